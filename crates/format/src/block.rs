@@ -1,0 +1,291 @@
+//! The block header: 64 bytes in front of every payload, hand-encoded.
+
+use crate::{Error, field, limits};
+
+/// Length of a block header in bytes.
+pub const LEN: usize = 64;
+/// The first four bytes of every block.
+pub const MAGIC: [u8; 4] = *b"ICBK";
+
+/// What a block holds. Numbers are given once and never again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kind(pub u16);
+
+impl Kind {
+    /// Host, clock, events, options of the recorder.
+    pub const SESSION: Self = Self(1);
+    /// Interned text.
+    pub const STRINGS: Self = Self(2);
+    /// Interned (process, thread, name) triples, to which samples refer.
+    pub const TASKS: Self = Self(3);
+    /// Fork, exec, exit and renaming of tasks.
+    pub const LIFECYCLE: Self = Self(4);
+    /// Identities of executable files.
+    pub const IMAGES: Self = Self(5);
+    /// Executable mappings and when they appeared.
+    pub const MAPPINGS: Self = Self(6);
+    /// The trie of stacks.
+    pub const STACKS: Self = Self(7);
+    /// Samples, as columns.
+    pub const SAMPLES: Self = Self(8);
+    /// Kernel symbols that samples need.
+    pub const KERNEL_SYMBOLS: Self = Self(9);
+    /// What was lost, by cause and CPU.
+    pub const LOSSES: Self = Self(10);
+    /// What the recording cost, written when the recorder ends.
+    pub const RECEIPT: Self = Self(11);
+    /// The table of all blocks.
+    pub const INDEX: Self = Self(12);
+
+    /// Name in lower case, or the number of a kind that this build does not know.
+    pub fn name(self) -> String {
+        match self {
+            Self::SESSION => "session".into(),
+            Self::STRINGS => "strings".into(),
+            Self::TASKS => "tasks".into(),
+            Self::LIFECYCLE => "lifecycle".into(),
+            Self::IMAGES => "images".into(),
+            Self::MAPPINGS => "mappings".into(),
+            Self::STACKS => "stacks".into(),
+            Self::SAMPLES => "samples".into(),
+            Self::KERNEL_SYMBOLS => "kernel_symbols".into(),
+            Self::LOSSES => "losses".into(),
+            Self::RECEIPT => "receipt".into(),
+            Self::INDEX => "index".into(),
+            Self(other) => format!("kind_{other}"),
+        }
+    }
+}
+
+/// How a payload is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    /// As it is.
+    Raw,
+    /// One zstd frame.
+    Zstd,
+}
+
+impl Codec {
+    /// The number on disk.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Raw => 0,
+            Self::Zstd => 1,
+        }
+    }
+
+    /// The codec of a number on disk.
+    pub fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Raw),
+            1 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// Says what the payload behind it holds, how long it is and what its checksum is.
+///
+/// | offset | size | field |
+/// |---|---|---|
+/// | 0 | 4 | magic |
+/// | 4 | 2 | kind |
+/// | 6 | 2 | payload version |
+/// | 8 | 1 | codec: 0 raw, 1 zstd |
+/// | 9 | 3 | zero |
+/// | 12 | 4 | items in the payload |
+/// | 16 | 8 | sequence number, 0 for the first block |
+/// | 24 | 8 | earliest time in the payload, ns |
+/// | 32 | 8 | latest time in the payload, ns |
+/// | 40 | 4 | stored length, bytes |
+/// | 44 | 4 | raw length, bytes |
+/// | 48 | 4 | CRC-32 of the stored payload |
+/// | 52 | 8 | zero |
+/// | 60 | 4 | CRC-32 of bytes 0..60, started from the recording's seed |
+///
+/// # Source
+/// docs/FORMAT.md §3
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// What the payload holds.
+    pub kind: Kind,
+    /// Version of the payload layout of this kind.
+    pub version: u16,
+    /// How the payload is stored.
+    pub codec: Codec,
+    /// Number of items in the payload: samples, strings, rows.
+    pub items: u32,
+    /// Position in the order of writing.
+    pub sequence: u64,
+    /// Earliest time in the payload, ns `CLOCK_MONOTONIC`; 0 for payloads without times.
+    pub first_ns: u64,
+    /// Latest time in the payload, ns `CLOCK_MONOTONIC`.
+    pub last_ns: u64,
+    /// Bytes of the payload in the file.
+    pub stored_len: u32,
+    /// Bytes of the payload after decompression.
+    pub raw_len: u32,
+    /// CRC-32 of the stored bytes.
+    pub payload_crc: u32,
+}
+
+impl BlockHeader {
+    /// Encodes the header; `seed` is [`crate::header::FileHeader::seed`].
+    pub fn encode(&self, seed: u32) -> [u8; LEN] {
+        let mut out = [0; LEN];
+        out[0..4].copy_from_slice(&MAGIC);
+        out[4..6].copy_from_slice(&self.kind.0.to_le_bytes());
+        out[6..8].copy_from_slice(&self.version.to_le_bytes());
+        out[8] = self.codec.number();
+        out[12..16].copy_from_slice(&self.items.to_le_bytes());
+        out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        out[24..32].copy_from_slice(&self.first_ns.to_le_bytes());
+        out[32..40].copy_from_slice(&self.last_ns.to_le_bytes());
+        out[40..44].copy_from_slice(&self.stored_len.to_le_bytes());
+        out[44..48].copy_from_slice(&self.raw_len.to_le_bytes());
+        out[48..52].copy_from_slice(&self.payload_crc.to_le_bytes());
+        let crc = checksum(seed, &out[..60]);
+        out[60..64].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Decodes the header that begins at `off`, and checks it against the limits and the file's end.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] or [`Error::Checksum`] with `off`.
+    pub fn decode(file: &[u8], off: u64, seed: u32) -> Result<Self, Error> {
+        let malformed = |cause: String| Error::Malformed { what: "block header", off, cause };
+        let start = usize::try_from(off).map_err(|_| malformed("beyond the address space".into()))?;
+        let bytes = start
+            .checked_add(LEN)
+            .and_then(|end| file.get(start..end))
+            .ok_or_else(|| malformed("the file ends inside it".into()))?;
+        if bytes[..4] != MAGIC {
+            return Err(malformed(format!("begins with {:02x?}", &bytes[..4])));
+        }
+        let found = u32::from_le_bytes(field(bytes, 60));
+        let computed = checksum(seed, &bytes[..60]);
+        if found != computed {
+            return Err(Error::Checksum { what: "block header", off, found, computed });
+        }
+        let codec = Codec::from_number(bytes[8])
+            .ok_or_else(|| malformed(format!("codec {} is unknown", bytes[8])))?;
+        let header = Self {
+            kind: Kind(u16::from_le_bytes(field(bytes, 4))),
+            version: u16::from_le_bytes(field(bytes, 6)),
+            codec,
+            items: u32::from_le_bytes(field(bytes, 12)),
+            sequence: u64::from_le_bytes(field(bytes, 16)),
+            first_ns: u64::from_le_bytes(field(bytes, 24)),
+            last_ns: u64::from_le_bytes(field(bytes, 32)),
+            stored_len: u32::from_le_bytes(field(bytes, 40)),
+            raw_len: u32::from_le_bytes(field(bytes, 44)),
+            payload_crc: u32::from_le_bytes(field(bytes, 48)),
+        };
+        header.check_lengths().map_err(malformed)?;
+        if header.end(off) > file.len() as u64 {
+            let missing = header.end(off) - file.len() as u64;
+            return Err(malformed(format!("the file ends {missing} bytes before its payload does")));
+        }
+        Ok(header)
+    }
+
+    /// Offset of the payload of a block at `off`.
+    pub fn payload_off(off: u64) -> u64 {
+        off + LEN as u64
+    }
+
+    /// Offset of the first byte behind the stored payload of a block at `off`.
+    pub fn end(&self, off: u64) -> u64 {
+        Self::payload_off(off).saturating_add(u64::from(self.stored_len))
+    }
+
+    /// Offset at which the next block begins, if this one begins at `off`.
+    pub fn next(&self, off: u64) -> u64 {
+        self.end(off).next_multiple_of(limits::ALIGN)
+    }
+
+    fn check_lengths(&self) -> Result<(), String> {
+        let (stored, raw) = (u64::from(self.stored_len), u64::from(self.raw_len));
+        if self.stored_len > limits::MAX_STORED_LEN || self.raw_len > limits::MAX_RAW_LEN {
+            return Err(format!("stored {stored} and raw {raw} bytes are beyond the limits"));
+        }
+        if self.codec == Codec::Raw && stored != raw {
+            return Err(format!("stored raw, but {stored} bytes are not {raw}"));
+        }
+        if raw > limits::RATIO_FREE_LEN && raw > stored.saturating_mul(limits::MAX_RATIO) {
+            return Err(format!("{stored} bytes claim to hold {raw}"));
+        }
+        Ok(())
+    }
+}
+
+fn checksum(seed: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> BlockHeader {
+        BlockHeader {
+            kind: Kind::SAMPLES,
+            version: 1,
+            codec: Codec::Zstd,
+            items: 3,
+            sequence: 9,
+            first_ns: 10,
+            last_ns: 20,
+            stored_len: 64,
+            raw_len: 100,
+            payload_crc: 0xdead_beef,
+        }
+    }
+
+    fn file(header: &BlockHeader) -> Vec<u8> {
+        let mut bytes = header.encode(5).to_vec();
+        bytes.resize(LEN + 64, 0);
+        bytes
+    }
+
+    #[test]
+    fn survives_a_round_trip() {
+        let header = header();
+        assert_eq!(BlockHeader::decode(&file(&header), 0, 5).expect("own bytes"), header);
+        assert_eq!(header.next(0), 128);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_a_foreign_seed_are_noticed() {
+        let good = file(&header());
+        for bit in 0..LEN * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(BlockHeader::decode(&bytes, 0, 5).is_err(), "bit {bit}");
+        }
+        assert!(matches!(BlockHeader::decode(&good, 0, 6), Err(Error::Checksum { .. })));
+    }
+
+    #[test]
+    fn lengths_beyond_the_limits_are_refused() {
+        for (stored_len, raw_len, codec) in [
+            (u32::MAX, 100, Codec::Zstd),
+            (64, u32::MAX, Codec::Zstd),
+            (64, 65, Codec::Raw),
+            (16, limits::MAX_RAW_LEN, Codec::Zstd),
+        ] {
+            let bad = BlockHeader { stored_len, raw_len, codec, ..header() };
+            assert!(matches!(BlockHeader::decode(&file(&bad), 0, 5), Err(Error::Malformed { .. })));
+        }
+    }
+
+    #[test]
+    fn a_payload_behind_the_end_of_the_file_is_torn() {
+        let bytes = file(&header());
+        assert!(BlockHeader::decode(&bytes[..bytes.len() - 1], 0, 5).is_err());
+    }
+}

@@ -1,0 +1,34 @@
+//! The recording file: every byte on disk, and no policy.
+//!
+//! docs/FORMAT.md is the normative text; this crate is its implementation.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | [`limits`] | the largest values that a reader accepts |
+//! | [`header`], [`block`], [`index`] | the envelope: hand-encoded, fixed, checked |
+//! | [`records`] | the payloads: one frozen module per (kind, version) |
+//! | [`write`](mod@write) | the streaming writer |
+//! | [`read`] | the reader over a memory map |
+//!
+//! The writer and the reader never see each other; both stand on the envelope and the records.
+
+pub mod block;
+mod codec;
+mod error;
+pub mod header;
+pub mod index;
+pub mod limits;
+#[cfg(feature = "read")]
+pub mod read;
+pub mod records;
+#[cfg(feature = "write")]
+pub mod write;
+
+pub use error::Error;
+
+/// Reads `N` bytes at a fixed offset of a fixed-size envelope part.
+fn field<const N: usize>(bytes: &[u8], off: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[off..off + N]);
+    out
+}

@@ -1,0 +1,95 @@
+//! What was lost, version 1.
+
+use rkyv::{Archive, Serialize};
+
+use super::payload;
+use crate::block::Kind;
+
+/// Why something is missing; the numbers are on disk and, up to 15, in `bpf/wire.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cause(pub u8);
+
+impl Cause {
+    /// A sample found the ring full.
+    pub const RING_FULL_SAMPLE: Self = Self(0);
+    /// A fork, exec, exit or comm event found the ring full.
+    pub const RING_FULL_TASK: Self = Self(1);
+    /// A sample could not get its scratch memory.
+    pub const NO_SCRATCH: Self = Self(2);
+    /// The kernel's queue of mapping events was full.
+    pub const MAPPING_QUEUE_FULL: Self = Self(16);
+    /// A record in the ring could not be decoded.
+    pub const UNDECODABLE: Self = Self(17);
+    /// The disk refused a block of samples.
+    pub const WRITE_FAILED: Self = Self(18);
+
+    /// Name in lower case, or the number of a cause that this build does not know.
+    pub fn name(self) -> String {
+        match self {
+            Self::RING_FULL_SAMPLE => "ring_full_sample".into(),
+            Self::RING_FULL_TASK => "ring_full_task".into(),
+            Self::NO_SCRATCH => "no_scratch".into(),
+            Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
+            Self::UNDECODABLE => "undecodable".into(),
+            Self::WRITE_FAILED => "write_failed".into(),
+            Self(other) => format!("cause_{other}"),
+        }
+    }
+
+    /// Tells whether samples are missing; other causes lose names, not time.
+    pub fn is_sample(self) -> bool {
+        matches!(self, Self::RING_FULL_SAMPLE | Self::NO_SCRATCH | Self::UNDECODABLE | Self::WRITE_FAILED)
+    }
+}
+
+/// A number of items lost for one cause since the row before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// When it was noticed, ns `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// On which CPU; `u32::MAX` if the cause knows none.
+    pub cpu: u32,
+    /// Why.
+    pub cause: Cause,
+    /// How many.
+    pub count: u64,
+}
+
+/// Losses, ordered by time; counts are to be added up.
+#[derive(Debug, Default, Archive, Serialize)]
+pub struct LossesV1 {
+    /// Times, ns.
+    pub time_ns: Vec<u64>,
+    /// CPUs.
+    pub cpu: Vec<u32>,
+    /// Numbers of [`Cause`].
+    pub cause: Vec<u8>,
+    /// Counts.
+    pub count: Vec<u64>,
+}
+
+payload!(LossesV1, ArchivedLossesV1, Kind::LOSSES, 1, count time_ns, same cpu, same cause, same count);
+
+impl LossesV1 {
+    /// Builds the columns.
+    pub fn from_rows(rows: &[Loss]) -> Self {
+        Self {
+            time_ns: rows.iter().map(|r| r.time_ns).collect(),
+            cpu: rows.iter().map(|r| r.cpu).collect(),
+            cause: rows.iter().map(|r| r.cause.0).collect(),
+            count: rows.iter().map(|r| r.count).collect(),
+        }
+    }
+}
+
+impl ArchivedLossesV1 {
+    /// Lists the losses in the order of the block.
+    pub fn rows(&self) -> impl Iterator<Item = Loss> + '_ {
+        (0..self.time_ns.len()).map(|i| Loss {
+            time_ns: self.time_ns[i].to_native(),
+            cpu: self.cpu[i].to_native(),
+            cause: Cause(self.cause[i]),
+            count: self.count[i].to_native(),
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! Where, when and how a recording was made, version 1.
+
+use rkyv::{Archive, Deserialize, Serialize};
+
+use super::payload;
+use crate::block::Kind;
+
+/// One recording session. The first block of every file; written once.
+#[derive(Debug, Clone, Default, PartialEq, Archive, Serialize, Deserialize)]
+pub struct SessionV1 {
+    /// Version of icecore-record.
+    pub recorder: String,
+    /// Command line of the recorder, one entry per argument.
+    pub command_line: Vec<String>,
+    /// Host name (`uname -n`).
+    pub host: String,
+    /// Kernel release (`uname -r`).
+    pub kernel_release: String,
+    /// Kernel version (`uname -v`).
+    pub kernel_version: String,
+    /// Machine (`uname -m`): decides how addresses are read.
+    pub arch: String,
+    /// `/proc/sys/kernel/random/boot_id`, as text; empty if it could not be read.
+    pub boot_id: String,
+    /// Build-id of the running kernel; empty if it could not be read.
+    pub kernel_build_id: Vec<u8>,
+    /// Start of sampling, ns `CLOCK_MONOTONIC`: the zero of every relative time.
+    pub start_ns: u64,
+    /// The same moment, ns since 1970-01-01 UTC.
+    pub start_unix_ns: u64,
+    /// CPUs that were sampled.
+    pub cpus: Vec<u32>,
+    /// Size of a page, bytes.
+    pub page_bytes: u32,
+    /// What was sampled: `system`, `processes 1,2`, `threads 3`, `command`.
+    pub target: String,
+    /// The events; a sample names one by its position here.
+    pub events: Vec<EventV1>,
+    /// The most user frames of one stack.
+    pub max_depth: u32,
+    /// User-mode samples were taken.
+    pub user: bool,
+    /// Kernel-mode samples were taken.
+    pub kernel: bool,
+    /// Samples of the idle task were taken.
+    pub idle: bool,
+    /// Size of the ring between kernel and recorder, bytes.
+    pub ring_bytes: u64,
+    /// Free text by the user, `--label key=value`.
+    pub labels: Vec<LabelV1>,
+    /// What the recorder decided by itself and why, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// One sampling event.
+#[derive(Debug, Clone, Default, PartialEq, Archive, Serialize, Deserialize)]
+pub struct EventV1 {
+    /// Name as perf has it: `cpu-clock`, `cycles`.
+    pub name: String,
+    /// Unit of a sample's weight: `ns`, `cycles`.
+    pub unit: String,
+    /// Requested samples per second and CPU; 0 if a fixed period was requested.
+    pub frequency_hz: u64,
+    /// Requested period in units; 0 if a frequency was requested.
+    pub period: u64,
+}
+
+/// One `key=value` given by the user.
+#[derive(Debug, Clone, Default, PartialEq, Archive, Serialize, Deserialize)]
+pub struct LabelV1 {
+    /// Left of the `=`.
+    pub key: String,
+    /// Right of the `=`.
+    pub value: String,
+}
+
+payload!(SessionV1, ArchivedSessionV1, Kind::SESSION, 1, count events);
+super::owned!(SessionV1, ArchivedSessionV1);
