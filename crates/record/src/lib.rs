@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The recorder: collects raw samples and evidence, attaches no meaning to either.
+//!
+//! ```text
+//!  kernel                              main thread      tracker thread        writer thread
+//!  perf events ─► sampler ─┐
+//!  task tracepoints ───────┴► ring ──► chunk ─[bounded]► decode, intern ─[bounded]► compress, append
+//!  mapping events ──► queue per CPU ──►
+//! ```
+//!
+//! [`run`] draws this pipeline. Nothing calls back up; a slow disk fills both channels, then the ring,
+//! and there becomes counted loss.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `cli`, `options` | what was typed; what it means |
+//! | `sampler`, `events`, `wire` | the BPF programs; the perf events that run them; the bytes of their records |
+//! | `pump`, `digest`, `store` | what the three threads do |
+//! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
+//! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs |
+//! | `identity` | which file a mapping belongs to |
+//! | `intern`, `stacks`, `track`, `batch` | events to rows: pure, tested from bytes |
+//! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
+
+mod batch;
+pub mod cli;
+mod digest;
+mod events;
+mod identity;
+mod intern;
+pub mod options;
+mod output;
+mod proc;
+mod pump;
+pub mod run;
+mod sampler;
+mod session;
+mod stacks;
+mod store;
+mod summary;
+mod sys;
+mod track;
+mod wire;

@@ -16,6 +16,8 @@ impl Cause {
     pub const RING_FULL_TASK: Self = Self(1);
     /// A sample could not get its scratch memory.
     pub const NO_SCRATCH: Self = Self(2);
+    /// The table of followed processes was full: a child was not followed.
+    pub const TARGETS_FULL: Self = Self(3);
     /// The kernel's queue of mapping events was full.
     pub const MAPPING_QUEUE_FULL: Self = Self(16);
     /// A record in the ring could not be decoded.
@@ -29,6 +31,7 @@ impl Cause {
             Self::RING_FULL_SAMPLE => "ring_full_sample".into(),
             Self::RING_FULL_TASK => "ring_full_task".into(),
             Self::NO_SCRATCH => "no_scratch".into(),
+            Self::TARGETS_FULL => "targets_full".into(),
             Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
             Self::UNDECODABLE => "undecodable".into(),
             Self::WRITE_FAILED => "write_failed".into(),

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The programs: filter, copy, count what does not fit. Nothing is interpreted here. */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "wire.h"
+#include "maps.h"
+#include "walk.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Make the skeleton emit the Rust types of the contract. */
+struct sample_record wire_sample = {};
+struct task_record wire_task = {};
+enum record_type wire_type = RECORD_SAMPLE;
+enum walk_end wire_walk_end = WALK_NONE;
+enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
+enum target_mode wire_target_mode = TARGET_SYSTEM;
+
+static __always_inline bool is_wanted(__u32 tgid, __u32 tid, bool in_user)
+{
+	if (tid == 0 && !take_idle)
+		return 0;
+	if (in_user ? !take_user : !take_kernel)
+		return 0;
+	if (target_mode == TARGET_THREADS)
+		return bpf_map_lookup_elem(&target_tids, &tid) != 0;
+	return is_target_process(tgid);
+}
+
+static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loop)
+{
+	__u64 tgid_tid = bpf_get_current_pid_tgid();
+	__u32 tgid = tgid_tid >> 32, tid = (__u32)tgid_tid;
+	bool in_user = CONTEXT_IN_USER(ctx);
+	struct user_regs regs = { .ip = CONTEXT_IP(ctx), .fp = CONTEXT_FP(ctx) };
+
+	if (!is_wanted(tgid, tid, in_user))
+		return 0;
+
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+	if (!scratch) {
+		count_loss(LOSS_NO_SCRATCH);
+		return 0;
+	}
+	struct sample_record *record = &scratch->record;
+	record->head.type = RECORD_SAMPLE;
+	record->head.cpu = cpu;
+	record->head.time_ns = bpf_ktime_get_ns();
+	record->head.tgid = tgid;
+	record->head.tid = tid;
+	bpf_get_current_comm(record->head.comm, COMM_LEN);
+	record->weight = ctx->sample_period;
+	record->kernel_len = 0;
+	record->user_len = 0;
+	record->kernel_end = WALK_NONE;
+	record->user_end = WALK_NONE;
+
+	if (!in_user)
+		walk_kernel(ctx, scratch);
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	bool has_user = in_user || (BPF_CORE_READ(task, mm) && !(BPF_CORE_READ(task, flags) & PF_KTHREAD));
+	if (take_user && has_user) {
+		if (!with_loop) {
+			walk_by_helper(ctx, scratch);
+		} else {
+			if (!in_user) {
+				/* The registers that user space had when it entered the kernel. */
+				struct pt_regs *entry = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+				regs.ip = TASK_IP(entry);
+				regs.fp = TASK_FP(entry);
+			}
+			walk_by_loop(scratch, &regs);
+		}
+	}
+
+	__u64 frames = (record->kernel_len & 127) + (record->user_len & (2 * MAX_USER_FRAMES - 1));
+	__u64 bytes = sizeof(*record) + frames * sizeof(__u64);
+	if (bytes > sizeof(*scratch))
+		bytes = sizeof(*scratch);
+	if (bpf_ringbuf_output(&ring, scratch, bytes, wakeup_flags()))
+		count_loss(LOSS_RING_FULL_SAMPLE);
+	return 0;
+}
+
+SEC("perf_event")
+int sample_by_loop(struct bpf_perf_event_data *ctx)
+{
+	return sample(ctx, 1);
+}
+
+SEC("perf_event")
+int sample_by_helper(struct bpf_perf_event_data *ctx)
+{
+	return sample(ctx, 0);
+}
+
+static __always_inline void send_task(__u32 type, struct task_struct *task, const char *comm, __u32 parent_tgid,
+				      __u32 whole_group)
+{
+	struct task_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+
+	if (!record) {
+		count_loss(LOSS_RING_FULL_TASK);
+		return;
+	}
+	record->head.type = type;
+	record->head.cpu = bpf_get_smp_processor_id();
+	record->head.time_ns = bpf_ktime_get_ns();
+	record->head.tgid = task->tgid;
+	record->head.tid = task->pid;
+	bpf_probe_read_kernel_str(record->head.comm, COMM_LEN, comm);
+	record->parent_tgid = parent_tgid;
+	record->whole_group = whole_group;
+	bpf_ringbuf_submit(record, wakeup_flags());
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
+	__u8 one = 1;
+
+	if (!is_target_process(parent_tgid))
+		return 0;
+	if (target_mode == TARGET_THREADS && parent_tgid != child_tgid)
+		return 0;
+	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid &&
+	    bpf_map_update_elem(&target_tgids, &child_tgid, &one, 0))
+		count_loss(LOSS_TARGETS_FULL);
+	send_task(RECORD_FORK, child, child->comm, parent_tgid, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	if (is_target_process(task->tgid))
+		send_task(RECORD_EXEC, task, task->comm, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
+{
+	if (is_target_process(task->tgid))
+		send_task(RECORD_COMM, task, comm, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	__u32 tgid = task->tgid, tid = task->pid;
+	__u32 whole_group = task->signal->live.counter == 0;
+
+	if (!is_target_process(tgid))
+		return 0;
+	send_task(RECORD_EXIT, task, task->comm, 0, whole_group);
+	if (whole_group && target_mode != TARGET_SYSTEM)
+		bpf_map_delete_elem(&target_tgids, &tgid);
+	if (target_mode == TARGET_THREADS)
+		bpf_map_delete_elem(&target_tids, &tid);
+	return 0;
+}

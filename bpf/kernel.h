@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The few kernel types that the programs read. Fields are found by name in the running kernel's BTF
+ * when the programs are loaded, so only names and types matter here, not offsets.
+ *
+ * Source: include/linux/sched.h, include/linux/sched/signal.h, arch/<arch>/include/asm/ptrace.h; the context of
+ * perf_event programs is uapi (linux/bpf_perf_event.h, asm/bpf_perf_event.h) and is not relocated.
+ */
+#ifndef ICECORE_KERNEL_H
+#define ICECORE_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_RINGBUF = 27 };
+enum { BPF_F_USER_STACK = 1 << 8 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
+
+#if defined(__TARGET_ARCH_x86)
+/* asm/ptrace.h as user space sees it. */
+struct context_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
+	unsigned long ip, cs, flags, sp, ss;
+};
+#elif defined(__TARGET_ARCH_arm64)
+/* struct user_pt_regs. */
+struct context_regs {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+	__u64 pstate;
+};
+#else
+#error "unsupported architecture: add its registers here and in walk.h"
+#endif
+
+struct bpf_perf_event_data {
+	struct context_regs regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long bp;
+	unsigned long ip;
+};
+#else
+struct pt_regs {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+	__u64 pstate;
+};
+#endif
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct mm_struct;
+
+struct task_struct {
+	struct mm_struct *mm;
+	int pid;
+	int tgid;
+	unsigned int flags;
+	struct signal_struct *signal;
+	char comm[16];
+};
+
+#pragma clang attribute pop
+
+#define PF_KTHREAD 0x00200000
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The ring, the target tables, the loss counters, and the settings that user space fixes before load. */
+#ifndef ICECORE_MAPS_H
+#define ICECORE_MAPS_H
+
+/* Settings; constants to the verifier. */
+const volatile __u32 target_mode = TARGET_SYSTEM;
+const volatile __u32 max_user_frames = 1024;
+const volatile bool take_user = 1;
+const volatile bool take_kernel = 1;
+const volatile bool take_idle = 0;
+/* User space is woken when this many bytes wait; below, it comes by itself. */
+const volatile __u64 wakeup_bytes = 1 << 20;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 << 20);
+} ring SEC(".maps");
+
+/* Process ids that are recorded, if target_mode is not TARGET_SYSTEM. Children are added at fork. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} target_tgids SEC(".maps");
+
+/* Thread ids that are sampled, if target_mode is TARGET_THREADS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} target_tids SEC(".maps");
+
+/* Items lost, by cause; one counter per CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOSS_CAUSES);
+	__type(key, __u32);
+	__type(value, __u64);
+} losses SEC(".maps");
+
+static __always_inline void count_loss(__u32 cause)
+{
+	__u64 *count = bpf_map_lookup_elem(&losses, &cause);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+static __always_inline bool is_target_process(__u32 tgid)
+{
+	return target_mode == TARGET_SYSTEM || bpf_map_lookup_elem(&target_tgids, &tgid);
+}
+
+/* Leaves user space asleep until enough waits to be worth the switch. */
+static __always_inline __u64 wakeup_flags(void)
+{
+	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+#endif

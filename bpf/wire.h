@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The contract between the programs and the recorder: every record that goes through the ring, and
+ * every number that both sides know. Rust sees these types through the skeleton.
+ *
+ * All fields are in the byte order of the machine. Every record begins with `struct record_head`.
+ */
+#ifndef ICECORE_WIRE_H
+#define ICECORE_WIRE_H
+
+#define COMM_LEN 16
+/* The deepest user stack that --max-depth may ask for; a power of two. */
+#define MAX_USER_FRAMES 4096
+/* The kernel's own limit (kernel.perf_event_max_stack) for bpf_get_stack. */
+#define MAX_KERNEL_FRAMES 127
+
+enum record_type {
+	RECORD_SAMPLE = 1,
+	RECORD_FORK = 2,
+	RECORD_EXEC = 3,
+	RECORD_COMM = 4,
+	RECORD_EXIT = 5,
+};
+
+/* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
+enum walk_end {
+	WALK_NONE = 0,
+	WALK_ROOT = 1,
+	WALK_DEPTH = 2,
+	WALK_UNREADABLE = 3,
+	WALK_NOT_MONOTONIC = 4,
+	WALK_MISALIGNED = 5,
+	WALK_ZERO_RETURN = 6,
+	WALK_UNSAID = 7,
+};
+
+/* Why something is missing; the numbers are those of docs/FORMAT.md, `loss cause`. */
+enum loss_cause {
+	LOSS_RING_FULL_SAMPLE = 0,
+	LOSS_RING_FULL_TASK = 1,
+	LOSS_NO_SCRATCH = 2,
+	LOSS_TARGETS_FULL = 3,
+	LOSS_CAUSES = 4,
+};
+
+/* Which tasks are sampled. */
+enum target_mode {
+	TARGET_SYSTEM = 0,
+	TARGET_PROCESSES = 1,
+	TARGET_THREADS = 2,
+};
+
+/*
+ *  off size
+ *    0    4  type      enum record_type
+ *    4    4  cpu
+ *    8    8  time_ns   CLOCK_MONOTONIC
+ *   16    4  tgid
+ *   20    4  tid
+ *   24   16  comm      NUL-padded name of the thread
+ */
+struct record_head {
+	__u32 type;
+	__u32 cpu;
+	__u64 time_ns;
+	__u32 tgid;
+	__u32 tid;
+	char comm[COMM_LEN];
+};
+
+/*
+ *  off size
+ *    0   40  head
+ *   40    8  weight       the event's period: ns for cpu-clock
+ *   48    2  kernel_len   frames
+ *   50    2  user_len     frames
+ *   52    1  kernel_end   enum walk_end
+ *   53    1  user_end     enum walk_end
+ *   54    2  zero
+ *   56       kernel_len addresses, leaf first, then user_len addresses, leaf first
+ */
+struct sample_record {
+	struct record_head head;
+	__u64 weight;
+	__u16 kernel_len;
+	__u16 user_len;
+	__u8 kernel_end;
+	__u8 user_end;
+	__u16 zero;
+};
+
+/*
+ *  off size
+ *    0   40  head         of the task that changed; RECORD_FORK: of the child
+ *   40    4  parent_tgid  RECORD_FORK only
+ *   44    4  whole_group  RECORD_EXIT: 1 if the process has no threads left
+ */
+struct task_record {
+	struct record_head head;
+	__u32 parent_tgid;
+	__u32 whole_group;
+};
+
+#endif

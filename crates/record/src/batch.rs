@@ -1,0 +1,44 @@
+//! What goes to the writer together: new names first, then what refers to them.
+
+use icecore_format::records::{
+    ImagesV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, StacksV1, StringsV1,
+    TasksV1,
+};
+use icecore_format::write::Writer;
+
+/// One second or one mebibyte of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) strings: StringsV1,
+    pub(crate) tasks: TasksV1,
+    pub(crate) lifecycle: LifecycleV1,
+    pub(crate) images: ImagesV1,
+    pub(crate) mappings: MappingsV1,
+    pub(crate) stacks: StacksV1,
+    pub(crate) kernel_symbols: KernelSymbolsV1,
+    pub(crate) losses: LossesV1,
+    pub(crate) samples: SamplesV1,
+}
+
+impl Batch {
+    /// Appends what is not empty. A batch that is torn by a crash ends between two blocks, and no
+    /// block refers to one behind it.
+    pub(crate) fn append_to(&self, writer: &mut Writer) -> Result<(), icecore_format::Error> {
+        append(writer, &self.strings)?;
+        append(writer, &self.tasks)?;
+        append(writer, &self.lifecycle)?;
+        append(writer, &self.images)?;
+        append(writer, &self.mappings)?;
+        append(writer, &self.stacks)?;
+        append(writer, &self.kernel_symbols)?;
+        append(writer, &self.losses)?;
+        append(writer, &self.samples)
+    }
+}
+
+fn append<P: Payload>(writer: &mut Writer, payload: &P) -> Result<(), icecore_format::Error> {
+    if payload.items() > 0 {
+        writer.append(payload)?;
+    }
+    Ok(())
+}

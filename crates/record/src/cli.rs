@@ -1,0 +1,170 @@
+//! What was typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Samples this machine with eBPF and writes what it saw into one small file
+///
+/// Every sample is a whole stack, kernel and user, taken by walking frame pointers. Nothing is
+/// interpreted here: read the file with icecore-report, on this machine or any other.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "icecore-record",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  icecore-record -- make -j8                 a command and everything that it starts
+  icecore-record -a -d 10                    the whole machine for ten seconds
+  icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
+  icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 samples per second and CPU
+  icecore-report FILE                        what it saw
+
+Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see other users' processes).
+Exit code: that of the command; 0 without a command; 2 if recording failed."
+)]
+pub struct Args {
+    /// Record the whole machine (with a command: while it runs)
+    #[arg(short = 'a', long = "all")]
+    pub all: bool,
+
+    /// Record these processes, and the children that they fork from now on
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', num_args = 1.., conflicts_with = "all")]
+    pub pids: Vec<u32>,
+
+    /// Record these threads only
+    #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["all", "pids"])]
+    pub tids: Vec<u32>,
+
+    /// Samples per second and CPU
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub frequency: u64,
+
+    /// Take a sample every COUNT units of the event instead (ns of cpu-clock, cycles)
+    #[arg(short = 'c', long = "count", value_name = "COUNT", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub count: Option<u64>,
+
+    /// Stop after this many seconds (decimals allowed)
+    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub duration: Option<std::time::Duration>,
+
+    /// Sample user mode only
+    #[arg(short = 'U', long = "user", conflicts_with = "kernel")]
+    pub user: bool,
+
+    /// Sample kernel mode only, without user frames
+    #[arg(short = 'K', long = "kernel")]
+    pub kernel: bool,
+
+    /// Sample idle CPUs as well
+    #[arg(long)]
+    pub include_idle: bool,
+
+    /// Sample these CPUs only: a list such as 0,2-3
+    #[arg(short = 'C', long = "cpu", value_name = "CPUS")]
+    pub cpus: Option<String>,
+
+    /// The most user frames of one stack, 1 to 4096; a stack cut here is marked as cut
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub max_depth: u32,
+
+    /// Note KEY=VALUE in the file; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
+
+    /// Memory between kernel and recorder, such as 8M; default 4M and more on machines with many CPUs
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub ring: Option<u64>,
+
+    /// The file to write; default icecore-HOST-TIME.icecore here
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Overwrite an existing file
+    #[arg(long)]
+    pub force: bool,
+
+    /// Say nothing unless something fails
+    #[arg(short = 'q', long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Tell what is done, and what libbpf says
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+
+    /// The command to record; it starts when everything is armed
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
+    pub command: Vec<OsString>,
+}
+
+fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
+    let seconds: f64 =
+        text.trim_end_matches('s').parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if seconds <= 0.0 {
+        return Err("must be more than 0".to_owned());
+    }
+    std::time::Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err("expected bytes, or a number with K, M or G".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "expected bytes, or a number with K, M or G".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory as _, Parser as _};
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn several_pids_may_stand_behind_one_option() {
+        let args =
+            Args::try_parse_from(["icecore-record", "-p", "1", "2", "-d", "0.5"]).expect("pidof prints so");
+        assert_eq!(args.pids, [1, 2]);
+        let args = Args::try_parse_from(["icecore-record", "-p", "1,2"]).expect("commas");
+        assert_eq!(args.pids, [1, 2]);
+    }
+
+    #[test]
+    fn sizes_know_their_units() {
+        assert_eq!(parse_size("8M"), Ok(8 << 20));
+        assert_eq!(parse_size("65536"), Ok(65536));
+        assert!(parse_size("8X").is_err());
+        assert!(parse_size("M").is_err());
+        assert!(parse_size("99999999999G").is_err());
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for wrong in [
+            &["-a", "-p", "1"][..],
+            &["-U", "-K"],
+            &["-F", "0"],
+            &["--label", "x"],
+            &["-d", "-1"],
+            &["-p", "1", "--", "ls"],
+        ] {
+            assert!(Args::try_parse_from([&["icecore-record"], wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The tracker thread's part: from chunks to batches. It asks the outside world (files, kernel symbols)
+//! what the pure [`Tracker`] is told.
+
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use icecore_format::records::{Cause, Loss, Origin};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::batch::Batch;
+use crate::identity::Identities;
+use crate::proc::kallsyms::Kallsyms;
+use crate::proc::maps;
+use crate::proc::scan::{self, Process};
+use crate::pump::Chunk;
+use crate::sys::{clock, usage};
+use crate::track::{MappingRow, Totals, Tracker};
+use crate::wire::{self, Event, NewMapping, Report};
+
+/// What the tracker knows at the end.
+#[derive(Debug)]
+pub(crate) struct Digested {
+    pub(crate) totals: Totals,
+    /// Items lost, by cause.
+    pub(crate) losses: FxHashMap<Cause, u64>,
+}
+
+/// Works through chunks until the last has come. `followed` are the recorded processes; `None` means
+/// all.
+pub(crate) fn digest(
+    chunks: &Receiver<Chunk>,
+    batches: SyncSender<Batch>,
+    followed: Option<FxHashSet<u32>>,
+) -> Digested {
+    usage::lower_priority();
+    let mut digest = Digest {
+        tracker: Tracker::default(),
+        identities: Identities::default(),
+        kallsyms: None,
+        followed,
+        losses: FxHashMap::default(),
+        batches,
+    };
+    for chunk in chunks {
+        digest.chunk(&chunk);
+        if digest.tracker.is_due(clock::monotonic_ns()) {
+            digest.flush();
+        }
+    }
+    digest.flush();
+    Digested { totals: digest.tracker.totals(), losses: digest.losses }
+}
+
+struct Digest {
+    tracker: Tracker,
+    identities: Identities,
+    /// Read when the first kernel function needs a name.
+    kallsyms: Option<Kallsyms>,
+    followed: Option<FxHashSet<u32>>,
+    losses: FxHashMap<Cause, u64>,
+    batches: SyncSender<Batch>,
+}
+
+impl Digest {
+    fn chunk(&mut self, chunk: &Chunk) {
+        self.found(&chunk.found);
+        for record in chunk.records() {
+            match wire::decode(record) {
+                Ok(event) => self.event(&event),
+                Err(_) => self.lost(Cause::UNDECODABLE, u32::MAX, 1),
+            }
+        }
+        // Behind the events of the ring: they tell which processes are followed.
+        let mut has_lost = false;
+        for report in wire::reports(&chunk.reports) {
+            match report {
+                Report::Mapping(mapping) => self.mapping(&mapping),
+                Report::Lost(count) => {
+                    has_lost = true;
+                    self.lost(Cause::MAPPING_QUEUE_FULL, u32::MAX, count);
+                }
+            }
+        }
+        if has_lost {
+            let again: Vec<Process> =
+                scan::all().into_iter().filter(|process| self.is_followed(process.tgid)).collect();
+            self.found(&again);
+        }
+        chunk.losses.iter().for_each(|loss| self.lost(loss.cause, loss.cpu, loss.count));
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Sample(sample) if self.tracker.is_too_late_for_batch(sample.head.time_ns) => self.flush(),
+            Event::Fork { head, .. } => {
+                self.followed.as_mut().map(|followed| followed.insert(head.tgid));
+            }
+            _ => {}
+        }
+        self.tracker.event(event);
+    }
+
+    fn mapping(&mut self, mapping: &NewMapping<'_>) {
+        if !self.is_followed(mapping.tgid) {
+            return;
+        }
+        let identity = self.identities.of_report(mapping);
+        self.tracker.mapping(&MappingRow {
+            time_ns: mapping.time_ns,
+            tgid: mapping.tgid,
+            start: mapping.start,
+            len: mapping.len,
+            file_off: mapping.file_off,
+            identity: &identity,
+            origin: Origin::EVENT,
+        });
+    }
+
+    fn found(&mut self, found: &[Process]) {
+        let time_ns = clock::monotonic_ns();
+        for process in found {
+            self.tracker.found(time_ns, process.tgid, process.parent_tgid, &process.comm);
+            for line in maps::executable(&process.maps) {
+                let identity = self.identities.of_maps_line(process.tgid, &line);
+                self.tracker.mapping(&MappingRow {
+                    time_ns,
+                    tgid: process.tgid,
+                    start: line.start,
+                    len: line.end - line.start,
+                    file_off: line.file_off,
+                    identity: &identity,
+                    origin: Origin::SCAN,
+                });
+            }
+        }
+    }
+
+    fn lost(&mut self, cause: Cause, cpu: u32, count: u64) {
+        *self.losses.entry(cause).or_default() += count;
+        self.tracker.loss(Loss { time_ns: clock::monotonic_ns(), cpu, cause, count });
+    }
+
+    fn is_followed(&self, tgid: u32) -> bool {
+        self.followed.as_ref().is_none_or(|followed| followed.contains(&tgid))
+    }
+
+    fn flush(&mut self) {
+        if self.tracker.wants_kernel_names() && self.kallsyms.is_none() {
+            self.kallsyms = Some(Kallsyms::read());
+        }
+        let batch = self.tracker.take_batch(self.kallsyms.as_ref());
+        // The writer takes batches until this end is dropped.
+        let _ = self.batches.send(batch);
+    }
+}

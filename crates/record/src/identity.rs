@@ -1,0 +1,214 @@
+//! Which file a mapping belongs to: build-id, device, inode, size.
+
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use icecore_format::records::ImageKind;
+use object::Object as _;
+use object::read::ReadCache;
+use rustc_hash::FxHashMap;
+
+use crate::proc::maps::MapsLine;
+use crate::wire::{FileRef, NewMapping};
+
+/// Identities that are remembered before all are forgotten.
+const REMEMBERED: usize = 16 << 10;
+
+/// The identity of a mapped file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) kind: ImageKind,
+    pub(crate) path: Vec<u8>,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) dev: u64,
+    pub(crate) inode: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) modified_unix_ns: u64,
+}
+
+/// Finds identities; a file is read once.
+#[derive(Debug, Default)]
+pub(crate) struct Identities {
+    seen: FxHashMap<(u64, u64, Vec<u8>), Identity>,
+}
+
+/// Where a mapped file can be looked at while its process lives, and after.
+struct Place<'a> {
+    tgid: u32,
+    start: u64,
+    end: u64,
+    path: &'a [u8],
+}
+
+impl Identities {
+    /// The identity of a mapping that the kernel reported.
+    pub(crate) fn of_report(&mut self, mapping: &NewMapping<'_>) -> Identity {
+        let place = Place {
+            tgid: mapping.tgid,
+            start: mapping.start,
+            end: mapping.start.saturating_add(mapping.len),
+            path: mapping.path,
+        };
+        match mapping.file {
+            // Complete, also for a process that has already ended and a file that is already deleted.
+            FileRef::BuildId(build_id) => {
+                Identity { build_id: build_id.to_vec(), ..without_file(mapping.path) }
+            }
+            FileRef::Inode { major, minor, inode } => {
+                self.of_inode(&place, libc::makedev(major, minor), inode)
+            }
+        }
+    }
+
+    /// The identity of a mapping that was there before.
+    pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
+        let place = Place { tgid, start: line.start, end: line.end, path: line.path };
+        self.of_inode(&place, libc::makedev(line.major, line.minor), line.inode)
+    }
+
+    fn of_inode(&mut self, place: &Place<'_>, dev: u64, inode: u64) -> Identity {
+        if inode == 0 {
+            return without_file(place.path);
+        }
+        let key = (dev, inode, place.path.to_vec());
+        if let Some(known) = self.seen.get(&key) {
+            return known.clone();
+        }
+        if self.seen.len() >= REMEMBERED {
+            self.seen.clear();
+        }
+        let identity = place.read(dev, inode);
+        self.seen.insert(key, identity.clone());
+        identity
+    }
+}
+
+impl Place<'_> {
+    /// Looks at the file itself, and believes what it sees only if it is this inode.
+    fn read(&self, dev: u64, inode: u64) -> Identity {
+        let nothing = Identity { dev, inode, ..without_file(self.path) };
+        let found = self.candidates().into_iter().find_map(|(path, is_certain)| {
+            // Looked at before it is opened: opening a pipe or a device is not harmless.
+            let meta = std::fs::metadata(&path).ok().filter(Metadata::is_file)?;
+            // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
+            (is_certain || meta.ino() == inode).then_some((path, meta))
+        });
+        let Some((path, meta)) = found else { return nothing };
+        Identity {
+            build_id: build_id(&path).unwrap_or_default(),
+            dev: meta.dev(),
+            inode: meta.ino(),
+            size_bytes: meta.size(),
+            modified_unix_ns: (meta.mtime().max(0) as u64)
+                .saturating_mul(1_000_000_000)
+                .saturating_add(meta.mtime_nsec().max(0) as u64),
+            ..nothing
+        }
+    }
+
+    /// Paths that may lead to the file, and whether they lead to nothing else.
+    fn candidates(&self) -> [(PathBuf, bool); 3] {
+        let own = Path::new(std::ffi::OsStr::from_bytes(self.path));
+        let below = own.strip_prefix("/").unwrap_or(own);
+        [
+            (format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start, self.end).into(), true),
+            (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), false),
+            (own.to_owned(), false),
+        ]
+    }
+}
+
+/// What the path alone tells.
+fn without_file(path: &[u8]) -> Identity {
+    let (kind, path) = match path {
+        b"" | b"//anon" | b"[heap]" | b"[stack]" => (ImageKind::ANONYMOUS, &b"[anon]"[..]),
+        b"[vdso]" => (ImageKind::VDSO, path),
+        _ if path.starts_with(b"[anon") => (ImageKind::ANONYMOUS, path),
+        _ if path.starts_with(b"/") => (ImageKind::FILE, path),
+        _ => (ImageKind::SPECIAL, path),
+    };
+    Identity {
+        kind,
+        path: path.to_vec(),
+        build_id: Vec::new(),
+        dev: 0,
+        inode: 0,
+        size_bytes: 0,
+        modified_unix_ns: 0,
+    }
+}
+
+/// Reads the build-id of an ELF file; only its headers and notes are read.
+fn build_id(path: &Path) -> Option<Vec<u8>> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let elf = object::File::parse(&cache).ok()?;
+    elf.build_id().ok()?.map(<[u8]>::to_vec)
+}
+
+/// The build-id of the running kernel.
+///
+/// # Source
+/// `/sys/kernel/notes`: ELF notes, 4-aligned; the build-id is note type 3 of owner `GNU`
+pub(crate) fn kernel_build_id() -> Option<Vec<u8>> {
+    let notes = std::fs::read("/sys/kernel/notes").ok()?;
+    let endian = object::Endianness::default();
+    let mut notes =
+        object::read::elf::NoteIterator::<object::elf::FileHeader64<_>>::new(endian, 4, &notes).ok()?;
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == object::elf::ELF_NOTE_GNU && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
+            return Some(note.desc().to_vec());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_mapping() -> (Vec<u8>, u32) {
+        let process = crate::proc::scan::one(std::process::id()).expect("we are running");
+        (process.maps, process.tgid)
+    }
+
+    #[test]
+    fn a_mapped_program_is_identified_as_the_file_that_it_is() {
+        let (maps, tgid) = own_mapping();
+        let line = crate::proc::maps::executable(&maps).find(|line| line.inode != 0).expect("a program");
+        let identity = Identities::default().of_maps_line(tgid, &line);
+        let exe = std::fs::metadata("/proc/self/exe").expect("our program");
+        assert_eq!(
+            (identity.kind, identity.inode, identity.size_bytes),
+            (ImageKind::FILE, exe.ino(), exe.size())
+        );
+        assert_eq!(Some(identity.build_id), build_id(Path::new("/proc/self/exe")));
+    }
+
+    #[test]
+    fn another_file_under_the_same_path_is_not_believed() {
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        let path = file.path().as_os_str().as_bytes();
+        let place = Place { tgid: u32::MAX, start: 0, end: 0, path };
+        assert_eq!(place.read(1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
+        let inode = file.as_file().metadata().expect("just made").ino();
+        assert_ne!(place.read(1, inode).modified_unix_ns, 0);
+    }
+
+    #[test]
+    fn mappings_without_a_file_are_told_apart() {
+        assert_eq!(without_file(b"//anon").kind, ImageKind::ANONYMOUS);
+        assert_eq!(without_file(b"").path, b"[anon]");
+        assert_eq!(without_file(b"[vdso]").kind, ImageKind::VDSO);
+        assert_eq!(without_file(b"[uprobes]").kind, ImageKind::SPECIAL);
+        assert_eq!(without_file(b"/usr/bin/a").kind, ImageKind::FILE);
+    }
+
+    #[test]
+    fn the_kernel_has_a_build_id() {
+        if Path::new("/sys/kernel/notes").exists() {
+            assert!(kernel_build_id().is_some_and(|id| !id.is_empty()));
+        }
+    }
+}

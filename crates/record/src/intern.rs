@@ -1,0 +1,72 @@
+//! Ids for things that repeat.
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+/// Gives every distinct key an id, and hands over new keys once, to be written.
+///
+/// Memory is bounded: at `capacity` keys all are forgotten. Ids go on counting, so a key that comes
+/// again gets a second id, which costs bytes and nothing else.
+#[derive(Debug)]
+pub(crate) struct Interner<K> {
+    ids: FxHashMap<K, u32>,
+    pending: Vec<K>,
+    next: u32,
+    capacity: usize,
+}
+
+impl<K: Hash + Eq + Clone> Interner<K> {
+    pub(crate) fn new(first_id: u32, capacity: usize) -> Self {
+        Self { ids: FxHashMap::default(), pending: Vec::new(), next: first_id, capacity }
+    }
+
+    /// The id of a key.
+    pub(crate) fn id<Q>(&mut self, key: &Q) -> u32
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        if let Some(id) = self.ids.get(key) {
+            return *id;
+        }
+        if self.ids.len() >= self.capacity {
+            self.ids.clear();
+        }
+        let id = self.next;
+        self.next = id.checked_add(1).expect("bug: more than 2³² distinct keys in one recording");
+        self.ids.insert(key.to_owned(), id);
+        self.pending.push(key.to_owned());
+        id
+    }
+
+    /// Hands over the keys that are new since the last call, and the id of the first.
+    pub(crate) fn take_new(&mut self) -> (u32, Vec<K>) {
+        let new = std::mem::take(&mut self.pending);
+        (self.next - new.len() as u32, new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_keeps_its_id_and_is_handed_over_once() {
+        let mut names = Interner::<Vec<u8>>::new(1, 10);
+        assert_eq!((names.id(&b"a"[..]), names.id(&b"b"[..]), names.id(&b"a"[..])), (1, 2, 1));
+        assert_eq!(names.take_new(), (1, vec![b"a".to_vec(), b"b".to_vec()]));
+        assert_eq!(names.id(&b"c"[..]), 3);
+        assert_eq!(names.take_new(), (3, vec![b"c".to_vec()]));
+        assert_eq!(names.take_new(), (4, vec![]));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_ids_never_mean_two_things() {
+        let mut names = Interner::<u64>::new(0, 2);
+        let first: Vec<u32> = [10, 11, 12, 10].iter().map(|key| names.id(key)).collect();
+        assert_eq!(first, [0, 1, 2, 3]);
+        assert!(names.ids.len() <= 2);
+    }
+}

@@ -1,0 +1,166 @@
+//! What the command line means: checked against this machine, before anything is opened.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::cli::Args;
+use crate::proc;
+
+/// The smallest ring: a few of the largest samples.
+const MIN_RING_BYTES: u64 = 256 << 10;
+/// The largest ring that one buffer of the kernel may have here.
+const MAX_RING_BYTES: u64 = 1 << 30;
+
+/// Whom to sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Everything; until the command ends, if there is one.
+    System,
+    /// These processes and the children that they fork.
+    Processes(Vec<u32>),
+    /// These threads.
+    Threads(Vec<u32>),
+    /// The command and its children.
+    Command,
+}
+
+/// How often to sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// Samples per second and CPU.
+    Frequency(u64),
+    /// Units of the event per sample.
+    Period(u64),
+}
+
+/// Everything that one run of the recorder needs to know.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whom to sample.
+    pub target: Target,
+    /// The command to run, program first; empty if there is none.
+    pub command: Vec<OsString>,
+    /// How often.
+    pub rate: Rate,
+    /// When to stop by itself.
+    pub duration: Option<Duration>,
+    /// Sample user mode.
+    pub user: bool,
+    /// Sample kernel mode.
+    pub kernel: bool,
+    /// Sample the idle task.
+    pub idle: bool,
+    /// CPUs to sample: online ones, ascending.
+    pub cpus: Vec<u32>,
+    /// The most user frames of one stack.
+    pub max_depth: u32,
+    /// The user's labels.
+    pub labels: Vec<(String, String)>,
+    /// Size of the ring, bytes: a power of two.
+    pub ring_bytes: u64,
+    /// The file to write; by default a name is made.
+    pub output: Option<PathBuf>,
+    /// Overwrite it.
+    pub force: bool,
+    /// Say nothing.
+    pub quiet: bool,
+    /// Say much.
+    pub verbose: bool,
+}
+
+impl Options {
+    /// Gives a meaning to what was typed.
+    ///
+    /// # Errors
+    /// If nothing is to be recorded, a process or thread does not exist, a CPU is not online, or the
+    /// command cannot be found.
+    pub fn new(args: Args) -> anyhow::Result<Self> {
+        let target = if args.all {
+            Target::System
+        } else if !args.pids.is_empty() {
+            Target::Processes(args.pids)
+        } else if !args.tids.is_empty() {
+            Target::Threads(args.tids)
+        } else if !args.command.is_empty() {
+            Target::Command
+        } else {
+            bail!("nothing to record: give -a, -p PID, -t TID or -- COMMAND (see --help)");
+        };
+        check_exist(&target)?;
+        if let Some(program) = args.command.first() {
+            check_program(Path::new(program))?;
+        }
+        let online = proc::cpus::online()?;
+        let cpus = match &args.cpus {
+            None => online.clone(),
+            Some(list) => {
+                let cpus = proc::cpus::parse_list(list)
+                    .with_context(|| format!("cannot read the CPU list `{list}`"))?;
+                if let Some(cpu) = cpus.iter().find(|cpu| !online.contains(cpu)) {
+                    bail!(
+                        "cannot sample CPU {cpu}: it is not online (online: {})",
+                        proc::cpus::show_list(&online)
+                    );
+                }
+                cpus
+            }
+        };
+        // Two seconds of the largest stream that is likely: 999 Hz, 250 frames.
+        let default_ring = (online.len() as u64 * (1 << 20)).clamp(4 << 20, 256 << 20);
+        let ring_bytes = args.ring.unwrap_or(default_ring);
+        ensure!(
+            (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring_bytes),
+            "cannot use a ring of {ring_bytes} bytes: give --ring between 256K and 1G"
+        );
+        Ok(Self {
+            target,
+            command: args.command,
+            rate: args.count.map_or(Rate::Frequency(args.frequency), Rate::Period),
+            duration: args.duration,
+            user: !args.kernel,
+            kernel: !args.user,
+            idle: args.include_idle,
+            cpus,
+            max_depth: args.max_depth,
+            labels: args.labels,
+            ring_bytes: ring_bytes.next_power_of_two(),
+            output: args.output,
+            force: args.force,
+            quiet: args.quiet,
+            verbose: args.verbose,
+        })
+    }
+}
+
+fn check_exist(target: &Target) -> anyhow::Result<()> {
+    let (what, ids) = match target {
+        Target::Processes(ids) => ("process", ids),
+        Target::Threads(ids) => ("thread", ids),
+        Target::System | Target::Command => return Ok(()),
+    };
+    for id in ids {
+        // /proc/TID exists for threads as well, though it is not listed.
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))
+            .with_context(|| format!("cannot record {what} {id}: there is no such {what}"))?;
+        let tgid = proc::scan::status_field(&status, "Tgid");
+        if what == "process" && tgid.is_some_and(|tgid| tgid != *id) {
+            bail!("cannot record process {id}: it is a thread of process {}; use -t {id}", tgid.unwrap_or(0));
+        }
+    }
+    Ok(())
+}
+
+/// Looks for the command before anything is armed, as a shell would.
+fn check_program(program: &Path) -> anyhow::Result<()> {
+    let found = if program.components().count() > 1 {
+        program.exists()
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+    };
+    ensure!(found, "cannot run `{}`: no such program", program.display());
+    Ok(())
+}

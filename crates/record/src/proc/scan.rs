@@ -1,0 +1,66 @@
+//! Processes that were there before the recording.
+
+use std::fs;
+
+/// A process, as `/proc` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) tgid: u32,
+    pub(crate) parent_tgid: u32,
+    pub(crate) comm: Vec<u8>,
+    /// Text of `/proc/PID/maps`; empty for kernel threads and for processes that may not be read.
+    pub(crate) maps: Vec<u8>,
+}
+
+/// Reads all processes; those that end meanwhile are left out.
+pub(crate) fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut tgids: Vec<u32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    tgids.sort_unstable();
+    tgids.into_iter().filter_map(one).collect()
+}
+
+/// Reads one process.
+pub(crate) fn one(tgid: u32) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
+    let comm = fs::read(format!("/proc/{tgid}/comm")).ok()?;
+    Some(Process {
+        tgid,
+        parent_tgid: status_field(&status, "PPid").unwrap_or(0),
+        comm: comm.trim_ascii_end().to_vec(),
+        maps: fs::read(format!("/proc/{tgid}/maps")).unwrap_or_default(),
+    })
+}
+
+/// Finds a numeric field in the text of `/proc/PID/status`.
+pub(crate) fn status_field(status: &str, name: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+}
+
+/// The process that a thread belongs to.
+pub(crate) fn tgid_of(tid: u32) -> Option<u32> {
+    status_field(&fs::read_to_string(format!("/proc/{tid}/status")).ok()?, "Tgid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_with_its_mappings() {
+        let own = std::process::id();
+        let found = one(own).expect("we are running");
+        assert_eq!(found.tgid, own);
+        assert!(super::super::maps::executable(&found.maps).count() > 0);
+        assert!(all().iter().any(|process| process.tgid == own));
+        assert_eq!(tgid_of(own), Some(own));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_left_out() {
+        assert_eq!(one(u32::MAX), None);
+        assert_eq!(status_field("Name:\tx\nTgid:\t17\n", "Tgid"), Some(17));
+        assert_eq!(status_field("Tgid:\tmany", "Tgid"), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! The main thread's part: from the kernel into chunks.
+
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use icecore_format::records::{Cause, Loss};
+use libbpf_rs::RingBuffer;
+use rustc_hash::FxHashMap;
+
+use crate::options::Options;
+use crate::proc::scan::Process;
+use crate::sampler::Sampler;
+use crate::sys::clock;
+use crate::sys::queue::Queue;
+
+/// How long the recorder sleeps if the ring does not wake it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A chunk is passed on when it has this many bytes.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Records taken from the ring between two looks at the size of the chunk.
+const TAKE_AT_ONCE: usize = 256;
+
+/// Raw bytes on their way from the main thread to the tracker.
+#[derive(Default)]
+pub(crate) struct Chunk {
+    /// Records of the ring, each behind its length (u32).
+    pub(crate) ring: Vec<u8>,
+    /// Records of the mapping queues.
+    pub(crate) reports: Vec<u8>,
+    pub(crate) losses: Vec<Loss>,
+    /// Processes that were there before.
+    pub(crate) found: Vec<Process>,
+}
+
+impl Chunk {
+    /// The records of the ring.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let mut bytes = &self.ring[..];
+        std::iter::from_fn(move || {
+            let (len, rest) = bytes.split_first_chunk()?;
+            let (record, rest) = rest.split_at_checked(u32::from_ne_bytes(*len) as usize)?;
+            bytes = rest;
+            Some(record)
+        })
+    }
+}
+
+/// Why sampling ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Duration,
+    Signal,
+    Command,
+    TargetsGone,
+    WriteFailed,
+}
+
+impl Reason {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Duration => "duration",
+            Self::Signal => "signal",
+            Self::Command => "command",
+            Self::TargetsGone => "targets gone",
+            Self::WriteFailed => "write failed",
+        }
+    }
+}
+
+/// The main thread's part: from the kernel into chunks.
+pub(crate) struct Pump<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) queues: &'a [Queue],
+    /// Somebody asked for an end.
+    pub(crate) stop: &'a AtomicBool,
+    /// The disk refused a block.
+    pub(crate) refused: &'a AtomicBool,
+    pub(crate) chunks: SyncSender<Chunk>,
+}
+
+/// How pumping ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pumped {
+    pub(crate) ended_by: Reason,
+    /// Most bytes that waited in the ring at one look.
+    pub(crate) ring_high_water_bytes: u64,
+}
+
+impl Pump<'_> {
+    /// Pumps until there is a reason to end, then empties the ring.
+    pub(crate) fn run(
+        &self,
+        sampler: &mut Sampler<'_>,
+        found: Vec<Process>,
+        mut command: Option<&mut Child>,
+    ) -> anyhow::Result<Pumped> {
+        self.send(Chunk { found, ..Chunk::default() });
+        let until = self.options.duration.map(|duration| Instant::now() + duration);
+        let taken = Mutex::new(Vec::new());
+        let mut seen = Seen::default();
+        let ended_by = {
+            let ring = sampler.ring(take_into(&taken))?;
+            loop {
+                let left = until.map_or(LOOK_EVERY, |until| until.saturating_duration_since(Instant::now()));
+                // An interrupted wait is a wait that ended.
+                let _ = ring.poll_raw(left.min(LOOK_EVERY));
+                self.drain(sampler, &ring, &taken, &mut seen);
+                if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
+                    break reason;
+                }
+            }
+        };
+        sampler.disarm();
+        let ring = sampler.ring(take_into(&taken))?;
+        self.drain(sampler, &ring, &taken, &mut seen);
+        Ok(Pumped { ended_by, ring_high_water_bytes: seen.high_water })
+    }
+
+    fn reason_to_end(
+        &self,
+        sampler: &Sampler<'_>,
+        until: Option<Instant>,
+        command: Option<&mut Child>,
+    ) -> anyhow::Result<Option<Reason>> {
+        let has_ended =
+            |child: &mut Child| child.try_wait().map(|status: Option<ExitStatus>| status.is_some());
+        Ok(if self.refused.load(Ordering::Relaxed) {
+            Some(Reason::WriteFailed)
+        } else if command.map_or(Ok(false), has_ended)? {
+            Some(Reason::Command)
+        } else if self.stop.load(Ordering::Relaxed) {
+            Some(Reason::Signal)
+        } else if until.is_some_and(|until| Instant::now() >= until) {
+            Some(Reason::Duration)
+        } else if !sampler.has_targets(&self.options.target) {
+            Some(Reason::TargetsGone)
+        } else {
+            None
+        })
+    }
+
+    /// Empties the queues and the ring. Queues first: a process that made a mapping in them was forked
+    /// by an event that is in the ring by now.
+    fn drain(&self, sampler: &Sampler<'_>, ring: &RingBuffer<'_>, taken: &Mutex<Vec<u8>>, seen: &mut Seen) {
+        let mut reports = Vec::new();
+        self.queues.iter().for_each(|queue| queue.drain(&mut reports));
+        let mut waited = 0;
+        loop {
+            let count = ring.consume_raw_n(TAKE_AT_ONCE);
+            let is_last = count < TAKE_AT_ONCE as i32;
+            let mut bytes = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_last || bytes.len() >= CHUNK_BYTES {
+                waited += bytes.len() as u64;
+                let ring = std::mem::take(&mut *bytes);
+                drop(bytes);
+                let reports = if is_last { std::mem::take(&mut reports) } else { Vec::new() };
+                self.send(Chunk { ring, reports, losses: seen.new_losses(sampler), found: Vec::new() });
+            }
+            if is_last {
+                break;
+            }
+        }
+        seen.high_water = seen.high_water.max(waited);
+    }
+
+    /// Passes a chunk on; waits while the tracker is behind, and the ring fills meanwhile.
+    fn send(&self, chunk: Chunk) {
+        // The tracker ends only after this end was dropped, unless it panicked: then its join tells.
+        let _ = self.chunks.send(chunk);
+    }
+}
+
+/// What the pump has seen so far.
+#[derive(Debug, Default)]
+struct Seen {
+    losses: FxHashMap<(Cause, u32), u64>,
+    high_water: u64,
+}
+
+impl Seen {
+    /// Losses since the last look.
+    fn new_losses(&mut self, sampler: &Sampler<'_>) -> Vec<Loss> {
+        let time_ns = clock::monotonic_ns();
+        let mut losses = Vec::new();
+        for (cause, cpu, total) in sampler.losses() {
+            let known = self.losses.entry((cause, cpu)).or_default();
+            if total > *known {
+                losses.push(Loss { time_ns, cpu, cause, count: total - *known });
+                *known = total;
+            }
+        }
+        losses
+    }
+}
+
+/// Copies every record behind its length into `taken`.
+fn take_into(taken: &Mutex<Vec<u8>>) -> impl FnMut(&[u8]) -> i32 + Send + '_ {
+    |record| {
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.extend_from_slice(&(record.len() as u32).to_ne_bytes());
+        taken.extend_from_slice(record);
+        0
+    }
+}

@@ -1,0 +1,251 @@
+//! One recording from start to end: arm, sample, drain, close.
+//!
+//! Order of arming, so that nothing falls in between: task events and mapping reports first, then one
+//! look into `/proc`, then sampling, then the command.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use icecore_format::records::{Cause, Loss, ReceiptV1};
+use icecore_format::write::Writer;
+use rustc_hash::FxHashSet;
+
+use crate::digest::{self, Digested};
+use crate::options::{Options, Target};
+use crate::output::{self, Output};
+use crate::proc::{kallsyms, scan};
+use crate::pump::{Pump, Pumped, Reason};
+use crate::sampler::{Sampler, Settings};
+use crate::store::{self, Stored};
+use crate::summary::{self, Ended};
+use crate::sys::child::{self, Paused};
+use crate::sys::perf::Event;
+use crate::sys::{clock, usage};
+use crate::{events, session};
+
+/// Chunks, and batches, that may wait between two threads.
+const WAITING: usize = 2;
+/// Records as the options say, and returns the exit code of the command (0 without one).
+///
+/// # Errors
+/// With the remedy. What had been written by then stays readable; a file without samples is removed.
+pub fn record(options: &Options) -> anyhow::Result<u8> {
+    let stop = listen_for_signals()?;
+    let mut notes = Vec::new();
+    let mut storage = MaybeUninit::uninit();
+    let settings = Settings {
+        target: &options.target,
+        user: options.user,
+        kernel: options.kernel,
+        idle: options.idle,
+        max_depth: options.max_depth,
+        ring_bytes: options.ring_bytes,
+    };
+    let mut sampler = Sampler::load(&mut storage, &settings, options.verbose)?;
+    if !sampler.walks_deep() {
+        notes.push("this kernel has no bpf_loop (5.17): user stacks end at 127 frames".to_owned());
+    }
+    if options.kernel && kallsyms::are_hidden() {
+        notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
+    }
+    let (event, sampling) = events::open_sampling(options, &mut notes)?;
+    let queues = events::open_queues()?;
+
+    let paused = match options.command.as_slice() {
+        [] => None,
+        command => Some(Paused::new(command).context("cannot create the process of the command")?),
+    };
+    let first_tgids = add_targets(&sampler, &options.target, paused.as_ref())?;
+    sampler.arm_tasks()?;
+    let found = match &first_tgids {
+        None => scan::all(),
+        Some(tgids) => tgids.iter().filter_map(|tgid| scan::one(*tgid)).collect(),
+    };
+
+    let output = Output::create(options)?;
+    let path = output.path.clone();
+    let writer = match begin_file(output, options, event, &sampling, notes.clone(), &mut sampler) {
+        Ok(writer) => writer,
+        Err((output, error)) => {
+            output.discard();
+            return Err(error);
+        }
+    };
+    if options.verbose {
+        notes.iter().for_each(|note| eprintln!("icecore-record: {note}"));
+    }
+    let mut command = match paused.map(Paused::start).transpose() {
+        Ok(command) => command,
+        Err(error) => {
+            drop(std::fs::remove_file(&path));
+            let program = options.command[0].to_string_lossy();
+            return Err(error).with_context(|| format!("cannot run `{program}`"));
+        }
+    };
+
+    let started = Instant::now();
+    let refused = AtomicBool::new(false);
+    let (pumped, digested, stored) = thread::scope(|scope| {
+        let (chunks_to, chunks) = sync_channel(WAITING);
+        let (batches_to, batches) = sync_channel(WAITING);
+        let (stop, refused) = (&stop, &refused);
+        let tracker = scope.spawn(move || digest::digest(&chunks, batches_to, first_tgids));
+        let writer = scope.spawn(move || store::store(writer, &batches, refused));
+        let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to };
+        let pumped = pump.run(&mut sampler, found, command.as_mut());
+        drop(pump);
+        let digested = join(tracker)?;
+        let stored = join(writer)?;
+        anyhow::Ok((pumped?, digested, stored))
+    })?;
+
+    let end = End { path: &path, event, elapsed: started.elapsed(), pumped, digested, exit_code: None };
+    close(options, &sampler, stored, end, command)
+}
+
+/// What is known when sampling has ended.
+struct End<'a> {
+    path: &'a Path,
+    event: Event,
+    elapsed: Duration,
+    pumped: Pumped,
+    digested: Digested,
+    exit_code: Option<u8>,
+}
+
+/// Writes the receipt, closes the file, tells what was recorded, and waits for the command.
+fn close(
+    options: &Options,
+    sampler: &Sampler<'_>,
+    stored: Stored,
+    mut end: End<'_>,
+    command: Option<Child>,
+) -> anyhow::Result<u8> {
+    let end_ns = clock::monotonic_ns();
+    // A command that ended the recording has its code already; another is waited for below.
+    let mut command = command;
+    if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
+        end.exit_code = Some(child::exit_code(child.wait()?));
+    }
+    let mut last_losses = Vec::new();
+    if stored.samples_refused > 0 {
+        let count = stored.samples_refused;
+        last_losses.push(Loss { time_ns: end_ns, cpu: u32::MAX, cause: Cause::WRITE_FAILED, count });
+        *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += count;
+    }
+    let own = usage::own();
+    let runs = sampler.runs();
+    let receipt = ReceiptV1 {
+        end_ns,
+        ended_by: vec![end.pumped.ended_by.text().to_owned()],
+        exit_code: end.exit_code.map_or(-1, i32::from),
+        samples: end.digested.totals.samples - stored.samples_refused,
+        lost: end.digested.losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum(),
+        user_cpu_ns: own.user_cpu_ns,
+        kernel_cpu_ns: own.kernel_cpu_ns,
+        peak_rss_bytes: own.peak_rss_bytes,
+        bpf_runs: runs.count,
+        bpf_ns: runs.ns,
+        ring_high_water_bytes: end.pumped.ring_high_water_bytes,
+        file_bytes: stored.len_bytes(),
+    };
+    let kept = stored.len_bytes();
+    let finished = stored.finish(&last_losses, &receipt);
+    if let Err(error) = finished {
+        let path = end.path.display();
+        bail!(
+            "cannot write `{path}`: {error}; free space there or name a file elsewhere with -o. \
+             What was written before ({kept} bytes) can be read, the rest is lost"
+        );
+    }
+    if !options.quiet {
+        let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
+        losses.sort_unstable();
+        let ended = Ended {
+            path: end.path,
+            elapsed: end.elapsed,
+            rate: options.rate,
+            event: end.event,
+            cpus: options.cpus.len(),
+            file_bytes: finished.unwrap_or(kept),
+            receipt: &receipt,
+            losses: &losses,
+        };
+        eprint!("{}", summary::text(&ended));
+    }
+    match (end.exit_code, command) {
+        (Some(code), _) => Ok(code),
+        (None, None) => Ok(0),
+        (None, Some(mut child)) => {
+            if end.pumped.ended_by == Reason::Signal {
+                child::terminate(&child);
+            }
+            Ok(child::exit_code(child.wait()?))
+        }
+    }
+}
+
+/// SIGINT and SIGTERM ask for an end; a second one aborts.
+fn listen_for_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Tells the programs whom to record; returns these processes, or `None` for all.
+fn add_targets(
+    sampler: &Sampler<'_>,
+    target: &Target,
+    paused: Option<&Paused>,
+) -> anyhow::Result<Option<FxHashSet<u32>>> {
+    let tgids: FxHashSet<u32> = match (target, paused) {
+        (Target::System, _) => return Ok(None),
+        (Target::Processes(tgids), _) => tgids.iter().copied().collect(),
+        (Target::Threads(tids), _) => {
+            tids.iter().try_for_each(|tid| sampler.add_thread(*tid))?;
+            tids.iter().filter_map(|tid| scan::tgid_of(*tid)).collect()
+        }
+        (Target::Command, Some(paused)) => std::iter::once(paused.pid()).collect(),
+        (Target::Command, None) => bail!("bug: a command is the target, and there is none"),
+    };
+    tgids.iter().try_for_each(|tgid| sampler.add_process(*tgid))?;
+    Ok(Some(tgids))
+}
+
+/// Starts sampling and writes the first block. If that fails, the file is handed back.
+fn begin_file(
+    output: Output,
+    options: &Options,
+    event: Event,
+    events: &[OwnedFd],
+    notes: Vec<String>,
+    sampler: &mut Sampler<'_>,
+) -> Result<Writer, (Output, anyhow::Error)> {
+    let begin = |sampler: &mut Sampler<'_>| {
+        let file = output.file.try_clone()?;
+        let mut writer = Writer::create(file, output::random_uuid()?)?;
+        let session = session::describe(options, event, notes);
+        sampler.arm_sampling(events)?;
+        writer.append(&session)?;
+        anyhow::Ok(writer)
+    };
+    let begun = begin(sampler).with_context(|| format!("cannot begin `{}`", output.path.display()));
+    begun.map_err(|error| (output, error))
+}
+
+fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {
+    handle
+        .join()
+        .map_err(|_| anyhow::anyhow!("bug: a thread of the recorder panicked; what was written can be read"))
+}

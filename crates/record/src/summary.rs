@@ -1,0 +1,137 @@
+//! What is told at the end.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use icecore_format::records::{Cause, ReceiptV1};
+
+use crate::options::Rate;
+use crate::sys::perf::Event;
+
+/// A recording that ended well.
+#[derive(Debug)]
+pub(crate) struct Ended<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) elapsed: Duration,
+    pub(crate) rate: Rate,
+    pub(crate) event: Event,
+    pub(crate) cpus: usize,
+    pub(crate) file_bytes: u64,
+    pub(crate) receipt: &'a ReceiptV1,
+    pub(crate) losses: &'a [(Cause, u64)],
+}
+
+/// Writes the summary.
+pub(crate) fn text(ended: &Ended<'_>) -> String {
+    let receipt = ended.receipt;
+    let per_sample = |amount: f64| if receipt.samples == 0 { 0.0 } else { amount / receipt.samples as f64 };
+    let seconds = ended.elapsed.as_secs_f64();
+    let rate = match ended.rate {
+        Rate::Frequency(hz) => format!("{hz} Hz"),
+        Rate::Period(units) => format!("one in {} {}", grouped(units), ended.event.unit),
+    };
+    let lost: Vec<String> =
+        ended.losses.iter().map(|(cause, count)| format!("{} {}", grouped(*count), cause.name())).collect();
+    let lost = if lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", lost.join(", ")) };
+    let cpu_ns = receipt.user_cpu_ns + receipt.kernel_cpu_ns;
+    let mut out = String::new();
+    let mut line = |text: String| {
+        let _ = writeln!(out, "{text}");
+    };
+    line(format!("recorded   {}", ended.path.display()));
+    line(format!(
+        "samples    {} in {seconds:.1} s, {} at {rate} on {} CPUs; {lost}",
+        grouped(receipt.samples),
+        ended.event.name,
+        ended.cpus
+    ));
+    line(format!(
+        "file       {}, {:.1} bytes per sample",
+        bytes(ended.file_bytes),
+        per_sample(ended.file_bytes as f64)
+    ));
+    line(format!(
+        "recorder   {:.2} s CPU ({:.1} µs per sample), peak memory {}",
+        cpu_ns as f64 / 1e9,
+        per_sample(cpu_ns as f64 / 1e3),
+        bytes(receipt.peak_rss_bytes)
+    ));
+    if receipt.bpf_runs > 0 {
+        let mean_us = receipt.bpf_ns as f64 / receipt.bpf_runs as f64 / 1e3;
+        line(format!("overhead   {mean_us:.1} µs per run of the sampler, inside the sampled programs"));
+    }
+    if receipt.samples == 0 {
+        line(
+            "no samples: nothing of the target ran on a CPU while it was sampled (idle time is not sampled)"
+                .into(),
+        );
+    }
+    line(format!("next       icecore-report {}", ended.path.display()));
+    out
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..1024 => format!("{count} B"),
+        1024..1_048_576 => format!("{:.1} KiB", count as f64 / 1024.0),
+        _ => format!("{:.1} MiB", count as f64 / 1_048_576.0),
+    }
+}
+
+/// Writes a number with a comma between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(receipt: &ReceiptV1, losses: &[(Cause, u64)]) -> String {
+        text(&Ended {
+            path: Path::new("x.icecore"),
+            elapsed: Duration::from_millis(10_040),
+            rate: Rate::Frequency(99),
+            event: crate::sys::perf::CPU_CLOCK,
+            cpus: 2,
+            file_bytes: 19_800,
+            receipt,
+            losses,
+        })
+    }
+
+    #[test]
+    fn every_number_has_its_unit_and_losses_their_cause() {
+        let receipt = ReceiptV1 {
+            samples: 1980,
+            user_cpu_ns: 19_800_000,
+            bpf_runs: 10,
+            bpf_ns: 40_000,
+            ..Default::default()
+        };
+        let text = ended(&receipt, &[(Cause::RING_FULL_SAMPLE, 1234)]);
+        assert!(
+            text.contains("1,980 in 10.0 s, cpu-clock at 99 Hz on 2 CPUs; lost: 1,234 ring_full_sample"),
+            "{text}"
+        );
+        assert!(text.contains("19.3 KiB, 10.0 bytes per sample"), "{text}");
+        assert!(text.contains("0.02 s CPU (10.0 µs per sample)"), "{text}");
+        assert!(text.contains("4.0 µs per run"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_recording_divides_by_nothing_and_says_why() {
+        let text = ended(&ReceiptV1::default(), &[]);
+        assert!(text.contains("0.0 bytes per sample"), "{text}");
+        assert!(text.contains("no samples: "), "{text}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Perf events: what makes the samplers run, and what reports mappings.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+use libbpf_sys::perf_event_attr;
+
+use crate::options::Rate;
+
+/// An event that can be sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) name: &'static str,
+    /// Unit of a sample's weight.
+    pub(crate) unit: &'static str,
+    kind: u32,
+    config: u64,
+}
+
+/// Counts CPU cycles; samples also where interrupts are off. Needs a performance monitoring unit.
+pub(crate) const CYCLES: Event = Event {
+    name: "cycles",
+    unit: "cycles",
+    kind: libbpf_sys::PERF_TYPE_HARDWARE,
+    config: libbpf_sys::PERF_COUNT_HW_CPU_CYCLES as u64,
+};
+
+/// A timer per CPU; exists everywhere.
+pub(crate) const CPU_CLOCK: Event = Event {
+    name: "cpu-clock",
+    unit: "ns",
+    kind: libbpf_sys::PERF_TYPE_SOFTWARE,
+    config: libbpf_sys::PERF_COUNT_SW_CPU_CLOCK as u64,
+};
+
+/// Opens a sampling event on one CPU; it does not run until a program is attached.
+pub(crate) fn open_sampling(
+    event: Event,
+    cpu: u32,
+    rate: Rate,
+    user: bool,
+    kernel: bool,
+) -> io::Result<OwnedFd> {
+    let mut attr = empty(event.kind, event.config);
+    match rate {
+        Rate::Frequency(hz) => {
+            attr.set_freq(1);
+            attr.__bindgen_anon_1.sample_freq = hz;
+        }
+        Rate::Period(units) => attr.__bindgen_anon_1.sample_period = units,
+    }
+    attr.set_disabled(1);
+    attr.set_exclude_user(u64::from(!user));
+    attr.set_exclude_kernel(u64::from(!kernel));
+    open(&attr, cpu)
+}
+
+/// Opens an event that samples nothing and reports executable mappings on one CPU, with build-ids
+/// where the kernel knows how (5.12).
+pub(crate) fn open_mappings(cpu: u32) -> io::Result<OwnedFd> {
+    let mut attr = empty(libbpf_sys::PERF_TYPE_SOFTWARE, u64::from(libbpf_sys::PERF_COUNT_SW_DUMMY));
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_build_id(1);
+    attr.set_sample_id_all(1);
+    attr.sample_type = u64::from(libbpf_sys::PERF_SAMPLE_TIME);
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = u32::MAX;
+    match open(&attr, cpu) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            attr.set_build_id(0);
+            open(&attr, cpu)
+        }
+        other => other,
+    }
+}
+
+fn empty(kind: u32, config: u64) -> perf_event_attr {
+    perf_event_attr { type_: kind, size: size_of::<perf_event_attr>() as u32, config, ..Default::default() }
+}
+
+fn open(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
+    let (any_process, no_group) = (-1, -1);
+    // SAFETY: `attr` is a valid attribute of the size that it states; a non-negative result is a
+    // descriptor that nobody else owns.
+    unsafe {
+        let fd = libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(attr),
+            any_process,
+            cpu as i32,
+            no_group,
+            libc::c_ulong::from(libbpf_sys::PERF_FLAG_FD_CLOEXEC),
+        );
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
+    }
+}
+
+/// What is needed and how to get it.
+pub(crate) const PRIVILEGES: &str = "run as root (sudo), or give the program its capabilities: \
+     setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep icecore-record";
+
+/// Says what an error of `perf_event_open` means, and its remedy.
+pub(crate) fn explain_open(error: &io::Error) -> String {
+    let sysctl = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            format!(
+                "needs CAP_PERFMON, or kernel.perf_event_paranoid ≤ 0; it is {}; {PRIVILEGES}",
+                sysctl("perf_event_paranoid")
+            )
+        }
+        Some(libc::EMFILE) => {
+            "too many open files: raise the limit with `ulimit -n`, or record fewer CPUs with -C".to_owned()
+        }
+        Some(libc::EINVAL) => {
+            format!(
+                "the kernel refuses this rate; kernel.perf_event_max_sample_rate is {}",
+                sysctl("perf_event_max_sample_rate")
+            )
+        }
+        _ => "the kernel has no such event".to_owned(),
+    }
+}

@@ -1,0 +1,74 @@
+//! The memory through which a perf event reports mappings.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Data of one queue, bytes: about 2,000 mappings between two looks.
+const DATA_BYTES: usize = 256 << 10;
+
+/// One CPU's queue.
+///
+/// ```text
+///  base        base + page                          base + page + DATA_BYTES
+///   | head tail | …old… [tail … unread … head) …free… |
+/// ```
+#[derive(Debug)]
+pub(crate) struct Queue {
+    base: *mut u8,
+    page: usize,
+    /// Keeps the event open.
+    _event: OwnedFd,
+}
+
+impl Queue {
+    /// Maps the queue of an event.
+    pub(crate) fn map(event: OwnedFd) -> io::Result<Self> {
+        let page = super::usage::page_bytes() as usize;
+        // SAFETY: a new mapping, placed by the kernel; checked below.
+        let base = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let fd = event.as_raw_fd();
+            libc::mmap(std::ptr::null_mut(), page + DATA_BYTES, access, libc::MAP_SHARED, fd, 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { base: base.cast(), page, _event: event })
+    }
+
+    /// Moves all unread records to the end of `out`, each whole, each beginning with its
+    /// `perf_event_header`.
+    pub(crate) fn drain(&self, out: &mut Vec<u8>) {
+        let control = self.base.cast::<libbpf_sys::perf_event_mmap_page>();
+        // SAFETY: the first page is a perf_event_mmap_page as long as the mapping lives; the kernel
+        // writes `data_head`, we alone write `data_tail`, and both are aligned u64.
+        let (head, tail) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*control).data_head),
+                AtomicU64::from_ptr(&raw mut (*control).data_tail),
+            )
+        };
+        let end = head.load(Ordering::Acquire);
+        let start = tail.load(Ordering::Relaxed);
+        let len = (end.wrapping_sub(start) as usize).min(DATA_BYTES);
+        let at = start as usize % DATA_BYTES;
+        let first = len.min(DATA_BYTES - at);
+        // SAFETY: both parts lie inside the data area, and the kernel does not write between tail and
+        // head until the tail is moved below.
+        unsafe {
+            let data = self.base.add(self.page);
+            out.extend_from_slice(std::slice::from_raw_parts(data.add(at), first));
+            out.extend_from_slice(std::slice::from_raw_parts(data, len - first));
+        }
+        tail.store(end, Ordering::Release);
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: `base` is the mapping made in `map`, of this length, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base.cast(), self.page + DATA_BYTES) };
+    }
+}

@@ -1,0 +1,71 @@
+//! What the recorder itself used.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+
+/// CPU time and memory of this process so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) user_cpu_ns: u64,
+    pub(crate) kernel_cpu_ns: u64,
+    pub(crate) peak_rss_bytes: u64,
+}
+
+/// Reads the usage of this process, all threads.
+pub(crate) fn own() -> Usage {
+    // SAFETY: an all-zero rusage is a valid value, and getrusage only writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    Usage {
+        user_cpu_ns: ns(usage.ru_utime),
+        kernel_cpu_ns: ns(usage.ru_stime),
+        peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
+    }
+}
+
+/// Size of a page of memory.
+pub(crate) fn page_bytes() -> u32 {
+    // SAFETY: takes no pointers.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u32 }
+}
+
+/// Runs of a BPF program, and their CPU time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BpfRuns {
+    pub(crate) count: u64,
+    pub(crate) ns: u64,
+}
+
+/// Makes the kernel count the runs of BPF programs while the returned descriptor is open; `None`
+/// where it does not (before 5.8).
+pub(crate) fn count_bpf_runs() -> Option<OwnedFd> {
+    // SAFETY: takes no pointers; a non-negative result is a descriptor that nobody else owns.
+    unsafe {
+        let fd = libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Reads the runs of one program.
+pub(crate) fn bpf_runs(program: RawFd) -> BpfRuns {
+    // SAFETY: an all-zero bpf_prog_info asks for no arrays, and `len` is its size.
+    unsafe {
+        let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
+        let mut len = size_of_val(&info) as u32;
+        if libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut len) != 0 {
+            return BpfRuns::default();
+        }
+        BpfRuns { count: info.run_cnt, ns: info.run_time_ns }
+    }
+}
+
+/// Makes the calling thread yield to the programs that are being recorded.
+pub(crate) fn lower_priority() {
+    // SAFETY: takes no pointers. With `who` 0, Linux changes the calling thread alone. That it may
+    // fail is harmless.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
+}
