@@ -238,3 +238,71 @@ impl Tracker {
         rows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use icecore_format::records::Payload as _;
+
+    fn head(time_ns: u64) -> Head<'static> {
+        Head { time_ns, cpu: 1, tgid: 10, tid: 11, comm: b"worker" }
+    }
+
+    fn sampled(tracker: &mut Tracker, time_ns: u64) {
+        let frames = [0x10_u64, 0x20].map(u64::to_ne_bytes).concat();
+        let kernel = [0xffff_ffff_8100_0010_u64].map(u64::to_ne_bytes).concat();
+        tracker.event(&Event::Sample(wire::Sample {
+            head: head(time_ns),
+            weight: 5,
+            kernel_end: 1,
+            user_end: 1,
+            kernel: wire::Frames::from_bytes(&kernel),
+            user: wire::Frames::from_bytes(&frames),
+        }));
+    }
+
+    #[test]
+    fn a_batch_names_everything_that_its_samples_need_once() {
+        let mut tracker = Tracker::default();
+        sampled(&mut tracker, 100);
+        sampled(&mut tracker, 90);
+        assert!(tracker.wants_kernel_names());
+        let batch = tracker.take_batch(Some(&Kallsyms::parse(b"ffffffff81000000 T do_work\n")));
+        assert_eq!((batch.samples.items(), batch.samples.span_ns()), (2, (90, 100)));
+        assert_eq!((batch.stacks.items(), batch.tasks.items()), (3, 1));
+        assert_eq!(
+            (batch.kernel_symbols.start, batch.kernel_symbols.name),
+            (vec![0xffff_ffff_8100_0000], vec![2])
+        );
+        assert_eq!(batch.strings.bytes, b"workerdo_work");
+
+        sampled(&mut tracker, 200);
+        let batch = tracker.take_batch(None);
+        let new =
+            [batch.strings.items(), batch.tasks.items(), batch.stacks.items(), batch.kernel_symbols.items()];
+        assert_eq!((batch.samples.items(), new), (1, [0; 4]));
+        assert_eq!(tracker.totals(), Totals { samples: 3 });
+    }
+
+    #[test]
+    fn a_batch_is_due_after_a_second_and_never_spans_more_than_the_format_allows() {
+        let mut tracker = Tracker::default();
+        assert!(!tracker.is_due(u64::MAX));
+        sampled(&mut tracker, 100);
+        assert!(!tracker.is_due(100 + BATCH_NS - 1));
+        assert!(tracker.is_due(100 + BATCH_NS));
+        assert!(!tracker.is_too_late_for_batch(101));
+        assert!(tracker.is_too_late_for_batch(100 + BATCH_SPAN_NS));
+    }
+
+    #[test]
+    fn a_renamed_thread_is_a_second_task() {
+        let mut tracker = Tracker::default();
+        sampled(&mut tracker, 1);
+        tracker.event(&Event::Comm { head: Head { comm: b"other", ..head(2) } });
+        tracker.event(&Event::Exit { head: head(3), whole_group: true });
+        let batch = tracker.take_batch(None);
+        assert_eq!(batch.lifecycle.change, [Change::COMM.0, Change::EXIT.0]);
+        assert_eq!(batch.strings.bytes, b"workerother");
+    }
+}
