@@ -1,0 +1,34 @@
+# make demo     set up, build, record a real workload, report it, draw its flame graph
+# make test     set up, build, run every test
+# make check    format, lints, documentation (no tests)
+# make bench    record one workload with icecore-record and perf, and compare
+# make install  into PREFIX/bin (default /usr/local)
+PREFIX ?= /usr/local
+CARGO  ?= cargo
+BIN    := target/release
+
+.PHONY: demo test check bench install setup build
+
+build: setup
+	$(CARGO) build --release --workspace --bins
+
+demo: build
+	tests/demo.sh $(BIN)
+
+test: setup
+	$(CARGO) test --workspace --quiet
+
+check: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+
+bench: build
+	tests/setup.sh perf
+	python3 tests/bench/compare.py $(BIN)
+
+install: build
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/icecore-record $(BIN)/icecore-report
+
+setup:
+	@tests/setup.sh

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Records a workload of several programs, prints where the time went, and draws a flame graph.
+set -eu
+bin=$1
+out=demo
+here=$(dirname "$0")
+
+if [ "$(id -u)" != 0 ]; then
+	echo "demo: recording needs privileges; run: sudo --preserve-env=PATH make demo" >&2
+	exit 2
+fi
+mkdir -p $out
+"$bin/icecore-record" -F 499 --label demo=workload --force -o $out/demo.icecore -- "$here/workload.sh" $out/work
+echo
+"$bin/icecore-report" $out/demo.icecore
+"$bin/icecore-report" flame $out/demo.icecore -o $out/demo.svg
+echo
+echo "demo: recording   $out/demo.icecore"
+echo "demo: flame graph $out/demo.svg (open it in a browser, click a frame to zoom)"

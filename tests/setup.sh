@@ -1,0 +1,62 @@
+#!/bin/sh
+# Installs what building and testing need and is missing: on Debian and Ubuntu by apt, elsewhere it
+# says what is missing. `setup.sh perf` does the same for the benchmark's peer.
+set -eu
+
+need=""
+has() { command -v "$1" >/dev/null 2>&1; }
+want() { need="$need $1"; }
+
+if [ "${1:-}" = perf ]; then
+	perf --version >/dev/null 2>&1 || want linux-perf
+else
+	clang=no
+	for name in "${CLANG:-clang}" clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
+		has "$name" && clang=yes
+	done
+	[ $clang = yes ] || want clang
+	has cc || want gcc
+	has c++ || want g++
+	has make || want make
+	has pkg-config || want pkg-config
+	has readelf || want binutils
+	has xz || want xz-utils
+	has python3 || want python3
+	printf '#include <libelf.h>\n' | cc -E - >/dev/null 2>&1 || want libelf-dev
+	printf '#include <zlib.h>\n' | cc -E - >/dev/null 2>&1 || want zlib1g-dev
+	# Rust 1.90 or newer; rustup is a package since Debian 13 and Ubuntu 24.04.
+	minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
+	if [ "${minor:-0}" -lt 90 ]; then
+		if has rustup; then
+			rustup default stable
+		elif has apt-cache && apt-cache show rustup >/dev/null 2>&1; then
+			want rustup
+		else
+			echo "setup: cannot find Rust 1.90 or newer: install it with rustup, then run this again" >&2
+			exit 2
+		fi
+	fi
+fi
+
+[ -n "$need" ] || exit 0
+if ! has apt-get; then
+	echo "setup: cannot install what is missing: there is no apt-get here. Debian's names of it:$need" >&2
+	exit 2
+fi
+if [ "$(id -u)" != 0 ]; then
+	echo "setup: missing:$need" >&2
+	echo "setup: run this, then try again: sudo apt-get install -y$need" >&2
+	exit 2
+fi
+echo "setup: installing$need"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+# shellcheck disable=SC2086 # one word per package
+if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends $need; } >"$log" 2>&1; then
+	cat "$log" >&2
+	rm -f "$log"
+	echo "setup: cannot install$need: see above" >&2
+	exit 2
+fi
+rm -f "$log"
+case "$need" in *rustup*) rustup default stable ;; esac

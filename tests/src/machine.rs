@@ -1,0 +1,161 @@
+//! Runs the two programs as a user would: on this machine, through eBPF, from the command line.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// Builds the programs of the workspace once, and returns the path of one.
+pub fn program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        // target/<profile>/deps/<this test>
+        let test = std::env::current_exe().expect("we are running");
+        let folder = test.ancestors().nth(2).expect("a test lies two folders deep").to_owned();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--bins", "-p", "icecore-record", "-p", "icecore-report"]);
+        build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().expect("cargo runs").success(), "the programs do not build");
+        folder
+    });
+    folder.join(name)
+}
+
+/// Tells whether eBPF can be tested here, and says why not. Where `ICECORE_REQUIRE_EBPF` is set, as in
+/// CI, it must be: then this never returns false.
+pub fn has_ebpf() -> bool {
+    static REASON: OnceLock<Option<String>> = OnceLock::new();
+    let reason = REASON.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let file = dir.path().join("probe.icecore");
+        let probe = record().args(["-a", "-d", "0.05", "-o"]).arg(file).output().expect("the recorder runs");
+        (!probe.status.success()).then(|| text(&probe.stderr))
+    });
+    let Some(reason) = reason else { return true };
+    assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "eBPF is required here: {reason}");
+    eprintln!("skipped, no eBPF here: {reason}");
+    false
+}
+
+/// The recorder, to be given arguments.
+pub fn record() -> Command {
+    Command::new(program("icecore-record"))
+}
+
+/// Runs the report and returns its text; panics with its message if it fails.
+pub fn report<S: AsRef<OsStr>>(args: &[S]) -> String {
+    let out = report_output(args);
+    assert!(out.status.success(), "icecore-report failed: {}", text(&out.stderr));
+    text(&out.stdout)
+}
+
+/// Runs the report.
+pub fn report_output<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    Command::new(program("icecore-report")).args(args).output().expect("the report runs")
+}
+
+/// Compiles `tests/programs/target.c` once, with frame pointers, and returns its path.
+pub fn target() -> PathBuf {
+    static TARGET: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = TARGET.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let path = dir.path().join("target");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/target.c");
+        let cc = Command::new("cc")
+            .args(["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"])
+            .args([source.as_os_str(), "-o".as_ref(), path.as_os_str()])
+            .status();
+        assert!(cc.expect("a C compiler").success(), "tests/programs/target.c does not compile");
+        (dir, path)
+    });
+    path.clone()
+}
+
+/// A recording in a folder of its own.
+pub struct Recorded {
+    dir: tempfile::TempDir,
+    /// What the recorder said.
+    pub output: Output,
+}
+
+impl Recorded {
+    /// Records with these arguments (all but `-o`).
+    pub fn new<S: AsRef<OsStr>>(options: &[&str], command: &[S]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let mut recorder = record();
+        recorder.args(options).arg("-o").arg(dir.path().join("r.icecore"));
+        if !command.is_empty() {
+            recorder.arg("--").args(command);
+        }
+        let output = recorder.output().expect("the recorder runs");
+        let said = text(&output.stderr);
+        assert_ne!(output.status.code(), Some(2), "icecore-record failed: {said}");
+        Self { dir, output }
+    }
+
+    /// Records the target program under one of its names.
+    pub fn target(options: &[&str], name: &str, milliseconds: u32) -> Self {
+        let target = target();
+        Self::new(options, &[target.as_os_str(), name.as_ref(), milliseconds.to_string().as_ref()])
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("r.icecore")
+    }
+
+    /// One view as JSON.
+    pub fn json(&self, view: &str, options: &[&str]) -> Value {
+        let path = self.path();
+        let mut args = vec![OsStr::new(view), path.as_os_str(), OsStr::new("--json")];
+        args.extend(options.iter().map(OsStr::new));
+        serde_json::from_str(&report(&args)).expect("the report prints JSON")
+    }
+
+    /// All samples.
+    pub fn samples(&self, options: &[&str]) -> Vec<Sample> {
+        let path = self.path();
+        let mut args = vec![OsStr::new("samples"), path.as_os_str(), OsStr::new("--json")];
+        args.extend(options.iter().map(OsStr::new));
+        let text = report(&args);
+        text.lines().map(|line| Sample(serde_json::from_str(line).expect("a JSON object a line"))).collect()
+    }
+}
+
+/// One line of `samples --json`.
+#[derive(Debug)]
+pub struct Sample(pub Value);
+
+impl Sample {
+    /// A numeric field.
+    pub fn number(&self, key: &str) -> u64 {
+        self.0[key].as_u64().unwrap_or_else(|| panic!("`{key}` is a number: {}", self.0))
+    }
+
+    /// A text field.
+    pub fn text(&self, key: &str) -> &str {
+        self.0[key].as_str().unwrap_or_else(|| panic!("`{key}` is text: {}", self.0))
+    }
+
+    /// Names of the frames of one side (`user`, `kernel`), leaf first; empty where unnamed.
+    pub fn names(&self, side: &str) -> Vec<&str> {
+        let frames = self.0["frames"].as_array().expect("`frames` is a list");
+        frames.iter().filter(|f| f["side"] == side).map(|f| f["name"].as_str().unwrap_or("")).collect()
+    }
+
+    /// Tells whether a function is anywhere in the stack.
+    pub fn has(&self, function: &str) -> bool {
+        self.names("user").contains(&function) || self.names("kernel").contains(&function)
+    }
+}
+
+/// Output of a program as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

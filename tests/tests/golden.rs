@@ -1,0 +1,119 @@
+//! Every view of the synthetic recordings, as text and as JSON, at one and at several threads.
+//!
+//! `INSTA_UPDATE=always cargo test -p icecore-tests --test golden` rewrites `tests/golden/`.
+
+use std::path::Path;
+
+use icecore_report::{Streams, run};
+use icecore_tests::synthetic::{Builder, story};
+
+/// Runs a command line inside `dir`; returns exit code, stdout and stderr.
+fn report(dir: &Path, args: &[&str]) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    let args = args.iter().map(|arg| arg.replace("DIR", &dir.display().to_string()));
+    let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);
+    // The file stands in a directory of a random name.
+    let text = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        text.replace(&format!("{}/", dir.display()), "")
+    };
+    (code, text(out), text(err))
+}
+
+/// Compares a view with its snapshot, at 1 and at 4 threads.
+fn golden(dir: &Path, name: &str, args: &[&str]) {
+    let mut outputs = Vec::new();
+    for threads in ["1", "4"] {
+        let (code, out, err) = report(dir, &[args, &["--threads", threads]].concat());
+        assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+        outputs.push(out);
+    }
+    assert_eq!(outputs[0], outputs[1], "{args:?}: output depends on the number of threads");
+    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!(name, outputs[0]);
+    });
+}
+
+fn told(builder: Builder, close: bool) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    builder.write(&dir.path().join("story.icecore"), close).expect("written");
+    dir
+}
+
+#[test]
+fn views_of_a_story() {
+    let dir = told(story(), true);
+    let file = "DIR/story.icecore";
+    let views: [(&str, &[&str]); 20] = [
+        ("summary", &[]),
+        ("summary_filtered", &["--comm", "make", "--from", "0.5", "--to", "1500ms"]),
+        ("top", &["top"]),
+        ("top_total", &["top", "--sort", "total", "-n", "3"]),
+        ("top_line", &["top", "--by", "line", "-n", "4"]),
+        ("top_image", &["top", "--by", "image"]),
+        ("top_process", &["top", "--by", "process"]),
+        ("top_thread", &["top", "--by", "thread", "--cpu", "1"]),
+        ("top_kernel", &["top", "--kernel"]),
+        ("tree", &["tree"]),
+        ("tree_callers", &["tree", "--callers", "--min-percent", "5"]),
+        ("tree_no_root", &["tree", "--root", "none", "--pid", "100", "--max-depth", "2"]),
+        ("folded", &["folded"]),
+        ("folded_period", &["folded", "--weight", "period", "--root", "thread", "--no-annotations", "--user"]),
+        ("folded_hidden", &["folded", "--hide", "^make\\+0x1107", "--focus", "make"]),
+        ("samples", &["samples", "--to", "25ms"]),
+        ("samples_kernel", &["samples", "--kernel", "--tid", "101", "--to", "25ms"]),
+        ("info", &["info"]),
+        ("info_blocks", &["info", "--blocks"]),
+        ("flame", &["flame", "-o", "-"]),
+    ];
+    for (name, args) in views {
+        let mut line = args.to_vec();
+        line.push(file);
+        golden(dir.path(), name, &line);
+        let is_json = !["flame", "folded_hidden", "info_blocks", "summary_filtered", "samples_kernel"].contains(&name);
+        if is_json {
+            line.push("--json");
+            golden(dir.path(), &format!("{name}.json"), &line);
+        }
+    }
+}
+
+#[test]
+fn a_flame_graph_in_a_file_is_described() {
+    let dir = told(story(), true);
+    golden(dir.path(), "flame_file", &["flame", "DIR/story.icecore", "-o", "DIR/x.svg"]);
+    golden(dir.path(), "flame_file.json", &["flame", "DIR/story.icecore", "-o", "DIR/x.svg", "--json"]);
+    let svg = std::fs::read_to_string(dir.path().join("x.svg")).expect("written");
+    assert!(svg.contains("<svg") && svg.contains("station") && svg.contains("a:b"));
+}
+
+#[test]
+fn a_file_that_was_not_closed_says_so() {
+    let dir = told(story(), false);
+    golden(dir.path(), "summary_open", &["DIR/story.icecore"]);
+}
+
+#[test]
+fn an_empty_recording_divides_by_nothing() {
+    let dir = told(Builder::default(), true);
+    for view in ["summary", "top", "tree", "folded", "samples", "info"] {
+        golden(dir.path(), &format!("empty_{view}"), &[view, "DIR/story.icecore"]);
+        golden(dir.path(), &format!("empty_{view}.json"), &[view, "DIR/story.icecore", "--json"]);
+    }
+    let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "-"]);
+    assert_eq!((code, err.as_str()), (2, "error: cannot draw a graph of no samples\n"));
+}
+
+#[test]
+fn help_of_every_command() {
+    for command in ["", "summary", "top", "tree", "flame", "folded", "samples", "info"] {
+        let mut args = vec!["--help"];
+        if !command.is_empty() {
+            args.insert(0, command);
+        }
+        let (code, out, err) = report(Path::new("/"), &args);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert!(out.contains("Examples:") && out.contains("--json"), "{command}");
+    }
+}

@@ -1,0 +1,282 @@
+//! Recordings of programs whose call graph and time shares are known, through real eBPF.
+
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, target, text};
+use std::process::{Command, Stdio};
+
+/// Fast enough for a second to hold about a thousand samples; prime, so that nothing runs in lockstep.
+const RATE: [&str; 2] = ["-F", "997"];
+
+/// The share of samples that have a function in their stack.
+fn share(samples: &[Sample], function: &str) -> f64 {
+    samples.iter().filter(|sample| sample.has(function)).count() as f64 / samples.len() as f64
+}
+
+/// Asserts that `found` of `n` draws is within five standard deviations of probability `p`.
+fn assert_share(samples: &[Sample], function: &str, p: f64) {
+    let n = samples.len() as f64;
+    let bound = 5.0 * (p * (1.0 - p) / n).sqrt() + 1.0 / n;
+    let found = share(samples, function);
+    assert!((found - p).abs() <= bound, "{function}: {found:.4} of {n} samples, expected {p} ± {bound:.4}");
+}
+
+#[test]
+fn root_functions_get_the_share_of_time_that_they_took() {
+    if !has_ebpf() {
+        return;
+    }
+    let samples = Recorded::target(&RATE, "shares", 2000).samples(&["--focus", "^shares$"]);
+    assert!(samples.len() > 1500, "{} samples in two seconds at 997 Hz", samples.len());
+    assert_share(&samples, "takes_half", 0.5);
+    assert_share(&samples, "takes_three_tenths", 0.3);
+    assert_share(&samples, "takes_a_fifth", 0.2);
+}
+
+#[test]
+fn root_a_thread_shows_its_own_functions_alone() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = Recorded::target(&RATE, "threads", 500);
+    for (comm, own, other) in [("first", "only_in_first", "only_in_second"), ("second", "only_in_second", "only_in_first")] {
+        let samples: Vec<Sample> = recorded.samples(&[]).into_iter().filter(|s| s.text("comm") == comm).collect();
+        assert!(samples.iter().filter(|s| s.has(own)).count() > 100, "{comm}");
+        assert_eq!(samples.iter().filter(|s| s.has(other)).count(), 0, "{comm}");
+    }
+}
+
+#[test]
+fn root_a_system_call_shows_kernel_and_user_frames_in_one_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    let samples = Recorded::target(&RATE, "syscalls", 1000).samples(&[]);
+    let in_kernel: Vec<&Sample> =
+        samples.iter().filter(|s| s.has("asks_the_kernel") && !s.names("kernel").is_empty()).collect();
+    assert!(in_kernel.len() > 300, "{} of {}", in_kernel.len(), samples.len());
+    for sample in &in_kernel {
+        assert!(sample.names("kernel").iter().all(|name| !name.is_empty()), "{:?}", sample.0);
+    }
+    let reads = in_kernel.iter().filter(|s| s.names("kernel").iter().any(|name| name.contains("read"))).count();
+    assert!(reads * 10 > in_kernel.len() * 9, "{reads} of {} go through a read", in_kernel.len());
+    let whole = in_kernel.iter().filter(|s| s.has("syscalls") && s.has("main")).count();
+    assert!(whole * 10 > in_kernel.len() * 9, "{whole} of {} reach main", in_kernel.len());
+}
+
+#[test]
+fn root_a_recursion_of_500_is_counted_exactly() {
+    if !has_ebpf() {
+        return;
+    }
+    let samples = Recorded::target(&RATE, "recursion", 500).samples(&["--focus", "^at_the_bottom$"]);
+    // In the first instructions of a function its caller's frame is not linked yet; those are few.
+    let exact = samples.iter().filter(|s| s.names("user").iter().filter(|n| **n == "goes_down").count() == 500).count();
+    assert!(samples.len() > 300 && exact * 100 >= samples.len() * 95, "{exact} of {}", samples.len());
+    assert!(samples.iter().all(|s| s.has("main") && s.text("ended") == "root"));
+}
+
+#[test]
+fn root_a_stack_deeper_than_the_limit_is_cut_and_says_so() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = Recorded::target(&RATE, "deeper", 300);
+    let cut = recorded.samples(&["--focus", "^at_the_bottom$"]);
+    assert!(!cut.is_empty());
+    assert!(cut.iter().all(|s| s.text("ended") == "depth" && s.names("user").len() == 1024), "{:?}", cut[0].text("ended"));
+    let whole = Recorded::target(&["-F", "997", "--max-depth", "4096"], "deeper", 300);
+    let whole = whole.samples(&["--focus", "^at_the_bottom$"]);
+    let exact = whole.iter().filter(|s| s.names("user").iter().filter(|n| **n == "goes_deeper").count() == 3000).count();
+    assert!(exact * 100 >= whole.len() * 95 && exact > 100, "{exact} of {}", whole.len());
+}
+
+#[test]
+fn root_processes_that_live_twenty_milliseconds_are_named() {
+    if !has_ebpf() {
+        return;
+    }
+    let samples = Recorded::target(&RATE, "brief", 0).samples(&["--focus", "^lives_briefly$"]);
+    let mut tgids: Vec<u64> = samples.iter().map(|s| s.number("tgid")).collect();
+    tgids.dedup();
+    assert_eq!(tgids.len(), 10, "each of ten processes has named samples");
+    assert!(samples.iter().all(|s| s.text("comm") == "target" && s.has("main")));
+}
+
+#[test]
+fn root_fork_and_exec_keep_processes_and_programs_apart() {
+    if !has_ebpf() {
+        return;
+    }
+    let samples = Recorded::target(&RATE, "family", 300).samples(&[]);
+    let tgids = |function: &str| {
+        let mut tgids: Vec<u64> = samples.iter().filter(|s| s.has(function)).map(|s| s.number("tgid")).collect();
+        tgids.sort_unstable();
+        tgids.dedup();
+        tgids
+    };
+    let (parent, forked, execed) = (tgids("in_parent"), tgids("in_forked_child"), tgids("after_exec"));
+    assert_eq!((parent.len(), forked.len()), (1, 1));
+    assert_ne!(parent, forked);
+    assert_eq!(forked, execed, "exec keeps the process id");
+    assert!(samples.iter().all(|s| !(s.has("in_forked_child") && s.has("after_exec"))));
+}
+
+/// A running target program, killed at the end.
+struct Running(std::process::Child);
+
+impl Running {
+    fn start(name: &str) -> Self {
+        Self(Command::new(target()).args([name, "60000"]).stdout(Stdio::null()).spawn().expect("it was just compiled"))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn root_a_process_filter_keeps_others_out() {
+    if !has_ebpf() {
+        return;
+    }
+    let (wanted, other) = (Running::start("shares"), Running::start("shares"));
+    let pid = wanted.pid().to_string();
+    let none: [&str; 0] = [];
+    let samples = Recorded::new(&["-F", "997", "-d", "1", "-p", &pid], &none).samples(&[]);
+    assert!(samples.len() > 200, "{}", samples.len());
+    assert!(samples.iter().all(|s| s.number("tgid") == u64::from(wanted.pid())));
+    assert!(share(&samples, "shares") > 0.95, "mappings of a running process are known: {}", share(&samples, "shares"));
+    drop(other);
+}
+
+#[test]
+fn root_a_thread_filter_keeps_other_threads_out() {
+    if !has_ebpf() {
+        return;
+    }
+    let running = Running::start("threads");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", running.pid())).expect("it runs");
+    let tid = tasks
+        .filter_map(|task| Some(task.ok()?.path()))
+        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm == "second\n"))
+        .and_then(|task| Some(task.file_name()?.to_str()?.to_owned()))
+        .expect("the thread named itself");
+    let none: [&str; 0] = [];
+    let samples = Recorded::new(&["-F", "997", "-d", "1", "-t", &tid], &none).samples(&[]);
+    assert!(samples.len() > 200, "{}", samples.len());
+    assert!(samples.iter().all(|s| s.number("tid").to_string() == tid && s.text("comm") == "second"));
+    assert!(share(&samples, "only_in_second") > 0.95);
+}
+
+#[test]
+fn root_user_only_and_kernel_only_keep_the_other_side_out() {
+    if !has_ebpf() {
+        return;
+    }
+    let user = Recorded::target(&["-F", "997", "-U"], "syscalls", 500).samples(&[]);
+    assert!(user.iter().all(|s| s.names("kernel").is_empty()));
+    let kernel = Recorded::target(&["-F", "997", "-K"], "syscalls", 500).samples(&[]);
+    assert!(kernel.len() > 100, "{}", kernel.len());
+    assert!(kernel.iter().all(|s| s.names("user").is_empty() && !s.names("kernel").is_empty()));
+}
+
+#[test]
+fn root_cpu_filter_and_period_are_kept() {
+    if !has_ebpf() {
+        return;
+    }
+    let running = Running::start("shares");
+    let none: [&str; 0] = [];
+    let recorded = Recorded::new(&["-a", "-C", "0", "-c", "2000000", "-d", "1"], &none);
+    let samples = recorded.samples(&[]);
+    assert!(samples.iter().all(|s| s.number("cpu") == 0 && s.number("weight") == 2_000_000));
+    assert!(samples.len() <= 520, "{} samples of 2 ms in a second", samples.len());
+    drop(running);
+}
+
+#[test]
+fn root_the_whole_machine_is_recorded_without_loss_and_without_idle() {
+    if !has_ebpf() {
+        return;
+    }
+    let running = Running::start("shares");
+    let none: [&str; 0] = [];
+    let recorded = Recorded::new(&["-a", "-d", "1", "-F", "997", "--label", "test=yes"], &none);
+    let summary = recorded.json("summary", &[]);
+    assert_eq!((summary["lost"].as_u64(), summary["closed"].as_bool()), (Some(0), Some(true)));
+    assert_eq!(summary["labels"]["test"], "yes");
+    assert!(recorded.samples(&[]).iter().all(|s| s.number("tid") != 0));
+    let idle = Recorded::new(&["-a", "-d", "1", "-F", "97", "--include-idle"], &none);
+    assert!(idle.samples(&[]).iter().any(|s| s.text("comm").starts_with("swapper")));
+    drop(running);
+}
+
+#[test]
+fn root_the_exit_code_of_the_command_is_passed_on() {
+    if !has_ebpf() {
+        return;
+    }
+    let target = target();
+    for code in ["0", "1", "7"] {
+        let recorded = Recorded::new(&[], &[target.as_os_str(), "exit".as_ref(), code.as_ref()]);
+        assert_eq!(recorded.output.status.code().map(|c| c.to_string()).as_deref(), Some(code));
+    }
+    let killed = Recorded::new(&[], &["sh", "-c", "kill -9 $$"]);
+    assert_eq!(killed.output.status.code(), Some(128 + 9));
+}
+
+#[test]
+fn root_an_interrupt_finishes_the_file() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let mut recorder = record();
+        recorder.args(["-a", "--force", "-o"]).arg(&path).stderr(Stdio::piped());
+        let child = recorder.spawn().expect("the recorder runs");
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        send(signal, child.id());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let summary = report(&["summary".as_ref(), path.as_os_str(), "--json".as_ref()]);
+        assert!(summary.contains("\"closed\": true") || summary.contains("\"closed\":true"), "{summary}");
+    }
+}
+
+#[test]
+fn root_a_killed_recorder_leaves_a_file_that_says_so() {
+    if !has_ebpf() {
+        return;
+    }
+    let running = Running::start("shares");
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let mut child = record().args(["-a", "-F", "997", "-o"]).arg(&path).spawn().expect("the recorder runs");
+    std::thread::sleep(std::time::Duration::from_millis(3000));
+    child.kill().expect("it runs");
+    child.wait().expect("it was killed");
+    let text = report(&["summary".as_ref(), path.as_os_str()]);
+    assert!(text.contains("not closed") || text.contains("stopped before"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&report(&["summary".as_ref(), path.as_os_str(), "--json".as_ref()])).expect("JSON");
+    assert_eq!(json["closed"], false);
+    // Three seconds were recorded; at most the last one may be missing.
+    assert!(json["samples"].as_u64() > Some(1200), "{json}");
+    assert!(report(&["top".as_ref(), path.as_os_str()]).contains("takes_half"));
+    drop(running);
+}
+
+/// Sends a signal to a process.
+fn send(signal: i32, pid: u32) {
+    let sent = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status();
+    assert!(sent.expect("kill exists").success());
+}
