@@ -98,8 +98,8 @@ int sample_by_helper(struct bpf_perf_event_data *ctx)
 	return sample(ctx, 0);
 }
 
-static __always_inline void send_task(__u32 type, struct task_struct *task, const char *comm, __u32 parent_tgid,
-				      __u32 whole_group)
+static __always_inline void send_task(__u32 type, struct task_struct *task, __u64 time_ns, const char *comm,
+				      __u32 parent_tgid, __u32 whole_group)
 {
 	struct task_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
@@ -109,7 +109,7 @@ static __always_inline void send_task(__u32 type, struct task_struct *task, cons
 	}
 	record->head.type = type;
 	record->head.cpu = bpf_get_smp_processor_id();
-	record->head.time_ns = bpf_ktime_get_ns();
+	record->head.time_ns = time_ns;
 	record->head.tgid = task->tgid;
 	record->head.tid = task->pid;
 	bpf_probe_read_kernel_str(record->head.comm, COMM_LEN, comm);
@@ -131,23 +131,31 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid &&
 	    bpf_map_update_elem(&target_tgids, &child_tgid, &one, 0))
 		count_loss(LOSS_TARGETS_FULL);
-	send_task(RECORD_FORK, child, child->comm, parent_tgid, 0);
+	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
 {
+	__u32 tid = task->pid;
+	__u64 *renamed = bpf_map_lookup_elem(&renamed_ns, &tid);
+
 	if (is_target_process(task->tgid))
-		send_task(RECORD_EXEC, task, task->comm, 0, 0);
+		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 {
-	if (is_target_process(task->tgid))
-		send_task(RECORD_COMM, task, comm, 0, 0);
+	__u32 tid = task->pid;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!is_target_process(task->tgid))
+		return 0;
+	bpf_map_update_elem(&renamed_ns, &tid, &now, 0);
+	send_task(RECORD_COMM, task, now, comm, 0, 0);
 	return 0;
 }
 
@@ -159,7 +167,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	if (!is_target_process(tgid))
 		return 0;
-	send_task(RECORD_EXIT, task, task->comm, 0, whole_group);
+	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group);
 	if (whole_group && target_mode != TARGET_SYSTEM)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 	if (target_mode == TARGET_THREADS)

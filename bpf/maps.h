@@ -33,6 +33,16 @@ struct {
 	__type(value, __u8);
 } target_tids SEC(".maps");
 
+/* When a thread was last renamed, by thread id. The kernel renames a thread while it executes a new program:
+ * after the old address space is gone and before the first mapping of the new one, so this is the moment at
+ * which an exec counts. The exec tracepoint itself comes after the mappings of program and linker. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} renamed_ns SEC(".maps");
+
 /* Items lost, by cause; one counter per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
