@@ -20,7 +20,7 @@ for n in 1 2 3; do
 	} >"$work/unit$n.cc"
 	c++ -O2 -c "$work/unit$n.cc" -o "$work/unit$n.o" &
 done
-cc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread "$here/programs/target.c" -o "$work/target"
+cc -O1 -g -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fno-optimize-sibling-calls -pthread "$here/programs/target.c" -o "$work/target"
 
 # The program that it made.
 "$work/target" shares 1500

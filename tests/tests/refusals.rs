@@ -33,10 +33,14 @@ fn root_a_rate_above_the_kernels_limit_is_refused_with_the_limit() {
     if !has_ebpf() {
         return;
     }
-    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").expect("perf is there");
+    let limit =
+        std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").expect("perf is there");
     let limit: u64 = limit.trim().parse().expect("a number");
     if limit < 100_000 {
-        assert_refused(&["-a", "-F", "100000", "-d", "1"], &["perf_event_max_sample_rate", &limit.to_string()]);
+        assert_refused(
+            &["-a", "-F", "100000", "-d", "1"],
+            &["perf_event_max_sample_rate", &limit.to_string()],
+        );
     }
 }
 
@@ -46,10 +50,15 @@ fn root_without_privileges_the_remedy_is_named() {
         return;
     }
     // The program must be readable to a user who has nothing.
-    let dir = tempfile::Builder::new().prefix("icecore").permissions(open_to_all()).tempdir_in("/tmp").expect("/tmp");
+    let dir = tempfile::Builder::new()
+        .prefix("icecore")
+        .permissions(open_to_all())
+        .tempdir_in("/tmp")
+        .expect("/tmp");
     let program = dir.path().join("icecore-record");
     std::fs::copy(icecore_tests::machine::program("icecore-record"), &program).expect("room for a copy");
-    let output = Command::new(&program).args(["-a", "-d", "1"]).current_dir(dir.path()).uid(65534).gid(65534).output();
+    let output =
+        Command::new(&program).args(["-a", "-d", "1"]).current_dir(dir.path()).uid(65534).gid(65534).output();
     let output = output.expect("the recorder runs");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -78,7 +87,7 @@ fn root_an_existing_file_and_an_unwritable_folder_are_refused() {
     };
     refuse(&path, &["--force", "precious"]);
     assert_eq!(std::fs::read(&path).expect("ours"), b"precious");
-    refuse(Path::new("/proc/x.icecore"), &["cannot create `/proc/x.icecore`", "-o"]);
+    refuse(Path::new("/sys/x.icecore"), &["cannot create `/sys/x.icecore`", "another folder with -o"]);
     refuse(&dir.path().join("none/x.icecore"), &["folder does not exist"]);
     refuse(dir.path(), &["cannot create"]);
 }
@@ -89,17 +98,22 @@ fn root_a_full_disk_ends_the_recording_and_keeps_what_is_written() {
         return;
     }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=32k", "icecore"]).arg(dir.path()).status();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=32k", "icecore"]).arg(dir.path()).status();
     assert!(mounted.expect("mount exists").success());
     let path = dir.path().join("r.icecore");
     let mut load = Command::new(target()).args(["recursion", "20000"]).spawn().expect("compiled");
-    let output = record().args(["-a", "-F", "997", "-d", "20", "-o"]).arg(&path).output().expect("the recorder runs");
+    let output =
+        record().args(["-a", "-F", "997", "-d", "20", "-o"]).arg(&path).output().expect("the recorder runs");
     let _ = load.kill();
     let _ = load.wait();
     let said = text(&output.stderr);
     let kept = report(&["summary".as_ref(), path.as_os_str()]);
     assert!(Command::new("umount").arg(dir.path()).status().expect("umount exists").success());
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("cannot write") && said.contains("No space left") && said.contains("can be read"), "{said}");
+    assert!(
+        said.contains("cannot write") && said.contains("No space left") && said.contains("can be read"),
+        "{said}"
+    );
     assert!(kept.contains("samples"), "{kept}");
 }

@@ -72,7 +72,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
 
     let output = Output::create(options)?;
     let path = output.path.clone();
-    let writer = match begin_file(output, options, event, &sampling, notes.clone(), &mut sampler) {
+    let writer = match begin_file(output, options, event, sampling, notes.clone(), &mut sampler) {
         Ok(writer) => writer,
         Err((output, error)) => {
             output.discard();
@@ -228,11 +228,11 @@ fn begin_file(
     output: Output,
     options: &Options,
     event: Event,
-    events: &[OwnedFd],
+    events: Vec<OwnedFd>,
     notes: Vec<String>,
     sampler: &mut Sampler<'_>,
 ) -> Result<Writer, (Output, anyhow::Error)> {
-    let begin = |sampler: &mut Sampler<'_>| {
+    let begin = || {
         let file = output.file.try_clone()?;
         let mut writer = Writer::create(file, output::random_uuid()?)?;
         let session = session::describe(options, event, notes);
@@ -240,7 +240,7 @@ fn begin_file(
         writer.append(&session)?;
         anyhow::Ok(writer)
     };
-    let begun = begin(sampler).with_context(|| format!("cannot begin `{}`", output.path.display()));
+    let begun = begin().with_context(|| format!("cannot begin `{}`", output.path.display()));
     begun.map_err(|error| (output, error))
 }
 

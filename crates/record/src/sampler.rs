@@ -1,7 +1,7 @@
 //! The BPF programs: open with settings, load, arm, read their counters.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -129,10 +129,12 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// Starts to sample on the CPUs of these events.
-    pub(crate) fn arm_sampling(&mut self, events: &[OwnedFd]) -> anyhow::Result<()> {
+    pub(crate) fn arm_sampling(&mut self, events: Vec<OwnedFd>) -> anyhow::Result<()> {
         for event in events {
             let link = self.sampling_program().attach_perf_event(event.as_raw_fd());
             self.links.push(link.context("cannot attach the sampler to a perf event")?);
+            // libbpf's link owns the descriptor now, and closes it.
+            let _ = event.into_raw_fd();
         }
         Ok(())
     }
