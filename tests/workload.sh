@@ -1,6 +1,6 @@
 #!/bin/sh
 # A workload made of what every development machine has: a compiler, the program that it makes (with
-# frame pointers, two threads, recursion, system calls), a compressor, an interpreter, and the kernel's
+# frame pointers, two threads, system calls), a compressor, an interpreter, and the kernel's
 # file system. About six seconds.
 set -eu
 work=$1
@@ -26,7 +26,6 @@ cc -O1 -g -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fno-optimize-sib
 "$work/target" shares 1500
 "$work/target" threads 700
 "$work/target" syscalls 700
-"$work/target" recursion 300
 
 # The kernel's file system, a compressor, an interpreter.
 tar cf - /usr/include 2>/dev/null | head -c 40000000 | xz -1 >"$work/include.xz"

@@ -68,7 +68,14 @@ pub fn target() -> PathBuf {
         let path = dir.path().join("target");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/target.c");
         let cc = Command::new("cc")
-            .args(["-O1", "-g", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"])
+            .args([
+                "-O1",
+                "-g",
+                "-fno-omit-frame-pointer",
+                "-mno-omit-leaf-frame-pointer",
+                "-fno-optimize-sibling-calls",
+                "-pthread",
+            ])
             .args([source.as_os_str(), "-o".as_ref(), path.as_os_str()])
             .status();
         assert!(cc.expect("a C compiler").success(), "tests/programs/target.c does not compile");

@@ -229,7 +229,8 @@ pub fn story() -> Builder {
         stack.push(0x1_0050);
         b.sample(at, cpu, make, &stack, &[]);
         if i % 2 == 0 {
-            let kernel = [KERNEL + 0x10, KERNEL + 0x1a0, KERNEL + 0x200];
+            // 0x600 is the address behind the last byte of `a;b`, which never returns.
+            let kernel = [KERNEL + 0x10, KERNEL + 0x600, KERNEL + 0x1a0, KERNEL + 0x2a0];
             b.sample(at + 1, cpu, helper, &[0x1_0300, 0x1_0050], &kernel);
         }
         if i % 5 == 0 {
@@ -254,7 +255,8 @@ pub fn story() -> Builder {
 }
 
 fn kernel(b: &mut Builder) {
-    let names = ["do_idle", "vfs_read", "entry_SYSCALL_64", "worker_thread", "kthread", "a;b", "ext4_read", "x"];
+    let names =
+        ["do_idle", "vfs_read", "entry_SYSCALL_64", "worker_thread", "kthread", "a;b", "ext4_read", "x"];
     for (i, name) in (0u64..).zip(names) {
         let start = KERNEL + i * 0x100;
         let module = if name == "ext4_read" || name == "worker_thread" { b.string("ext4") } else { 0 };

@@ -59,7 +59,10 @@ fn views_of_a_story() {
         ("tree_callers", &["tree", "--callers", "--min-percent", "5"]),
         ("tree_no_root", &["tree", "--root", "none", "--pid", "100", "--max-depth", "2"]),
         ("folded", &["folded"]),
-        ("folded_period", &["folded", "--weight", "period", "--root", "thread", "--no-annotations", "--user"]),
+        (
+            "folded_period",
+            &["folded", "--weight", "period", "--root", "thread", "--no-annotations", "--user"],
+        ),
         ("folded_hidden", &["folded", "--hide", "^make\\+0x1107", "--focus", "make"]),
         ("samples", &["samples", "--to", "25ms"]),
         ("samples_kernel", &["samples", "--kernel", "--tid", "101", "--to", "25ms"]),
@@ -71,7 +74,8 @@ fn views_of_a_story() {
         let mut line = args.to_vec();
         line.push(file);
         golden(dir.path(), name, &line);
-        let is_json = !["flame", "folded_hidden", "info_blocks", "summary_filtered", "samples_kernel"].contains(&name);
+        let is_json =
+            !["flame", "folded_hidden", "info_blocks", "summary_filtered", "samples_kernel"].contains(&name);
         if is_json {
             line.push("--json");
             golden(dir.path(), &format!("{name}.json"), &line);

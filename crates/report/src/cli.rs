@@ -1,0 +1,370 @@
+//! What was typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use regex::Regex;
+
+use crate::filter::{Cpus, Filter, Moment, Sides};
+use crate::profile::Patterns;
+
+/// Reads icecore recordings, on any machine: where time went, and how good the data is.
+#[derive(Debug, Parser)]
+#[command(name = "icecore-report", version, subcommand_negates_reqs = true, after_help = EXAMPLES)]
+#[command(
+    override_usage = "icecore-report [OPTIONS] <FILE>\n       icecore-report <COMMAND> [OPTIONS] <FILE>"
+)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// The view.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// A recording without a command: its summary.
+    #[command(flatten)]
+    pub source: Option<Source>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  icecore-report demo.icecore                             the first screen: what, how good, where
+  icecore-report top demo.icecore --comm rustc            the hottest functions of rustc
+  icecore-report tree demo.icecore --callers --focus memcpy
+  icecore-report flame demo.icecore -o demo.svg           a flame graph for the browser
+  icecore-report top demo.icecore --json | jq '.rows[0]'
+
+Exit codes: 0 done, 2 failed. A reader that goes away (| head) is no failure.";
+
+/// Options of every command.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Global {
+    /// Print JSON instead of text; docs/JSON.md has the keys
+    #[arg(long, global = true, display_order = 100)]
+    pub json: bool,
+    /// Worker threads; the output does not depend on it [default: one per CPU]
+    #[arg(long, global = true, display_order = 101, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Color the text: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        display_order = 101,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub color: When,
+    /// Show no progress
+    #[arg(short, long, global = true, display_order = 102)]
+    pub quiet: bool,
+    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
+    #[arg(long, global = true, display_order = 101, value_name = "DIR")]
+    pub debug_dir: Vec<PathBuf>,
+}
+
+/// When to color.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// If the output is a terminal.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The views.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What this is, how good it is, where time went
+    Summary(Summary),
+    /// The hottest functions, lines, images, processes or threads
+    Top(Top),
+    /// Who calls whom, as an indented tree
+    Tree(Tree),
+    /// A flame graph as SVG
+    Flame(Flame),
+    /// Folded stacks, one per line, for flame graph tools
+    Folded(Folded),
+    /// Every sample with its stack, like perf script
+    Samples(Samples),
+    /// What is in the file: session, blocks, cost, damage
+    Info(Info),
+}
+
+/// The recording, and which samples of it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct Source {
+    /// The recording
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// Only these processes
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Only these threads
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    pub tid: Vec<u32>,
+    /// Only threads of exactly this name, or of a process of this name
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub comm: Vec<String>,
+    /// Only these CPUs: 0,2-3
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpu: Vec<Cpus>,
+    /// Only from this moment on: seconds after the start, or 500ms, 2s, 1m
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Moment>,
+    /// Only before this moment
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<Moment>,
+    /// Only user frames; samples without any are dropped
+    #[arg(long, conflicts_with = "kernel")]
+    pub user: bool,
+    /// Only kernel frames; samples without any are dropped
+    #[arg(long)]
+    pub kernel: bool,
+    /// Only samples with a function anywhere in the stack that matches
+    #[arg(long, value_name = "REGEX")]
+    pub focus: Option<Regex>,
+    /// Take matching functions out of the stacks
+    #[arg(long, value_name = "REGEX")]
+    pub hide: Option<Regex>,
+}
+
+impl Source {
+    /// The filters that need no names.
+    pub fn filter(&self) -> Filter {
+        Filter {
+            pids: self.pid.clone(),
+            tids: self.tid.clone(),
+            comms: self.comm.clone(),
+            cpus: self.cpu.clone(),
+            from: self.from,
+            to: self.to,
+            sides: match (self.user, self.kernel) {
+                (true, _) => Sides::User,
+                (_, true) => Sides::Kernel,
+                _ => Sides::Both,
+            },
+        }
+    }
+
+    /// The filters that need names.
+    pub fn patterns(&self) -> Patterns {
+        Patterns { focus: self.focus.clone(), hide: self.hide.clone() }
+    }
+}
+
+/// `summary`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report summary [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report summary demo.icecore
+  icecore-report demo.icecore --comm cc1        the same, of one program
+  icecore-report demo.icecore --json | jq .verdict
+
+The verdict: misleading if more than 10% of the samples were lost, or fewer than 50% of the frames
+have a name; usable if more than 1% were lost, or fewer than 90% of the frames have a name, or of the
+user stacks reach a root, or if the file is damaged; else good.")]
+pub struct Summary {
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// `top`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report top [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report top demo.icecore                         functions by self time
+  icecore-report top demo.icecore --sort total -n 50      with everything they call
+  icecore-report top demo.icecore --by line --comm cc1    source lines of one program
+  icecore-report top demo.icecore --by process
+
+Self is the time in the function itself, total the time in it and in what it calls; a function that
+occurs several times in one stack is counted once.")]
+pub struct Top {
+    /// What a row is: function, line, image, process or thread
+    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
+    pub by: By,
+    /// What the rows are ordered by: self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// How many rows; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// What a row of `top` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Functions of an image.
+    Function,
+    /// Source lines.
+    Line,
+    /// Executable files.
+    Image,
+    /// Processes.
+    Process,
+    /// Threads.
+    Thread,
+}
+
+/// What the rows of `top` are ordered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Time in the function itself.
+    #[value(name = "self")]
+    Own,
+    /// Time in the function and in what it calls.
+    Total,
+}
+
+/// `tree`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report tree [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report tree demo.icecore                            from main down to the leaves
+  icecore-report tree demo.icecore --callers                  from the hottest leaves up to main
+  icecore-report tree demo.icecore --callers --focus '^memcpy$' --min-percent 0.1")]
+pub struct Tree {
+    /// Begin at the leaves: who called them?
+    #[arg(long)]
+    pub callers: bool,
+    /// Begin at the root: what did it call? (the default)
+    #[arg(long, conflicts_with = "callers")]
+    pub callees: bool,
+    /// Leave out branches below this share of the total
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = percent)]
+    pub min_percent: f64,
+    /// Cut branches at this depth
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub max_depth: u32,
+    /// What the callees begin with: the name of the process, the thread, or none
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub root: Root,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// `flame`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report flame [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report flame demo.icecore                       writes demo.svg
+  icecore-report flame demo.icecore -o - --comm cc1 > cc1.svg
+  icecore-report flame demo.icecore --from 2 --to 3.5     one and a half seconds of it
+
+User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey. Click zooms,
+Ctrl-F searches.")]
+pub struct Flame {
+    /// Where to write the SVG; `-`: stdout [default: the recording's name with .svg]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What widths mean: samples or period (their weight)
+    #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
+    pub weight: Weight,
+    /// What the stacks begin with: the name of the process, the thread, or none
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub root: Root,
+    /// Title of the graph
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// `folded`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report folded [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report folded demo.icecore > demo.folded
+  icecore-report folded demo.icecore | inferno-flamegraph > demo.svg
+
+A line is `process;outermost;…;innermost count`. Kernel frames end with _[k], inlined ones with _[i].")]
+pub struct Folded {
+    /// What is counted: samples or period (their weight)
+    #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
+    pub weight: Weight,
+    /// What the stacks begin with: the name of the process, the thread, or none
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub root: Root,
+    /// Leave out the marks behind names of kernel frames and of inlined ones
+    #[arg(long)]
+    pub no_annotations: bool,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// What a stack counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Weight {
+    /// One per sample.
+    Samples,
+    /// The period of the sample, in the event's unit.
+    Period,
+}
+
+/// What stacks begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Root {
+    /// The name of the process.
+    Process,
+    /// The name of the thread.
+    Thread,
+    /// Nothing: the outermost function.
+    None,
+}
+
+/// `samples`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report samples [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report samples demo.icecore --pid 4711 --to 100ms
+  icecore-report samples demo.icecore --json | jq -r .comm | sort | uniq -c
+
+Times are seconds after the start of the session. Frames are listed leaf first.")]
+pub struct Samples {
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// `info`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report info [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report info demo.icecore
+  icecore-report info demo.icecore --blocks")]
+pub struct Info {
+    /// The recording
+    pub file: PathBuf,
+    /// List every block
+    #[arg(long)]
+    pub blocks: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("must lie between 0 and 100".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

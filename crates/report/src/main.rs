@@ -1,0 +1,25 @@
+//! The command: connects the library to the terminal.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+
+use icecore_report::{Streams, run};
+
+fn main() -> ExitCode {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
+    let mut err = io::stderr();
+    let mut streams = Streams {
+        out: &mut out,
+        err: &mut err,
+        color: anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
+        progress: io::stderr().is_terminal(),
+    };
+    let code = run(std::env::args_os(), &mut streams);
+    match out.flush() {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot write to stdout: {error}");
+            ExitCode::from(2)
+        }
+        _ => ExitCode::from(code),
+    }
+}

@@ -1,0 +1,213 @@
+//! A profile: named stacks, and how often each was hit by which thread.
+
+mod entry;
+mod narrow;
+mod sums;
+
+use std::collections::HashMap;
+
+use icecore_format::records::Task;
+
+use crate::hits::{Hits, LOST_TASK, Selection};
+use crate::locate::{Interned, Located};
+use crate::names::{Function, Names};
+
+pub use narrow::{Matches, Patterns};
+pub use sums::{Sum, sums, through};
+
+/// Named stacks and who hit them.
+#[derive(Debug, Default)]
+pub struct Profile {
+    /// Functions, frames, images.
+    pub names: Names,
+    /// The trie of stacks. A caller comes before its callees; entry 0 is the empty stack.
+    pub stacks: Vec<Stack>,
+    /// Threads, each under one name.
+    pub threads: Vec<Thread>,
+    /// Distinct (thread, stack).
+    pub rows: Vec<Row>,
+    /// Unit of the weights: `ns`, `cycles`, `samples`.
+    pub unit: String,
+    /// Samples that `--hide` left without any frame.
+    pub emptied: u64,
+    /// Samples with a user walk that says how it ended; before `--focus` and `--hide`.
+    pub walked: u64,
+    /// Samples of these whose stack reaches a root: the walk ended at a frame pointer of 0, or there is
+    /// an entry point of a program or thread.
+    pub rooted: u64,
+}
+
+/// The stack that ends at this frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stack {
+    /// The stack of the caller, a position; 0 at the outermost frame.
+    pub caller: u32,
+    /// The innermost frame, a position in the names' frames.
+    pub frame: u32,
+}
+
+/// A thread under one name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Thread {
+    /// Process id.
+    pub tgid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Name of the thread.
+    pub comm: Box<str>,
+    /// Name of its process.
+    pub process: Box<str>,
+}
+
+/// All samples of a thread with one stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// A position in [`Profile::threads`].
+    pub thread: u32,
+    /// A position in [`Profile::stacks`].
+    pub stack: u32,
+    /// How many samples.
+    pub samples: u64,
+    /// Their weight together.
+    pub weight: u64,
+}
+
+/// A number of samples and what they weigh.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// How many samples.
+    pub samples: u64,
+    /// Their weight together.
+    pub weight: u64,
+}
+
+impl Amount {
+    /// Adds another amount.
+    pub fn add(&mut self, other: Self) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.weight = self.weight.saturating_add(other.weight);
+    }
+
+    /// The share of a whole, 0 to 1; 0 of nothing.
+    pub fn share_of(self, whole: Self) -> f64 {
+        if whole.weight == 0 { 0.0 } else { self.weight as f64 / whole.weight as f64 }
+    }
+}
+
+impl Row {
+    /// Samples and weight.
+    pub fn amount(&self) -> Amount {
+        Amount { samples: self.samples, weight: self.weight }
+    }
+}
+
+impl Profile {
+    /// Hangs the frames of every place into the trie.
+    pub fn build(selection: Selection<'_>, hits: &Hits, located: &Located, names: Names) -> Self {
+        let mut stacks: Interned<Stack> = Interned::default();
+        stacks.intern(Stack { caller: u32::MAX, frame: u32::MAX });
+        let mut of_spot = vec![0u32; located.spots.len()];
+        for (position, spot) in located.spots.iter().enumerate().skip(1) {
+            let outermost_first = names.of_place[spot.place as usize].iter().rev();
+            of_spot[position] = outermost_first.fold(of_spot[spot.caller as usize], |caller, frame| {
+                stacks.intern(Stack { caller, frame: *frame })
+            });
+        }
+        let mut threads: Interned<Thread> = Interned::default();
+        let stacks = stacks.items;
+        let has_entry = entry::below(&names, &stacks);
+        let (mut walked, mut rooted) = (0, 0);
+        let mut rows = Rows::default();
+        for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
+            let task = selection.tables.tasks.find(hit.key.task).unwrap_or(&LOST_TASK);
+            let thread = threads.intern(thread(selection, task, hit.key.space));
+            let stack = of_spot[*leaf as usize];
+            rows.add(thread, stack, Amount { samples: hit.samples, weight: hit.weight });
+            walked += hit.walked;
+            rooted += if has_entry[stack as usize] { hit.walked } else { hit.rooted };
+        }
+        let unit = unit(selection, hits);
+        let threads = threads.items;
+        Self { names, stacks, threads, rows: rows.rows, unit, emptied: 0, walked, rooted }
+    }
+
+    /// Adds up all rows.
+    pub fn whole(&self) -> Amount {
+        let mut whole = Amount::default();
+        self.rows.iter().for_each(|row| whole.add(row.amount()));
+        whole
+    }
+
+    /// Lists the stacks from one to the outermost, innermost first; nothing for the empty stack.
+    pub fn walk(&self, stack: u32) -> impl Iterator<Item = Stack> + '_ {
+        let mut next = stack;
+        std::iter::from_fn(move || {
+            let stack = (next != 0).then(|| self.stacks[next as usize])?;
+            next = stack.caller;
+            Some(stack)
+        })
+    }
+
+    /// The function at the innermost frame of a stack, a position in the names' functions.
+    pub fn function_id(&self, stack: Stack) -> u32 {
+        self.names.frames[stack.frame as usize].function
+    }
+
+    /// The function at the innermost frame of a stack.
+    pub fn function(&self, stack: Stack) -> &Function {
+        self.names.function(stack.frame)
+    }
+
+    /// Adds up the rows of each stack: what hit exactly there.
+    pub fn at_stacks(&self) -> Vec<Amount> {
+        let mut at = vec![Amount::default(); self.stacks.len()];
+        self.rows.iter().for_each(|row| at[row.stack as usize].add(row.amount()));
+        at
+    }
+}
+
+fn thread(selection: Selection<'_>, task: &Task, space: Option<crate::timeline::SpaceId>) -> Thread {
+    Thread {
+        tgid: task.tgid,
+        tid: task.tid,
+        comm: selection.tables.text(task.comm).into(),
+        process: selection.process_name(task, space).into(),
+    }
+}
+
+fn unit(selection: Selection<'_>, hits: &Hits) -> String {
+    let events = &selection.tables.session.events;
+    let mut seen = hits.seen.events.keys();
+    match (seen.next(), seen.next()) {
+        (Some(event), None) => events.get(usize::from(*event)).map(|e| e.unit.clone()),
+        (None, _) => events.first().map(|e| e.unit.clone()),
+        _ => None,
+    }
+    .filter(|unit| !unit.is_empty())
+    .unwrap_or_else(|| "samples".to_owned())
+}
+
+/// Rows of a profile, merged as they come.
+#[derive(Debug, Default)]
+struct Rows {
+    rows: Vec<Row>,
+    positions: HashMap<(u32, u32), usize>,
+}
+
+impl Rows {
+    fn add(&mut self, thread: u32, stack: u32, amount: Amount) {
+        let position = *self.positions.entry((thread, stack)).or_insert(self.rows.len());
+        match self.rows.get_mut(position) {
+            Some(row) => {
+                row.samples += amount.samples;
+                row.weight = row.weight.saturating_add(amount.weight);
+            }
+            None => {
+                self.rows.push(Row { thread, stack, samples: amount.samples, weight: amount.weight });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;

@@ -1,0 +1,39 @@
+//! Small profiles for tests, from folded lines.
+
+use super::*;
+use crate::names::{Frame, ImageName, Side};
+
+/// Builds a profile of one thread; a stack is root first, each sample weighs 10.
+pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
+    let mut functions: Interned<Function> = Interned::default();
+    let mut trie: Interned<Stack> = Interned::default();
+    trie.intern(Stack { caller: u32::MAX, frame: u32::MAX });
+    let mut rows = Rows::default();
+    for (stack, samples) in stacks {
+        let leaf = stack.split(';').fold(0, |caller, name| {
+            let function = Function { name: name.into(), image: Some(0), side: Side::User, reason: None };
+            trie.intern(Stack { caller, frame: functions.intern(function) })
+        });
+        rows.add(0, leaf, Amount { samples: *samples, weight: samples * 10 });
+    }
+    let frame = |function| Frame { function, file: None, line: None, inlined: false };
+    let names = Names {
+        images: vec![ImageName { path: "/bin/x".into() }],
+        frames: (0..functions.items.len() as u32).map(frame).collect(),
+        functions: functions.items,
+        ..Names::default()
+    };
+    let thread = Thread { tgid: 7, tid: 7, comm: "x".into(), process: "x".into() };
+    let (stacks, threads) = (trie.items, vec![thread]);
+    Profile { names, stacks, threads, rows: rows.rows, unit: "ns".into(), ..Profile::default() }
+}
+
+/// Prints a profile as folded lines, in the order of its rows.
+pub(crate) fn folded(profile: &Profile) -> Vec<String> {
+    let line = |row: &Row| {
+        let mut names: Vec<&str> = profile.walk(row.stack).map(|s| &*profile.function(s).name).collect();
+        names.reverse();
+        format!("{} {}", names.join(";"), row.samples)
+    };
+    profile.rows.iter().map(line).collect()
+}

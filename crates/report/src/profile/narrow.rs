@@ -1,0 +1,109 @@
+//! `--focus` and `--hide`: filters that need names.
+
+use regex::Regex;
+
+use super::{Profile, Rows, Stack};
+use crate::locate::Interned;
+use crate::names::Names;
+
+/// What the patterns say about each function of the names.
+#[derive(Debug)]
+pub struct Matches {
+    /// A sample with it is kept.
+    pub in_focus: Vec<bool>,
+    /// It is taken out of stacks.
+    pub hidden: Vec<bool>,
+}
+
+/// Which functions decide about samples and frames.
+#[derive(Debug, Clone, Default)]
+pub struct Patterns {
+    /// Only samples with a matching function anywhere in the stack are kept.
+    pub focus: Option<Regex>,
+    /// Matching frames are taken out of their stacks.
+    pub hide: Option<Regex>,
+}
+
+impl Patterns {
+    /// Matches each distinct function once.
+    pub fn matches(&self, names: &Names) -> Matches {
+        let matching = |regex: &Option<Regex>, otherwise: bool| -> Vec<bool> {
+            let functions = names.functions.iter();
+            functions.map(|f| regex.as_ref().map_or(otherwise, |r| r.is_match(&f.name))).collect()
+        };
+        Matches { in_focus: matching(&self.focus, true), hidden: matching(&self.hide, false) }
+    }
+
+    /// Says what is kept, for people; `None` if everything is.
+    pub fn describe(&self) -> Option<String> {
+        let focus = self.focus.as_ref().map(|regex| format!("focus {regex}"));
+        let hide = self.hide.as_ref().map(|regex| format!("hide {regex}"));
+        let parts: Vec<String> = focus.into_iter().chain(hide).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+impl Profile {
+    /// Keeps what the patterns want. The focus is decided before anything is hidden.
+    ///
+    /// # Cost
+    /// Each distinct function is matched once.
+    #[must_use]
+    pub fn narrow(self, patterns: &Patterns) -> Self {
+        if patterns.focus.is_none() && patterns.hide.is_none() {
+            return self;
+        }
+        let Matches { in_focus, hidden } = patterns.matches(&self.names);
+        let mut kept = vec![patterns.focus.is_none()];
+        let mut renamed = vec![0u32];
+        let mut stacks: Interned<Stack> = Interned::default();
+        stacks.intern(self.stacks[0]);
+        for stack in &self.stacks[1..] {
+            let function = self.function_id(*stack) as usize;
+            let caller = renamed[stack.caller as usize];
+            kept.push(kept[stack.caller as usize] || in_focus[function]);
+            renamed.push(if hidden[function] {
+                caller
+            } else {
+                stacks.intern(Stack { caller, frame: stack.frame })
+            });
+        }
+        let mut rows = Rows::default();
+        let mut emptied = 0;
+        for row in self.rows.iter().filter(|row| kept[row.stack as usize]) {
+            match (row.stack, renamed[row.stack as usize]) {
+                (1.., 0) => emptied += row.samples,
+                (_, stack) => rows.add(row.thread, stack, row.amount()),
+            }
+        }
+        Self { stacks: stacks.items, rows: rows.rows, emptied, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    fn narrowed(focus: Option<&str>, hide: Option<&str>) -> Vec<String> {
+        let regex = |text: Option<&str>| text.map(|t| Regex::new(t).expect("a regex"));
+        let profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
+        fixture::folded(&profile.narrow(&Patterns { focus: regex(focus), hide: regex(hide) }))
+    }
+
+    #[test]
+    fn focus_looks_at_the_whole_stack() {
+        assert_eq!(narrowed(Some("^a$"), None), ["main;a;b 1", "a 4"]);
+    }
+
+    #[test]
+    fn hidden_frames_join_their_neighbours_and_empty_stacks_are_dropped() {
+        assert_eq!(narrowed(None, Some("^a$")), ["main;b 1", "main;c 2"]);
+        assert_eq!(narrowed(None, Some("^[abc]$")), ["main 3"]);
+    }
+
+    #[test]
+    fn focus_is_decided_before_anything_is_hidden() {
+        assert_eq!(narrowed(Some("^a$"), Some("^a$")), ["main;b 1"]);
+    }
+}

@@ -1,0 +1,93 @@
+//! Self and total of whatever frames are grouped by.
+
+use super::{Amount, Profile};
+
+/// What hit a group of frames itself, and what went through it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Samples whose leaf belongs to the group.
+    pub own: Amount,
+    /// Samples with a frame of the group anywhere, each counted once.
+    pub total: Amount,
+}
+
+/// Adds up groups of frames; `group_of` names the group of each frame, below `groups`.
+///
+/// # Cost
+/// O(stacks): one walk over the trie, whatever the depth of recursion.
+pub fn sums(profile: &Profile, group_of: &[u32], groups: usize) -> Vec<Sum> {
+    let own = profile.at_stacks();
+    let through = through(profile, own.clone());
+    let (first_child, siblings) = children(profile);
+    let mut sums = vec![Sum::default(); groups];
+    let mut on_path = vec![0u32; groups];
+    // The positive half of an entry is "enter this stack", the other "leave it".
+    let mut work: Vec<(u32, bool)> = listed(&first_child, &siblings, 0).map(|stack| (stack, true)).collect();
+    while let Some((stack, enter)) = work.pop() {
+        let group = group_of[profile.stacks[stack as usize].frame as usize] as usize;
+        if !enter {
+            on_path[group] -= 1;
+            continue;
+        }
+        sums[group].own.add(own[stack as usize]);
+        if on_path[group] == 0 {
+            sums[group].total.add(through[stack as usize]);
+        }
+        on_path[group] += 1;
+        work.push((stack, false));
+        work.extend(listed(&first_child, &siblings, stack).map(|child| (child, true)));
+    }
+    sums
+}
+
+/// Adds what hit each stack to all its callers.
+pub fn through(profile: &Profile, mut at: Vec<Amount>) -> Vec<Amount> {
+    for stack in (1..at.len()).rev() {
+        let amount = at[stack];
+        at[profile.stacks[stack].caller as usize].add(amount);
+    }
+    at
+}
+
+/// Lists of children: the first child of each stack, the next sibling of each stack; 0 ends a list.
+fn children(profile: &Profile) -> (Vec<u32>, Vec<u32>) {
+    let mut first_child = vec![0u32; profile.stacks.len()];
+    let mut siblings = vec![0u32; profile.stacks.len()];
+    for (stack, entry) in profile.stacks.iter().enumerate().skip(1) {
+        let first = &mut first_child[entry.caller as usize];
+        siblings[stack] = *first;
+        *first = stack as u32;
+    }
+    (first_child, siblings)
+}
+
+fn listed<'a>(first_child: &[u32], siblings: &'a [u32], stack: u32) -> impl Iterator<Item = u32> + 'a {
+    let some = |stack: u32| (stack != 0).then_some(stack);
+    std::iter::successors(some(first_child[stack as usize]), move |s| some(siblings[*s as usize]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    fn by_function(profile: &Profile) -> Vec<(String, u64, u64)> {
+        let group_of: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
+        let functions = &profile.names.functions;
+        let sums = sums(profile, &group_of, functions.len());
+        let named = functions.iter().zip(sums);
+        named.map(|(f, s)| (f.name.to_string(), s.own.samples, s.total.samples)).collect()
+    }
+
+    #[test]
+    fn recursion_counts_once_in_the_total() {
+        let profile = fixture::profile(&[("main;f;g;f;g;f", 3), ("main;f", 2), ("main;g;f", 1)]);
+        assert_eq!(by_function(&profile), [("main".into(), 0, 6), ("f".into(), 6, 6), ("g".into(), 0, 4)]);
+    }
+
+    #[test]
+    fn an_empty_profile_has_no_sums() {
+        let profile = fixture::profile(&[]);
+        assert_eq!(sums(&profile, &[], 0), []);
+    }
+}

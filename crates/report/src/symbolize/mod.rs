@@ -1,0 +1,55 @@
+//! Names frames: (image, file offset) in, functions or a reason out.
+//!
+//! Addresses stay addresses here: this room knows neither processes nor samples. What cannot be named is
+//! answered with a [`Reason`], never with the nearest symbol, and never with an error: one bad image must not
+//! cost the names of the others.
+
+mod answer;
+mod depth;
+mod job;
+mod mangled;
+mod names;
+mod reason;
+mod starts;
+
+use std::cmp::Reverse;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use answer::{Answer, Function, Wanted};
+pub use reason::Reason;
+
+use crate::image::Search;
+
+/// What one offset costs against one byte of the image, to order the jobs; measured, roughly.
+const BYTES_PER_OFFSET: u64 = 8192;
+
+/// Symbolizes all offsets of all images; one job per image, largest first, on the threads of the current pool.
+///
+/// # Shape   one list per wanted image, one answer per offset, in the same order; the same for any number of
+/// threads. `tick(n)` is called from any thread when `n` more offsets are done; all calls add up to the number
+/// of offsets.
+/// # Cost    opening an image with DWARF reads all its unit headers; one without costs a sort of its symbols
+pub fn symbolize(wanted: &[Wanted<'_>], search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Vec<Answer>> {
+    // The symbolizer of an image can neither move between threads nor be shared, so an image is one job. Taking
+    // them from a list, largest first, keeps all threads busy to the end without splitting any.
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    let cost = |i: usize| {
+        let offsets = wanted[i].offsets.len() as u64;
+        offsets.saturating_mul(BYTES_PER_OFFSET).saturating_add(wanted[i].image.size_bytes)
+    };
+    order.sort_by_key(|&i| (Reverse(cost(i)), i));
+
+    let next = AtomicUsize::new(0);
+    let done: Vec<OnceLock<Vec<Answer>>> = wanted.iter().map(|_| OnceLock::new()).collect();
+    rayon::broadcast(|_| {
+        while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let answers = job::run(&wanted[i], search, tick);
+            done[i].set(answers).expect("bug: an image was symbolized twice");
+        }
+    });
+    done.into_iter().map(|answers| answers.into_inner().expect("bug: an image was left out")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! A progress bar on stderr, for work that takes more than a moment.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work that is done sooner shows nothing.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// How far the naming of addresses has come.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    begun: Instant,
+    wanted: bool,
+}
+
+impl Progress {
+    /// Begins; nothing is ever shown unless `wanted`.
+    pub fn begin(total: u64, wanted: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("naming addresses {bar:40} {pos}/{len}") {
+            bar.set_style(style);
+        }
+        Self { bar, begun: Instant::now(), wanted }
+    }
+
+    /// Notes that `count` more addresses are done.
+    pub fn tick(&self, count: u64) {
+        self.bar.inc(count);
+        if self.wanted && self.bar.is_hidden() && self.begun.elapsed() > SHOWN_AFTER {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,123 @@
+//! Numbers with their units, as people read them.
+
+/// A share as percent: `12.3%`; what is there but hardly is `<0.1%`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent > 0.0 && percent < 0.05 { "<0.1%".to_owned() } else { format!("{percent:.1}%") }
+}
+
+/// A number with separators: `79,008`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3 + 1);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number of things: `1 pid`, `2 pids`.
+pub fn things(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// Bytes: `640 B`, `1.2 MiB`.
+pub fn bytes(number: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    let mut value = number as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A duration: `12.3 s`, `4.56 ms`, `7.8 µs`, `90 ns`.
+pub fn duration(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
+        1_000_000_000..60_000_000_000 => format!("{:.2} s", value / 1e9),
+        _ => format!("{} min {:02} s", ns / 60_000_000_000, ns % 60_000_000_000 / 1_000_000_000),
+    }
+}
+
+/// A weight in its unit: durations if it is `ns`, else a number.
+pub fn weight(weight: u64, unit: &str) -> String {
+    if unit == "ns" { duration(weight) } else { format!("{} {unit}", count(weight)) }
+}
+
+/// A moment: `2026-02-03 04:05:06 UTC`.
+pub fn utc(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let second = seconds % 86_400;
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        second / 3_600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// The date of a day since 1970-01-01.
+///
+/// # Source
+/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!(
+            [0, 999, 1_000, 79_008, 1_000_000].map(count),
+            ["0", "999", "1,000", "79,008", "1,000,000"]
+        );
+        assert_eq!([1, 2].map(|n| things(n, "pid")), ["1 pid", "2 pids"]);
+    }
+
+    #[test]
+    fn what_is_there_is_not_called_nothing() {
+        assert_eq!([0.0, 0.0001, 0.0006, 1.0].map(percent), ["0.0%", "<0.1%", "0.1%", "100.0%"]);
+    }
+
+    #[test]
+    fn units_grow_with_the_value() {
+        assert_eq!([5, 1024, 1_300_000].map(bytes), ["5 B", "1.0 KiB", "1.2 MiB"]);
+        assert_eq!(
+            [9, 1_500, 2_500_000, 3_210_000_000, 61_000_000_000].map(duration),
+            ["9 ns", "1.5 µs", "2.5 ms", "3.21 s", "1 min 01 s"]
+        );
+        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+        assert_eq!(weight(1_500, "cycles"), "1,500 cycles");
+    }
+
+    #[test]
+    fn dates_know_leap_years() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_827_696_000_000_000), "2000-02-29 12:34:56 UTC");
+        assert_eq!(utc(1_767_225_599_000_000_000), "2025-12-31 23:59:59 UTC");
+        assert!(utc(u64::MAX).starts_with("2554-"));
+    }
+}

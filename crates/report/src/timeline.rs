@@ -1,0 +1,198 @@
+//! Address spaces, replayed: which mapping was at an address of a process at a moment.
+//!
+//! ```text
+//! process 7   FOUND────────────EXEC──────────────EXIT     FORK (the number is used again)──
+//! lives       ├─ life 0 ───────┼─ life 1 ─────────┤        ├─ life 2: begins as a copy ────
+//! mappings     A   B            C  D                        of its parent at that moment
+//! spaces      0│ 1 │ 2         3│4 │ 5                     6
+//! ```
+//!
+//! A *life* is one address space, from fork or exec to the next exec. Its mappings are laid over each
+//! other in time order; a *space* is a life after so many of them. Samples name spaces, so each
+//! distinct stack is looked up once per space.
+
+mod layers;
+
+use std::collections::HashMap;
+
+use icecore_format::records::{Change, Lifecycle, Mapping, Origin};
+
+use layers::Layers;
+
+/// One address space at one moment; dense from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpaceId(pub u32);
+
+/// All address spaces of a recording.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    lives: Vec<Life>,
+    layers: Vec<Layers>,
+    by_tgid: HashMap<u32, Vec<u32>>,
+}
+
+/// One address space from fork or exec to the next exec.
+#[derive(Debug)]
+struct Life {
+    from_ns: u64,
+    first_space: u32,
+    /// The parent's life, and the moment of the fork.
+    copied_from: Option<(u32, u64)>,
+    mappings: Vec<Mapping>,
+    /// Name of the leading thread, a string id; 0 if it was never told.
+    comm: u32,
+    /// The leading thread has ended. Other threads of the process may outlive it for a moment.
+    ended: bool,
+}
+
+impl Timeline {
+    /// Replays the changes of tasks and their mappings.
+    ///
+    /// Both are merged by time; at equal times a change of a task comes before a mapping, because an
+    /// exec empties the address space into which the new program is then mapped.
+    pub fn replay(changes: &[Lifecycle], mappings: &[Mapping]) -> Self {
+        let mut changes: Vec<&Lifecycle> = changes.iter().collect();
+        let mut mappings: Vec<&Mapping> = mappings.iter().filter(|m| m.len > 0).collect();
+        // An exec renames its thread at the moment from which it counts: the old program keeps its name.
+        changes.sort_by_key(|c| (c.time_ns, c.change != Change::EXEC));
+        mappings.sort_by_key(|m| m.time_ns);
+        let mut timeline = Self::default();
+        let mut changes = changes.into_iter().peekable();
+        for mapping in mappings {
+            while let Some(change) = changes.next_if(|c| c.time_ns <= mapping.time_ns) {
+                timeline.change(change);
+            }
+            timeline.map(mapping);
+        }
+        changes.for_each(|change| timeline.change(change));
+        timeline.number_spaces();
+        timeline
+    }
+
+    /// Finds the address space of a process at a moment.
+    pub fn space(&self, tgid: u32, time_ns: u64) -> Option<SpaceId> {
+        let lives = self.by_tgid.get(&tgid)?;
+        let after = lives.partition_point(|life| self.lives[*life as usize].from_ns <= time_ns);
+        let life = &self.lives[lives[after.checked_sub(1)?] as usize];
+        Some(SpaceId(life.first_space + life.version(time_ns)))
+    }
+
+    /// Finds the mapping that holds an address (AVMA).
+    pub fn find(&self, space: SpaceId, address: u64) -> Option<&Mapping> {
+        let mut life = self.life_of(space)?;
+        let mut version = space.0 - self.lives[life].first_space;
+        loop {
+            if let Some(number) = self.layers[life].find(address, version) {
+                return self.lives[life].mappings.get(number as usize);
+            }
+            let (parent, forked_ns) = self.lives[life].copied_from?;
+            life = parent as usize;
+            version = self.lives[life].version(forked_ns);
+        }
+    }
+
+    /// Tells the name of the process to which a space belongs, a string id; 0 if it was never told.
+    pub fn process_name(&self, space: SpaceId) -> u32 {
+        self.life_of(space).map_or(0, |life| self.lives[life].comm)
+    }
+
+    fn life_of(&self, space: SpaceId) -> Option<usize> {
+        self.lives.partition_point(|life| life.first_space <= space.0).checked_sub(1)
+    }
+
+    fn change(&mut self, change: &Lifecycle) {
+        let process = change.tgid;
+        let current = self.current(process);
+        match change.change {
+            Change::FOUND if current.is_none() => {
+                self.begin(process, Life { comm: change.comm, ..Life::beginning(0) });
+            }
+            Change::FORK if change.parent_tgid != process => {
+                let parent = self.current(change.parent_tgid);
+                let copied_from = parent.map(|life| self.original(life, change.time_ns));
+                let comm = change.comm;
+                self.begin(process, Life { copied_from, comm, ..Life::beginning(change.time_ns) });
+            }
+            Change::EXEC => {
+                self.begin(process, Life { comm: change.comm, ..Life::beginning(change.time_ns) });
+            }
+            // A process that was found after its fork or exec has its name from these: the scan may have
+            // looked before them.
+            Change::COMM if change.tid == process => {
+                if let Some(life) = current.filter(|_| change.comm != 0) {
+                    self.lives[life].comm = change.comm;
+                }
+            }
+            Change::EXIT if change.tid == process => {
+                if let Some(life) = current {
+                    self.lives[life].ended = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, mapping: &Mapping) {
+        let life = match self.current(mapping.tgid) {
+            Some(life) if !self.lives[life].ended => life,
+            // Its fork was lost: a new process under a used number.
+            Some(_) => self.begin(mapping.tgid, Life::beginning(mapping.time_ns)),
+            None => self.begin(mapping.tgid, Life::beginning(0)),
+        };
+        let life = &mut self.lives[life];
+        let scanned = mapping.origin == Origin::SCAN;
+        let time_ns = if scanned { life.from_ns } else { mapping.time_ns };
+        life.mappings.push(Mapping { time_ns, ..*mapping });
+    }
+
+    fn current(&self, tgid: u32) -> Option<usize> {
+        self.by_tgid.get(&tgid).and_then(|lives| lives.last()).map(|life| *life as usize)
+    }
+
+    fn begin(&mut self, tgid: u32, life: Life) -> usize {
+        let number = self.lives.len();
+        self.lives.push(life);
+        self.by_tgid.entry(tgid).or_default().push(number as u32);
+        number
+    }
+
+    /// What a fork copies. A copy that has mapped nothing itself stands for its original, so that long
+    /// lines of forks cost nothing.
+    fn original(&self, life: usize, forked_ns: u64) -> (u32, u64) {
+        match self.lives[life].copied_from {
+            Some(original) if self.lives[life].mappings.is_empty() => original,
+            _ => (life as u32, forked_ns),
+        }
+    }
+
+    fn number_spaces(&mut self) {
+        let mut next = 0u32;
+        for life in &mut self.lives {
+            // A scan comes after the first events, and what it found was there before them, or is stale:
+            // it counts from the beginning of the life and lies below what the kernel reported.
+            life.mappings.sort_by_key(|m| (m.time_ns, m.origin != Origin::SCAN));
+            life.first_space = next;
+            next = next.saturating_add(life.mappings.len() as u32).saturating_add(1);
+        }
+        let bounds = |m: &Mapping| (m.start, m.start.saturating_add(m.len));
+        self.layers = self
+            .lives
+            .iter()
+            .map(|life| Layers::new(&life.mappings.iter().map(bounds).collect::<Vec<_>>()))
+            .collect();
+    }
+}
+
+impl Life {
+    fn beginning(from_ns: u64) -> Self {
+        Self { from_ns, first_space: 0, copied_from: None, mappings: Vec::new(), comm: 0, ended: false }
+    }
+
+    /// Counts the mappings that are there at a moment.
+    fn version(&self, time_ns: u64) -> u32 {
+        self.mappings.partition_point(|m| m.time_ns <= time_ns) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! `flame`: a flame graph as SVG, drawn by inferno.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, PaletteMap};
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
+use serde::Serialize;
+
+use super::folded::{labels, merged};
+use crate::cli::{self, Weight};
+use crate::names::{Names, Side};
+use crate::run::Report;
+use crate::term::quantity::{bytes, count, duration, things, utc};
+
+/// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.
+const MIN_WIDTH_PERCENT: f64 = 0.1 / 1200.0 * 100.0;
+
+/// What was written.
+#[derive(Debug, Serialize)]
+struct Written {
+    schema: &'static str,
+    file: String,
+    file_bytes: u64,
+    stacks: u64,
+    samples: u64,
+    total_weight: u64,
+    unit: String,
+    title: String,
+}
+
+/// Draws the graph and says what was written; to stdout, the graph only.
+pub fn write(
+    report: &Report<'_>,
+    options: &cli::Flame,
+    json: bool,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let to_stdout = options.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if to_stdout && json {
+        return Err(anyhow!("cannot write both the graph and JSON to stdout: name a file with -o"));
+    }
+    let whole = report.profile.whole();
+    if whole.samples == 0 {
+        let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
+        return Err(anyhow!("cannot draw a graph of no samples{why}"));
+    }
+    let title = options.title.clone().unwrap_or_else(|| title(report));
+    let labels = labels(&report.profile.names, true);
+    let mut colors = colors(&report.profile.names, &labels);
+    let stacks = merged(&report.profile, options.root, &labels);
+    let lines: Vec<String> = stacks
+        .iter()
+        .map(|(stack, amount)| match options.weight {
+            Weight::Samples => format!("{stack} {}", amount.samples),
+            Weight::Period => format!("{stack} {}", amount.weight),
+        })
+        .collect();
+    let unit = if options.weight == Weight::Samples { "samples" } else { &report.profile.unit };
+    let svg = draw(&lines, &title, report.filtered.as_deref(), unit, &mut colors)?;
+    if to_stdout {
+        out.write_all(&svg)?;
+        return Ok(out.flush()?);
+    }
+    let path = options.output.clone().unwrap_or_else(|| {
+        PathBuf::from(report.loaded.path.file_stem().unwrap_or_else(|| "flame".as_ref()))
+            .with_extension("svg")
+    });
+    std::fs::write(&path, &svg).with_context(|| format!("cannot write flame graph `{}`", path.display()))?;
+    let written = Written {
+        schema: "icecore.flame/1",
+        file: path.display().to_string(),
+        file_bytes: svg.len() as u64,
+        stacks: lines.len() as u64,
+        samples: whole.samples,
+        total_weight: whole.weight,
+        unit: report.profile.unit.clone(),
+        title,
+    };
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &written)?;
+        writeln!(out)?;
+    } else {
+        let stacks = format!("{} distinct stacks", count(written.stacks));
+        let (samples, size) = (things(written.samples, "sample"), bytes(written.file_bytes));
+        writeln!(out, "wrote {} ({size}): {samples}, {stacks}; open it in a browser", written.file)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn draw(
+    lines: &[String],
+    title: &str,
+    filtered: Option<&str>,
+    unit: &str,
+    colors: &mut PaletteMap,
+) -> anyhow::Result<Vec<u8>> {
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.subtitle = filtered.map(str::to_owned);
+    options.count_name = unit.to_owned();
+    options.min_width = MIN_WIDTH_PERCENT;
+    // Only the names of processes have no color in the map.
+    options.colors = Palette::Basic(BasicPalette::Yellow);
+    options.deterministic = true;
+    options.palette_map = Some(colors);
+    options.bgcolors = Some(BackgroundColor::Grey);
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    let mut svg = Vec::new();
+    let drawn = flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg);
+    drawn.context("cannot draw flame graph")?;
+    Ok(svg)
+}
+
+/// Colors frames by what they are; the shade depends on the name alone.
+fn colors(names: &Names, labels: &[String]) -> PaletteMap {
+    let mut colors = PaletteMap::default();
+    for (frame, label) in names.frames.iter().zip(labels) {
+        let function = &names.functions[frame.function as usize];
+        let (r, g, b): (u8, u8, u8) = match (function.reason, function.side, frame.inlined) {
+            (Some(_), _, _) => (185, 185, 185),
+            (None, Side::Kernel, _) => (235, 145, 40),
+            (None, Side::User, true) => (75, 190, 190),
+            (None, Side::User, false) => (225, 90, 75),
+        };
+        let shade = (fnv(label) % 24) as u8;
+        colors.insert(
+            label,
+            Color { r: r.saturating_add(shade), g: g.saturating_add(shade), b: b.saturating_add(shade) },
+        );
+    }
+    colors
+}
+
+/// FNV-1a: a hash that is the same on every machine and in every version.
+fn fnv(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+fn title(report: &Report<'_>) -> String {
+    let session = &report.loaded.tables.session;
+    let (first, last) = report.loaded.hits.seen.span_ns.unwrap_or_default();
+    let begin = session.start_unix_ns.saturating_add(first.saturating_sub(session.start_ns));
+    let samples = things(report.profile.whole().samples, "sample");
+    let length = duration(last.saturating_sub(first));
+    format!("{} · {} · {length} · {samples}", session.host, utc(begin))
+}

@@ -1,0 +1,247 @@
+//! `info`: what is in the file.
+
+mod text;
+
+use std::path::Path;
+
+use icecore_format::block::Codec;
+use icecore_format::read::Recording;
+use icecore_format::records::{ReceiptV1, SamplesV1, SessionV1};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::DamageRow;
+use super::summary::{losses, ratio};
+use crate::load::{Tables, damage};
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    schema: &'static str,
+    file: String,
+    file_bytes: u64,
+    uuid: String,
+    closed: bool,
+    session: SessionRow,
+    blocks: Vec<BlockRow>,
+    receipt: Option<ReceiptRow>,
+    lost_by_cause: std::collections::BTreeMap<String, u64>,
+    damage: Vec<DamageRow>,
+    unknown: Vec<UnknownRow>,
+    samples: u64,
+    strings: u64,
+    tasks: u64,
+    images: u64,
+    mappings: u64,
+    stack_nodes: u64,
+    kernel_symbols: u64,
+}
+
+/// Where, when and how the recording was made.
+#[derive(Debug, Serialize)]
+struct SessionRow {
+    recorder: String,
+    command_line: Vec<String>,
+    host: String,
+    kernel_release: String,
+    kernel_version: String,
+    arch: String,
+    boot_id: String,
+    kernel_build_id: String,
+    start_ns: u64,
+    start_unix_ns: u64,
+    cpus: Vec<u32>,
+    page_bytes: u32,
+    target: String,
+    events: Vec<EventRow>,
+    max_depth: u32,
+    user: bool,
+    kernel: bool,
+    idle: bool,
+    ring_bytes: u64,
+    labels: std::collections::BTreeMap<String, String>,
+    notes: Vec<String>,
+}
+
+/// One sampling event.
+#[derive(Debug, Serialize)]
+pub(crate) struct EventRow {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) frequency_hz: u64,
+    pub(crate) period: u64,
+}
+
+/// What the recording cost.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReceiptRow {
+    pub(crate) end_ns: u64,
+    pub(crate) ended_by: Vec<String>,
+    pub(crate) exit_code: i32,
+    pub(crate) samples: u64,
+    pub(crate) lost: u64,
+    pub(crate) user_cpu_ns: u64,
+    pub(crate) kernel_cpu_ns: u64,
+    pub(crate) peak_rss_bytes: u64,
+    pub(crate) bpf_runs: u64,
+    pub(crate) bpf_ns: u64,
+    pub(crate) ring_high_water_bytes: u64,
+    pub(crate) file_bytes: u64,
+    /// CPU time per wall time: 1 is one CPU.
+    pub(crate) cpu_share: Option<f64>,
+    pub(crate) cpu_ns_per_sample: Option<f64>,
+    pub(crate) bpf_ns_per_run: Option<f64>,
+}
+
+/// One block.
+#[derive(Debug, Serialize)]
+struct BlockRow {
+    kind: String,
+    version: u16,
+    codec: &'static str,
+    offset: u64,
+    stored_len: u32,
+    raw_len: u32,
+    count: u32,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// Blocks that this build does not know.
+#[derive(Debug, Serialize)]
+struct UnknownRow {
+    kind: String,
+    version: u16,
+    blocks: u64,
+    stored_bytes: u64,
+}
+
+impl EventRow {
+    pub(crate) fn list(session: &SessionV1) -> Vec<Self> {
+        let row = |event: &icecore_format::records::EventV1| Self {
+            name: event.name.clone(),
+            unit: event.unit.clone(),
+            frequency_hz: event.frequency_hz,
+            period: event.period,
+        };
+        session.events.iter().map(row).collect()
+    }
+}
+
+impl ReceiptRow {
+    pub(crate) fn new(receipt: &ReceiptV1, start_ns: u64) -> Self {
+        let some = |part: u64, whole: u64| (whole > 0).then(|| ratio(part as f64, whole as f64));
+        let cpu_ns = receipt.user_cpu_ns.saturating_add(receipt.kernel_cpu_ns);
+        Self {
+            end_ns: receipt.end_ns,
+            ended_by: receipt.ended_by.clone(),
+            exit_code: receipt.exit_code,
+            samples: receipt.samples,
+            lost: receipt.lost,
+            user_cpu_ns: receipt.user_cpu_ns,
+            kernel_cpu_ns: receipt.kernel_cpu_ns,
+            peak_rss_bytes: receipt.peak_rss_bytes,
+            bpf_runs: receipt.bpf_runs,
+            bpf_ns: receipt.bpf_ns,
+            ring_high_water_bytes: receipt.ring_high_water_bytes,
+            file_bytes: receipt.file_bytes,
+            cpu_share: some(cpu_ns, receipt.end_ns.saturating_sub(start_ns)),
+            cpu_ns_per_sample: some(cpu_ns, receipt.samples),
+            bpf_ns_per_run: some(receipt.bpf_ns, receipt.bpf_runs),
+        }
+    }
+}
+
+impl Info {
+    /// Lists what is in a recording. The payloads of samples are checked as well.
+    pub fn new(path: &Path, recording: &Recording, tables: &Tables) -> Self {
+        let broken = tables.sample_blocks.par_iter().filter_map(|entry| {
+            let checked = recording.payload(entry).and_then(|p| p.view::<SamplesV1>().map(drop));
+            checked.err().map(|error| damage(entry, &error))
+        });
+        let mut all_damage = tables.damage.clone();
+        all_damage.extend(broken.collect::<Vec<_>>());
+        all_damage.sort_by_key(|damage| damage.off);
+        Self {
+            schema: "icecore.info/1",
+            file: path.display().to_string(),
+            file_bytes: recording.len_bytes(),
+            uuid: hex(&recording.header().uuid),
+            closed: recording.is_closed(),
+            session: SessionRow::new(&tables.session),
+            blocks: blocks(recording),
+            receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, tables.session.start_ns)),
+            lost_by_cause: losses(tables),
+            damage: DamageRow::list(&all_damage),
+            unknown: tables.skipped.iter().map(UnknownRow::new).collect(),
+            samples: tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum(),
+            strings: tables.strings.len() as u64,
+            tasks: tables.tasks.len() as u64,
+            images: tables.images.len() as u64,
+            mappings: tables.mappings.len() as u64,
+            stack_nodes: tables.nodes.len() as u64,
+            kernel_symbols: tables.kernel_symbols.len() as u64,
+        }
+    }
+}
+
+impl SessionRow {
+    fn new(session: &SessionV1) -> Self {
+        Self {
+            recorder: session.recorder.clone(),
+            command_line: session.command_line.clone(),
+            host: session.host.clone(),
+            kernel_release: session.kernel_release.clone(),
+            kernel_version: session.kernel_version.clone(),
+            arch: session.arch.clone(),
+            boot_id: session.boot_id.clone(),
+            kernel_build_id: hex(&session.kernel_build_id),
+            start_ns: session.start_ns,
+            start_unix_ns: session.start_unix_ns,
+            cpus: session.cpus.clone(),
+            page_bytes: session.page_bytes,
+            target: session.target.clone(),
+            events: EventRow::list(session),
+            max_depth: session.max_depth,
+            user: session.user,
+            kernel: session.kernel,
+            idle: session.idle,
+            ring_bytes: session.ring_bytes,
+            labels: session.labels.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),
+            notes: session.notes.clone(),
+        }
+    }
+}
+
+impl UnknownRow {
+    fn new(skipped: &crate::load::Skipped) -> Self {
+        Self {
+            kind: skipped.kind.name(),
+            version: skipped.version,
+            blocks: skipped.blocks,
+            stored_bytes: skipped.stored_bytes,
+        }
+    }
+}
+
+fn blocks(recording: &Recording) -> Vec<BlockRow> {
+    let row = |entry: &icecore_format::index::Entry| BlockRow {
+        kind: entry.header.kind.name(),
+        version: entry.header.version,
+        codec: match entry.header.codec {
+            Codec::Raw => "raw",
+            Codec::Zstd => "zstd",
+        },
+        offset: entry.off,
+        stored_len: entry.header.stored_len,
+        raw_len: entry.header.raw_len,
+        count: entry.header.items,
+        first_ns: entry.header.first_ns,
+        last_ns: entry.header.last_ns,
+    };
+    recording.entries().iter().map(row).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,152 @@
+//! The contents of a file as text.
+
+use super::{Info, ReceiptRow, SessionRow};
+use crate::term::quantity::{bytes, count, duration, percent, utc};
+use crate::term::{Align, Page, Style, Table};
+use crate::views::summary::ratio;
+
+impl Info {
+    /// Prints it for people; `each` lists every block.
+    pub fn text(&self, each: bool, page: &mut Page) {
+        let state =
+            if self.closed { "closed" } else { "not closed: the recorder was stopped, or still runs" };
+        page.item("recording", &format!("{} · {} · {state}", self.file, bytes(self.file_bytes)));
+        page.item("uuid", &self.uuid);
+        self.session.text(page);
+        if let Some(receipt) = &self.receipt {
+            receipt.text(page);
+        }
+        let lost: Vec<String> =
+            self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
+        page.item("lost", &if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") });
+        page.gap();
+        page.table(&if each { self.each_block() } else { self.block_kinds() });
+        for row in &self.unknown {
+            let known = format!("{} version {}: {} left out", row.kind, row.version, count(row.blocks));
+            page.styled(Style::Warn, &format!("unknown blocks, {known}; a newer icecore-report reads them"));
+        }
+        for row in &self.damage {
+            page.styled(
+                Style::Bad,
+                &format!("damaged: {} bytes at byte {}: {}", row.len, row.offset, row.cause),
+            );
+        }
+    }
+
+    fn block_kinds(&self) -> Table {
+        let columns = [
+            ("BLOCKS", Align::Right),
+            ("ITEMS", Align::Right),
+            ("STORED", Align::Right),
+            ("RAW", Align::Right),
+            ("OF FILE", Align::Right),
+            ("PER SAMPLE", Align::Right),
+            ("KIND", Align::Left),
+        ];
+        let mut table = Table::new(0, &columns);
+        let mut kinds: Vec<(&str, u64, u64, u64, u64)> = Vec::new();
+        for block in &self.blocks {
+            let row = match kinds.iter().position(|(kind, ..)| *kind == block.kind) {
+                Some(row) => row,
+                None => {
+                    kinds.push((&block.kind, 0, 0, 0, 0));
+                    kinds.len() - 1
+                }
+            };
+            let (_, blocks, items, stored, raw) = &mut kinds[row];
+            *blocks += 1;
+            *items += u64::from(block.count);
+            *stored += u64::from(block.stored_len);
+            *raw += u64::from(block.raw_len);
+        }
+        kinds.sort_by_key(|(kind, _, _, stored, _)| (std::cmp::Reverse(*stored), *kind));
+        for (kind, blocks, items, stored, raw) in kinds {
+            let share = percent(ratio(stored as f64, self.file_bytes as f64));
+            let each = format!("{:.2} B", ratio(stored as f64, self.samples as f64));
+            table.row(vec![
+                count(blocks),
+                count(items),
+                bytes(stored),
+                bytes(raw),
+                share,
+                each,
+                kind.to_owned(),
+            ]);
+        }
+        table
+    }
+
+    fn each_block(&self) -> Table {
+        let columns = [
+            ("OFFSET", Align::Right),
+            ("STORED", Align::Right),
+            ("RAW", Align::Right),
+            ("ITEMS", Align::Right),
+            ("CODEC", Align::Left),
+            ("VERSION", Align::Right),
+            ("KIND", Align::Left),
+        ];
+        let mut table = Table::new(0, &columns);
+        for block in &self.blocks {
+            table.row(vec![
+                block.offset.to_string(),
+                block.stored_len.to_string(),
+                block.raw_len.to_string(),
+                block.count.to_string(),
+                block.codec.to_owned(),
+                block.version.to_string(),
+                block.kind.clone(),
+            ]);
+        }
+        table
+    }
+}
+
+impl SessionRow {
+    fn text(&self, page: &mut Page) {
+        page.item("recorder", &format!("icecore-record {}: {}", self.recorder, self.command_line.join(" ")));
+        let kernel = format!("Linux {} {} {}", self.kernel_release, self.kernel_version, self.arch);
+        page.item("machine", &format!("{} · {kernel} · {} CPUs", self.host, self.cpus.len()));
+        page.item("began", &utc(self.start_unix_ns));
+        let sides = match (self.user, self.kernel) {
+            (true, true) => "user and kernel",
+            (true, false) => "user only",
+            (false, true) => "kernel only",
+            (false, false) => "no side",
+        };
+        let idle = if self.idle { ", with idle" } else { "" };
+        let depth = format!("at most {} user frames", count(u64::from(self.max_depth)));
+        let ring = format!("ring {}", bytes(self.ring_bytes));
+        page.item("sampled", &format!("{} · {sides}{idle} · {depth} · {ring}", self.target));
+        for event in &self.events {
+            let rate = match event.frequency_hz {
+                0 => format!("every {} {}", count(event.period), event.unit),
+                hz => format!("{hz} Hz per CPU"),
+            };
+            page.item("event", &format!("{} · {rate} · weighs {}", event.name, event.unit));
+        }
+        for (key, value) in &self.labels {
+            page.item("label", &format!("{key}={value}"));
+        }
+        for note in &self.notes {
+            page.item("note", note);
+        }
+    }
+}
+
+impl ReceiptRow {
+    fn text(&self, page: &mut Page) {
+        let code =
+            if self.exit_code >= 0 { format!(", exit code {}", self.exit_code) } else { String::new() };
+        page.item("ended by", &format!("{}{code}", self.ended_by.join(", ")));
+        let cpu =
+            format!("{} user + {} kernel CPU", duration(self.user_cpu_ns), duration(self.kernel_cpu_ns));
+        let memory = format!("{} peak memory", bytes(self.peak_rss_bytes));
+        let ring = format!("{} ring high water", bytes(self.ring_high_water_bytes));
+        page.item("cost", &format!("{cpu} · {memory} · {ring}"));
+        if let Some(ns) = self.bpf_ns_per_run {
+            let runs = format!("{} runs, {:.0} ns each", count(self.bpf_runs), ns);
+            page.item("bpf", &format!("{runs}, {} in all", duration(self.bpf_ns)));
+        }
+    }
+}

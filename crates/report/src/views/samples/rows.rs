@@ -1,0 +1,150 @@
+//! One sample as text or as a JSON object.
+
+use std::io::Write;
+
+use icecore_format::records::Sample;
+use serde::Serialize;
+
+use crate::hits::{Key, LOST_TASK};
+use crate::locate::{Locator, Place, Step, steps};
+use crate::names::Side;
+use crate::profile::Matches;
+use crate::run::{Loaded, Named};
+use crate::timeline::SpaceId;
+
+/// Prints samples.
+pub(super) struct Lister<'a> {
+    pub(super) loaded: &'a Loaded<'a>,
+    pub(super) named: &'a Named,
+    pub(super) locator: Locator<'a>,
+    pub(super) matches: Matches,
+}
+
+/// The JSON object of a sample.
+#[derive(Serialize)]
+struct Row<'a> {
+    schema: &'static str,
+    time_ns: i64,
+    tgid: u32,
+    tid: u32,
+    comm: &'a str,
+    cpu: u16,
+    event: &'a str,
+    weight: u64,
+    ended: &'static str,
+    kernel_ended: &'static str,
+    frames: Vec<Frame<'a>>,
+}
+
+/// A frame, leaf first.
+#[derive(Serialize)]
+struct Frame<'a> {
+    name: Option<&'a str>,
+    image: Option<&'a str>,
+    offset: Option<u64>,
+    address: Option<u64>,
+    side: &'static str,
+    inlined: bool,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    reason: Option<&'static str>,
+    /// What people see instead of a name.
+    #[serde(skip)]
+    shown: &'a str,
+}
+
+impl<'a> Lister<'a> {
+    /// Prints a sample, unless the focus leaves it out or nothing of its stack is left.
+    pub(super) fn print(&'a self, sample: &Sample, key: &Key, json: bool, out: &mut Vec<u8>) {
+        let Some(frames) = self.frames(key) else { return };
+        let tables = &self.loaded.tables;
+        let task = tables.tasks.find(sample.task).unwrap_or(&LOST_TASK);
+        let event = tables.session.events.get(usize::from(sample.event));
+        let row = Row {
+            schema: "icecore.samples/1",
+            time_ns: signed(sample.time_ns).saturating_sub(signed(tables.session.start_ns)),
+            tgid: task.tgid,
+            tid: task.tid,
+            comm: tables.text(task.comm),
+            cpu: sample.cpu,
+            event: event.map_or("?", |event| &event.name),
+            weight: sample.weight,
+            ended: sample.user_end.name(),
+            kernel_ended: sample.kernel_end.name(),
+            frames,
+        };
+        // Writing to memory does not fail.
+        drop(match json {
+            true => serde_json::to_writer(&mut *out, &row).map(|()| out.push(b'\n')).map_err(Into::into),
+            false => row.text(event.map_or("", |event| &event.unit), out),
+        });
+    }
+
+    fn frames(&'a self, key: &Key) -> Option<Vec<Frame<'a>>> {
+        let tables = &self.loaded.tables;
+        let mut frames = Vec::new();
+        let mut focused = self.loaded.patterns.focus.is_none();
+        let mut hidden = false;
+        let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
+        let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
+        for (place, step, side) in kernel.chain(user) {
+            let position = self.named.located.position(place)?;
+            for frame in &self.named.names.of_place[position] {
+                let function = self.named.names.frames[*frame as usize].function as usize;
+                focused |= self.matches.in_focus[function];
+                if self.matches.hidden[function] {
+                    hidden = true;
+                } else {
+                    frames.push(self.frame(*frame, place, step, side, key.space));
+                }
+            }
+        }
+        (focused && !(hidden && frames.is_empty())).then_some(frames)
+    }
+
+    fn frame(&'a self, id: u32, place: Place, step: Step, side: Side, space: Option<SpaceId>) -> Frame<'a> {
+        let names = &self.named.names;
+        let frame = &names.frames[id as usize];
+        let function = &names.functions[frame.function as usize];
+        let in_image = matches!(place, Place::Image(..));
+        let offset = step.address.filter(|_| in_image).and_then(|a| self.locator.file_off(space, a));
+        Frame {
+            name: function.reason.is_none().then_some(&*function.name),
+            image: names.image(function).map(|image| &*image.path),
+            offset: offset.map(|off| off.0),
+            address: step.address,
+            side: if side == Side::User { "user" } else { "kernel" },
+            inlined: frame.inlined,
+            file: frame.file.map(|file| &*names.files[file as usize]),
+            line: frame.line,
+            reason: function.reason.map(|reason| reason.code()),
+            shown: &function.name,
+        }
+    }
+}
+
+impl Row<'_> {
+    fn text(&self, unit: &str, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let seconds = self.time_ns as f64 / 1e9;
+        let Self { comm, tgid, tid, cpu, event, weight, .. } = self;
+        writeln!(out, "{comm} {tgid}/{tid} [{cpu:03}] {seconds:.9}: {weight} {unit} {event}")?;
+        for frame in &self.frames {
+            match frame.address {
+                Some(address) => write!(out, "    {address:>16x} {}", frame.shown)?,
+                None => write!(out, "    {:>16} {}", "?", frame.shown)?,
+            }
+            if let Some(image) = frame.image {
+                write!(out, " ({image})")?;
+            }
+            if let (Some(file), Some(line)) = (frame.file, frame.line) {
+                write!(out, " {file}:{line}")?;
+            }
+            writeln!(out, "{}", if frame.inlined { " inlined" } else { "" })?;
+        }
+        writeln!(out, "    user stack ended: {}; kernel stack ended: {}\n", self.ended, self.kernel_ended)
+    }
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,185 @@
+//! `summary`: the first screen. What this is, how good it is, where time went.
+
+mod quality;
+mod text;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::DamageRow;
+use super::info::{EventRow, ReceiptRow};
+use crate::cli::{By, Sort};
+use crate::load::Tables;
+use crate::run::{Loaded, Report};
+use crate::views::top::{self, Top};
+
+pub use quality::{Quality, Verdict};
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    schema: &'static str,
+    file: String,
+    /// Samples that the filters keep.
+    samples: u64,
+    /// Samples in the file.
+    samples_in_file: u64,
+    /// Samples that were lost while recording.
+    lost: u64,
+    duration_s: f64,
+    /// Samples per second of wall time, all CPUs together.
+    rate_hz: f64,
+    /// Samples per second of CPU time that they stand for; `None` if weights are no times.
+    achieved_hz: Option<f64>,
+    file_bytes: u64,
+    bytes_per_sample: f64,
+    closed: bool,
+    #[serde(flatten)]
+    quality: Quality,
+    hosts: Vec<String>,
+    labels: BTreeMap<String, String>,
+    filter: Option<String>,
+    unit: String,
+    total_weight: u64,
+    user_share: f64,
+    kernel_share: f64,
+    recorder: String,
+    command_line: Vec<String>,
+    kernel_release: String,
+    arch: String,
+    target: String,
+    cpus: Vec<u32>,
+    events: Vec<EventRow>,
+    start_unix_ns: u64,
+    notes: Vec<String>,
+    lost_by_cause: BTreeMap<String, u64>,
+    damage: Vec<DamageRow>,
+    processes: Vec<Process>,
+    functions: Vec<top::Row>,
+    receipt: Option<ReceiptRow>,
+}
+
+/// All processes of one name.
+#[derive(Debug, Serialize)]
+struct Process {
+    comm: String,
+    pids: u64,
+    samples: u64,
+    total: u64,
+    share: f64,
+}
+
+/// Rows of each ranking.
+const PROCESSES: usize = 5;
+const FUNCTIONS: usize = 10;
+
+impl Summary {
+    /// Sums up a recording.
+    pub fn new(report: &Report<'_>) -> Self {
+        let loaded = report.loaded;
+        let tables = &loaded.tables;
+        let session = &tables.session;
+        let seen = &loaded.hits.seen;
+        let whole = report.profile.whole();
+        let samples_in_file = tables.sample_blocks.iter().map(|b| u64::from(b.header.items)).sum();
+        let lost_by_cause = losses(tables);
+        let duration_s = duration_ns(loaded) as f64 / 1e9;
+        let sides = seen.user_weight.saturating_add(seen.kernel_weight);
+        let file_bytes = loaded.recording.len_bytes();
+        let achieved = report.profile.unit == "ns" && whole.weight > 0;
+        Self {
+            schema: "icecore.summary/1",
+            file: loaded.path.display().to_string(),
+            samples: whole.samples,
+            samples_in_file,
+            lost: lost(tables),
+            duration_s,
+            rate_hz: ratio(whole.samples as f64, duration_s),
+            achieved_hz: achieved.then(|| whole.samples as f64 * 1e9 / whole.weight as f64),
+            file_bytes,
+            bytes_per_sample: ratio(file_bytes as f64, samples_in_file as f64),
+            closed: loaded.recording.is_closed(),
+            quality: Quality::new(report, samples_in_file, lost(tables)),
+            hosts: vec![session.host.clone()],
+            labels: session.labels.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),
+            filter: report.filtered.clone(),
+            unit: report.profile.unit.clone(),
+            total_weight: whole.weight,
+            user_share: ratio(seen.user_weight as f64, sides as f64),
+            kernel_share: ratio(seen.kernel_weight as f64, sides as f64),
+            recorder: session.recorder.clone(),
+            command_line: session.command_line.clone(),
+            kernel_release: session.kernel_release.clone(),
+            arch: session.arch.clone(),
+            target: session.target.clone(),
+            cpus: session.cpus.clone(),
+            events: EventRow::list(session),
+            start_unix_ns: session.start_unix_ns,
+            notes: session.notes.clone(),
+            lost_by_cause,
+            damage: DamageRow::list(&tables.damage),
+            processes: processes(report),
+            functions: Top::rank(report, By::Function, Sort::Own, FUNCTIONS),
+            receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, session.start_ns)),
+        }
+    }
+}
+
+/// Counts samples that were lost while recording.
+pub(crate) fn lost(tables: &Tables) -> u64 {
+    let samples = tables.losses.iter().filter(|loss| loss.cause.is_sample());
+    samples.fold(0, |sum, loss| sum.saturating_add(loss.count))
+}
+
+/// Adds up all losses by cause.
+pub(crate) fn losses(tables: &Tables) -> BTreeMap<String, u64> {
+    let mut by_cause: BTreeMap<String, u64> = BTreeMap::new();
+    for loss in &tables.losses {
+        let sum = by_cause.entry(loss.cause.name()).or_default();
+        *sum = sum.saturating_add(loss.count);
+    }
+    by_cause
+}
+
+/// The length of the session, cut to `--from` and `--to`. The end is the receipt's; without one it is
+/// the last sample's.
+fn duration_ns(loaded: &Loaded<'_>) -> u64 {
+    let tables = &loaded.tables;
+    let last_sample = tables.sample_blocks.iter().map(|block| block.header.last_ns).max();
+    let end = tables.receipt.as_ref().map(|receipt| receipt.end_ns).or(last_sample).unwrap_or_default();
+    let length = end.saturating_sub(tables.session.start_ns);
+    let to = loaded.filter.to.map_or(length, |to| to.ns.min(length));
+    to.saturating_sub(loaded.filter.from.map_or(0, |from| from.ns))
+}
+
+/// Ranks processes by name; those of one name are added up.
+fn processes(report: &Report<'_>) -> Vec<Process> {
+    let by_process = Top::rank(report, By::Process, Sort::Own, usize::MAX);
+    let mut by_name: BTreeMap<&str, Process> = BTreeMap::new();
+    for row in &by_process {
+        let process = by_name.entry(&row.name).or_insert_with(|| Process {
+            comm: row.name.clone(),
+            pids: 0,
+            samples: 0,
+            total: 0,
+            share: 0.0,
+        });
+        process.pids += 1;
+        process.samples += row.total_samples;
+        process.total = process.total.saturating_add(row.total);
+    }
+    let whole = report.profile.whole();
+    let mut processes: Vec<Process> = by_name.into_values().collect();
+    processes.sort_by_key(|process| std::cmp::Reverse(process.total));
+    processes.truncate(PROCESSES);
+    for process in &mut processes {
+        process.share = ratio(process.total as f64, whole.weight as f64);
+    }
+    processes
+}
+
+/// A quotient; 0 of nothing.
+pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

@@ -1,0 +1,231 @@
+//! How good a recording is: one verdict by a simple rule, and each problem as a sentence.
+
+use std::collections::BTreeMap;
+
+use icecore_format::records::WalkEnd;
+use serde::Serialize;
+
+use super::ratio;
+use crate::profile::{Profile, through};
+use crate::run::Report;
+use crate::symbolize::Reason;
+use crate::term::quantity::{percent, things};
+
+/// A larger share of lost samples misleads: they are lost when the machine is busiest.
+pub(crate) const LOST_MISLEADS: f64 = 0.10;
+/// A larger share of lost samples is worth knowing.
+pub(crate) const LOST_SHOWS: f64 = 0.01;
+/// A smaller share of named frames hides where time went.
+pub(crate) const NAMED_MISLEADS: f64 = 0.50;
+/// A smaller share of named frames is worth knowing.
+pub(crate) const NAMED_SHOWS: f64 = 0.90;
+/// A smaller share of stacks that reach a root is worth knowing: totals and callers suffer. It never
+/// misleads alone, because self times hold, and because a stack can be whole without our knowing it.
+pub(crate) const ROOTED_SHOWS: f64 = 0.90;
+
+/// Whether conclusions can be drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Without reservations.
+    Good,
+    /// With the problems in mind.
+    Usable,
+    /// Not before the problems are solved.
+    Misleading,
+}
+
+/// How good the data is.
+#[derive(Debug, Serialize)]
+pub struct Quality {
+    /// The worst of the problems.
+    pub verdict: Verdict,
+    /// Each problem, one sentence, worst first.
+    pub problems: Vec<String>,
+    /// User stacks that reach a root: the walk ended at a frame pointer of 0, or there is an entry point
+    /// of a program or thread; `None` if no walk says how it ended.
+    pub rooted_share: Option<f64>,
+    /// User stacks that were cut by the depth limit.
+    pub cut_share: Option<f64>,
+    /// Frames that have a name, each counted once per sample; `None` if there are no frames.
+    pub named_share: Option<f64>,
+    /// Share of all frames by why they have no name.
+    pub unnamed: BTreeMap<&'static str, f64>,
+    /// Samples by how the walk of the user stack ended.
+    pub user_ends: BTreeMap<&'static str, u64>,
+}
+
+impl Quality {
+    pub(super) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
+        let ends = &report.loaded.hits.seen.user_ends;
+        let of_walked = |n: u64| ratio(n as f64, report.profile.walked as f64);
+        let walked = |n: u64| (report.profile.walked > 0).then(|| of_walked(n));
+        let cut = ends.get(&WalkEnd::DEPTH).copied().unwrap_or_default();
+        let (frames, unnamed) = unnamed(&report.profile);
+        let of_frames = |n: u64| ratio(n as f64, frames as f64);
+        let nameless: u64 = unnamed.values().sum();
+        let worst = unnamed.iter().max_by_key(|(_, n)| **n).map(|(reason, _)| *reason);
+        let mut user_ends = BTreeMap::new();
+        for (end, n) in ends {
+            *user_ends.entry(end.name()).or_default() += n;
+        }
+        let mut quality = Self {
+            verdict: Verdict::Good,
+            problems: Vec::new(),
+            rooted_share: walked(report.profile.rooted),
+            cut_share: walked(cut),
+            named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
+            unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
+            user_ends,
+        };
+        let problems = problems(Facts {
+            samples: report.profile.whole().samples,
+            lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
+            named_share: quality.named_share,
+            rooted_share: quality.rooted_share,
+            worst,
+            damage: report.loaded.tables.damage.len() as u64,
+        });
+        quality.verdict = problems.first().map_or(Verdict::Good, |(verdict, _)| *verdict);
+        quality.problems = problems.into_iter().map(|(_, text)| text).collect();
+        quality
+    }
+}
+
+/// What the verdict is made of.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    samples: u64,
+    lost_share: f64,
+    named_share: Option<f64>,
+    rooted_share: Option<f64>,
+    /// Why most of the unnamed frames have no name.
+    worst: Option<Reason>,
+    /// Stretches of the file that could not be used.
+    damage: u64,
+}
+
+/// Applies the rule: the problems, worst first.
+fn problems(facts: Facts) -> Vec<(Verdict, String)> {
+    let graded = |misleads: bool, shows: bool| match (misleads, shows) {
+        (true, _) => Verdict::Misleading,
+        (_, true) => Verdict::Usable,
+        _ => Verdict::Good,
+    };
+    let mut problems = Vec::new();
+    if facts.samples == 0 {
+        problems.push((Verdict::Misleading, "there are no samples".to_owned()));
+    }
+    let lost = facts.lost_share;
+    problems.push((
+        graded(lost > LOST_MISLEADS, lost > LOST_SHOWS),
+        format!("{} of the samples were lost, and not evenly: record with a lower -F", percent(lost)),
+    ));
+    if let Some(named) = facts.named_share {
+        let remedy = facts.worst.map_or("", remedy);
+        problems.push((
+            graded(named < NAMED_MISLEADS, named < NAMED_SHOWS),
+            format!("only {} of the frames have a name{remedy}", percent(named)),
+        ));
+    }
+    if let Some(rooted) = facts.rooted_share {
+        let so = "self times hold, callers and totals are incomplete";
+        problems.push((
+            graded(false, rooted < ROOTED_SHOWS),
+            format!("only {} of the user stacks reach a root: {so}", percent(rooted)),
+        ));
+    }
+    if facts.damage > 0 {
+        let text = format!("{} of the file were damaged and are left out", things(facts.damage, "part"));
+        problems.push((Verdict::Usable, text));
+    }
+    problems.retain(|(verdict, _)| *verdict != Verdict::Good);
+    problems.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
+    problems
+}
+
+/// What helps against the most frequent reason.
+fn remedy(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Unmapped => {
+            ": most addresses lie in no mapping, as when code without frame pointers is walked"
+        }
+        Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged => {
+            ": the files are not here as they ran; report on a machine that has them, or give --debug-dir"
+        }
+        Reason::ImageUnreadable | Reason::NotAFile => ": the images cannot be read here",
+        Reason::NoSymbol => ": install their debug files (-dbgsym, -debuginfo), or give --debug-dir",
+        Reason::Jit => ": most of them are code made at run time",
+        Reason::KernelSymbolMissing => ": record as root, with kernel.kptr_restrict at most 1",
+        Reason::Vdso | Reason::Special | Reason::StackLost => "",
+    }
+}
+
+/// Counts frames, each once per sample, and those without a name by reason. Inlined functions are no
+/// frames of their own.
+fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
+    let through = through(profile, profile.at_stacks());
+    let mut frames = 0u64;
+    let mut unnamed: BTreeMap<Reason, u64> = BTreeMap::new();
+    for (stack, amount) in profile.stacks.iter().zip(through).skip(1) {
+        if profile.names.frames[stack.frame as usize].inlined {
+            continue;
+        }
+        frames = frames.saturating_add(amount.samples);
+        if let Some(reason) = profile.function(*stack).reason {
+            let sum = unnamed.entry(reason).or_default();
+            *sum = sum.saturating_add(amount.samples);
+        }
+    }
+    (frames, unnamed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FINE: Facts = Facts {
+        samples: 1000,
+        lost_share: 0.0,
+        named_share: Some(1.0),
+        rooted_share: Some(1.0),
+        worst: None,
+        damage: 0,
+    };
+
+    fn verdict(facts: Facts) -> Verdict {
+        problems(facts).first().map_or(Verdict::Good, |(verdict, _)| *verdict)
+    }
+
+    #[test]
+    fn each_threshold_decides_on_its_own() {
+        assert_eq!(verdict(FINE), Verdict::Good);
+        assert_eq!(verdict(Facts { samples: 0, ..FINE }), Verdict::Misleading);
+        assert_eq!(verdict(Facts { damage: 1, ..FINE }), Verdict::Usable);
+        for (lost_share, expected) in
+            [(0.01, Verdict::Good), (0.011, Verdict::Usable), (0.11, Verdict::Misleading)]
+        {
+            assert_eq!(verdict(Facts { lost_share, ..FINE }), expected);
+        }
+        for (share, expected) in [(0.9, Verdict::Good), (0.89, Verdict::Usable), (0.49, Verdict::Misleading)]
+        {
+            assert_eq!(verdict(Facts { named_share: Some(share), ..FINE }), expected);
+        }
+        for (share, expected) in [(0.9, Verdict::Good), (0.0, Verdict::Usable)] {
+            assert_eq!(verdict(Facts { rooted_share: Some(share), ..FINE }), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_no_problem() {
+        assert_eq!(verdict(Facts { named_share: None, rooted_share: None, ..FINE }), Verdict::Good);
+    }
+
+    #[test]
+    fn the_worst_problem_comes_first_and_names_its_remedy() {
+        let facts = Facts { lost_share: 0.02, named_share: Some(0.1), worst: Some(Reason::NoSymbol), ..FINE };
+        let problems = problems(facts);
+        assert_eq!(problems.len(), 2);
+        assert!(problems[0].1.contains("10.0% of the frames") && problems[0].1.contains("--debug-dir"));
+    }
+}

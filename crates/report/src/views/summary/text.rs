@@ -1,0 +1,219 @@
+//! The first screen as text.
+
+use crate::views::top::clip;
+
+use super::{Quality, Summary, Verdict, ratio};
+use crate::run::Report;
+use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
+use crate::term::{Align, Page, Style, Table};
+
+/// Longer names are cut here; `top` shows them whole.
+const NAME_LEN: usize = 72;
+/// How many reasons for missing names are listed.
+const REASONS: usize = 3;
+
+impl Summary {
+    /// Prints the screen.
+    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        self.what(page);
+        page.gap();
+        self.how_good(page);
+        super::super::caveats(report, page);
+        self.where_time_went(page);
+        self.cost(page);
+        page.gap();
+        page.styled(Style::Dim, &format!("next: {}", self.next()));
+    }
+
+    fn what(&self, page: &mut Page) {
+        let state = if self.closed { "closed" } else { "not closed" };
+        let size = bytes(self.file_bytes);
+        let density = match self.samples_in_file {
+            0 => "no samples".to_owned(),
+            _ => format!("{:.1} bytes per sample", self.bytes_per_sample),
+        };
+        page.item("recording", &format!("{} · {size} · {density} · {state}", self.file));
+        let cpus = format!("{} ({})", things(self.cpus.len() as u64, "CPU"), ranges(&self.cpus));
+        let host = self.hosts.join(", ");
+        page.item("machine", &format!("{host} · Linux {} · {} · {cpus}", self.kernel_release, self.arch));
+        let length = duration((self.duration_s * 1e9) as u64);
+        page.item(
+            "made",
+            &format!("{} · {length} · icecore-record {}", utc(self.start_unix_ns), self.recorder),
+        );
+        page.item("command", &self.command_line.join(" "));
+        page.item("sampled", &self.sampled());
+        if !self.labels.is_empty() {
+            let labels: Vec<String> = self.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            page.item("labels", &labels.join(" "));
+        }
+        for note in &self.notes {
+            page.item("note", note);
+        }
+        if let Some(filter) = &self.filter {
+            page.item("filtered", filter);
+        }
+    }
+
+    fn sampled(&self) -> String {
+        let events = self.events.iter().map(|event| match (event.frequency_hz, event.period) {
+            (0, period) => format!("{} every {}", event.name, weight(period, &event.unit)),
+            (hz, _) => format!("{} at {hz} Hz per CPU", event.name),
+        });
+        let mut parts = vec![self.target.clone()];
+        parts.extend(events);
+        if let Some(hz) = self.achieved_hz {
+            parts.push(format!("{hz:.0} Hz achieved per busy CPU"));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join(" · ")
+    }
+
+    fn how_good(&self, page: &mut Page) {
+        let Quality { verdict, problems, .. } = &self.quality;
+        let (style, word) = match verdict {
+            Verdict::Good => (Style::Good, "good"),
+            Verdict::Usable => (Style::Warn, "usable"),
+            Verdict::Misleading => (Style::Bad, "misleading"),
+        };
+        let verdict = page.style(style, word);
+        page.item("quality", &verdict);
+        for problem in problems {
+            let text = page.style(style, &format!("  {problem}"));
+            page.line(&text);
+        }
+        if !self.closed {
+            let text =
+                "  the recorder was stopped before it closed this file: the last second or so may be missing";
+            page.styled(Style::Warn, text);
+        }
+        page.item("  samples", &self.samples_and_losses());
+        if let Some(stacks) = self.stacks() {
+            page.item("  stacks", &stacks);
+        }
+        if let Some(names) = self.names() {
+            page.item("  names", &names);
+        }
+    }
+
+    fn samples_and_losses(&self) -> String {
+        let mut text = count(self.samples);
+        if self.samples != self.samples_in_file {
+            text = format!("{text} of {} in the file", count(self.samples_in_file));
+        }
+        if self.lost_by_cause.values().all(|n| *n == 0) {
+            return format!("{text}, none lost");
+        }
+        let causes: Vec<String> =
+            self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
+        let lost = ratio(self.lost as f64, self.samples_in_file.saturating_add(self.lost) as f64);
+        format!("{text}, {} lost ({}): {}", count(self.lost), percent(lost), causes.join(", "))
+    }
+
+    fn stacks(&self) -> Option<String> {
+        let rooted = percent(self.quality.rooted_share?);
+        let cut = self.quality.cut_share.filter(|cut| *cut > 0.0);
+        let cut = cut.map(|cut| format!(", {} cut by the depth limit", percent(cut))).unwrap_or_default();
+        Some(format!(
+            "{rooted} of user stacks reach a root{cut}; code without frame pointers can look so, too"
+        ))
+    }
+
+    fn names(&self) -> Option<String> {
+        let named = percent(self.quality.named_share?);
+        let mut reasons: Vec<(&str, f64)> = self.quality.unnamed.iter().map(|(r, s)| (*r, *s)).collect();
+        reasons.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let reasons: Vec<String> = reasons
+            .iter()
+            .take(REASONS)
+            .map(|(reason, share)| format!("{reason} {}", percent(*share)))
+            .collect();
+        let rest = if reasons.is_empty() { String::new() } else { format!("; not: {}", reasons.join(", ")) };
+        Some(format!("{named} of frames are named{rest}"))
+    }
+
+    fn where_time_went(&self, page: &mut Page) {
+        if self.samples == 0 {
+            return;
+        }
+        page.gap();
+        let of = weight(self.total_weight, &self.unit);
+        let sides = format!("user {}, kernel {}", percent(self.user_share), percent(self.kernel_share));
+        page.item("time", &format!("{of}: {sides}"));
+        page.gap();
+        let columns = [
+            ("SHARE", Align::Right),
+            ("TIME", Align::Right),
+            ("PIDS", Align::Right),
+            ("PROCESS", Align::Left),
+        ];
+        let mut table = Table::new(2, &columns);
+        for row in &self.processes {
+            let time = weight(row.total, &self.unit);
+            table.row(vec![percent(row.share), time, count(row.pids), row.comm.clone()]);
+        }
+        page.table(&table);
+        page.gap();
+        let columns = [
+            ("SELF", Align::Right),
+            ("TOTAL", Align::Right),
+            ("IMAGE", Align::Left),
+            ("FUNCTION", Align::Left),
+        ];
+        let mut table = Table::new(2, &columns);
+        for row in &self.functions {
+            let [own, total, image, name] = row.cells();
+            table.row(vec![own, total, image, clip(&name, NAME_LEN)]);
+        }
+        page.table(&table);
+    }
+
+    fn cost(&self, page: &mut Page) {
+        let Some(cost) = &self.receipt else { return };
+        let cpu_ns = cost.user_cpu_ns.saturating_add(cost.kernel_cpu_ns);
+        let share = cost.cpu_share.map(|share| format!(" ({} of one CPU)", percent(share)));
+        let mut parts = vec![format!("recorder {} CPU{}", duration(cpu_ns), share.unwrap_or_default())];
+        parts.extend(cost.cpu_ns_per_sample.map(|ns| format!("{:.1} µs per sample", ns / 1e3)));
+        parts.extend(cost.bpf_ns_per_run.map(|ns| format!("BPF {:.1} µs per sample", ns / 1e3)));
+        parts.push(format!("{} peak memory", bytes(cost.peak_rss_bytes)));
+        page.gap();
+        page.item("cost", &parts.join(" · "));
+    }
+
+    fn next(&self) -> String {
+        if self.samples == 0 && self.samples_in_file > 0 {
+            return "loosen the filters: none of the samples is left".to_owned();
+        }
+        let svg = std::path::Path::new(&self.file).with_extension("svg");
+        let svg =
+            svg.file_name().map_or_else(|| "flame.svg".to_owned(), |n| n.to_string_lossy().into_owned());
+        format!("icecore-report flame {} -o {svg}", self.file)
+    }
+}
+
+/// A list of numbers as `0-3,7`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+            _ => runs.push((*number, *number)),
+        }
+    }
+    let text = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn neighbouring_cpus_are_one_range() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges(&[]), "");
+    }
+}

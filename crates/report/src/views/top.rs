@@ -1,0 +1,284 @@
+//! `top`: the heaviest functions, lines, images, processes or threads.
+
+use serde::Serialize;
+
+use crate::cli::{self, By, Sort};
+use crate::locate::Interned;
+use crate::names::{Side, short};
+use crate::profile::{Amount, Profile, Thread};
+use crate::run::Report;
+use crate::term::quantity::{count, percent, things};
+use crate::term::{Align, Page, Style, Table};
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Top {
+    schema: &'static str,
+    by: &'static str,
+    sort: &'static str,
+    unit: String,
+    total_weight: u64,
+    total_samples: u64,
+    filter: Option<String>,
+    /// Rows there are; `rows` may hold fewer.
+    row_count: u64,
+    rows: Vec<Row>,
+    #[serde(skip)]
+    by_what: By,
+}
+
+/// One row.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    pub(super) name: String,
+    image: Option<String>,
+    #[serde(rename = "self")]
+    own: u64,
+    pub(super) total: u64,
+    self_share: f64,
+    total_share: f64,
+    self_samples: u64,
+    pub(super) total_samples: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<Option<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tgid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comm: Option<String>,
+}
+
+/// What one row stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Function(u32),
+    Line(u32, Option<u32>, Option<u32>),
+    Image(Option<u32>),
+}
+
+impl Top {
+    /// Sums up a profile.
+    pub fn new(report: &Report<'_>, options: &cli::Top) -> Self {
+        let profile = &report.profile;
+        let mut rows = Self::rank(report, options.by, options.sort, usize::MAX);
+        let row_count = rows.len() as u64;
+        if options.rows > 0 {
+            rows.truncate(options.rows);
+        }
+        let whole = profile.whole();
+        Self {
+            schema: "icecore.top/1",
+            by: match options.by {
+                By::Function => "function",
+                By::Line => "line",
+                By::Image => "image",
+                By::Process => "process",
+                By::Thread => "thread",
+            },
+            sort: if options.sort == Sort::Own { "self" } else { "total" },
+            unit: profile.unit.clone(),
+            total_weight: whole.weight,
+            total_samples: whole.samples,
+            filter: report.filtered.clone(),
+            row_count,
+            rows,
+            by_what: options.by,
+        }
+    }
+
+    /// Ranks the rows; at most `most` are left.
+    pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> Vec<Row> {
+        let mut rows = match by {
+            By::Function | By::Line | By::Image => code_rows(&report.profile, by),
+            By::Process | By::Thread => task_rows(&report.profile, by),
+        };
+        let weights = |row: &Row| match sort {
+            Sort::Own => (row.own, row.total),
+            Sort::Total => (row.total, row.own),
+        };
+        rows.sort_by(|a, b| weights(b).cmp(&weights(a)).then_with(|| a.identity().cmp(&b.identity())));
+        rows.truncate(most);
+        rows
+    }
+
+    /// The table for people.
+    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        let whole = Amount { samples: self.total_samples, weight: self.total_weight };
+        super::preface(report, whole, page);
+        page.gap();
+        if self.rows.is_empty() {
+            page.line("no samples");
+            return;
+        }
+        match self.by_what {
+            By::Function | By::Line | By::Image => page.table(&self.code_table()),
+            By::Process | By::Thread => page.table(&self.task_table()),
+        }
+        let own: u64 = self.rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
+        let share = Amount { samples: 0, weight: own }.share_of(whole);
+        let shown = format!("{} of {}", count(self.rows.len() as u64), things(self.row_count, "row"));
+        page.gap();
+        page.styled(Style::Dim, &format!("{shown} shown: {} of all self time", percent(share)));
+    }
+
+    fn samples(&self, row: &Row) -> String {
+        count(if self.sort == "self" { row.self_samples } else { row.total_samples })
+    }
+
+    fn code_table(&self) -> Table {
+        let numbers = [("SELF", Align::Right), ("TOTAL", Align::Right), ("SAMPLES", Align::Right)];
+        let words: &[_] = match self.by_what {
+            By::Line => &[("FUNCTION", Align::Left), ("FILE:LINE", Align::Left)],
+            By::Image => &[("IMAGE", Align::Left)],
+            _ => &[("IMAGE", Align::Left), ("FUNCTION", Align::Left)],
+        };
+        let mut table = Table::new(0, &[&numbers, words].concat());
+        for row in &self.rows {
+            let [own, total, image, name] = row.cells();
+            let mut cells = vec![own, total, self.samples(row)];
+            cells.extend(match self.by_what {
+                By::Line => vec![clip(&name, 48), row.place()],
+                By::Image => vec![name],
+                _ => vec![image, name],
+            });
+            table.row(cells);
+        }
+        table
+    }
+
+    fn task_table(&self) -> Table {
+        let id = if self.by_what == By::Process { "PID" } else { "PID/TID" };
+        let columns =
+            [("SHARE", Align::Right), ("SAMPLES", Align::Right), (id, Align::Right), ("NAME", Align::Left)];
+        let mut table = Table::new(0, &columns);
+        for row in &self.rows {
+            let tgid = row.tgid.unwrap_or_default();
+            let id = row.tid.map_or_else(|| tgid.to_string(), |tid| format!("{tgid}/{tid}"));
+            table.row(vec![percent(row.self_share), self.samples(row), id, row.name.clone()]);
+        }
+        table
+    }
+}
+
+impl Row {
+    fn new(name: &str, image: Option<&str>, own: Amount, total: Amount, whole: Amount) -> Self {
+        Self {
+            name: name.to_owned(),
+            image: image.map(str::to_owned),
+            own: own.weight,
+            total: total.weight,
+            self_share: own.share_of(whole),
+            total_share: total.share_of(whole),
+            self_samples: own.samples,
+            total_samples: total.samples,
+            side: None,
+            reason: None,
+            file: None,
+            line: None,
+            tgid: None,
+            tid: None,
+            comm: None,
+        }
+    }
+
+    /// What rows of equal weight are ordered by.
+    fn identity(&self) -> impl Ord + '_ {
+        (&self.name, &self.image, &self.file, self.line, self.tgid, self.tid, self.reason)
+    }
+
+    /// Self, total, image and name as text.
+    pub(super) fn cells(&self) -> [String; 4] {
+        let image = clip(short(self.image.as_deref().unwrap_or("-")), 24);
+        [percent(self.self_share), percent(self.total_share), image, self.name.clone()]
+    }
+
+    fn place(&self) -> String {
+        match (self.file.as_ref().and_then(Option::as_ref), self.line.flatten()) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => format!("{file}:?"),
+            (None, _) => format!("? ({})", short(self.image.as_deref().unwrap_or("no image"))),
+        }
+    }
+}
+
+/// Sums up functions, lines or images. What occurs several times in one stack is counted once.
+fn code_rows(profile: &Profile, by: By) -> Vec<Row> {
+    let mut keys: Interned<Key> = Interned::default();
+    let key_of_frame: Vec<u32> = profile
+        .names
+        .frames
+        .iter()
+        .map(|frame| {
+            let function = &profile.names.functions[frame.function as usize];
+            keys.intern(match by {
+                By::Image => Key::Image(function.image),
+                By::Line => Key::Line(frame.function, frame.file, frame.line),
+                _ => Key::Function(frame.function),
+            })
+        })
+        .collect();
+    let sums = crate::profile::sums(profile, &key_of_frame, keys.items.len());
+    let whole = profile.whole();
+    let names = &profile.names;
+    let used = keys.items.iter().zip(sums).filter(|(_, sum)| sum.total.samples > 0);
+    used.map(|(key, sum)| {
+        let (function, line) = match key {
+            Key::Function(function) => (*function, None),
+            Key::Line(function, file, line) => (*function, Some((*file, *line))),
+            Key::Image(image) => {
+                let path = image.map(|image| &*names.images[image as usize].path);
+                return Row::new(path.unwrap_or("[no image]"), path, sum.own, sum.total, whole);
+            }
+        };
+        let function = &names.functions[function as usize];
+        let image = names.image(function).map(|image| &*image.path);
+        let mut row = Row::new(&function.name, image, sum.own, sum.total, whole);
+        row.side = Some(if function.side == Side::User { "user" } else { "kernel" });
+        row.reason = function.reason.map(|reason| reason.code());
+        if let Some((file, line)) = line {
+            row.file = Some(file.map(|file| names.files[file as usize].to_string()));
+            row.line = Some(line);
+        }
+        row
+    })
+    .collect()
+}
+
+/// Sums up processes (of one number and name) or threads.
+fn task_rows(profile: &Profile, by: By) -> Vec<Row> {
+    let key = |thread: &Thread| match by {
+        By::Process => (thread.tgid, None, thread.process.clone()),
+        _ => (thread.tgid, Some(thread.tid), thread.comm.clone()),
+    };
+    let mut keys: Interned<(u32, Option<u32>, Box<str>)> = Interned::default();
+    let of_thread: Vec<u32> = profile.threads.iter().map(|thread| keys.intern(key(thread))).collect();
+    let mut sums = vec![Amount::default(); keys.items.len()];
+    for row in &profile.rows {
+        sums[of_thread[row.thread as usize] as usize].add(row.amount());
+    }
+    let whole = profile.whole();
+    let used = keys.items.iter().zip(sums).filter(|(_, sum)| sum.samples > 0);
+    used.map(|((tgid, tid, name), sum)| {
+        let mut row = Row::new(name, None, sum, sum, whole);
+        row.tgid = Some(*tgid);
+        row.tid = *tid;
+        row.comm = Some(name.to_string());
+        row
+    })
+    .collect()
+}
+
+/// Cuts a text to a number of characters.
+pub(super) fn clip(text: &str, len: usize) -> String {
+    if text.chars().count() <= len {
+        return text.to_owned();
+    }
+    text.chars().take(len.saturating_sub(1)).chain(['…']).collect()
+}

@@ -1,0 +1,144 @@
+//! `tree`: who calls whom.
+
+use serde::Serialize;
+
+use crate::cli;
+use crate::profile::Amount;
+use crate::run::Report;
+use crate::term::quantity::percent;
+use crate::term::{Page, Style};
+use crate::tree::{Label, Limits, Tree, roots};
+
+/// The document: the node of everything.
+#[derive(Debug, Serialize)]
+pub struct TreeView {
+    schema: &'static str,
+    direction: &'static str,
+    unit: String,
+    total_weight: u64,
+    total_samples: u64,
+    min_share: f64,
+    filter: Option<String>,
+    #[serde(flatten)]
+    root: Branch,
+}
+
+/// A node with everything below it.
+#[derive(Debug, Serialize)]
+struct Branch {
+    name: String,
+    image: Option<String>,
+    #[serde(rename = "self")]
+    own: u64,
+    total: u64,
+    self_share: f64,
+    total_share: f64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cut: bool,
+    children: Vec<Branch>,
+}
+
+impl TreeView {
+    /// Merges the stacks of a profile.
+    pub fn new(report: &Report<'_>, options: &cli::Tree) -> Self {
+        let profile = &report.profile;
+        let limits = Limits { min_share: options.min_percent / 100.0, max_depth: options.max_depth };
+        let tree = match options.callers {
+            true => Tree::callers(profile, limits),
+            false => Tree::callees(profile, options.root, limits),
+        };
+        let whole = profile.whole();
+        Self {
+            schema: "icecore.tree/1",
+            direction: if options.callers { "callers" } else { "callees" },
+            unit: profile.unit.clone(),
+            total_weight: whole.weight,
+            total_samples: whole.samples,
+            min_share: limits.min_share,
+            filter: report.filtered.clone(),
+            root: branch(report, &tree, &roots(profile, options.root).0, 0, whole),
+        }
+    }
+
+    /// The indented tree.
+    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        let whole = Amount { samples: self.total_samples, weight: self.total_weight };
+        super::preface(report, whole, page);
+        page.gap();
+        if self.root.children.is_empty() {
+            let why = if whole.samples == 0 {
+                "no samples"
+            } else {
+                "no branch is that heavy: lower --min-percent"
+            };
+            page.line(why);
+            return;
+        }
+        // A caller has no self time: its callee was running.
+        let own = self.direction == "callees";
+        page.styled(Style::Dim, if own { " TOTAL    SELF" } else { " TOTAL" });
+        for child in &self.root.children {
+            child.text("", "", own, page);
+            page.gap();
+        }
+        let order = if own { "what it called" } else { "who called it" };
+        let pruned =
+            format!("below a function: {order}; branches under {} left out", percent(self.min_share));
+        page.styled(Style::Dim, &pruned);
+    }
+}
+
+/// Turns nodes into nested branches. The depth is bounded by the limits of the tree.
+fn branch(report: &Report<'_>, tree: &Tree, names: &[Box<str>], node: u32, whole: Amount) -> Branch {
+    let node = &tree.nodes[node as usize];
+    let (name, image) = match node.label {
+        Label::All => ("all", None),
+        Label::Root(root) => (&*names[root as usize], None),
+        Label::Function(function) => {
+            let function = &report.profile.names.functions[function as usize];
+            (&*function.name, report.profile.names.image(function))
+        }
+    };
+    Branch {
+        name: name.to_owned(),
+        image: image.map(|image| image.path.to_string()),
+        own: node.own.weight,
+        total: node.total.weight,
+        self_share: node.own.share_of(whole),
+        total_share: node.total.share_of(whole),
+        cut: node.cut,
+        children: node.children.iter().map(|child| branch(report, tree, names, *child, whole)).collect(),
+    }
+}
+
+impl Branch {
+    /// Prints a node and what is below it. A straight chain stays in its column.
+    ///
+    /// ```text
+    /// a            one child each: a chain
+    /// b
+    /// ├─ c         two children: a fork
+    /// │  d
+    /// └─ e
+    /// ```
+    fn text(&self, mark: &str, indent: &str, own: bool, page: &mut Page) {
+        let total = percent(self.total_share);
+        let own_share = match own {
+            true if self.own == 0 => "        ".to_owned(),
+            true => format!("{:>6}  ", percent(self.self_share)),
+            false => String::new(),
+        };
+        let cut = if self.cut { " …" } else { "" };
+        page.line(&format!("{total:>6}  {own_share}{mark}{}{cut}", self.name));
+        match self.children.as_slice() {
+            [] => {}
+            [only] => only.text(indent, indent, own, page),
+            [first @ .., last] => {
+                for child in first {
+                    child.text(&format!("{indent}├─ "), &format!("{indent}│  "), own, page);
+                }
+                last.text(&format!("{indent}└─ "), &format!("{indent}   "), own, page);
+            }
+        }
+    }
+}
