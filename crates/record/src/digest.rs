@@ -116,8 +116,8 @@ impl Digest {
     }
 
     fn found(&mut self, found: &[Process]) {
-        let time_ns = clock::monotonic_ns();
         for process in found {
+            let time_ns = process.time_ns;
             self.tracker.found(time_ns, process.tgid, process.parent_tgid, &process.comm);
             for line in maps::executable(&process.maps) {
                 let identity = self.identities.of_maps_line(process.tgid, &line);

@@ -184,11 +184,13 @@ Examples:
   icecore-report top demo.icecore --sort total -n 50      with everything they call
   icecore-report top demo.icecore --by line --comm cc1    source lines of one program
   icecore-report top demo.icecore --by process
+  icecore-report top demo.icecore --by inlined            the compiler's inlining undone
 
 Self is the time in the function itself, total the time in it and in what it calls; a function that
-occurs several times in one stack is counted once.")]
+occurs several times in one stack is counted once. What was inlined into a function counts for it,
+as in perf; --by inlined shows every inlined function as a row of its own.")]
 pub struct Top {
-    /// What a row is: function, line, image, process or thread
+    /// What a row is: function, inlined, line, image, process or thread
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: By,
     /// What the rows are ordered by: self or total
@@ -205,8 +207,10 @@ pub struct Top {
 /// What a row of `top` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// Functions of an image.
+    /// Functions of an image; what was inlined into one counts for it.
     Function,
+    /// Functions as they are written: inlined ones apart.
+    Inlined,
     /// Source lines.
     Line,
     /// Executable files.

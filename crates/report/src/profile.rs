@@ -13,7 +13,7 @@ use crate::locate::{Interned, Located};
 use crate::names::{Function, Names};
 
 pub use narrow::{Matches, Patterns};
-pub use sums::{Sum, sums, through};
+pub use sums::{Sum, groups, sums, through};
 
 /// Named stacks and who hit them.
 #[derive(Debug, Default)]

@@ -2,9 +2,13 @@
 
 use std::fs;
 
+use crate::sys::clock;
+
 /// A process, as `/proc` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
+    /// When it was looked at: before the first file of it was read, ns `CLOCK_MONOTONIC`.
+    pub(crate) time_ns: u64,
     pub(crate) tgid: u32,
     pub(crate) parent_tgid: u32,
     pub(crate) comm: Vec<u8>,
@@ -23,9 +27,11 @@ pub(crate) fn all() -> Vec<Process> {
 
 /// Reads one process.
 pub(crate) fn one(tgid: u32) -> Option<Process> {
+    let time_ns = clock::monotonic_ns();
     let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
     let comm = fs::read(format!("/proc/{tgid}/comm")).ok()?;
     Some(Process {
+        time_ns,
         tgid,
         parent_tgid: status_field(&status, "PPid").unwrap_or(0),
         comm: comm.trim_ascii_end().to_vec(),

@@ -2,6 +2,18 @@
 
 use super::{Amount, Profile};
 
+/// The group of every stack's innermost frame, if `of_frame` has that of every frame. Inlined frames belong to the
+/// function that they were inlined into, or `apart` to their own. Entry 0 (the empty stack) means nothing.
+pub fn groups(profile: &Profile, of_frame: &[u32], apart: bool) -> Vec<u32> {
+    let mut of_stack = vec![0; profile.stacks.len()];
+    for (stack, entry) in profile.stacks.iter().enumerate().skip(1) {
+        let frame = entry.frame as usize;
+        let is_part = profile.names.frames[frame].inlined && entry.caller != 0 && !apart;
+        of_stack[stack] = if is_part { of_stack[entry.caller as usize] } else { of_frame[frame] };
+    }
+    of_stack
+}
+
 /// What hit a group of frames itself, and what went through it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
@@ -11,7 +23,7 @@ pub struct Sum {
     pub total: Amount,
 }
 
-/// Adds up groups of frames; `group_of` names the group of each frame, below `groups`.
+/// Adds up groups; `group_of` names the group of each stack's innermost frame, below `groups`.
 ///
 /// # Cost
 /// O(stacks): one walk over the trie, whatever the depth of recursion.
@@ -24,7 +36,7 @@ pub fn sums(profile: &Profile, group_of: &[u32], groups: usize) -> Vec<Sum> {
     // The positive half of an entry is "enter this stack", the other "leave it".
     let mut work: Vec<(u32, bool)> = listed(&first_child, &siblings, 0).map(|stack| (stack, true)).collect();
     while let Some((stack, enter)) = work.pop() {
-        let group = group_of[profile.stacks[stack as usize].frame as usize] as usize;
+        let group = group_of[stack as usize] as usize;
         if !enter {
             on_path[group] -= 1;
             continue;
@@ -74,7 +86,7 @@ mod tests {
     fn by_function(profile: &Profile) -> Vec<(String, u64, u64)> {
         let group_of: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
         let functions = &profile.names.functions;
-        let sums = sums(profile, &group_of, functions.len());
+        let sums = sums(profile, &groups(profile, &group_of, false), functions.len());
         let named = functions.iter().zip(sums);
         named.map(|(f, s)| (f.name.to_string(), s.own.samples, s.total.samples)).collect()
     }
@@ -86,8 +98,20 @@ mod tests {
     }
 
     #[test]
+    fn inlined_frames_count_for_the_function_around_them_unless_set_apart() {
+        let mut profile = fixture::profile(&[("main;f;g", 3), ("main;f", 2)]);
+        let g =
+            profile.names.functions.iter().position(|function| &*function.name == "g").expect("it is there");
+        profile.names.frames.iter_mut().for_each(|frame| frame.inlined = frame.function as usize == g);
+        assert_eq!(by_function(&profile), [("main".into(), 0, 5), ("f".into(), 5, 5), ("g".into(), 0, 0)]);
+        let of_frame: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
+        let apart = sums(&profile, &groups(&profile, &of_frame, true), 3);
+        assert_eq!(apart.iter().map(|sum| sum.own.samples).collect::<Vec<_>>(), [0, 2, 3]);
+    }
+
+    #[test]
     fn an_empty_profile_has_no_sums() {
         let profile = fixture::profile(&[]);
-        assert_eq!(sums(&profile, &[], 0), []);
+        assert_eq!(sums(&profile, &groups(&profile, &[], false), 0), []);
     }
 }

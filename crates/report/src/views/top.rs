@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::cli::{self, By, Sort};
 use crate::locate::Interned;
 use crate::names::{Side, short};
-use crate::profile::{Amount, Profile, Thread};
+use crate::profile::{Amount, Profile, Thread, groups, sums};
 use crate::run::Report;
 use crate::term::quantity::{count, percent, things};
 use crate::term::{Align, Page, Style, Table};
@@ -77,6 +77,7 @@ impl Top {
             schema: "icecore.top/1",
             by: match options.by {
                 By::Function => "function",
+                By::Inlined => "inlined",
                 By::Line => "line",
                 By::Image => "image",
                 By::Process => "process",
@@ -96,7 +97,7 @@ impl Top {
     /// Ranks the rows; at most `most` are left.
     pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> Vec<Row> {
         let mut rows = match by {
-            By::Function | By::Line | By::Image => code_rows(&report.profile, by),
+            By::Function | By::Inlined | By::Line | By::Image => code_rows(&report.profile, by),
             By::Process | By::Thread => task_rows(&report.profile, by),
         };
         let weights = |row: &Row| match sort {
@@ -118,7 +119,7 @@ impl Top {
             return;
         }
         match self.by_what {
-            By::Function | By::Line | By::Image => page.table(&self.code_table()),
+            By::Function | By::Inlined | By::Line | By::Image => page.table(&self.code_table()),
             By::Process | By::Thread => page.table(&self.task_table()),
         }
         let own: u64 = self.rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
@@ -224,7 +225,8 @@ fn code_rows(profile: &Profile, by: By) -> Vec<Row> {
             })
         })
         .collect();
-    let sums = crate::profile::sums(profile, &key_of_frame, keys.items.len());
+    let of_stack = groups(profile, &key_of_frame, matches!(by, By::Line | By::Inlined));
+    let sums = sums(profile, &of_stack, keys.items.len());
     let whole = profile.whole();
     let names = &profile.names;
     let used = keys.items.iter().zip(sums).filter(|(_, sum)| sum.total.samples > 0);
