@@ -170,7 +170,7 @@ fn root_a_process_filter_keeps_others_out() {
     let pid = wanted.pid().to_string();
     let none: [&str; 0] = [];
     let samples = Recorded::new(&["-F", "997", "-d", "1", "-p", &pid], &none).samples(&[]);
-    assert!(samples.len() > 200, "{}", samples.len());
+    assert!(samples.len() > 100, "{}", samples.len());
     assert!(samples.iter().all(|s| s.number("tgid") == u64::from(wanted.pid())));
     assert!(
         share(&samples, "shares") > 0.95,
@@ -324,8 +324,8 @@ fn root_a_killed_recorder_leaves_a_file_that_says_so() {
         serde_json::from_str(&report(&["summary".as_ref(), path.as_os_str(), "--json".as_ref()]))
             .expect("JSON");
     assert_eq!(json["closed"], false);
-    // Three seconds were recorded; at most the last one may be missing.
-    assert!(json["samples"].as_u64() > Some(1200), "{json}");
+    // It ran for three seconds, some of which it needed to start; at most the last one may be missing.
+    assert!(json["duration_s"].as_f64() > Some(1.2) && json["samples"].as_u64() > Some(500), "{json}");
     assert!(report(&["top".as_ref(), path.as_os_str()]).contains("takes_half"));
     drop(running);
 }

@@ -3,7 +3,8 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`cli`] | what was typed |
-//! | [`run`](mod@run) | the pipeline, drawn once |
+//! | [`run`](mod@run) | one command line: pipeline, then view |
+//! | [`pipeline`] | the way from a file to everything that a view may show |
 //! | [`load`] | a recording as tables; what is damaged, counted |
 //! | [`timeline`] | address spaces, replayed to any moment |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
@@ -24,6 +25,7 @@ pub mod kernel;
 pub mod load;
 pub mod locate;
 pub mod names;
+pub mod pipeline;
 pub mod profile;
 pub mod run;
 pub mod symbolize;

@@ -1,29 +1,16 @@
-//! The pipeline, drawn once.
-//!
-//! ```text
-//! open ─► load ─► replay ─► count ─► locate ─► name ─► profile ─► narrow ─► view
-//! ```
+//! Runs one command line: from what was typed, through the pipeline, to one view.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser;
-use icecore_format::read::Recording;
 use serde::Serialize;
 
-use crate::cli::{Cli, Command, Global, Source, When};
-use crate::filter::Filter;
-use crate::hits::{self, Hits, Selection};
-use crate::image::Search;
-use crate::load::{Tables, load};
-use crate::locate::{Located, Locator, locate};
-use crate::names::{Names, name};
-use crate::profile::{Patterns, Profile};
+use crate::cli::{Cli, Command, Global, When};
+use crate::load::load;
+use crate::pipeline::{self, Loaded};
 use crate::term::Page;
-use crate::term::progress::Progress;
-use crate::timeline::Timeline;
 use crate::views;
 
 /// Where output goes.
@@ -99,7 +86,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
             ));
         }
         (Some(Command::Info(options)), None) => {
-            let recording = open(&options.file)?;
+            let recording = pipeline::open(&options.file)?;
             let tables = load(&recording);
             let info = views::info::Info::new(&options.file, &recording, &tables);
             return emit(global, streams, &info, |page| info.text(options.blocks, page));
@@ -113,7 +100,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
         (Some(Command::Samples(options)), None) => &options.source,
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
-    let recording = open(&source.file)?;
+    let recording = pipeline::open(&source.file)?;
     let loaded = Loaded::new(source, &recording);
     let named = loaded.name(global, streams.progress);
     if let Some(Command::Samples(_)) = &cli.command {
@@ -141,15 +128,6 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<Recording> {
-    let opened = Recording::open(path).map_err(|error| match error {
-        // The cause alone: it would be printed a second time as its own source.
-        icecore_format::Error::Io(cause) => anyhow::Error::from(cause),
-        other => other.into(),
-    });
-    opened.with_context(|| format!("cannot open recording `{}`", path.display()))
-}
-
 /// Prints a view as text or JSON.
 fn emit(
     global: &Global,
@@ -172,79 +150,4 @@ fn emit(
     }
     streams.out.flush()?;
     Ok(())
-}
-
-/// A recording with its samples counted.
-pub struct Loaded<'a> {
-    /// The file.
-    pub recording: &'a Recording,
-    /// Its name.
-    pub path: &'a Path,
-    /// Everything but samples.
-    pub tables: Tables,
-    /// Address spaces.
-    pub timeline: Timeline,
-    /// Which samples are wanted.
-    pub filter: Filter,
-    /// Which functions decide.
-    pub patterns: Patterns,
-    /// Samples, counted.
-    pub hits: Hits,
-}
-
-/// Places and their names.
-pub struct Named {
-    /// Distinct stacks as places.
-    pub located: Located,
-    /// Frames of the places.
-    pub names: Names,
-}
-
-/// Everything that a view may show.
-pub struct Report<'a> {
-    /// The recording and what was counted.
-    pub loaded: &'a Loaded<'a>,
-    /// Named stacks.
-    pub profile: Profile,
-    /// What the filters keep, for people.
-    pub filtered: Option<String>,
-}
-
-impl<'a> Loaded<'a> {
-    fn new(source: &'a Source, recording: &'a Recording) -> Self {
-        let mut tables = load(recording);
-        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-        let filter = source.filter();
-        let selection = Selection { tables: &tables, timeline: &timeline, filter: &filter };
-        let mut hits = hits::count(recording, selection);
-        tables.damage.append(&mut hits.damage);
-        tables.damage.sort_by_key(|damage| damage.off);
-        Self { recording, path: &source.file, tables, timeline, filter, patterns: source.patterns(), hits }
-    }
-
-    /// Decides about samples.
-    pub fn selection(&self) -> Selection<'_> {
-        Selection { tables: &self.tables, timeline: &self.timeline, filter: &self.filter }
-    }
-
-    fn name(&self, global: &Global, progress: bool) -> Named {
-        let locator = Locator::new(&self.tables, &self.timeline);
-        let located = locate(&locator, &self.hits.rows);
-        let mut search = Search::default();
-        search.debug_dirs.extend(global.debug_dir.iter().cloned());
-        let progress = Progress::begin(located.places.len() as u64, progress && !global.quiet);
-        let names =
-            name(&located.places, &locator.images, &self.tables, &search, &|done| progress.tick(done));
-        progress.finish();
-        Named { located, names }
-    }
-
-    fn report(&'a self, source: &Source, named: Named) -> Report<'a> {
-        let profile = Profile::build(self.selection(), &self.hits, &named.located, named.names);
-        let profile = profile.narrow(&self.patterns);
-        let parts = [self.filter.describe(), source.patterns().describe()];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        let filtered = (!parts.is_empty()).then(|| parts.join(", "));
-        Report { loaded: self, profile, filtered }
-    }
 }

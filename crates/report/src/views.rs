@@ -11,8 +11,8 @@ pub mod tree;
 
 use serde::Serialize;
 
+use crate::pipeline::Report;
 use crate::profile::Amount;
-use crate::run::Report;
 use crate::term::quantity::{count, things, weight};
 use crate::term::{Page, Style};
 

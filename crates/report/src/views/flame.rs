@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::folded::{labels, merged};
 use crate::cli::{self, Weight};
 use crate::names::{Names, Side};
-use crate::run::Report;
+use crate::pipeline::Report;
 use crate::term::quantity::{bytes, count, duration, things, utc};
 
 /// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.

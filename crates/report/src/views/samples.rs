@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::hits::Key;
 use crate::locate::Locator;
-use crate::run::{Loaded, Named};
+use crate::pipeline::{Loaded, Named};
 use rows::Lister;
 
 /// Samples that one thread prints at once.

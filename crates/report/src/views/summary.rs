@@ -11,7 +11,7 @@ use super::DamageRow;
 use super::info::{EventRow, ReceiptRow};
 use crate::cli::{By, Sort};
 use crate::load::Tables;
-use crate::run::{Loaded, Report};
+use crate::pipeline::{Loaded, Report};
 use crate::views::top::{self, Top};
 
 pub use quality::{Quality, Verdict};

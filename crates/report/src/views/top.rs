@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::cli::{self, By, Sort};
 use crate::locate::Interned;
 use crate::names::{Side, short};
+use crate::pipeline::Report;
 use crate::profile::{Amount, Profile, Thread, groups, sums};
-use crate::run::Report;
 use crate::term::quantity::{count, percent, things};
 use crate::term::{Align, Page, Style, Table};
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::cli;
+use crate::pipeline::Report;
 use crate::profile::Amount;
-use crate::run::Report;
 use crate::term::quantity::percent;
 use crate::term::{Page, Style};
 use crate::tree::{Label, Limits, Tree, roots};

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::hits::{Key, LOST_TASK};
 use crate::locate::{Locator, Place, Step, steps};
 use crate::names::Side;
+use crate::pipeline::{Loaded, Named};
 use crate::profile::Matches;
-use crate::run::{Loaded, Named};
 use crate::timeline::SpaceId;
 
 /// Prints samples.

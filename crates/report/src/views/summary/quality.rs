@@ -6,8 +6,8 @@ use icecore_format::records::WalkEnd;
 use serde::Serialize;
 
 use super::ratio;
+use crate::pipeline::Report;
 use crate::profile::{Profile, through};
-use crate::run::Report;
 use crate::symbolize::Reason;
 use crate::term::quantity::{percent, things};
 

@@ -3,7 +3,7 @@
 use crate::views::top::clip;
 
 use super::{Quality, Summary, Verdict, ratio};
-use crate::run::Report;
+use crate::pipeline::Report;
 use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
 use crate::term::{Align, Page, Style, Table};
 

@@ -1,0 +1,113 @@
+//! The pipeline, drawn once: from a file to everything that a view may show.
+//!
+//! ```text
+//! open ─► load ─► replay ─► count ─► locate ─► name ─► profile ─► narrow ─► view
+//!         └────── Loaded ──────────┘ └── Named ──────┘ └──── Report ────┘
+//! ```
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use icecore_format::read::Recording;
+
+use crate::cli::{Global, Source};
+use crate::filter::Filter;
+use crate::hits::{self, Hits, Selection};
+use crate::image::Search;
+use crate::load::{Tables, load};
+use crate::locate::{Located, Locator, locate};
+use crate::names::{Names, name};
+use crate::profile::{Patterns, Profile};
+use crate::term::progress::Progress;
+use crate::timeline::Timeline;
+
+/// Opens a recording.
+///
+/// # Errors
+/// With the path and the cause.
+pub fn open(path: &Path) -> anyhow::Result<Recording> {
+    let opened = Recording::open(path).map_err(|error| match error {
+        // The cause alone: it would be printed a second time as its own source.
+        icecore_format::Error::Io(cause) => anyhow::Error::from(cause),
+        other => other.into(),
+    });
+    opened.with_context(|| format!("cannot open recording `{}`", path.display()))
+}
+
+/// A recording with its samples counted.
+pub struct Loaded<'a> {
+    /// The file.
+    pub recording: &'a Recording,
+    /// Its name.
+    pub path: &'a Path,
+    /// Everything but samples.
+    pub tables: Tables,
+    /// Address spaces.
+    pub timeline: Timeline,
+    /// Which samples are wanted.
+    pub filter: Filter,
+    /// Which functions decide.
+    pub patterns: Patterns,
+    /// Samples, counted.
+    pub hits: Hits,
+}
+
+/// Places and their names.
+pub struct Named {
+    /// Distinct stacks as places.
+    pub located: Located,
+    /// Frames of the places.
+    pub names: Names,
+}
+
+/// Everything that a view may show.
+pub struct Report<'a> {
+    /// The recording and what was counted.
+    pub loaded: &'a Loaded<'a>,
+    /// Named stacks.
+    pub profile: Profile,
+    /// What the filters keep, for people.
+    pub filtered: Option<String>,
+}
+
+impl<'a> Loaded<'a> {
+    /// Loads a recording and counts its samples.
+    pub fn new(source: &'a Source, recording: &'a Recording) -> Self {
+        let mut tables = load(recording);
+        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+        let filter = source.filter();
+        let selection = Selection { tables: &tables, timeline: &timeline, filter: &filter };
+        let mut hits = hits::count(recording, selection);
+        tables.damage.append(&mut hits.damage);
+        tables.damage.sort_by_key(|damage| damage.off);
+        Self { recording, path: &source.file, tables, timeline, filter, patterns: source.patterns(), hits }
+    }
+
+    /// Decides about samples.
+    pub fn selection(&self) -> Selection<'_> {
+        Selection { tables: &self.tables, timeline: &self.timeline, filter: &self.filter }
+    }
+
+    /// Names every distinct place.
+    pub fn name(&self, global: &Global, progress: bool) -> Named {
+        let locator = Locator::new(&self.tables, &self.timeline);
+        let located = locate(&locator, &self.hits.rows);
+        let mut search = Search::default();
+        search.debug_dirs.extend(global.debug_dir.iter().cloned());
+        let progress = Progress::begin(located.places.len() as u64, progress && !global.quiet);
+        let names =
+            name(&located.places, &locator.images, &self.tables, &search, &|done| progress.tick(done));
+        progress.finish();
+        Named { located, names }
+    }
+
+    /// Builds the profile that views are made of.
+    pub fn report(&'a self, source: &Source, named: Named) -> Report<'a> {
+        let profile = Profile::build(self.selection(), &self.hits, &named.located, named.names);
+        let profile = profile.narrow(&self.patterns);
+        let parts = [self.filter.describe(), source.patterns().describe()];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let filtered = (!parts.is_empty()).then(|| parts.join(", "));
+        Report { loaded: self, profile, filtered }
+    }
+}
