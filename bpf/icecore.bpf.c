@@ -17,6 +17,7 @@ enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
 enum target_mode wire_target_mode = TARGET_SYSTEM;
+enum target_state wire_target_state = TARGET_LIVE;
 
 static __always_inline bool is_wanted(__u32 tgid, __u32 tid, bool in_user)
 {
@@ -73,7 +74,9 @@ static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loo
 				regs.ip = TASK_IP(entry);
 				regs.fp = TASK_FP(entry);
 			}
-			walk_by_loop(scratch, &regs);
+			/* Kernel workers that share a process's memory (io_uring) never came from user space. */
+			if (regs.ip)
+				walk_by_loop(scratch, &regs);
 		}
 	}
 
@@ -122,24 +125,31 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
-	__u8 one = 1;
+	__u8 live = TARGET_LIVE;
 
 	if (!is_target_process(parent_tgid))
 		return 0;
 	if (target_mode == TARGET_THREADS && parent_tgid != child_tgid)
 		return 0;
 	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid &&
-	    bpf_map_update_elem(&target_tgids, &child_tgid, &one, 0))
+	    bpf_map_update_elem(&target_tgids, &child_tgid, &live, 0))
 		count_loss(LOSS_TARGETS_FULL);
 	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct *task)
+int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 {
-	__u32 tid = task->pid;
+	__u32 tid = task->pid, old = old_tid;
 	__u64 *renamed = bpf_map_lookup_elem(&renamed_ns, &tid);
+	__u8 live = TARGET_LIVE;
+
+	/* A thread that executes a program takes over the id of its process. */
+	if (target_mode == TARGET_THREADS && old != tid && bpf_map_lookup_elem(&target_tids, &old)) {
+		bpf_map_update_elem(&target_tids, &tid, &live, 0);
+		bpf_map_delete_elem(&target_tids, &old);
+	}
 
 	if (is_target_process(task->tgid))
 		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0);
@@ -164,11 +174,24 @@ int BPF_PROG(on_exit, struct task_struct *task)
 {
 	__u32 tgid = task->tgid, tid = task->pid;
 	__u32 whole_group = task->signal->live.counter == 0;
+	__u8 ending = TARGET_ENDING;
 
 	if (!is_target_process(tgid))
 		return 0;
 	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group);
 	if (whole_group && target_mode != TARGET_SYSTEM)
+		bpf_map_update_elem(&target_tgids, &tgid, &ending, 0);
+	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &tid))
+		bpf_map_update_elem(&target_tids, &tid, &ending, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(on_free, struct task_struct *task)
+{
+	__u32 tgid = task->tgid, tid = task->pid;
+
+	if (target_mode != TARGET_SYSTEM && tgid == tid)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 	if (target_mode == TARGET_THREADS)
 		bpf_map_delete_elem(&target_tids, &tid);

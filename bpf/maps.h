@@ -17,7 +17,12 @@ struct {
 	__uint(max_entries, 4 << 20);
 } ring SEC(".maps");
 
-/* Process ids that are recorded, if target_mode is not TARGET_SYSTEM. Children are added at fork. */
+/* The most frames that bpf_get_stack gives here: kernel.perf_event_max_stack, at most MAX_KERNEL_FRAMES. */
+const volatile __u32 max_kernel_frames = MAX_KERNEL_FRAMES;
+
+/* Process ids that are recorded, if target_mode is not TARGET_SYSTEM. Children are added at fork. The value
+ * is TARGET_LIVE, or TARGET_ENDING from the end of the last thread until the kernel has torn the process down:
+ * that takes time, too, and is sampled. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);

@@ -115,7 +115,10 @@ static __always_inline void walk_by_loop(struct scratch *scratch, struct user_re
 static __always_inline void walk_by_helper(void *ctx, struct scratch *scratch)
 {
 	__u32 base = scratch->record.kernel_len & 127;
-	__u32 want = max_user_frames < MAX_KERNEL_FRAMES ? max_user_frames : MAX_KERNEL_FRAMES;
+	__u32 want = max_user_frames < max_kernel_frames ? max_user_frames : max_kernel_frames;
+
+	if (want > MAX_KERNEL_FRAMES)
+		want = MAX_KERNEL_FRAMES;
 	long bytes = bpf_get_stack(ctx, &scratch->frames[base], want * sizeof(__u64), BPF_F_USER_STACK);
 
 	if (bytes <= 0) {
@@ -135,7 +138,7 @@ static __always_inline void walk_kernel(void *ctx, struct scratch *scratch)
 		return;
 	}
 	scratch->record.kernel_len = bytes / sizeof(__u64);
-	scratch->record.kernel_end = scratch->record.kernel_len == MAX_KERNEL_FRAMES ? WALK_DEPTH : WALK_ROOT;
+	scratch->record.kernel_end = scratch->record.kernel_len >= max_kernel_frames ? WALK_DEPTH : WALK_ROOT;
 }
 
 #endif

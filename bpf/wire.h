@@ -43,6 +43,12 @@ enum loss_cause {
 	LOSS_CAUSES = 4,
 };
 
+/* What is known of a followed process. */
+enum target_state {
+	TARGET_ENDING = 0,
+	TARGET_LIVE = 1,
+};
+
 /* Which tasks are sampled. */
 enum target_mode {
 	TARGET_SYSTEM = 0,

@@ -208,7 +208,8 @@ impl BlockHeader {
 
     fn check_lengths(&self) -> Result<(), String> {
         let (stored, raw) = (u64::from(self.stored_len), u64::from(self.raw_len));
-        if self.stored_len > limits::MAX_STORED_LEN || self.raw_len > limits::MAX_RAW_LEN {
+        let is_index = self.kind == Kind::INDEX && self.stored_len <= limits::MAX_INDEX_LEN;
+        if !is_index && (self.stored_len > limits::MAX_STORED_LEN || self.raw_len > limits::MAX_RAW_LEN) {
             return Err(format!("stored {stored} and raw {raw} bytes are beyond the limits"));
         }
         if self.codec == Codec::Raw && stored != raw {

@@ -26,6 +26,9 @@ pub const MAX_BLOCKS: u32 = 1 << 24;
 /// The most frames in one stack, user or kernel.
 pub const MAX_FRAMES: u32 = 4096;
 
+/// The largest index, in bytes: a row of 64 for each block.
+pub const MAX_INDEX_LEN: u32 = MAX_BLOCKS * 64;
+
 /// The longest single string, in bytes (a path is at most 4,096).
 pub const MAX_STRING_LEN: u32 = 64 << 10;
 

@@ -97,7 +97,11 @@ impl Writer {
             Ok(len) if len <= limit => Ok(len),
             _ => Err(Error::TooLarge { kind, len: len as u64, limit: u64::from(limit) }),
         };
-        let raw_len = check(raw.len(), limits::MAX_RAW_LEN)?;
+        let (max_raw, max_stored) = match kind {
+            Kind::INDEX => (limits::MAX_INDEX_LEN, limits::MAX_INDEX_LEN),
+            _ => (limits::MAX_RAW_LEN, limits::MAX_STORED_LEN),
+        };
+        let raw_len = check(raw.len(), max_raw)?;
         let compressed;
         let (codec, stored) = if kind == Kind::INDEX || raw.len() <= RAW_UP_TO {
             (Codec::Raw, raw)
@@ -113,7 +117,7 @@ impl Writer {
             sequence: self.entries.len() as u64,
             first_ns: span.0,
             last_ns: span.1,
-            stored_len: check(stored.len(), limits::MAX_STORED_LEN)?,
+            stored_len: check(stored.len(), max_stored)?,
             raw_len,
             payload_crc: crc32fast::hash(stored),
         };

@@ -37,14 +37,14 @@ pub struct Args {
     pub tids: Vec<u32>,
 
     /// Samples per second and CPU
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=50_000))]
     pub frequency: u64,
 
     /// Take a sample every COUNT units of the event instead (ns of cpu-clock, cycles)
-    #[arg(short = 'c', long = "count", value_name = "COUNT", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1_000..))]
+    #[arg(short = 'c', long = "count", value_name = "COUNT", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(20_000..=1_000_000_000_000))]
     pub count: Option<u64>,
 
-    /// Stop after this many seconds (decimals allowed)
+    /// Stop after this many seconds (decimals allowed); a command goes on, and is waited for
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = parse_seconds)]
     pub duration: Option<std::time::Duration>,
 

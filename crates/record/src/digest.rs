@@ -37,6 +37,7 @@ pub(crate) fn digest(
         identities: Identities::default(),
         kallsyms: None,
         followed,
+        ended: Vec::new(),
         losses: FxHashMap::default(),
         batches,
     };
@@ -56,6 +57,8 @@ struct Digest {
     /// Read when the first kernel function needs a name.
     kallsyms: Option<Kallsyms>,
     followed: Option<FxHashSet<u32>>,
+    /// Followed processes that ended in this chunk.
+    ended: Vec<u32>,
     losses: FxHashMap<Cause, u64>,
     batches: SyncSender<Batch>,
 }
@@ -80,6 +83,12 @@ impl Digest {
                 }
             }
         }
+        // Behind the reports, which may be older than the end of their process. The id may come again.
+        if let Some(followed) = &mut self.followed {
+            self.ended.drain(..).for_each(|tgid| {
+                followed.remove(&tgid);
+            });
+        }
         if has_lost {
             let again: Vec<Process> =
                 scan::all().into_iter().filter(|process| self.is_followed(process.tgid)).collect();
@@ -94,6 +103,7 @@ impl Digest {
             Event::Fork { head, .. } => {
                 self.followed.as_mut().map(|followed| followed.insert(head.tgid));
             }
+            Event::Exit { head, whole_group: true } if self.followed.is_some() => self.ended.push(head.tgid),
             _ => {}
         }
         self.tracker.event(event);

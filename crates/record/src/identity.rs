@@ -6,12 +6,18 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use icecore_format::records::ImageKind;
-use object::Object as _;
+use object::Endianness;
+use object::elf::FileHeader64;
 use object::read::ReadCache;
+use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
 use rustc_hash::FxHashMap;
 
 use crate::proc::maps::MapsLine;
 use crate::wire::{FileRef, NewMapping};
+
+/// The most segments and the longest notes of a file that is looked into; real ones have a dozen and 100 bytes.
+const MAX_SEGMENTS: u16 = 1024;
+const MAX_NOTE_BYTES: u64 = 64 << 10;
 
 /// Identities that are remembered before all are forgotten.
 const REMEMBERED: usize = 16 << 10;
@@ -42,6 +48,17 @@ struct Place<'a> {
     path: &'a [u8],
 }
 
+/// How far a path leads to the mapped file and no other.
+#[derive(Debug, Clone, Copy)]
+enum Trust {
+    /// The kernel's own link to it.
+    Certain,
+    /// The path as the process sees it.
+    SameNamespace,
+    /// The path as the recorder sees it.
+    OwnNamespace,
+}
+
 impl Identities {
     /// The identity of a mapping that the kernel reported.
     pub(crate) fn of_report(&mut self, mapping: &NewMapping<'_>) -> Identity {
@@ -64,7 +81,7 @@ impl Identities {
 
     /// The identity of a mapping that was there before.
     pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
-        let place = Place { tgid, start: line.start, end: line.end, path: line.path };
+        let place = Place { tgid, start: line.start, end: line.end, path: &line.path };
         self.of_inode(&place, libc::makedev(line.major, line.minor), line.inode)
     }
 
@@ -89,11 +106,16 @@ impl Place<'_> {
     /// Looks at the file itself, and believes what it sees only if it is this inode.
     fn read(&self, dev: u64, inode: u64) -> Identity {
         let nothing = Identity { dev, inode, ..without_file(self.path) };
-        let found = self.candidates().into_iter().find_map(|(path, is_certain)| {
+        let found = self.candidates().into_iter().find_map(|(path, trust)| {
             // Looked at before it is opened: opening a pipe or a device is not harmless.
             let meta = std::fs::metadata(&path).ok().filter(Metadata::is_file)?;
-            // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
-            (is_certain || meta.ino() == inode).then_some((path, meta))
+            let is_it = match trust {
+                Trust::Certain => true,
+                // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
+                Trust::SameNamespace => meta.ino() == inode,
+                Trust::OwnNamespace => meta.ino() == inode && meta.dev() == dev,
+            };
+            is_it.then_some((path, meta))
         });
         let Some((path, meta)) = found else { return nothing };
         Identity {
@@ -108,14 +130,14 @@ impl Place<'_> {
         }
     }
 
-    /// Paths that may lead to the file, and whether they lead to nothing else.
-    fn candidates(&self) -> [(PathBuf, bool); 3] {
+    /// Paths that may lead to the file.
+    fn candidates(&self) -> [(PathBuf, Trust); 3] {
         let own = Path::new(std::ffi::OsStr::from_bytes(self.path));
         let below = own.strip_prefix("/").unwrap_or(own);
         [
-            (format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start, self.end).into(), true),
-            (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), false),
-            (own.to_owned(), false),
+            (format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start, self.end).into(), Trust::Certain),
+            (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), Trust::SameNamespace),
+            (own.to_owned(), Trust::OwnNamespace),
         ]
     }
 }
@@ -140,28 +162,45 @@ fn without_file(path: &[u8]) -> Identity {
     }
 }
 
-/// Reads the build-id of an ELF file; only its headers and notes are read.
+/// Reads the build-id of an ELF file of this machine's word size and byte order. Only headers and notes are read,
+/// and no more than limits allow: the file may be anybody's.
 fn build_id(path: &Path) -> Option<Vec<u8>> {
     let cache = ReadCache::new(File::open(path).ok()?);
-    let elf = object::File::parse(&cache).ok()?;
-    elf.build_id().ok()?.map(<[u8]>::to_vec)
+    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let endian = header.endian().ok()?;
+    if header.e_phnum(endian) > MAX_SEGMENTS {
+        return None;
+    }
+    let notes = header.program_headers(endian, &cache).ok()?.iter().filter(|segment| {
+        segment.p_type(endian) == object::elf::PT_NOTE && segment.p_filesz(endian) <= MAX_NOTE_BYTES
+    });
+    notes
+        .filter_map(|segment| segment.notes(endian, &cache).ok()?)
+        .find_map(|notes| find_build_id(notes, endian))
 }
 
-/// The build-id of the running kernel.
-///
 /// # Source
-/// `/sys/kernel/notes`: ELF notes, 4-aligned; the build-id is note type 3 of owner `GNU`
-pub(crate) fn kernel_build_id() -> Option<Vec<u8>> {
-    let notes = std::fs::read("/sys/kernel/notes").ok()?;
-    let endian = object::Endianness::default();
-    let mut notes =
-        object::read::elf::NoteIterator::<object::elf::FileHeader64<_>>::new(endian, 4, &notes).ok()?;
+/// ELF notes: the build-id is note type 3 of owner `GNU`
+fn find_build_id(
+    mut notes: NoteIterator<'_, FileHeader64<Endianness>>,
+    endian: Endianness,
+) -> Option<Vec<u8>> {
     while let Ok(Some(note)) = notes.next() {
         if note.name() == object::elf::ELF_NOTE_GNU && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
             return Some(note.desc().to_vec());
         }
     }
     None
+}
+
+/// The build-id of the running kernel.
+///
+/// # Source
+/// `/sys/kernel/notes`: ELF notes, 4-aligned
+pub(crate) fn kernel_build_id() -> Option<Vec<u8>> {
+    let notes = std::fs::read("/sys/kernel/notes").ok()?;
+    let endian = Endianness::default();
+    find_build_id(NoteIterator::new(endian, 4, &notes).ok()?, endian)
 }
 
 #[cfg(test)]
@@ -192,8 +231,31 @@ mod tests {
         let path = file.path().as_os_str().as_bytes();
         let place = Place { tgid: u32::MAX, start: 0, end: 0, path };
         assert_eq!(place.read(1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
-        let inode = file.as_file().metadata().expect("just made").ino();
-        assert_ne!(place.read(1, inode).modified_unix_ns, 0);
+        let meta = file.as_file().metadata().expect("just made");
+        assert_ne!(place.read(meta.dev(), meta.ino()).modified_unix_ns, 0);
+        assert_eq!(place.read(meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
+    }
+
+    #[test]
+    fn a_huge_note_is_not_read() {
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        let mut elf = std::fs::read("/proc/self/exe").expect("our program");
+        let (headers, count) =
+            (u64_at(&elf, 32) as usize, usize::from(u16::from_le_bytes([elf[56], elf[57]])));
+        for header in (0..count).map(|n| headers + n * 56) {
+            if elf[header] == 4
+            /* PT_NOTE */
+            {
+                elf[header + 32..header + 40].copy_from_slice(&(6_u64 << 30).to_le_bytes());
+            }
+        }
+        std::fs::write(file.path(), &elf[..4096]).expect("writable");
+        file.as_file().set_len(8 << 30).expect("sparse");
+        assert_eq!(build_id(file.path()), None);
+    }
+
+    fn u64_at(bytes: &[u8], off: usize) -> u64 {
+        u64::from_le_bytes(bytes[off..off + 8].try_into().expect("eight bytes"))
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the command line means: checked against this machine, before anything is opened.
 
 use std::ffi::OsString;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -89,6 +90,7 @@ impl Options {
         } else {
             bail!("nothing to record: give -a, -p PID, -t TID or -- COMMAND (see --help)");
         };
+        check_namespace()?;
         check_exist(&target)?;
         if let Some(program) = args.command.first() {
             check_program(Path::new(program))?;
@@ -135,6 +137,18 @@ impl Options {
     }
 }
 
+/// The kernel names processes by their ids in the first PID namespace; `/proc` here must do the same.
+fn check_namespace() -> anyhow::Result<()> {
+    /// The inode of the first PID namespace, whatever the kernel (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
+    const FIRST: u64 = 0xEFFF_FFFC;
+    let namespace = std::fs::metadata("/proc/self/ns/pid").context("cannot read `/proc/self/ns/pid`")?;
+    ensure!(
+        namespace.ino() == FIRST,
+        "cannot record from inside a PID namespace: run on the host, or in a container with the host's (--pid=host)"
+    );
+    Ok(())
+}
+
 fn check_exist(target: &Target) -> anyhow::Result<()> {
     let (what, ids) = match target {
         Target::Processes(ids) => ("process", ids),
@@ -143,8 +157,12 @@ fn check_exist(target: &Target) -> anyhow::Result<()> {
     };
     for id in ids {
         // /proc/TID exists for threads as well, though it is not listed.
-        let status = std::fs::read_to_string(format!("/proc/{id}/status"))
-            .with_context(|| format!("cannot record {what} {id}: there is no such {what}"))?;
+        let status = match std::fs::read(format!("/proc/{id}/status")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                bail!("cannot record {what} {id}: there is no such {what}")
+            }
+            other => other.with_context(|| format!("cannot record {what} {id}"))?,
+        };
         let tgid = proc::scan::status_field(&status, "Tgid");
         if what == "process" && tgid.is_some_and(|tgid| tgid != *id) {
             bail!("cannot record process {id}: it is a thread of process {}; use -t {id}", tgid.unwrap_or(0));
@@ -155,12 +173,21 @@ fn check_exist(target: &Target) -> anyhow::Result<()> {
 
 /// Looks for the command before anything is armed, as a shell would.
 fn check_program(program: &Path) -> anyhow::Result<()> {
-    let found = if program.components().count() > 1 {
-        program.exists()
+    let candidates: Vec<PathBuf> = if program.components().count() > 1 {
+        vec![program.to_owned()]
     } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        std::env::split_paths(&path).map(|dir| dir.join(program)).collect()
     };
-    ensure!(found, "cannot run `{}`: no such program", program.display());
+    let exists = candidates.iter().any(|path| path.exists());
+    ensure!(exists, "cannot run `{}`: no such program", program.display());
+    let is_executable = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    ensure!(
+        candidates.iter().any(is_executable),
+        "cannot run `{}`: not an executable file",
+        program.display()
+    );
     Ok(())
 }

@@ -98,7 +98,7 @@ impl Pump<'_> {
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
         self.send(Chunk { found, ..Chunk::default() });
-        let until = self.options.duration.map(|duration| Instant::now() + duration);
+        let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
         let taken = Mutex::new(Vec::new());
         let mut seen = Seen::default();
         let ended_by = {

@@ -31,6 +31,8 @@ use crate::sys::perf::Event;
 use crate::sys::{clock, usage};
 use crate::{events, session};
 
+/// Exit code for every failure of the recorder itself; otherwise it is the command's own.
+pub const FAILED: u8 = 2;
 /// Chunks, and batches, that may wait between two threads.
 const WAITING: usize = 2;
 /// Records as the options say, and returns the exit code of the command (0 without one).
@@ -59,55 +61,49 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let (event, sampling) = events::open_sampling(options, &mut notes)?;
     let queues = events::open_queues()?;
 
+    let mut output = Output::create(options)?;
     let paused = match options.command.as_slice() {
         [] => None,
         command => Some(Paused::new(command).context("cannot create the process of the command")?),
     };
     let first_tgids = add_targets(&sampler, &options.target, paused.as_ref())?;
     sampler.arm_tasks()?;
+    forget_the_dead(&sampler, &options.target);
     let found = match &first_tgids {
         None => scan::all(),
         Some(tgids) => tgids.iter().filter_map(|tgid| scan::one(*tgid)).collect(),
     };
-
-    let output = Output::create(options)?;
-    let path = output.path.clone();
-    let writer = match begin_file(output, options, event, sampling, notes.clone(), &mut sampler) {
-        Ok(writer) => writer,
-        Err((output, error)) => {
-            output.discard();
-            return Err(error);
-        }
-    };
     if options.verbose {
-        notes.iter().for_each(|note| eprintln!("icecore-record: {note}"));
+        notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
-    let mut command = match paused.map(Paused::start).transpose() {
-        Ok(command) => command,
-        Err(error) => {
-            drop(std::fs::remove_file(&path));
-            let program = options.command[0].to_string_lossy();
-            return Err(error).with_context(|| format!("cannot run `{program}`"));
-        }
-    };
+    let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
+        .with_context(|| format!("cannot begin `{}`", output.path().display()))?;
 
     let started = Instant::now();
     let refused = AtomicBool::new(false);
-    let (pumped, digested, stored) = thread::scope(|scope| {
+    let (pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (stop, refused) = (&stop, &refused);
-        let tracker = scope.spawn(move || digest::digest(&chunks, batches_to, first_tgids));
-        let writer = scope.spawn(move || store::store(writer, &batches, refused));
+        let digest = move || digest::digest(&chunks, batches_to, first_tgids);
+        let store = move || store::store(writer, &batches, refused);
+        let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
+        let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;
+        let mut command = paused.map(Paused::start).transpose().with_context(|| {
+            let program = options.command.first().map(|program| program.to_string_lossy());
+            format!("cannot run `{}`", program.unwrap_or_default())
+        })?;
+        output.keep()?;
         let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to };
         let pumped = pump.run(&mut sampler, found, command.as_mut());
         drop(pump);
         let digested = join(tracker)?;
         let stored = join(writer)?;
-        anyhow::Ok((pumped?, digested, stored))
+        anyhow::Ok((pumped?, digested, stored, command))
     })?;
 
-    let end = End { path: &path, event, elapsed: started.elapsed(), pumped, digested, exit_code: None };
+    let path = output.path();
+    let end = End { path, event, elapsed: started.elapsed(), pumped, digested, exit_code: None };
     close(options, &sampler, stored, end, command)
 }
 
@@ -159,14 +155,17 @@ fn close(
     };
     let kept = stored.len_bytes();
     let finished = stored.finish(&last_losses, &receipt);
-    if let Err(error) = finished {
-        let path = end.path.display();
-        bail!(
-            "cannot write `{path}`: {error}; free space there or name a file elsewhere with -o. \
-             What was written before ({kept} bytes) can be read, the rest is lost"
-        );
-    }
-    if !options.quiet {
+    if let Err(error) = &finished {
+        let remedy = match error {
+            icecore_format::Error::Io(_) => "; free space there or name a file elsewhere with -o",
+            _ => "",
+        };
+        summary::tell(&format!(
+            "icecore-record: cannot write `{}`: {error}{remedy}. \
+             What was written before ({kept} bytes) can be read, the rest is lost\n",
+            end.path.display()
+        ));
+    } else if !options.quiet {
         let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
         losses.sort_unstable();
         let ended = Ended {
@@ -175,22 +174,28 @@ fn close(
             rate: options.rate,
             event: end.event,
             cpus: options.cpus.len(),
-            file_bytes: finished.unwrap_or(kept),
+            file_bytes: *finished.as_ref().unwrap_or(&kept),
             receipt: &receipt,
             losses: &losses,
         };
-        eprint!("{}", summary::text(&ended));
+        summary::tell(&summary::text(&ended));
     }
-    match (end.exit_code, command) {
-        (Some(code), _) => Ok(code),
-        (None, None) => Ok(0),
+    let code = match (end.exit_code, command) {
+        (Some(code), _) => code,
+        (None, None) => 0,
         (None, Some(mut child)) => {
             if end.pumped.ended_by == Reason::Signal {
                 child::terminate(&child);
+            } else if !options.quiet {
+                summary::tell(&format!(
+                    "icecore-record: waiting for the command to end (process {})\n",
+                    child.id()
+                ));
             }
-            Ok(child::exit_code(child.wait()?))
+            child::exit_code(child.wait()?)
         }
-    }
+    };
+    Ok(if finished.is_ok() { code } else { FAILED })
 }
 
 /// SIGINT and SIGTERM ask for an end; a second one aborts.
@@ -223,25 +228,27 @@ fn add_targets(
     Ok(Some(tgids))
 }
 
-/// Starts sampling and writes the first block. If that fails, the file is handed back.
+/// Takes targets off the lists that ended before their end could be reported; without any the run ends at once.
+fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
+    if let Target::Processes(ids) | Target::Threads(ids) = target {
+        ids.iter().filter(|id| !scan::is_alive(**id)).for_each(|id| sampler.forget(*id));
+    }
+}
+
+/// Starts sampling and writes the first block.
 fn begin_file(
-    output: Output,
+    output: &Output,
     options: &Options,
     event: Event,
     events: Vec<OwnedFd>,
     notes: Vec<String>,
     sampler: &mut Sampler<'_>,
-) -> Result<Writer, (Output, anyhow::Error)> {
-    let begin = || {
-        let file = output.file.try_clone()?;
-        let mut writer = Writer::create(file, output::random_uuid()?)?;
-        let session = session::describe(options, event, notes);
-        sampler.arm_sampling(events)?;
-        writer.append(&session)?;
-        anyhow::Ok(writer)
-    };
-    let begun = begin().with_context(|| format!("cannot begin `{}`", output.path.display()));
-    begun.map_err(|error| (output, error))
+) -> anyhow::Result<Writer> {
+    let mut writer = Writer::create(output.file()?, output::random_uuid()?)?;
+    let session = session::describe(options, event, notes);
+    sampler.arm_sampling(events)?;
+    writer.append(&session)?;
+    Ok(writer)
 }
 
 fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {

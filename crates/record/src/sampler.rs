@@ -7,9 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use icecore_format::records::Cause;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{
-    ErrorKind, Link, MapCore as _, MapFlags, OpenObject, ProgramType, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, ProgramType, RingBuffer, RingBufferBuilder};
 
 use crate::options::Target;
 use crate::sys::usage::{self, BpfRuns};
@@ -23,7 +21,10 @@ mod skeleton {
 
 pub(crate) use skeleton::types;
 use skeleton::{IcecoreSkel, IcecoreSkelBuilder};
-use types::{loss_cause, target_mode};
+use types::{loss_cause, target_mode, target_state};
+
+/// The value of a process or thread that has not ended.
+const LIVE: [u8; 1] = [target_state::TARGET_LIVE.0 as u8];
 
 /// Children that can be followed at one time.
 const MAX_TARGETS: u32 = 16 << 10;
@@ -59,7 +60,9 @@ impl<'obj> Sampler<'obj> {
         verbose: bool,
     ) -> anyhow::Result<Self> {
         check_btf()?;
-        libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, |_, text| eprint!("{text}"))));
+        libbpf_rs::set_print(
+            verbose.then_some((libbpf_rs::PrintLevel::Info, |_, text| crate::summary::tell(&text))),
+        );
         let has_loop = ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_loop).unwrap_or(false);
         let mut open =
             IcecoreSkelBuilder::default().open(storage).context("cannot open the sampling programs")?;
@@ -74,6 +77,7 @@ impl<'obj> Sampler<'obj> {
         }
         .0;
         rodata.max_user_frames = settings.max_depth;
+        rodata.max_kernel_frames = rodata.max_kernel_frames.min(kernel_stack_limit());
         rodata.take_user = settings.user;
         rodata.take_kernel = settings.kernel;
         rodata.take_idle = settings.idle;
@@ -97,29 +101,42 @@ impl<'obj> Sampler<'obj> {
 
     /// Adds a process to those that are recorded.
     pub(crate) fn add_process(&self, tgid: u32) -> anyhow::Result<()> {
-        let added = self.skel.maps.target_tgids.update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY);
+        let added = self.skel.maps.target_tgids.update(&tgid.to_ne_bytes(), &LIVE, MapFlags::ANY);
         added.with_context(|| format!("cannot follow process {tgid}"))
+    }
+
+    /// Takes a process or thread that ended before its end could be reported off the lists.
+    pub(crate) fn forget(&self, id: u32) {
+        // It is on one of the two lists at most; deleting what is not there does nothing.
+        let _ = self.skel.maps.target_tgids.delete(&id.to_ne_bytes());
+        let _ = self.skel.maps.target_tids.delete(&id.to_ne_bytes());
     }
 
     /// Adds a thread to those that are sampled.
     pub(crate) fn add_thread(&self, tid: u32) -> anyhow::Result<()> {
-        let added = self.skel.maps.target_tids.update(&tid.to_ne_bytes(), &[1], MapFlags::ANY);
+        let added = self.skel.maps.target_tids.update(&tid.to_ne_bytes(), &LIVE, MapFlags::ANY);
         added.with_context(|| format!("cannot follow thread {tid}"))
     }
 
     /// Tells whether any process (or thread, if threads are the target) is left.
     pub(crate) fn has_targets(&self, target: &Target) -> bool {
+        let has_live = |map: &dyn MapCore| {
+            map.keys()
+                .any(|id| map.lookup(&id, MapFlags::ANY).is_ok_and(|state| state.as_deref() == Some(&LIVE)))
+        };
         match target {
             Target::System => true,
-            Target::Processes(_) | Target::Command => self.skel.maps.target_tgids.keys().next().is_some(),
-            Target::Threads(_) => self.skel.maps.target_tids.keys().next().is_some(),
+            Target::Processes(_) | Target::Command => has_live(&self.skel.maps.target_tgids),
+            Target::Threads(_) => has_live(&self.skel.maps.target_tids),
         }
     }
 
     /// Starts to report fork, exec, exit and renaming.
     pub(crate) fn arm_tasks(&mut self) -> anyhow::Result<()> {
         let programs = &self.skel.progs;
-        for program in [&programs.on_fork, &programs.on_exec, &programs.on_rename, &programs.on_exit] {
+        for program in
+            [&programs.on_fork, &programs.on_exec, &programs.on_rename, &programs.on_exit, &programs.on_free]
+        {
             let link = program.attach();
             let link =
                 link.with_context(|| format!("cannot attach `{}`", program.name().to_string_lossy()))?;
@@ -181,6 +198,12 @@ impl<'obj> Sampler<'obj> {
     }
 }
 
+/// The most frames that the kernel's own walk takes.
+fn kernel_stack_limit() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    text.trim().parse().unwrap_or(u32::MAX)
+}
+
 fn check_btf() -> anyhow::Result<()> {
     const BTF: &str = "/sys/kernel/btf/vmlinux";
     if Path::new(BTF).exists() {
@@ -192,10 +215,12 @@ fn check_btf() -> anyhow::Result<()> {
 }
 
 fn explain_load(error: libbpf_rs::Error) -> anyhow::Error {
-    let denied = error.kind() == ErrorKind::PermissionDenied;
+    let kind = error.kind();
     let error = anyhow::Error::new(error);
-    if denied {
+    if kind == ErrorKind::PermissionDenied {
         error.context(format!("cannot load the sampling programs: {}", crate::sys::perf::PRIVILEGES))
+    } else if format!("{error:#}").contains("Too many open files") {
+        error.context("cannot load the sampling programs: raise the limit with `ulimit -n`")
     } else {
         error.context("cannot load the sampling programs (-v shows what the kernel says)")
     }

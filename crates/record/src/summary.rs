@@ -1,6 +1,7 @@
 //! What is told at the end.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +9,11 @@ use icecore_format::records::{Cause, ReceiptV1};
 
 use crate::options::Rate;
 use crate::sys::perf::Event;
+
+/// Writes to stderr; nobody may be listening there, and a recording does not end for that.
+pub(crate) fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
 
 /// A recording that ended well.
 #[derive(Debug)]

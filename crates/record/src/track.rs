@@ -226,7 +226,7 @@ impl Tracker {
         let mut rows = Vec::new();
         for address in std::mem::take(&mut self.kernel_addresses) {
             // A return address may lie behind the last instruction of its function.
-            for address in [address, address - 1] {
+            for address in [address, address.saturating_sub(1)] {
                 let Some(function) = kallsyms.find(address) else { continue };
                 if self.kernel_written.insert(function.start) {
                     let name = self.string(function.name);

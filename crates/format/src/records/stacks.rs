@@ -37,7 +37,9 @@ impl StacksV1 {
 
     /// Appends a node and returns its id. `parent` is the id of an earlier node, or 0.
     pub fn push(&mut self, node: Node) -> u32 {
-        let id = self.first_id + u32::try_from(self.address.len()).unwrap_or(u32::MAX);
+        let position = u32::try_from(self.address.len()).ok();
+        let id =
+            position.and_then(|at| self.first_id.checked_add(at)).expect("bug: more than 2³² stack nodes");
         self.parent_back.push(if node.parent == 0 { 0 } else { id - node.parent });
         self.address.push(node.address);
         id

@@ -1,5 +1,7 @@
 //! `/proc/PID/maps`: the executable mappings of a process that was there before the recorder.
 
+use std::borrow::Cow;
+
 /// One line, if it is executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MapsLine<'a> {
@@ -9,7 +11,7 @@ pub(crate) struct MapsLine<'a> {
     pub(crate) major: u32,
     pub(crate) minor: u32,
     pub(crate) inode: u64,
-    pub(crate) path: &'a [u8],
+    pub(crate) path: Cow<'a, [u8]>,
 }
 
 /// Lists the executable mappings; lines that do not parse are left out.
@@ -39,9 +41,25 @@ fn parse_line(line: &[u8]) -> Option<MapsLine<'_>> {
         major: u32::from_str_radix(major, 16).ok()?,
         minor: u32::from_str_radix(minor, 16).ok()?,
         inode: inode.parse().ok()?,
-        path: path.trim_ascii_start(),
+        path: unescaped(path.trim_ascii_start()),
     };
     (line.start < line.end).then_some(line)
+}
+
+/// Undoes what the kernel does to line feeds, so that paths compare equal to those that it reports elsewhere.
+fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
+    const LINE_FEED: &[u8] = b"\\012";
+    if !path.windows(LINE_FEED.len()).any(|window| window == LINE_FEED) {
+        return Cow::Borrowed(path);
+    }
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&first, behind)) = rest.split_first() {
+        let is_line_feed = rest.starts_with(LINE_FEED);
+        out.push(if is_line_feed { b'\n' } else { first });
+        rest = if is_line_feed { &rest[LINE_FEED.len()..] } else { behind };
+    }
+    Cow::Owned(out)
 }
 
 /// Cuts off the first word, which must be text.
@@ -66,11 +84,12 @@ mod tests {
     fn executable_lines_are_kept_and_paths_may_hold_spaces() {
         let lines: Vec<_> = executable(TEXT).collect();
         assert_eq!(lines.len(), 3);
-        assert_eq!(lines[0].path, b"/usr/bin/a b");
+        assert_eq!(*lines[0].path, *b"/usr/bin/a b");
         assert_eq!((lines[0].start, lines[0].file_off, lines[0].inode), (0x55d0_c0a2_6000, 0x26000, 131));
         assert_eq!((lines[0].major, lines[0].minor), (0xfe, 0));
-        assert_eq!(lines[1].path, b"");
-        assert_eq!(lines[2].path, b"[vdso]");
+        assert_eq!(*lines[1].path, *b"");
+        assert_eq!(*lines[2].path, *b"[vdso]");
+        assert_eq!(*unescaped(b"/a\\012b\\01"), *b"/a\nb\\01");
     }
 
     proptest::proptest! {

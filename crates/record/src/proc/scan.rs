@@ -28,7 +28,7 @@ pub(crate) fn all() -> Vec<Process> {
 /// Reads one process.
 pub(crate) fn one(tgid: u32) -> Option<Process> {
     let time_ns = clock::monotonic_ns();
-    let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
+    let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
     let comm = fs::read(format!("/proc/{tgid}/comm")).ok()?;
     Some(Process {
         time_ns,
@@ -39,14 +39,27 @@ pub(crate) fn one(tgid: u32) -> Option<Process> {
     })
 }
 
-/// Finds a numeric field in the text of `/proc/PID/status`.
-pub(crate) fn status_field(status: &str, name: &str) -> Option<u32> {
-    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+/// Finds a numeric field in the text of `/proc/PID/status`, which is not UTF-8 if the name of the thread is not.
+pub(crate) fn status_field(status: &[u8], name: &str) -> Option<u32> {
+    std::str::from_utf8(status_text(status, name)?).ok()?.parse().ok()
+}
+
+fn status_text<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut lines = status.split(|&b| b == b'\n');
+    lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
 }
 
 /// The process that a thread belongs to.
 pub(crate) fn tgid_of(tid: u32) -> Option<u32> {
-    status_field(&fs::read_to_string(format!("/proc/{tid}/status")).ok()?, "Tgid")
+    status_field(&fs::read(format!("/proc/{tid}/status")).ok()?, "Tgid")
+}
+
+/// Tells whether a process or thread can still run: it is there, and no zombie.
+pub(crate) fn is_alive(id: u32) -> bool {
+    let status = fs::read(format!("/proc/{id}/status"));
+    status.is_ok_and(|status| {
+        status_text(&status, "State").is_some_and(|state| !matches!(state[0], b'Z' | b'X'))
+    })
 }
 
 #[cfg(test)]
@@ -61,12 +74,13 @@ mod tests {
         assert!(super::super::maps::executable(&found.maps).count() > 0);
         assert!(all().iter().any(|process| process.tgid == own));
         assert_eq!(tgid_of(own), Some(own));
+        assert!(is_alive(own) && !is_alive(u32::MAX));
     }
 
     #[test]
     fn a_process_that_is_gone_is_left_out() {
         assert_eq!(one(u32::MAX), None);
-        assert_eq!(status_field("Name:\tx\nTgid:\t17\n", "Tgid"), Some(17));
-        assert_eq!(status_field("Tgid:\tmany", "Tgid"), None);
+        assert_eq!(status_field(b"Name:\t\xc3\nTgid:\t17\n", "Tgid"), Some(17));
+        assert_eq!(status_field(b"Tgid:\tmany", "Tgid"), None);
     }
 }

@@ -3,19 +3,20 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
-/// A process that waits in front of its `exec`.
+/// A process that waits in front of its `exec`. Dropped before it was started, it ends.
 ///
-/// `Command::spawn` returns after the exec, so it runs on a thread of its own; the new process tells
-/// its id through one pipe and waits for a byte on the other.
+/// `Command::spawn` returns after the exec, so it runs on a thread of its own; the new process tells its id through one
+/// pipe and waits for a byte on the other.
 #[derive(Debug)]
 pub(crate) struct Paused {
     pid: u32,
-    go: io::PipeWriter,
-    spawn: JoinHandle<io::Result<Child>>,
+    go: Option<io::PipeWriter>,
+    spawn: Option<JoinHandle<io::Result<Child>>>,
 }
 
 impl Paused {
@@ -25,18 +26,31 @@ impl Paused {
         let (go_from, go) = io::pipe()?;
         let mut child = Command::new(&command[0]);
         child.args(&command[1..]);
+        let own_go = go.as_raw_fd();
         let wait = move || {
+            // SAFETY: plain system calls. The descriptor is this process's copy of the writing end, which nothing
+            // else here uses; while it is open, the end of the recorder would not be seen below. The recorder's
+            // handlers mean nothing here.
+            unsafe {
+                libc::close(own_go);
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                libc::signal(libc::SIGTERM, libc::SIG_DFL);
+            }
             (&pid_to).write_all(&std::process::id().to_ne_bytes())?;
-            // An end of file means that the recorder is gone: then the command must not run.
+            // An end of file means that the recorder gave up or is gone: then the command must not run.
             (&go_from).read_exact(&mut [0])
         };
-        // SAFETY: between fork and exec only `getpid`, `write` and `read` are called; nothing allocates
-        // unless a pipe fails.
+        // SAFETY: between fork and exec only `close`, `signal`, `getpid`, `write` and `read` are called; nothing
+        // allocates unless a pipe fails.
         unsafe { child.pre_exec(wait) };
-        let spawn = std::thread::spawn(move || child.spawn());
+        let spawn = Builder::new().spawn(move || child.spawn())?;
         let mut pid = [0; 4];
-        pid_from.read_exact(&mut pid)?;
-        Ok(Self { pid: u32::from_ne_bytes(pid), go, spawn })
+        if let Err(silent) = pid_from.read_exact(&mut pid) {
+            // It was never created; the thread knows why.
+            drop(go);
+            return Err(join(spawn).err().unwrap_or(silent));
+        }
+        Ok(Self { pid: u32::from_ne_bytes(pid), go: Some(go), spawn: Some(spawn) })
     }
 
     /// Its process id.
@@ -46,11 +60,26 @@ impl Paused {
 
     /// Lets it run its program.
     pub(crate) fn start(mut self) -> io::Result<Child> {
-        self.go.write_all(&[1])?;
-        self.spawn
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the thread that starts the command failed")))
+        let (Some(mut go), Some(spawn)) = (self.go.take(), self.spawn.take()) else {
+            return Err(io::Error::other("bug: a command was started twice"));
+        };
+        go.write_all(&[1])?;
+        join(spawn)
     }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        drop(self.go.take());
+        // The process ends now, and `Command::spawn` reaps it.
+        if let Some(spawn) = self.spawn.take() {
+            let _ = join(spawn);
+        }
+    }
+}
+
+fn join(spawn: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
+    spawn.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts the command failed")))
 }
 
 /// The exit code that a shell would show.
@@ -63,4 +92,34 @@ pub(crate) fn exit_code(status: std::process::ExitStatus) -> u8 {
 pub(crate) fn terminate(child: &Child) {
     // SAFETY: takes no pointers; the child has not been waited for, so its id is its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_command_that_is_given_up_ends_without_running() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let trace = dir.path().join("it ran");
+        let paused = Paused::new(&["touch".into(), trace.clone().into()]).expect("a process");
+        let pid = paused.pid();
+        assert!(crate::proc::scan::is_alive(pid));
+        drop(paused);
+        assert!(!crate::proc::scan::is_alive(pid) && !trace.exists());
+    }
+
+    #[test]
+    fn a_paused_command_runs_when_it_is_started() {
+        let paused = Paused::new(&["sh".into(), "-c".into(), "exit 7".into()]).expect("a process");
+        let pid = paused.pid();
+        let mut child = paused.start().expect("sh is there");
+        assert_eq!((child.id(), exit_code(child.wait().expect("ours"))), (pid, 7));
+    }
+
+    #[test]
+    fn what_cannot_be_executed_is_an_error_at_the_start() {
+        let paused = Paused::new(&["/nonexistent/program".into()]).expect("the process itself is no problem");
+        assert_eq!(paused.start().expect_err("no such file").kind(), io::ErrorKind::NotFound);
+    }
 }
