@@ -22,6 +22,7 @@ else
 	has readelf || want binutils
 	has xz || want xz-utils
 	has python3 || want python3
+	has pgrep || want procps
 	printf '#include <libelf.h>\n' | cc -E - >/dev/null 2>&1 || want libelf-dev
 	printf '#include <zlib.h>\n' | cc -E - >/dev/null 2>&1 || want zlib1g-dev
 	# Rust 1.90 or newer; rustup is a package since Debian 13 and Ubuntu 24.04.

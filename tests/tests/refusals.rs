@@ -117,3 +117,32 @@ fn root_a_full_disk_ends_the_recording_and_keeps_what_is_written() {
     );
     assert!(kept.contains("samples"), "{kept}");
 }
+
+#[test]
+fn root_inside_a_pid_namespace_recording_is_refused() {
+    if !has_ebpf() {
+        return;
+    }
+    let program = icecore_tests::machine::program("icecore-record");
+    let mut unshare = Command::new("unshare");
+    let output =
+        unshare.args(["--pid", "--fork", "--mount-proc"]).arg(program).args(["-a", "-d", "0.1"]).output();
+    let output = output.expect("util-linux is everywhere");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("PID namespace") && said.contains("--pid=host"), "{said}");
+}
+
+#[test]
+fn root_a_command_that_cannot_be_recorded_is_not_left_behind() {
+    if !has_ebpf() {
+        return;
+    }
+    let output = record()
+        .args(["-o", "/nonexistent/x", "--", "sleep", "86399.25"])
+        .output()
+        .expect("the recorder runs");
+    assert_eq!(output.status.code(), Some(2));
+    let left = Command::new("pgrep").args(["-f", "sleep 86399.25"]).output().expect("procps is everywhere");
+    assert_eq!(text(&left.stdout), "", "the command is still there");
+}

@@ -330,6 +330,53 @@ fn root_a_killed_recorder_leaves_a_file_that_says_so() {
     drop(running);
 }
 
+#[test]
+fn root_the_time_that_processes_take_to_end_is_recorded() {
+    if !has_ebpf() {
+        return;
+    }
+    // Two hundred processes that do nothing but begin and end.
+    let script = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
+    let samples = Recorded::new(&["-F", "4999"], &["sh", "-c", script]).samples(&[]);
+    let ending = samples.iter().filter(|s| s.has("do_exit")).count();
+    assert!(ending * 50 > samples.len(), "{ending} of {} samples are in do_exit", samples.len());
+}
+
+#[test]
+fn root_a_process_whose_name_is_cut_inside_a_character_is_recorded() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    // The kernel keeps 15 bytes of a name: the last é is half.
+    let path = dir.path().join("spiné".to_owned() + &"é".repeat(8));
+    std::fs::copy(target(), &path).expect("room for a copy");
+    let running =
+        Running(Command::new(&path).args(["shares", "60000"]).spawn().expect("it was just compiled"));
+    let pid = running.pid().to_string();
+    let none: [&str; 0] = [];
+    let samples = Recorded::new(&["-F", "997", "-d", "1", "-p", &pid], &none).samples(&[]);
+    assert!(samples.len() > 100 && share(&samples, "shares") > 0.95, "{} samples", samples.len());
+}
+
+#[test]
+fn root_a_target_that_ends_while_the_recorder_arms_ends_the_recording() {
+    if !has_ebpf() {
+        return;
+    }
+    for delay in ["0.005", "0.01", "0.02", "0.03", "0.04"] {
+        let mut target = Command::new("sleep").arg(delay).spawn().expect("sleep exists");
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let mut recorder = Command::new("timeout");
+        recorder.arg("20").arg(icecore_tests::machine::program("icecore-record"));
+        recorder.args(["-q", "-p", &target.id().to_string(), "-o"]).arg(dir.path().join("r.icecore"));
+        let output = recorder.output().expect("the recorder runs");
+        target.wait().expect("it ended");
+        // It ended before, or the recording ended with it; it never goes on for ever.
+        assert!(matches!(output.status.code(), Some(0 | 2)), "{delay}: {}", text(&output.stderr));
+    }
+}
+
 /// Sends a signal to a process.
 fn send(signal: i32, pid: u32) {
     let sent = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status();
