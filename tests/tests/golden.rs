@@ -30,8 +30,13 @@ fn golden(dir: &Path, name: &str, args: &[&str]) {
         outputs.push(out);
     }
     assert_eq!(outputs[0], outputs[1], "{args:?}: output depends on the number of threads");
+    // The nodes of a tree are one line: one line each reads better here.
+    let output = match outputs[0].starts_with("{\"schema\":\"icecore.tree/") {
+        true => outputs[0].replace("{\"name\":", "\n{\"name\":"),
+        false => outputs.swap_remove(0),
+    };
     insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_snapshot!(name, outputs[0]);
+        insta::assert_snapshot!(name, output);
     });
 }
 
@@ -90,6 +95,88 @@ fn a_flame_graph_in_a_file_is_described() {
     golden(dir.path(), "flame_file.json", &["flame", "DIR/story.icecore", "-o", "DIR/x.svg", "--json"]);
     let svg = std::fs::read_to_string(dir.path().join("x.svg")).expect("written");
     assert!(svg.contains("<svg") && svg.contains("station") && svg.contains("a:b"));
+}
+
+#[test]
+fn filters_by_name_change_every_number_of_the_summary() {
+    let dir = told(story(), true);
+    golden(dir.path(), "summary_focus.json", &["DIR/story.icecore", "--focus", "^(ext4|vfs)", "--json"]);
+    let json = |args: &[&str]| -> serde_json::Value {
+        let (code, out, err) = report(dir.path(), args);
+        assert_eq!((code, err.as_str()), (0, ""));
+        serde_json::from_str(&out).expect("JSON")
+    };
+    for focus in [".", "^make", "kworker", "stack|jit", "^no such function$"] {
+        let summary = json(&["DIR/story.icecore", "--json", "--focus", focus]);
+        let (_, out, _) = report(dir.path(), &["samples", "DIR/story.icecore", "--json", "--focus", focus]);
+        let samples: Vec<serde_json::Value> =
+            out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(summary["samples"], samples.len(), "{focus}");
+        let of = |n: usize, all: usize| if all == 0 { 0.0 } else { n as f64 / all as f64 };
+        let in_kernel = samples.iter().filter(|sample| sample["kernel_ended"] != "none").count();
+        assert_eq!(summary["kernel_share"], of(in_kernel, samples.len()), "{focus}");
+        assert_eq!(summary["user_share"], of(samples.len() - in_kernel, samples.len()), "{focus}");
+        let ends = summary["user_ends"].as_object().expect("an object");
+        for (end, n) in ends {
+            assert_eq!(*n, samples.iter().filter(|sample| sample["ended"] == *end).count(), "{focus} {end}");
+        }
+        assert_eq!(ends.values().filter_map(serde_json::Value::as_u64).sum::<u64>(), samples.len() as u64);
+        let frames = samples.iter().flat_map(|sample| sample["frames"].as_array().expect("a list"));
+        let (named, unnamed): (Vec<_>, Vec<_>) = frames.partition(|frame| frame["reason"].is_null());
+        if let Some(share) = summary["named_share"].as_f64() {
+            let expected = of(named.len(), named.len() + unnamed.len());
+            assert!((share - expected).abs() < 1e-12, "{focus}: {share} is not {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_graph_is_never_drawn_over_its_recording() {
+    let dir = told(story(), true);
+    let before = std::fs::read(dir.path().join("story.icecore")).expect("there");
+    let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "DIR/story.icecore"]);
+    let why = "this is the recording itself: name a file with -o";
+    assert_eq!((code, err), (2, format!("error: cannot write flame graph `story.icecore`: {why}\n")));
+    assert_eq!(std::fs::read(dir.path().join("story.icecore")).expect("there"), before);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_exit_code_2() {
+    let dir = told(story(), true);
+    let file = "DIR/story.icecore";
+    for (args, message) in [
+        (&["topp", file][..], "there is no command `topp`: did you mean `top`?"),
+        (&["-"], "cannot read a recording from a pipe yet: copy it to a file"),
+        (&[file, "--from", "5", "--to", "1"], "cannot report on no time: --from 5 s is not before --to 1 s"),
+        (
+            &["top", file, "--debug-dir", "DIR/none"],
+            "cannot open debug directory `none`: No such file or directory (os error 2)",
+        ),
+    ] {
+        let (code, out, err) = report(dir.path(), args);
+        assert_eq!((code, out.as_str(), err), (2, "", format!("error: {message}\n")), "{args:?}");
+    }
+}
+
+#[test]
+fn names_may_hold_commas_and_filters_steer_no_terminal() {
+    let dir = told(story(), true);
+    let (_, out, _) = report(dir.path(), &["top", "DIR/story.icecore", "--comm", "make,jit"]);
+    assert!(out.contains("comm make,jit") && out.contains("no samples"), "{out}");
+    let (_, out, _) = report(dir.path(), &["top", "DIR/story.icecore", "--hide", "\u{1b}\u{202e}"]);
+    assert!(out.contains("hide \u{fffd}\u{fffd}"), "{out}");
+}
+
+#[test]
+fn paths_with_blanks_can_be_pasted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    story().write(&dir.path().join("my story-1.2.icecore"), true).expect("written");
+    let (code, out, _) = report(dir.path(), &["DIR/my story-1.2.icecore"]);
+    assert_eq!(code, 0);
+    assert!(
+        out.ends_with("next: icecore-report flame 'my story-1.2.icecore' -o 'my story-1.2.svg'\n"),
+        "{out}"
+    );
 }
 
 #[test]

@@ -114,7 +114,8 @@ fn unknown_kinds_and_newer_versions_are_skipped_and_counted() {
 #[test]
 fn what_is_no_recording_is_refused_with_exit_code_2() {
     for (bytes, cause) in [
-        (&b"PERFILE2 and more"[..], "not an icecore recording"),
+        (&b"PERFILE2 and more"[..], "this is a perf.data file, not an icecore recording"),
+        (&b"\x7fELF and more of it, which is no recording"[..], "not an icecore recording"),
         (&b""[..], "shorter than the header"),
         (&b"ICECOR\r\n"[..], "shorter than the header"),
     ] {

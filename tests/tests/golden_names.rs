@@ -85,4 +85,10 @@ fn functions_of_a_compiled_program_are_named_with_their_inlined_callers_and_line
     assert_eq!(outer["children"][0]["name"], "inlined");
     let top = json(&file, &["top", "--by", "line", "--from", "50ns", "--focus", "^inlined$"]);
     assert_eq!((&top["rows"][0]["name"], &top["rows"][0]["line"]), (&"inlined".into(), &2.into()));
+
+    // Inlined functions are frames as well: the summary counts what `samples` lists.
+    let summary = json(&file, &["summary"]);
+    assert_eq!(summary["named_share"], 1.0);
+    let before = json(&file, &["summary", "--from", "50ns", "--hide", "^inlined$"]);
+    assert_eq!(before["user_ends"]["root"], caller_len - 1);
 }

@@ -58,9 +58,6 @@ pub struct Global {
     /// Show no progress
     #[arg(short, long, global = true, display_order = 102)]
     pub quiet: bool,
-    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
-    #[arg(long, global = true, display_order = 101, value_name = "DIR")]
-    pub debug_dir: Vec<PathBuf>,
 }
 
 /// When to color.
@@ -101,16 +98,20 @@ pub struct Source {
     /// The recording
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
-    /// Only these processes
+    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
+    #[arg(long, value_name = "DIR", help_heading = "Options", display_order = 101)]
+    pub debug_dir: Vec<PathBuf>,
+    /// Only these processes: 7,8; may be repeated
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// Only these threads
+    /// Only these threads: 7,8; may be repeated
     #[arg(long, value_name = "TID", value_delimiter = ',')]
     pub tid: Vec<u32>,
-    /// Only threads of exactly this name, or of a process of this name
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Only threads of exactly this name, or of a process of this name (the last name of its first thread);
+    /// may be repeated
+    #[arg(long, value_name = "NAME")]
     pub comm: Vec<String>,
-    /// Only these CPUs: 0,2-3
+    /// Only these CPUs: 0,2-3; may be repeated
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cpu: Vec<Cpus>,
     /// Only from this moment on: seconds after the start, or 500ms, 2s, 1m
@@ -166,8 +167,8 @@ Examples:
   icecore-report demo.icecore --comm cc1        the same, of one program
   icecore-report demo.icecore --json | jq .verdict
 
-The verdict: misleading if more than 10% of the samples were lost, or fewer than 50% of the frames
-have a name; usable if more than 1% were lost, or fewer than 90% of the frames have a name, or of the
+The verdict: misleading if more than 10% of the samples were lost, or fewer than 50% of the frames \
+have a name; usable if more than 1% were lost, or fewer than 90% of the frames have a name, or of the \
 user stacks reach a root, or if the file is damaged; else good.")]
 pub struct Summary {
     /// The recording, and which samples of it.
@@ -186,8 +187,8 @@ Examples:
   icecore-report top demo.icecore --by process
   icecore-report top demo.icecore --by inlined            the compiler's inlining undone
 
-Self is the time in the function itself, total the time in it and in what it calls; a function that
-occurs several times in one stack is counted once. What was inlined into a function counts for it,
+Self is the time in the function itself, total the time in it and in what it calls; a function that \
+occurs several times in one stack is counted once. What was inlined into a function counts for it, \
 as in perf; --by inlined shows every inlined function as a row of its own.")]
 pub struct Top {
     /// What a row is: function, inlined, line, image, process or thread
@@ -269,7 +270,7 @@ Examples:
   icecore-report flame demo.icecore -o - --comm cc1 > cc1.svg
   icecore-report flame demo.icecore --from 2 --to 3.5     one and a half seconds of it
 
-User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey. Click zooms,
+User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey. Click zooms, \
 Ctrl-F searches.")]
 pub struct Flame {
     /// Where to write the SVG; `-`: stdout [default: the recording's name with .svg]

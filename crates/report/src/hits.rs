@@ -1,11 +1,12 @@
 //! Counts samples by what they hit: everything behind this stage works on distinct things.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Sample, SamplesV1, Task, WalkEnd};
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::filter::{Filter, Sides};
 use crate::load::{Tables, damage};
@@ -25,6 +26,10 @@ pub struct Key {
     pub user: u32,
     /// The kernel stack, a stack id; 0 if empty or filtered out.
     pub kernel: u32,
+    /// How the user walk ended.
+    pub end: WalkEnd,
+    /// They hit in the kernel, whether its frames are wanted or not.
+    pub in_kernel: bool,
 }
 
 /// All samples with one key.
@@ -36,18 +41,8 @@ pub struct Hit {
     pub samples: u64,
     /// Their weight together, in the unit of their event.
     pub weight: u64,
-    /// How many of them have a user walk that says how it ended.
-    pub walked: u64,
-    /// How many of these ended at a frame pointer of 0.
-    pub rooted: u64,
-}
-
-impl Hit {
-    fn new(key: Key, sample: &Sample) -> Self {
-        let walked = sample.user_end != WalkEnd::NONE && sample.user_end != WalkEnd::UNSAID;
-        let rooted = sample.user_end == WalkEnd::ROOT;
-        Self { key, samples: 1, weight: sample.weight, walked: u64::from(walked), rooted: u64::from(rooted) }
-    }
+    /// Earliest and latest time, ns `CLOCK_MONOTONIC`.
+    pub span_ns: (u64, u64),
 }
 
 /// Samples, counted.
@@ -68,18 +63,10 @@ pub struct Seen {
     pub samples: u64,
     /// Samples that had frames, none of them on the wanted side.
     pub without_frames: u64,
-    /// Weight of the samples that hit in user mode.
-    pub user_weight: u64,
-    /// Weight of the samples that hit in the kernel.
-    pub kernel_weight: u64,
-    /// Samples by how their user walk ended.
-    pub user_ends: BTreeMap<WalkEnd, u64>,
     /// Samples by event, a position in the session's events.
     pub events: BTreeMap<u8, u64>,
     /// Samples on each CPU.
     pub cpus: BTreeMap<u16, u64>,
-    /// Earliest and latest time, ns `CLOCK_MONOTONIC`.
-    pub span_ns: Option<(u64, u64)>,
 }
 
 /// Selects and describes samples, the same way for counting and for listing.
@@ -109,7 +96,8 @@ impl Selection<'_> {
             Sides::User => (sample.user_stack, 0),
             Sides::Kernel => (0, sample.kernel_stack),
         };
-        Some(Key { task: sample.task, space, user, kernel })
+        let in_kernel = sample.kernel_stack != 0;
+        Some(Key { task: sample.task, space, user, kernel, end: sample.user_end, in_kernel })
     }
 
     fn is_named_as_wanted(&self, task: &Task, space: Option<SpaceId>) -> bool {
@@ -141,7 +129,7 @@ pub fn count(recording: &Recording, selection: Selection<'_>) -> Hits {
         .map(|entry| count_block(recording, selection, entry).map_err(|error| damage(entry, &error)))
         .collect();
     let mut all = Hits::default();
-    let mut positions = HashMap::new();
+    let mut positions = FxHashMap::default();
     for block in blocks {
         match block {
             Ok(block) => {
@@ -165,7 +153,7 @@ fn count_block(
 ) -> Result<Hits, icecore_format::Error> {
     let payload = recording.payload(entry)?;
     let mut hits = Hits::default();
-    let mut positions = HashMap::new();
+    let mut positions = FxHashMap::default();
     for sample in payload.view::<SamplesV1>()?.rows() {
         let Some(key) = selection.key(&sample) else { continue };
         if selection.is_emptied(&key) {
@@ -173,19 +161,19 @@ fn count_block(
             continue;
         }
         hits.seen.add_sample(&sample);
-        add(&mut hits.rows, &mut positions, &Hit::new(key, &sample));
+        let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
+        add(&mut hits.rows, &mut positions, &Hit { key, samples: 1, weight, span_ns });
     }
     Ok(hits)
 }
 
-fn add(rows: &mut Vec<Hit>, positions: &mut HashMap<Key, usize>, hit: &Hit) {
+fn add(rows: &mut Vec<Hit>, positions: &mut FxHashMap<Key, usize>, hit: &Hit) {
     let position = *positions.entry(hit.key).or_insert(rows.len());
     match rows.get_mut(position) {
         Some(row) => {
             row.samples += hit.samples;
             row.weight = row.weight.saturating_add(hit.weight);
-            row.walked += hit.walked;
-            row.rooted += hit.rooted;
+            row.span_ns = widened(row.span_ns, hit.span_ns);
         }
         None => rows.push(*hit),
     }
@@ -194,30 +182,19 @@ fn add(rows: &mut Vec<Hit>, positions: &mut HashMap<Key, usize>, hit: &Hit) {
 impl Seen {
     fn add_sample(&mut self, sample: &Sample) {
         self.samples += 1;
-        let in_kernel = sample.kernel_stack != 0;
-        let side = if in_kernel { &mut self.kernel_weight } else { &mut self.user_weight };
-        *side = side.saturating_add(sample.weight);
-        *self.user_ends.entry(sample.user_end).or_default() += 1;
         *self.events.entry(sample.event).or_default() += 1;
         *self.cpus.entry(sample.cpu).or_default() += 1;
-        self.widen(sample.time_ns, sample.time_ns);
     }
 
     fn add(&mut self, other: &Self) {
         self.samples += other.samples;
         self.without_frames += other.without_frames;
-        self.user_weight = self.user_weight.saturating_add(other.user_weight);
-        self.kernel_weight = self.kernel_weight.saturating_add(other.kernel_weight);
-        other.user_ends.iter().for_each(|(end, n)| *self.user_ends.entry(*end).or_default() += n);
         other.events.iter().for_each(|(event, n)| *self.events.entry(*event).or_default() += n);
         other.cpus.iter().for_each(|(cpu, n)| *self.cpus.entry(*cpu).or_default() += n);
-        if let Some((first, last)) = other.span_ns {
-            self.widen(first, last);
-        }
     }
+}
 
-    fn widen(&mut self, first_ns: u64, last_ns: u64) {
-        let (first, last) = self.span_ns.unwrap_or((first_ns, last_ns));
-        self.span_ns = Some((first.min(first_ns), last.max(last_ns)));
-    }
+/// The span that holds two spans.
+pub(crate) fn widened(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.min(b.0), a.1.max(b.1))
 }

@@ -2,7 +2,8 @@
 //!
 //! | room | what lives there |
 //! |---|---|
-//! | [`cli`] | what was typed |
+//! | [`cli`], [`usage`] | what was typed, and what is said if it makes no sense |
+//! | [`input`] | files and directories that were typed |
 //! | [`run`](mod@run) | one command line: pipeline, then view |
 //! | [`pipeline`] | the way from a file to everything that a view may show |
 //! | [`load`] | a recording as tables; what is damaged, counted |
@@ -21,6 +22,7 @@ pub mod cli;
 pub mod filter;
 pub mod hits;
 pub mod image;
+pub mod input;
 pub mod kernel;
 pub mod load;
 pub mod locate;
@@ -32,6 +34,7 @@ pub mod symbolize;
 pub mod term;
 pub mod timeline;
 pub mod tree;
+pub mod usage;
 pub mod views;
 
 pub use run::{Streams, run};

@@ -184,13 +184,14 @@ fn skip(skipped: &mut Vec<Skipped>, entry: &Entry) {
     }
 }
 
-/// Makes text of bytes: UTF-8, and no control characters.
+/// Makes text of bytes: UTF-8, and no characters that control a terminal or the direction of text.
 pub(crate) fn clean(bytes: &[u8]) -> Box<str> {
+    let controls = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let text = String::from_utf8_lossy(bytes);
-    if !text.contains(char::is_control) {
+    if !text.contains(controls) {
         return text.into();
     }
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if controls(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -201,5 +202,6 @@ mod tests {
     fn no_name_can_steer_a_terminal_or_break_a_line() {
         assert_eq!(&*clean(b"a\x1b[31mb\nc\xff"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}");
         assert_eq!(&*clean("gr\u{fc}n".as_bytes()), "grün");
+        assert_eq!(&*clean("a\u{202e}b\u{2066}c".as_bytes()), "a\u{fffd}b\u{fffd}c");
     }
 }

@@ -16,7 +16,8 @@ fn main() -> ExitCode {
     };
     let code = run(std::env::args_os(), &mut streams);
     match out.flush() {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        // If the run failed, its error has been told: most likely this one.
+        Err(error) if code == 0 && error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: cannot write to stdout: {error}");
             ExitCode::from(2)
         }

@@ -7,32 +7,18 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use icecore_format::read::Recording;
 
-use crate::cli::{Global, Source};
+use crate::cli::Source;
 use crate::filter::Filter;
 use crate::hits::{self, Hits, Selection};
 use crate::image::Search;
-use crate::load::{Tables, load};
+use crate::load::{Tables, clean, load};
 use crate::locate::{Located, Locator, locate};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::term::progress::Progress;
 use crate::timeline::Timeline;
-
-/// Opens a recording.
-///
-/// # Errors
-/// With the path and the cause.
-pub fn open(path: &Path) -> anyhow::Result<Recording> {
-    let opened = Recording::open(path).map_err(|error| match error {
-        // The cause alone: it would be printed a second time as its own source.
-        icecore_format::Error::Io(cause) => anyhow::Error::from(cause),
-        other => other.into(),
-    });
-    opened.with_context(|| format!("cannot open recording `{}`", path.display()))
-}
 
 /// A recording with its samples counted.
 pub struct Loaded<'a> {
@@ -89,14 +75,11 @@ impl<'a> Loaded<'a> {
     }
 
     /// Names every distinct place.
-    pub fn name(&self, global: &Global, progress: bool) -> Named {
+    pub fn name(&self, search: &Search, progress: bool) -> Named {
         let locator = Locator::new(&self.tables, &self.timeline);
         let located = locate(&locator, &self.hits.rows);
-        let mut search = Search::default();
-        search.debug_dirs.extend(global.debug_dir.iter().cloned());
-        let progress = Progress::begin(located.places.len() as u64, progress && !global.quiet);
-        let names =
-            name(&located.places, &locator.images, &self.tables, &search, &|done| progress.tick(done));
+        let progress = Progress::begin(located.places.len() as u64, progress);
+        let names = name(&located.places, &locator.images, &self.tables, search, &|done| progress.tick(done));
         progress.finish();
         Named { located, names }
     }
@@ -107,7 +90,7 @@ impl<'a> Loaded<'a> {
         let profile = profile.narrow(&self.patterns);
         let parts = [self.filter.describe(), source.patterns().describe()];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        let filtered = (!parts.is_empty()).then(|| parts.join(", "));
+        let filtered = (!parts.is_empty()).then(|| clean(parts.join(", ").as_bytes()).into());
         Report { loaded: self, profile, filtered }
     }
 }

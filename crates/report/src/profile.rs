@@ -4,11 +4,10 @@ mod entry;
 mod narrow;
 mod sums;
 
-use std::collections::HashMap;
+use icecore_format::records::{Task, WalkEnd};
+use rustc_hash::FxHashMap;
 
-use icecore_format::records::Task;
-
-use crate::hits::{Hits, LOST_TASK, Selection};
+use crate::hits::{Hit, Hits, Key, LOST_TASK, Selection, widened};
 use crate::locate::{Interned, Located};
 use crate::names::{Function, Names};
 
@@ -30,11 +29,6 @@ pub struct Profile {
     pub unit: String,
     /// Samples that `--hide` left without any frame.
     pub emptied: u64,
-    /// Samples with a user walk that says how it ended; before `--focus` and `--hide`.
-    pub walked: u64,
-    /// Samples of these whose stack reaches a root: the walk ended at a frame pointer of 0, or there is
-    /// an entry point of a program or thread.
-    pub rooted: u64,
 }
 
 /// The stack that ends at this frame.
@@ -59,17 +53,40 @@ pub struct Thread {
     pub process: Box<str>,
 }
 
-/// All samples of a thread with one stack.
+/// All samples of a thread with one stack that was taken in one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// A position in [`Profile::threads`].
     pub thread: u32,
     /// A position in [`Profile::stacks`].
     pub stack: u32,
+    /// How the samples were taken.
+    pub taken: Taken,
     /// How many samples.
     pub samples: u64,
     /// Their weight together.
     pub weight: u64,
+    /// Earliest and latest time, ns `CLOCK_MONOTONIC`.
+    pub span_ns: (u64, u64),
+}
+
+/// How a sample was taken: what filters by name do not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Taken {
+    /// How the user walk ended.
+    pub end: WalkEnd,
+    /// The user stack reaches a root: the walk ended at a frame pointer of 0, or there is an entry point of a
+    /// program or thread.
+    pub rooted: bool,
+    /// It hit in the kernel.
+    pub in_kernel: bool,
+}
+
+impl Taken {
+    /// Tells whether the user walk says how it ended.
+    pub fn is_walked(self) -> bool {
+        self.end != WalkEnd::NONE && self.end != WalkEnd::UNSAID
+    }
 }
 
 /// A number of samples and what they weigh.
@@ -116,19 +133,20 @@ impl Profile {
         let mut threads: Interned<Thread> = Interned::default();
         let stacks = stacks.items;
         let has_entry = entry::below(&names, &stacks);
-        let (mut walked, mut rooted) = (0, 0);
         let mut rows = Rows::default();
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
             let task = selection.tables.tasks.find(hit.key.task).unwrap_or(&LOST_TASK);
             let thread = threads.intern(thread(selection, task, hit.key.space));
             let stack = of_spot[*leaf as usize];
-            rows.add(thread, stack, Amount { samples: hit.samples, weight: hit.weight });
-            walked += hit.walked;
-            rooted += if has_entry[stack as usize] { hit.walked } else { hit.rooted };
+            let Key { end, in_kernel, .. } = hit.key;
+            let mut taken = Taken { end, in_kernel, rooted: end == WalkEnd::ROOT };
+            taken.rooted |= taken.is_walked() && has_entry[stack as usize];
+            let Hit { samples, weight, span_ns, .. } = *hit;
+            rows.add(Row { thread, stack, taken, samples, weight, span_ns });
         }
         let unit = unit(selection, hits);
         let threads = threads.items;
-        Self { names, stacks, threads, rows: rows.rows, unit, emptied: 0, walked, rooted }
+        Self { names, stacks, threads, rows: rows.rows, unit, emptied: 0 }
     }
 
     /// Adds up all rows.
@@ -136,6 +154,18 @@ impl Profile {
         let mut whole = Amount::default();
         self.rows.iter().for_each(|row| whole.add(row.amount()));
         whole
+    }
+
+    /// Adds up the rows that were taken in some way.
+    pub fn taken(&self, which: impl Fn(Taken) -> bool) -> Amount {
+        let mut sum = Amount::default();
+        self.rows.iter().filter(|row| which(row.taken)).for_each(|row| sum.add(row.amount()));
+        sum
+    }
+
+    /// Earliest and latest time of a sample, ns `CLOCK_MONOTONIC`; `None` if there are none.
+    pub fn span_ns(&self) -> Option<(u64, u64)> {
+        self.rows.iter().map(|row| row.span_ns).reduce(widened)
     }
 
     /// Lists the stacks from one to the outermost, innermost first; nothing for the empty stack.
@@ -191,20 +221,19 @@ fn unit(selection: Selection<'_>, hits: &Hits) -> String {
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<Row>,
-    positions: HashMap<(u32, u32), usize>,
+    positions: FxHashMap<(u32, u32, Taken), usize>,
 }
 
 impl Rows {
-    fn add(&mut self, thread: u32, stack: u32, amount: Amount) {
-        let position = *self.positions.entry((thread, stack)).or_insert(self.rows.len());
+    fn add(&mut self, new: Row) {
+        let position = *self.positions.entry((new.thread, new.stack, new.taken)).or_insert(self.rows.len());
         match self.rows.get_mut(position) {
             Some(row) => {
-                row.samples += amount.samples;
-                row.weight = row.weight.saturating_add(amount.weight);
+                row.samples += new.samples;
+                row.weight = row.weight.saturating_add(new.weight);
+                row.span_ns = widened(row.span_ns, new.span_ns);
             }
-            None => {
-                self.rows.push(Row { thread, stack, samples: amount.samples, weight: amount.weight });
-            }
+            None => self.rows.push(new),
         }
     }
 }

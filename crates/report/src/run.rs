@@ -8,10 +8,10 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::cli::{Cli, Command, Global, When};
-use crate::load::load;
-use crate::pipeline::{self, Loaded};
+use crate::load::{clean, load};
+use crate::pipeline::Loaded;
 use crate::term::Page;
-use crate::views;
+use crate::{input, usage, views};
 
 /// Where output goes.
 pub struct Streams<'a> {
@@ -38,27 +38,25 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error, streams),
+        Err(error) => {
+            let (text, failed) = usage::text(&error, &args, streams.color);
+            let written = if failed { write!(streams.err, "{text}") } else { write!(streams.out, "{text}") };
+            drop(written);
+            return if failed { 2 } else { 0 };
+        }
     };
     match in_pool(&cli, streams) {
         Err(error) if !is_broken_pipe(&error) => {
             // stderr may be gone as well; there is nobody left to tell.
-            drop(writeln!(streams.err, "error: {error:#}"));
+            let text = format!("{error:#}");
+            drop(writeln!(streams.err, "error: {}", clean(text.as_bytes())));
             2
         }
         _ => 0,
     }
-}
-
-fn usage(error: &clap::Error, streams: &mut Streams<'_>) -> u8 {
-    let text = error.render();
-    let text = if streams.color { text.ansi().to_string() } else { text.to_string() };
-    let failed = error.use_stderr();
-    let written = if failed { write!(streams.err, "{text}") } else { write!(streams.out, "{text}") };
-    drop(written);
-    if failed { 2 } else { 0 }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -86,7 +84,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
             ));
         }
         (Some(Command::Info(options)), None) => {
-            let recording = pipeline::open(&options.file)?;
+            let recording = input::open(&options.file)?;
             let tables = load(&recording);
             let info = views::info::Info::new(&options.file, &recording, &tables);
             return emit(global, streams, &info, |page| info.text(options.blocks, page));
@@ -100,9 +98,11 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
         (Some(Command::Samples(options)), None) => &options.source,
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
-    let recording = pipeline::open(&source.file)?;
+    input::check(&source.filter())?;
+    let search = input::search(&source.debug_dir)?;
+    let recording = input::open(&source.file)?;
     let loaded = Loaded::new(source, &recording);
-    let named = loaded.name(global, streams.progress);
+    let named = loaded.name(&search, streams.progress && !global.quiet);
     if let Some(Command::Samples(_)) = &cli.command {
         return views::samples::write(&loaded, named, global.json, streams.out);
     }
@@ -111,6 +111,12 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
         Some(Command::Top(options)) => {
             let top = views::top::Top::new(&report, options);
             emit(global, streams, &top, |page| top.text(&report, page))
+        }
+        Some(Command::Tree(options)) if global.json => {
+            // Indentation would make a deep tree quadratic.
+            serde_json::to_writer(&mut *streams.out, &views::tree::TreeView::new(&report, options))?;
+            writeln!(streams.out)?;
+            Ok(streams.out.flush()?)
         }
         Some(Command::Tree(options)) => {
             let tree = views::tree::TreeView::new(&report, options);

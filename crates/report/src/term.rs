@@ -1,5 +1,6 @@
 //! Text for people: pages, tables, quantities, progress.
 
+pub mod path;
 pub mod progress;
 pub mod quantity;
 

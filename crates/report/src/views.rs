@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::pipeline::Report;
 use crate::profile::Amount;
+use crate::term::path::shown;
 use crate::term::quantity::{count, things, weight};
 use crate::term::{Page, Style};
 
@@ -42,7 +43,7 @@ fn preface(report: &Report<'_>, whole: Amount, page: &mut Page) {
         _ => format!("100% is {} in {all}", weight(whole.weight, unit)),
     };
     let filtered = report.filtered.as_ref().map(|filter| format!(" · {filter}")).unwrap_or_default();
-    page.styled(Style::Dim, &format!("{}: {of}{filtered}", report.loaded.path.display()));
+    page.styled(Style::Dim, &format!("{}: {of}{filtered}", shown(report.loaded.path)));
     caveats(report, page);
 }
 

@@ -54,6 +54,8 @@ struct Load {
     off: FileOff,
     /// Bytes in the file.
     len: u64,
+    /// Bytes in memory.
+    memory_len: u64,
     is_executable: bool,
 }
 
@@ -86,6 +88,13 @@ impl Layout {
             .find(inside)
             .or_else(|| self.loads.iter().find(inside))?;
         load.at.0.checked_add(x.0 - load.off.0).map(Svma)
+    }
+
+    /// Reports whether the executable segments are as the linker made them: then they have the same size in the
+    /// file and in memory. A tool that takes code out and changes the offsets changes the size as well.
+    pub(crate) fn has_code_offsets(&self) -> bool {
+        let mut code = self.loads.iter().filter(|load| load.is_executable).peekable();
+        code.peek().is_some() && code.all(|load| load.len == load.memory_len)
     }
 
     /// Finds a section by its name.
@@ -141,7 +150,8 @@ fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: 
         match segment.p_type(endian) {
             elf::PT_LOAD => {
                 let is_executable = segment.p_flags(endian).contains(elf::PF_X);
-                layout.loads.push(Load { at, off, len, is_executable });
+                let memory_len = segment.p_memsz(endian).into();
+                layout.loads.push(Load { at, off, len, memory_len, is_executable });
             }
             elf::PT_GNU_EH_FRAME => layout.unwind_table = Some((at, off, len)),
             elf::PT_NOTE if layout.build_id.is_empty() && len <= MAX_NOTES_LEN && notes < MAX_NOTES => {
@@ -224,7 +234,7 @@ mod tests {
     }
 
     fn load(off: u64, at: u64, len: u64, is_executable: bool) -> Load {
-        Load { at: Svma(at), off: FileOff(off), len, is_executable }
+        Load { at: Svma(at), off: FileOff(off), len, memory_len: len, is_executable }
     }
 
     #[test]

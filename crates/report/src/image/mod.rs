@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use icecore_format::records::ImageKind;
 
-pub(crate) use debug_file::debug_file;
+pub(crate) use debug_file::{debug_file, stand_in};
 pub(crate) use identify::find;
 pub(crate) use layout::{Layout, Section};
 pub(crate) use links::dwarf_is_readable;
@@ -49,7 +49,7 @@ pub struct Identity {
 /// Where files are looked for, besides the recorded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
-    /// Directories that hold `.build-id/xx/rest.debug`, tried in this order.
+    /// Directories that hold `.build-id/xx/rest.debug`, or the image itself without `.debug`; tried in this order.
     pub debug_dirs: Vec<PathBuf>,
 }
 

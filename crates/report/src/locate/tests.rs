@@ -1,4 +1,4 @@
-use icecore_format::records::{Change, Image, ImageKind, Lifecycle, Mapping, Node, Origin};
+use icecore_format::records::{Change, Image, ImageKind, Lifecycle, Mapping, Node, Origin, WalkEnd};
 
 use super::*;
 use crate::load::by_id::ById;
@@ -40,7 +40,8 @@ fn tables(nodes: &[(u32, u64)]) -> Tables {
 fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
     let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
     let space = timeline.space(7, 5);
-    let hit = Hit { key: Key { task: 0, space, user, kernel }, samples: 1, weight: 1, walked: 1, rooted: 1 };
+    let key = Key { task: 0, space, user, kernel, end: WalkEnd::ROOT, in_kernel: kernel != 0 };
+    let hit = Hit { key, samples: 1, weight: 1, span_ns: (5, 5) };
     let located = locate(&Locator::new(tables, &timeline), &[hit, hit]);
     assert_eq!(located.leaves[0], located.leaves[1]);
     let mut spot = located.leaves[0];

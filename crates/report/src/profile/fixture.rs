@@ -1,7 +1,12 @@
 //! Small profiles for tests, from folded lines.
 
+use icecore_format::records::WalkEnd;
+
 use super::*;
 use crate::names::{Frame, ImageName, Side};
+
+/// How all samples of [`profile`] were taken.
+pub(crate) const TAKEN: Taken = Taken { end: WalkEnd::NONE, rooted: false, in_kernel: false };
 
 /// Builds a profile of one thread; a stack is root first, each sample weighs 10.
 pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
@@ -14,7 +19,8 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
             let function = Function { name: name.into(), image: Some(0), side: Side::User, reason: None };
             trie.intern(Stack { caller, frame: functions.intern(function) })
         });
-        rows.add(0, leaf, Amount { samples: *samples, weight: samples * 10 });
+        let (samples, weight) = (*samples, samples * 10);
+        rows.add(Row { thread: 0, stack: leaf, taken: TAKEN, samples, weight, span_ns: (0, 0) });
     }
     let frame = |function| Frame { function, file: None, line: None, inlined: false };
     let names = Names {

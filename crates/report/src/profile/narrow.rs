@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use super::{Profile, Rows, Stack};
+use super::{Profile, Row, Rows, Stack};
 use crate::locate::Interned;
 use crate::names::Names;
 
@@ -73,7 +73,7 @@ impl Profile {
         for row in self.rows.iter().filter(|row| kept[row.stack as usize]) {
             match (row.stack, renamed[row.stack as usize]) {
                 (1.., 0) => emptied += row.samples,
-                (_, stack) => rows.add(row.thread, stack, row.amount()),
+                (_, stack) => rows.add(Row { stack, ..*row }),
             }
         }
         Self { stacks: stacks.items, rows: rows.rows, emptied, ..self }
@@ -82,7 +82,9 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture;
+    use icecore_format::records::WalkEnd;
+
+    use super::super::{Taken, fixture};
     use super::*;
 
     fn narrowed(focus: Option<&str>, hide: Option<&str>) -> Vec<String> {
@@ -100,6 +102,20 @@ mod tests {
     fn hidden_frames_join_their_neighbours_and_empty_stacks_are_dropped() {
         assert_eq!(narrowed(None, Some("^a$")), ["main;b 1", "main;c 2"]);
         assert_eq!(narrowed(None, Some("^[abc]$")), ["main 3"]);
+    }
+
+    #[test]
+    fn what_is_left_says_how_it_was_taken() {
+        let mut profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
+        profile.rows[0].taken = Taken { end: WalkEnd::DEPTH, in_kernel: true, ..fixture::TAKEN };
+        profile.rows[1].span_ns = (1, 99);
+        profile.rows[2].taken.rooted = true;
+        profile.rows[2].span_ns = (20, 30);
+        let focus = Patterns { focus: Some(Regex::new("^a$").expect("a regex")), hide: None };
+        let left = profile.narrow(&focus);
+        let samples = |which: fn(Taken) -> bool| left.taken(which).samples;
+        assert_eq!([samples(|t| t.in_kernel), samples(|t| t.rooted), samples(Taken::is_walked)], [1, 4, 1]);
+        assert_eq!(left.span_ns(), Some((0, 30)));
     }
 
     #[test]

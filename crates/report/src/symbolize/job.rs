@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::names::{Found, Names};
 use super::starts::Starts;
 use super::{Answer, Function, Reason, Wanted, depth};
-use crate::image::{self, ElfFile, Layout, Search, Svma};
+use crate::image::{self, ElfFile, Identity, Layout, Search, Svma};
 
 /// Addresses that are looked up between two ticks.
 const BATCH: usize = 256;
 
 /// Answers all offsets of one image, and ticks each of them exactly once.
 pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
-    let (file, layout) = match image::find(wanted.image) {
+    let (file, layout) = match find(wanted.image, search) {
         Ok(found) => found,
         Err(reason) => {
             tick(wanted.offsets.len() as u64);
@@ -30,6 +30,14 @@ pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sy
         |at: Option<Svma>| Answer::Unnamed { reason, start: at.and_then(|at| job.starts.around(at)), at };
     let answers = named.into_iter().zip(&at);
     answers.map(|(functions, &at)| functions.map_or_else(|| unnamed(at), Answer::Named)).collect()
+}
+
+/// Opens the image, or what has its build-id and tells the same.
+fn find(image: &Identity, search: &Search) -> Result<(ElfFile, Layout), Reason> {
+    image::find(image).or_else(|reason| match reason {
+        Reason::Jit | Reason::Vdso | Reason::Special => Err(reason),
+        _ => image::stand_in(&image.build_id, search).ok_or(reason),
+    })
 }
 
 /// An image that has been found, and what is asked of it.
@@ -107,10 +115,12 @@ impl Job<'_> {
         let all = named.iter().zip(self.at).enumerate();
         all.filter_map(|(i, (functions, &at))| which(functions).then_some((i, at?))).collect()
     }
+
     /// Reports whether a symbol without a size, as assembly has them, can be the function around an address: in
     /// the same section (else `_init` would name the whole of `.plt`), and no other function begins between.
     fn covers(&self, found: &Found, at: Svma) -> bool {
         found.is_sized
+            || (found.may_have_ranges && self.layout.code_around(Svma(0)).is_none())
             || (self.layout.code_around(at).is_some_and(|code| code.contains(&found.start))
                 && self.starts.around(at).is_none_or(|start| start <= found.start))
     }

@@ -18,6 +18,8 @@ pub(super) struct Found {
     pub(super) start: Svma,
     /// The symbol has a size and covers the address; without one it only is the nearest before it.
     pub(super) is_sized: bool,
+    /// DWARF may have matched the address against ranges, of which neither start nor size is told.
+    pub(super) may_have_ranges: bool,
 }
 
 /// The names in one file. It is neither Send nor Sync, and opens the file at the first look-up.
@@ -26,6 +28,7 @@ pub(super) struct Names<'f> {
     /// The same without demangling; hardly ever needed.
     raw: OnceCell<Symbolizer>,
     source: Source<'static>,
+    has_dwarf: bool,
     /// The path in `source` is good as long as the file is open.
     _file: PhantomData<&'f ElfFile>,
 }
@@ -48,6 +51,7 @@ impl<'f> Names<'f> {
             symbolizer: symbolizer(true),
             raw: OnceCell::new(),
             source: Source::Elf(elf),
+            has_dwarf: debug_syms,
             _file: PhantomData,
         }
     }
@@ -57,16 +61,23 @@ impl<'f> Names<'f> {
     /// Always by address: blazesym maps file offsets by the first segment that holds them, and in a debug file
     /// they mean nothing.
     pub(super) fn look_up(&self, addresses: &[u64]) -> Option<Vec<Option<Found>>> {
-        let mut answers = ask(&self.symbolizer, &self.source, addresses)?;
+        let mut answers = self.ask(&self.symbolizer, addresses)?;
         let doubted: Vec<usize> = (0..answers.len()).filter(|&i| is_doubtful(answers[i].as_ref())).collect();
         if !doubted.is_empty() {
             let raw = self.raw.get_or_init(|| symbolizer(false));
             let addresses: Vec<u64> = doubted.iter().map(|&i| addresses[i]).collect();
-            for (i, raw) in doubted.into_iter().zip(ask(raw, &self.source, &addresses)?) {
+            for (i, raw) in doubted.into_iter().zip(self.ask(raw, &addresses)?) {
                 restore(answers[i].as_mut(), raw);
             }
         }
         Some(answers)
+    }
+
+    fn ask(&self, symbolizer: &Symbolizer, addresses: &[u64]) -> Option<Vec<Option<Found>>> {
+        let answers = symbolizer.symbolize(&self.source, Input::VirtOffset(addresses)).ok()?;
+        let found = |answer| found(answer, self.has_dwarf);
+        // A short list would shift names to other addresses.
+        (answers.len() == addresses.len()).then(|| answers.iter().map(found).collect())
     }
 }
 
@@ -79,12 +90,6 @@ fn symbolizer(demangle: bool) -> Symbolizer {
         .enable_demangling(demangle)
         .set_debug_dirs(Some::<[PathBuf; 0]>([]))
         .build()
-}
-
-fn ask(symbolizer: &Symbolizer, source: &Source<'_>, addresses: &[u64]) -> Option<Vec<Option<Found>>> {
-    let answers = symbolizer.symbolize(source, Input::VirtOffset(addresses)).ok()?;
-    // A short list would shift names to other addresses.
-    (answers.len() == addresses.len()).then(|| answers.iter().map(found).collect())
 }
 
 fn is_doubtful(found: Option<&Found>) -> bool {
@@ -101,13 +106,17 @@ fn restore(found: Option<&mut Found>, raw: Option<Found>) {
     }
 }
 
-fn found(answer: &Symbolized<'_>) -> Option<Found> {
+fn found(answer: &Symbolized<'_>, has_dwarf: bool) -> Option<Found> {
     let Symbolized::Sym(sym) = answer else { return None };
     // DWARF may have a function without a name (its origin is in a file that is not here).
     if sym.name.is_empty() {
         return None;
     }
-    Some(Found { functions: functions(sym), start: Svma(sym.addr), is_sized: sym.size.is_some() })
+    let is_sized = sym.size.is_some();
+    // A function of several ranges (its cold part lies elsewhere) is matched against them, then answered with
+    // address 0 and no size.
+    let may_have_ranges = has_dwarf && sym.addr == 0 && !is_sized;
+    Some(Found { functions: functions(sym), start: Svma(sym.addr), is_sized, may_have_ranges })
 }
 
 fn functions(sym: &Sym<'_>) -> Vec<Function> {

@@ -105,6 +105,39 @@ fn the_debug_file_gives_a_stripped_image_its_names_back() {
 }
 
 #[test]
+fn an_image_that_is_gone_is_named_from_a_copy_with_its_build_id() {
+    let fixture = Fixture::shared();
+    let gone = Identity { path: "/no/such/file".into(), ..identity(&fixture.with_debug) };
+    let offsets = [body("outer"), body("secret")].concat();
+    let missing = ask_as(&gone, &fixture.search(), &offsets);
+    assert!(
+        matches!(missing[0], Answer::Unnamed { reason: Reason::ImageMissing, .. }),
+        "objcopy: no offsets"
+    );
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let hex: String = gone.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let place = dir.path().join(".build-id").join(&hex[..2]);
+    std::fs::create_dir_all(&place).expect("made");
+    std::fs::copy(&fixture.with_debug, place.join(&hex[2..])).expect("copied");
+    let search = Search { debug_dirs: vec![dir.path().to_owned()] };
+    let oracle = ask(&fixture.with_debug, &nowhere(), &offsets);
+    for path in [
+        "/no/such/file",
+        "/no/such/file (deleted)",
+        "/dev/null",
+        "/etc/passwd",
+        text(&fixture.without_build_id),
+    ] {
+        assert_eq!(
+            ask_as(&Identity { path: path.into(), ..gone.clone() }, &search, &offsets),
+            oracle,
+            "{path}"
+        );
+    }
+}
+
+#[test]
 fn a_gap_between_functions_is_not_the_function_before_it() {
     let path = &Fixture::shared().with_symbols;
     let layout = ElfFile::open(path).and_then(|file| file.layout()).expect("ELF");
@@ -249,6 +282,36 @@ fn compressed_dwarf_is_read_unless_it_claims_too_much() {
     std::fs::write(&out, bytes).expect("written");
     let function = Function { name: "outer".into(), file: None, line: None };
     assert_eq!(ask(&out, &nowhere(), &offsets)[0], Answer::Named(vec![function]));
+}
+
+#[test]
+fn a_function_with_a_cold_part_elsewhere_keeps_its_inlined_functions_and_lines() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let source = r#"#include <stdexcept>
+volatile int sink;
+static inline __attribute__((always_inline)) void check(int x) {
+  if (__builtin_expect(x == 77, 0)) throw std::runtime_error("bad");
+  sink += x;
+}
+__attribute__((noinline)) int hot(int x) {
+  check(x);
+  return sink;
+}
+"#;
+    std::fs::write(dir.path().join("hot.cc"), source).expect("written");
+    let flags = "-O2 -g -fPIC -shared -Wl,--build-id=sha1 hot.cc -o hot.so";
+    run(dir.path(), "c++", &flags.split(' ').collect::<Vec<_>>());
+    let path = dir.path().join("hot.so");
+    let (hot, cold) = (function(&path, "_Z3hoti"), function(&path, "_Z3hoti.cold"));
+    let mut inlined = 0;
+    for off in (hot.0.0..hot.0.0 + hot.1).chain(cold.0.0..cold.0.0 + cold.1) {
+        let Answer::Named(list) = &ask(&path, &nowhere(), &[off])[0] else { panic!("{off:#x} has no name") };
+        assert!(list.iter().all(|function| function.line.is_some()), "{off:#x}: {list:?}");
+        let outer = list.last().expect("never empty");
+        assert!(outer.name.starts_with("hot(int)"), "{off:#x}: {list:?}");
+        inlined += usize::from(list.iter().any(|function| function.name.starts_with("check")));
+    }
+    assert!(inlined > 0);
 }
 
 /// An assembly file with one function, and this many inlined functions in each other.

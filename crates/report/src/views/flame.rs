@@ -1,7 +1,8 @@
 //! `flame`: a flame graph as SVG, drawn by inferno.
 
+pub(crate) mod file;
+
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, PaletteMap};
@@ -10,8 +11,10 @@ use serde::Serialize;
 
 use super::folded::{labels, merged};
 use crate::cli::{self, Weight};
+use crate::load::clean;
 use crate::names::{Names, Side};
 use crate::pipeline::Report;
+use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, duration, things, utc};
 
 /// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.
@@ -46,7 +49,7 @@ pub fn write(
         let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
         return Err(anyhow!("cannot draw a graph of no samples{why}"));
     }
-    let title = options.title.clone().unwrap_or_else(|| title(report));
+    let title = options.title.as_ref().map_or_else(|| title(report), |title| clean(title.as_bytes()).into());
     let labels = labels(&report.profile.names, true);
     let mut colors = colors(&report.profile.names, &labels);
     let stacks = merged(&report.profile, options.root, &labels);
@@ -63,11 +66,9 @@ pub fn write(
         out.write_all(&svg)?;
         return Ok(out.flush()?);
     }
-    let path = options.output.clone().unwrap_or_else(|| {
-        PathBuf::from(report.loaded.path.file_stem().unwrap_or_else(|| "flame".as_ref()))
-            .with_extension("svg")
-    });
-    std::fs::write(&path, &svg).with_context(|| format!("cannot write flame graph `{}`", path.display()))?;
+    let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path));
+    let written = file::write(&path, &svg, report.loaded.path);
+    written.with_context(|| format!("cannot write flame graph `{}`", path.display()))?;
     let written = Written {
         schema: "icecore.flame/1",
         file: path.display().to_string(),
@@ -84,7 +85,8 @@ pub fn write(
     } else {
         let stacks = format!("{} distinct stacks", count(written.stacks));
         let (samples, size) = (things(written.samples, "sample"), bytes(written.file_bytes));
-        writeln!(out, "wrote {} ({size}): {samples}, {stacks}; open it in a browser", written.file)?;
+        let file = shown(&path);
+        writeln!(out, "wrote {file} ({size}): {samples}, {stacks}; open it in a browser")?;
     }
     Ok(out.flush()?)
 }
@@ -140,7 +142,7 @@ fn fnv(text: &str) -> u32 {
 
 fn title(report: &Report<'_>) -> String {
     let session = &report.loaded.tables.session;
-    let (first, last) = report.loaded.hits.seen.span_ns.unwrap_or_default();
+    let (first, last) = report.profile.span_ns().unwrap_or_default();
     let begin = session.start_unix_ns.saturating_add(first.saturating_sub(session.start_ns));
     let samples = things(report.profile.whole().samples, "sample");
     let length = duration(last.saturating_sub(first));

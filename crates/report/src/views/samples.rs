@@ -3,17 +3,18 @@
 mod rows;
 
 use std::io::Write;
+use std::ops::Range;
 
 use icecore_format::records::{Sample, SamplesV1};
 use rayon::prelude::*;
 
 use crate::hits::Key;
-use crate::locate::Locator;
+use crate::locate::{Locator, steps};
 use crate::pipeline::{Loaded, Named};
 use rows::Lister;
 
-/// Samples that one thread prints at once.
-const PIECE: usize = 512;
+/// Frames that one thread prints at once, or the samples if these are more: a stack has up to a thousand.
+const PIECE: usize = 1 << 12;
 /// Pieces that are printed before they are written: bounds the memory.
 const PIECES: usize = 64;
 
@@ -31,20 +32,41 @@ pub fn write(
         matches: loaded.patterns.matches(&named.names),
     };
     let samples = selected(loaded);
-    for window in samples.chunks(PIECE * PIECES) {
-        let pieces: Vec<Vec<u8>> = window
-            .par_chunks(PIECE)
+    let depth = |stack| steps(&loaded.tables, stack).count();
+    let frames: Vec<usize> = samples.par_iter().map(|(_, key)| depth(key.user) + depth(key.kernel)).collect();
+    for window in pieces(&frames, PIECE).chunks(PIECES) {
+        let texts: Vec<Vec<u8>> = window
+            .par_iter()
             .map(|piece| {
                 let mut text = Vec::new();
+                let piece = &samples[piece.clone()];
                 piece.iter().for_each(|(sample, key)| lister.print(sample, key, json, &mut text));
                 text
             })
             .collect();
-        for piece in pieces {
-            out.write_all(&piece)?;
+        for text in texts {
+            out.write_all(&text)?;
         }
     }
     Ok(out.flush()?)
+}
+
+/// Cuts a list of samples so that no piece has more than `most` frames, unless it is a single sample. A sample
+/// counts for one more than its frames.
+fn pieces(frames: &[usize], most: usize) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    let (mut begin, mut sum) = (0, 0);
+    for (position, frames) in frames.iter().enumerate() {
+        if sum + frames + 1 > most && position > begin {
+            pieces.push(begin..position);
+            (begin, sum) = (position, 0);
+        }
+        sum += frames + 1;
+    }
+    if begin < frames.len() {
+        pieces.push(begin..frames.len());
+    }
+    pieces
 }
 
 /// Lists the wanted samples by time. Blocks that cannot be read were counted before.
@@ -62,4 +84,16 @@ fn selected(loaded: &Loaded<'_>) -> Vec<(Sample, Key)> {
     let mut samples: Vec<(Sample, Key)> = blocks.into_iter().flatten().collect();
     samples.sort_by_key(|(sample, _)| (sample.time_ns, sample.cpu));
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_cut_by_frames_not_by_samples() {
+        assert_eq!(pieces(&[1, 1, 1000, 4, 4, 0], 10), [0..2, 2..3, 3..5, 5..6]);
+        assert_eq!(pieces(&[0; 7], 3), [0..3, 3..6, 6..7]);
+        assert!(pieces(&[], 3).is_empty());
+    }
 }

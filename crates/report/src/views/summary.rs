@@ -80,12 +80,12 @@ impl Summary {
         let loaded = report.loaded;
         let tables = &loaded.tables;
         let session = &tables.session;
-        let seen = &loaded.hits.seen;
         let whole = report.profile.whole();
         let samples_in_file = tables.sample_blocks.iter().map(|b| u64::from(b.header.items)).sum();
         let lost_by_cause = losses(tables);
         let duration_s = duration_ns(loaded) as f64 / 1e9;
-        let sides = seen.user_weight.saturating_add(seen.kernel_weight);
+        let in_kernel = report.profile.taken(|taken| taken.in_kernel);
+        let in_user = report.profile.taken(|taken| !taken.in_kernel);
         let file_bytes = loaded.recording.len_bytes();
         let achieved = report.profile.unit == "ns" && whole.weight > 0;
         Self {
@@ -106,8 +106,8 @@ impl Summary {
             filter: report.filtered.clone(),
             unit: report.profile.unit.clone(),
             total_weight: whole.weight,
-            user_share: ratio(seen.user_weight as f64, sides as f64),
-            kernel_share: ratio(seen.kernel_weight as f64, sides as f64),
+            user_share: in_user.share_of(whole),
+            kernel_share: in_kernel.share_of(whole),
             recorder: session.recorder.clone(),
             command_line: session.command_line.clone(),
             kernel_release: session.kernel_release.clone(),

@@ -160,8 +160,11 @@ impl Top {
             [("SHARE", Align::Right), ("SAMPLES", Align::Right), (id, Align::Right), ("NAME", Align::Left)];
         let mut table = Table::new(0, &columns);
         for row in &self.rows {
-            let tgid = row.tgid.unwrap_or_default();
-            let id = row.tid.map_or_else(|| tgid.to_string(), |tid| format!("{tgid}/{tid}"));
+            let (tgid, tid) = (row.tgid.unwrap_or_default(), row.tid.unwrap_or_default());
+            let id = match self.by_what {
+                By::Process => tgid.to_string(),
+                _ => format!("{tgid}/{tid}"),
+            };
             table.row(vec![percent(row.self_share), self.samples(row), id, row.name.clone()]);
         }
         table
@@ -256,10 +259,10 @@ fn code_rows(profile: &Profile, by: By) -> Vec<Row> {
 /// Sums up processes (of one number and name) or threads.
 fn task_rows(profile: &Profile, by: By) -> Vec<Row> {
     let key = |thread: &Thread| match by {
-        By::Process => (thread.tgid, None, thread.process.clone()),
-        _ => (thread.tgid, Some(thread.tid), thread.comm.clone()),
+        By::Process => (thread.tgid, thread.tgid, thread.process.clone()),
+        _ => (thread.tgid, thread.tid, thread.comm.clone()),
     };
-    let mut keys: Interned<(u32, Option<u32>, Box<str>)> = Interned::default();
+    let mut keys: Interned<(u32, u32, Box<str>)> = Interned::default();
     let of_thread: Vec<u32> = profile.threads.iter().map(|thread| keys.intern(key(thread))).collect();
     let mut sums = vec![Amount::default(); keys.items.len()];
     for row in &profile.rows {
@@ -270,7 +273,7 @@ fn task_rows(profile: &Profile, by: By) -> Vec<Row> {
     used.map(|((tgid, tid, name), sum)| {
         let mut row = Row::new(name, None, sum, sum, whole);
         row.tgid = Some(*tgid);
-        row.tid = *tid;
+        row.tid = Some(*tid);
         row.comm = Some(name.to_string());
         row
     })

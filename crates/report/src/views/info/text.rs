@@ -1,6 +1,9 @@
 //! The contents of a file as text.
 
+use std::path::Path;
+
 use super::{Info, ReceiptRow, SessionRow};
+use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, duration, percent, utc};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::summary::ratio;
@@ -10,7 +13,10 @@ impl Info {
     pub fn text(&self, each: bool, page: &mut Page) {
         let state =
             if self.closed { "closed" } else { "not closed: the recorder was stopped, or still runs" };
-        page.item("recording", &format!("{} · {} · {state}", self.file, bytes(self.file_bytes)));
+        page.item(
+            "recording",
+            &format!("{} · {} · {state}", shown(Path::new(&self.file)), bytes(self.file_bytes)),
+        );
         page.item("uuid", &self.uuid);
         self.session.text(page);
         if let Some(receipt) = &self.receipt {

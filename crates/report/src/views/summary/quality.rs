@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::ratio;
 use crate::pipeline::Report;
-use crate::profile::{Profile, through};
+use crate::profile::{Profile, Taken, through};
 use crate::symbolize::Reason;
 use crate::term::quantity::{percent, things};
 
@@ -57,23 +57,22 @@ pub struct Quality {
 
 impl Quality {
     pub(super) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
-        let ends = &report.loaded.hits.seen.user_ends;
-        let of_walked = |n: u64| ratio(n as f64, report.profile.walked as f64);
-        let walked = |n: u64| (report.profile.walked > 0).then(|| of_walked(n));
-        let cut = ends.get(&WalkEnd::DEPTH).copied().unwrap_or_default();
+        let taken = |which: fn(Taken) -> bool| report.profile.taken(which).samples;
+        let walked = taken(Taken::is_walked);
+        let of_walked = |n: u64| (walked > 0).then(|| ratio(n as f64, walked as f64));
         let (frames, unnamed) = unnamed(&report.profile);
         let of_frames = |n: u64| ratio(n as f64, frames as f64);
         let nameless: u64 = unnamed.values().sum();
         let worst = unnamed.iter().max_by_key(|(_, n)| **n).map(|(reason, _)| *reason);
         let mut user_ends = BTreeMap::new();
-        for (end, n) in ends {
-            *user_ends.entry(end.name()).or_default() += n;
+        for row in &report.profile.rows {
+            *user_ends.entry(row.taken.end.name()).or_default() += row.samples;
         }
         let mut quality = Self {
             verdict: Verdict::Good,
             problems: Vec::new(),
-            rooted_share: walked(report.profile.rooted),
-            cut_share: walked(cut),
+            rooted_share: of_walked(taken(|taken| taken.rooted)),
+            cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
@@ -151,7 +150,8 @@ fn remedy(reason: Reason) -> &'static str {
             ": most addresses lie in no mapping, as when code without frame pointers is walked"
         }
         Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged => {
-            ": the files are not here as they ran; report on a machine that has them, or give --debug-dir"
+            ": the files are not here as they ran; report on a machine that has them, or give --debug-dir \
+             with copies of them (DIR/.build-id/xx/rest)"
         }
         Reason::ImageUnreadable | Reason::NotAFile => ": the images cannot be read here",
         Reason::NoSymbol => ": install their debug files (-dbgsym, -debuginfo), or give --debug-dir",
@@ -161,14 +161,14 @@ fn remedy(reason: Reason) -> &'static str {
     }
 }
 
-/// Counts frames, each once per sample, and those without a name by reason. Inlined functions are no
-/// frames of their own.
+/// Counts frames as `samples` lists them, inlined ones as well, and those without a name by reason.
 fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
     let through = through(profile, profile.at_stacks());
     let mut frames = 0u64;
     let mut unnamed: BTreeMap<Reason, u64> = BTreeMap::new();
     for (stack, amount) in profile.stacks.iter().zip(through).skip(1) {
-        if profile.names.frames[stack.frame as usize].inlined {
+        // Filters by name leave stacks that nobody hit.
+        if amount.samples == 0 {
             continue;
         }
         frames = frames.saturating_add(amount.samples);

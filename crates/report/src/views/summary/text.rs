@@ -1,11 +1,14 @@
 //! The first screen as text.
 
-use crate::views::top::clip;
+use std::path::Path;
 
 use super::{Quality, Summary, Verdict, ratio};
 use crate::pipeline::Report;
+use crate::term::path::{quoted, shown};
 use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
 use crate::term::{Align, Page, Style, Table};
+use crate::views::flame::file::default_name;
+use crate::views::top::clip;
 
 /// Longer names are cut here; `top` shows them whole.
 const NAME_LEN: usize = 72;
@@ -22,7 +25,7 @@ impl Summary {
         self.where_time_went(page);
         self.cost(page);
         page.gap();
-        page.styled(Style::Dim, &format!("next: {}", self.next()));
+        page.styled(Style::Dim, &format!("next: {}", self.next(report.loaded.path)));
     }
 
     fn what(&self, page: &mut Page) {
@@ -32,7 +35,7 @@ impl Summary {
             0 => "no samples".to_owned(),
             _ => format!("{:.1} bytes per sample", self.bytes_per_sample),
         };
-        page.item("recording", &format!("{} · {size} · {density} · {state}", self.file));
+        page.item("recording", &format!("{} · {size} · {density} · {state}", shown(Path::new(&self.file))));
         let cpus = format!("{} ({})", things(self.cpus.len() as u64, "CPU"), ranges(&self.cpus));
         let host = self.hosts.join(", ");
         page.item("machine", &format!("{host} · Linux {} · {} · {cpus}", self.kernel_release, self.arch));
@@ -180,14 +183,14 @@ impl Summary {
         page.item("cost", &parts.join(" · "));
     }
 
-    fn next(&self) -> String {
+    fn next(&self, file: &Path) -> String {
         if self.samples == 0 && self.samples_in_file > 0 {
             return "loosen the filters: none of the samples is left".to_owned();
         }
-        let svg = std::path::Path::new(&self.file).with_extension("svg");
-        let svg =
-            svg.file_name().map_or_else(|| "flame.svg".to_owned(), |n| n.to_string_lossy().into_owned());
-        format!("icecore-report flame {} -o {svg}", self.file)
+        let svg = default_name(file);
+        // The graph of a recording that is called *.svg needs another name.
+        let svg = if Some(svg.as_os_str()) == file.file_name() { "flame.svg".into() } else { svg };
+        format!("icecore-report flame {} -o {}", quoted(file), quoted(&svg))
     }
 }
 

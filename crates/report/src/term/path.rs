@@ -1,0 +1,38 @@
+//! Paths that were typed, as text for terminals and shells.
+
+use std::path::Path;
+
+use crate::load::clean;
+
+/// A path as text that cannot steer a terminal.
+pub fn shown(path: &Path) -> String {
+    clean(path.as_os_str().as_encoded_bytes()).into()
+}
+
+/// A path as one word of a shell's command line.
+pub fn quoted(path: &Path) -> String {
+    let text = shown(path);
+    let is_plain = |c: char| c.is_alphanumeric() || "_./@%+=:,-".contains(c);
+    match text.chars().all(is_plain) && !text.starts_with('-') && !text.is_empty() {
+        true => text,
+        // A path that begins with `-` would be an option.
+        false => {
+            let here = if text.starts_with('-') { "./" } else { "" };
+            format!("'{here}{}'", text.replace('\'', r"'\''"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_one_word_and_steer_no_terminal() {
+        let text = |path: &str| quoted(Path::new(path));
+        assert_eq!(text("/x/app-1.2.icecore"), "/x/app-1.2.icecore");
+        assert_eq!(text("my file's.icecore"), r"'my file'\''s.icecore'");
+        assert_eq!(text("-x"), "'./-x'");
+        assert_eq!(shown(Path::new("a\x1b[31m\u{202e}b")), "a\u{fffd}[31m\u{fffd}b");
+    }
+}
