@@ -131,7 +131,7 @@ def main():
             for tool in ("perf", "perf -z")
         ]
         print(f"{title:34}{cells[0]:>12}{cells[1]:>12}{cells[2]:>12}{ratios[0]:>8}{ratios[1]:>10}")
-    print("ratio: icecore divided by perf; below 1 is better")
+    print("ratio: icecore divided by perf; below 1 is better. perf's samples include idle CPUs, icecore's do not")
 
 
 main()

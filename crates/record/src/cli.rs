@@ -17,7 +17,7 @@ Examples:
   icecore-record -- make -j8                 a command and everything that it starts
   icecore-record -a -d 10                    the whole machine for ten seconds
   icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
-  icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 samples per second and CPU
+  icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
   icecore-report FILE                        what it saw
 
 Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see other users' processes).

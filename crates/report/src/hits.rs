@@ -6,7 +6,7 @@ use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Sample, SamplesV1, Task, WalkEnd};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 use crate::filter::{Filter, Sides};
 use crate::load::{Tables, damage};
@@ -129,7 +129,7 @@ pub fn count(recording: &Recording, selection: Selection<'_>) -> Hits {
         .map(|entry| count_block(recording, selection, entry).map_err(|error| damage(entry, &error)))
         .collect();
     let mut all = Hits::default();
-    let mut positions = FxHashMap::default();
+    let mut positions = HashMap::default();
     for block in blocks {
         match block {
             Ok(block) => {
@@ -153,7 +153,7 @@ fn count_block(
 ) -> Result<Hits, icecore_format::Error> {
     let payload = recording.payload(entry)?;
     let mut hits = Hits::default();
-    let mut positions = FxHashMap::default();
+    let mut positions = HashMap::default();
     for sample in payload.view::<SamplesV1>()?.rows() {
         let Some(key) = selection.key(&sample) else { continue };
         if selection.is_emptied(&key) {
@@ -167,7 +167,7 @@ fn count_block(
     Ok(hits)
 }
 
-fn add(rows: &mut Vec<Hit>, positions: &mut FxHashMap<Key, usize>, hit: &Hit) {
+fn add(rows: &mut Vec<Hit>, positions: &mut HashMap<Key, usize>, hit: &Hit) {
     let position = *positions.entry(hit.key).or_insert(rows.len());
     match rows.get_mut(position) {
         Some(row) => {

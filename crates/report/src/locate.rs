@@ -17,7 +17,7 @@
 use std::hash::Hash;
 
 use icecore_format::limits;
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 use crate::hits::{Hit, Key};
 use crate::image::{FileOff, Identity};
@@ -93,7 +93,7 @@ pub struct Locator<'a> {
     /// Distinct identities of images.
     pub images: Vec<Identity>,
     /// Position in `images` by image id.
-    image_of: FxHashMap<u32, u32>,
+    image_of: HashMap<u32, u32>,
 }
 
 impl<'a> Locator<'a> {
@@ -147,7 +147,7 @@ pub struct Located {
     pub spots: Vec<Spot>,
     /// The innermost frame of each row of the hits, a position in `spots`.
     pub leaves: Vec<u32>,
-    positions: FxHashMap<Place, u32>,
+    positions: HashMap<Place, u32>,
 }
 
 impl Located {
@@ -172,8 +172,8 @@ pub struct Spot {
 /// One search of a mapping for each distinct (address space, node of the trie).
 pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
     let mut trie = Trie::default();
-    let mut user_memo: FxHashMap<(Option<SpaceId>, u32), u32> = FxHashMap::default();
-    let mut kernel_memo: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut user_memo: HashMap<(Option<SpaceId>, u32), u32> = HashMap::default();
+    let mut kernel_memo: HashMap<(u32, u32), u32> = HashMap::default();
     trie.spots.intern(Spot { caller: u32::MAX, place: u32::MAX });
     let leaves = hits.iter().map(|hit| {
         let Key { space, user, kernel, .. } = hit.key;
@@ -214,7 +214,7 @@ impl Trie {
         leaf: u32,
         base: u32,
         name: impl Fn(u32) -> K,
-        memo: &mut FxHashMap<K, u32>,
+        memo: &mut HashMap<K, u32>,
         place: impl Fn(Step) -> Place,
     ) -> u32 {
         let mut fresh = Vec::new();
@@ -243,12 +243,12 @@ impl Trie {
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
     pub(crate) items: Vec<T>,
-    positions: FxHashMap<T, u32>,
+    positions: HashMap<T, u32>,
 }
 
 impl<T> Default for Interned<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), positions: FxHashMap::default() }
+        Self { items: Vec::new(), positions: HashMap::default() }
     }
 }
 

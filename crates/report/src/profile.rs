@@ -5,7 +5,7 @@ mod narrow;
 mod sums;
 
 use icecore_format::records::{Task, WalkEnd};
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 use crate::hits::{Hit, Hits, Key, LOST_TASK, Selection, widened};
 use crate::locate::{Interned, Located};
@@ -221,7 +221,7 @@ fn unit(selection: Selection<'_>, hits: &Hits) -> String {
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<Row>,
-    positions: FxHashMap<(u32, u32, Taken), usize>,
+    positions: HashMap<(u32, u32, Taken), usize>,
 }
 
 impl Rows {

@@ -1,6 +1,6 @@
 //! Merges stacks into trees, from the root down or from the leaves up.
 
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 use crate::cli::Root;
 use crate::locate::Interned;
@@ -70,7 +70,7 @@ impl Tree {
         let mut labels: Interned<(u32, Label)> = Interned::default();
         let mut own = Vec::new();
         labels.intern((0, Label::All));
-        let mut memo: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let mut memo: HashMap<(u32, u32), u32> = HashMap::default();
         let mut path = Vec::new();
         for row in &profile.rows {
             let root = of_thread[row.thread as usize];
@@ -192,7 +192,7 @@ struct Group {
 /// Groups stacks by their innermost function, in the order of the first of each.
 fn by_function(profile: &Profile, stacks: Vec<(u32, Amount)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut positions = FxHashMap::default();
+    let mut positions = HashMap::new();
     for (stack, amount) in stacks {
         let stack = profile.stacks[stack as usize];
         let function = profile.function_id(stack);
