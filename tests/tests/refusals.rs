@@ -62,7 +62,7 @@ fn root_without_privileges_the_remedy_is_named() {
     let output = output.expect("the recorder runs");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for word in ["cannot load the sampling programs", "CAP_BPF", "root"] {
+    for word in ["cannot load the sampling programs", "CAP_BPF", "root", "perf_event_paranoid is"] {
         assert!(said.to_lowercase().contains(&word.to_lowercase()), "{said}");
     }
 }
@@ -145,4 +145,18 @@ fn root_a_command_that_cannot_be_recorded_is_not_left_behind() {
     assert_eq!(output.status.code(), Some(2));
     let left = Command::new("pgrep").args(["-f", "sleep 86399.25"]).output().expect("procps is everywhere");
     assert_eq!(text(&left.stdout), "", "the command is still there");
+}
+
+#[test]
+fn root_a_kernel_without_type_information_is_refused_with_the_option_that_it_needs() {
+    if !has_ebpf() {
+        return;
+    }
+    let program = icecore_tests::machine::program("icecore-record");
+    // In a mount namespace of its own, nothing lies where the kernel offers its types.
+    let script = format!("mount -t tmpfs none /sys/kernel/btf && exec {} -a -d 0.1", program.display());
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().expect("util-linux");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/sys/kernel/btf/vmlinux") && said.contains("CONFIG_DEBUG_INFO_BTF"), "{said}");
 }

@@ -103,12 +103,13 @@ fn open(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
 pub(crate) const PRIVILEGES: &str = "run as root (sudo), or give the program its capabilities: \
      setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep icecore-record";
 
+/// Reads a setting of the kernel, as text.
+pub(crate) fn sysctl(name: &str) -> String {
+    std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
+}
+
 /// Says what an error of `perf_event_open` means, and its remedy.
 pub(crate) fn explain_open(error: &io::Error) -> String {
-    let sysctl = |name: &str| {
-        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
-        text.trim().to_owned()
-    };
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             format!(
