@@ -377,6 +377,40 @@ fn root_a_target_that_ends_while_the_recorder_arms_ends_the_recording() {
     }
 }
 
+#[test]
+fn root_a_recorder_that_cannot_keep_up_loses_samples_and_counts_every_one() {
+    if !has_ebpf() {
+        return;
+    }
+    let running = Running::start("shares");
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let mut recorder = record();
+    recorder.args(["-q", "-F", "9973", "--ring", "256K", "-p", &running.pid().to_string(), "-o"]).arg(&path);
+    let mut child = recorder.spawn().expect("the recorder runs");
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    // What a slow disk would do: nobody empties the ring.
+    send(libc::SIGSTOP, child.id());
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    send(libc::SIGCONT, child.id());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    send(libc::SIGINT, child.id());
+    assert!(child.wait().expect("it ends").success());
+
+    let json = |view: &str| -> serde_json::Value {
+        let text = report(&[view.as_ref(), path.as_os_str(), "--json".as_ref()]);
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let (summary, info) = (json("summary"), json("info"));
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("a number: {value}"));
+    let (taken, lost) = (number(&summary["samples"]), number(&summary["lost"]));
+    assert!(lost > 100, "{lost} lost, {taken} taken");
+    assert_eq!(number(&info["lost_by_cause"]["ring_full_sample"]), lost);
+    // Every run of the sampler that took or lost a sample is one of the two; runs for other processes are neither.
+    assert!(taken + lost <= number(&info["receipt"]["bpf_runs"]), "{taken} + {lost}: {}", info["receipt"]);
+    assert!(report(&["summary".as_ref(), path.as_os_str()]).contains("lost"));
+}
+
 /// Sends a signal to a process.
 fn send(signal: i32, pid: u32) {
     let sent = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status();

@@ -71,9 +71,13 @@ impl Output {
             written.set_file_name(format!(".{name}.{}.partial", std::process::id()));
         }
         let file = create_new(&written).map_err(|error| explain(&error, path))?;
+        Ok(Self::new(path.to_owned(), written, file))
+    }
+
+    fn new(path: PathBuf, written: PathBuf, file: File) -> Self {
         // Best effort: some file systems know no locks.
         let _ = file.try_lock();
-        Ok(Self { path: path.to_owned(), written, file, kept: false })
+        Self { path, written, file, kept: false }
     }
 
     /// Adds a number to the name if another recording of this second has it.
@@ -81,8 +85,11 @@ impl Output {
         for number in 1..100 {
             let suffix = if number == 1 { String::new() } else { format!("-{number}") };
             let path = PathBuf::from(format!("{stem}{suffix}.icecore"));
-            if !path.exists() {
-                return Self::at(&path, false);
+            // Tried, not looked for: another recorder may take the name in between.
+            match create_new(&path) {
+                Ok(file) => return Ok(Self::new(path.clone(), path, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(explain(&error, &path)),
             }
         }
         bail!("cannot create `{stem}.icecore`: a hundred files of this name exist; name one with -o")
@@ -175,13 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn two_recordings_of_one_second_get_two_names() {
+    fn recordings_of_one_second_get_names_of_their_own() {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let stem = dir.path().join("icecore-h-t").display().to_string();
-        let first = Output::create_named(&stem).expect("free");
-        let second = Output::create_named(&stem).expect("free with a number");
-        assert_ne!(first.path, second.path);
-        drop(second);
-        assert!(first.path.exists());
+        // All at once: none may take a name that another has just taken.
+        let create = || Output::create_named(&stem).expect("free, perhaps with a number");
+        let outputs: Vec<Output> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let names: std::collections::HashSet<_> = outputs.iter().map(|output| &output.path).collect();
+        assert_eq!(names.len(), outputs.len());
     }
 }
