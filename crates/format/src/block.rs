@@ -57,6 +57,32 @@ impl Kind {
     }
 }
 
+/// The processes that a payload concerns, hashed to 64 bits: bit `(tgid × 0x9E3779B1 mod 2³²) >> 26` is set for
+/// each. A reader that wants one process skips blocks that cannot hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Processes(pub u64);
+
+impl Processes {
+    /// No process.
+    pub const NONE: Self = Self(0);
+    /// Any process: nothing may be skipped.
+    pub const ANY: Self = Self(u64::MAX);
+
+    /// Adds a process.
+    pub fn with(self, tgid: u32) -> Self {
+        Self(self.0 | Self::bit(tgid))
+    }
+
+    /// Tells whether a process may be among them.
+    pub fn may_hold(self, tgid: u32) -> bool {
+        self.0 & Self::bit(tgid) != 0
+    }
+
+    fn bit(tgid: u32) -> u64 {
+        1 << (tgid.wrapping_mul(0x9E37_79B1) >> 26)
+    }
+}
+
 /// How a payload is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {

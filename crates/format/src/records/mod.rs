@@ -34,7 +34,7 @@ pub use tasks::{Task, TasksV1};
 use rkyv::util::AlignedVec;
 
 use crate::Error;
-use crate::block::Kind;
+use crate::block::{Kind, Processes};
 
 /// A payload that can be written as one block and read back from it.
 pub trait Payload: Sized {
@@ -51,6 +51,11 @@ pub trait Payload: Sized {
     /// Tells the earliest and the latest time inside, ns `CLOCK_MONOTONIC`; zeros if it has no times.
     fn span_ns(&self) -> (u64, u64) {
         (0, 0)
+    }
+
+    /// Tells which processes it concerns.
+    fn processes(&self) -> Processes {
+        Processes::ANY
     }
 
     /// Archives the payload.
