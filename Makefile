@@ -1,16 +1,18 @@
 # make demo     set up, build, record a real workload, report it, draw its flame graph
 # make test     set up, build, run every test
 # make check    format, lints, documentation (no tests)
+# make fuzz     every fuzz target for FUZZ_SECONDS (60) under libFuzzer; needs nightly Rust
 # make bench    record one workload with icecore-record and perf, and compare
 # make install  into PREFIX/bin (default /usr/local)
 PREFIX ?= /usr/local
 CARGO  ?= cargo
 BIN    := target/release
+FUZZ_SECONDS ?= 60
 
-.PHONY: demo test check bench install setup build
+.PHONY: demo test check fuzz bench install setup build
 
 build: setup
-	$(CARGO) build --release --workspace --bins
+	$(CARGO) build --release --bins -p icecore-record -p icecore-report
 
 demo: build
 	tests/demo.sh $(BIN)
@@ -22,6 +24,9 @@ check: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+
+fuzz: setup
+	tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 bench: build
 	tests/setup.sh perf

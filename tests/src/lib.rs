@@ -2,8 +2,10 @@
 //!
 //! | room | what lives there |
 //! |---|---|
+//! | [`corpus`] | recordings of every released version, as text |
 //! | [`machine`] | programs run on this machine: the recorder, the report, targets |
 //! | [`synthetic`] | recordings made up of known facts |
 
+pub mod corpus;
 pub mod machine;
 pub mod synthetic;

@@ -43,6 +43,22 @@ pub fn has_ebpf() -> bool {
     false
 }
 
+/// Finds a Python that has the package `zstandard`, as `tests/setup.sh` sees to it. Where `ICECORE_REQUIRE_EBPF` is
+/// set, as in CI, there must be one.
+pub fn python() -> Option<Command> {
+    let can = |python: &&str| {
+        let import = Command::new(python).args(["-c", "import zstandard"]).output();
+        import.is_ok_and(|output| output.status.success())
+    };
+    let python = ["python3", "/usr/bin/python3"].into_iter().find(can);
+    if python.is_none() {
+        let cause = "no python3 here has the package zstandard: run tests/setup.sh";
+        assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
+        eprintln!("skipped, {cause}");
+    }
+    python.map(Command::new)
+}
+
 /// The recorder, to be given arguments.
 pub fn record() -> Command {
     Command::new(program("icecore-record"))
@@ -63,25 +79,55 @@ pub fn report_output<S: AsRef<OsStr>>(args: &[S]) -> Output {
 /// Compiles `tests/programs/target.c` once, with frame pointers, and returns its path.
 pub fn target() -> PathBuf {
     static TARGET: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = TARGET.get_or_init(|| {
-        let dir = tempfile::tempdir().expect("a folder for temporary files");
-        let path = dir.path().join("target");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/target.c");
-        let cc = Command::new("cc")
-            .args([
-                "-O1",
-                "-g",
-                "-fno-omit-frame-pointer",
-                "-mno-omit-leaf-frame-pointer",
-                "-fno-optimize-sibling-calls",
-                "-pthread",
-            ])
-            .args([source.as_os_str(), "-o".as_ref(), path.as_os_str()])
-            .status();
-        assert!(cc.expect("a C compiler").success(), "tests/programs/target.c does not compile");
-        (dir, path)
-    });
-    path.clone()
+    TARGET.get_or_init(|| compile("target.c", &WITH_FRAMES)).1.clone()
+}
+
+/// Compiles `tests/programs/churn.c` once, with frame pointers, and returns its path.
+pub fn churn() -> PathBuf {
+    static CHURN: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    CHURN.get_or_init(|| compile("churn.c", &WITH_FRAMES)).1.clone()
+}
+
+/// Compiles `tests/programs/failing_disk.c` once, a library to be preloaded, and returns its path.
+pub fn failing_disk() -> PathBuf {
+    static FAILING_DISK: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    FAILING_DISK.get_or_init(|| compile("failing_disk.c", &["-O1", "-shared", "-fPIC", "-pthread"])).1.clone()
+}
+
+/// What a program needs for its stacks to be walked, every frame of them.
+const WITH_FRAMES: [&str; 6] = [
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-mno-omit-leaf-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-pthread",
+];
+
+/// Compiles a file of `tests/programs` into a folder of its own.
+fn compile(source: &str, options: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join(source.trim_end_matches(".c"));
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+    let cc = Command::new("cc").args(options).arg(from).arg("-o").arg(&path).arg("-ldl").status();
+    assert!(cc.expect("a C compiler").success(), "tests/programs/{source} does not compile");
+    (dir, path)
+}
+
+/// Sends a signal to a process.
+pub fn send(signal: i32, pid: u32) {
+    let sent = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status();
+    assert!(sent.expect("kill exists").success());
+}
+
+/// This moment on the clock of recordings, ns.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is valid for writing, and nothing else is touched.
+    #[allow(unsafe_code)]
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    assert_eq!(result, 0, "every Linux has this clock");
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// A recording in a folder of its own.

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Cause, Change, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, LabelV1, Lifecycle,
-    LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1,
-    StacksV1, StringsV1, Task, TasksV1, WalkEnd,
+    Basis, Cause, Change, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, LabelV1,
+    Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Node, Origin, ReceiptV1, Sample,
+    SamplesV1, SessionV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -26,7 +26,7 @@ pub struct Builder {
     tasks: Vec<Task>,
     images: Vec<Image>,
     nodes: Vec<Node>,
-    node_ids: HashMap<(u32, u64), u32>,
+    node_ids: HashMap<Node, u32>,
     /// Changes of tasks.
     pub lifecycle: Vec<Lifecycle>,
     /// Mappings.
@@ -41,6 +41,10 @@ pub struct Builder {
     pub session: Option<SessionV1>,
     /// The receipt; none by default.
     pub receipt: Option<ReceiptV1>,
+    /// What columns of samples are measured from; times are rounded to its unit.
+    pub basis: Basis,
+    /// The UUID of the file.
+    pub uuid: Option<[u8; 16]>,
     /// Samples of one block; 0: all in one.
     pub block_len: usize,
 }
@@ -91,10 +95,16 @@ impl Builder {
 
     /// Interns a stack, given leaf first, and returns its id.
     pub fn stack(&mut self, leaf_first: &[u64]) -> u32 {
-        leaf_first.iter().rev().fold(0, |parent, address| {
+        self.stack_at(&leaf_first.iter().map(|address| Location::Address(*address)).collect::<Vec<_>>())
+    }
+
+    /// Interns a stack of any locations, given leaf first, and returns its id.
+    pub fn stack_at(&mut self, leaf_first: &[Location]) -> u32 {
+        leaf_first.iter().rev().fold(0, |parent, location| {
             let next = self.nodes.len() as u32 + 1;
-            *self.node_ids.entry((parent, *address)).or_insert_with(|| {
-                self.nodes.push(Node { parent, address: *address });
+            let node = Node { parent, location: *location };
+            *self.node_ids.entry(node).or_insert_with(|| {
+                self.nodes.push(node);
                 next
             })
         })
@@ -139,24 +149,18 @@ impl Builder {
         self.lifecycle.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
-        let mut writer = Writer::create(std::fs::File::create(path)?, [0x1c; 16])?;
+        let mut writer = Writer::create(std::fs::File::create(path)?, self.uuid.unwrap_or([0x1c; 16]))?;
         writer.append(&self.session.take().unwrap_or_else(session))?;
-        let mut strings = StringsV1::starting_at(1);
-        self.strings.iter().for_each(|text| strings.push(text.as_bytes()));
-        writer.append(&strings)?;
+        writer.append(&StringsV1::from_rows(1, &self.strings))?;
         writer.append(&TasksV1::from_rows(0, &self.tasks))?;
         writer.append(&ImagesV1::from_rows(0, &self.images))?;
         writer.append(&LifecycleV1::from_rows(&self.lifecycle))?;
         writer.append(&MappingsV1::from_rows(&self.mappings))?;
         writer.append(&KernelSymbolsV1::from_rows(&self.kernel_symbols))?;
-        let mut stacks = StacksV1::starting_at(1);
-        self.nodes.iter().for_each(|node| {
-            stacks.push(*node);
-        });
-        writer.append(&stacks)?;
+        writer.append(&StacksV1::from_rows(1, &self.nodes)?)?;
         let block_len = if self.block_len == 0 { usize::MAX } else { self.block_len };
         for rows in self.samples.chunks(block_len.min(self.samples.len().max(1))) {
-            writer.append(&SamplesV1::from_rows(rows)?)?;
+            writer.append(&SamplesV1::from_rows(rows, &self.basis)?)?;
         }
         if !self.losses.is_empty() {
             writer.append(&LossesV1::from_rows(&self.losses))?;

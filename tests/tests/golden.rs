@@ -198,7 +198,7 @@ fn an_empty_recording_divides_by_nothing() {
 
 #[test]
 fn help_of_every_command() {
-    for command in ["", "summary", "top", "tree", "flame", "folded", "samples", "info"] {
+    for command in ["", "summary", "top", "tree", "flame", "folded", "samples", "info", "verify", "repair", "merge", "cut"] {
         let mut args = vec!["--help"];
         if !command.is_empty() {
             args.insert(0, command);

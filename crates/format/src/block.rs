@@ -55,6 +55,14 @@ impl Kind {
             Self(other) => format!("kind_{other}"),
         }
     }
+
+    /// The largest stored and the largest raw payload of this kind, bytes.
+    pub(crate) fn max_lens(self) -> (u32, u32) {
+        match self {
+            Self::INDEX => (limits::MAX_INDEX_LEN, limits::MAX_INDEX_LEN),
+            _ => (limits::MAX_STORED_LEN, limits::MAX_RAW_LEN),
+        }
+    }
 }
 
 /// The processes that a payload concerns, hashed to 64 bits: bit `(tgid × 0x9E3779B1 mod 2³²) >> 26` is set for
@@ -127,7 +135,7 @@ impl Codec {
 /// | 40 | 4 | stored length, bytes |
 /// | 44 | 4 | raw length, bytes |
 /// | 48 | 4 | CRC-32 of the stored payload |
-/// | 52 | 8 | zero |
+/// | 52 | 8 | processes in the payload, hashed: [`Processes`] |
 /// | 60 | 4 | CRC-32 of bytes 0..60, started from the recording's seed |
 ///
 /// # Source
@@ -154,6 +162,8 @@ pub struct BlockHeader {
     pub raw_len: u32,
     /// CRC-32 of the stored bytes.
     pub payload_crc: u32,
+    /// The processes that the payload concerns.
+    pub processes: Processes,
 }
 
 impl BlockHeader {
@@ -171,6 +181,7 @@ impl BlockHeader {
         out[40..44].copy_from_slice(&self.stored_len.to_le_bytes());
         out[44..48].copy_from_slice(&self.raw_len.to_le_bytes());
         out[48..52].copy_from_slice(&self.payload_crc.to_le_bytes());
+        out[52..60].copy_from_slice(&self.processes.0.to_le_bytes());
         let crc = checksum(seed, &out[..60]);
         out[60..64].copy_from_slice(&crc.to_le_bytes());
         out
@@ -181,6 +192,18 @@ impl BlockHeader {
     /// # Errors
     /// [`Error::Malformed`] or [`Error::Checksum`] with `off`.
     pub fn decode(file: &[u8], off: u64, seed: u32) -> Result<Self, Error> {
+        let header = Self::decode_alone(file, off, seed)?;
+        match header.missing(off, file.len() as u64) {
+            0 => Ok(header),
+            missing => {
+                let cause = format!("the file ends {missing} bytes before its payload does");
+                Err(Error::Malformed { what: "block header", off, cause })
+            }
+        }
+    }
+
+    /// Decodes the header that begins at `off`, whether or not its payload lies inside the file.
+    pub(crate) fn decode_alone(file: &[u8], off: u64, seed: u32) -> Result<Self, Error> {
         let malformed = |cause: String| Error::Malformed { what: "block header", off, cause };
         let start = usize::try_from(off).map_err(|_| malformed("beyond the address space".into()))?;
         let bytes = start
@@ -208,18 +231,26 @@ impl BlockHeader {
             stored_len: u32::from_le_bytes(field(bytes, 40)),
             raw_len: u32::from_le_bytes(field(bytes, 44)),
             payload_crc: u32::from_le_bytes(field(bytes, 48)),
+            processes: Processes(u64::from_le_bytes(field(bytes, 52))),
         };
         header.check_lengths().map_err(malformed)?;
-        if header.end(off) > file.len() as u64 {
-            let missing = header.end(off) - file.len() as u64;
-            return Err(malformed(format!("the file ends {missing} bytes before its payload does")));
-        }
         Ok(header)
+    }
+
+    /// Counts the bytes of the payload of a block at `off` that a file of this length does not have.
+    pub(crate) fn missing(&self, off: u64, file_len: u64) -> u64 {
+        self.end(off).saturating_sub(file_len)
+    }
+
+    /// Names the block among others: `block 5 (samples, 100 items)`.
+    #[cfg(feature = "read")]
+    pub(crate) fn called(&self) -> String {
+        format!("block {} ({}, {} items)", self.sequence, self.kind.name(), self.items)
     }
 
     /// Offset of the payload of a block at `off`.
     pub fn payload_off(off: u64) -> u64 {
-        off + LEN as u64
+        off.saturating_add(LEN as u64)
     }
 
     /// Offset of the first byte behind the stored payload of a block at `off`.
@@ -229,20 +260,22 @@ impl BlockHeader {
 
     /// Offset at which the next block begins, if this one begins at `off`.
     pub fn next(&self, off: u64) -> u64 {
-        self.end(off).next_multiple_of(limits::ALIGN)
+        self.end(off).checked_next_multiple_of(limits::ALIGN).unwrap_or(u64::MAX)
     }
 
     fn check_lengths(&self) -> Result<(), String> {
         let (stored, raw) = (u64::from(self.stored_len), u64::from(self.raw_len));
-        let is_index = self.kind == Kind::INDEX && self.stored_len <= limits::MAX_INDEX_LEN;
-        if !is_index && (self.stored_len > limits::MAX_STORED_LEN || self.raw_len > limits::MAX_RAW_LEN) {
+        let (max_stored, max_raw) = self.kind.max_lens();
+        if self.stored_len > max_stored || self.raw_len > max_raw {
             return Err(format!("stored {stored} and raw {raw} bytes are beyond the limits"));
         }
         if self.codec == Codec::Raw && stored != raw {
             return Err(format!("stored raw, but {stored} bytes are not {raw}"));
         }
-        if raw > limits::RATIO_FREE_LEN && raw > stored.saturating_mul(limits::MAX_RATIO) {
-            return Err(format!("{stored} bytes claim to hold {raw}"));
+        // The rows of an index are counted against the blocks that fit into the file.
+        let items = if self.kind == Kind::INDEX { 0 } else { u64::from(self.items) };
+        if !limits::is_believed(stored, raw, items) {
+            return Err(format!("{stored} bytes claim to hold {raw} bytes, {items} items"));
         }
         Ok(())
     }
@@ -270,6 +303,7 @@ mod tests {
             stored_len: 64,
             raw_len: 100,
             payload_crc: 0xdead_beef,
+            processes: Processes::NONE.with(7),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Compression: the only place that names zstd.
 
-/// The compression level. Level 3 is where the recorder's CPU stops buying bytes: on the columns of a
-/// build recording level 9 saves 4 % and costs five times as much.
-#[cfg(feature = "write")]
-pub(crate) const LEVEL: i32 = 3;
+/// The compression level. On the columns of a build recording level 6 takes 2.3 % fewer bytes than level 3 for
+/// 0.3 µs a sample; level 9 saves another 0.8 % for 0.5 µs, level 12 1.7 % for 3 µs.
+pub(crate) const LEVEL: i32 = 6;
 
 /// Compresses payloads one after the other, with one context for all.
 #[cfg(feature = "write")]

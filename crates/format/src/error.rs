@@ -38,7 +38,8 @@ pub enum Error {
     },
     /// The file uses features without which it would be misread.
     #[error(
-        "the file needs features {bits:#018x} (byte 16) that this build does not have; a newer icecore-report is needed"
+        "the file needs features {bits:#018x} (bits {}, at byte 16) that this build does not have; a newer icecore-report is needed",
+        numbers(*bits)
     )]
     Features {
         /// The unknown bits.
@@ -67,7 +68,7 @@ pub enum Error {
         cause: String,
     },
     /// A payload does not hold what its header says.
-    #[error("{kind:?} payload: {cause}")]
+    #[error("{} payload: {cause}", kind.name())]
     Payload {
         /// The block kind.
         kind: Kind,
@@ -75,7 +76,7 @@ pub enum Error {
         cause: String,
     },
     /// A record to be written is larger than a reader would accept.
-    #[error("cannot write a {kind:?} block of {len} bytes: the limit is {limit}")]
+    #[error("cannot write a block of {len} bytes ({}): the limit is {limit}", kind.name())]
     TooLarge {
         /// The block kind.
         kind: Kind,
@@ -84,4 +85,11 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+}
+
+/// Lists the numbers of the set bits.
+fn numbers(bits: u64) -> String {
+    let set: Vec<String> =
+        (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit: u32| bit.to_string()).collect();
+    set.join(", ")
 }

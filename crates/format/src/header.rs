@@ -18,6 +18,29 @@ pub enum Mark {
     Open,
     /// Index and tail were written and synced before this mark.
     Closed,
+    /// Written to something that cannot be rewritten, such as a pipe: the tail alone tells whether it is whole.
+    Streamed,
+}
+
+impl Mark {
+    /// The number on disk.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Open => 1,
+            Self::Closed => 2,
+            Self::Streamed => 3,
+        }
+    }
+
+    /// The mark of a number on disk.
+    pub fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Open),
+            2 => Some(Self::Closed),
+            3 => Some(Self::Streamed),
+            _ => None,
+        }
+    }
 }
 
 /// Says whose file this is and what a reader must know to read it.
@@ -26,7 +49,7 @@ pub enum Mark {
 /// |---|---|---|
 /// | 0 | 8 | magic |
 /// | 8 | 4 | envelope version |
-/// | 12 | 4 | mark: 1 open, 2 closed |
+/// | 12 | 4 | mark: 1 open, 2 closed, 3 streamed |
 /// | 16 | 8 | incompatible feature bits |
 /// | 24 | 8 | compatible feature bits |
 /// | 32 | 16 | UUID of the recording |
@@ -37,7 +60,7 @@ pub enum Mark {
 /// docs/FORMAT.md §2
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
-    /// Open or closed.
+    /// Open, closed or streamed.
     pub mark: Mark,
     /// Features without which the file would be misread.
     pub incompatible: u64,
@@ -53,11 +76,7 @@ impl FileHeader {
         let mut out = [0; LEN];
         out[0..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        let mark: u32 = match self.mark {
-            Mark::Open => 1,
-            Mark::Closed => 2,
-        };
-        out[12..16].copy_from_slice(&mark.to_le_bytes());
+        out[12..16].copy_from_slice(&self.mark.number().to_le_bytes());
         out[16..24].copy_from_slice(&self.incompatible.to_le_bytes());
         out[24..32].copy_from_slice(&self.compatible.to_le_bytes());
         out[32..48].copy_from_slice(&self.uuid);
@@ -88,19 +107,16 @@ impl FileHeader {
         if found != computed {
             return Err(Error::Checksum { what: "file header", off: 0, found, computed });
         }
-        let mark = match u32::from_le_bytes(field(bytes, 12)) {
-            1 => Mark::Open,
-            2 => Mark::Closed,
-            other => {
-                let cause = format!("mark {other} at byte 12 is neither open (1) nor closed (2)");
-                return Err(Error::Malformed { what: "file header", off: 0, cause });
-            }
-        };
         let incompatible = u64::from_le_bytes(field(bytes, 16));
         let unknown = incompatible & !KNOWN_INCOMPATIBLE;
         if unknown != 0 {
             return Err(Error::Features { bits: unknown });
         }
+        let number = u32::from_le_bytes(field(bytes, 12));
+        let mark = Mark::from_number(number).ok_or_else(|| {
+            let cause = format!("mark {number} at byte 12 is not open (1), closed (2) or streamed (3)");
+            Error::Malformed { what: "file header", off: 0, cause }
+        })?;
         Ok(Self {
             mark,
             incompatible,
@@ -124,7 +140,10 @@ mod tests {
 
     #[test]
     fn survives_a_round_trip() {
-        assert_eq!(FileHeader::decode(&HEADER.encode()).expect("own bytes"), HEADER);
+        for mark in [Mark::Open, Mark::Closed, Mark::Streamed] {
+            let header = FileHeader { mark, ..HEADER };
+            assert_eq!(FileHeader::decode(&header.encode()).expect("own bytes"), header);
+        }
     }
 
     #[test]

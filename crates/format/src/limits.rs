@@ -2,8 +2,8 @@
 //!
 //! Every length that comes from a file is compared with one of these before anything is allocated.
 
-/// Every header, block and index starts at a multiple of this many bytes.
-pub const ALIGN: u64 = 64;
+/// Every header, block and index starts at a multiple of this many bytes: what a payload that is used in place needs.
+pub const ALIGN: u64 = 8;
 
 /// The largest stored (compressed) payload of one block, in bytes.
 pub const MAX_STORED_LEN: u32 = 64 << 20;
@@ -20,19 +20,39 @@ pub const MAX_RATIO: u64 = 4096;
 /// Raw lengths up to this many bytes are accepted at any ratio.
 pub const RATIO_FREE_LEN: u64 = 1 << 20;
 
-/// The most blocks in one file.
+/// The most items for each stored byte that are believed, beyond [`FREE_ITEMS`].
+///
+/// In memory an item takes up to 80 bytes. Real blocks have one or two items for each byte; what a machine that does
+/// the same thing all the time compresses better than this is stored raw.
+pub const MAX_ITEMS_PER_BYTE: u64 = 32;
+
+/// This many items are accepted in any block.
+pub const FREE_ITEMS: u64 = 1024;
+
+/// Tells whether this many stored bytes may hold this many raw ones, and this many items.
+pub(crate) fn is_believed(stored: u64, raw: u64, items: u64) -> bool {
+    (raw <= RATIO_FREE_LEN || raw <= stored.saturating_mul(MAX_RATIO))
+        && (items <= FREE_ITEMS || items <= stored.saturating_mul(MAX_ITEMS_PER_BYTE))
+}
+
+/// The most blocks in one file, the index left out.
 pub const MAX_BLOCKS: u32 = 1 << 24;
 
 /// The most frames in one stack, user or kernel.
 pub const MAX_FRAMES: u32 = 4096;
 
-/// The largest index, in bytes: a row of 64 for each block.
+/// The largest index, in bytes: a row of 64 for each block. A reader believes no more rows than blocks fit into the
+/// file, so an index never asks for more memory than the file is long.
 pub const MAX_INDEX_LEN: u32 = MAX_BLOCKS * 64;
 
 /// The longest single string, in bytes (a path is at most 4,096).
 pub const MAX_STRING_LEN: u32 = 64 << 10;
 
-/// The longest span of one block of samples, in nanoseconds.
+/// The longest span of one block of samples, in nanoseconds: the longest `--flush` and room to spare.
 ///
-/// Sample times are 32-bit differences from the block's first time, so a block must end before 2³² ns.
-pub const MAX_BLOCK_SPAN_NS: u64 = 4_000_000_000;
+/// Times in a block are differences between samples, so no width on disk depends on it; it bounds what the loss of one
+/// block can cost.
+pub const MAX_BLOCK_SPAN_NS: u64 = 64_000_000_000;
+
+/// The most places of damage that a reader lists one by one; of the rest it says how many they are.
+pub const MAX_DAMAGE: usize = 100;

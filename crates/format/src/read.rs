@@ -1,37 +1,32 @@
 //! The reader: maps a file, finds its blocks by the index or by scanning, and opens payloads.
 //!
+//! | room | what lives there |
+//! |---|---|
+//! | `scan` | from block to block where the index does not help |
+//! | `order` | the order of writing; what is missing in it |
+//! | `damage` | sentences about what is missing |
+//!
 //! The file is mapped, not copied. If another program cuts it short while it is mapped, the operating
 //! system ends the reader with SIGBUS: do not read a recording while something truncates it. (The
 //! recorder only appends.)
 
-use std::fmt;
+mod damage;
+mod order;
+mod scan;
+
 use std::fs::File;
 use std::path::Path;
 
 use rkyv::util::AlignedVec;
 
-use crate::block::{BlockHeader, Codec, Kind};
+use crate::Error;
+use crate::block::{BlockHeader, Codec};
 use crate::header::{FileHeader, Mark};
-use crate::index::{Entry, Tail, decode_rows};
+use crate::index::{self, Entry, Tail};
 use crate::records::Payload;
-use crate::{Error, limits};
-
-/// Something that is missing from a file, though the rest can be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// Where, bytes from the start of the file.
-    pub off: u64,
-    /// Bytes that could not be used.
-    pub len: u64,
-    /// What is wrong, one sentence.
-    pub cause: String,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at byte {}: {}", self.len, self.off, self.cause)
-    }
-}
+pub use damage::Damage;
+use damage::Findings;
+use order::Ordered;
 
 /// A recording, opened.
 #[derive(Debug)]
@@ -40,6 +35,8 @@ pub struct Recording {
     header: FileHeader,
     closed: bool,
     entries: Vec<Entry>,
+    index: Option<Entry>,
+    lost: Vec<Entry>,
     damage: Vec<Damage>,
 }
 
@@ -60,13 +57,34 @@ impl std::ops::Deref for Bytes {
 }
 
 impl Recording {
-    /// Opens a file. Only header, tail and index are read, unless the file was not closed.
+    /// Opens a file. Only the headers, the tail and the index are read, unless they do not fit each other.
     ///
     /// # Errors
     /// [`Error`] if the file cannot be read, is no recording, or needs a newer reader. A torn or
     /// damaged recording is no error: see [`Recording::damage`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path)?;
+        Self::from_file(&File::open(path)?)
+    }
+
+    /// Maps an open file, as [`Recording::open`] does. It may be closed or unlinked afterwards.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn from_file(file: &File) -> Result<Self, Error> {
+        Self::map(file, Trust::Compared)
+    }
+
+    /// Maps an open file and believes a whole index: no block is touched before it is asked for, however many there
+    /// are. Blocks that differ from the index are then errors of [`Recording::payload`], and what
+    /// [`Recording::from_file`] could have made of them is not tried.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn by_index(file: &File) -> Result<Self, Error> {
+        Self::map(file, Trust::Index)
+    }
+
+    fn map(file: &File, trust: Trust) -> Result<Self, Error> {
         let kind = file.metadata()?;
         if !kind.is_file() {
             let cause = "not a regular file";
@@ -78,8 +96,8 @@ impl Recording {
         // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be ensured; the
         // consequence (SIGBUS, no unsoundness beyond it) is documented at the head of this module.
         #[allow(unsafe_code)]
-        let map = unsafe { memmap2::Mmap::map(&file)? };
-        Self::from_storage(Bytes::Map(map))
+        let map = unsafe { memmap2::Mmap::map(file)? };
+        Self::from_storage(Bytes::Map(map), trust)
     }
 
     /// Reads a recording from memory.
@@ -89,26 +107,14 @@ impl Recording {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let mut owned = AlignedVec::new();
         owned.extend_from_slice(bytes);
-        Self::from_storage(Bytes::Owned(owned))
+        Self::from_storage(Bytes::Owned(owned), Trust::Compared)
     }
 
-    fn from_storage(bytes: Bytes) -> Result<Self, Error> {
+    fn from_storage(bytes: Bytes, trust: Trust) -> Result<Self, Error> {
         let header = FileHeader::decode(&bytes)?;
-        let tail = Tail::decode(&bytes, header.seed());
-        let mut damage = Vec::new();
-        let indexed = tail.and_then(|tail| match read_index(&bytes, &header, &tail) {
-            Ok(entries) => Some(entries),
-            Err(error) => {
-                damage.push(Damage { off: tail.index_off, len: 0, cause: error.to_string() });
-                None
-            }
-        });
-        let entries = match indexed {
-            Some(entries) => entries,
-            None => scan(&bytes, &header, &mut damage),
-        };
-        let closed = header.mark == Mark::Closed && tail.is_some();
-        Ok(Self { bytes, header, closed, entries, damage })
+        let Blocks { entries, index, lost, has_end, damage } = Blocks::find(&bytes, &header, trust);
+        let closed = has_end && header.mark != Mark::Open;
+        Ok(Self { bytes, header, closed, entries, index, lost, damage })
     }
 
     /// The file header.
@@ -126,12 +132,28 @@ impl Recording {
         self.bytes.len() as u64
     }
 
+    /// The file itself, as it is.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// All blocks, in the order of writing, the index left out.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// What could not be used when the file was opened.
+    /// The block of the index, if the blocks were found by it and not by scanning.
+    pub fn index(&self) -> Option<&Entry> {
+        self.index.as_ref()
+    }
+
+    /// Blocks whose header or row in the index tells what they were, and that could not be used when the file was
+    /// opened. A damaged payload is found then only if the file was scanned.
+    pub fn lost(&self) -> &[Entry] {
+        &self.lost
+    }
+
+    /// What could not be used when the file was opened; beyond [`crate::limits::MAX_DAMAGE`] places only their number.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -144,26 +166,32 @@ impl Recording {
     /// # Cost
     /// O(raw length); no copy if the payload is stored raw.
     pub fn payload(&self, entry: &Entry) -> Result<PayloadBytes<'_>, Error> {
-        let off = BlockHeader::payload_off(entry.off);
-        let header = &entry.header;
-        let malformed = |cause: String| Error::Malformed { what: "block payload", off, cause };
-        // The index has been checked against the file's end, so the slice exists; the block's own
-        // header may still differ from the index if either was damaged.
-        let at_block = BlockHeader::decode(&self.bytes, entry.off, self.header.seed())?;
-        if at_block != *header {
-            return Err(malformed("block header and index differ".into()));
+        let stored = self.stored(entry)?;
+        decoded(stored, BlockHeader::payload_off(entry.off), &entry.header)
+    }
+
+    /// Checks the payload of a block and returns it as it stands in the file.
+    ///
+    /// # Errors
+    /// [`Error::Checksum`] or [`Error::Malformed`] with the offset of the payload.
+    pub fn stored(&self, entry: &Entry) -> Result<&[u8], Error> {
+        // Index and blocks may not have been compared, and an entry may be another file's.
+        let header = BlockHeader::decode(&self.bytes, entry.off, self.header.seed())?;
+        if header != entry.header {
+            let cause = "block header and index differ".to_owned();
+            return Err(Error::Malformed {
+                what: "block payload",
+                off: BlockHeader::payload_off(entry.off),
+                cause,
+            });
         }
-        let stored = &self.bytes[off as usize..header.end(entry.off) as usize];
-        let computed = crc32fast::hash(stored);
-        if computed != header.payload_crc {
-            return Err(Error::Checksum { what: "block payload", off, found: header.payload_crc, computed });
-        }
-        match header.codec {
-            Codec::Raw => Ok(PayloadBytes::Stored(stored)),
-            Codec::Zstd => crate::codec::decompress(stored, header.raw_len)
-                .map(PayloadBytes::Decompressed)
-                .map_err(malformed),
-        }
+        stored(&self.bytes, entry.off, &header)
+    }
+
+    /// The bytes between the payload of a block and where the next one may begin: zeros, if nothing is wrong.
+    pub fn padding(&self, entry: &Entry) -> &[u8] {
+        let clip = |off: u64| off.min(self.len_bytes()) as usize;
+        &self.bytes[clip(entry.header.end(entry.off))..clip(entry.header.next(entry.off))]
     }
 }
 
@@ -194,62 +222,99 @@ impl PayloadBytes<'_> {
     }
 }
 
-fn read_index(file: &[u8], header: &FileHeader, tail: &Tail) -> Result<Vec<Entry>, Error> {
+/// How far a whole index is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Every block's header is compared with its row.
+    Compared,
+    /// Entirely.
+    Index,
+}
+
+/// The blocks of a file, and what is missing.
+struct Blocks {
+    entries: Vec<Entry>,
+    /// The index that was used.
+    index: Option<Entry>,
+    /// Blocks that are known and cannot be used.
+    lost: Vec<Entry>,
+    /// A tail ends the recording.
+    has_end: bool,
+    damage: Vec<Damage>,
+}
+
+impl Blocks {
+    fn find(file: &[u8], header: &FileHeader, trust: Trust) -> Self {
+        let seed = header.seed();
+        let tail = Tail::decode(file, seed);
+        let mut found = Findings::default();
+        let (known, refused) = match tail.as_ref().map(|tail| read_index(file, seed, tail)) {
+            Ok(Ok((index, rows))) if trust == Trust::Index || fit(file, seed, &rows) => {
+                let (lost, damage) = (Vec::new(), Vec::new());
+                return Self { entries: rows, index: Some(index), lost, has_end: true, damage };
+            }
+            Ok(Ok((_, rows))) => (rows, None),
+            Ok(Err(error)) => (Vec::new(), Some(error)),
+            Err(_) => (Vec::new(), None),
+        };
+        let (end, blocks) = match &tail {
+            Ok(tail) => (tail.file_len - index::TAIL_LEN as u64, Some(u64::from(tail.rows))),
+            Err(_) => (file.len() as u64, None),
+        };
+        let walked = scan::walk(file, end, seed, &known, &mut found);
+        let Ordered { entries, lost } = order::order(walked.seen, blocks, &known, end, &mut found);
+        let has_end = tail.is_ok() || walked.has_end;
+        match (&tail, refused) {
+            (Ok(tail), Some(error)) => {
+                found.add(tail.index_off, 0, format!("the index is not used: {error}"))
+            }
+            (Err(error), _) if !has_end && header.mark == Mark::Closed => {
+                let cause = format!("it was closed once, and its end is gone or damaged: {error}");
+                found.add(file.len() as u64, 0, cause);
+            }
+            (Ok(tail), None) if found.is_empty() => {
+                found.add(tail.index_off, 0, "the index is not used: blocks differ from their rows".into());
+            }
+            _ => {}
+        }
+        Self { entries, index: None, lost, has_end, damage: found.into_list() }
+    }
+}
+
+fn read_index(file: &[u8], seed: u32, tail: &Tail) -> Result<(Entry, Vec<Entry>), Error> {
     let off = tail.index_off;
     let malformed = |cause: String| Error::Malformed { what: "index", off, cause };
-    let block = BlockHeader::decode(file, off, header.seed())?;
-    if block.kind != Kind::INDEX || block.version != 1 || block.codec != Codec::Raw {
-        return Err(malformed(format!("a block of kind {} is no index", block.kind.name())));
+    let block = BlockHeader::decode(file, off, seed)?;
+    index::check_header(&block, off)?;
+    if block.next(off) != tail.file_len - index::TAIL_LEN as u64 || block.items != tail.rows {
+        return Err(malformed(format!("{} rows, which are not those of the tail", block.items)));
     }
-    let payload = &file[BlockHeader::payload_off(off) as usize..block.end(off) as usize];
-    let computed = crc32fast::hash(payload);
-    if computed != block.payload_crc {
-        return Err(Error::Checksum { what: "index", off, found: block.payload_crc, computed });
-    }
-    let entries = decode_rows(payload, off)?;
-    if entries.len() != tail.rows as usize {
-        return Err(malformed(format!("{} rows, the tail says {}", entries.len(), tail.rows)));
-    }
-    Ok(entries)
+    let planes = decoded(stored(file, off, &block)?, BlockHeader::payload_off(off), &block)?;
+    Ok((Entry { off, header: block }, index::decode_rows(planes.as_bytes(), off)?))
 }
 
-/// Finds the blocks of a file without an index: from one whole block to the next, and over damaged
-/// stretches 64 bytes at a time.
-fn scan(file: &[u8], header: &FileHeader, damage: &mut Vec<Damage>) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    let mut off = crate::header::LEN as u64;
-    let mut bad: Option<Damage> = None;
-    let len = file.len() as u64;
-    while off < len {
-        match whole_block(file, off, header.seed()) {
-            Ok(block) => {
-                damage.extend(bad.take());
-                if block.kind != Kind::INDEX && entries.len() < limits::MAX_BLOCKS as usize {
-                    entries.push(Entry { off, header: block });
-                }
-                off = block.next(off);
-            }
-            // What is left of a tail is no loss.
-            Err(_) if bad.is_none() && len - off == crate::index::TAIL_LEN as u64 => break,
-            Err(error) => {
-                let step = limits::ALIGN.min(len - off);
-                let damage = bad.get_or_insert_with(|| Damage { off, len: 0, cause: error.to_string() });
-                damage.len += step;
-                off += step;
-            }
-        }
-    }
-    damage.extend(bad);
-    entries
+/// Tells whether the blocks stand where the index says.
+fn fit(file: &[u8], seed: u32, rows: &[Entry]) -> bool {
+    rows.iter().all(|row| BlockHeader::decode(file, row.off, seed).is_ok_and(|header| header == row.header))
 }
 
-fn whole_block(file: &[u8], off: u64, seed: u32) -> Result<BlockHeader, Error> {
-    let header = BlockHeader::decode(file, off, seed)?;
-    let stored = &file[BlockHeader::payload_off(off) as usize..header.end(off) as usize];
+/// Checks the payload of a block that lies inside the file.
+fn stored<'a>(file: &'a [u8], off: u64, header: &BlockHeader) -> Result<&'a [u8], Error> {
+    let at = BlockHeader::payload_off(off);
+    let stored = &file[at as usize..header.end(off) as usize];
     let computed = crc32fast::hash(stored);
     if computed != header.payload_crc {
-        let off = BlockHeader::payload_off(off);
-        return Err(Error::Checksum { what: "block payload", off, found: header.payload_crc, computed });
+        return Err(Error::Checksum { what: "block payload", off: at, found: header.payload_crc, computed });
     }
-    Ok(header)
+    Ok(stored)
+}
+
+/// Decompresses a payload at `at`, if needed.
+fn decoded<'a>(stored: &'a [u8], at: u64, header: &BlockHeader) -> Result<PayloadBytes<'a>, Error> {
+    match header.codec {
+        Codec::Raw => Ok(PayloadBytes::Stored(stored)),
+        Codec::Zstd => crate::codec::decompress(stored, header.raw_len)
+            .map(PayloadBytes::Decompressed)
+            .map_err(|cause| Error::Malformed { what: "block payload", off: at, cause }),
+    }
 }

@@ -1,59 +1,118 @@
 //! The streaming writer: blocks are appended, then index and tail.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+mod sink;
+#[cfg(all(test, feature = "read"))]
+mod tests;
 
-use crate::block::{self, BlockHeader, Codec, Kind};
+use std::fs::File;
+use std::io::Write;
+
+use crate::block::{BlockHeader, Codec, Kind, Processes};
 use crate::codec::Compressor;
 use crate::header::{FileHeader, Mark};
-use crate::index::{Entry, Tail};
+use crate::index::{self, Entry, Tail};
 use crate::records::Payload;
 use crate::{Error, limits};
+use sink::{Sink, Stream};
 
 /// Payloads up to this many bytes are stored raw, ready to be used in place.
 const RAW_UP_TO: usize = 64;
 
-/// Appends blocks to a file. Every block that [`Writer::append`] accepted is readable whatever happens
+/// Appends blocks to a file or a stream. Every block that [`Writer::append`] accepted is readable whatever happens
 /// afterwards; index and tail only make opening fast.
-#[derive(Debug)]
+///
+/// # Cost
+/// 64 bytes of memory per block until the index is written, and one block at a time.
 pub struct Writer {
-    file: File,
+    sink: Box<dyn Sink>,
     header: FileHeader,
-    compressor: CompressorBox,
+    compressor: Compressor,
     entries: Vec<Entry>,
     end: u64,
 }
 
-struct CompressorBox(Compressor);
+/// What the header of a block says of its payload.
+struct Label {
+    kind: Kind,
+    version: u16,
+    items: u32,
+    span_ns: (u64, u64),
+    processes: Processes,
+}
 
-impl std::fmt::Debug for CompressorBox {
+impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Compressor")
+        f.debug_struct("Writer").field("header", &self.header).field("end", &self.end).finish_non_exhaustive()
     }
 }
 
 impl Writer {
-    /// Begins a recording in an empty file; `uuid` is random.
+    /// Begins a recording in an empty file, in which bytes can be written at any offset; `uuid` is random.
     ///
     /// # Errors
     /// [`Error::Io`] if the header cannot be written.
-    pub fn create(mut file: File, uuid: [u8; 16]) -> Result<Self, Error> {
-        let header = FileHeader { mark: Mark::Open, incompatible: 0, compatible: 0, uuid };
-        file.write_all(&header.encode())?;
-        let end = crate::header::LEN as u64;
-        Ok(Self { file, header, compressor: CompressorBox(Compressor::new()?), entries: Vec::new(), end })
+    pub fn create(file: File, uuid: [u8; 16]) -> Result<Self, Error> {
+        Self::begin(Box::new(file), Mark::Open, uuid)
+    }
+
+    /// Begins a recording in something that only takes bytes one after the other, such as a pipe; `uuid` is random.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the header cannot be written.
+    pub fn stream(to: impl Write + Send + 'static, uuid: [u8; 16]) -> Result<Self, Error> {
+        Self::begin(Box::new(Stream(to)), Mark::Streamed, uuid)
+    }
+
+    fn begin(mut sink: Box<dyn Sink>, mark: Mark, uuid: [u8; 16]) -> Result<Self, Error> {
+        let header = FileHeader { mark, incompatible: 0, compatible: 0, uuid };
+        let compressor = Compressor::new()?;
+        sink.put(0, &header.encode()).map_err(|torn| torn.cause)?;
+        Ok(Self { sink, header, compressor, entries: Vec::new(), end: crate::header::LEN as u64 })
     }
 
     /// Appends one block and returns the bytes that it takes in the file.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file does not take it: what was written of it is cut off again, the blocks
-    /// in front of it stay, and the writer can go on. [`Error::TooLarge`] beyond the limits.
+    /// [`Error::Io`] if not all of it was taken. The blocks in front of it stay, and the writer can go on: what was
+    /// written of it is cut off again, or in a stream left behind for the reader to pass over.
+    /// [`Error::TooLarge`] beyond the limits.
     pub fn append<P: Payload>(&mut self, payload: &P) -> Result<u64, Error> {
+        self.check_room()?;
         let raw = payload.to_bytes()?;
-        let items = u32::try_from(payload.items()).unwrap_or(u32::MAX);
-        self.append_bytes(P::KIND, P::VERSION, items, payload.span_ns(), &raw)
+        let label = Label {
+            kind: P::KIND,
+            version: P::VERSION,
+            items: u32::try_from(payload.items()).unwrap_or(u32::MAX),
+            span_ns: payload.span_ns(),
+            processes: payload.processes(),
+        };
+        let (entry, len) = self.write_block(&label, &raw)?;
+        self.entries.push(entry);
+        Ok(len)
+    }
+
+    /// Appends a block of another file as it is stored there; only its sequence number changes.
+    ///
+    /// # Errors
+    /// As [`Writer::append`]; [`Error::Payload`] if the header is not that of these bytes.
+    pub fn append_stored(&mut self, header: &BlockHeader, stored: &[u8]) -> Result<u64, Error> {
+        self.check_room()?;
+        if stored.len() != header.stored_len as usize || crc32fast::hash(stored) != header.payload_crc {
+            let cause = format!("{} bytes are not those that the header tells of", stored.len());
+            return Err(Error::Payload { kind: header.kind, cause });
+        }
+        let (entry, len) = self.put_block(*header, stored)?;
+        self.entries.push(entry);
+        Ok(len)
+    }
+
+    /// Refuses a block for which the index has no row.
+    fn check_room(&self) -> Result<(), Error> {
+        if self.entries.len() < limits::MAX_BLOCKS as usize {
+            return Ok(());
+        }
+        let len = (self.entries.len() as u64 + 1) * index::ROW_LEN as u64;
+        Err(Error::TooLarge { kind: Kind::INDEX, len, limit: u64::from(limits::MAX_INDEX_LEN) })
     }
 
     /// Tells how many bytes the file has so far.
@@ -61,86 +120,141 @@ impl Writer {
         self.end
     }
 
-    /// Writes index and tail, syncs, and marks the file closed. Returns its length in bytes.
+    /// Writes index and tail; syncs a file and marks it closed. Returns its length in bytes.
     ///
     /// # Errors
-    /// [`Error::Io`]; the file then stays open-marked, and its blocks are readable.
+    /// [`Error::Io`]; the recording then stays unclosed, and its blocks are readable.
     pub fn finish(mut self) -> Result<u64, Error> {
-        let index_off = self.end;
-        let rows: Vec<u8> = self.entries.iter().flat_map(Entry::encode).collect();
-        let count = self.entries.len() as u32;
-        let done = self.append_bytes(Kind::INDEX, 1, count, (0, 0), &rows).and_then(|_| {
-            let file_len = self.end + crate::index::TAIL_LEN as u64;
-            let tail = Tail { index_off, file_len, rows: count };
-            self.file.write_all(&tail.encode(self.header.seed()))?;
-            self.file.sync_data()?;
-            let closed = FileHeader { mark: Mark::Closed, ..self.header };
-            self.file.write_all_at(&closed.encode(), 0)?;
-            self.file.sync_data()?;
-            Ok(file_len)
-        });
+        let blocks_end = self.end;
+        let done = self.write_end();
         if done.is_err() {
-            self.cut_back_to(index_off);
+            self.sink.cut_back_to(blocks_end);
         }
         done
     }
 
-    fn append_bytes(
-        &mut self,
-        kind: Kind,
-        version: u16,
-        items: u32,
-        span: (u64, u64),
-        raw: &[u8],
-    ) -> Result<u64, Error> {
+    fn write_end(&mut self) -> Result<u64, Error> {
+        let rows = self.entries.len() as u32;
+        let label = Label {
+            kind: Kind::INDEX,
+            version: index::VERSION,
+            items: rows,
+            span_ns: (0, 0),
+            processes: Processes::ANY,
+        };
+        let planes = index::encode_rows(&self.entries);
+        let (at, _) = self.write_block(&label, &planes)?;
+        let file_len = self.end + index::TAIL_LEN as u64;
+        let tail = Tail { index_off: at.off, file_len, rows };
+        self.put(&tail.encode(self.header.seed()))?;
+        match self.header.mark {
+            Mark::Streamed => self.sink.sync()?,
+            _ => {
+                self.sink.sync()?;
+                let closed = FileHeader { mark: Mark::Closed, ..self.header };
+                self.sink.put(0, &closed.encode()).map_err(|torn| torn.cause)?;
+                self.sink.sync()?;
+            }
+        }
+        Ok(file_len)
+    }
+
+    /// Compresses one payload and writes it behind the last one.
+    fn write_block(&mut self, label: &Label, raw: &[u8]) -> Result<(Entry, u64), Error> {
         let check = |len: usize, limit: u32| match u32::try_from(len) {
             Ok(len) if len <= limit => Ok(len),
-            _ => Err(Error::TooLarge { kind, len: len as u64, limit: u64::from(limit) }),
+            _ => Err(Error::TooLarge { kind: label.kind, len: len as u64, limit: u64::from(limit) }),
         };
-        let (max_raw, max_stored) = match kind {
-            Kind::INDEX => (limits::MAX_INDEX_LEN, limits::MAX_INDEX_LEN),
-            _ => (limits::MAX_RAW_LEN, limits::MAX_STORED_LEN),
-        };
+        let (max_stored, max_raw) = label.kind.max_lens();
         let raw_len = check(raw.len(), max_raw)?;
-        let compressed;
-        let (codec, stored) = if kind == Kind::INDEX || raw.len() <= RAW_UP_TO {
-            (Codec::Raw, raw)
-        } else {
-            compressed = self.compressor.0.compress(raw)?;
-            if compressed.len() < raw.len() { (Codec::Zstd, &compressed[..]) } else { (Codec::Raw, raw) }
+        let items = if label.kind == Kind::INDEX { 0 } else { u64::from(label.items) };
+        let compressed = shrunk(&mut self.compressor, raw, items)?;
+        let (codec, stored) = match &compressed {
+            Some(compressed) => (Codec::Zstd, &compressed[..]),
+            None => (Codec::Raw, raw),
         };
         let header = BlockHeader {
-            kind,
-            version,
+            kind: label.kind,
+            version: label.version,
             codec,
-            items,
-            sequence: self.entries.len() as u64,
-            first_ns: span.0,
-            last_ns: span.1,
+            items: label.items,
+            sequence: 0,
+            first_ns: label.span_ns.0,
+            last_ns: label.span_ns.1,
             stored_len: check(stored.len(), max_stored)?,
             raw_len,
             payload_crc: crc32fast::hash(stored),
+            processes: label.processes,
         };
-        let off = self.end;
-        let next = header.next(off);
-        let mut bytes = Vec::with_capacity((next - off) as usize);
-        bytes.extend_from_slice(&header.encode(self.header.seed()));
-        bytes.extend_from_slice(stored);
-        bytes.resize((next - off) as usize, 0);
-        debug_assert!(bytes.len() >= block::LEN);
-        if let Err(error) = self.file.write_all(&bytes) {
-            self.cut_back_to(off);
-            return Err(error.into());
-        }
-        self.entries.push(Entry { off, header });
-        self.end = next;
-        Ok(next - off)
+        self.put_block(header, stored)
     }
 
-    /// Cuts off a torn block. If that fails as well, the reader finds it by its checksum.
-    fn cut_back_to(&mut self, end: u64) {
-        self.end = end;
-        let cut = self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::Start(end)));
-        drop(cut);
+    /// Writes one block behind the last one; returns where it stands and how many bytes it takes.
+    fn put_block(&mut self, header: BlockHeader, stored: &[u8]) -> Result<(Entry, u64), Error> {
+        let header = BlockHeader { sequence: self.entries.len() as u64, ..header };
+        // A multiple of the alignment, unless a stream is torn.
+        let start = self.end;
+        let off = start.next_multiple_of(limits::ALIGN);
+        let next = header.next(off);
+        let mut bytes = Vec::with_capacity((next - start) as usize);
+        bytes.resize((off - start) as usize, 0);
+        bytes.extend_from_slice(&header.encode(self.header.seed()));
+        bytes.extend_from_slice(stored);
+        bytes.resize((next - start) as usize, 0);
+        self.put(&bytes)?;
+        Ok((Entry { off, header }, next - start))
+    }
+
+    /// Writes bytes behind the last ones.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match self.sink.put(self.end, bytes) {
+            Ok(()) => {
+                self.end += bytes.len() as u64;
+                Ok(())
+            }
+            Err(torn) => {
+                self.end += torn.stays;
+                Err(torn.cause.into())
+            }
+        }
+    }
+}
+
+/// Compresses a payload; `None` if it is stored as it is.
+fn shrunk(compressor: &mut Compressor, raw: &[u8], items: u64) -> std::io::Result<Option<Vec<u8>>> {
+    if raw.len() <= RAW_UP_TO {
+        return Ok(None);
+    }
+    let compressed = compressor.compress(raw)?;
+    // What shrinks beyond belief is stored as it is, or no reader would take it.
+    let shrinks = (1..raw.len()).contains(&compressed.len())
+        && limits::is_believed(compressed.len() as u64, raw.len() as u64, items);
+    Ok(shrinks.then_some(compressed))
+}
+
+/// Tells how many bytes a writer would store for given ones.
+pub struct Measure(Compressor);
+
+impl std::fmt::Debug for Measure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Measure").finish_non_exhaustive()
+    }
+}
+
+impl Measure {
+    /// Gets ready to compress.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no memory for it.
+    pub fn new() -> Result<Self, Error> {
+        Ok(Self(Compressor::new()?))
+    }
+
+    /// Compresses bytes and throws the result away.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if they cannot be compressed.
+    pub fn stored_len(&mut self, raw: &[u8]) -> Result<usize, Error> {
+        Ok(shrunk(&mut self.0, raw, 0)?.map_or(raw.len(), |compressed| compressed.len()))
     }
 }

@@ -1,63 +1,213 @@
 //! The layouts of docs/FORMAT.md §5, as compiled: a change of rkyv, of its features or of a record that
 //! would change bytes on disk fails here.
 
-use icecore_format::records::{Payload as _, Sample, SamplesV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd};
+use std::mem::offset_of;
 
-/// Sizes of the archived roots, bytes. A vector is 8 (relative pointer, length), a u64 aligns to 8.
-#[test]
-fn archived_roots_have_the_documented_sizes() {
-    use icecore_format::records as r;
-    fn size<P: r::Payload>() -> usize {
-        size_of::<P::View>()
+use icecore_format::Error;
+use icecore_format::block::Processes;
+use icecore_format::records::{
+    Basis, ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, Node, Payload, ReceiptV1,
+    Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd,
+};
+
+/// The document.
+const FORMAT: &str = include_str!("../../../docs/FORMAT.md");
+
+/// A root struct: its fields with their offsets, and its size.
+#[derive(Debug, PartialEq, Eq)]
+struct Root {
+    name: String,
+    kind: u16,
+    version: u16,
+    size: usize,
+    fields: Vec<(usize, String)>,
+}
+
+/// Cells of a row of a table; nothing for other lines.
+fn cells(line: &str) -> Vec<&str> {
+    line.strip_prefix('|').map_or(Vec::new(), |row| row.split('|').map(str::trim).collect())
+}
+
+/// Reads the root of a kind from the tables of the document.
+fn documented(name: &str) -> Root {
+    let payloads = FORMAT.split("\n## 5.").nth(1).expect("it has a section 5");
+    let payloads = payloads.split("\n## ").next().expect("there is a first part");
+    let is_kind = |row: &Vec<&str>| row.len() > 4 && row[1] == name && row[0].parse::<u16>().is_ok();
+    let row = payloads.lines().map(cells).find(is_kind).unwrap_or_else(|| panic!("{name} is a kind"));
+    let number = |cell: &str| cell.parse().unwrap_or_else(|_| panic!("{name}: {cell} is a number"));
+    let is_its = |part: &&str| part.split_whitespace().nth(1) == Some(name);
+    let section = payloads.split("\n### ").skip(1).find(is_its);
+    let section = section.unwrap_or_else(|| panic!("{name} has a section"));
+    let field = |row: Vec<&str>| Some((row.first()?.parse().ok()?, (*row.get(1)?).to_owned()));
+    Root {
+        name: name.to_owned(),
+        kind: number(row[0]),
+        version: number(row[2]),
+        size: row[4].parse().unwrap_or_else(|_| panic!("{name} has a size")),
+        fields: section.lines().map(cells).filter_map(field).collect(),
     }
-    assert_eq!(size::<r::StringsV1>(), 20);
-    assert_eq!(size::<r::TasksV1>(), 28);
-    assert_eq!(size::<r::LifecycleV1>(), 64);
-    assert_eq!(size::<r::ImagesV1>(), 68);
-    assert_eq!(size::<r::MappingsV1>(), 72);
-    assert_eq!(size::<r::StacksV1>(), 20);
-    assert_eq!(size::<r::SamplesV1>(), 88);
-    assert_eq!(size::<r::KernelSymbolsV1>(), 32);
-    assert_eq!(size::<r::LossesV1>(), 32);
-    assert_eq!(size::<r::SessionV1>(), 144);
-    assert_eq!(size::<r::ReceiptV1>(), 96);
 }
 
-#[test]
-fn small_payloads_have_exactly_these_bytes() {
-    let mut strings = StringsV1::starting_at(1);
-    strings.push(b"abc");
-    strings.push(b"de");
-    let bytes = strings.to_bytes().expect("fits");
-    // bytes, padding, ends; then the root: first_id, (pointer, length) of both columns.
-    assert_eq!(
-        bytes[..],
-        [
-            b'a', b'b', b'c', b'd', b'e', 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0xec, 0xff, 0xff,
-            0xff, 5, 0, 0, 0, 0xec, 0xff, 0xff, 0xff, 2, 0, 0, 0
-        ]
-    );
-    let tasks = TasksV1::from_rows(9, &[Task { tgid: 1, tid: 2, comm: 3 }]).to_bytes().expect("fits");
-    assert_eq!(tasks[..12], [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
-    assert_eq!(tasks.len(), 12 + 28);
-}
-
-#[test]
-fn numbers_on_disk_are_little_endian_whatever_the_machine() {
-    let row = Sample {
-        time_ns: 0x0102_0304_0506_0708,
-        cpu: 1,
-        event: 0,
-        user_end: WalkEnd::ROOT,
-        kernel_end: WalkEnd::NONE,
-        task: 0,
-        user_stack: 0,
-        kernel_stack: 0,
-        weight: 0,
+/// The root of a kind as it is compiled.
+macro_rules! compiled {
+    ($name:literal, $type:ident: $($field:ident)*) => {
+        Root {
+            name: $name.to_owned(),
+            kind: <$type as Payload>::KIND.0,
+            version: <$type as Payload>::VERSION,
+            size: size_of::<<$type as Payload>::View>(),
+            fields: vec![$((offset_of!(<$type as Payload>::View, $field), stringify!($field).to_owned())),*],
+        }
     };
-    let bytes = SamplesV1::from_rows(&[row]).expect("one row").to_bytes().expect("fits");
-    let first_ns = bytes.len() - 88;
-    assert_eq!(bytes[first_ns..first_ns + 8], [8, 7, 6, 5, 4, 3, 2, 1]);
-    let stacks = StacksV1::starting_at(0x0a0b).to_bytes().expect("fits");
-    assert_eq!(stacks[..4], [0x0b, 0x0a, 0, 0]);
+}
+
+#[test]
+fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
+    for root in [
+        compiled!("session", SessionV1: recorder command_line host kernel_release kernel_version arch boot_id
+            kernel_build_id start_ns start_unix_ns cpus page_bytes target events max_depth user kernel idle
+            ring_bytes labels notes),
+        compiled!("strings", StringsV1: first_id bytes lens),
+        compiled!("tasks", TasksV1: first_id tgid tid comm),
+        compiled!("lifecycle", LifecycleV1: first_ns last_ns after_ns change tgid tid creator comm),
+        compiled!("images", ImagesV1: first_id kind path build_id_bytes build_id_lens dev inode size_bytes
+            modified_unix_ns),
+        compiled!("mappings", MappingsV1: first_ns last_ns after_ns tgid start len file_off image origin),
+        compiled!("stacks", StacksV1: kernel_base first_id parent base offset kernel_offset),
+        compiled!("samples", SamplesV1: first_ns last_ns processes period unit_ns newest_stack late cpu event
+            user_end kernel_end task user_new user_known kernel_new kernel_known weight),
+        compiled!("kernel_symbols", KernelSymbolsV1: start len name module),
+        compiled!("losses", LossesV1: time_ns cpu cause count),
+        compiled!("receipt", ReceiptV1: end_ns ended_by exit_code samples lost user_cpu_ns kernel_cpu_ns
+            peak_rss_bytes bpf_runs bpf_ns ring_high_water_bytes file_bytes),
+    ] {
+        assert_eq!(root, documented(&root.name), "compiled, and documented");
+    }
+}
+
+/// A list or a column: its bytes in the root, little-endian.
+fn root(fields: &[i64]) -> Vec<u8> {
+    fields.iter().flat_map(|field| (*field as u32).to_le_bytes()).collect()
+}
+
+#[test]
+fn strings_have_exactly_these_bytes() {
+    let bytes = StringsV1::from_rows(1, &["abc", "de"]).to_bytes().expect("fits");
+    // The text, the plane of lengths, padding; then first_id, (pointer, length), (rows, pointer, length).
+    let expected = [&b"abcde\x03\x02\0"[..], &root(&[1, -12, 5, 2, -19, 2])].concat();
+    assert_eq!(bytes[..], expected);
+}
+
+#[test]
+fn tasks_have_exactly_these_bytes() {
+    let rows = [Task { tgid: 300, tid: 300, comm: 3 }, Task { tgid: 299, tid: 301, comm: 4 }];
+    let bytes = TasksV1::from_rows(9, &rows).to_bytes().expect("fits");
+    // 300 and −1, folded: two planes; 0 and −2; 3 and 4.
+    let planes = [0x58, 1, 2, 0, 0, 3, 3, 4];
+    let expected = [&planes[..], &root(&[9, 2, -16, 4, 2, -24, 2, 2, -34, 2])].concat();
+    assert_eq!(bytes[..], expected);
+}
+
+#[test]
+fn stacks_have_exactly_these_bytes() -> Result<(), Error> {
+    let rows = [
+        Node { parent: 0, location: Location::Address(0x1234) },
+        Node { parent: 7, location: Location::Image { image: 5, file_off: 0x0002_0001 } },
+        Node { parent: 7, location: Location::Address(0xffff_ffff_8100_0010) },
+    ];
+    let bytes = StacksV1::from_rows(7, &rows)?.to_bytes()?;
+    let expected = [
+        // No caller, the node in front, node 7; an address, image 5, the kernel.
+        &[[0, 1, 8], [0, 7, 1]].concat()[..],
+        // Three planes of two offsets, four of one.
+        &[0x34, 0x01, 0x12, 0x00, 0x00, 0x02, 0x10, 0x00, 0x00, 0x81],
+        &0xffff_ffff_0000_0000_u64.to_le_bytes(),
+        &root(&[7, 3, -32, 3, 3, -41, 3, 2, -50, 6, 1, -56, 4, 0]),
+    ];
+    assert_eq!(bytes[..], expected.concat());
+    assert_eq!(StacksV1::view(&bytes)?.rows()?, rows);
+    Ok(())
+}
+
+#[test]
+fn texts_have_exactly_these_bytes_inside_and_outside_of_their_place() -> Result<(), Error> {
+    let ended_by = ["duration", "targets gone"].map(String::from).into();
+    let receipt = ReceiptV1 { end_ns: 5, ended_by, exit_code: -1, file_bytes: 7, ..ReceiptV1::default() };
+    let bytes = receipt.to_bytes()?;
+    let mut expected = b"targets goneduration\x8c\0\0\0\xec\xff\xff\xff\0\0\0\0".to_vec();
+    expected.extend(root(&[5, 0, -28, 2, -1, 0]));
+    expected.resize(bytes.len() - 8, 0);
+    expected.extend(root(&[7, 0]));
+    assert_eq!((&bytes[..], bytes.len()), (&expected[..], 32 + 96));
+    assert_eq!(ReceiptV1::view(&bytes)?.to_owned_record()?, receipt);
+    Ok(())
+}
+
+/// The samples of the worked example.
+fn example() -> ([Sample; 4], Basis) {
+    let sample = |us: u64, cpu, (user_stack, user_end), (kernel_stack, kernel_end), weight| Sample {
+        time_ns: 5_000_000_000 + us * 1_000,
+        cpu,
+        event: 0,
+        user_end,
+        kernel_end,
+        task: u32::from(cpu) + 3,
+        user_stack,
+        kernel_stack,
+        weight,
+    };
+    let (none, kernel) = ((0, WalkEnd::NONE), (13, WalkEnd::UNSAID));
+    let rows = [
+        sample(0, 0, (12, WalkEnd::ROOT), none, 1_000_000),
+        sample(250, 1, (4, WalkEnd::UNREADABLE), kernel, 1_000_000),
+        sample(1_003, 0, (12, WalkEnd::ROOT), none, 1_000_000),
+        sample(1_249, 1, none, kernel, 2_000_000),
+    ];
+    let processes = Processes::NONE.with(7);
+    (rows, Basis { unit_ns: 1_000, period_ns: 1_000_000, newest_stack: 10, processes })
+}
+
+/// The bytes of the dump in §5.12: three digits of offset, then pairs of digits up to the comment.
+fn dumped() -> Vec<u8> {
+    let section = FORMAT.split("\n### 5.12").nth(1).expect("it has a section 5.12");
+    let block = section.split("```").nth(1).expect("it has a dump");
+    let mut bytes = Vec::new();
+    for line in block.lines().filter(|line| !line.is_empty()) {
+        let (off, rest) = line.split_once("  ").expect("offset and bytes");
+        assert_eq!(u64::from_str_radix(off, 16), Ok(bytes.len() as u64), "{line}");
+        let pairs = rest.split("   ").next().unwrap_or_default().split_whitespace();
+        bytes.extend(pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits")));
+    }
+    bytes
+}
+
+/// The dump as the section has it, without comments.
+fn dump(bytes: &[u8]) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    let line = |(row, bytes): (usize, &[u8])| {
+        let (left, right) = bytes.split_at(bytes.len().min(8));
+        format!("{:03x}  {}  {}\n", row * 16, hex(left), hex(right))
+    };
+    bytes.chunks(16).enumerate().map(line).collect()
+}
+
+#[test]
+fn the_worked_example_of_samples_is_what_is_written_and_reads_as_the_document_says() -> Result<(), Error> {
+    let (rows, basis) = example();
+    let bytes = SamplesV1::from_rows(&rows, &basis)?.to_bytes()?;
+    let documented = dumped();
+    assert!(documented == bytes[..], "the code writes\n{}", dump(&bytes));
+    let mut aligned = rkyv::util::AlignedVec::<16>::new();
+    aligned.extend_from_slice(&documented);
+    assert_eq!(SamplesV1::view(&aligned)?.rows()?, rows);
+    Ok(())
+}
+
+#[test]
+fn numbers_on_disk_are_little_endian_whatever_the_machine() -> Result<(), Error> {
+    let (rows, basis) = example();
+    let bytes = SamplesV1::from_rows(&rows, &basis)?.to_bytes()?;
+    let first_ns = bytes.len() - 176;
+    assert_eq!(bytes[first_ns..first_ns + 8], 5_000_000_000_u64.to_le_bytes());
+    Ok(())
 }

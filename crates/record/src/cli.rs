@@ -18,6 +18,7 @@ Examples:
   icecore-record -a -d 10                    the whole machine for ten seconds
   icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
   icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
+  icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-report FILE                        what it saw
 
 Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see other users' processes).
@@ -76,7 +77,16 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub ring: Option<u64>,
 
-    /// The file to write; default icecore-HOST-TIME.icecore here
+    /// Write at least this often: a kill of the recorder costs so many seconds at most (0.1 to 60)
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_flush)]
+    pub flush: std::time::Duration,
+
+    /// Write at the latest when this much waits: 64K to 16M
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_flush_bytes)]
+    pub flush_bytes: u64,
+
+    /// The file to write; default icecore-HOST-TIME.icecore here. `-`: stdout; a command then gets
+    /// stderr as its stdout, so that the two do not mix
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -104,6 +114,23 @@ fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
         return Err("must be more than 0".to_owned());
     }
     std::time::Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+fn parse_flush(text: &str) -> Result<std::time::Duration, String> {
+    let range = std::time::Duration::from_millis(100)..=std::time::Duration::from_secs(60);
+    parse_seconds(text)
+        .ok()
+        .filter(|time| range.contains(time))
+        .ok_or("must lie between 0.1 and 60 seconds".into())
+}
+
+fn parse_flush_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if (64 << 10..=16 << 20).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("must lie between 64K and 16M".to_owned())
+    }
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
@@ -152,6 +179,25 @@ mod tests {
         assert!(parse_size("8X").is_err());
         assert!(parse_size("M").is_err());
         assert!(parse_size("99999999999G").is_err());
+    }
+
+    #[test]
+    fn what_is_written_waits_a_second_or_a_mebibyte_unless_asked_otherwise() {
+        let parse = |args: &[&str]| Args::try_parse_from([&["icecore-record", "-a"], args].concat());
+        let args = parse(&[]).expect("defaults");
+        assert_eq!((args.flush.as_secs_f64(), args.flush_bytes), (1.0, 1 << 20));
+        let args = parse(&["--flush", "0.1", "--flush-bytes", "64K"]).expect("the least");
+        assert_eq!((args.flush.as_millis(), args.flush_bytes), (100, 64 << 10));
+        assert!(parse(&["--flush", "60s", "--flush-bytes", "16M"]).is_ok());
+        for wrong in [
+            ["--flush", "0.09"],
+            ["--flush", "61"],
+            ["--flush", "nan"],
+            ["--flush-bytes", "63K"],
+            ["--flush-bytes", "17M"],
+        ] {
+            assert!(parse(&wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

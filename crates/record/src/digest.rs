@@ -13,7 +13,7 @@ use crate::proc::maps;
 use crate::proc::scan::{self, Process};
 use crate::pump::Chunk;
 use crate::sys::{clock, usage};
-use crate::track::{MappingRow, Totals, Tracker};
+use crate::track::{MappingRow, Pace, Totals, Tracker};
 use crate::wire::{self, Event, NewMapping, Report};
 
 /// What the tracker knows at the end.
@@ -30,10 +30,11 @@ pub(crate) fn digest(
     chunks: &Receiver<Chunk>,
     batches: SyncSender<Batch>,
     followed: Option<FxHashSet<u32>>,
+    pace: Pace,
 ) -> Digested {
     usage::lower_priority();
     let mut digest = Digest {
-        tracker: Tracker::default(),
+        tracker: Tracker::new(pace),
         identities: Identities::default(),
         kallsyms: None,
         followed,
@@ -43,10 +44,12 @@ pub(crate) fn digest(
     };
     for chunk in chunks {
         digest.chunk(&chunk);
+        digest.settle(chunk.complete_until_ns);
         if digest.tracker.is_due(clock::monotonic_ns()) {
             digest.flush();
         }
     }
+    digest.settle(u64::MAX);
     digest.flush();
     Digested { totals: digest.tracker.totals(), losses: digest.losses }
 }
@@ -99,7 +102,6 @@ impl Digest {
 
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample(sample) if self.tracker.is_too_late_for_batch(sample.head.time_ns) => self.flush(),
             Event::Fork { head, .. } => {
                 self.followed.as_mut().map(|followed| followed.insert(head.tgid));
             }
@@ -147,6 +149,13 @@ impl Digest {
     fn lost(&mut self, cause: Cause, cpu: u32, count: u64) {
         *self.losses.entry(cause).or_default() += count;
         self.tracker.loss(Loss { time_ns: clock::monotonic_ns(), cpu, cause, count });
+    }
+
+    fn settle(&mut self, until_ns: u64) {
+        match self.tracker.settle(until_ns) {
+            0 => {}
+            count => self.lost(Cause::STACKS_EXHAUSTED, u32::MAX, count),
+        }
     }
 
     fn is_followed(&self, tgid: u32) -> bool {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use icecore_format::records::ImageKind;
 use object::Endianness;
 use object::elf::FileHeader64;
-use object::read::ReadCache;
 use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
+use object::read::{ReadCache, ReadRef};
 use rustc_hash::FxHashMap;
 
 use crate::proc::maps::MapsLine;
@@ -165,17 +165,20 @@ fn without_file(path: &[u8]) -> Identity {
 /// Reads the build-id of an ELF file of this machine's word size and byte order. Only headers and notes are read,
 /// and no more than limits allow: the file may be anybody's.
 fn build_id(path: &Path) -> Option<Vec<u8>> {
-    let cache = ReadCache::new(File::open(path).ok()?);
-    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    elf_build_id(&ReadCache::new(File::open(path).ok()?))
+}
+
+pub(crate) fn elf_build_id<'d>(file: impl ReadRef<'d>) -> Option<Vec<u8>> {
+    let header = FileHeader64::<Endianness>::parse(file).ok()?;
     let endian = header.endian().ok()?;
     if header.e_phnum(endian) > MAX_SEGMENTS {
         return None;
     }
-    let notes = header.program_headers(endian, &cache).ok()?.iter().filter(|segment| {
+    let notes = header.program_headers(endian, file).ok()?.iter().filter(|segment| {
         segment.p_type(endian) == object::elf::PT_NOTE && segment.p_filesz(endian) <= MAX_NOTE_BYTES
     });
     notes
-        .filter_map(|segment| segment.notes(endian, &cache).ok()?)
+        .filter_map(|segment| segment.notes(endian, file).ok()?)
         .find_map(|notes| find_build_id(notes, endian))
 }
 
@@ -198,9 +201,12 @@ fn find_build_id(
 /// # Source
 /// `/sys/kernel/notes`: ELF notes, 4-aligned
 pub(crate) fn kernel_build_id() -> Option<Vec<u8>> {
-    let notes = std::fs::read("/sys/kernel/notes").ok()?;
+    notes_build_id(&std::fs::read("/sys/kernel/notes").ok()?)
+}
+
+pub(crate) fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
     let endian = Endianness::default();
-    find_build_id(NoteIterator::new(endian, 4, &notes).ok()?, endian)
+    find_build_id(NoteIterator::new(endian, 4, notes).ok()?, endian)
 }
 
 #[cfg(test)]

@@ -18,13 +18,16 @@
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs |
 //! | `identity` | which file a mapping belongs to |
-//! | `intern`, `stacks`, `track`, `batch` | events to rows: pure, tested from bytes |
+//! | `intern`, `spaces`, `stacks`, `track`, `batch` | events to rows: pure, tested from bytes |
 //! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
+//! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
 
 mod batch;
 pub mod cli;
 mod digest;
 mod events;
+#[doc(hidden)]
+pub mod fuzz;
 mod identity;
 mod intern;
 pub mod options;
@@ -34,6 +37,7 @@ mod pump;
 pub mod run;
 mod sampler;
 mod session;
+mod spaces;
 mod stacks;
 mod store;
 mod summary;

@@ -1,6 +1,7 @@
 //! What the command line means: checked against this machine, before anything is opened.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::cli::Args;
 use crate::proc;
+use crate::track::Pace;
 
 /// The smallest ring: a few of the largest samples.
 const MIN_RING_BYTES: u64 = 256 << 10;
@@ -37,6 +39,17 @@ pub enum Rate {
     Period(u64),
 }
 
+/// Where the recording goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// A file in this directory, for which a name is made.
+    NewFile,
+    /// This file.
+    File(PathBuf),
+    /// Stdout: a pipe, or a file that the shell opened.
+    Stdout,
+}
+
 /// Everything that one run of the recorder needs to know.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -62,8 +75,12 @@ pub struct Options {
     pub labels: Vec<(String, String)>,
     /// Size of the ring, bytes: a power of two.
     pub ring_bytes: u64,
-    /// The file to write; by default a name is made.
-    pub output: Option<PathBuf>,
+    /// How long rows wait before they are written, ns: what a kill costs at most.
+    pub flush_ns: u64,
+    /// How many bytes of rows wait at most.
+    pub flush_bytes: usize,
+    /// Where to write.
+    pub output: Destination,
     /// Overwrite it.
     pub force: bool,
     /// Say nothing.
@@ -73,6 +90,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// When batches are written.
+    pub(crate) fn pace(&self) -> Pace {
+        // A clock that counts nanoseconds is the only event whose period says anything about time.
+        let period_ns = match self.rate {
+            Rate::Frequency(hz) => 1_000_000_000 / hz.max(1),
+            Rate::Period(units) => units,
+        };
+        Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns }
+    }
+
     /// Gives a meaning to what was typed.
     ///
     /// # Errors
@@ -90,6 +117,12 @@ impl Options {
         } else {
             bail!("nothing to record: give -a, -p PID, -t TID or -- COMMAND (see --help)");
         };
+        let output = match args.output {
+            None => Destination::NewFile,
+            Some(path) if path.as_os_str() == "-" => Destination::Stdout,
+            Some(path) => Destination::File(path),
+        };
+        check_terminal(&output)?;
         check_namespace()?;
         check_exist(&target)?;
         if let Some(program) = args.command.first() {
@@ -129,12 +162,22 @@ impl Options {
             max_depth: args.max_depth,
             labels: args.labels,
             ring_bytes: ring_bytes.next_power_of_two(),
-            output: args.output,
+            flush_ns: u64::try_from(args.flush.as_nanos()).unwrap_or(u64::MAX),
+            flush_bytes: usize::try_from(args.flush_bytes).unwrap_or(usize::MAX),
+            output,
             force: args.force,
             quiet: args.quiet,
             verbose: args.verbose,
         })
     }
+}
+
+fn check_terminal(output: &Destination) -> anyhow::Result<()> {
+    ensure!(
+        *output != Destination::Stdout || !std::io::stdout().is_terminal(),
+        "cannot write a recording to a terminal: pipe it (| icecore-report -), redirect it (> FILE), or name a file with -o"
+    );
+    Ok(())
 }
 
 /// The kernel names processes by their ids in the first PID namespace; `/proc` here must do the same.

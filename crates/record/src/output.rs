@@ -1,20 +1,31 @@
-//! The file: its name, its mode, and its end if nothing was recorded.
+//! Where the recording goes: a file, its name, its mode, and its end if nothing was recorded; or stdout.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use icecore_format::write::Writer;
 
-use crate::options::Options;
+use crate::options::{Destination, Options};
 
-/// The file of a recording. Until [`Output::keep`] it is taken away again when it is dropped.
+/// Where the recording goes.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A file of ours.
+    File(OwnFile),
+    /// Whatever stdout is; it is only appended to.
+    Stdout(File),
+}
+
+/// The file of a recording. Until it is kept it is taken away again when it is dropped.
 ///
 /// With `--force` it is written under another name beside the old file, which stays as it is until something is
 /// recorded.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct OwnFile {
     path: PathBuf,
     /// The name that it has until it is kept.
     written: PathBuf,
@@ -24,26 +35,55 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Creates the file: mode 0600, never over an existing one unless asked.
+    /// Creates the file: mode 0600, never over an existing one unless asked. Or takes stdout.
     pub(crate) fn create(options: &Options) -> anyhow::Result<Self> {
         match &options.output {
-            Some(path) => Self::at(path, options.force),
-            None => Self::create_named(&format!("icecore-{}-{}", crate::session::host(), time_now())),
+            Destination::File(path) => OwnFile::at(path, options.force).map(Self::File),
+            Destination::NewFile => {
+                let stem = format!("icecore-{}-{}", crate::session::host(), time_now());
+                OwnFile::create_named(&stem).map(Self::File)
+            }
+            Destination::Stdout => {
+                let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot write to stdout")?;
+                Ok(Self::Stdout(stdout.into()))
+            }
         }
     }
 
-    /// The name that was asked for.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// The name that was asked for; none on stdout.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(own) => Some(&own.path),
+            Self::Stdout(_) => None,
+        }
     }
 
-    /// The file, to be written to.
-    pub(crate) fn file(&self) -> io::Result<File> {
-        self.file.try_clone()
+    /// What to call it in an error.
+    pub(crate) fn called(&self) -> String {
+        self.path().map_or_else(|| "stdout".to_owned(), |path| format!("`{}`", path.display()))
     }
 
-    /// Gives the file its name for good.
+    /// Begins the recording.
+    pub(crate) fn writer(&self) -> anyhow::Result<Writer> {
+        let uuid = random_uuid()?;
+        let writer = match self {
+            Self::File(own) => Writer::create(own.file.try_clone()?, uuid),
+            Self::Stdout(stdout) => Writer::stream(stdout.try_clone()?, uuid),
+        };
+        writer.map_err(cause)
+    }
+
+    /// Gives a file its name for good.
     pub(crate) fn keep(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::File(own) => own.keep(),
+            Self::Stdout(_) => Ok(()),
+        }
+    }
+}
+
+impl OwnFile {
+    fn keep(&mut self) -> anyhow::Result<()> {
         if self.written != self.path {
             std::fs::rename(&self.written, &self.path).map_err(|error| explain(&error, &self.path))?;
         }
@@ -53,11 +93,18 @@ impl Output {
 
     fn at(path: &Path, force: bool) -> anyhow::Result<Self> {
         let is_there = std::fs::metadata(path);
-        if let Ok(meta) = &is_there
-            && !meta.is_file()
-        {
-            let what = if meta.is_dir() { "it is a folder" } else { "it is not a regular file" };
-            bail!("cannot create `{}`: {what}; name a file with -o", path.display());
+        if let Ok(meta) = &is_there {
+            // A name of a descriptor is none that a file could be renamed to, whatever it leads to.
+            let what = match meta {
+                _ if meta.is_dir() => Some("it is a folder; name a file with -o"),
+                _ if !meta.is_file() || is_descriptor(path) => {
+                    Some("it is not a regular file; name one with -o, or write to stdout with `-o -`")
+                }
+                _ => None,
+            };
+            if let Some(what) = what {
+                bail!("cannot create `{}`: {what}", path.display());
+            }
         }
         let mut written = path.to_owned();
         if force && is_there.is_ok() {
@@ -96,7 +143,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for OwnFile {
     fn drop(&mut self) {
         if !self.kept {
             let _ = std::fs::remove_file(&self.written);
@@ -104,13 +151,26 @@ impl Drop for Output {
     }
 }
 
+/// Tells whether a path names an open descriptor of a process.
+fn is_descriptor(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|names| path.starts_with(names))
+}
+
 /// Tells whether another recorder holds the lock of an existing file.
 fn is_being_written(path: &Path) -> bool {
     File::open(path).is_ok_and(|old| matches!(old.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
+/// The cause alone: of an error of the operating system it would be printed a second time as its own source.
+pub(crate) fn cause(error: icecore_format::Error) -> anyhow::Error {
+    match error {
+        icecore_format::Error::Io(cause) => cause.into(),
+        other => other.into(),
+    }
+}
+
 /// A random identity for the recording.
-pub(crate) fn random_uuid() -> anyhow::Result<[u8; 16]> {
+fn random_uuid() -> anyhow::Result<[u8; 16]> {
     let mut uuid = [0; 16];
     let source = "/dev/urandom";
     File::open(source)
@@ -150,12 +210,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let path = dir.path().join("x.icecore");
         std::fs::write(&path, "precious").expect("writable");
-        let error = Output::at(&path, false).expect_err("it exists").to_string();
+        let error = OwnFile::at(&path, false).expect_err("it exists").to_string();
         assert!(error.contains("--force"), "{error}");
 
-        drop(Output::at(&path, true).expect("forced"));
+        drop(OwnFile::at(&path, true).expect("forced"));
         assert_eq!(std::fs::read(&path).expect("nothing was recorded"), b"precious");
-        Output::at(&path, true).expect("forced").keep().expect("same folder");
+        OwnFile::at(&path, true).expect("forced").keep().expect("same folder");
         assert_eq!(std::fs::metadata(&path).expect("still there").len(), 0);
         assert_eq!(std::fs::read_dir(dir.path()).expect("ours").count(), 1);
     }
@@ -165,18 +225,20 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let path = dir.path().join("x.icecore");
         std::fs::write(&path, "readable by all").expect("writable");
-        Output::at(&path, true).expect("forced").keep().expect("same folder");
+        OwnFile::at(&path, true).expect("forced").keep().expect("same folder");
         assert_eq!(std::fs::metadata(&path).expect("kept").mode() & 0o777, 0o600);
     }
 
     #[test]
     fn what_is_no_file_is_refused_and_so_is_one_that_is_being_written() {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
-        let said = |path: &Path| Output::at(path, true).expect_err("cannot be").to_string();
+        let said = |path: &Path| OwnFile::at(path, true).expect_err("cannot be").to_string();
         assert!(said(dir.path()).contains("it is a folder"));
-        assert!(said(Path::new("/dev/null")).contains("not a regular file"));
+        assert!(said(Path::new("/dev/null")).contains("`-o -`"));
+        assert!(said(Path::new("/dev/stdout")).contains("`-o -`"));
+        assert!(said(Path::new("/proc/self/exe")).contains("`-o -`"));
         let path = dir.path().join("x.icecore");
-        let mut first = Output::at(&path, false).expect("free");
+        let mut first = OwnFile::at(&path, false).expect("free");
         first.keep().expect("same name");
         assert!(said(&path).contains("another recorder"), "{}", said(&path));
     }
@@ -186,8 +248,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let stem = dir.path().join("icecore-h-t").display().to_string();
         // All at once: none may take a name that another has just taken.
-        let create = || Output::create_named(&stem).expect("free, perhaps with a number");
-        let outputs: Vec<Output> = std::thread::scope(|scope| {
+        let create = || OwnFile::create_named(&stem).expect("free, perhaps with a number");
+        let outputs: Vec<OwnFile> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });

@@ -20,6 +20,8 @@ use crate::sys::queue::Queue;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A chunk is passed on when it has this many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
+/// Longest time between the moment that an event counts from and its arrival in the ring.
+const UNDERWAY_NS: u64 = 10_000_000;
 /// Records taken from the ring between two looks at the size of the chunk.
 const TAKE_AT_ONCE: usize = 256;
 
@@ -33,6 +35,9 @@ pub(crate) struct Chunk {
     pub(crate) losses: Vec<Loss>,
     /// Processes that were there before.
     pub(crate) found: Vec<Process>,
+    /// Everything that happened before this moment is in this chunk or in one before it, ns
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) complete_until_ns: u64,
 }
 
 impl Chunk {
@@ -145,6 +150,8 @@ impl Pump<'_> {
     /// Empties the queues and the ring. Queues first: a process that made a mapping in them was forked
     /// by an event that is in the ring by now.
     fn drain(&self, sampler: &Sampler<'_>, ring: &RingBuffer<'_>, taken: &Mutex<Vec<u8>>, seen: &mut Seen) {
+        // What is reported after this moment may miss the queues and yet be sampled in the ring.
+        let complete_until_ns = clock::monotonic_ns().saturating_sub(UNDERWAY_NS);
         let mut reports = Vec::new();
         self.queues.iter().for_each(|queue| queue.drain(&mut reports));
         let mut waited = 0;
@@ -156,8 +163,10 @@ impl Pump<'_> {
                 waited += bytes.len() as u64;
                 let ring = std::mem::take(&mut *bytes);
                 drop(bytes);
-                let reports = if is_last { std::mem::take(&mut reports) } else { Vec::new() };
-                self.send(Chunk { ring, reports, losses: seen.new_losses(sampler), found: Vec::new() });
+                let (reports, complete_until_ns) =
+                    if is_last { (std::mem::take(&mut reports), complete_until_ns) } else { (Vec::new(), 0) };
+                let losses = seen.new_losses(sampler);
+                self.send(Chunk { ring, reports, losses, found: Vec::new(), complete_until_ns });
             }
             if is_last {
                 break;

@@ -3,10 +3,10 @@
 //! Order of arming, so that nothing falls in between: task events and mapping reports first, then one
 //! look into `/proc`, then sampling, then the command.
 
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
@@ -62,9 +62,14 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let queues = events::open_queues()?;
 
     let mut output = Output::create(options)?;
+    // The recording has stdout for itself.
+    let stdout = match output {
+        Output::Stdout(_) => Stdio::from(std::io::stderr()),
+        Output::File(_) => Stdio::inherit(),
+    };
     let paused = match options.command.as_slice() {
         [] => None,
-        command => Some(Paused::new(command).context("cannot create the process of the command")?),
+        command => Some(Paused::new(command, stdout).context("cannot create the process of the command")?),
     };
     let first_tgids = add_targets(&sampler, &options.target, paused.as_ref())?;
     sampler.arm_tasks()?;
@@ -77,7 +82,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
     let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
-        .with_context(|| format!("cannot begin `{}`", output.path().display()))?;
+        .map_err(|error| explain_begin(error, &output))?;
 
     let started = Instant::now();
     let refused = AtomicBool::new(false);
@@ -85,7 +90,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (stop, refused) = (&stop, &refused);
-        let digest = move || digest::digest(&chunks, batches_to, first_tgids);
+        let digest = move || digest::digest(&chunks, batches_to, first_tgids, options.pace());
         let store = move || store::store(writer, &batches, refused);
         let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
         let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;
@@ -102,14 +107,13 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         anyhow::Ok((pumped?, digested, stored, command))
     })?;
 
-    let path = output.path();
-    let end = End { path, event, elapsed: started.elapsed(), pumped, digested, exit_code: None };
+    let end = End { output: &output, event, elapsed: started.elapsed(), pumped, digested, exit_code: None };
     close(options, &sampler, stored, end, command)
 }
 
 /// What is known when sampling has ended.
 struct End<'a> {
-    path: &'a Path,
+    output: &'a Output,
     event: Event,
     elapsed: Duration,
     pumped: Pumped,
@@ -132,10 +136,10 @@ fn close(
         end.exit_code = Some(child::exit_code(child.wait()?));
     }
     let mut last_losses = Vec::new();
-    if stored.samples_refused > 0 {
-        let count = stored.samples_refused;
-        last_losses.push(Loss { time_ns: end_ns, cpu: u32::MAX, cause: Cause::WRITE_FAILED, count });
-        *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += count;
+    let refused = stored.samples_refused;
+    if refused > 0 {
+        last_losses.push(Loss { time_ns: end_ns, cpu: u32::MAX, cause: Cause::WRITE_FAILED, count: refused });
+        *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += refused;
     }
     let own = usage::own();
     let runs = sampler.runs();
@@ -143,7 +147,7 @@ fn close(
         end_ns,
         ended_by: vec![end.pumped.ended_by.text().to_owned()],
         exit_code: end.exit_code.map_or(-1, i32::from),
-        samples: end.digested.totals.samples - stored.samples_refused,
+        samples: end.digested.totals.samples - refused,
         lost: end.digested.losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum(),
         user_cpu_ns: own.user_cpu_ns,
         kernel_cpu_ns: own.kernel_cpu_ns,
@@ -156,20 +160,17 @@ fn close(
     let kept = stored.len_bytes();
     let finished = stored.finish(&last_losses, &receipt);
     if let Err(error) = &finished {
-        let remedy = match error {
-            icecore_format::Error::Io(_) => "; free space there or name a file elsewhere with -o",
-            _ => "",
-        };
         summary::tell(&format!(
-            "icecore-record: cannot write `{}`: {error}{remedy}. \
-             What was written before ({kept} bytes) can be read, the rest is lost\n",
-            end.path.display()
+            "icecore-record: cannot write {}: {}. \
+             What was written before ({kept} bytes) can be read; {refused} samples after it are lost\n",
+            end.output.called(),
+            why_not(error)
         ));
     } else if !options.quiet {
         let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
         losses.sort_unstable();
         let ended = Ended {
-            path: end.path,
+            path: end.output.path(),
             elapsed: end.elapsed,
             rate: options.rate,
             event: end.event,
@@ -198,13 +199,47 @@ fn close(
     Ok(if finished.is_ok() { code } else { FAILED })
 }
 
-/// SIGINT and SIGTERM ask for an end; a second one aborts.
+/// Says why the recording could not be written, and what helps.
+fn why_not(error: &icecore_format::Error) -> String {
+    match error {
+        icecore_format::Error::Io(io) => with_remedy(io),
+        other => other.to_string(),
+    }
+}
+
+/// Says why the operating system did not take the recording, and what helps.
+fn with_remedy(error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        ErrorKind::BrokenPipe => return "whoever read it has gone, and recording ended there".to_owned(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free space there or name a file elsewhere with -o"
+        }
+        ErrorKind::FileTooLarge => "raise the limit with `ulimit -f`, or name a file elsewhere with -o",
+        _ => "the disk may be failing: name a file elsewhere with -o",
+    };
+    format!("{error}; {remedy}")
+}
+
+/// Says why the recording could not be begun, and what helps.
+fn explain_begin(error: anyhow::Error, output: &Output) -> anyhow::Error {
+    let called = output.called();
+    match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(io), _) | (_, Some(icecore_format::Error::Io(io))) => {
+            anyhow::anyhow!("cannot begin {called}: {}", with_remedy(io))
+        }
+        _ => error.context(format!("cannot begin {called}")),
+    }
+}
+
+/// SIGINT and SIGTERM ask for an end; a second one aborts. SIGXFSZ is caught, so that a write beyond the limit to the
+/// size of files is an error, and not the end of the recorder; a handler, unlike ignoring, is not inherited by a command.
 fn listen_for_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::default())?;
     Ok(stop)
 }
 
@@ -244,10 +279,10 @@ fn begin_file(
     notes: Vec<String>,
     sampler: &mut Sampler<'_>,
 ) -> anyhow::Result<Writer> {
-    let mut writer = Writer::create(output.file()?, output::random_uuid()?)?;
+    let mut writer = output.writer()?;
     let session = session::describe(options, event, notes);
     sampler.arm_sampling(events)?;
-    writer.append(&session)?;
+    writer.append(&session).map_err(output::cause)?;
     Ok(writer)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use icecore_format::records::{Loss, LossesV1, ReceiptV1};
+use icecore_format::records::{Loss, LossesV1, Payload as _, ReceiptV1};
 use icecore_format::write::Writer;
 
 use crate::batch::Batch;
@@ -28,7 +28,7 @@ pub(crate) fn store(mut writer: Writer, batches: &Receiver<Batch>, refused: &Ato
         }
         if failure.is_some() {
             refused.store(true, Ordering::Relaxed);
-            samples_refused += batch.samples.after_ns.len() as u64;
+            samples_refused += batch.samples.items() as u64;
         }
     }
     Stored { writer, failure, samples_refused }

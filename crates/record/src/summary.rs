@@ -18,7 +18,8 @@ pub(crate) fn tell(text: &str) {
 /// A recording that ended well.
 #[derive(Debug)]
 pub(crate) struct Ended<'a> {
-    pub(crate) path: &'a Path,
+    /// None if it was written to stdout.
+    pub(crate) path: Option<&'a Path>,
     pub(crate) elapsed: Duration,
     pub(crate) rate: Rate,
     pub(crate) event: Event,
@@ -45,7 +46,7 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
     let mut line = |text: String| {
         let _ = writeln!(out, "{text}");
     };
-    line(format!("recorded   {}", ended.path.display()));
+    line(format!("recorded   {}", ended.path.map_or("to stdout".into(), |path| path.display().to_string())));
     line(format!(
         "samples    {} in {seconds:.1} s, {} at {rate} on {} CPUs; {lost}",
         grouped(receipt.samples),
@@ -73,7 +74,9 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
                 .into(),
         );
     }
-    line(format!("next       icecore-report {}", ended.path.display()));
+    if let Some(path) = ended.path {
+        line(format!("next       icecore-report {}", path.display()));
+    }
     out
 }
 
@@ -104,7 +107,7 @@ mod tests {
 
     fn ended(receipt: &ReceiptV1, losses: &[(Cause, u64)]) -> String {
         text(&Ended {
-            path: Path::new("x.icecore"),
+            path: Some(Path::new("x.icecore")),
             elapsed: Duration::from_millis(10_040),
             rate: Rate::Frequency(99),
             event: crate::sys::perf::CPU_CLOCK,

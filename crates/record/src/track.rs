@@ -1,10 +1,18 @@
 //! Events to rows: interns names, tasks, images and stacks, and collects rows until a batch is due.
 //!
 //! Pure: what the outside world knows (identities of files, names of kernel functions) is given to it.
+//!
+//! Events come from two sources, the ring and the mapping queues, and wait here until both have told what
+//! happened before: [`Tracker::settle`] then replays them in the order of time, so that every sample meets the
+//! address space in which it was taken.
 
+use std::ops::Range;
+
+use icecore_format::block::Processes;
 use icecore_format::records::{
-    Change, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, Origin, Sample, SamplesV1, StringsV1, Task, TasksV1, WalkEnd,
+    Basis, Cause, Change, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
+    Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample, SamplesV1, StacksV1, StringsV1, Task,
+    TasksV1, WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
@@ -12,17 +20,25 @@ use crate::batch::Batch;
 use crate::identity::Identity;
 use crate::intern::Interner;
 use crate::proc::kallsyms::Kallsyms;
-use crate::stacks::Stacks;
+use crate::spaces::{Region, Spaces};
+use crate::stacks::{Exhausted, Stacks};
 use crate::wire::{self, Event, Head};
 
-/// A batch is written when its first row is this old.
-const BATCH_NS: u64 = 1_000_000_000;
-/// … or when its columns reach about this many bytes.
-const BATCH_BYTES: usize = 1 << 20;
-/// No CPU's samples may lie further apart inside one batch; see the limit of the format.
-const BATCH_SPAN_NS: u64 = icecore_format::limits::MAX_BLOCK_SPAN_NS / 2;
+/// Times of samples are kept to a microsecond: what is finer is the noise of interrupts.
+const SAMPLE_UNIT_NS: u32 = 1_000;
 /// Keys of one kind that are remembered before all are forgotten.
 const REMEMBERED: usize = 64 << 10;
+
+/// When a batch is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// When its first row is this old.
+    pub(crate) flush_ns: u64,
+    /// When its columns reach about this many bytes.
+    pub(crate) flush_bytes: usize,
+    /// Expected distance of two samples on one CPU, ns; 0 if there is none.
+    pub(crate) period_ns: u64,
+}
 
 /// A mapping to note.
 #[derive(Debug, Clone, Copy)]
@@ -45,14 +61,22 @@ pub(crate) struct Totals {
 /// The state between events and batches. Bounded: see [`Interner`] and [`Stacks`].
 #[derive(Debug)]
 pub(crate) struct Tracker {
+    pace: Pace,
     strings: Interner<Vec<u8>>,
     tasks: Interner<Task>,
     images: Interner<Image>,
+    spaces: Spaces,
     stacks: Stacks,
+    waiting: Vec<Waiting>,
+    /// Frames of the samples that wait, leaf first, kernel before user.
+    frames: Vec<u64>,
+    /// Mappings were lost: what looks like data may be code.
+    is_unsure: bool,
     lifecycle: Vec<Lifecycle>,
     mappings: Vec<Mapping>,
     samples: Vec<Sample>,
     losses: Vec<Loss>,
+    processes: Processes,
     /// Kernel addresses that are new since the last batch.
     kernel_addresses: Vec<u64>,
     /// Starts of kernel functions that are in the file.
@@ -62,41 +86,82 @@ pub(crate) struct Tracker {
     totals: Totals,
 }
 
-impl Default for Tracker {
-    fn default() -> Self {
+/// An event that waits for its turn.
+#[derive(Debug)]
+struct Waiting {
+    time_ns: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Change { row: Lifecycle, ends_process: bool },
+    Mapping { row: Mapping, region: Region },
+    Sample(Unplaced),
+}
+
+/// A sample whose frames are addresses, positions in [`Tracker::frames`].
+#[derive(Debug)]
+struct Unplaced {
+    row: Sample,
+    tgid: u32,
+    kernel: Range<usize>,
+    user: Range<usize>,
+}
+
+impl Waiting {
+    /// Order of time. At equal times an exec empties the address space into which the new program is mapped
+    /// next, and an exec's renaming comes behind it.
+    fn turn(&self) -> (u64, u8) {
+        let rank = match self.what {
+            What::Change { row: Lifecycle { change: Change::EXEC, .. }, .. } => 0,
+            What::Change { .. } => 1,
+            What::Mapping { .. } => 2,
+            What::Sample(_) => 3,
+        };
+        (self.time_ns, rank)
+    }
+}
+
+impl Tracker {
+    pub(crate) fn new(pace: Pace) -> Self {
         Self {
+            pace,
             strings: Interner::new(1, REMEMBERED),
             tasks: Interner::new(0, REMEMBERED),
             images: Interner::new(0, REMEMBERED),
+            spaces: Spaces::default(),
             stacks: Stacks::default(),
+            waiting: Vec::new(),
+            frames: Vec::new(),
+            is_unsure: false,
             lifecycle: Vec::new(),
             mappings: Vec::new(),
             samples: Vec::new(),
             losses: Vec::new(),
+            processes: Processes::NONE,
             kernel_addresses: Vec::new(),
             kernel_written: FxHashSet::default(),
             first_ns: None,
             totals: Totals::default(),
         }
     }
-}
 
-impl Tracker {
     /// Notes an event of the ring.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Sample(sample) => self.sample(sample),
-            Event::Fork { head, parent_tgid } => self.change(Change::FORK, head, *parent_tgid),
-            Event::Exec { head } => self.change(Change::EXEC, head, 0),
-            Event::Comm { head } => self.change(Change::COMM, head, 0),
-            Event::Exit { head, .. } => self.change(Change::EXIT, head, 0),
+            Event::Fork { head, parent_tgid } => self.change(Change::FORK, head, *parent_tgid, false),
+            Event::Exec { head } => self.change(Change::EXEC, head, 0, false),
+            Event::Comm { head } => self.change(Change::COMM, head, 0, false),
+            Event::Exit { head, whole_group } => self.change(Change::EXIT, head, 0, *whole_group),
         }
     }
 
     /// Notes a process that was there before.
     pub(crate) fn found(&mut self, time_ns: u64, tgid: u32, parent_tgid: u32, comm: &[u8]) {
         let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm };
-        self.change(Change::FOUND, &head, parent_tgid);
+        self.change(Change::FOUND, &head, parent_tgid, false);
     }
 
     /// Notes a mapping.
@@ -112,8 +177,13 @@ impl Tracker {
             modified_unix_ns: identity.modified_unix_ns,
         };
         let image = self.images.id(&image);
-        self.begin(row.time_ns);
-        self.mappings.push(Mapping {
+        let region = Region {
+            end: row.start.saturating_add(row.len),
+            image: (identity.kind == ImageKind::FILE || identity.kind == ImageKind::VDSO).then_some(image),
+            file_off: row.file_off,
+            since_ns: row.time_ns,
+        };
+        let row = Mapping {
             time_ns: row.time_ns,
             tgid: row.tgid,
             start: row.start,
@@ -121,24 +191,45 @@ impl Tracker {
             file_off: row.file_off,
             image,
             origin: row.origin,
-        });
+        };
+        self.wait(row.time_ns, What::Mapping { row, region });
     }
 
     /// Notes a loss.
     pub(crate) fn loss(&mut self, loss: Loss) {
         self.begin(loss.time_ns);
+        self.is_unsure |= loss.cause == Cause::MAPPING_QUEUE_FULL;
         self.losses.push(loss);
+    }
+
+    /// Makes rows of all events up to a moment; both sources must have told all that happened before it.
+    /// Returns the number of samples that are lost because there were no more ids for their frames.
+    pub(crate) fn settle(&mut self, until_ns: u64) -> u64 {
+        let mut lost = 0;
+        self.spaces.forget_ended();
+        self.waiting.sort_by_key(Waiting::turn);
+        let ready = self.waiting.partition_point(|waiting| waiting.time_ns <= until_ns);
+        let later = self.waiting.split_off(ready);
+        for waiting in std::mem::replace(&mut self.waiting, later) {
+            match waiting.what {
+                What::Change { row, ends_process } => self.changed(row, ends_process),
+                What::Mapping { row, region } => {
+                    self.spaces.map(row.tgid, row.start, region);
+                    self.mappings.push(row);
+                }
+                What::Sample(sample) => lost += u64::from(self.sampled(&sample).is_err()),
+            }
+        }
+        self.is_unsure = false;
+        self.drop_frames();
+        lost
     }
 
     /// Tells whether the batch should be written at this time.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        let bytes = self.samples.len() * size_of::<Sample>() + self.stacks.waiting() * 12;
-        bytes >= BATCH_BYTES || self.first_ns.is_some_and(|first| now_ns.saturating_sub(first) >= BATCH_NS)
-    }
-
-    /// Tells whether a sample at this time must wait for the next batch.
-    pub(crate) fn is_too_late_for_batch(&self, time_ns: u64) -> bool {
-        self.samples.first().is_some_and(|first| time_ns.abs_diff(first.time_ns) >= BATCH_SPAN_NS)
+        let bytes = size_of_val(&self.samples[..]) + size_of_val(self.stacks.waiting());
+        bytes >= self.pace.flush_bytes
+            || self.first_ns.is_some_and(|first| now_ns.saturating_sub(first) >= self.pace.flush_ns)
     }
 
     /// Tells whether kernel functions wait for their names.
@@ -151,31 +242,35 @@ impl Tracker {
         self.totals
     }
 
-    /// Takes everything that was noted since the last batch.
+    /// Takes everything that was settled since the last batch.
     pub(crate) fn take_batch(&mut self, kallsyms: Option<&Kallsyms>) -> Batch {
-        self.first_ns = None;
+        self.first_ns = self.waiting.iter().map(|waiting| waiting.time_ns).min();
         let kernel_symbols = kallsyms.map_or_else(Vec::new, |table| self.kernel_symbols(table));
+        // A settled event may be late: rows of the batch are put in order once more.
         self.lifecycle.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
-        let samples = SamplesV1::from_rows(&std::mem::take(&mut self.samples))
-            .expect("bug: samples are in order and a batch is shorter than the format's limit");
-
-        let (first_id, new) = self.strings.take_new();
-        let mut strings = StringsV1::starting_at(first_id);
-        new.iter().for_each(|text| strings.push(text));
+        let (first_node, nodes) = self.stacks.take_new();
+        let basis = Basis {
+            unit_ns: SAMPLE_UNIT_NS,
+            period_ns: self.pace.period_ns,
+            newest_stack: first_node - 1,
+            processes: std::mem::replace(&mut self.processes, Processes::NONE),
+        };
+        let (first_string, strings) = self.strings.take_new();
         let (first_task, tasks) = self.tasks.take_new();
         let (first_image, images) = self.images.take_new();
         Batch {
-            strings,
+            strings: StringsV1::from_rows(first_string, &strings),
             tasks: TasksV1::from_rows(first_task, &tasks),
             lifecycle: LifecycleV1::from_rows(&std::mem::take(&mut self.lifecycle)),
             images: ImagesV1::from_rows(first_image, &images),
             mappings: MappingsV1::from_rows(&std::mem::take(&mut self.mappings)),
-            stacks: self.stacks.take_new(),
+            stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),
             kernel_symbols: KernelSymbolsV1::from_rows(&kernel_symbols),
             losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
-            samples,
+            samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
+                .expect("bug: samples out of order"),
         }
     }
 
@@ -183,35 +278,81 @@ impl Tracker {
         let head = &sample.head;
         let comm = self.string(head.comm);
         let task = self.tasks.id(&Task { tgid: head.tgid, tid: head.tid, comm });
-        let kernel = &mut self.kernel_addresses;
-        let kernel_stack = self.stacks.id(sample.kernel.leaf_first().rev(), |address| kernel.push(address));
-        let user_stack = self.stacks.id(sample.user.leaf_first().rev(), |_| ());
-        self.begin(head.time_ns);
-        self.totals.samples += 1;
-        self.samples.push(Sample {
+        let kernel = self.note_frames(sample.kernel);
+        let user = self.note_frames(sample.user);
+        let row = Sample {
             time_ns: head.time_ns,
             cpu: head.cpu as u16,
             event: 0,
             user_end: WalkEnd(sample.user_end),
             kernel_end: WalkEnd(sample.kernel_end),
             task,
-            user_stack,
-            kernel_stack,
+            user_stack: 0,
+            kernel_stack: 0,
             weight: sample.weight,
-        });
+        };
+        self.wait(head.time_ns, What::Sample(Unplaced { row, tgid: head.tgid, kernel, user }));
     }
 
-    fn change(&mut self, change: Change, head: &Head<'_>, parent_tgid: u32) {
+    fn change(&mut self, change: Change, head: &Head<'_>, parent_tgid: u32, ends_process: bool) {
         let comm = self.string(head.comm);
-        self.begin(head.time_ns);
-        self.lifecycle.push(Lifecycle {
-            time_ns: head.time_ns,
-            change,
-            tgid: head.tgid,
-            tid: head.tid,
-            parent_tgid,
-            comm,
-        });
+        let row =
+            Lifecycle { time_ns: head.time_ns, change, tgid: head.tgid, tid: head.tid, parent_tgid, comm };
+        self.wait(head.time_ns, What::Change { row, ends_process });
+    }
+
+    fn wait(&mut self, time_ns: u64, what: What) {
+        self.begin(time_ns);
+        self.waiting.push(Waiting { time_ns, what });
+    }
+
+    fn note_frames(&mut self, frames: wire::Frames<'_>) -> Range<usize> {
+        let from = self.frames.len();
+        self.frames.extend(frames.leaf_first());
+        from..self.frames.len()
+    }
+
+    /// Drops the frames of samples that are settled.
+    fn drop_frames(&mut self) {
+        let frames = std::mem::take(&mut self.frames);
+        for waiting in &mut self.waiting {
+            if let What::Sample(Unplaced { kernel, user, .. }) = &mut waiting.what {
+                for range in [kernel, user] {
+                    let from = self.frames.len();
+                    self.frames.extend_from_slice(&frames[range.clone()]);
+                    *range = from..self.frames.len();
+                }
+            }
+        }
+    }
+
+    fn changed(&mut self, row: Lifecycle, ends_process: bool) {
+        match row.change {
+            Change::FORK if row.parent_tgid != row.tgid => self.spaces.fork(row.parent_tgid, row.tgid),
+            Change::EXEC => self.spaces.exec(row.tgid, row.time_ns),
+            Change::EXIT if ends_process => self.spaces.exit(row.tgid),
+            _ => {}
+        }
+        self.lifecycle.push(row);
+    }
+
+    fn sampled(&mut self, sample: &Unplaced) -> Result<(), Exhausted> {
+        let known = self.stacks.newest();
+        let kernel = self.frames[sample.kernel.clone()].iter().rev();
+        let kernel_stack = self.stacks.id(kernel.map(|address| Location::Address(*address)))?;
+        let nodes = self.stacks.waiting();
+        let new = &nodes[nodes.len() - (self.stacks.newest() - known) as usize..];
+        self.kernel_addresses.extend(new.iter().filter_map(|node| match node.location {
+            Location::Address(address) => Some(address),
+            Location::Image { .. } => None,
+        }));
+        let space = if self.is_unsure { None } else { self.spaces.of(sample.tgid) };
+        let user = &self.frames[sample.user.clone()];
+        let (user_stack, user_end) = self.stacks.user(space, user, sample.row.user_end)?;
+        self.samples.push(Sample { kernel_stack, user_stack, user_end, ..sample.row });
+        self.totals.samples += 1;
+        self.processes = self.processes.with(sample.tgid);
+        Ok(())
     }
 
     fn string(&mut self, text: &[u8]) -> u32 {
@@ -235,6 +376,7 @@ impl Tracker {
                 }
             }
         }
+        rows.sort_unstable_by_key(|row| row.start);
         rows
     }
 }
@@ -242,7 +384,16 @@ impl Tracker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use icecore_format::records::Payload as _;
+    use icecore_format::records::Payload;
+
+    fn tracker() -> Tracker {
+        Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000 })
+    }
+
+    fn rows<P: Payload, T>(payload: &P, rows: impl Fn(&P::View) -> T) -> T {
+        let bytes = payload.to_bytes().expect("fits");
+        rows(P::view(&bytes).expect("own bytes"))
+    }
 
     fn head(time_ns: u64) -> Head<'static> {
         Head { time_ns, cpu: 1, tgid: 10, tid: 11, comm: b"worker" }
@@ -261,48 +412,116 @@ mod tests {
         }));
     }
 
+    fn mapped(tracker: &mut Tracker, time_ns: u64, start: u64, path: &[u8]) {
+        let identity = Identity {
+            kind: ImageKind::FILE,
+            path: path.to_vec(),
+            build_id: vec![],
+            dev: 0,
+            inode: 0,
+            size_bytes: 0,
+            modified_unix_ns: 0,
+        };
+        tracker.mapping(&MappingRow {
+            time_ns,
+            tgid: 10,
+            start,
+            len: 0x1000,
+            file_off: 0x4000,
+            identity: &identity,
+            origin: Origin::EVENT,
+        });
+    }
+
     #[test]
     fn a_batch_names_everything_that_its_samples_need_once() {
-        let mut tracker = Tracker::default();
-        sampled(&mut tracker, 100);
-        sampled(&mut tracker, 90);
+        let mut tracker = tracker();
+        sampled(&mut tracker, 100_000);
+        sampled(&mut tracker, 90_000);
+        assert_eq!(tracker.settle(u64::MAX), 0);
         assert!(tracker.wants_kernel_names());
         let batch = tracker.take_batch(Some(&Kallsyms::parse(b"ffffffff81000000 T do_work\n")));
-        assert_eq!((batch.samples.items(), batch.samples.span_ns()), (2, (90, 100)));
+        assert_eq!((batch.samples.items(), batch.samples.span_ns()), (2, (90_000, 100_000)));
         assert_eq!((batch.stacks.items(), batch.tasks.items()), (3, 1));
-        assert_eq!(
-            (batch.kernel_symbols.start, batch.kernel_symbols.name),
-            (vec![0xffff_ffff_8100_0000], vec![2])
-        );
         assert_eq!(batch.strings.bytes, b"workerdo_work");
+        let symbols = rows(&batch.kernel_symbols, |view| view.rows().collect::<Vec<_>>());
+        assert_eq!((symbols[0].start, symbols[0].name), (0xffff_ffff_8100_0000, 2));
 
-        sampled(&mut tracker, 200);
+        sampled(&mut tracker, 200_000);
+        tracker.settle(u64::MAX);
         let batch = tracker.take_batch(None);
         let new =
             [batch.strings.items(), batch.tasks.items(), batch.stacks.items(), batch.kernel_symbols.items()];
         assert_eq!((batch.samples.items(), new), (1, [0; 4]));
         assert_eq!(tracker.totals(), Totals { samples: 3 });
+        let concerned = batch.samples.processes();
+        assert!(concerned.may_hold(10) && !concerned.may_hold(11));
     }
 
     #[test]
-    fn a_batch_is_due_after_a_second_and_never_spans_more_than_the_format_allows() {
-        let mut tracker = Tracker::default();
+    fn a_batch_is_due_when_its_first_row_is_old() {
+        let mut tracker = tracker();
         assert!(!tracker.is_due(u64::MAX));
         sampled(&mut tracker, 100);
-        assert!(!tracker.is_due(100 + BATCH_NS - 1));
-        assert!(tracker.is_due(100 + BATCH_NS));
-        assert!(!tracker.is_too_late_for_batch(101));
-        assert!(tracker.is_too_late_for_batch(100 + BATCH_SPAN_NS));
+        assert!(!tracker.is_due(1_099));
+        assert!(tracker.is_due(1_100));
+    }
+
+    #[test]
+    fn what_is_not_settled_stays_for_the_next_batch() {
+        let mut tracker = tracker();
+        sampled(&mut tracker, 5_000);
+        sampled(&mut tracker, 7_000);
+        tracker.settle(6_000);
+        assert_eq!(tracker.take_batch(None).samples.span_ns(), (5_000, 5_000));
+        assert!(!tracker.is_due(7_999) && tracker.is_due(8_000));
+        tracker.settle(u64::MAX);
+        let batch = tracker.take_batch(None);
+        assert_eq!((batch.samples.span_ns(), batch.stacks.items()), ((7_000, 7_000), 0));
+    }
+
+    #[test]
+    fn a_sample_meets_the_address_space_of_its_moment() {
+        let mut tracker = tracker();
+        // In the order in which the two sources tell: samples first.
+        sampled(&mut tracker, 2_000);
+        sampled(&mut tracker, 4_000);
+        mapped(&mut tracker, 1_000, 0, b"/old");
+        tracker.event(&Event::Exec { head: head(3_000) });
+        mapped(&mut tracker, 3_000, 0, b"/new");
+        tracker.settle(u64::MAX);
+        let batch = tracker.take_batch(None);
+        let nodes = rows(&batch.stacks, |view| view.rows().expect("own bytes"));
+        let of = |image| {
+            let location = |file_off| Location::Image { image, file_off };
+            [location(0x4020), location(0x4010)]
+        };
+        let users: Vec<Location> =
+            nodes.iter().map(|node| node.location).filter(|l| matches!(l, Location::Image { .. })).collect();
+        assert_eq!(users, [of(0), of(1)].concat());
+    }
+
+    #[test]
+    fn lost_mappings_leave_addresses_as_they_are() {
+        let mut tracker = tracker();
+        mapped(&mut tracker, 1_000, 0, b"/lib");
+        tracker.loss(Loss { time_ns: 1_500, cpu: 0, cause: Cause::MAPPING_QUEUE_FULL, count: 1 });
+        sampled(&mut tracker, 2_000);
+        tracker.settle(u64::MAX);
+        let nodes = rows(&tracker.take_batch(None).stacks, |view| view.rows().expect("own bytes"));
+        assert!(nodes.iter().all(|node| matches!(node.location, Location::Address(_))), "{nodes:?}");
     }
 
     #[test]
     fn a_renamed_thread_is_a_second_task() {
-        let mut tracker = Tracker::default();
+        let mut tracker = tracker();
         sampled(&mut tracker, 1);
         tracker.event(&Event::Comm { head: Head { comm: b"other", ..head(2) } });
         tracker.event(&Event::Exit { head: head(3), whole_group: true });
+        tracker.settle(u64::MAX);
         let batch = tracker.take_batch(None);
-        assert_eq!(batch.lifecycle.change, [Change::COMM.0, Change::EXIT.0]);
+        let changes = rows(&batch.lifecycle, |view| view.rows().map(|row| row.change).collect::<Vec<_>>());
+        assert_eq!(changes, [Change::COMM, Change::EXIT]);
         assert_eq!(batch.strings.bytes, b"workerother");
     }
 }

@@ -33,8 +33,9 @@ Examples:
   icecore-report tree demo.icecore --callers --focus memcpy
   icecore-report flame demo.icecore -o demo.svg           a flame graph for the browser
   icecore-report top demo.icecore --json | jq '.rows[0]'
+  ssh HOST icecore-record -a -d 10 -o - | icecore-report -
 
-Exit codes: 0 done, 2 failed. A reader that goes away (| head) is no failure.";
+Exit codes: 0 done, 1 verify found something wrong, 2 failed. A reader that goes away (| head) is no failure.";
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
@@ -89,37 +90,31 @@ pub enum Command {
     Samples(Samples),
     /// What is in the file: session, blocks, cost, damage
     Info(Info),
+    /// Check everything in the file
+    Verify(Verify),
+    /// Make a whole recording of what is whole in a damaged one
+    Repair(Repair),
+    /// Several recordings, of one or of many hosts, in one file
+    Merge(Merge),
+    /// A recording with only the samples that the filters keep
+    Cut(Cut),
 }
 
 /// The recording, and which samples of it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filters")]
+// Arguments in another struct are in no group, which would tell whether there is a source.
+#[group(arg = "file")]
 pub struct Source {
-    /// The recording
+    /// The recording; `-`: stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
     /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
     #[arg(long, value_name = "DIR", help_heading = "Options", display_order = 101)]
     pub debug_dir: Vec<PathBuf>,
-    /// Only these processes: 7,8; may be repeated
-    #[arg(long, value_name = "PID", value_delimiter = ',')]
-    pub pid: Vec<u32>,
-    /// Only these threads: 7,8; may be repeated
-    #[arg(long, value_name = "TID", value_delimiter = ',')]
-    pub tid: Vec<u32>,
-    /// Only threads of exactly this name, or of a process of this name (the last name of its first thread);
-    /// may be repeated
-    #[arg(long, value_name = "NAME")]
-    pub comm: Vec<String>,
-    /// Only these CPUs: 0,2-3; may be repeated
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub cpu: Vec<Cpus>,
-    /// Only from this moment on: seconds after the start, or 500ms, 2s, 1m
-    #[arg(long, value_name = "TIME")]
-    pub from: Option<Moment>,
-    /// Only before this moment
-    #[arg(long, value_name = "TIME")]
-    pub to: Option<Moment>,
+    /// Which samples, whatever their stacks.
+    #[command(flatten)]
+    pub which: Which,
     /// Only user frames; samples without any are dropped
     #[arg(long, conflicts_with = "kernel")]
     pub user: bool,
@@ -134,21 +129,60 @@ pub struct Source {
     pub hide: Option<Regex>,
 }
 
-impl Source {
-    /// The filters that need no names.
+/// Which samples, by what needs no stack.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct Which {
+    /// Only these processes: 7,8; may be repeated
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Only these threads: 7,8; may be repeated
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    pub tid: Vec<u32>,
+    /// Only threads of exactly this name, or of a process of this name (the last name of its first thread);
+    /// may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub comm: Vec<String>,
+    /// Only hosts of exactly this name, of a recording of several; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+    /// Only these CPUs: 0,2-3; may be repeated
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpu: Vec<Cpus>,
+    /// Only from this moment on: seconds after the (earliest) start, or 500ms, 2s, 1m
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Moment>,
+    /// Only before this moment
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<Moment>,
+}
+
+impl Which {
+    /// The same as a filter.
     pub fn filter(&self) -> Filter {
         Filter {
             pids: self.pid.clone(),
             tids: self.tid.clone(),
             comms: self.comm.clone(),
+            hosts: self.host.clone(),
             cpus: self.cpu.clone(),
             from: self.from,
             to: self.to,
+            sides: Sides::Both,
+        }
+    }
+}
+
+impl Source {
+    /// The filters that need no names.
+    pub fn filter(&self) -> Filter {
+        Filter {
             sides: match (self.user, self.kernel) {
                 (true, _) => Sides::User,
                 (_, true) => Sides::Kernel,
                 _ => Sides::Both,
             },
+            ..self.which.filter()
         }
     }
 
@@ -191,7 +225,7 @@ Self is the time in the function itself, total the time in it and in what it cal
 occurs several times in one stack is counted once. What was inlined into a function counts for it, \
 as in perf; --by inlined shows every inlined function as a row of its own.")]
 pub struct Top {
-    /// What a row is: function, inlined, line, image, process or thread
+    /// What a row is: function, inlined, line, image, process, thread or host
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: By,
     /// What the rows are ordered by: self or total
@@ -220,6 +254,8 @@ pub enum By {
     Process,
     /// Threads.
     Thread,
+    /// Hosts.
+    Host,
 }
 
 /// What the rows of `top` are ordered by.
@@ -355,13 +391,112 @@ pub struct Samples {
 #[command(after_help = "\
 Examples:
   icecore-report info demo.icecore
-  icecore-report info demo.icecore --blocks")]
+  icecore-report info demo.icecore --blocks
+  icecore-report info demo.icecore --sizes
+
+Only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. Whether \
+the rest of the file is whole is what verify tells.")]
 pub struct Info {
-    /// The recording
+    /// The recording; `-`: stdin
     pub file: PathBuf,
     /// List every block
     #[arg(long)]
     pub blocks: bool,
+    /// Show where the bytes go, by kind of block and column; this reads everything
+    #[arg(long, conflicts_with = "blocks")]
+    pub sizes: bool,
+}
+
+/// `verify`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report verify [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report verify demo.icecore && echo whole
+  icecore-report verify demo.icecore --json | jq '.problems[0]'
+
+Checked are headers, index and tail, the checksum and the rows of every block, their times, and that whatever a \
+block refers to lies in front of it. Blocks that a newer version wrote are told of, and are not wrong.
+
+Exit codes: 0 all is well; 1 something is wrong, or the recording was not closed; 2 the file cannot be opened.")]
+pub struct Verify {
+    /// The recording; `-`: stdin
+    pub file: PathBuf,
+}
+
+/// `repair`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report repair [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report repair torn.icecore -o whole.icecore
+  icecore-report summary whole.icecore                    what was lost is counted there
+
+Every whole block is copied as it is, and the new file is closed. Samples of blocks that cannot be read are noted \
+in it as lost, with the cause `damaged`; a session without a receipt gets one that says `repaired`. Of a file \
+that needs no repair OUT is a copy. FILE is never changed.")]
+pub struct Repair {
+    /// The recording; `-`: stdin
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `merge`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report merge [OPTIONS] <FILE>... -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report merge web1.icecore web2.icecore db.icecore -o fleet.icecore
+  icecore-report top fleet.icecore --by host
+  icecore-report flame fleet.icecore --host web1
+
+Nothing is decoded or lost: every block is copied, and each recording stays a session of its own, with its \
+host, its processes, its kernel and its clock. Times count from the earliest start. Files that were merged \
+can be merged again. Of a damaged file the rest is merged, and what is missing is noted in it as lost.")]
+pub struct Merge {
+    /// The recordings; `-`: stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Where a recording is written.
+#[derive(Debug, Args)]
+pub struct Output {
+    /// The new recording
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `cut`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report cut [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report cut day.icecore -o incident.icecore --from 600 --to 660
+  icecore-report cut build.icecore -o cc1.icecore --comm cc1
+  icecore-report cut fleet.icecore -o web1.icecore --host web1
+
+A report on the new file equals one on the old file with these filters, and times stay the same. With the \
+samples go the names, images, mappings and stacks that only others needed; sessions, losses and receipts stay. \
+What was cut is noted in the session.")]
+pub struct Cut {
+    /// The recording; `-`: stdin
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+    /// What is kept.
+    #[command(flatten)]
+    pub which: Which,
 }
 
 fn percent(text: &str) -> Result<f64, String> {

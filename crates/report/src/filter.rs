@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use icecore_format::block::Processes;
 use icecore_format::records::{Sample, Task};
 
 /// Which samples are kept, decided before anything is named.
@@ -14,9 +15,11 @@ pub struct Filter {
     pub tids: Vec<u32>,
     /// Exact names of a thread or of its process; empty: all.
     pub comms: Vec<String>,
+    /// Exact names of hosts; empty: all.
+    pub hosts: Vec<String>,
     /// CPUs; empty: all.
     pub cpus: Vec<Cpus>,
-    /// First moment, after the start of the session.
+    /// First moment, after the start of the session (the earliest of several).
     pub from: Option<Moment>,
     /// Moment behind the last.
     pub to: Option<Moment>,
@@ -62,12 +65,25 @@ impl Filter {
         self.comms.is_empty() || self.comms.iter().any(|name| name == comm || name == process)
     }
 
+    /// Tells whether a host is wanted; its name is looked up only if it matters.
+    pub fn wants_host<'a>(&self, name: impl Fn() -> &'a str) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|host| host == name())
+    }
+
     /// Tells whether a sample is wanted for where and when it was taken.
     pub fn wants_sample(&self, sample: &Sample, start_ns: u64) -> bool {
         let after_ns = sample.time_ns.saturating_sub(start_ns);
         self.from.is_none_or(|from| after_ns >= from.ns && sample.time_ns >= start_ns)
             && self.to.is_none_or(|to| after_ns < to.ns)
             && (self.cpus.is_empty() || self.cpus.iter().any(|c| (c.first..=c.last).contains(&sample.cpu)))
+    }
+
+    /// Tells whether a block may hold a wanted sample, by its times and processes.
+    pub fn wants_block(&self, span_ns: (u64, u64), processes: Processes, start_ns: u64) -> bool {
+        let ends_before = self.from.is_some_and(|from| span_ns.1 < start_ns.saturating_add(from.ns));
+        let begins_behind = self.to.is_some_and(|to| span_ns.0 >= start_ns.saturating_add(to.ns));
+        let may_hold = |pid: &u32| processes.may_hold(*pid);
+        !ends_before && !begins_behind && (self.pids.is_empty() || self.pids.iter().any(may_hold))
     }
 
     /// Says what is kept, for people; `None` if everything is.
@@ -85,6 +101,7 @@ impl Filter {
             list("pid", &self.pids),
             list("tid", &self.tids),
             list("comm", &self.comms),
+            list("host", &self.hosts),
             list("cpu", &self.cpus),
             self.from.map(|from| format!("from {from}")),
             self.to.map(|to| format!("to {to}")),
@@ -179,6 +196,18 @@ mod tests {
         assert!(Filter::default().wants_name("any", "name"));
         let task = Task { tgid: 4, tid: 5, comm: 0 };
         assert!(filter.wants_ids(&task) && !filter.wants_ids(&Task { tgid: 5, ..task }));
+    }
+
+    #[test]
+    fn blocks_are_skipped_by_time_and_process() {
+        let processes = Processes::NONE.with(4);
+        let times =
+            Filter { from: Some(Moment { ns: 10 }), to: Some(Moment { ns: 20 }), ..Filter::default() };
+        let kept = [(100, 109), (100, 110), (119, 130), (120, 130)]
+            .map(|span_ns| times.wants_block(span_ns, processes, 100));
+        assert_eq!(kept, [false, true, true, false]);
+        let pids = |pids| Filter { pids, ..Filter::default() }.wants_block((0, 0), processes, 0);
+        assert_eq!([pids(vec![]), pids(vec![5, 4]), pids(vec![5])], [true, true, false]);
     }
 
     #[test]

@@ -1,19 +1,17 @@
 //! Counts samples by what they hit: everything behind this stage works on distinct things.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Sample, SamplesV1, Task, WalkEnd};
 use rayon::prelude::*;
-use std::collections::HashMap;
 
 use crate::filter::{Filter, Sides};
 use crate::load::{Tables, damage};
+use crate::map::Map;
 use crate::timeline::{SpaceId, Timeline};
-
-/// A sample's thread if the block that names it is missing.
-pub const LOST_TASK: Task = Task { tgid: 0, tid: 0, comm: u32::MAX };
 
 /// What samples have in common when they hit the same code in the same thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,7 +61,7 @@ pub struct Seen {
     pub samples: u64,
     /// Samples that had frames, none of them on the wanted side.
     pub without_frames: u64,
-    /// Samples by event, a position in the session's events.
+    /// Samples by event, a position in [`crate::load::parts::Parts::events`].
     pub events: BTreeMap<u8, u64>,
     /// Samples on each CPU.
     pub cpus: BTreeMap<u16, u64>,
@@ -83,12 +81,23 @@ pub struct Selection<'a> {
 impl Selection<'_> {
     /// Gives the key of a sample; `None` if the filter does not want it.
     pub fn key(&self, sample: &Sample) -> Option<Key> {
-        if !self.filter.wants_sample(sample, self.tables.session.start_ns) {
-            return None;
-        }
-        let task = self.tables.tasks.find(sample.task).unwrap_or(&LOST_TASK);
-        let space = self.timeline.space(task.tgid, sample.time_ns);
-        if !self.filter.wants_ids(task) || !self.is_named_as_wanted(task, space) {
+        self.key_in(&self.phase(sample.task, sample.time_ns), sample)
+    }
+
+    /// Describes the life of a task around a moment.
+    fn phase(&self, id: u32, time_ns: u64) -> Phase {
+        let parts = &self.tables.parts;
+        let task = &self.tables.task(id);
+        let known_as = Task { tgid: parts.pid(task.tgid), tid: parts.pid(task.tid), ..*task };
+        let (space, during_ns) = self.timeline.stay(task.tgid, time_ns);
+        let wanted = self.filter.wants_ids(&known_as)
+            && self.filter.wants_host(|| &parts.part(parts.of_task(id)).session.host)
+            && self.is_named_as_wanted(task, space);
+        Phase { space, during_ns, wanted }
+    }
+
+    fn key_in(&self, phase: &Phase, sample: &Sample) -> Option<Key> {
+        if !phase.wanted || !self.filter.wants_sample(sample, self.tables.parts.zero_ns()) {
             return None;
         }
         let (user, kernel) = match self.filter.sides {
@@ -96,8 +105,15 @@ impl Selection<'_> {
             Sides::User => (sample.user_stack, 0),
             Sides::Kernel => (0, sample.kernel_stack),
         };
-        let in_kernel = sample.kernel_stack != 0;
-        Some(Key { task: sample.task, space, user, kernel, end: sample.user_end, in_kernel })
+        let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
+        Some(Key { task, space: phase.space, user, kernel, end, in_kernel })
+    }
+
+    /// Tells whether a block may hold a wanted sample.
+    pub fn may_be_in(&self, entry: &Entry) -> bool {
+        let part = self.tables.parts.of(entry);
+        let span_ns = (part.time_ns(entry.header.first_ns), part.time_ns(entry.header.last_ns));
+        self.filter.wants_block(span_ns, entry.header.processes, self.tables.parts.zero_ns())
     }
 
     fn is_named_as_wanted(&self, task: &Task, space: Option<SpaceId>) -> bool {
@@ -120,25 +136,28 @@ impl Selection<'_> {
     }
 }
 
-/// Filters and counts all samples, block by block in parallel.
+/// A stretch of time in which all samples of a task have the same address space.
+#[derive(Debug, Clone)]
+struct Phase {
+    space: Option<SpaceId>,
+    during_ns: Range<u64>,
+    /// The filter wants the task.
+    wanted: bool,
+}
+
+/// Filters and counts all samples, stretches of neighbouring blocks in parallel. Blocks that cannot hold a wanted
+/// sample are not opened.
 pub fn count(recording: &Recording, selection: Selection<'_>) -> Hits {
-    let blocks: Vec<Result<Hits, Damage>> = selection
-        .tables
-        .sample_blocks
-        .par_iter()
-        .map(|entry| count_block(recording, selection, entry).map_err(|error| damage(entry, &error)))
-        .collect();
-    let mut all = Hits::default();
-    let mut positions = HashMap::default();
-    for block in blocks {
-        match block {
-            Ok(block) => {
-                all.seen.add(&block.seen);
-                block.rows.iter().for_each(|hit| add(&mut all.rows, &mut positions, hit));
-            }
-            Err(damage) => all.damage.push(damage),
-        }
-    }
+    let all = selection.tables.sample_blocks.iter();
+    let blocks: Vec<&Entry> = all.filter(|entry| selection.may_be_in(entry)).collect();
+    let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
+    let counted = blocks.par_chunks(stretch).map(|blocks| {
+        let mut counter = Counter::default();
+        blocks.iter().for_each(|entry| counter.block(recording, selection, entry));
+        counter
+    });
+    let merged = counted.collect::<Vec<Counter>>().into_iter().reduce(Counter::merged);
+    let mut all = merged.unwrap_or_default().into_hits();
     if all.seen.events.len() > 1 {
         // Weights of different events have different units: every sample counts as one.
         all.rows.iter_mut().for_each(|hit| hit.weight = hit.samples);
@@ -146,36 +165,85 @@ pub fn count(recording: &Recording, selection: Selection<'_>) -> Hits {
     all
 }
 
-fn count_block(
-    recording: &Recording,
-    selection: Selection<'_>,
-    entry: &Entry,
-) -> Result<Hits, icecore_format::Error> {
-    let payload = recording.payload(entry)?;
-    let mut hits = Hits::default();
-    let mut positions = HashMap::default();
-    for sample in payload.view::<SamplesV1>()?.rows() {
-        let Some(key) = selection.key(&sample) else { continue };
-        if selection.is_emptied(&key) {
-            hits.seen.without_frames += 1;
-            continue;
-        }
-        hits.seen.add_sample(&sample);
-        let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
-        add(&mut hits.rows, &mut positions, &Hit { key, samples: 1, weight, span_ns });
-    }
-    Ok(hits)
+/// Counts samples of one block after the other.
+#[derive(Default)]
+struct Counter {
+    /// Each row's place in the order of first samples, and the row. In one table: with millions of rows every look at
+    /// another one costs as much as all else that is done for a sample.
+    rows: Map<Key, (u32, Count)>,
+    next: u32,
+    seen: Seen,
+    damage: Vec<Damage>,
+    phases: Map<u32, Phase>,
 }
 
-fn add(rows: &mut Vec<Hit>, positions: &mut HashMap<Key, usize>, hit: &Hit) {
-    let position = *positions.entry(hit.key).or_insert(rows.len());
-    match rows.get_mut(position) {
-        Some(row) => {
-            row.samples += hit.samples;
-            row.weight = row.weight.saturating_add(hit.weight);
-            row.span_ns = widened(row.span_ns, hit.span_ns);
+/// What is counted of a key.
+#[derive(Clone, Copy)]
+struct Count {
+    samples: u64,
+    weight: u64,
+    span_ns: (u64, u64),
+}
+
+impl Counter {
+    fn block(&mut self, recording: &Recording, selection: Selection<'_>, entry: &Entry) {
+        let rows = recording.payload(entry).and_then(|payload| payload.view::<SamplesV1>()?.rows());
+        let part = selection.tables.parts.of(entry);
+        match rows {
+            Ok(rows) => rows.into_iter().for_each(|sample| self.sample(selection, &part.sample(sample))),
+            Err(error) => self.damage.push(damage(entry, &error)),
         }
-        None => rows.push(*hit),
+    }
+
+    fn sample(&mut self, selection: Selection<'_>, sample: &Sample) {
+        let begin = || selection.phase(sample.task, sample.time_ns);
+        let phase = self.phases.entry(sample.task).or_insert_with(begin);
+        if !phase.during_ns.contains(&sample.time_ns) {
+            *phase = begin();
+        }
+        let Some(key) = selection.key_in(phase, sample) else { return };
+        if selection.is_emptied(&key) {
+            self.seen.without_frames += 1;
+            return;
+        }
+        self.seen.add_sample(sample);
+        let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
+        let next = self.next;
+        self.add(key, next, Count { samples: 1, weight, span_ns });
+        self.next = self.next.max(self.rows.len() as u32);
+    }
+
+    /// Adds what was counted behind.
+    fn merged(mut self, mut behind: Self) -> Self {
+        self.seen.add(&behind.seen);
+        self.damage.append(&mut behind.damage);
+        for (key, (place, count)) in behind.rows {
+            self.add(key, self.next + place, count);
+        }
+        self.next += behind.next;
+        self
+    }
+
+    fn add(&mut self, key: Key, place: u32, more: Count) {
+        let add = |(_, count): &mut (u32, Count)| {
+            count.samples += more.samples;
+            count.weight = count.weight.saturating_add(more.weight);
+            count.span_ns = widened(count.span_ns, more.span_ns);
+        };
+        self.rows.entry(key).and_modify(add).or_insert((place, more));
+    }
+
+    fn into_hits(self) -> Hits {
+        let mut rows: Vec<(u32, Hit)> = self
+            .rows
+            .into_iter()
+            .map(|(key, (place, Count { samples, weight, span_ns }))| {
+                (place, Hit { key, samples, weight, span_ns })
+            })
+            .collect();
+        rows.par_sort_unstable_by_key(|(place, _)| *place);
+        let rows = rows.into_iter().map(|(_, hit)| hit).collect();
+        Hits { rows, seen: self.seen, damage: self.damage }
     }
 }
 

@@ -1,40 +1,80 @@
-//! Opens what the command line names: the recording, and where debug files lie.
+//! Opens what the command line names: the recording, a file or a pipe, and where debug files lie.
 
-use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
+mod spool;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use icecore_format::read::Recording;
 
 use crate::filter::Filter;
 use crate::image::Search;
+use spool::spool;
 
 /// What the files of `perf record` begin with, on little-endian and on big-endian machines.
 const PERF_DATA: [&[u8; 8]; 2] = [b"PERFILE2", b"2ELIFREP"];
 
-/// Opens a recording.
+/// Opens a recording: a file, a pipe by its name, or stdin as `-`.
 ///
 /// # Errors
 /// With the path and the cause.
 pub fn open(path: &Path) -> anyhow::Result<Recording> {
-    let is_pipe = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
-    if is_pipe || path.as_os_str() == "-" {
-        bail!("cannot read a recording from a pipe yet: copy it to a file");
-    }
-    let opened = Recording::open(path).map_err(|error| match error {
-        // The cause alone: it would be printed a second time as its own source.
-        icecore_format::Error::Io(cause) => anyhow::Error::from(cause),
-        _ if is_perf_data(path) => anyhow::anyhow!("this is a perf.data file, not an icecore recording"),
-        other => other.into(),
-    });
-    opened.with_context(|| format!("cannot open recording `{}`", path.display()))
+    open_as(path, Recording::from_file)
 }
 
-fn is_perf_data(path: &Path) -> bool {
+/// Opens a recording of which only some blocks are wanted: its index is believed.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_by_index(path: &Path) -> anyhow::Result<Recording> {
+    open_as(path, Recording::by_index)
+}
+
+type Map = fn(&File) -> Result<Recording, icecore_format::Error>;
+
+fn open_as(path: &Path, map: Map) -> anyhow::Result<Recording> {
+    if path.as_os_str() == "-" {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            bail!("cannot read a recording from a terminal: pipe one in, or name a file");
+        }
+        let open = || from(stdin.as_fd().try_clone_to_owned()?.into(), map);
+        return open().context("cannot open the recording on stdin");
+    }
+    let open = || from(File::open(path)?, map);
+    open().with_context(|| format!("cannot open recording `{}`", path.display()))
+}
+
+/// Tells whether a path is a way to a pipe that has no name of its own.
+pub fn is_nameless(path: &Path) -> bool {
+    ["-", "/dev/stdin", "/dev/fd", "/proc"].iter().any(|name| path.starts_with(name))
+}
+
+fn from(mut file: File, map: Map) -> anyhow::Result<Recording> {
+    let kind = file.metadata()?;
+    if kind.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+    }
+    // A file that has been read in part is a stream of what is left.
+    let is_whole = kind.is_file() && file.stream_position()? == 0;
+    let file = if is_whole { file } else { spool(file)? };
+    map(&file).map_err(|error| explain(error, &file))
+}
+
+/// Names a file that is none of ours.
+fn explain(error: icecore_format::Error, mut file: &File) -> anyhow::Error {
     let mut magic = [0; 8];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && PERF_DATA.contains(&&magic)
+    let is_perf_data =
+        file.rewind().and_then(|()| file.read_exact(&mut magic)).is_ok() && PERF_DATA.contains(&&magic);
+    match error {
+        // The cause alone: it would be printed a second time as its own source.
+        icecore_format::Error::Io(cause) => cause.into(),
+        _ if is_perf_data => anyhow!("this is a perf.data file, not an icecore recording"),
+        other => other.into(),
+    }
 }
 
 /// Adds the debug directories that were typed to those of the system.
@@ -84,13 +124,30 @@ mod tests {
         std::fs::write(&perf, [&b"PERFILE2"[..], &[0; 200]].concat()).expect("written");
         let text = refusal(open(&perf));
         assert!(text.ends_with("perf.data`: this is a perf.data file, not an icecore recording"), "{text}");
+        let text = refusal(open(dir.path()));
+        assert!(text.ends_with("`: is a directory"), "{text}");
+        let text = refusal(open(Path::new("/dev/null")));
+        assert!(text.starts_with("cannot open recording `/dev/null`: the file has 0 bytes"), "{text}");
+    }
+
+    #[test]
+    fn a_pipe_that_has_a_name_is_read_to_its_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("file");
+        icecore_format::write::Writer::create(File::create_new(&file).expect("new"), [1; 16])
+            .and_then(icecore_format::write::Writer::finish)
+            .expect("written");
+        let bytes = std::fs::read(&file).expect("just written");
         let fifo = dir.path().join("fifo");
         assert!(
             std::process::Command::new("mkfifo").arg(&fifo).status().is_ok_and(|status| status.success())
         );
-        for pipe in [Path::new("-"), &fifo] {
-            let text = refusal(open(pipe));
-            assert_eq!(text, "cannot read a recording from a pipe yet: copy it to a file");
+        for (sent, is_closed) in [(&bytes[..], true), (&bytes[..100], false)] {
+            let recording = std::thread::scope(|scope| {
+                scope.spawn(|| std::fs::write(&fifo, sent));
+                open(&fifo).expect("a recording")
+            });
+            assert_eq!((recording.len_bytes(), recording.is_closed()), (sent.len() as u64, is_closed));
         }
     }
 

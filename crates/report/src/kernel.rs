@@ -5,23 +5,24 @@ use icecore_format::records::KernelSymbol;
 /// Kernel symbols, searchable by address.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
-    /// Ordered by start, no start twice.
-    rows: Vec<KernelSymbol>,
+    /// With the number of the part to whose kernel they belong. Ordered by part and start, no start twice.
+    rows: Vec<(u32, KernelSymbol)>,
 }
 
 impl KernelSymbols {
     /// Sorts the rows of a recording. Of several names at one address the first written stays.
-    pub fn new(rows: &[KernelSymbol]) -> Self {
-        let mut rows: Vec<KernelSymbol> = rows.iter().filter(|row| row.start < row.end).copied().collect();
-        rows.sort_by_key(|row| row.start);
-        rows.dedup_by_key(|row| row.start);
+    pub fn new(rows: &[(u32, KernelSymbol)]) -> Self {
+        let mut rows: Vec<_> = rows.iter().filter(|(_, row)| row.start < row.end).copied().collect();
+        rows.sort_by_key(|(part, row)| (*part, row.start));
+        rows.dedup_by_key(|(part, row)| (*part, row.start));
         Self { rows }
     }
 
-    /// Finds the symbol that holds an address.
-    pub fn find(&self, address: u64) -> Option<&KernelSymbol> {
-        let after = self.rows.partition_point(|row| row.start <= address);
-        self.rows.get(after.checked_sub(1)?).filter(|row| address < row.end)
+    /// Finds the symbol that holds an address of the kernel of a part.
+    pub fn find(&self, part: u32, address: u64) -> Option<&KernelSymbol> {
+        let after = self.rows.partition_point(|(of, row)| (*of, row.start) <= (part, address));
+        let (of, row) = self.rows.get(after.checked_sub(1)?)?;
+        (*of == part && address < row.end).then_some(row)
     }
 }
 
@@ -31,9 +32,17 @@ mod tests {
 
     #[test]
     fn an_address_between_two_symbols_has_none() {
-        let row = |start, end, name| KernelSymbol { start, end, name, module: 0 };
+        let row = |start, end, name| (0, KernelSymbol { start, end, name, module: 0 });
         let symbols = KernelSymbols::new(&[row(30, 40, 3), row(10, 20, 1), row(10, 20, 2), row(9, 9, 7)]);
-        let name = |address| symbols.find(address).map(|row| row.name);
+        let name = |address| symbols.find(0, address).map(|row| row.name);
         assert_eq!([9, 10, 19, 20, 30, 40].map(name), [None, Some(1), Some(1), None, Some(3), None]);
+    }
+
+    #[test]
+    fn each_part_has_a_kernel_of_its_own() {
+        let row = |name| KernelSymbol { start: 10, end: 20, name, module: 0 };
+        let symbols = KernelSymbols::new(&[(2, row(2)), (0, row(1))]);
+        let name = |part| symbols.find(part, 15).map(|row| row.name);
+        assert_eq!([0, 1, 2, 3].map(name), [Some(1), None, Some(2), None]);
     }
 }

@@ -13,12 +13,16 @@
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`views`] | what is printed |
+//! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |
+//! | [`edit`] | recordings made of recordings: several in one, a piece of one |
+//! | `output` | files that are written |
 //! | [`term`] | text for people: tables, quantities, progress |
 //!
 //! Data flows down that list. Every stage is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads.
 
 pub mod cli;
+pub mod edit;
 pub mod filter;
 pub mod hits;
 pub mod image;
@@ -26,15 +30,19 @@ pub mod input;
 pub mod kernel;
 pub mod load;
 pub mod locate;
+mod map;
 pub mod names;
+mod output;
 pub mod pipeline;
 pub mod profile;
+pub mod repair;
 pub mod run;
 pub mod symbolize;
 pub mod term;
 pub mod timeline;
 pub mod tree;
 pub mod usage;
+pub mod verify;
 pub mod views;
 
 pub use run::{Streams, run};

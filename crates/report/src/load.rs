@@ -1,6 +1,8 @@
 //! Loads a recording into tables. Samples stay in their blocks until [`crate::hits`] counts them.
 
 pub mod by_id;
+pub mod outline;
+pub mod parts;
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
@@ -12,12 +14,15 @@ use icecore_format::records::{
 use rayon::prelude::*;
 
 use by_id::ById;
+use parts::Parts;
 
 /// Everything of a recording except its samples.
 #[derive(Debug, Default)]
 pub struct Tables {
-    /// Host, clock, events, options; empty if its block is missing.
+    /// Host, clock, events, options of the first session; empty if its block is missing.
     pub session: SessionV1,
+    /// All sessions. What the other tables hold has numbers that are unique in the file, and one clock.
+    pub parts: Parts,
     /// Text; control characters replaced, so that no name can steer a terminal or break a line.
     pub strings: ById<Box<str>>,
     /// Threads under one name.
@@ -30,11 +35,11 @@ pub struct Tables {
     pub lifecycle: Vec<Lifecycle>,
     /// Executable mappings, in the order of the file.
     pub mappings: Vec<Mapping>,
-    /// Kernel symbols, in the order of the file.
-    pub kernel_symbols: Vec<KernelSymbol>,
+    /// Kernel symbols and the number of the part to whose kernel they belong, in the order of the file.
+    pub kernel_symbols: Vec<(u32, KernelSymbol)>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
-    /// What the recording cost; absent if the recorder was killed.
+    /// What the first session cost; absent if its recorder was killed.
     pub receipt: Option<ReceiptV1>,
     /// Blocks of samples, not opened yet.
     pub sample_blocks: Vec<Entry>,
@@ -65,10 +70,18 @@ impl Tables {
             id => self.strings.find(id).map_or("?", |text| text),
         }
     }
+
+    /// Finds a task; if its block is missing, one without numbers and name.
+    pub fn task(&self, id: u32) -> Task {
+        self.tasks.find(id).copied().unwrap_or_else(|| {
+            let nobody = self.parts.part(self.parts.of_task(id)).pid(0);
+            Task { tgid: nobody, tid: nobody, comm: u32::MAX }
+        })
+    }
 }
 
 /// One block, decoded.
-enum Part {
+enum Decoded {
     Session(Box<SessionV1>),
     Strings(u32, Vec<Box<str>>),
     Tasks(u32, Vec<Task>),
@@ -87,35 +100,47 @@ enum Part {
 /// Decodes all blocks but those of samples, in parallel. Nothing in a file makes this fail: what is
 /// damaged or unknown is counted.
 pub fn load(recording: &Recording) -> Tables {
-    let parts: Vec<Part> = recording
-        .entries()
-        .par_iter()
-        .map(|entry| decode(recording, entry).unwrap_or_else(|error| Part::Damaged(damage(entry, &error))))
-        .collect();
+    let entries = recording.entries();
+    let decoded = |entry| decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)));
+    let mut blocks: Vec<Decoded> = entries.par_iter().map(decoded).collect();
+    let (parts, part_of) = Parts::divide(entries, &blocks);
+    blocks.par_iter_mut().zip(&part_of).zip(entries).for_each(|((block, part), entry)| {
+        if let Err(cause) = parts.part(*part).shift(block) {
+            *block = Decoded::Damaged(damaged(entry, &cause));
+        }
+    });
     let mut tables = Tables { damage: recording.damage().to_vec(), ..Tables::default() };
     let (mut strings, mut tasks, mut images, mut nodes) = (vec![], vec![], vec![], vec![]);
-    for (entry, part) in recording.entries().iter().zip(parts) {
-        match part {
-            Part::Session(session) => tables.session = *session,
-            Part::Strings(first, rows) => strings.push((first, rows)),
-            Part::Tasks(first, rows) => tasks.push((first, rows)),
-            Part::Images(first, rows) => images.push((first, rows)),
-            Part::Nodes(first, rows) => nodes.push((first, rows)),
-            Part::Lifecycle(rows) => tables.lifecycle.extend(rows),
-            Part::Mappings(rows) => tables.mappings.extend(rows),
-            Part::KernelSymbols(rows) => tables.kernel_symbols.extend(rows),
-            Part::Losses(rows) => tables.losses.extend(rows),
-            Part::Receipt(receipt) => tables.receipt = Some(receipt),
-            Part::Samples => tables.sample_blocks.push(*entry),
-            Part::Unknown => skip(&mut tables.skipped, entry),
-            Part::Damaged(damage) => tables.damage.push(damage),
+    for ((entry, block), part) in entries.iter().zip(blocks).zip(&part_of) {
+        match block {
+            Decoded::Session(_) | Decoded::Receipt(_) => {}
+            Decoded::Strings(first, rows) => strings.push((first, rows)),
+            Decoded::Tasks(first, rows) => tasks.push((first, rows)),
+            Decoded::Images(first, rows) => images.push((first, rows)),
+            Decoded::Nodes(first, rows) => nodes.push((first, rows)),
+            Decoded::Lifecycle(rows) => tables.lifecycle.extend(rows),
+            Decoded::Mappings(rows) => tables.mappings.extend(rows),
+            Decoded::KernelSymbols(rows) => {
+                tables.kernel_symbols.extend(rows.into_iter().map(|row| (*part, row)));
+            }
+            Decoded::Losses(rows) => tables.losses.extend(rows),
+            Decoded::Samples => tables.sample_blocks.push(*entry),
+            Decoded::Unknown => skip(&mut tables.skipped, entry),
+            Decoded::Damaged(damage) => tables.damage.push(damage),
         }
+    }
+    if let Some(entry) = entries.get(part_of.len()) {
+        let cause = format!("more than {} sessions: what follows is left out", parts::MAX_PARTS);
+        let len = recording.len_bytes().saturating_sub(entry.off);
+        tables.damage.push(Damage { off: entry.off, len, cause });
     }
     tables.strings = ById::from_blocks(strings);
     tables.tasks = ById::from_blocks(tasks);
     tables.images = ById::from_blocks(images);
     tables.nodes = ById::from_blocks(nodes);
-    clean_session(&mut tables.session);
+    let first = parts.part(0);
+    (tables.session, tables.receipt) = (first.session.clone(), first.receipt.clone());
+    tables.parts = parts;
     tables
 }
 
@@ -132,43 +157,52 @@ fn clean_session(session: &mut SessionV1) {
 
 /// Describes a block that could not be used.
 pub(crate) fn damage(entry: &Entry, error: &icecore_format::Error) -> Damage {
-    let cause = format!("{} block: {error}", entry.header.kind.name());
+    damaged(entry, &error.to_string())
+}
+
+fn damaged(entry: &Entry, cause: &str) -> Damage {
+    let cause = format!("{} block: {cause}", entry.header.kind.name());
     Damage { off: entry.off, len: entry.header.next(entry.off) - entry.off, cause }
 }
 
-fn decode(recording: &Recording, entry: &Entry) -> Result<Part, icecore_format::Error> {
+fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_format::Error> {
     let known = (entry.header.kind, entry.header.version);
     if known == (SamplesV1::KIND, SamplesV1::VERSION) {
-        return Ok(Part::Samples);
+        return Ok(Decoded::Samples);
     }
     let payload = recording.payload(entry)?;
     // A kind without a version that this build knows falls through to the last arm.
     Ok(match known {
-        (Kind::SESSION, 1) => Part::Session(Box::new(payload.view::<SessionV1>()?.to_owned_record()?)),
+        (Kind::SESSION, 1) => {
+            let mut session = payload.view::<SessionV1>()?.to_owned_record()?;
+            clean_session(&mut session);
+            Decoded::Session(Box::new(session))
+        }
         (Kind::STRINGS, 1) => {
             let view = payload.view::<StringsV1>()?;
             let rows = view.rows()?.into_iter().map(|(_, text)| clean(text)).collect();
-            Part::Strings(view.first_id.to_native(), rows)
+            Decoded::Strings(view.first_id.to_native(), rows)
         }
         (Kind::TASKS, 1) => {
             let view = payload.view::<TasksV1>()?;
-            Part::Tasks(view.first_id.to_native(), view.rows().collect())
+            Decoded::Tasks(view.first_id.to_native(), view.rows().collect())
         }
         (Kind::IMAGES, 1) => {
             let view = payload.view::<ImagesV1>()?;
-            Part::Images(view.first_id.to_native(), view.rows()?)
+            Decoded::Images(view.first_id.to_native(), view.rows()?)
         }
         (Kind::STACKS, 1) => {
             let view = payload.view::<StacksV1>()?;
-            let rows: Result<Vec<Node>, _> = view.rows().map(|row| row.map(|(_, node)| node)).collect();
-            Part::Nodes(view.first_id.to_native(), rows?)
+            Decoded::Nodes(view.first_id.to_native(), view.rows()?)
         }
-        (Kind::LIFECYCLE, 1) => Part::Lifecycle(payload.view::<LifecycleV1>()?.rows().collect()),
-        (Kind::MAPPINGS, 1) => Part::Mappings(payload.view::<MappingsV1>()?.rows().collect()),
-        (Kind::KERNEL_SYMBOLS, 1) => Part::KernelSymbols(payload.view::<KernelSymbolsV1>()?.rows().collect()),
-        (Kind::LOSSES, 1) => Part::Losses(payload.view::<LossesV1>()?.rows().collect()),
-        (Kind::RECEIPT, 1) => Part::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),
-        _ => Part::Unknown,
+        (Kind::LIFECYCLE, 1) => Decoded::Lifecycle(payload.view::<LifecycleV1>()?.rows().collect()),
+        (Kind::MAPPINGS, 1) => Decoded::Mappings(payload.view::<MappingsV1>()?.rows().collect()),
+        (Kind::KERNEL_SYMBOLS, 1) => {
+            Decoded::KernelSymbols(payload.view::<KernelSymbolsV1>()?.rows().collect())
+        }
+        (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
+        (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),
+        _ => Decoded::Unknown,
     })
 }
 

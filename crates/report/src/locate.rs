@@ -1,4 +1,6 @@
-//! Turns addresses into places: a file offset in an image, or an address in the kernel.
+//! Turns the frames of stacks into places: a file offset in an image, or an address in the kernel.
+//!
+//! The recorder has noted most code by its offset in a file; what it could not is looked up in the mappings:
 //!
 //! ```text
 //!   AVMA   0x7f3a_0000_1240   in the process
@@ -16,8 +18,9 @@
 
 use std::hash::Hash;
 
+use crate::map::Map;
 use icecore_format::limits;
-use std::collections::HashMap;
+use icecore_format::records::Location;
 
 use crate::hits::{Hit, Key};
 use crate::image::{FileOff, Identity};
@@ -34,7 +37,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The address whose name is wanted.
+    /// The address, or offset, whose name is wanted.
     pub fn lookup(self, address: u64) -> u64 {
         match self {
             Self::Leaf => address,
@@ -48,11 +51,11 @@ impl Role {
 pub enum Place {
     /// In an image, a position in [`Locator::images`].
     Image(u32, FileOff),
-    /// In the kernel.
-    Kernel(u64),
+    /// In the kernel of the part of this number.
+    Kernel(u32, u64),
     /// In no mapping of its process.
     Unmapped,
-    /// Unknown: the rest of the stack was in a block that is missing.
+    /// Unknown: it, or the rest of the stack, was in a block that is missing.
     Lost,
 }
 
@@ -61,8 +64,8 @@ pub enum Place {
 pub struct Step {
     /// Its node, a stack id.
     pub node: u32,
-    /// The address (AVMA); `None` if its block is missing. Nothing follows then.
-    pub address: Option<u64>,
+    /// Its code; `None` if its block is missing. Nothing follows then.
+    pub location: Option<Location>,
     /// Leaf or return address.
     pub role: Role,
 }
@@ -76,7 +79,7 @@ pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
             return None;
         }
         let node = tables.nodes.find(next);
-        let step = Step { node: next, address: node.map(|n| n.address), role };
+        let step = Step { node: next, location: node.map(|n| n.location), role };
         next = node.map_or(0, |n| n.parent);
         role = Role::Return;
         Some(step)
@@ -93,7 +96,7 @@ pub struct Locator<'a> {
     /// Distinct identities of images.
     pub images: Vec<Identity>,
     /// Position in `images` by image id.
-    image_of: HashMap<u32, u32>,
+    image_of: Map<u32, u32>,
 }
 
 impl<'a> Locator<'a> {
@@ -114,26 +117,53 @@ impl<'a> Locator<'a> {
         Self { tables, timeline, images: images.items, image_of }
     }
 
-    /// Finds the offset in its image of an address (AVMA) itself, whatever its role.
-    pub fn file_off(&self, space: Option<SpaceId>, address: u64) -> Option<FileOff> {
-        let mapping = self.timeline.find(space?, address)?;
-        Some(FileOff((address - mapping.start).wrapping_add(mapping.file_off)))
+    /// Finds the offset in its image of a location itself, whatever its role.
+    pub fn file_off(&self, space: Option<SpaceId>, location: Location) -> Option<FileOff> {
+        match location {
+            Location::Image { file_off, .. } => Some(FileOff(file_off)),
+            Location::Address(address) => {
+                let mapping = self.timeline.find(space?, address)?;
+                Some(FileOff((address - mapping.start).wrapping_add(mapping.file_off)))
+            }
+        }
+    }
+
+    /// Finds the address (AVMA) of a frame; `None` if the mapping that shows its code is not known.
+    pub fn address(&self, space: Option<SpaceId>, step: Step) -> Option<u64> {
+        match step.location? {
+            Location::Address(address) => Some(address),
+            Location::Image { image, file_off } => {
+                let lookup = step.role.lookup(file_off);
+                let address = self.timeline.address(space?, image, lookup)?;
+                Some(address + (file_off - lookup))
+            }
+        }
     }
 
     /// Finds the place of a frame of a user stack.
     pub fn user(&self, space: Option<SpaceId>, step: Step) -> Place {
-        let Some(address) = step.address else { return Place::Lost };
-        let lookup = step.role.lookup(address);
-        let mapping = space.and_then(|space| self.timeline.find(space, lookup));
-        let image = mapping.and_then(|m| Some((*self.image_of.get(&m.image)?, m)));
-        image.map_or(Place::Unmapped, |(image, m)| {
-            Place::Image(image, FileOff((lookup - m.start).wrapping_add(m.file_off)))
-        })
+        let (image, off) = match step.location {
+            None => return Place::Lost,
+            Some(Location::Image { image, file_off }) => (image, step.role.lookup(file_off)),
+            Some(Location::Address(address)) => {
+                let lookup = step.role.lookup(address);
+                match space.and_then(|space| self.timeline.find(space, lookup)) {
+                    Some(m) => (m.image, (lookup - m.start).wrapping_add(m.file_off)),
+                    None => return Place::Unmapped,
+                }
+            }
+        };
+        self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, FileOff(off)))
     }
 
     /// Finds the place of a frame of a kernel stack.
     pub fn kernel(&self, step: Step) -> Place {
-        step.address.map_or(Place::Lost, |address| Place::Kernel(step.role.lookup(address)))
+        match step.location {
+            Some(Location::Address(address)) => {
+                Place::Kernel(self.tables.parts.of_node(step.node), step.role.lookup(address))
+            }
+            _ => Place::Lost,
+        }
     }
 }
 
@@ -147,7 +177,7 @@ pub struct Located {
     pub spots: Vec<Spot>,
     /// The innermost frame of each row of the hits, a position in `spots`.
     pub leaves: Vec<u32>,
-    positions: HashMap<Place, u32>,
+    positions: Map<Place, u32>,
 }
 
 impl Located {
@@ -172,27 +202,20 @@ pub struct Spot {
 /// One search of a mapping for each distinct (address space, node of the trie).
 pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
     let mut trie = Trie::default();
-    let mut user_memo: HashMap<(Option<SpaceId>, u32), u32> = HashMap::default();
-    let mut kernel_memo: HashMap<(u32, u32), u32> = HashMap::default();
+    let mut user_memo: Map<(Option<SpaceId>, u32), u32> = Map::default();
+    let mut kernel_memo: Map<(u32, u32), u32> = Map::default();
     trie.spots.intern(Spot { caller: u32::MAX, place: u32::MAX });
+    // Threads of a process hit the same stacks.
+    let mut known: Map<(Option<SpaceId>, u32, u32), u32> = Map::default();
     let leaves = hits.iter().map(|hit| {
         let Key { space, user, kernel, .. } = hit.key;
-        let below = trie.descend(
-            locator,
-            user,
-            0,
-            |node| (space, node),
-            &mut user_memo,
-            |step| locator.user(space, step),
-        );
-        trie.descend(
-            locator,
-            kernel,
-            below,
-            |node| (below, node),
-            &mut kernel_memo,
-            |step| locator.kernel(step),
-        )
+        *known.entry((space, user, kernel)).or_insert_with(|| {
+            let name = |node| (space, node);
+            let below =
+                trie.descend(locator, user, 0, name, &mut user_memo, |step| locator.user(space, step));
+            let name = |node| (below, node);
+            trie.descend(locator, kernel, below, name, &mut kernel_memo, |step| locator.kernel(step))
+        })
     });
     let leaves = leaves.collect();
     let Interned { items: places, positions } = trie.places;
@@ -214,7 +237,7 @@ impl Trie {
         leaf: u32,
         base: u32,
         name: impl Fn(u32) -> K,
-        memo: &mut HashMap<K, u32>,
+        memo: &mut Map<K, u32>,
         place: impl Fn(Step) -> Place,
     ) -> u32 {
         let mut fresh = Vec::new();
@@ -243,12 +266,12 @@ impl Trie {
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
     pub(crate) items: Vec<T>,
-    positions: HashMap<T, u32>,
+    positions: Map<T, u32>,
 }
 
 impl<T> Default for Interned<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), positions: HashMap::default() }
+        Self { items: Vec::new(), positions: Map::default() }
     }
 }
 

@@ -100,7 +100,7 @@ pub fn name(
                 let path = &images[*image as usize].path;
                 book.answered(*image, path, *off, answers.get(&(*image, *off)))
             }
-            Place::Kernel(address) => match kernel.find(*address) {
+            Place::Kernel(part, address) => match kernel.find(*part, *address) {
                 Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
                 None => {
                     let name = format!("[kernel]+{address:#x}");

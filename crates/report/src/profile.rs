@@ -4,10 +4,11 @@ mod entry;
 mod narrow;
 mod sums;
 
-use icecore_format::records::{Task, WalkEnd};
-use std::collections::HashMap;
+use crate::map::Map;
+use icecore_format::records::WalkEnd;
 
-use crate::hits::{Hit, Hits, Key, LOST_TASK, Selection, widened};
+use crate::hits::{Hit, Hits, Key, Selection, widened};
+use crate::load::Tables;
 use crate::locate::{Interned, Located};
 use crate::names::{Function, Names};
 
@@ -43,6 +44,8 @@ pub struct Stack {
 /// A thread under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Thread {
+    /// The number of the session to which it belongs.
+    pub part: u32,
     /// Process id.
     pub tgid: u32,
     /// Thread id.
@@ -131,12 +134,14 @@ impl Profile {
             });
         }
         let mut threads: Interned<Thread> = Interned::default();
+        let mut known = Map::default();
         let stacks = stacks.items;
         let has_entry = entry::below(&names, &stacks);
         let mut rows = Rows::default();
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
-            let task = selection.tables.tasks.find(hit.key.task).unwrap_or(&LOST_TASK);
-            let thread = threads.intern(thread(selection, task, hit.key.space));
+            let thread = *known
+                .entry((hit.key.task, hit.key.space))
+                .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
             let stack = of_spot[*leaf as usize];
             let Key { end, in_kernel, .. } = hit.key;
             let mut taken = Taken { end, in_kernel, rooted: end == WalkEnd::ROOT };
@@ -196,17 +201,20 @@ impl Profile {
     }
 }
 
-fn thread(selection: Selection<'_>, task: &Task, space: Option<crate::timeline::SpaceId>) -> Thread {
+fn thread(selection: Selection<'_>, key: &Key) -> Thread {
+    let Tables { parts, .. } = selection.tables;
+    let task = &selection.tables.task(key.task);
     Thread {
-        tgid: task.tgid,
-        tid: task.tid,
+        part: parts.of_task(key.task),
+        tgid: parts.pid(task.tgid),
+        tid: parts.pid(task.tid),
         comm: selection.tables.text(task.comm).into(),
-        process: selection.process_name(task, space).into(),
+        process: selection.process_name(task, key.space).into(),
     }
 }
 
 fn unit(selection: Selection<'_>, hits: &Hits) -> String {
-    let events = &selection.tables.session.events;
+    let events = selection.tables.parts.events();
     let mut seen = hits.seen.events.keys();
     match (seen.next(), seen.next()) {
         (Some(event), None) => events.get(usize::from(*event)).map(|e| e.unit.clone()),
@@ -221,7 +229,7 @@ fn unit(selection: Selection<'_>, hits: &Hits) -> String {
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<Row>,
-    positions: HashMap<(u32, u32, Taken), usize>,
+    positions: Map<(u32, u32, Taken), usize>,
 }
 
 impl Rows {

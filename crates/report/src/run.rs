@@ -7,11 +7,13 @@ use anyhow::{Context as _, anyhow};
 use clap::Parser;
 use serde::Serialize;
 
-use crate::cli::{Cli, Command, Global, When};
-use crate::load::{clean, load};
+use crate::cli::{Cli, Command, Global, Source, When};
+use crate::load::clean;
+use crate::load::outline::outline;
 use crate::pipeline::Loaded;
 use crate::term::Page;
-use crate::{input, usage, views};
+use crate::verify::verify;
+use crate::{edit, input, usage, views};
 
 /// Where output goes.
 pub struct Streams<'a> {
@@ -31,8 +33,8 @@ impl std::fmt::Debug for Streams<'_> {
     }
 }
 
-/// Runs one command line, the program's name first, and returns the exit code: 0 done, 2 failed. A
-/// broken pipe is 0.
+/// Runs one command line, the program's name first, and returns the exit code: 0 done, 1 what was to be
+/// checked is not well, 2 failed. A broken pipe is 0.
 pub fn run<I, T>(args: I, streams: &mut Streams<'_>) -> u8
 where
     I: IntoIterator<Item = T>,
@@ -55,7 +57,8 @@ where
             drop(writeln!(streams.err, "error: {}", clean(text.as_bytes())));
             2
         }
-        _ => 0,
+        Ok(code) => code,
+        Err(_) => 0,
     }
 }
 
@@ -67,14 +70,15 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-fn in_pool(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
+fn in_pool(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let threads = cli.global.threads.map_or(0, usize::from);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.with_context(|| format!("cannot start {threads} threads"))?;
     pool.install(|| execute(cli, streams))
 }
 
-fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
+/// Runs a command; returns the exit code.
+fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let global = &cli.global;
     let source = match (&cli.command, &cli.source) {
         (Some(_), Some(source)) => {
@@ -85,9 +89,33 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
         }
         (Some(Command::Info(options)), None) => {
             let recording = input::open(&options.file)?;
-            let tables = load(&recording);
-            let info = views::info::Info::new(&options.file, &recording, &tables);
-            return emit(global, streams, &info, |page| info.text(options.blocks, page));
+            let info = views::info::Info::new(&options.file, &recording, &outline(&recording));
+            let info = if options.sizes { info.with_sizes(&recording)? } else { info };
+            emit(global, streams, &info, |page| info.text(options.blocks, page))?;
+            return Ok(0);
+        }
+        (Some(Command::Verify(options)), None) => {
+            let recording = input::open(&options.file)?;
+            let found = verify(&recording);
+            let view = views::verify::Verify::new(&options.file, &recording, &found);
+            emit(global, streams, &view, |page| view.text(page))?;
+            return Ok(u8::from(!found.is_ok()));
+        }
+        (Some(Command::Repair(options)), None) => {
+            let recording = input::open(&options.file)?;
+            let repair = views::repair::Repair::write(options, &recording)?;
+            emit(global, streams, &repair, |page| repair.text(page))?;
+            return Ok(0);
+        }
+        (Some(Command::Merge(options)), None) => {
+            let merged = edit::merge::merge(options)?;
+            emit(global, streams, &merged, |page| merged.text(page))?;
+            return Ok(0);
+        }
+        (Some(Command::Cut(options)), None) => {
+            let cut = edit::cut::cut(options)?;
+            emit(global, streams, &cut, |page| cut.text(page))?;
+            return Ok(0);
         }
         (None, Some(source)) => source,
         (Some(Command::Summary(options)), None) => &options.source,
@@ -98,6 +126,13 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<()> {
         (Some(Command::Samples(options)), None) => &options.source,
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
+    report(cli, source, streams)?;
+    Ok(0)
+}
+
+/// Shows a view of samples.
+fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Result<()> {
+    let global = &cli.global;
     input::check(&source.filter())?;
     let search = input::search(&source.debug_dir)?;
     let recording = input::open(&source.file)?;

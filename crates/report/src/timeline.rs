@@ -14,10 +14,14 @@
 mod layers;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use icecore_format::records::{Change, Lifecycle, Mapping, Origin};
 
 use layers::Layers;
+
+/// Mappings of one address space among which an image is looked for: real programs have a few hundred.
+const LOOKED_AT: usize = 4096;
 
 /// One address space at one moment; dense from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,10 +75,23 @@ impl Timeline {
 
     /// Finds the address space of a process at a moment.
     pub fn space(&self, tgid: u32, time_ns: u64) -> Option<SpaceId> {
-        let lives = self.by_tgid.get(&tgid)?;
-        let after = lives.partition_point(|life| self.lives[*life as usize].from_ns <= time_ns);
-        let life = &self.lives[lives[after.checked_sub(1)?] as usize];
-        Some(SpaceId(life.first_space + life.version(time_ns)))
+        self.stay(tgid, time_ns).0
+    }
+
+    /// Finds the address space of a process at a moment, and how long it has been and will be that one.
+    pub fn stay(&self, tgid: u32, time_ns: u64) -> (Option<SpaceId>, Range<u64>) {
+        let lives = self.by_tgid.get(&tgid).map_or(&[][..], |lives| lives);
+        let begin = |life: &u32| self.lives[*life as usize].from_ns;
+        let after = lives.partition_point(|life| begin(life) <= time_ns);
+        let next_ns = lives.get(after).map_or(u64::MAX, begin);
+        let Some(life) = after.checked_sub(1).map(|last| &self.lives[lives[last] as usize]) else {
+            return (None, 0..next_ns);
+        };
+        let version = life.version(time_ns) as usize;
+        let newest = version.checked_sub(1).and_then(|newest| life.mappings.get(newest));
+        let from_ns = newest.map_or(life.from_ns, |mapping| mapping.time_ns.max(life.from_ns));
+        let to_ns = life.mappings.get(version).map_or(next_ns, |mapping| mapping.time_ns.min(next_ns));
+        (Some(SpaceId(life.first_space + version as u32)), from_ns..to_ns)
     }
 
     /// Finds the mapping that holds an address (AVMA).
@@ -84,6 +101,26 @@ impl Timeline {
         loop {
             if let Some(number) = self.layers[life].find(address, version) {
                 return self.lives[life].mappings.get(number as usize);
+            }
+            let (parent, forked_ns) = self.lives[life].copied_from?;
+            life = parent as usize;
+            version = self.lives[life].version(forked_ns);
+        }
+    }
+
+    /// Finds the address (AVMA) at which a space shows an offset of an image, the newest if there are several.
+    pub fn address(&self, space: SpaceId, image: u32, file_off: u64) -> Option<u64> {
+        let mut life = self.life_of(space)?;
+        let mut version = space.0 - self.lives[life].first_space;
+        loop {
+            let shown = self.lives[life].mappings.get(..version as usize)?.iter().rev().take(LOOKED_AT);
+            let address = shown.filter(|m| m.image == image).find_map(|m| {
+                let into = file_off.checked_sub(m.file_off).filter(|into| *into < m.len)?;
+                let address = m.start.checked_add(into)?;
+                (self.find(space, address) == Some(m)).then_some(address)
+            });
+            if address.is_some() {
+                return address;
             }
             let (parent, forked_ns) = self.lives[life].copied_from?;
             life = parent as usize;

@@ -4,10 +4,12 @@
 pub mod flame;
 pub mod folded;
 pub mod info;
+pub mod repair;
 pub mod samples;
 pub mod summary;
 pub mod top;
 pub mod tree;
+pub mod verify;
 
 use serde::Serialize;
 
@@ -29,7 +31,7 @@ pub struct DamageRow {
 }
 
 impl DamageRow {
-    fn list(damage: &[icecore_format::read::Damage]) -> Vec<Self> {
+    pub(crate) fn list(damage: &[icecore_format::read::Damage]) -> Vec<Self> {
         damage.iter().map(|d| Self { offset: d.off, len: d.len, cause: d.cause.clone() }).collect()
     }
 }
@@ -72,6 +74,6 @@ fn caveats(report: &Report<'_>, page: &mut Page) {
         } else {
             String::new()
         };
-        page.styled(Style::Bad, &format!("damaged: {first}{more}; see icecore-report info"));
+        page.styled(Style::Bad, &format!("damaged: {first}{more}; see icecore-report verify"));
     }
 }

@@ -1,6 +1,7 @@
 //! The program itself, where the library cannot tell: what it does with its streams.
 
 use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use icecore_format::write::Writer;
@@ -22,4 +23,64 @@ fn an_error_of_the_output_is_told_once() {
         .expect("it runs");
     let text = String::from_utf8_lossy(&out.stderr);
     assert_eq!((out.status.code(), text.matches("error:").count()), (Some(2), 1), "{text}");
+}
+
+/// Runs a view on what comes through a pipe; returns exit code, stdout and stderr.
+fn piped(args: &[&str], sent: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+    let mut report = Command::new(env!("CARGO_BIN_EXE_icecore-report"));
+    report.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = report.spawn().expect("it runs");
+    // It may end without reading everything.
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(sent));
+    let out = child.wait_with_output().expect("ours");
+    (out.status.code(), out.stdout, String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+/// The bytes of a recording without blocks.
+fn empty() -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("empty.icecore");
+    let writer = Writer::create(File::create(&path).expect("created"), [7; 16]).expect("begun");
+    writer.finish().expect("closed");
+    std::fs::read(&path).expect("just written")
+}
+
+#[test]
+fn every_view_reads_a_recording_from_stdin() {
+    let bytes = empty();
+    for view in ["summary", "top", "tree", "folded", "samples", "info"] {
+        let (code, _, said) = piped(&[view, "-", "--json"], &bytes);
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{view}");
+    }
+    let (code, _, said) = piped(&["flame", "-", "-o", "-"], &bytes);
+    assert!(code == Some(2) && said.contains("cannot draw a graph of no samples"), "{said}");
+    let (code, out, _) = piped(&["info", "-", "--json"], &bytes[..bytes.len() - 10]);
+    let out = String::from_utf8(out).expect("UTF-8");
+    assert!(code == Some(0) && out.contains("\"closed\": false"), "{out}");
+}
+
+#[test]
+fn what_comes_through_a_pipe_and_is_no_recording_is_called_by_its_name() {
+    for (sent, cause) in [
+        (&b""[..], "the recorder was stopped before it wrote anything"),
+        (b"ICECOR\r\n", "shorter than the header"),
+        (b"PERFILE2 and more", "this is a perf.data file"),
+        (b"hello", "not an icecore recording"),
+    ] {
+        let (code, _, said) = piped(&["-"], sent);
+        assert_eq!(code, Some(2));
+        assert!(
+            said.starts_with("error: cannot open the recording on stdin: ") && said.contains(cause),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_folder_for_temporary_files_is_named() {
+    let mut report = Command::new(env!("CARGO_BIN_EXE_icecore-report"));
+    report.arg("-").env("TMPDIR", "/no/such/folder").stdin(Stdio::piped()).stderr(Stdio::piped());
+    let out = report.spawn().and_then(std::process::Child::wait_with_output).expect("it runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("`/no/such/folder`") && said.contains("set TMPDIR"), "{said}");
 }

@@ -2,7 +2,8 @@
 
 use rkyv::{Archive, Serialize};
 
-use super::{items, payload, push_item};
+use super::packed::Packed;
+use super::{items, payload};
 use crate::Error;
 use crate::block::Kind;
 
@@ -46,42 +47,43 @@ pub struct ImagesV1 {
     /// Id of the first image in this block.
     pub first_id: u32,
     /// Numbers of [`ImageKind`].
-    pub kind: Vec<u8>,
+    pub kind: Packed,
     /// Paths, string ids.
-    pub path: Vec<u32>,
+    pub path: Packed,
     /// All build-ids, one behind the other.
     pub build_id_bytes: Vec<u8>,
-    /// Offset behind each build-id in `build_id_bytes`.
-    pub build_id_ends: Vec<u32>,
+    /// Length of each build-id, bytes.
+    pub build_id_lens: Packed,
     /// Devices.
-    pub dev: Vec<u64>,
+    pub dev: Packed,
     /// Inodes.
-    pub inode: Vec<u64>,
+    pub inode: Packed,
     /// Sizes in bytes.
-    pub size_bytes: Vec<u64>,
+    pub size_bytes: Packed,
     /// Modification times, ns since 1970-01-01 UTC.
-    pub modified_unix_ns: Vec<u64>,
+    pub modified_unix_ns: Packed,
 }
 
 payload!(
     ImagesV1, ArchivedImagesV1, Kind::IMAGES, 1,
-    count kind, same path, same build_id_ends, same dev, same inode, same size_bytes, same modified_unix_ns
+    count kind, same path, same build_id_lens, same dev, same inode, same size_bytes, same modified_unix_ns,
+    other build_id_bytes
 );
 
 impl ImagesV1 {
     /// Builds the columns.
     pub fn from_rows(first_id: u32, rows: &[Image]) -> Self {
-        let mut out = Self { first_id, ..Self::default() };
-        for row in rows {
-            out.kind.push(row.kind.0);
-            out.path.push(row.path);
-            push_item(&mut out.build_id_bytes, &mut out.build_id_ends, &row.build_id);
-            out.dev.push(row.dev);
-            out.inode.push(row.inode);
-            out.size_bytes.push(row.size_bytes);
-            out.modified_unix_ns.push(row.modified_unix_ns);
+        Self {
+            first_id,
+            kind: rows.iter().map(|r| u64::from(r.kind.0)).collect(),
+            path: rows.iter().map(|r| r.path).collect(),
+            build_id_bytes: rows.iter().flat_map(|r| &r.build_id).copied().collect(),
+            build_id_lens: rows.iter().map(|r| r.build_id.len() as u64).collect(),
+            dev: rows.iter().map(|r| r.dev).collect(),
+            inode: rows.iter().map(|r| r.inode).collect(),
+            size_bytes: rows.iter().map(|r| r.size_bytes).collect(),
+            modified_unix_ns: rows.iter().map(|r| r.modified_unix_ns).collect(),
         }
-        out
     }
 }
 
@@ -89,21 +91,20 @@ impl ArchivedImagesV1 {
     /// Lists the images; the first has id `first_id`.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a build-id lies outside the bytes.
+    /// [`Error::Payload`] if the bytes do not suffice.
     pub fn rows(&self) -> Result<Vec<Image>, Error> {
-        let build_ids = items(Kind::IMAGES, &self.build_id_bytes, &self.build_id_ends)?;
-        Ok(build_ids
-            .into_iter()
-            .enumerate()
-            .map(|(i, build_id)| Image {
-                kind: ImageKind(self.kind[i]),
-                path: self.path[i].to_native(),
-                build_id: build_id.to_vec(),
-                dev: self.dev[i].to_native(),
-                inode: self.inode[i].to_native(),
-                size_bytes: self.size_bytes[i].to_native(),
-                modified_unix_ns: self.modified_unix_ns[i].to_native(),
-            })
-            .collect())
+        let build_ids = items(Kind::IMAGES, &self.build_id_bytes, &self.build_id_lens)?;
+        let [kind, dev, inode] = [&self.kind, &self.dev, &self.inode].map(|column| column.values());
+        let (size_bytes, modified_unix_ns) = (self.size_bytes.values(), self.modified_unix_ns.values());
+        let image = |(i, (build_id, path)): (usize, (&[u8], u32))| Image {
+            kind: ImageKind(kind[i] as u8),
+            path,
+            build_id: build_id.to_vec(),
+            dev: dev[i],
+            inode: inode[i],
+            size_bytes: size_bytes[i],
+            modified_unix_ns: modified_unix_ns[i],
+        };
+        Ok(build_ids.into_iter().zip(self.path.values_u32()).enumerate().map(image).collect())
     }
 }

@@ -2,6 +2,7 @@
 
 use rkyv::{Archive, Serialize};
 
+use super::packed::Packed;
 use super::payload;
 use crate::block::Kind;
 
@@ -21,27 +22,27 @@ pub struct KernelSymbol {
 /// Kernel symbols of the recorded machine, each written once, when an address inside is first seen.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct KernelSymbolsV1 {
-    /// First addresses.
-    pub start: Vec<u64>,
-    /// Addresses behind the last byte.
-    pub end: Vec<u64>,
+    /// First addresses, as differences from the row before; signs folded.
+    pub start: Packed,
+    /// Lengths in bytes.
+    pub len: Packed,
     /// Names, string ids.
-    pub name: Vec<u32>,
+    pub name: Packed,
     /// Modules, string ids.
-    pub module: Vec<u32>,
+    pub module: Packed,
 }
 
 payload!(
     KernelSymbolsV1, ArchivedKernelSymbolsV1, Kind::KERNEL_SYMBOLS, 1,
-    count start, same end, same name, same module
+    count start, same len, same name, same module
 );
 
 impl KernelSymbolsV1 {
     /// Builds the columns.
     pub fn from_rows(rows: &[KernelSymbol]) -> Self {
         Self {
-            start: rows.iter().map(|r| r.start).collect(),
-            end: rows.iter().map(|r| r.end).collect(),
+            start: Packed::steps(rows.iter().map(|r| r.start)),
+            len: rows.iter().map(|r| r.end.saturating_sub(r.start)).collect(),
             name: rows.iter().map(|r| r.name).collect(),
             module: rows.iter().map(|r| r.module).collect(),
         }
@@ -51,11 +52,13 @@ impl KernelSymbolsV1 {
 impl ArchivedKernelSymbolsV1 {
     /// Lists the symbols in the order of the block.
     pub fn rows(&self) -> impl Iterator<Item = KernelSymbol> + '_ {
-        (0..self.start.len()).map(|i| KernelSymbol {
-            start: self.start[i].to_native(),
-            end: self.end[i].to_native(),
-            name: self.name[i].to_native(),
-            module: self.module[i].to_native(),
+        let columns = self.start.sums().into_iter().zip(self.len.values());
+        let names = self.name.values_u32().zip(self.module.values_u32());
+        columns.zip(names).map(|((start, len), (name, module))| KernelSymbol {
+            start,
+            end: start.saturating_add(len),
+            name,
+            module,
         })
     }
 }

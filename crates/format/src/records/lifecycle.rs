@@ -2,6 +2,7 @@
 
 use rkyv::{Archive, Serialize};
 
+use super::packed::{Packed, fold, narrow, unfold};
 use super::payload;
 use crate::block::Kind;
 
@@ -46,23 +47,23 @@ pub struct LifecycleV1 {
     pub first_ns: u64,
     /// Latest time, ns.
     pub last_ns: u64,
-    /// Times, ns after `first_ns`.
-    pub after_ns: Vec<u64>,
+    /// Times, as differences from the row before (the first: from `first_ns`), ns.
+    pub after_ns: Packed,
     /// Numbers of [`Change`].
-    pub change: Vec<u8>,
-    /// Process ids.
-    pub tgid: Vec<u32>,
-    /// Thread ids.
-    pub tid: Vec<u32>,
-    /// Creators.
-    pub parent_tgid: Vec<u32>,
+    pub change: Packed,
+    /// Process ids, as differences from the row before; signs folded.
+    pub tgid: Packed,
+    /// Process ids minus thread ids; signs folded.
+    pub tid: Packed,
+    /// 0 without a creator, else 1 + (process id minus that of the creator, sign folded).
+    pub creator: Packed,
     /// Names, string ids.
-    pub comm: Vec<u32>,
+    pub comm: Packed,
 }
 
 payload!(
     LifecycleV1, ArchivedLifecycleV1, Kind::LIFECYCLE, 1,
-    count after_ns, same change, same tgid, same tid, same parent_tgid, same comm,
+    count after_ns, same change, same tgid, same tid, same creator, same comm,
     span first_ns last_ns
 );
 
@@ -70,14 +71,21 @@ impl LifecycleV1 {
     /// Builds the columns; `rows` are ordered by time.
     pub fn from_rows(rows: &[Lifecycle]) -> Self {
         let first_ns = rows.first().map_or(0, |r| r.time_ns);
+        let mut before_ns = first_ns;
+        let after = |r: &Lifecycle| r.time_ns.saturating_sub(std::mem::replace(&mut before_ns, r.time_ns));
+        let from_tgid = |r: &Lifecycle, id: u32| fold(u64::from(r.tgid).wrapping_sub(u64::from(id)));
+        let creator = |r: &Lifecycle| match r.parent_tgid {
+            0 => 0,
+            creator => from_tgid(r, creator) + 1,
+        };
         Self {
             first_ns,
             last_ns: rows.last().map_or(0, |r| r.time_ns),
-            after_ns: rows.iter().map(|r| r.time_ns.saturating_sub(first_ns)).collect(),
-            change: rows.iter().map(|r| r.change.0).collect(),
-            tgid: rows.iter().map(|r| r.tgid).collect(),
-            tid: rows.iter().map(|r| r.tid).collect(),
-            parent_tgid: rows.iter().map(|r| r.parent_tgid).collect(),
+            after_ns: rows.iter().map(after).collect(),
+            change: rows.iter().map(|r| u64::from(r.change.0)).collect(),
+            tgid: Packed::steps(rows.iter().map(|r| u64::from(r.tgid))),
+            tid: rows.iter().map(|r| from_tgid(r, r.tid)).collect(),
+            creator: rows.iter().map(creator).collect(),
             comm: rows.iter().map(|r| r.comm).collect(),
         }
     }
@@ -86,14 +94,21 @@ impl LifecycleV1 {
 impl ArchivedLifecycleV1 {
     /// Lists the changes in the order of the block.
     pub fn rows(&self) -> impl Iterator<Item = Lifecycle> + '_ {
-        let first_ns = self.first_ns.to_native();
-        (0..self.after_ns.len()).map(move |i| Lifecycle {
-            time_ns: first_ns.saturating_add(self.after_ns[i].to_native()),
-            change: Change(self.change[i]),
-            tgid: self.tgid[i].to_native(),
-            tid: self.tid[i].to_native(),
-            parent_tgid: self.parent_tgid[i].to_native(),
-            comm: self.comm[i].to_native(),
+        let mut time_ns = self.first_ns.to_native();
+        let [after_ns, change, tid, creator] =
+            [&self.after_ns, &self.change, &self.tid, &self.creator].map(|column| column.values());
+        let columns = self.tgid.sums().into_iter().zip(self.comm.values_u32()).enumerate();
+        columns.map(move |(i, (tgid, comm))| {
+            time_ns = time_ns.saturating_add(after_ns[i]);
+            let to_id = |difference: u64| narrow(tgid.wrapping_sub(unfold(difference)));
+            Lifecycle {
+                time_ns,
+                change: Change(change[i] as u8),
+                tgid: narrow(tgid),
+                tid: to_id(tid[i]),
+                parent_tgid: if creator[i] == 0 { 0 } else { to_id(creator[i] - 1) },
+                comm,
+            }
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use rkyv::{Archive, Serialize};
 
+use super::packed::Packed;
 use super::payload;
 use crate::block::Kind;
 
@@ -25,6 +26,11 @@ impl Cause {
     /// The disk refused a block of samples.
     pub const WRITE_FAILED: Self = Self(18);
 
+    /// There were no more ids for the frames of a sample: the recording has 2³² of them.
+    pub const STACKS_EXHAUSTED: Self = Self(19);
+    /// A block of samples in a damaged file could not be read when the file was repaired.
+    pub const DAMAGED: Self = Self(20);
+
     /// Name in lower case, or the number of a cause that this build does not know.
     pub fn name(self) -> String {
         match self {
@@ -35,13 +41,23 @@ impl Cause {
             Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
             Self::UNDECODABLE => "undecodable".into(),
             Self::WRITE_FAILED => "write_failed".into(),
+            Self::STACKS_EXHAUSTED => "stacks_exhausted".into(),
+            Self::DAMAGED => "damaged".into(),
             Self(other) => format!("cause_{other}"),
         }
     }
 
     /// Tells whether samples are missing; other causes lose names, not time.
     pub fn is_sample(self) -> bool {
-        matches!(self, Self::RING_FULL_SAMPLE | Self::NO_SCRATCH | Self::UNDECODABLE | Self::WRITE_FAILED)
+        matches!(
+            self,
+            Self::RING_FULL_SAMPLE
+                | Self::NO_SCRATCH
+                | Self::UNDECODABLE
+                | Self::WRITE_FAILED
+                | Self::STACKS_EXHAUSTED
+                | Self::DAMAGED
+        )
     }
 }
 
@@ -61,14 +77,14 @@ pub struct Loss {
 /// Losses, ordered by time; counts are to be added up.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct LossesV1 {
-    /// Times, ns.
-    pub time_ns: Vec<u64>,
+    /// Times, ns, as differences from the row before; signs folded.
+    pub time_ns: Packed,
     /// CPUs.
-    pub cpu: Vec<u32>,
+    pub cpu: Packed,
     /// Numbers of [`Cause`].
-    pub cause: Vec<u8>,
+    pub cause: Packed,
     /// Counts.
-    pub count: Vec<u64>,
+    pub count: Packed,
 }
 
 payload!(LossesV1, ArchivedLossesV1, Kind::LOSSES, 1, count time_ns, same cpu, same cause, same count);
@@ -77,9 +93,9 @@ impl LossesV1 {
     /// Builds the columns.
     pub fn from_rows(rows: &[Loss]) -> Self {
         Self {
-            time_ns: rows.iter().map(|r| r.time_ns).collect(),
+            time_ns: Packed::steps(rows.iter().map(|r| r.time_ns)),
             cpu: rows.iter().map(|r| r.cpu).collect(),
-            cause: rows.iter().map(|r| r.cause.0).collect(),
+            cause: rows.iter().map(|r| u64::from(r.cause.0)).collect(),
             count: rows.iter().map(|r| r.count).collect(),
         }
     }
@@ -88,11 +104,13 @@ impl LossesV1 {
 impl ArchivedLossesV1 {
     /// Lists the losses in the order of the block.
     pub fn rows(&self) -> impl Iterator<Item = Loss> + '_ {
-        (0..self.time_ns.len()).map(|i| Loss {
-            time_ns: self.time_ns[i].to_native(),
-            cpu: self.cpu[i].to_native(),
-            cause: Cause(self.cause[i]),
-            count: self.count[i].to_native(),
+        let columns = self.time_ns.sums().into_iter().zip(self.cpu.values_u32());
+        let counts = self.cause.values().into_iter().zip(self.count.values());
+        columns.zip(counts).map(|((time_ns, cpu), (cause, count))| Loss {
+            time_ns,
+            cpu,
+            cause: Cause(cause as u8),
+            count,
         })
     }
 }

@@ -1,7 +1,10 @@
 //! Executable mappings, version 1.
 
+use std::collections::HashMap;
+
 use rkyv::{Archive, Serialize};
 
+use super::packed::{Packed, fold, narrow, unfold};
 use super::payload;
 use crate::block::Kind;
 
@@ -43,20 +46,21 @@ pub struct MappingsV1 {
     pub first_ns: u64,
     /// Latest time, ns.
     pub last_ns: u64,
-    /// Times, ns after `first_ns`.
-    pub after_ns: Vec<u64>,
-    /// Process ids.
-    pub tgid: Vec<u32>,
-    /// First addresses.
-    pub start: Vec<u64>,
+    /// Times, as differences from the row before (the first: from `first_ns`), ns.
+    pub after_ns: Packed,
+    /// Process ids, as differences from the row before; signs folded.
+    pub tgid: Packed,
+    /// First addresses, as differences from the row before *of the same process* (its first in the block: from
+    /// 0); signs folded.
+    pub start: Packed,
     /// Lengths in bytes.
-    pub len: Vec<u64>,
+    pub len: Packed,
     /// Offsets in the file.
-    pub file_off: Vec<u64>,
+    pub file_off: Packed,
     /// Image ids.
-    pub image: Vec<u32>,
+    pub image: Packed,
     /// Numbers of [`Origin`].
-    pub origin: Vec<u8>,
+    pub origin: Packed,
 }
 
 payload!(
@@ -69,16 +73,20 @@ impl MappingsV1 {
     /// Builds the columns; `rows` are ordered by time.
     pub fn from_rows(rows: &[Mapping]) -> Self {
         let first_ns = rows.first().map_or(0, |r| r.time_ns);
+        let mut before_ns = first_ns;
+        let after = |r: &Mapping| r.time_ns.saturating_sub(std::mem::replace(&mut before_ns, r.time_ns));
+        let mut starts = HashMap::new();
+        let start = |r: &Mapping| fold(r.start.wrapping_sub(starts.insert(r.tgid, r.start).unwrap_or(0)));
         Self {
             first_ns,
             last_ns: rows.last().map_or(0, |r| r.time_ns),
-            after_ns: rows.iter().map(|r| r.time_ns.saturating_sub(first_ns)).collect(),
-            tgid: rows.iter().map(|r| r.tgid).collect(),
-            start: rows.iter().map(|r| r.start).collect(),
+            after_ns: rows.iter().map(after).collect(),
+            tgid: Packed::steps(rows.iter().map(|r| u64::from(r.tgid))),
+            start: rows.iter().map(start).collect(),
             len: rows.iter().map(|r| r.len).collect(),
             file_off: rows.iter().map(|r| r.file_off).collect(),
             image: rows.iter().map(|r| r.image).collect(),
-            origin: rows.iter().map(|r| r.origin.0).collect(),
+            origin: rows.iter().map(|r| u64::from(r.origin.0)).collect(),
         }
     }
 }
@@ -86,15 +94,24 @@ impl MappingsV1 {
 impl ArchivedMappingsV1 {
     /// Lists the mappings in the order of the block.
     pub fn rows(&self) -> impl Iterator<Item = Mapping> + '_ {
-        let first_ns = self.first_ns.to_native();
-        (0..self.after_ns.len()).map(move |i| Mapping {
-            time_ns: first_ns.saturating_add(self.after_ns[i].to_native()),
-            tgid: self.tgid[i].to_native(),
-            start: self.start[i].to_native(),
-            len: self.len[i].to_native(),
-            file_off: self.file_off[i].to_native(),
-            image: self.image[i].to_native(),
-            origin: Origin(self.origin[i]),
+        let mut time_ns = self.first_ns.to_native();
+        let mut starts: HashMap<u32, u64> = HashMap::new();
+        let [after_ns, tgid, start] = [self.after_ns.values(), self.tgid.sums(), self.start.values()];
+        let [len, file_off, origin] = [&self.len, &self.file_off, &self.origin].map(|column| column.values());
+        self.image.values_u32().enumerate().map(move |(i, image)| {
+            time_ns = time_ns.saturating_add(after_ns[i]);
+            let tgid = narrow(tgid[i]);
+            let last = starts.entry(tgid).or_default();
+            *last = last.wrapping_add(unfold(start[i]));
+            Mapping {
+                time_ns,
+                tgid,
+                start: *last,
+                len: len[i],
+                file_off: file_off[i],
+                image,
+                origin: Origin(origin[i] as u8),
+            }
         })
     }
 }

@@ -12,24 +12,28 @@ mod kernel_symbols;
 mod lifecycle;
 mod losses;
 mod mappings;
+mod packed;
 mod receipt;
 mod samples;
 mod session;
 mod stacks;
 mod strings;
 mod tasks;
+mod walk_end;
 
 pub use images::{Image, ImageKind, ImagesV1};
 pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
 pub use lifecycle::{Change, Lifecycle, LifecycleV1};
 pub use losses::{Cause, Loss, LossesV1};
 pub use mappings::{Mapping, MappingsV1, Origin};
+pub use packed::{ArchivedPacked, Packed};
 pub use receipt::ReceiptV1;
-pub use samples::{Sample, SamplesV1, WalkEnd};
+pub use samples::{Basis, Sample, SamplesV1};
 pub use session::{EventV1, LabelV1, SessionV1};
-pub use stacks::{Node, StacksV1};
+pub use stacks::{Location, Node, StacksV1};
 pub use strings::StringsV1;
 pub use tasks::{Task, TasksV1};
+pub use walk_end::WalkEnd;
 
 use rkyv::util::AlignedVec;
 
@@ -43,7 +47,7 @@ pub trait Payload: Sized {
     /// The version of its layout.
     const VERSION: u16;
     /// The archived form, used in place.
-    type View;
+    type View: 'static;
 
     /// Counts the items: samples, strings, rows.
     fn items(&self) -> usize;
@@ -66,12 +70,54 @@ pub trait Payload: Sized {
     /// # Errors
     /// [`Error::Payload`] if the bytes are not an archive of this type, or columns differ in length.
     fn view(bytes: &[u8]) -> Result<&Self::View, Error>;
+
+    /// Lists the columns of plain numbers or bytes, each with its name and its bytes.
+    fn columns(view: &Self::View) -> Columns<'_> {
+        let _ = view;
+        Columns::new()
+    }
+}
+
+/// Names and bytes of columns.
+pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
+
+/// Tells whether this build can interpret payloads of a kind and version.
+pub fn is_known(kind: Kind, version: u16) -> bool {
+    version == 1 && (Kind::SESSION..=Kind::RECEIPT).contains(&kind)
+}
+
+/// Divides a payload into its columns; the last part, `root`, is what lies in none.
+///
+/// # Errors
+/// As [`Payload::view`]; `None` if this build does not know the kind and version.
+pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Columns<'_>, Error>> {
+    fn of<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {
+        let mut columns = P::columns(P::view(payload)?);
+        columns.retain(|(_, bytes)| !bytes.is_empty());
+        let in_columns: usize = columns.iter().map(|(_, bytes)| bytes.len()).sum();
+        columns.push(("root", &payload[in_columns.min(payload.len())..]));
+        Ok(columns)
+    }
+    Some(match (kind, version) {
+        (Kind::SESSION, 1) => of::<SessionV1>(payload),
+        (Kind::STRINGS, 1) => of::<StringsV1>(payload),
+        (Kind::TASKS, 1) => of::<TasksV1>(payload),
+        (Kind::LIFECYCLE, 1) => of::<LifecycleV1>(payload),
+        (Kind::IMAGES, 1) => of::<ImagesV1>(payload),
+        (Kind::MAPPINGS, 1) => of::<MappingsV1>(payload),
+        (Kind::STACKS, 1) => of::<StacksV1>(payload),
+        (Kind::SAMPLES, 1) => of::<SamplesV1>(payload),
+        (Kind::KERNEL_SYMBOLS, 1) => of::<KernelSymbolsV1>(payload),
+        (Kind::LOSSES, 1) => of::<LossesV1>(payload),
+        (Kind::RECEIPT, 1) => of::<ReceiptV1>(payload),
+        _ => return None,
+    })
 }
 
 /// Implements [`Payload`] for a columns type. `$count` is the column that counts the items; every
-/// further `$column` must have the same length.
+/// further `$column` must have the same length, and `$other` columns have their own.
 macro_rules! payload {
-    ($type:ident, $archived:ident, $kind:expr, $version:expr, count $count:ident $(, same $column:ident)* $(, span $first:ident $last:ident)?) => {
+    ($type:ident, $archived:ident, $kind:expr, $version:expr, count $count:ident $(, same $column:ident)* $(, other $other:ident)* $(, span $first:ident $last:ident)? $(, concerns $processes:ident)?) => {
         impl $crate::records::Payload for $type {
             const KIND: $crate::block::Kind = $kind;
             const VERSION: u16 = $version;
@@ -85,16 +131,28 @@ macro_rules! payload {
                 (self.$first, self.$last)
             })?
 
+            $(fn processes(&self) -> $crate::block::Processes {
+                $crate::block::Processes(self.$processes)
+            })?
+
             fn to_bytes(&self) -> Result<rkyv::util::AlignedVec<16>, $crate::Error> {
                 $crate::records::archive(self)
             }
 
             fn view(bytes: &[u8]) -> Result<&$archived, $crate::Error> {
                 let view: &$archived = $crate::records::access($kind, bytes)?;
-                $(if view.$column.len() != view.$count.len() {
-                    return Err($crate::records::uneven($kind, stringify!($column), view.$column.len(), view.$count.len()));
-                })*
+                let _rows = $crate::records::rows_of($kind, stringify!($count), &view.$count)?;
+                $($crate::records::expect_rows($kind, stringify!($column), &view.$column, _rows)?;)*
                 Ok(view)
+            }
+
+            fn columns(view: &$archived) -> $crate::records::Columns<'_> {
+                use $crate::records::packed::Column as _;
+                vec![
+                    (stringify!($count), view.$count.as_bytes()),
+                    $((stringify!($column), view.$column.as_bytes()),)*
+                    $((stringify!($other), view.$other.as_bytes()),)*
+                ]
             }
         }
     };
@@ -124,30 +182,32 @@ where
     rkyv::access::<V, rkyv::rancor::Error>(bytes).map_err(|e| Error::Payload { kind, cause: e.to_string() })
 }
 
-fn uneven(kind: Kind, column: &str, len: usize, expected: usize) -> Error {
-    Error::Payload { kind, cause: format!("column `{column}` has {len} rows, not {expected}") }
+fn rows_of(kind: Kind, name: &str, column: &impl packed::Column) -> Result<usize, Error> {
+    column.rows().map_err(|cause| Error::Payload { kind, cause: format!("column `{name}`: {cause}") })
 }
 
-/// Appends variable-length items to one arena; `ends` are the offsets behind each.
-fn push_item(bytes: &mut Vec<u8>, ends: &mut Vec<u32>, item: &[u8]) {
-    bytes.extend_from_slice(item);
-    ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-}
-
-/// Cuts an arena back into its items.
-fn items<'a>(kind: Kind, bytes: &'a [u8], ends: &[rkyv::rend::u32_le]) -> Result<Vec<&'a [u8]>, Error> {
-    let mut start = 0;
-    let mut out = Vec::with_capacity(ends.len());
-    for end in ends {
-        let end = end.to_native() as usize;
-        let item = bytes.get(start..end).ok_or_else(|| Error::Payload {
-            kind,
-            cause: format!("item {} spans {start}..{end} of {} bytes", out.len(), bytes.len()),
-        })?;
-        out.push(item);
-        start = end;
+fn expect_rows(kind: Kind, name: &str, column: &impl packed::Column, expected: usize) -> Result<(), Error> {
+    match rows_of(kind, name, column)? {
+        rows if rows == expected => Ok(()),
+        rows => {
+            Err(Error::Payload { kind, cause: format!("column `{name}` has {rows} rows, not {expected}") })
+        }
     }
-    Ok(out)
+}
+
+/// Cuts an arena back into its items, by their lengths.
+fn items<'a>(kind: Kind, bytes: &'a [u8], lens: &ArchivedPacked) -> Result<Vec<&'a [u8]>, Error> {
+    let mut rest = bytes;
+    let cut = |(number, len): (usize, u64)| {
+        let item = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
+        let (item, behind) = item.ok_or_else(|| Error::Payload {
+            kind,
+            cause: format!("item {number} of {len} bytes: {} are left of {}", rest.len(), bytes.len()),
+        })?;
+        rest = behind;
+        Ok(item)
+    };
+    lens.values().into_iter().enumerate().map(cut).collect()
 }
 
 /// Gives a payload without columns a way back into its owned form.

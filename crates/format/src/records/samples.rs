@@ -2,48 +2,10 @@
 
 use rkyv::{Archive, Serialize};
 
-use super::payload;
+use super::packed::{ArchivedPacked, Packed, fold, unfold};
+use super::{WalkEnd, payload, rows_of};
 use crate::Error;
-use crate::block::Kind;
-
-/// How a stack walk ended; the numbers are on disk and in `bpf/wire.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WalkEnd(pub u8);
-
-impl WalkEnd {
-    /// No walk: the side was filtered out, or there is none (a kernel thread, user mode).
-    pub const NONE: Self = Self(0);
-    /// The frame pointer was 0, as at the outermost frame. Programs without frame pointers end so by
-    /// accident, too.
-    pub const ROOT: Self = Self(1);
-    /// `max_depth` frames were taken, and there are more: the outermost are missing.
-    pub const DEPTH: Self = Self(2);
-    /// The frame pointer pointed to memory that could not be read.
-    pub const UNREADABLE: Self = Self(3);
-    /// The next frame pointer did not point towards the outermost frame.
-    pub const NOT_MONOTONIC: Self = Self(4);
-    /// The frame pointer was no multiple of the word size.
-    pub const MISALIGNED: Self = Self(5);
-    /// The frame held the return address 0.
-    pub const ZERO_RETURN: Self = Self(6);
-    /// The kernel's own walk, which does not say how it ended.
-    pub const UNSAID: Self = Self(7);
-
-    /// Name in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NONE => "none",
-            Self::ROOT => "root",
-            Self::DEPTH => "depth",
-            Self::UNREADABLE => "unreadable",
-            Self::NOT_MONOTONIC => "not_monotonic",
-            Self::MISALIGNED => "misaligned",
-            Self::ZERO_RETURN => "zero_return",
-            Self::UNSAID => "unsaid",
-            _ => "unknown",
-        }
-    }
-}
+use crate::block::{Kind, Processes};
 
 /// One sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,121 +30,350 @@ pub struct Sample {
     pub weight: u64,
 }
 
+/// What the columns of a block are measured from. Any basis gives columns that read back the same; a fitting
+/// one makes them small.
+#[derive(Debug, Clone, Copy)]
+pub struct Basis {
+    /// Resolution of times, ns. They are rounded down to a multiple of it.
+    pub unit_ns: u32,
+    /// Expected distance of two samples on one CPU, ns.
+    pub period_ns: u64,
+    /// The newest stack id in front of the block.
+    pub newest_stack: u32,
+    /// The processes of the samples.
+    pub processes: Processes,
+}
+
+impl Default for Basis {
+    fn default() -> Self {
+        Self { unit_ns: 1, period_ns: 0, newest_stack: 0, processes: Processes::ANY }
+    }
+}
+
 /// Samples, ordered by time.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct SamplesV1 {
-    /// Earliest time, ns.
+    /// Earliest time, ns; a multiple of `unit_ns`.
     pub first_ns: u64,
     /// Latest time, ns.
     pub last_ns: u64,
-    /// Times, ns after the sample before it *on the same CPU* (the first on a CPU: after `first_ns`).
-    pub after_ns: Vec<u32>,
+    /// The processes of the samples, [`Processes`].
+    pub processes: u64,
+    /// Expected distance of two samples on one CPU, in units.
+    pub period: u64,
+    /// Resolution of times, ns.
+    pub unit_ns: u32,
+    /// The newest stack id in front of the block.
+    pub newest_stack: u32,
+    /// Times: units behind what was expected, which is `period` behind the sample before it *on the same CPU*
+    /// (`first_ns` for the first on a CPU); signs folded.
+    pub late: Packed,
     /// CPUs.
-    pub cpu: Vec<u16>,
+    pub cpu: Packed,
     /// Events.
-    pub event: Vec<u8>,
-    /// Numbers of [`WalkEnd`], user side.
-    pub user_end: Vec<u8>,
-    /// Numbers of [`WalkEnd`], kernel side.
-    pub kernel_end: Vec<u8>,
-    /// Task ids.
-    pub task: Vec<u32>,
-    /// Stack ids, user side.
-    pub user_stack: Vec<u32>,
-    /// Stack ids, kernel side.
-    pub kernel_stack: Vec<u32>,
-    /// Weights.
-    pub weight: Vec<u64>,
+    pub event: Packed,
+    /// Ends of user walks: 0 as that of the last sample whose user stack was empty or not likewise, else the
+    /// number of the [`WalkEnd`] + 1.
+    pub user_end: Packed,
+    /// Ends of kernel walks, likewise.
+    pub kernel_end: Packed,
+    /// Tasks: 2·r − 1 the one that is r-th in the CPU's list of recent tasks, the latest being first; 2·id
+    /// one that is not among them.
+    pub task: Packed,
+    /// User stacks that are new: how far the id is above the newest so far; 0: see `user_known`. A sample's
+    /// kernel stack comes before its user stack.
+    pub user_new: Packed,
+    /// Ids of the user stacks that are not new, 0 for an empty one: one row for each 0 in `user_new`.
+    pub user_known: Packed,
+    /// Kernel stacks that are new.
+    pub kernel_new: Packed,
+    /// Ids of the kernel stacks that are not new.
+    pub kernel_known: Packed,
+    /// Weights, as differences from the sample before; signs folded.
+    pub weight: Packed,
 }
 
 payload!(
     SamplesV1, ArchivedSamplesV1, Kind::SAMPLES, 1,
-    count after_ns, same cpu, same event, same user_end, same kernel_end, same task, same user_stack,
-    same kernel_stack, same weight, span first_ns last_ns
+    count late, same cpu, same event, same user_end, same kernel_end, same task, same user_new,
+    same kernel_new, same weight, other user_known, other kernel_known, span first_ns last_ns, concerns processes
 );
 
 impl SamplesV1 {
     /// Builds the columns; `rows` are ordered by time.
     ///
     /// # Errors
-    /// [`Error::Payload`] if the rows are not in order or span more than
-    /// [`MAX_BLOCK_SPAN_NS`](crate::limits::MAX_BLOCK_SPAN_NS).
-    pub fn from_rows(rows: &[Sample]) -> Result<Self, Error> {
-        let first_ns = rows.first().map_or(0, |r| r.time_ns);
-        let mut clock = CpuClocks::starting_at(first_ns);
-        let mut after_ns = Vec::with_capacity(rows.len());
+    /// [`Error::Payload`] if the rows are not in order.
+    pub fn from_rows(rows: &[Sample], basis: &Basis) -> Result<Self, Error> {
+        if let Some(pair) = rows.windows(2).find(|pair| pair[0].time_ns > pair[1].time_ns) {
+            let cause =
+                format!("a sample at {} ns cannot follow one at {} ns", pair[1].time_ns, pair[0].time_ns);
+            return Err(Error::Payload { kind: Kind::SAMPLES, cause });
+        }
+        let unit_ns = u64::from(basis.unit_ns.max(1));
+        let units = |row: Option<&Sample>| row.map_or(0, |row| row.time_ns / unit_ns);
+        let period = basis.period_ns / unit_ns;
+        let mut expected = Expected::at(units(rows.first()));
+        let mut newest = u64::from(basis.newest_stack);
+        let (mut kernel, mut user) = (Side::default(), Side::default());
+        let (mut late, mut task) = (Vec::new(), Vec::new());
         for row in rows {
-            let before = clock.replace(row.cpu, row.time_ns);
-            let after = row.time_ns.checked_sub(before).and_then(|ns| u32::try_from(ns).ok());
-            after_ns.push(after.ok_or_else(|| Error::Payload {
-                kind: Kind::SAMPLES,
-                cause: format!("a sample at {} ns cannot follow one at {before} ns", row.time_ns),
-            })?);
+            let slot = expected.slot(row.cpu);
+            late.push(fold(units(Some(row)).wrapping_sub(slot.units)));
+            slot.units = units(Some(row)).wrapping_add(period);
+            task.push(slot.recent.tell(row.task));
+            kernel.push(row.kernel_stack, row.kernel_end, &mut newest);
+            user.push(row.user_stack, row.user_end, &mut newest);
         }
         Ok(Self {
-            first_ns,
-            last_ns: rows.last().map_or(0, |r| r.time_ns),
-            after_ns,
-            cpu: rows.iter().map(|r| r.cpu).collect(),
-            event: rows.iter().map(|r| r.event).collect(),
-            user_end: rows.iter().map(|r| r.user_end.0).collect(),
-            kernel_end: rows.iter().map(|r| r.kernel_end.0).collect(),
-            task: rows.iter().map(|r| r.task).collect(),
-            user_stack: rows.iter().map(|r| r.user_stack).collect(),
-            kernel_stack: rows.iter().map(|r| r.kernel_stack).collect(),
-            weight: rows.iter().map(|r| r.weight).collect(),
+            first_ns: units(rows.first()) * unit_ns,
+            last_ns: units(rows.last()) * unit_ns,
+            processes: basis.processes.0,
+            period,
+            unit_ns: basis.unit_ns.max(1),
+            newest_stack: basis.newest_stack,
+            late: late.into_iter().collect(),
+            cpu: rows.iter().map(|r| u64::from(r.cpu)).collect(),
+            event: rows.iter().map(|r| u64::from(r.event)).collect(),
+            user_end: user.end.into_iter().collect(),
+            kernel_end: kernel.end.into_iter().collect(),
+            task: task.into_iter().collect(),
+            user_new: user.new.into_iter().collect(),
+            user_known: user.known.into_iter().collect(),
+            kernel_new: kernel.new.into_iter().collect(),
+            kernel_known: kernel.known.into_iter().collect(),
+            weight: Packed::steps(rows.iter().map(|r| r.weight)),
         })
     }
 }
 
 impl ArchivedSamplesV1 {
     /// Lists the samples in the order of the block.
-    pub fn rows(&self) -> impl Iterator<Item = Sample> + '_ {
-        let mut clock = CpuClocks::starting_at(self.first_ns.to_native());
-        (0..self.after_ns.len()).map(move |i| {
-            let cpu = self.cpu[i].to_native();
-            let time_ns = clock.advance(cpu, u64::from(self.after_ns[i].to_native()));
-            Sample {
+    ///
+    /// # Errors
+    /// [`Error::Payload`] if a value refers to nothing.
+    pub fn rows(&self) -> Result<Vec<Sample>, Error> {
+        let unit_ns = u64::from(self.unit_ns.to_native());
+        if unit_ns == 0 {
+            return Err(Error::Payload { kind: Kind::SAMPLES, cause: "times are multiples of 0 ns".into() });
+        }
+        let mut expected = Expected::at(self.first_ns.to_native() / unit_ns);
+        let mut newest = u64::from(self.newest_stack.to_native());
+        let [late, cpu, event, task] = [&self.late, &self.cpu, &self.event, &self.task].map(|c| c.values());
+        let mut kernel = Told::new(&self.kernel_new, &self.kernel_known, &self.kernel_end)?;
+        let mut user = Told::new(&self.user_new, &self.user_known, &self.user_end)?;
+        let weight = self.weight.sums();
+        let mut rows = Vec::with_capacity(late.len());
+        for i in 0..late.len() {
+            let wrong =
+                |cause: &str| Error::Payload { kind: Kind::SAMPLES, cause: format!("sample {i}: {cause}") };
+            let cpu = u16::try_from(cpu[i]).map_err(|_| wrong("no such CPU"))?;
+            let slot = expected.slot(cpu);
+            slot.units = slot.units.wrapping_add(unfold(late[i]));
+            let time_ns = slot.units.wrapping_mul(unit_ns);
+            slot.units = slot.units.wrapping_add(self.period.to_native());
+            let task = slot.recent.told(task[i]).ok_or_else(|| wrong("no such task"))?;
+            let (kernel_stack, kernel_end) =
+                kernel.next(i, &mut newest).ok_or_else(|| wrong("no such stack"))?;
+            let (user_stack, user_end) = user.next(i, &mut newest).ok_or_else(|| wrong("no such stack"))?;
+            let (event, weight) = (event[i] as u8, weight[i]);
+            rows.push(Sample {
                 time_ns,
                 cpu,
-                event: self.event[i],
-                user_end: WalkEnd(self.user_end[i]),
-                kernel_end: WalkEnd(self.kernel_end[i]),
-                task: self.task[i].to_native(),
-                user_stack: self.user_stack[i].to_native(),
-                kernel_stack: self.kernel_stack[i].to_native(),
-                weight: self.weight[i].to_native(),
-            }
-        })
-    }
-}
-
-/// The time of the last sample on each CPU.
-struct CpuClocks {
-    first_ns: u64,
-    last_ns: Vec<u64>,
-}
-
-impl CpuClocks {
-    fn starting_at(first_ns: u64) -> Self {
-        Self { first_ns, last_ns: Vec::new() }
-    }
-
-    fn slot(&mut self, cpu: u16) -> &mut u64 {
-        let cpu = usize::from(cpu);
-        if self.last_ns.len() <= cpu {
-            self.last_ns.resize(cpu + 1, self.first_ns);
+                event,
+                user_end,
+                kernel_end,
+                task,
+                user_stack,
+                kernel_stack,
+                weight,
+            });
         }
-        &mut self.last_ns[cpu]
+        Ok(rows)
+    }
+}
+
+/// One side of all samples, to be written.
+#[derive(Default)]
+struct Side {
+    new: Vec<u64>,
+    known: Vec<u64>,
+    end: Vec<u64>,
+    last_end: LastEnd,
+}
+
+impl Side {
+    fn push(&mut self, id: u32, end: WalkEnd, newest: &mut u64) {
+        let wide = u64::from(id);
+        if wide > *newest {
+            self.new.push(wide - std::mem::replace(newest, wide));
+        } else {
+            self.new.push(0);
+            self.known.push(wide);
+        }
+        let last = std::mem::replace(self.last_end.of(id), end);
+        self.end.push(if last == end { 0 } else { u64::from(end.0) + 1 });
+    }
+}
+
+/// One side of all samples, as it was written.
+struct Told {
+    new: Vec<u64>,
+    known: std::vec::IntoIter<u64>,
+    end: Vec<u64>,
+    last_end: LastEnd,
+}
+
+impl Told {
+    fn new(new: &ArchivedPacked, known: &ArchivedPacked, end: &ArchivedPacked) -> Result<Self, Error> {
+        rows_of(Kind::SAMPLES, "known", known)?;
+        let known = known.values().into_iter();
+        Ok(Self { new: new.values(), known, end: end.values(), last_end: LastEnd::default() })
     }
 
-    fn replace(&mut self, cpu: u16, time_ns: u64) -> u64 {
-        std::mem::replace(self.slot(cpu), time_ns)
+    /// The stack and the end of the walk of sample `i`; `None` if there can be no such stack.
+    fn next(&mut self, i: usize, newest: &mut u64) -> Option<(u32, WalkEnd)> {
+        let id = match self.new[i] {
+            0 => self.known.next()?,
+            above => {
+                *newest = newest.checked_add(above)?;
+                *newest
+            }
+        };
+        let id = u32::try_from(id).ok()?;
+        let last = self.last_end.of(id);
+        if self.end[i] > 0 {
+            *last = WalkEnd((self.end[i] - 1) as u8);
+        }
+        Some((id, *last))
+    }
+}
+
+/// How walks ended last, of empty stacks and of others.
+#[derive(Default)]
+struct LastEnd([WalkEnd; 2]);
+
+impl LastEnd {
+    fn of(&mut self, stack: u32) -> &mut WalkEnd {
+        &mut self.0[usize::from(stack != 0)]
+    }
+}
+
+/// What is expected of the next sample on each CPU.
+struct Expected {
+    first: u64,
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    /// Its time.
+    units: u64,
+    /// Its task.
+    recent: Recent,
+}
+
+impl Expected {
+    fn at(first: u64) -> Self {
+        Self { first, slots: Vec::new() }
     }
 
-    fn advance(&mut self, cpu: u16, by_ns: u64) -> u64 {
-        let slot = self.slot(cpu);
-        *slot = slot.saturating_add(by_ns);
-        *slot
+    fn slot(&mut self, cpu: u16) -> &mut Slot {
+        let cpu = usize::from(cpu);
+        if self.slots.len() <= cpu {
+            self.slots.resize_with(cpu + 1, || Slot { units: self.first, recent: Recent::default() });
+        }
+        &mut self.slots[cpu]
+    }
+}
+
+/// The tasks that ran last on a CPU, the latest first.
+#[derive(Default)]
+struct Recent(Vec<u32>);
+
+/// The most tasks in the list of a CPU.
+const MAX_RECENT: usize = 64;
+
+impl Recent {
+    fn tell(&mut self, task: u32) -> u64 {
+        let rank = self.0.iter().position(|recent| *recent == task);
+        self.run(task, rank);
+        rank.map_or(u64::from(task) * 2, |rank| rank as u64 * 2 + 1)
+    }
+
+    /// Undoes [`Recent::tell`]; `None` if there can be no such task.
+    fn told(&mut self, told: u64) -> Option<u32> {
+        let rank = (told % 2 == 1).then_some(usize::try_from(told / 2).ok()?);
+        let task = match rank {
+            Some(rank) => *self.0.get(rank)?,
+            None => u32::try_from(told / 2).ok()?,
+        };
+        self.run(task, rank);
+        Some(task)
+    }
+
+    fn run(&mut self, task: u32, rank: Option<usize>) {
+        match rank {
+            Some(rank) => self.0[..=rank].rotate_right(1),
+            None => {
+                self.0.truncate(MAX_RECENT - 1);
+                self.0.insert(0, task);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::Payload as _;
+
+    fn read_back(rows: &[Sample], basis: &Basis) -> Vec<Sample> {
+        let bytes = SamplesV1::from_rows(rows, basis).expect("in order").to_bytes().expect("fits");
+        SamplesV1::view(&bytes).expect("own bytes").rows().expect("own rows")
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn samples_survive_a_round_trip_whatever_they_are_measured_from(
+            rows in proptest::collection::vec((0_u64..1 << 40, 0_u16..5, 0_u32..90, 0_u32..50, 0_u32..50), 0..300),
+            period_ns: u64,
+            newest_stack in 0_u32..60,
+        ) {
+            let row = |(time_ns, cpu, task, user_stack, kernel_stack): (u64, u16, u32, u32, u32)| Sample {
+                time_ns,
+                cpu,
+                event: (task % 3) as u8,
+                user_end: WalkEnd((user_stack % 9) as u8),
+                kernel_end: WalkEnd((time_ns % 9) as u8),
+                task,
+                user_stack,
+                kernel_stack,
+                weight: time_ns ^ u64::from(task),
+            };
+            let mut rows: Vec<Sample> = rows.into_iter().map(row).collect();
+            rows.sort_by_key(|row| row.time_ns);
+            let basis = Basis { period_ns, newest_stack, ..Basis::default() };
+            proptest::prop_assert_eq!(read_back(&rows, &basis), rows.clone());
+            let basis = Basis { unit_ns: 1_000, ..basis };
+            rows.iter_mut().for_each(|row| row.time_ns -= row.time_ns % 1_000);
+            proptest::prop_assert_eq!(read_back(&rows, &basis), rows);
+        }
+    }
+
+    #[test]
+    fn samples_out_of_order_are_refused() {
+        let row = |time_ns| Sample {
+            time_ns,
+            cpu: 0,
+            event: 0,
+            user_end: WalkEnd::NONE,
+            kernel_end: WalkEnd::NONE,
+            task: 0,
+            user_stack: 0,
+            kernel_stack: 0,
+            weight: 1,
+        };
+        let error = SamplesV1::from_rows(&[row(10), row(5)], &Basis::default()).expect_err("backwards");
+        assert!(error.to_string().contains("cannot follow"), "{error}");
     }
 }

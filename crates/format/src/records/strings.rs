@@ -2,7 +2,8 @@
 
 use rkyv::{Archive, Serialize};
 
-use super::{items, payload, push_item};
+use super::packed::Packed;
+use super::{items, payload};
 use crate::Error;
 use crate::block::Kind;
 
@@ -14,21 +15,17 @@ pub struct StringsV1 {
     pub first_id: u32,
     /// All strings, one behind the other, UTF-8 where the source was.
     pub bytes: Vec<u8>,
-    /// Offset behind each string in `bytes`.
-    pub ends: Vec<u32>,
+    /// Length of each string, bytes.
+    pub lens: Packed,
 }
 
-payload!(StringsV1, ArchivedStringsV1, Kind::STRINGS, 1, count ends);
+payload!(StringsV1, ArchivedStringsV1, Kind::STRINGS, 1, count lens, other bytes);
 
 impl StringsV1 {
-    /// Begins a block at `first_id`.
-    pub fn starting_at(first_id: u32) -> Self {
-        Self { first_id, ..Self::default() }
-    }
-
-    /// Appends a string; its id is `first_id` plus its position.
-    pub fn push(&mut self, text: &[u8]) {
-        push_item(&mut self.bytes, &mut self.ends, text);
+    /// Builds the columns; the first string has id `first_id`.
+    pub fn from_rows(first_id: u32, rows: &[impl AsRef<[u8]>]) -> Self {
+        let bytes = rows.iter().flat_map(|text| text.as_ref()).copied().collect();
+        Self { first_id, bytes, lens: rows.iter().map(|text| text.as_ref().len() as u64).collect() }
     }
 }
 
@@ -36,9 +33,9 @@ impl ArchivedStringsV1 {
     /// Lists (id, text).
     ///
     /// # Errors
-    /// [`Error::Payload`] if an end lies outside the bytes or ids run over.
+    /// [`Error::Payload`] if the bytes do not suffice or ids run over.
     pub fn rows(&self) -> Result<Vec<(u32, &[u8])>, Error> {
-        let texts = items(Kind::STRINGS, &self.bytes, &self.ends)?;
+        let texts = items(Kind::STRINGS, &self.bytes, &self.lens)?;
         let first = self.first_id.to_native();
         let last = u32::try_from(texts.len()).ok().and_then(|len| first.checked_add(len));
         if last.is_none() {

@@ -2,6 +2,7 @@
 
 use rkyv::{Archive, Serialize};
 
+use super::packed::{Packed, fold, narrow, unfold};
 use super::payload;
 use crate::block::Kind;
 
@@ -22,12 +23,12 @@ pub struct Task {
 pub struct TasksV1 {
     /// Id of the first task in this block.
     pub first_id: u32,
-    /// Process ids.
-    pub tgid: Vec<u32>,
-    /// Thread ids.
-    pub tid: Vec<u32>,
+    /// Process ids, as differences from the row before; signs folded.
+    pub tgid: Packed,
+    /// Process ids minus thread ids; signs folded.
+    pub tid: Packed,
     /// Names, string ids.
-    pub comm: Vec<u32>,
+    pub comm: Packed,
 }
 
 payload!(TasksV1, ArchivedTasksV1, Kind::TASKS, 1, count tgid, same tid, same comm);
@@ -37,8 +38,8 @@ impl TasksV1 {
     pub fn from_rows(first_id: u32, rows: &[Task]) -> Self {
         Self {
             first_id,
-            tgid: rows.iter().map(|t| t.tgid).collect(),
-            tid: rows.iter().map(|t| t.tid).collect(),
+            tgid: Packed::steps(rows.iter().map(|t| u64::from(t.tgid))),
+            tid: rows.iter().map(|t| fold(u64::from(t.tgid).wrapping_sub(u64::from(t.tid)))).collect(),
             comm: rows.iter().map(|t| t.comm).collect(),
         }
     }
@@ -47,10 +48,11 @@ impl TasksV1 {
 impl ArchivedTasksV1 {
     /// Lists the tasks; the first has id `first_id`.
     pub fn rows(&self) -> impl Iterator<Item = Task> + '_ {
-        self.tgid.iter().zip(self.tid.iter()).zip(self.comm.iter()).map(|((tgid, tid), comm)| Task {
-            tgid: tgid.to_native(),
-            tid: tid.to_native(),
-            comm: comm.to_native(),
+        let (tgids, tids, comms) = (self.tgid.sums(), self.tid.values(), self.comm.values_u32());
+        tgids.into_iter().zip(tids).zip(comms).map(|((tgid, tid), comm)| Task {
+            tgid: narrow(tgid),
+            tid: narrow(tgid.wrapping_sub(unfold(tid))),
+            comm,
         })
     }
 }

@@ -56,10 +56,11 @@ pub(crate) fn tgid_of(tid: u32) -> Option<u32> {
 
 /// Tells whether a process or thread can still run: it is there, and no zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
-    let status = fs::read(format!("/proc/{id}/status"));
-    status.is_ok_and(|status| {
-        status_text(&status, "State").is_some_and(|state| !matches!(state[0], b'Z' | b'X'))
-    })
+    fs::read(format!("/proc/{id}/status")).is_ok_and(|status| can_run(&status))
+}
+
+pub(crate) fn can_run(status: &[u8]) -> bool {
+    status_text(status, "State").and_then(<[u8]>::first).is_some_and(|state| !matches!(state, b'Z' | b'X'))
 }
 
 #[cfg(test)]
@@ -75,6 +76,14 @@ mod tests {
         assert!(all().iter().any(|process| process.tgid == own));
         assert_eq!(tgid_of(own), Some(own));
         assert!(is_alive(own) && !is_alive(u32::MAX));
+    }
+
+    #[test]
+    fn a_state_that_is_not_told_is_not_running() {
+        assert!(can_run(b"State:\tS (sleeping)\n"));
+        for text in [&b"State:\tZ (zombie)\n"[..], b"State:\t\n", b"State:", b""] {
+            assert!(!can_run(text), "{}", text.escape_ascii());
+        }
     }
 
     #[test]

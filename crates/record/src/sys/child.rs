@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::{Builder, JoinHandle};
 
 /// A process that waits in front of its `exec`. Dropped before it was started, it ends.
@@ -21,11 +21,11 @@ pub(crate) struct Paused {
 
 impl Paused {
     /// Creates the process.
-    pub(crate) fn new(command: &[OsString]) -> io::Result<Self> {
+    pub(crate) fn new(command: &[OsString], stdout: Stdio) -> io::Result<Self> {
         let (mut pid_from, pid_to) = io::pipe()?;
         let (go_from, go) = io::pipe()?;
         let mut child = Command::new(&command[0]);
-        child.args(&command[1..]);
+        child.args(&command[1..]).stdout(stdout);
         let own_go = go.as_raw_fd();
         let wait = move || {
             // SAFETY: plain system calls. The descriptor is this process's copy of the writing end, which nothing
@@ -102,7 +102,8 @@ mod tests {
     fn a_paused_command_that_is_given_up_ends_without_running() {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let trace = dir.path().join("it ran");
-        let paused = Paused::new(&["touch".into(), trace.clone().into()]).expect("a process");
+        let paused =
+            Paused::new(&["touch".into(), trace.clone().into()], Stdio::inherit()).expect("a process");
         let pid = paused.pid();
         assert!(crate::proc::scan::is_alive(pid));
         drop(paused);
@@ -111,7 +112,8 @@ mod tests {
 
     #[test]
     fn a_paused_command_runs_when_it_is_started() {
-        let paused = Paused::new(&["sh".into(), "-c".into(), "exit 7".into()]).expect("a process");
+        let paused =
+            Paused::new(&["sh".into(), "-c".into(), "exit 7".into()], Stdio::inherit()).expect("a process");
         let pid = paused.pid();
         let mut child = paused.start().expect("sh is there");
         assert_eq!((child.id(), exit_code(child.wait().expect("ours"))), (pid, 7));
@@ -119,7 +121,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_executed_is_an_error_at_the_start() {
-        let paused = Paused::new(&["/nonexistent/program".into()]).expect("the process itself is no problem");
+        let paused = Paused::new(&["/nonexistent/program".into()], Stdio::inherit())
+            .expect("the process itself is no problem");
         assert_eq!(paused.start().expect_err("no such file").kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,10 +1,19 @@
-use icecore_format::records::{Change, Image, ImageKind, Lifecycle, Mapping, Node, Origin, WalkEnd};
+use icecore_format::records::{
+    Change, Image, ImageKind, Lifecycle, Location, Mapping, Node, Origin, WalkEnd,
+};
 
 use super::*;
 use crate::load::by_id::ById;
 
-/// Process 7 maps image 0 at 0x1000; the trie holds `nodes` from id 1 on.
+/// The tables of [`tables_of`] with nodes that are addresses.
 fn tables(nodes: &[(u32, u64)]) -> Tables {
+    let node =
+        |(parent, address): &(u32, u64)| Node { parent: *parent, location: Location::Address(*address) };
+    tables_of(nodes.iter().map(node).collect())
+}
+
+/// Process 7 maps image 0 at 0x1000; the trie holds `nodes` from id 1 on.
+fn tables_of(nodes: Vec<Node>) -> Tables {
     let image = |dev| Image {
         kind: ImageKind::FILE,
         path: 0,
@@ -14,7 +23,6 @@ fn tables(nodes: &[(u32, u64)]) -> Tables {
         size_bytes: 0,
         modified_unix_ns: 0,
     };
-    let nodes = nodes.iter().map(|(parent, address)| Node { parent: *parent, address: *address }).collect();
     let (tgid, tid, parent_tgid, comm) = (7, 7, 1, 0);
     let origin = Origin::SCAN;
     Tables {
@@ -70,7 +78,8 @@ fn a_return_address_behind_the_mapping_still_belongs_to_it() {
 #[test]
 fn kernel_frames_stand_on_the_user_frames() {
     let tables = tables(&[(0, 0x1100), (0, 0xffff_0010), (2, 0xffff_0020)]);
-    let expected = [Place::Kernel(0xffff_0020), Place::Kernel(0xffff_000f), Place::Image(0, FileOff(0x140))];
+    let expected =
+        [Place::Kernel(0, 0xffff_0020), Place::Kernel(0, 0xffff_000f), Place::Image(0, FileOff(0x140))];
     assert_eq!(places(&tables, 1, 3), expected);
 }
 
@@ -88,4 +97,19 @@ fn images_of_one_identity_are_one() {
     // They differ in their device numbers only, which do not matter to names.
     let tables = tables(&[(0, 0x2100)]);
     assert_eq!(places(&tables, 1, 0), [Place::Image(0, FileOff(0x140))]);
+}
+
+#[test]
+fn code_in_a_file_needs_no_mapping_to_be_found_and_one_to_have_an_address() {
+    let node = |parent, image, file_off| Node { parent, location: Location::Image { image, file_off } };
+    // The root's return address is the last byte of the mapping; image 9 is in no block.
+    let tables = tables_of(vec![node(0, 0, 0x1040), node(1, 1, 0x140), node(0, 9, 0x10)]);
+    let expected = [Place::Image(0, FileOff(0x140)), Place::Image(0, FileOff(0x103f))];
+    assert_eq!(places(&tables, 2, 0), expected);
+    assert_eq!(places(&tables, 3, 0), [Place::Lost]);
+    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+    let locator = Locator::new(&tables, &timeline);
+    let address = |stack| steps(&tables, stack).map(|step| locator.address(timeline.space(7, 5), step));
+    assert_eq!(address(2).collect::<Vec<_>>(), [Some(0x2100), Some(0x2000)]);
+    assert_eq!(address(3).collect::<Vec<_>>(), [None]);
 }

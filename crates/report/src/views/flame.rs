@@ -141,10 +141,10 @@ fn fnv(text: &str) -> u32 {
 }
 
 fn title(report: &Report<'_>) -> String {
-    let session = &report.loaded.tables.session;
+    let parts = &report.loaded.tables.parts;
     let (first, last) = report.profile.span_ns().unwrap_or_default();
-    let begin = session.start_unix_ns.saturating_add(first.saturating_sub(session.start_ns));
+    let begin = parts.start_unix_ns().saturating_add(first.saturating_sub(parts.zero_ns()));
     let samples = things(report.profile.whole().samples, "sample");
     let length = duration(last.saturating_sub(first));
-    format!("{} · {} · {length} · {samples}", session.host, utc(begin))
+    format!("{} · {} · {length} · {samples}", parts.hosts().join(", "), utc(begin))
 }

@@ -1,18 +1,20 @@
 //! `info`: what is in the file.
 
+mod sizes;
 mod text;
 
 use std::path::Path;
 
 use icecore_format::block::Codec;
+use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{ReceiptV1, SamplesV1, SessionV1};
-use rayon::prelude::*;
+use icecore_format::records::{ReceiptV1, SessionV1};
 use serde::Serialize;
 
 use super::DamageRow;
 use super::summary::{losses, ratio};
-use crate::load::{Tables, damage};
+use crate::load::Tables;
+use sizes::SizeRow;
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -35,6 +37,8 @@ pub struct Info {
     mappings: u64,
     stack_nodes: u64,
     kernel_symbols: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sizes: Option<Vec<SizeRow>>,
 }
 
 /// Where, when and how the recording was made.
@@ -109,26 +113,31 @@ struct BlockRow {
 
 /// Blocks that this build does not know.
 #[derive(Debug, Serialize)]
-struct UnknownRow {
-    kind: String,
-    version: u16,
-    blocks: u64,
+pub(super) struct UnknownRow {
+    pub(super) kind: String,
+    pub(super) version: u16,
+    pub(super) blocks: u64,
     stored_bytes: u64,
 }
 
 impl EventRow {
-    pub(crate) fn list(session: &SessionV1) -> Vec<Self> {
+    pub(crate) fn list(events: &[icecore_format::records::EventV1]) -> Vec<Self> {
         let row = |event: &icecore_format::records::EventV1| Self {
             name: event.name.clone(),
             unit: event.unit.clone(),
             frequency_hz: event.frequency_hz,
             period: event.period,
         };
-        session.events.iter().map(row).collect()
+        events.iter().map(row).collect()
     }
 }
 
 impl ReceiptRow {
+    /// Tells whether the recorder wrote it: a repair knows of no cost.
+    pub(crate) fn is_known(&self) -> bool {
+        self.peak_rss_bytes > 0
+    }
+
     pub(crate) fn new(receipt: &ReceiptV1, start_ns: u64) -> Self {
         let some = |part: u64, whole: u64| (whole > 0).then(|| ratio(part as f64, whole as f64));
         let cpu_ns = receipt.user_cpu_ns.saturating_add(receipt.kernel_cpu_ns);
@@ -153,15 +162,12 @@ impl ReceiptRow {
 }
 
 impl Info {
-    /// Lists what is in a recording. The payloads of samples are checked as well.
+    /// Lists what is in a recording, by its [`outline`](crate::load::outline): payloads are not checked.
     pub fn new(path: &Path, recording: &Recording, tables: &Tables) -> Self {
-        let broken = tables.sample_blocks.par_iter().filter_map(|entry| {
-            let checked = recording.payload(entry).and_then(|p| p.view::<SamplesV1>().map(drop));
-            checked.err().map(|error| damage(entry, &error))
-        });
-        let mut all_damage = tables.damage.clone();
-        all_damage.extend(broken.collect::<Vec<_>>());
-        all_damage.sort_by_key(|damage| damage.off);
+        let items = |kind: Kind| {
+            let blocks = recording.entries().iter().filter(|entry| entry.header.kind == kind);
+            blocks.map(|entry| u64::from(entry.header.items)).sum()
+        };
         Self {
             schema: "icecore.info/1",
             file: path.display().to_string(),
@@ -172,16 +178,25 @@ impl Info {
             blocks: blocks(recording),
             receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, tables.session.start_ns)),
             lost_by_cause: losses(tables),
-            damage: DamageRow::list(&all_damage),
+            damage: DamageRow::list(&tables.damage),
             unknown: tables.skipped.iter().map(UnknownRow::new).collect(),
             samples: tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum(),
-            strings: tables.strings.len() as u64,
-            tasks: tables.tasks.len() as u64,
-            images: tables.images.len() as u64,
-            mappings: tables.mappings.len() as u64,
-            stack_nodes: tables.nodes.len() as u64,
-            kernel_symbols: tables.kernel_symbols.len() as u64,
+            strings: items(Kind::STRINGS),
+            tasks: items(Kind::TASKS),
+            images: items(Kind::IMAGES),
+            mappings: items(Kind::MAPPINGS),
+            stack_nodes: items(Kind::STACKS),
+            kernel_symbols: items(Kind::KERNEL_SYMBOLS),
+            sizes: None,
         }
+    }
+
+    /// Adds where the bytes of the file go.
+    ///
+    /// # Errors
+    /// If there is no memory to compress in.
+    pub fn with_sizes(self, recording: &Recording) -> Result<Self, icecore_format::Error> {
+        Ok(Self { sizes: Some(SizeRow::list(recording)?), ..self })
     }
 }
 
@@ -201,7 +216,7 @@ impl SessionRow {
             cpus: session.cpus.clone(),
             page_bytes: session.page_bytes,
             target: session.target.clone(),
-            events: EventRow::list(session),
+            events: EventRow::list(&session.events),
             max_depth: session.max_depth,
             user: session.user,
             kernel: session.kernel,
@@ -214,7 +229,7 @@ impl SessionRow {
 }
 
 impl UnknownRow {
-    fn new(skipped: &crate::load::Skipped) -> Self {
+    pub(super) fn new(skipped: &crate::load::Skipped) -> Self {
         Self {
             kind: skipped.kind.name(),
             version: skipped.version,

@@ -73,12 +73,12 @@ fn pieces(frames: &[usize], most: usize) -> Vec<Range<usize>> {
 fn selected(loaded: &Loaded<'_>) -> Vec<(Sample, Key)> {
     let selection = loaded.selection();
     let of_block = |entry| {
-        let mut samples = Vec::new();
-        let Ok(payload) = loaded.recording.payload(entry) else { return samples };
-        let Ok(view) = payload.view::<SamplesV1>() else { return samples };
-        samples.extend(view.rows().filter_map(|sample| Some((sample, selection.key(&sample)?))));
-        samples.retain(|(_, key)| !selection.is_emptied(key));
-        samples
+        let payload = loaded.recording.payload(entry);
+        let rows = payload.and_then(|payload| payload.view::<SamplesV1>()?.rows()).unwrap_or_default();
+        let part = loaded.tables.parts.of(entry);
+        let rows = rows.into_iter().map(|sample| part.sample(sample));
+        let wanted = rows.filter_map(|sample| Some((sample, selection.key(&sample)?)));
+        wanted.filter(|(_, key)| !selection.is_emptied(key)).collect()
     };
     let blocks: Vec<Vec<(Sample, Key)>> = loaded.tables.sample_blocks.par_iter().map(of_block).collect();
     let mut samples: Vec<(Sample, Key)> = blocks.into_iter().flatten().collect();

@@ -1,6 +1,7 @@
 //! `summary`: the first screen. What this is, how good it is, where time went.
 
 mod quality;
+mod sessions;
 mod text;
 
 use std::collections::BTreeMap;
@@ -11,10 +12,11 @@ use super::DamageRow;
 use super::info::{EventRow, ReceiptRow};
 use crate::cli::{By, Sort};
 use crate::load::Tables;
-use crate::pipeline::{Loaded, Report};
+use crate::pipeline::Report;
 use crate::views::top::{self, Top};
 
 pub use quality::{Quality, Verdict};
+use sessions::{Spans, labels, notes};
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -38,6 +40,9 @@ pub struct Summary {
     #[serde(flatten)]
     quality: Quality,
     hosts: Vec<String>,
+    /// Each session; nothing if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sessions: Vec<sessions::Row>,
     labels: BTreeMap<String, String>,
     filter: Option<String>,
     unit: String,
@@ -83,7 +88,9 @@ impl Summary {
         let whole = report.profile.whole();
         let samples_in_file = tables.sample_blocks.iter().map(|b| u64::from(b.header.items)).sum();
         let lost_by_cause = losses(tables);
-        let duration_s = duration_ns(loaded) as f64 / 1e9;
+        let spans = Spans::new(loaded);
+        let duration_s = spans.together_ns() as f64 / 1e9;
+        let sessions = if spans.is_one() { Vec::new() } else { spans.rows(report) };
         let in_kernel = report.profile.taken(|taken| taken.in_kernel);
         let in_user = report.profile.taken(|taken| !taken.in_kernel);
         let file_bytes = loaded.recording.len_bytes();
@@ -101,8 +108,9 @@ impl Summary {
             bytes_per_sample: ratio(file_bytes as f64, samples_in_file as f64),
             closed: loaded.recording.is_closed(),
             quality: Quality::new(report, samples_in_file, lost(tables)),
-            hosts: vec![session.host.clone()],
-            labels: session.labels.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),
+            hosts: tables.parts.hosts().to_vec(),
+            sessions,
+            labels: labels(tables),
             filter: report.filtered.clone(),
             unit: report.profile.unit.clone(),
             total_weight: whole.weight,
@@ -114,9 +122,9 @@ impl Summary {
             arch: session.arch.clone(),
             target: session.target.clone(),
             cpus: session.cpus.clone(),
-            events: EventRow::list(session),
-            start_unix_ns: session.start_unix_ns,
-            notes: session.notes.clone(),
+            events: EventRow::list(tables.parts.events()),
+            start_unix_ns: tables.parts.start_unix_ns(),
+            notes: notes(tables),
             lost_by_cause,
             damage: DamageRow::list(&tables.damage),
             processes: processes(report),
@@ -140,17 +148,6 @@ pub(crate) fn losses(tables: &Tables) -> BTreeMap<String, u64> {
         *sum = sum.saturating_add(loss.count);
     }
     by_cause
-}
-
-/// The length of the session, cut to `--from` and `--to`. The end is the receipt's; without one it is
-/// the last sample's.
-fn duration_ns(loaded: &Loaded<'_>) -> u64 {
-    let tables = &loaded.tables;
-    let last_sample = tables.sample_blocks.iter().map(|block| block.header.last_ns).max();
-    let end = tables.receipt.as_ref().map(|receipt| receipt.end_ns).or(last_sample).unwrap_or_default();
-    let length = end.saturating_sub(tables.session.start_ns);
-    let to = loaded.filter.to.map_or(length, |to| to.ns.min(length));
-    to.saturating_sub(loaded.filter.from.map_or(0, |from| from.ns))
 }
 
 /// Ranks processes by name; those of one name are added up.

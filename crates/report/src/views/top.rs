@@ -1,4 +1,4 @@
-//! `top`: the heaviest functions, lines, images, processes or threads.
+//! `top`: the heaviest functions, lines, images, processes, threads or hosts.
 
 use serde::Serialize;
 
@@ -48,6 +48,8 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<Option<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tgid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tid: Option<u32>,
@@ -82,6 +84,7 @@ impl Top {
                 By::Image => "image",
                 By::Process => "process",
                 By::Thread => "thread",
+                By::Host => "host",
             },
             sort: if options.sort == Sort::Own { "self" } else { "total" },
             unit: profile.unit.clone(),
@@ -98,7 +101,7 @@ impl Top {
     pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> Vec<Row> {
         let mut rows = match by {
             By::Function | By::Inlined | By::Line | By::Image => code_rows(&report.profile, by),
-            By::Process | By::Thread => task_rows(&report.profile, by),
+            By::Process | By::Thread | By::Host => task_rows(report, by),
         };
         let weights = |row: &Row| match sort {
             Sort::Own => (row.own, row.total),
@@ -121,6 +124,7 @@ impl Top {
         match self.by_what {
             By::Function | By::Inlined | By::Line | By::Image => page.table(&self.code_table()),
             By::Process | By::Thread => page.table(&self.task_table()),
+            By::Host => page.table(&self.host_table()),
         }
         let own: u64 = self.rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
         let share = Amount { samples: 0, weight: own }.share_of(whole);
@@ -156,8 +160,16 @@ impl Top {
 
     fn task_table(&self) -> Table {
         let id = if self.by_what == By::Process { "PID" } else { "PID/TID" };
-        let columns =
-            [("SHARE", Align::Right), ("SAMPLES", Align::Right), (id, Align::Right), ("NAME", Align::Left)];
+        let mut columns = vec![
+            ("SHARE", Align::Right),
+            ("SAMPLES", Align::Right),
+            (id, Align::Right),
+            ("NAME", Align::Left),
+        ];
+        let names_hosts = self.rows.iter().any(|row| row.host.is_some());
+        if names_hosts {
+            columns.insert(2, ("HOST", Align::Left));
+        }
         let mut table = Table::new(0, &columns);
         for row in &self.rows {
             let (tgid, tid) = (row.tgid.unwrap_or_default(), row.tid.unwrap_or_default());
@@ -165,7 +177,20 @@ impl Top {
                 By::Process => tgid.to_string(),
                 _ => format!("{tgid}/{tid}"),
             };
-            table.row(vec![percent(row.self_share), self.samples(row), id, row.name.clone()]);
+            let mut cells = vec![percent(row.self_share), self.samples(row), id, row.name.clone()];
+            if names_hosts {
+                cells.insert(2, row.host.clone().unwrap_or_default());
+            }
+            table.row(cells);
+        }
+        table
+    }
+
+    fn host_table(&self) -> Table {
+        let columns = [("SHARE", Align::Right), ("SAMPLES", Align::Right), ("HOST", Align::Left)];
+        let mut table = Table::new(0, &columns);
+        for row in &self.rows {
+            table.row(vec![percent(row.self_share), self.samples(row), row.name.clone()]);
         }
         table
     }
@@ -186,6 +211,7 @@ impl Row {
             reason: None,
             file: None,
             line: None,
+            host: None,
             tgid: None,
             tid: None,
             comm: None,
@@ -194,7 +220,7 @@ impl Row {
 
     /// What rows of equal weight are ordered by.
     fn identity(&self) -> impl Ord + '_ {
-        (&self.name, &self.image, &self.file, self.line, self.tgid, self.tid, self.reason)
+        (&self.name, &self.image, &self.file, self.line, &self.host, self.tgid, self.tid, self.reason)
     }
 
     /// Self, total, image and name as text.
@@ -256,13 +282,27 @@ fn code_rows(profile: &Profile, by: By) -> Vec<Row> {
     .collect()
 }
 
-/// Sums up processes (of one number and name) or threads.
-fn task_rows(profile: &Profile, by: By) -> Vec<Row> {
-    let key = |thread: &Thread| match by {
-        By::Process => (thread.tgid, thread.tgid, thread.process.clone()),
-        _ => (thread.tgid, thread.tid, thread.comm.clone()),
+/// What a row of tasks stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Task {
+    /// Process, thread and name, on a host.
+    Of(usize, u32, u32, Box<str>),
+    Host(usize),
+}
+
+/// Sums up processes (of one number and name on one host), threads or hosts. Hosts are named if there are several
+/// sessions.
+fn task_rows(report: &Report<'_>, by: By) -> Vec<Row> {
+    let (profile, parts) = (&report.profile, &report.loaded.tables.parts);
+    let key = |thread: &Thread| {
+        let host = parts.part(thread.part).host;
+        match by {
+            By::Host => Task::Host(host),
+            By::Process => Task::Of(host, thread.tgid, thread.tgid, thread.process.clone()),
+            _ => Task::Of(host, thread.tgid, thread.tid, thread.comm.clone()),
+        }
     };
-    let mut keys: Interned<(u32, u32, Box<str>)> = Interned::default();
+    let mut keys: Interned<Task> = Interned::default();
     let of_thread: Vec<u32> = profile.threads.iter().map(|thread| keys.intern(key(thread))).collect();
     let mut sums = vec![Amount::default(); keys.items.len()];
     for row in &profile.rows {
@@ -270,12 +310,20 @@ fn task_rows(profile: &Profile, by: By) -> Vec<Row> {
     }
     let whole = profile.whole();
     let used = keys.items.iter().zip(sums).filter(|(_, sum)| sum.samples > 0);
-    used.map(|((tgid, tid, name), sum)| {
-        let mut row = Row::new(name, None, sum, sum, whole);
-        row.tgid = Some(*tgid);
-        row.tid = Some(*tid);
-        row.comm = Some(name.to_string());
-        row
+    used.map(|(key, sum)| match key {
+        Task::Host(host) => {
+            let mut row = Row::new(&parts.hosts()[*host], None, sum, sum, whole);
+            row.host = Some(row.name.clone());
+            row
+        }
+        Task::Of(host, tgid, tid, name) => {
+            let mut row = Row::new(name, None, sum, sum, whole);
+            row.host = (parts.len() > 1).then(|| parts.hosts()[*host].clone());
+            row.tgid = Some(*tgid);
+            row.tid = Some(*tid);
+            row.comm = Some(name.to_string());
+            row
+        }
     })
     .collect()
 }

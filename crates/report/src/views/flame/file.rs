@@ -1,60 +1,39 @@
 //! Where the graph is written, and how: whole or not at all, and never over the recording.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Names the graph of a recording, in the current directory: `app-1.2.icecore` gives `app-1.2.svg`.
+use crate::output;
+
+/// Names the graph of a recording, in the current directory: `app-1.2.icecore` gives `app-1.2.svg`, a pipe `flame.svg`.
 pub(crate) fn default_name(recording: &Path) -> PathBuf {
+    if crate::input::is_nameless(recording) {
+        return "flame.svg".into();
+    }
     let mut name = recording.file_stem().unwrap_or_else(|| "flame".as_ref()).to_owned();
     name.push(".svg");
     name.into()
 }
 
-/// Writes a file: a new one beside it first, which then takes its name. What is there and is no regular file (a
-/// terminal, a pipe) is written into.
+/// Writes a file as [`output::replace`] does. What is there and is no regular file (a terminal, a pipe) is written into.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if it is the recording; else as the file system says.
 pub(super) fn write(path: &Path, bytes: &[u8], recording: &Path) -> io::Result<()> {
-    let there = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        there => Some(there?),
-    };
-    let same = |a: &fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    match there {
-        Some(there) if fs::metadata(recording).is_ok_and(|recording| same(&there, recording)) => Err(
-            io::Error::new(io::ErrorKind::InvalidInput, "this is the recording itself: name a file with -o"),
-        ),
-        Some(there) if !there.is_file() => OpenOptions::new().write(true).open(path)?.write_all(bytes),
-        // A symbolic link stays one: what it leads to is replaced.
-        Some(there) => replace(&path.canonicalize()?, bytes, Some(there.permissions())),
-        None => replace(path, bytes, None),
-    }
-}
-
-fn replace(path: &Path, bytes: &[u8], mode: Option<fs::Permissions>) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = path.with_file_name(beside);
-    File::create_new(&beside).and_then(|mut file| {
-        let written =
-            file.write_all(bytes).and_then(|()| mode.map_or(Ok(()), |mode| file.set_permissions(mode)));
-        let written = written.and_then(|()| fs::rename(&beside, path));
-        if written.is_err() {
-            // The first error is the one to tell.
-            drop(fs::remove_file(&beside));
+    match output::metadata(path)? {
+        Some(there) if !there.is_file() => {
+            output::refuse_recording(Some(&there), recording)?;
+            OpenOptions::new().write(true).open(path)?.write_all(bytes)
         }
-        written
-    })
+        _ => output::replace(path, recording, None, |file| file.write_all(bytes)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::{self, File};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 
@@ -65,6 +44,8 @@ mod tests {
             ("app", "app.svg"),
             ("a.svg", "a.svg"),
             ("..", "flame.svg"),
+            ("-", "flame.svg"),
+            ("/dev/fd/63", "flame.svg"),
         ] {
             assert_eq!(default_name(Path::new(recording)), Path::new(name), "{recording}");
         }

@@ -26,7 +26,10 @@ impl Info {
             self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
         page.item("lost", &if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") });
         page.gap();
-        page.table(&if each { self.each_block() } else { self.block_kinds() });
+        match &self.sizes {
+            Some(sizes) => super::sizes::text(sizes, self.samples, page),
+            None => page.table(&if each { self.each_block() } else { self.block_kinds() }),
+        }
         for row in &self.unknown {
             let known = format!("{} version {}: {} left out", row.kind, row.version, count(row.blocks));
             page.styled(Style::Warn, &format!("unknown blocks, {known}; a newer icecore-report reads them"));
@@ -145,6 +148,9 @@ impl ReceiptRow {
         let code =
             if self.exit_code >= 0 { format!(", exit code {}", self.exit_code) } else { String::new() };
         page.item("ended by", &format!("{}{code}", self.ended_by.join(", ")));
+        if !self.is_known() {
+            return;
+        }
         let cpu =
             format!("{} user + {} kernel CPU", duration(self.user_cpu_ns), duration(self.kernel_cpu_ns));
         let memory = format!("{} peak memory", bytes(self.peak_rss_bytes));

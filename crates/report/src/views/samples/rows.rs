@@ -5,7 +5,7 @@ use std::io::Write;
 use icecore_format::records::Sample;
 use serde::Serialize;
 
-use crate::hits::{Key, LOST_TASK};
+use crate::hits::Key;
 use crate::locate::{Locator, Place, Step, steps};
 use crate::names::Side;
 use crate::pipeline::{Loaded, Named};
@@ -25,6 +25,7 @@ pub(super) struct Lister<'a> {
 struct Row<'a> {
     schema: &'static str,
     time_ns: i64,
+    host: &'a str,
     tgid: u32,
     tid: u32,
     comm: &'a str,
@@ -58,13 +59,15 @@ impl<'a> Lister<'a> {
     pub(super) fn print(&'a self, sample: &Sample, key: &Key, json: bool, out: &mut Vec<u8>) {
         let Some(frames) = self.frames(key) else { return };
         let tables = &self.loaded.tables;
-        let task = tables.tasks.find(sample.task).unwrap_or(&LOST_TASK);
-        let event = tables.session.events.get(usize::from(sample.event));
+        let parts = &tables.parts;
+        let task = tables.task(sample.task);
+        let event = parts.events().get(usize::from(sample.event));
         let row = Row {
             schema: "icecore.samples/1",
-            time_ns: signed(sample.time_ns).saturating_sub(signed(tables.session.start_ns)),
-            tgid: task.tgid,
-            tid: task.tid,
+            time_ns: signed(sample.time_ns).saturating_sub(signed(parts.zero_ns())),
+            host: &parts.part(parts.of_task(sample.task)).session.host,
+            tgid: parts.pid(task.tgid),
+            tid: parts.pid(task.tid),
             comm: tables.text(task.comm),
             cpu: sample.cpu,
             event: event.map_or("?", |event| &event.name),
@@ -76,7 +79,7 @@ impl<'a> Lister<'a> {
         // Writing to memory does not fail.
         drop(match json {
             true => serde_json::to_writer(&mut *out, &row).map(|()| out.push(b'\n')).map_err(Into::into),
-            false => row.text(event.map_or("", |event| &event.unit), out),
+            false => row.text(event.map_or("", |event| &event.unit), parts.len() > 1, out),
         });
     }
 
@@ -107,12 +110,12 @@ impl<'a> Lister<'a> {
         let frame = &names.frames[id as usize];
         let function = &names.functions[frame.function as usize];
         let in_image = matches!(place, Place::Image(..));
-        let offset = step.address.filter(|_| in_image).and_then(|a| self.locator.file_off(space, a));
+        let offset = step.location.filter(|_| in_image).and_then(|l| self.locator.file_off(space, l));
         Frame {
             name: function.reason.is_none().then_some(&*function.name),
             image: names.image(function).map(|image| &*image.path),
             offset: offset.map(|off| off.0),
-            address: step.address,
+            address: self.locator.address(space, step),
             side: if side == Side::User { "user" } else { "kernel" },
             inlined: frame.inlined,
             file: frame.file.map(|file| &*names.files[file as usize]),
@@ -124,8 +127,11 @@ impl<'a> Lister<'a> {
 }
 
 impl Row<'_> {
-    fn text(&self, unit: &str, out: &mut Vec<u8>) -> std::io::Result<()> {
+    fn text(&self, unit: &str, names_host: bool, out: &mut Vec<u8>) -> std::io::Result<()> {
         let seconds = self.time_ns as f64 / 1e9;
+        if names_host {
+            write!(out, "{} ", self.host)?;
+        }
         let Self { comm, tgid, tid, cpu, event, weight, .. } = self;
         writeln!(out, "{comm} {tgid}/{tid} [{cpu:03}] {seconds:.9}: {weight} {unit} {event}")?;
         for frame in &self.frames {

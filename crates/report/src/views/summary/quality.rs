@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::WalkEnd;
+use icecore_format::records::{Cause, WalkEnd};
 use serde::Serialize;
 
 use super::ratio;
@@ -80,6 +80,7 @@ impl Quality {
         let problems = problems(Facts {
             samples: report.profile.whole().samples,
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
+            lost_to_damage: damaged(report) > lost / 2,
             named_share: quality.named_share,
             rooted_share: quality.rooted_share,
             worst,
@@ -91,11 +92,19 @@ impl Quality {
     }
 }
 
+/// Counts samples that were recorded and are lost, because their blocks could not be read.
+fn damaged(report: &Report<'_>) -> u64 {
+    let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == Cause::DAMAGED);
+    losses.fold(0, |sum, loss| sum.saturating_add(loss.count))
+}
+
 /// What the verdict is made of.
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     samples: u64,
     lost_share: f64,
+    /// Most of the lost samples were recorded, and their blocks are damaged.
+    lost_to_damage: bool,
     named_share: Option<f64>,
     rooted_share: Option<f64>,
     /// Why most of the unnamed frames have no name.
@@ -116,9 +125,11 @@ fn problems(facts: Facts) -> Vec<(Verdict, String)> {
         problems.push((Verdict::Misleading, "there are no samples".to_owned()));
     }
     let lost = facts.lost_share;
+    let why =
+        if facts.lost_to_damage { "the file was damaged and repaired" } else { "record with a lower -F" };
     problems.push((
         graded(lost > LOST_MISLEADS, lost > LOST_SHOWS),
-        format!("{} of the samples were lost, and not evenly: record with a lower -F", percent(lost)),
+        format!("{} of the samples were lost, and not evenly: {why}", percent(lost)),
     ));
     if let Some(named) = facts.named_share {
         let remedy = facts.worst.map_or("", remedy);
@@ -187,6 +198,7 @@ mod tests {
     const FINE: Facts = Facts {
         samples: 1000,
         lost_share: 0.0,
+        lost_to_damage: false,
         named_share: Some(1.0),
         rooted_share: Some(1.0),
         worst: None,

@@ -36,9 +36,13 @@ impl Summary {
             _ => format!("{:.1} bytes per sample", self.bytes_per_sample),
         };
         page.item("recording", &format!("{} · {size} · {density} · {state}", shown(Path::new(&self.file))));
-        let cpus = format!("{} ({})", things(self.cpus.len() as u64, "CPU"), ranges(&self.cpus));
-        let host = self.hosts.join(", ");
-        page.item("machine", &format!("{host} · Linux {} · {} · {cpus}", self.kernel_release, self.arch));
+        match self.sessions.is_empty() {
+            true => {
+                let host = self.hosts.join(", ");
+                page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
+            }
+            false => self.each_session(page),
+        }
         let length = duration((self.duration_s * 1e9) as u64);
         page.item(
             "made",
@@ -55,6 +59,16 @@ impl Summary {
         }
         if let Some(filter) = &self.filter {
             page.item("filtered", filter);
+        }
+    }
+
+    fn each_session(&self, page: &mut Page) {
+        for row in &self.sessions {
+            let machine = machine(&row.host, &row.kernel_release, &row.arch, &row.cpus);
+            let length = duration((row.duration_s * 1e9) as u64);
+            let samples = format!("{}, {:.0} per second", things(row.samples, "sample"), row.rate_hz);
+            let began = utc(row.start_unix_ns);
+            page.item("session", &format!("{machine} · {began} · {length} · {samples}"));
         }
     }
 
@@ -172,7 +186,11 @@ impl Summary {
     }
 
     fn cost(&self, page: &mut Page) {
-        let Some(cost) = &self.receipt else { return };
+        // Of several sessions it would be that of the first: `info` and --json have each.
+        if !self.sessions.is_empty() {
+            return;
+        }
+        let Some(cost) = self.receipt.as_ref().filter(|cost| cost.is_known()) else { return };
         let cpu_ns = cost.user_cpu_ns.saturating_add(cost.kernel_cpu_ns);
         let share = cost.cpu_share.map(|share| format!(" ({} of one CPU)", percent(share)));
         let mut parts = vec![format!("recorder {} CPU{}", duration(cpu_ns), share.unwrap_or_default())];
@@ -192,6 +210,11 @@ impl Summary {
         let svg = if Some(svg.as_os_str()) == file.file_name() { "flame.svg".into() } else { svg };
         format!("icecore-report flame {} -o {}", quoted(file), quoted(&svg))
     }
+}
+
+fn machine(host: &str, kernel_release: &str, arch: &str, cpus: &[u32]) -> String {
+    let cpus = format!("{} ({})", things(cpus.len() as u64, "CPU"), ranges(cpus));
+    format!("{host} · Linux {kernel_release} · {arch} · {cpus}")
 }
 
 /// A list of numbers as `0-3,7`.

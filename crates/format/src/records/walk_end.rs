@@ -1,0 +1,44 @@
+//! How stack walks end.
+
+/// How a stack walk ended; the numbers are on disk and in `bpf/wire.h`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WalkEnd(pub u8);
+
+impl WalkEnd {
+    /// No walk: the side was filtered out, or there is none (a kernel thread, user mode).
+    pub const NONE: Self = Self(0);
+    /// The frame pointer was 0, as at the outermost frame. Programs without frame pointers end so by
+    /// accident, too.
+    pub const ROOT: Self = Self(1);
+    /// `max_depth` frames were taken, and there are more: the outermost are missing.
+    pub const DEPTH: Self = Self(2);
+    /// The frame pointer pointed to memory that could not be read.
+    pub const UNREADABLE: Self = Self(3);
+    /// The next frame pointer did not point towards the outermost frame.
+    pub const NOT_MONOTONIC: Self = Self(4);
+    /// The frame pointer was no multiple of the word size.
+    pub const MISALIGNED: Self = Self(5);
+    /// The frame held the return address 0.
+    pub const ZERO_RETURN: Self = Self(6);
+    /// The kernel's own walk, which does not say how it ended.
+    pub const UNSAID: Self = Self(7);
+    /// The frame held a return address that lies in no executable mapping: what the frame pointer points to
+    /// is no frame. It and all that follows it is left out.
+    pub const NOT_CODE: Self = Self(8);
+
+    /// Name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NONE => "none",
+            Self::ROOT => "root",
+            Self::DEPTH => "depth",
+            Self::UNREADABLE => "unreadable",
+            Self::NOT_MONOTONIC => "not_monotonic",
+            Self::MISALIGNED => "misaligned",
+            Self::ZERO_RETURN => "zero_return",
+            Self::UNSAID => "unsaid",
+            Self::NOT_CODE => "not_code",
+            _ => "unknown",
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where a recording is written to: a file, in which a torn block can be cut off, or a stream, in which it stays.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+
+/// Takes the bytes of a recording.
+pub(super) trait Sink: Send {
+    /// Writes all bytes so that they begin at `off`: the end of what was written, or in front of it if it is a file.
+    fn put(&mut self, off: u64, bytes: &[u8]) -> Result<(), Torn>;
+
+    /// Cuts off what lies behind `end`, if that is possible.
+    fn cut_back_to(&mut self, end: u64);
+
+    /// Returns when what was written is safe.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A write that failed in the middle.
+#[derive(Debug)]
+pub(super) struct Torn {
+    pub(super) cause: io::Error,
+    /// Bytes of it that can neither be taken back nor be written over.
+    pub(super) stays: u64,
+}
+
+impl Sink for File {
+    fn put(&mut self, off: u64, bytes: &[u8]) -> Result<(), Torn> {
+        self.write_all_at(bytes, off).map_err(|cause| {
+            if off > 0 {
+                self.cut_back_to(off);
+            }
+            Torn { cause, stays: 0 }
+        })
+    }
+
+    fn cut_back_to(&mut self, end: u64) {
+        // If this fails as well, the next block is written over the torn one, or the reader passes over it.
+        let _ = self.set_len(end);
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// Something that takes bytes one after the other.
+pub(super) struct Stream<W>(pub(super) W);
+
+impl<W: Write + Send> Sink for Stream<W> {
+    fn put(&mut self, _off: u64, mut bytes: &[u8]) -> Result<(), Torn> {
+        let mut stays = 0;
+        while !bytes.is_empty() {
+            let cause = match self.0.write(bytes) {
+                Ok(0) => ErrorKind::WriteZero.into(),
+                Ok(taken) => {
+                    stays += taken as u64;
+                    bytes = &bytes[taken..];
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            return Err(Torn { cause, stays });
+        }
+        self.0.flush().map_err(|cause| Torn { cause, stays })
+    }
+
+    fn cut_back_to(&mut self, _end: u64) {}
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}

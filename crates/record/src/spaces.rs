@@ -1,0 +1,205 @@
+//! Address spaces as they are at the moment that is being tracked: which code lies where in every process.
+//!
+//! Pure. [`crate::track`] replays changes of tasks and mappings in the order of time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use icecore_format::records::Location;
+use rustc_hash::FxHashMap;
+
+/// The address spaces of all processes.
+#[derive(Debug, Default)]
+pub(crate) struct Spaces {
+    by_tgid: FxHashMap<u32, Arc<Space>>,
+    /// Processes that ended: the last samples of a thread come after its end was told.
+    ended: Vec<u32>,
+    versions: u32,
+}
+
+/// One address space. A process that was forked shares its parent's until one of them maps something.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Space {
+    /// Another number for other contents.
+    version: u32,
+    /// By first address; they do not overlap.
+    regions: BTreeMap<u64, Region>,
+}
+
+/// Executable memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// Address behind the last byte.
+    pub(crate) end: u64,
+    /// What it shows, an image id; `None` for code that is in no file.
+    pub(crate) image: Option<u32>,
+    /// Offset of its first byte in the file.
+    pub(crate) file_off: u64,
+    /// Since when, ns `CLOCK_MONOTONIC`.
+    pub(crate) since_ns: u64,
+}
+
+impl Spaces {
+    /// Finds the address space of a process.
+    pub(crate) fn of(&self, tgid: u32) -> Option<&Space> {
+        self.by_tgid.get(&tgid).map(|space| &**space)
+    }
+
+    /// A process begins with what its parent has.
+    pub(crate) fn fork(&mut self, parent: u32, child: u32) {
+        match self.by_tgid.get(&parent).cloned() {
+            Some(space) => self.by_tgid.insert(child, space),
+            None => self.by_tgid.remove(&child),
+        };
+        self.ended.retain(|tgid| *tgid != child);
+    }
+
+    /// A process runs a new program: what was mapped before is gone. An exec is told when it is done, and
+    /// counts from its beginning: the new program may have been mapped by now.
+    pub(crate) fn exec(&mut self, tgid: u32, time_ns: u64) {
+        if let Some(space) = self.by_tgid.get_mut(&tgid) {
+            self.versions = self.versions.wrapping_add(1);
+            let space = Arc::make_mut(space);
+            space.version = self.versions;
+            space.regions.retain(|_, region| region.since_ns >= time_ns);
+        }
+    }
+
+    /// A process ended; it is forgotten with the next call of [`Spaces::forget_ended`].
+    pub(crate) fn exit(&mut self, tgid: u32) {
+        self.ended.push(tgid);
+    }
+
+    /// Forgets the processes that had ended.
+    pub(crate) fn forget_ended(&mut self) {
+        for tgid in self.ended.drain(..) {
+            self.by_tgid.remove(&tgid);
+        }
+    }
+
+    /// A process maps executable memory, over whatever was there.
+    pub(crate) fn map(&mut self, tgid: u32, start: u64, region: Region) {
+        self.versions = self.versions.wrapping_add(1);
+        let space = Arc::make_mut(self.by_tgid.entry(tgid).or_default());
+        space.version = self.versions;
+        space.map(start, region);
+    }
+}
+
+impl Space {
+    /// A number that no other contents have.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Finds the code at an address (AVMA); `None` if nothing executable is mapped there.
+    pub(crate) fn locate(&self, address: u64) -> Option<Location> {
+        let (start, region) = self.regions.range(..=address).next_back()?;
+        let into = address - start;
+        (address < region.end).then(|| match region.image {
+            Some(image) => Location::Image { image, file_off: region.file_off.wrapping_add(into) },
+            None => Location::Address(address),
+        })
+    }
+
+    fn map(&mut self, start: u64, region: Region) {
+        let below = self.regions.range(..start).next_back().filter(|(_, old)| old.end > start);
+        let inside = self.regions.range(start..region.end);
+        let covered: Vec<(u64, Region)> =
+            below.into_iter().chain(inside).map(|(at, old)| (*at, *old)).collect();
+        for (at, old) in covered {
+            self.regions.remove(&at);
+            if at < start {
+                self.regions.insert(at, Region { end: start, ..old });
+            }
+            if old.end > region.end {
+                let file_off = old.file_off.wrapping_add(region.end - at);
+                self.regions.insert(region.end, Region { file_off, ..old });
+            }
+        }
+        if start < region.end {
+            self.regions.insert(start, region);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(end: u64, image: u32, file_off: u64) -> Region {
+        Region { end, image: Some(image), file_off, since_ns: 5 }
+    }
+
+    fn at(spaces: &Spaces, tgid: u32, address: u64) -> Option<(u32, u64)> {
+        match spaces.of(tgid)?.locate(address)? {
+            Location::Image { image, file_off } => Some((image, file_off)),
+            Location::Address(_) => panic!("these mappings show files"),
+        }
+    }
+
+    #[test]
+    fn a_later_mapping_covers_and_leaves_the_rest() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x5000, 7, 0));
+        spaces.map(1, 0x2000, region(0x3000, 8, 0x100));
+        let seen = [0xfff, 0x1000, 0x1fff, 0x2000, 0x2fff, 0x3000, 0x4fff, 0x5000].map(|a| at(&spaces, 1, a));
+        let expected = [
+            None,
+            Some((7, 0)),
+            Some((7, 0xfff)),
+            Some((8, 0x100)),
+            Some((8, 0x10ff)),
+            Some((7, 0x2000)),
+            Some((7, 0x3fff)),
+            None,
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_fork_copies_and_an_exec_empties() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.fork(1, 2);
+        let version = |tgid| spaces.of(tgid).map(Space::version);
+        assert_eq!(version(1), version(2));
+        spaces.map(2, 0x8000, region(0x9000, 9, 0));
+        spaces.exec(1, 6);
+        assert_eq!((at(&spaces, 1, 0x1000), at(&spaces, 2, 0x1000)), (None, Some((7, 0))));
+        assert_eq!((at(&spaces, 1, 0x8000), at(&spaces, 2, 0x8000)), (None, Some((9, 0))));
+        spaces.fork(77, 2);
+        assert_eq!(at(&spaces, 2, 0x8000), None);
+    }
+
+    #[test]
+    fn an_exec_that_is_told_late_keeps_the_new_program() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.map(1, 0x8000, Region { since_ns: 9, ..region(0x9000, 8, 0) });
+        spaces.exec(1, 9);
+        assert_eq!((at(&spaces, 1, 0x1000), at(&spaces, 1, 0x8000)), (None, Some((8, 0))));
+    }
+
+    #[test]
+    fn an_ended_process_is_kept_for_its_last_samples() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.exit(1);
+        assert!(spaces.of(1).is_some());
+        spaces.fork(1, 1);
+        spaces.forget_ended();
+        assert!(spaces.of(1).is_some(), "its number was used again");
+        spaces.exit(1);
+        spaces.forget_ended();
+        assert!(spaces.of(1).is_none());
+    }
+
+    #[test]
+    fn code_without_a_file_keeps_its_address() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, Region { end: 0x2000, image: None, file_off: 0, since_ns: 0 });
+        let space = spaces.of(1).expect("just mapped");
+        assert_eq!(space.locate(0x1234), Some(Location::Address(0x1234)));
+    }
+}

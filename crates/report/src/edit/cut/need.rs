@@ -1,0 +1,175 @@
+//! What the chosen samples need of a session, and the ids that this gets.
+
+use std::collections::BTreeSet;
+
+use icecore_format::records::{Change, KernelSymbol, Location, Sample};
+
+use super::rows::Rows;
+
+/// Ids that samples name; then, settled, all ids that are needed.
+#[derive(Debug, Default)]
+pub(super) struct Need {
+    tasks: BTreeSet<u32>,
+    stacks: BTreeSet<u32>,
+    kernel_stacks: BTreeSet<u32>,
+}
+
+/// What is written of a session, under new ids.
+#[derive(Debug, Default)]
+pub(super) struct Needed {
+    pub(super) strings: Ids,
+    pub(super) tasks: Ids,
+    pub(super) images: Ids,
+    pub(super) nodes: Ids,
+    /// Processes of the samples, and those from which they were forked.
+    pub(super) processes: BTreeSet<u32>,
+    /// Positions in the kernel symbols.
+    pub(super) kernel_symbols: Vec<usize>,
+}
+
+/// New ids of what there is, in the old order. One id in front of them is never given to a row: it stands for all that
+/// is lost.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    /// Old ids, ascending.
+    pub(super) old: Vec<u32>,
+    lost: u32,
+}
+
+impl Ids {
+    /// `lost` is the first id that the format has for rows.
+    fn new(old: impl IntoIterator<Item = u32>, lost: u32) -> Self {
+        Self { old: old.into_iter().collect(), lost }
+    }
+
+    /// The id of the first row.
+    pub(super) fn first(&self) -> u32 {
+        self.lost + 1
+    }
+
+    /// The new id of an old one. The empty string and the empty stack, both 0, stay where they are.
+    pub(super) fn new_id(&self, old: u32) -> u32 {
+        if old == 0 && self.lost == 1 {
+            return 0;
+        }
+        self.old
+            .binary_search(&old)
+            .map_or(self.lost, |position| self.first().saturating_add(position as u32))
+    }
+}
+
+impl Need {
+    /// Notes what samples name.
+    pub(super) fn add(&mut self, samples: &[Sample]) {
+        for sample in samples {
+            self.tasks.insert(sample.task);
+            self.stacks.extend([sample.user_stack, sample.kernel_stack]);
+            self.kernel_stacks.insert(sample.kernel_stack);
+        }
+    }
+
+    /// Follows what is named to what that names.
+    pub(super) fn settle(self, rows: &Rows) -> Needed {
+        let nodes = closed(rows, &self.stacks);
+        let tasks: Vec<u32> = self.tasks.into_iter().filter(|id| rows.tasks.find(*id).is_some()).collect();
+        let tgids = tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
+        let processes = with_ancestors(rows, tgids.collect());
+        let mapped = rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.image);
+        let on_stacks = nodes.iter().filter_map(|id| match rows.nodes.find(*id)?.location {
+            Location::Image { image, .. } => Some(image),
+            Location::Address(_) => None,
+        });
+        let mut images: BTreeSet<u32> = mapped.chain(on_stacks).collect();
+        images.retain(|id| rows.images.find(*id).is_some());
+        let kernel_symbols = symbols(&rows.kernel_symbols, &kernel_addresses(rows, &self.kernel_stacks));
+        let mut strings = BTreeSet::new();
+        strings.extend(tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.comm)));
+        strings.extend(images.iter().filter_map(|id| Some(rows.images.find(*id)?.path)));
+        strings.extend(rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.comm));
+        let named = kernel_symbols.iter().map(|position| &rows.kernel_symbols[*position]);
+        strings.extend(named.flat_map(|symbol| [symbol.name, symbol.module]));
+        strings.retain(|id| *id != 0 && rows.strings.find(*id).is_some());
+        Needed {
+            strings: Ids::new(strings, 1),
+            tasks: Ids::new(tasks, 0),
+            images: Ids::new(images, 0),
+            nodes: Ids::new(nodes, 1),
+            processes,
+            kernel_symbols,
+        }
+    }
+}
+
+/// The nodes of stacks down to their outermost frames.
+fn closed(rows: &Rows, stacks: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let mut nodes = BTreeSet::new();
+    for stack in stacks {
+        let mut next = *stack;
+        while next != 0 {
+            match rows.nodes.find(next) {
+                Some(node) if nodes.insert(next) => next = node.parent,
+                _ => break,
+            }
+        }
+    }
+    nodes
+}
+
+/// Processes and those from which they were forked, whoever had a number at what time: their mappings are inherited.
+fn with_ancestors(rows: &Rows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
+    let forks = rows.lifecycle.iter().filter(|row| row.change == Change::FORK);
+    let forks: BTreeSet<(u32, u32)> = forks.map(|row| (row.tgid, row.parent_tgid)).collect();
+    let mut fresh: Vec<u32> = processes.iter().copied().collect();
+    while let Some(process) = fresh.pop() {
+        for (_, parent) in forks.range((process, 0)..=(process, u32::MAX)) {
+            if processes.insert(*parent) {
+                fresh.push(*parent);
+            }
+        }
+    }
+    processes
+}
+
+/// Addresses whose names are looked up, and those behind them.
+fn kernel_addresses(rows: &Rows, stacks: &BTreeSet<u32>) -> Vec<u64> {
+    let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
+        Location::Address(address) => Some(address),
+        Location::Image { .. } => None,
+    };
+    let mut addresses: Vec<u64> = closed(rows, stacks).iter().filter_map(of_node).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// Positions of the symbols in or right behind which one of the addresses lies: a return address behind a call that
+/// never returns is the next function's.
+fn symbols(symbols: &[KernelSymbol], addresses: &[u64]) -> Vec<usize> {
+    let is_hit = |symbol: &KernelSymbol| {
+        let first = addresses.partition_point(|address| *address < symbol.start);
+        addresses.get(first).is_some_and(|address| *address <= symbol.end)
+    };
+    (0..symbols.len()).filter(|position| is_hit(&symbols[*position])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_ids_keep_the_order_and_what_is_lost_has_one_of_its_own() {
+        let strings = Ids::new([3, 9], 1);
+        assert_eq!([0, 3, 9, 4, u32::MAX].map(|id| strings.new_id(id)), [0, 2, 3, 1, 1]);
+        let tasks = Ids::new([0, 7], 0);
+        assert_eq!([0, 7, 1].map(|id| tasks.new_id(id)), [1, 2, 0]);
+    }
+
+    #[test]
+    fn a_return_address_keeps_the_symbol_in_front_of_it() {
+        let symbol = |start, end| KernelSymbol { start, end, name: 1, module: 0 };
+        let all = [symbol(10, 20), symbol(20, 30), symbol(30, 40)];
+        assert_eq!(symbols(&all, &[20]), [0, 1]);
+        assert_eq!(symbols(&all, &[31]), [2]);
+        assert!(symbols(&all, &[]).is_empty() && symbols(&[], &[1]).is_empty());
+    }
+}

@@ -1,0 +1,191 @@
+//! Rows as blocks, under new ids.
+
+use icecore_format::block::Processes;
+use icecore_format::limits::MAX_BLOCK_SPAN_NS;
+use icecore_format::records::{
+    Basis, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Location, LossesV1,
+    Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Task, TasksV1,
+};
+use icecore_format::write::Writer;
+
+use super::choose::Chosen;
+use super::need::{Ids, Needed};
+use super::rows::Rows;
+use crate::edit::cause;
+
+/// Rows of one block: a few hundred KiB before compression, whatever they are.
+const ROWS: usize = 32 << 10;
+/// Bytes of text of one block.
+const TEXT_BYTES: usize = 1 << 20;
+
+/// Writes the blocks of one session.
+pub(super) struct Packer<'a> {
+    writer: &'a mut Writer,
+    needed: Needed,
+    /// Samples that wait, and what they are measured from.
+    waiting: Vec<Sample>,
+    basis: Basis,
+    /// Their earliest and latest time.
+    span_ns: (u64, u64),
+    newest_stack: u32,
+}
+
+impl<'a> Packer<'a> {
+    pub(super) fn new(writer: &'a mut Writer, needed: Needed) -> Self {
+        let (waiting, basis, span_ns) = (Vec::new(), Basis::default(), (u64::MAX, 0));
+        Self { writer, needed, waiting, basis, span_ns, newest_stack: 0 }
+    }
+
+    pub(super) fn session(&mut self, session: &SessionV1) -> anyhow::Result<()> {
+        self.append(session)
+    }
+
+    /// Writes everything that samples refer to.
+    pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
+        self.strings(rows)?;
+        let Needed { strings, tasks, images, nodes, processes, kernel_symbols } = &self.needed;
+        let (text, w) = (|id| strings.new_id(id), &mut *self.writer);
+        let row = |task: &Task| Task { comm: text(task.comm), ..*task };
+        counted(
+            w,
+            tasks,
+            |id| rows.tasks.find(id).map(row),
+            |first, rows| Ok(TasksV1::from_rows(first, rows)),
+        )?;
+        let row = |image: &Image| Image { path: text(image.path), ..image.clone() };
+        counted(
+            w,
+            images,
+            |id| rows.images.find(id).map(row),
+            |first, rows| Ok(ImagesV1::from_rows(first, rows)),
+        )?;
+        let change = |row: &Lifecycle| Lifecycle { comm: text(row.comm), ..*row };
+        let changes = rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).map(change);
+        listed(w, changes, LifecycleV1::from_rows)?;
+        let mapping = |row: &Mapping| Mapping { image: images.new_id(row.image), ..*row };
+        let mappings = rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).map(mapping);
+        listed(w, mappings, MappingsV1::from_rows)?;
+        let symbol = |position: &usize| {
+            let row = rows.kernel_symbols[*position];
+            KernelSymbol { name: text(row.name), module: text(row.module), ..row }
+        };
+        listed(w, kernel_symbols.iter().map(symbol), KernelSymbolsV1::from_rows)?;
+        let row = |node: &Node| Node {
+            parent: nodes.new_id(node.parent),
+            location: match node.location {
+                Location::Image { image, file_off } => {
+                    Location::Image { image: images.new_id(image), file_off }
+                }
+                address => address,
+            },
+        };
+        counted(w, nodes, |id| rows.nodes.find(id).map(row), StacksV1::from_rows)
+    }
+
+    fn strings(&mut self, rows: &Rows) -> anyhow::Result<()> {
+        let ids = &self.needed.strings;
+        let mut first = ids.first();
+        let (mut texts, mut len): (Vec<&[u8]>, usize) = (Vec::new(), 0);
+        let mut put = |first: &mut u32, texts: &mut Vec<&[u8]>| -> anyhow::Result<()> {
+            if !texts.is_empty() {
+                self.writer.append(&StringsV1::from_rows(*first, texts)).map_err(cause)?;
+                *first += texts.len() as u32;
+                texts.clear();
+            }
+            Ok(())
+        };
+        for text in ids.old.iter().filter_map(|id| rows.strings.find(*id)) {
+            if texts.len() == ROWS || len + text.len() > TEXT_BYTES {
+                put(&mut first, &mut texts)?;
+                len = 0;
+            }
+            len += text.len();
+            texts.push(text);
+        }
+        put(&mut first, &mut texts)
+    }
+
+    /// Takes the wanted samples of a block.
+    pub(super) fn samples(&mut self, chosen: Chosen, rows: &Rows) -> anyhow::Result<()> {
+        let Chosen { samples, unit_ns, period_ns } = chosen;
+        if (self.basis.unit_ns, self.basis.period_ns) != (unit_ns, period_ns) {
+            self.flush(rows)?;
+            (self.basis.unit_ns, self.basis.period_ns) = (unit_ns, period_ns);
+        }
+        for sample in samples {
+            let span_ns = (self.span_ns.0.min(sample.time_ns), self.span_ns.1.max(sample.time_ns));
+            if self.waiting.len() == ROWS || span_ns.1 - span_ns.0 > MAX_BLOCK_SPAN_NS {
+                self.flush(rows)?;
+                self.span_ns = (sample.time_ns, sample.time_ns);
+            } else {
+                self.span_ns = span_ns;
+            }
+            self.waiting.push(sample);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, rows: &Rows) -> anyhow::Result<()> {
+        let mut samples = std::mem::take(&mut self.waiting);
+        self.span_ns = (u64::MAX, 0);
+        if samples.is_empty() {
+            return Ok(());
+        }
+        samples.sort_by_key(|sample| sample.time_ns);
+        self.basis.newest_stack = self.newest_stack;
+        self.basis.processes = Processes::NONE;
+        for sample in &mut samples {
+            self.basis.processes = match rows.tasks.find(sample.task) {
+                Some(task) => self.basis.processes.with(task.tgid),
+                None => Processes::ANY,
+            };
+            sample.task = self.needed.tasks.new_id(sample.task);
+            sample.user_stack = self.needed.nodes.new_id(sample.user_stack);
+            sample.kernel_stack = self.needed.nodes.new_id(sample.kernel_stack);
+            self.newest_stack = self.newest_stack.max(sample.user_stack).max(sample.kernel_stack);
+        }
+        let payload = SamplesV1::from_rows(&samples, &self.basis).map_err(cause)?;
+        self.append(&payload)
+    }
+
+    /// Writes the last samples, losses and the receipt.
+    pub(super) fn end(&mut self, rows: &Rows) -> anyhow::Result<()> {
+        self.flush(rows)?;
+        listed(self.writer, rows.losses.iter().copied(), LossesV1::from_rows)?;
+        rows.receipt.as_ref().map_or(Ok(()), |receipt| self.append(receipt))
+    }
+
+    fn append(&mut self, payload: &impl Payload) -> anyhow::Result<()> {
+        self.writer.append(payload).map(drop).map_err(cause)
+    }
+}
+
+/// Writes rows that have ids.
+fn counted<T, P: Payload>(
+    writer: &mut Writer,
+    ids: &Ids,
+    row: impl Fn(u32) -> Option<T>,
+    block: impl Fn(u32, &[T]) -> Result<P, icecore_format::Error>,
+) -> anyhow::Result<()> {
+    let mut first = ids.first();
+    for ids in ids.old.chunks(ROWS) {
+        let rows: Vec<T> = ids.iter().filter_map(|id| row(*id)).collect();
+        writer.append(&block(first, &rows).map_err(cause)?).map_err(cause)?;
+        first += ids.len() as u32;
+    }
+    Ok(())
+}
+
+/// Writes rows that have none.
+fn listed<T, P: Payload>(
+    writer: &mut Writer,
+    rows: impl Iterator<Item = T>,
+    block: impl Fn(&[T]) -> P,
+) -> anyhow::Result<()> {
+    let mut rows = rows.peekable();
+    while rows.peek().is_some() {
+        let of_block: Vec<T> = rows.by_ref().take(ROWS).collect();
+        writer.append(&block(&of_block)).map_err(cause)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Everything of a session but its samples, as it was written: under its own numbers, text as bytes.
+
+use icecore_format::block::Kind;
+use icecore_format::index::Entry;
+use icecore_format::read::Recording;
+use icecore_format::records::{
+    Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
+    MappingsV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1, Task, TasksV1,
+};
+
+use crate::load::Tables;
+use crate::load::by_id::ById;
+use crate::load::parts::Part;
+
+/// Rows of one session.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) session: Option<SessionV1>,
+    pub(super) strings: ById<Vec<u8>>,
+    pub(super) tasks: ById<Task>,
+    pub(super) images: ById<Image>,
+    pub(super) nodes: ById<Node>,
+    /// Ordered by time.
+    pub(super) lifecycle: Vec<Lifecycle>,
+    /// Ordered by time.
+    pub(super) mappings: Vec<Mapping>,
+    pub(super) kernel_symbols: Vec<KernelSymbol>,
+    pub(super) losses: Vec<Loss>,
+    pub(super) receipt: Option<ReceiptV1>,
+}
+
+/// Blocks of rows that are counted, with the id of their first.
+#[derive(Default)]
+struct Blocks {
+    strings: Vec<(u32, Vec<Vec<u8>>)>,
+    tasks: Vec<(u32, Vec<Task>)>,
+    images: Vec<(u32, Vec<Image>)>,
+    nodes: Vec<(u32, Vec<Node>)>,
+}
+
+impl Rows {
+    /// Decodes the blocks of a session. Those that cannot be used were counted by [`crate::load::load`].
+    pub(super) fn load(recording: &Recording, tables: &Tables, part: &Part) -> Self {
+        let parts = &tables.parts;
+        let of_part = |entry: &&Entry| parts.holds(entry) && parts.of(entry).number() == part.number();
+        let (mut rows, mut blocks) = (Self::default(), Blocks::default());
+        for entry in recording.entries().iter().filter(of_part) {
+            // An error means that nothing of the block was taken.
+            drop(rows.take(recording, entry, &mut blocks));
+        }
+        // As the timeline does: of equal times the first written stays first.
+        rows.lifecycle.sort_by_key(|row| row.time_ns);
+        rows.mappings.sort_by_key(|row| row.time_ns);
+        rows.strings = ById::from_blocks(blocks.strings);
+        rows.tasks = ById::from_blocks(blocks.tasks);
+        rows.images = ById::from_blocks(blocks.images);
+        rows.nodes = ById::from_blocks(blocks.nodes);
+        rows
+    }
+
+    fn take(
+        &mut self,
+        recording: &Recording,
+        entry: &Entry,
+        blocks: &mut Blocks,
+    ) -> Result<(), icecore_format::Error> {
+        if entry.header.kind == Kind::SAMPLES || entry.header.version != 1 {
+            return Ok(());
+        }
+        let payload = recording.payload(entry)?;
+        match entry.header.kind {
+            Kind::SESSION => self.session = Some(payload.view::<SessionV1>()?.to_owned_record()?),
+            Kind::STRINGS => {
+                let view = payload.view::<StringsV1>()?;
+                let rows = view.rows()?.into_iter().map(|(_, text)| text.to_vec()).collect();
+                blocks.strings.push((view.first_id.to_native(), rows));
+            }
+            Kind::TASKS => {
+                let view = payload.view::<TasksV1>()?;
+                blocks.tasks.push((view.first_id.to_native(), view.rows().collect()));
+            }
+            Kind::IMAGES => {
+                let view = payload.view::<ImagesV1>()?;
+                blocks.images.push((view.first_id.to_native(), view.rows()?));
+            }
+            Kind::STACKS => {
+                let view = payload.view::<StacksV1>()?;
+                blocks.nodes.push((view.first_id.to_native(), view.rows()?));
+            }
+            Kind::LIFECYCLE => self.lifecycle.extend(payload.view::<LifecycleV1>()?.rows()),
+            Kind::MAPPINGS => self.mappings.extend(payload.view::<MappingsV1>()?.rows()),
+            Kind::KERNEL_SYMBOLS => self.kernel_symbols.extend(payload.view::<KernelSymbolsV1>()?.rows()),
+            Kind::LOSSES => self.losses.extend(payload.view::<LossesV1>()?.rows()),
+            Kind::RECEIPT => self.receipt = Some(payload.view::<ReceiptV1>()?.to_owned_record()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! `merge`: several recordings in one file, each a session of its own.
+//!
+//! Blocks are copied as they are stored: nothing is decoded, so nothing is lost, not even kinds that this build does
+//! not know. Only their headers are new, because they hold the sequence number and the file's own seed.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use icecore_format::block::Kind;
+use icecore_format::index::Entry;
+use icecore_format::read::{Damage, Recording};
+use icecore_format::records::{Cause, Loss, LossesV1, SessionV1};
+use icecore_format::write::Writer;
+use serde::Serialize;
+
+use super::cause;
+use crate::load::damage;
+use crate::load::parts::MAX_PARTS;
+use crate::term::path::shown;
+use crate::term::quantity::{bytes, things};
+use crate::term::{Page, Style};
+use crate::views::DamageRow;
+use crate::{cli, input};
+
+/// What was written.
+#[derive(Debug, Serialize)]
+pub struct Merged {
+    schema: &'static str,
+    file: String,
+    file_bytes: u64,
+    sessions: u64,
+    samples: u64,
+    inputs: Vec<Input>,
+}
+
+/// What one file gave.
+#[derive(Debug, Serialize)]
+struct Input {
+    file: String,
+    /// Its recorder came to its end.
+    closed: bool,
+    sessions: u64,
+    blocks: u64,
+    samples: u64,
+    /// Samples that are known to have been in what is damaged.
+    lost: u64,
+    damage: Vec<DamageRow>,
+}
+
+/// Merges the files of a command line.
+///
+/// # Errors
+/// If a file cannot be opened, two are the same recording, or the output cannot be written.
+pub fn merge(options: &cli::Merge) -> anyhow::Result<Merged> {
+    let recordings: Vec<(&Path, Recording)> = options
+        .files
+        .iter()
+        .map(|path| Ok((path.as_path(), input::open(path)?)))
+        .collect::<anyhow::Result<_>>()?;
+    refuse_doubles(&recordings)?;
+    let paths: Vec<&Path> = recordings.iter().map(|(path, _)| *path).collect();
+    let (inputs, file_bytes) = super::write(&options.output, &paths, |writer| {
+        let mut inputs = Vec::with_capacity(recordings.len());
+        let mut room = MAX_PARTS as u64;
+        for (path, recording) in &recordings {
+            let input = Copier::new(path, recording, writer, room).run();
+            let input = input.with_context(|| format!("cannot merge `{}`", path.display()))?;
+            room -= input.sessions;
+            inputs.push(input);
+        }
+        Ok(inputs)
+    })?;
+    Ok(Merged {
+        schema: "icecore.merge/1",
+        file: options.output.output.display().to_string(),
+        file_bytes,
+        sessions: inputs.iter().map(|input| input.sessions).sum(),
+        samples: inputs.iter().map(|input| input.samples).sum(),
+        inputs,
+    })
+}
+
+/// Refuses to count the same samples twice.
+fn refuse_doubles(recordings: &[(&Path, Recording)]) -> anyhow::Result<()> {
+    let mut seen = std::collections::HashMap::new();
+    for (path, recording) in recordings {
+        if let Some(first) = seen.insert(recording.header().uuid, path) {
+            let (first, path) = (first.display(), path.display());
+            bail!("cannot merge `{path}` with `{first}`: they are the same recording, by their UUID");
+        }
+    }
+    Ok(())
+}
+
+/// Copies the blocks of one file.
+struct Copier<'a> {
+    recording: &'a Recording,
+    writer: &'a mut Writer,
+    /// Sessions for which there is room.
+    room: u64,
+    input: Input,
+    damage: Vec<Damage>,
+    state: State,
+    /// Samples that the session at hand has lost, and have not been written down.
+    lost: u64,
+    /// The latest time of the session at hand, on its own clock.
+    last_ns: u64,
+}
+
+/// Where in a session the copy stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In front of the first block, or behind a receipt.
+    Outside,
+    /// A session has begun.
+    Inside,
+}
+
+impl<'a> Copier<'a> {
+    fn new(path: &Path, recording: &'a Recording, writer: &'a mut Writer, room: u64) -> Self {
+        let input = Input {
+            file: path.display().to_string(),
+            closed: recording.is_closed(),
+            sessions: 0,
+            blocks: 0,
+            samples: 0,
+            lost: 0,
+            damage: Vec::new(),
+        };
+        let damage = recording.damage().to_vec();
+        Self { recording, writer, room, input, damage, state: State::Outside, lost: 0, last_ns: 0 }
+    }
+
+    fn run(mut self) -> anyhow::Result<Input> {
+        let whole = self.recording.entries().iter().map(|entry| (entry, true));
+        let lost = self.recording.lost().iter().filter(|entry| entry.header.kind != Kind::INDEX);
+        let lost = lost.map(|entry| (entry, false));
+        let mut blocks: Vec<(&Entry, bool)> = whole.chain(lost).collect();
+        blocks.sort_by_key(|(entry, is_whole)| (entry.header.sequence, !is_whole));
+        for (entry, is_whole) in blocks {
+            self.block(entry, is_whole)?;
+        }
+        self.end_session()?;
+        self.input.damage = DamageRow::list(&self.damage);
+        Ok(self.input)
+    }
+
+    fn block(&mut self, entry: &Entry, is_whole: bool) -> anyhow::Result<()> {
+        let kind = entry.header.kind;
+        let stored = match is_whole.then(|| self.recording.stored(entry)) {
+            Some(Ok(stored)) => Some(stored),
+            Some(Err(error)) => {
+                self.damage.push(damage(entry, &error));
+                None
+            }
+            // It is among the damage of the file.
+            None => None,
+        };
+        if kind == Kind::SESSION {
+            self.end_session()?;
+        }
+        if self.state == State::Outside {
+            self.begin_session()?;
+            if kind != Kind::SESSION || stored.is_none() {
+                self.unknown_session()?;
+            }
+        }
+        if kind == Kind::RECEIPT {
+            self.write_losses()?;
+            self.state = State::Outside;
+        }
+        let Some(stored) = stored else {
+            if kind == Kind::SAMPLES {
+                self.lost = self.lost.saturating_add(u64::from(entry.header.items));
+            }
+            return Ok(());
+        };
+        self.last_ns = self.last_ns.max(entry.header.last_ns);
+        self.writer.append_stored(&entry.header, stored).map_err(cause)?;
+        self.input.blocks += 1;
+        if kind == Kind::SAMPLES {
+            self.input.samples += u64::from(entry.header.items);
+        }
+        Ok(())
+    }
+
+    fn begin_session(&mut self) -> anyhow::Result<()> {
+        if self.input.sessions == self.room {
+            bail!("a file has at most {MAX_PARTS} sessions");
+        }
+        self.input.sessions += 1;
+        self.state = State::Inside;
+        self.last_ns = 0;
+        Ok(())
+    }
+
+    /// Stands for a session block that is gone: what follows must not be taken for the session in front of it.
+    fn unknown_session(&mut self) -> anyhow::Result<()> {
+        let notes = vec!["merged from a damaged file: who recorded this, where and when is lost".to_owned()];
+        self.writer.append(&SessionV1 { notes, ..SessionV1::default() }).map_err(cause)?;
+        Ok(())
+    }
+
+    fn end_session(&mut self) -> anyhow::Result<()> {
+        self.write_losses()?;
+        self.state = State::Outside;
+        Ok(())
+    }
+
+    fn write_losses(&mut self) -> anyhow::Result<()> {
+        let count = std::mem::take(&mut self.lost);
+        if count > 0 {
+            self.input.lost = self.input.lost.saturating_add(count);
+            let loss = Loss { time_ns: self.last_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count };
+            self.writer.append(&LossesV1::from_rows(&[loss])).map_err(cause)?;
+        }
+        Ok(())
+    }
+}
+
+impl Merged {
+    /// Says it to people.
+    pub fn text(&self, page: &mut Page) {
+        let (sessions, samples) = (things(self.sessions, "session"), things(self.samples, "sample"));
+        let file = shown(Path::new(&self.file));
+        page.line(&format!("wrote {file} ({}): {sessions}, {samples}", bytes(self.file_bytes)));
+        for input in &self.inputs {
+            let file = shown(Path::new(&input.file));
+            if !input.closed {
+                let text = format!("{file} was not closed: its recorder was stopped, or still runs");
+                page.styled(Style::Warn, &text);
+            }
+            if let Some(first) = input.damage.first() {
+                let parts = things(input.damage.len() as u64, "part");
+                let lost = things(input.lost, "sample");
+                let text = format!(
+                    "{file} is damaged: {parts} left out, with {lost} or more; at byte {}: {}",
+                    first.offset, first.cause
+                );
+                page.styled(Style::Bad, &text);
+            }
+        }
+    }
+}

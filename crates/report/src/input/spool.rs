@@ -1,0 +1,96 @@
+//! Keeps what comes out of a pipe in a file without a name, so that it can be mapped and memory stays small.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use anyhow::{Context as _, anyhow};
+use icecore_format::header::{self, FileHeader};
+
+/// Bytes that are moved at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Reads a pipe to its end, into a file that is gone when it is closed.
+///
+/// # Errors
+/// If the pipe or the folder for temporary files fails. What does not begin like a recording is not read on: it may have
+/// no end.
+pub(super) fn spool(mut pipe: impl Read) -> anyhow::Result<File> {
+    let mut file = tempfile::tempfile().map_err(|error| no_room(&error))?;
+    let mut head = Vec::with_capacity(header::LEN);
+    pipe.by_ref().take(header::LEN as u64).read_to_end(&mut head)?;
+    file.write_all(&head).map_err(|error| no_room(&error))?;
+    if FileHeader::decode(&head).is_err() {
+        // Whoever maps it says what is wrong.
+        return Ok(file);
+    }
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let len = match pipe.read(&mut buffer) {
+            Ok(0) => return Ok(file),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error).context("cannot read on"),
+        };
+        file.write_all(&buffer[..len]).map_err(|error| no_room(&error))?;
+    }
+}
+
+fn no_room(error: &io::Error) -> anyhow::Error {
+    anyhow!(
+        "cannot keep it in the folder for temporary files `{}`: {error}; set TMPDIR to a folder with more room",
+        std::env::temp_dir().display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that fails, or goes on for ever.
+    struct Source(Option<io::ErrorKind>);
+
+    impl Read for Source {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            match self.0 {
+                Some(kind) => Err(kind.into()),
+                None => {
+                    out.fill(b'y');
+                    Ok(out.len())
+                }
+            }
+        }
+    }
+
+    fn head() -> [u8; header::LEN] {
+        FileHeader { mark: header::Mark::Streamed, incompatible: 0, compatible: 0, uuid: [1; 16] }.encode()
+    }
+
+    #[test]
+    fn a_pipe_is_kept_byte_for_byte() {
+        let bytes: Vec<u8> = head().into_iter().chain((0..1_000_000_u32).map(|n| n as u8)).collect();
+        let mut file = spool(&bytes[..]).expect("room");
+        let mut back = Vec::new();
+        io::Seek::rewind(&mut file).and_then(|()| file.read_to_end(&mut back)).expect("ours");
+        assert_eq!(back, bytes);
+    }
+
+    #[test]
+    fn what_is_no_recording_is_not_read_to_its_end() {
+        let file = spool(Source(None)).expect("room");
+        assert_eq!(file.metadata().expect("ours").len(), header::LEN as u64);
+    }
+
+    #[test]
+    fn a_pipe_that_fails_is_an_error_with_its_cause() {
+        let head = head();
+        let broken = (&head[..]).chain(Source(Some(io::ErrorKind::ConnectionReset)));
+        let error = spool(broken).expect_err("broken");
+        assert_eq!(format!("{error:#}"), "cannot read on: connection reset");
+    }
+
+    #[test]
+    fn a_full_folder_for_temporary_files_is_named_with_the_variable_that_moves_it() {
+        let text = no_room(&io::ErrorKind::StorageFull.into()).to_string();
+        assert!(text.contains("folder for temporary files `/") && text.contains("set TMPDIR"), "{text}");
+    }
+}

@@ -1,0 +1,49 @@
+//! What a file tells of itself without its samples and tables: sessions, receipts and losses, which are small.
+
+use icecore_format::block::Kind;
+use icecore_format::index::Entry;
+use icecore_format::read::Recording;
+use icecore_format::records::is_known;
+
+use super::parts::Parts;
+use super::{Decoded, Skipped, Tables, damage, decode, skip};
+
+/// Reads the outline of a recording; every other table stays empty, and payloads of other kinds are not looked at.
+pub fn outline(recording: &Recording) -> Tables {
+    let entries = recording.entries();
+    let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::LOSSES];
+    let small: Vec<Entry> =
+        entries.iter().filter(|entry| kinds.contains(&entry.header.kind)).copied().collect();
+    let decoded = |entry| decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)));
+    let blocks: Vec<Decoded> = small.iter().map(decoded).collect();
+    let (parts, _) = Parts::divide(&small, &blocks);
+    let mut tables = Tables { damage: recording.damage().to_vec(), ..Tables::default() };
+    for block in blocks {
+        match block {
+            Decoded::Losses(rows) => tables.losses.extend(rows),
+            Decoded::Damaged(damage) => tables.damage.push(damage),
+            _ => {}
+        }
+    }
+    let first = parts.part(0);
+    (tables.session, tables.receipt) = (first.session.clone(), first.receipt.clone());
+    tables.parts = parts;
+    tables.skipped = skipped(entries);
+    tables.sample_blocks = entries
+        .iter()
+        .filter(|entry| entry.header.kind == Kind::SAMPLES && is_readable(entry))
+        .copied()
+        .collect();
+    tables
+}
+
+/// Lists the blocks that this build cannot interpret.
+pub fn skipped(entries: &[Entry]) -> Vec<Skipped> {
+    let mut skipped = Vec::new();
+    entries.iter().filter(|entry| !is_readable(entry)).for_each(|entry| skip(&mut skipped, entry));
+    skipped
+}
+
+fn is_readable(entry: &Entry) -> bool {
+    is_known(entry.header.kind, entry.header.version)
+}

@@ -1,0 +1,71 @@
+//! Files that are written: whole or not at all, and never over the recording that they are made of.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Writes a file under another name beside `path`; when all is written it takes that name, and what had it is replaced.
+/// It has the mode of what it replaces, else `mode`, else the usual one. A symbolic link stays one.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if `path` is the recording; what `fill` says; else as the file system says. Then
+/// nothing has changed.
+pub(crate) fn replace<T, E: From<io::Error>>(
+    path: &Path,
+    recording: &Path,
+    mode: Option<Permissions>,
+    fill: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
+    let there = metadata(path)?;
+    refuse_recording(there.as_ref(), recording)?;
+    match there {
+        Some(there) => beside(&path.canonicalize()?, Some(there.permissions()), fill),
+        None => beside(path, mode, fill),
+    }
+}
+
+/// Refuses to write over the recording, by whatever name.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] with the remedy.
+pub(crate) fn refuse_recording(there: Option<&fs::Metadata>, recording: &Path) -> io::Result<()> {
+    let recording = if recording.as_os_str() == "-" { Path::new("/dev/stdin") } else { recording };
+    match (there, fs::metadata(recording)) {
+        (Some(there), Ok(this)) if (there.dev(), there.ino()) == (this.dev(), this.ino()) => {
+            let cause = "this is the recording itself: name a file with -o";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, cause))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What there is at a path; `None` if nothing is.
+pub(crate) fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        there => there.map(Some),
+    }
+}
+
+fn beside<T, E: From<io::Error>>(
+    path: &Path,
+    mode: Option<Permissions>,
+    fill: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
+    let name = path.file_name().ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut partial = OsString::from(".");
+    partial.push(name);
+    partial.push(format!(".{}.tmp", std::process::id()));
+    let partial = path.with_file_name(partial);
+    let mut file = File::options().read(true).write(true).create_new(true).open(&partial)?;
+    let written = mode.map_or(Ok(()), |mode| file.set_permissions(mode)).map_err(E::from);
+    let written = written.and_then(|()| fill(&mut file));
+    let written = written.and_then(|told| Ok(fs::rename(&partial, path).map(|()| told)?));
+    if written.is_err() {
+        // The first error is the one to tell.
+        drop(fs::remove_file(&partial));
+    }
+    written
+}

@@ -1,0 +1,131 @@
+//! Checks everything in a recording, and says what is wrong with it.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `block` | one block by itself: checksum, archive, rows, times |
+//! | `ids` | what blocks refer to, in blocks in front of them |
+//!
+//! File header, tail, index and the order of blocks were checked when the file was opened.
+
+pub(crate) mod block;
+mod ids;
+
+use icecore_format::block::Kind;
+use icecore_format::index::Entry;
+use icecore_format::limits::MAX_DAMAGE;
+use icecore_format::read::Recording;
+use rayon::prelude::*;
+
+use crate::load::Skipped;
+use crate::load::outline::skipped;
+use block::Checked;
+use ids::Ids;
+
+/// Blocks that are checked together. What is kept of each is small; payloads are gone by then.
+const WINDOW: usize = 256;
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Sequence number and kind of the block, if it is one.
+    pub block: Option<(u64, Kind)>,
+    /// Where, bytes from the start of the file.
+    pub off: u64,
+    /// What is wrong, one sentence.
+    pub cause: String,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What is wrong, in the order of the file; at most [`MAX_DAMAGE`].
+    pub problems: Vec<Problem>,
+    /// Problems beyond these.
+    pub more: u64,
+    /// Among them is something that a repaired copy does not have.
+    pub is_mendable: bool,
+    /// Blocks that were not checked beyond their checksum, since this build does not know them.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Findings {
+    /// Tells whether nothing is wrong.
+    pub fn is_ok(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn add(&mut self, block: Option<&Entry>, off: u64, cause: String) {
+        if self.problems.len() == MAX_DAMAGE {
+            self.more += 1;
+            return;
+        }
+        let block = block.map(|entry| (entry.header.sequence, entry.header.kind));
+        self.problems.push(Problem { block, off, cause });
+    }
+}
+
+/// Checks a recording.
+///
+/// # Cost
+/// Every payload is decompressed and decoded once, in parallel; as many at once as there are threads.
+pub fn verify(recording: &Recording) -> Findings {
+    let mut found = Findings { skipped: skipped(recording.entries()), ..Findings::default() };
+    for damage in recording.damage() {
+        let len = if damage.len > 0 { format!("{} bytes: ", damage.len) } else { String::new() };
+        found.add(None, damage.off, format!("{len}{}", damage.cause));
+    }
+    if !recording.is_closed() {
+        let cause = "it is not closed: its recorder was stopped, or still runs";
+        found.add(None, recording.len_bytes(), cause.to_owned());
+    }
+    if let Some(index) = recording.index()
+        && block::is_unclean(recording, index)
+    {
+        found.add(Some(index), index.off, block::UNCLEAN.to_owned());
+    }
+    found.is_mendable = !found.is_ok();
+    let mut order = Order::default();
+    let mut ids = Ids::default();
+    for window in recording.entries().chunks(WINDOW) {
+        let checked: Vec<Checked> = window.par_iter().map(|entry| block::check(recording, entry)).collect();
+        for (entry, checked) in window.iter().zip(checked) {
+            if entry.header.kind == Kind::SESSION {
+                ids = Ids::default();
+            }
+            let order = order.follow(entry);
+            let ids = ids.follow(recording, entry, &checked);
+            found.is_mendable |= checked.is_mendable;
+            for cause in order.into_iter().chain(checked.problems).chain(ids) {
+                found.add(Some(entry), entry.off, cause);
+            }
+        }
+    }
+    found
+}
+
+/// Where sessions begin and end.
+#[derive(Debug, Default)]
+struct Order {
+    in_session: bool,
+    /// That a session is missing was said.
+    is_said: bool,
+}
+
+impl Order {
+    /// Says whether a block can stand here.
+    fn follow(&mut self, entry: &Entry) -> Option<String> {
+        match entry.header.kind {
+            Kind::SESSION => *self = Self { in_session: true, is_said: false },
+            Kind::RECEIPT if self.in_session => self.in_session = false,
+            _ if self.in_session || self.is_said => {}
+            _ => {
+                self.is_said = true;
+                return Some("no session begins in front of it".to_owned());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! One file per parser. A target takes bytes, and panics if a promise is broken.
+
+pub mod image;
+pub mod kallsyms;
+pub mod notes;
+pub mod proc;
+pub mod recording;
+pub mod report;
+pub mod wire;
+
+/// A parser under attack.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// One execution.
+    pub run: fn(&[u8]),
+    /// Inputs that it understands.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const ALL: [Target; 7] = [
+    Target { name: "recording", run: recording::run, seeds: recording::seeds },
+    Target { name: "report", run: report::run, seeds: report::seeds },
+    Target { name: "image", run: image::run, seeds: image::seeds },
+    Target { name: "wire", run: wire::run, seeds: wire::seeds },
+    Target { name: "proc", run: proc::run, seeds: proc::seeds },
+    Target { name: "kallsyms", run: kallsyms::run, seeds: kallsyms::seeds },
+    Target { name: "notes", run: notes::run, seeds: notes::seeds },
+];
+
+/// Finds a target by its name.
+pub fn find(name: &str) -> Option<Target> {
+    ALL.into_iter().find(|target| target.name == name)
+}
+
+/// What every execution may hold, whatever its input, bytes.
+const FREE_BYTES: usize = 4 << 20;

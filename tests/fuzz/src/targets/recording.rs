@@ -1,0 +1,83 @@
+//! The reader: opening, damage, payloads, views, tables.
+
+use icecore_format::header;
+use icecore_format::read::Recording;
+use icecore_format::records::SamplesV1;
+use icecore_report::load::load;
+use icecore_tests::synthetic::{Builder, story};
+
+use super::FREE_BYTES;
+use crate::{draft, memory};
+
+/// Tables hold at most so many bytes for one of a payload: an empty string is an end of 4 bytes in the file and
+/// a pointer with a length in memory, three times over while blocks are joined.
+const BYTES_PER_PAYLOAD_BYTE: usize = 24;
+
+/// Opens a recording (or a [`draft`]) and reads all that it has.
+pub fn run(data: &[u8]) {
+    let file = draft::finished(data);
+    // The file itself, and what the largest payload may claim before it is found to lie.
+    memory::within(limit_bytes(&file), || read(&file));
+}
+
+/// What reading a recording may hold, bytes.
+pub(super) fn limit_bytes(file: &[u8]) -> usize {
+    let Ok(recording) = Recording::from_bytes(file) else { return FREE_BYTES };
+    let raw = recording.entries().iter().map(|entry| entry.header.raw_len as usize);
+    FREE_BYTES + 4 * file.len() + BYTES_PER_PAYLOAD_BYTE * raw.sum::<usize>()
+}
+
+fn read(file: &[u8]) {
+    let Ok(recording) = Recording::from_bytes(file) else { return };
+    let mut places = Vec::new();
+    for entry in recording.entries() {
+        places.push((entry.off, entry.header.end(entry.off)));
+        let Ok(payload) = recording.payload(entry) else { continue };
+        assert_eq!(payload.as_bytes().len(), entry.header.raw_len as usize);
+        // All else is loaded as tables.
+        if let Ok(samples) = payload.view::<SamplesV1>() {
+            drop(samples.rows());
+        }
+    }
+    places.sort_unstable();
+    assert!(places.is_sorted_by(|before, after| before.1 <= after.0), "blocks overlap: {places:?}");
+    let inside = |place: &(u64, u64)| place.0 >= header::LEN as u64 && place.1 <= file.len() as u64;
+    assert!(places.iter().all(inside), "blocks outside the file: {places:?}");
+    for damage in recording.damage() {
+        assert!(damage.len <= file.len() as u64, "{damage}, in a file of {} bytes", file.len());
+    }
+    load(&recording);
+}
+
+/// Recordings: one with everything in it, one still open, an empty one.
+pub(crate) fn files() -> [Vec<u8>; 3] {
+    let write = |builder: Builder, close| {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let path = dir.path().join("x");
+        builder.write(&path, close).expect("writable");
+        std::fs::read(&path).expect("just written")
+    };
+    // A few samples of every kind are enough to begin with.
+    let short = || {
+        let mut story = story();
+        story.samples.truncate(40);
+        story
+    };
+    [write(short(), true), write(short(), false), write(Builder::default(), true)]
+}
+
+/// The recordings; as drafts; as drafts stored raw with their index; as drafts that lie about their length.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let files = files();
+    let drafts: Vec<Vec<u8>> = files.iter().map(|file| draft::of(file)).collect();
+    let raw = drafts.iter().map(|it| {
+        let mut raw = draft::finished(&draft::with_codec(it, 0));
+        raw[..8].copy_from_slice(&draft::MAGIC);
+        raw
+    });
+    let lying = drafts.iter().map(|it| draft::with_codec(it, 2));
+    let mut seeds: Vec<_> = raw.chain(lying).collect();
+    seeds.extend(drafts.iter().cloned());
+    seeds.extend(files);
+    seeds
+}

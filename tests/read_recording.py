@@ -1,0 +1,471 @@
+#!/usr/bin/env python3
+"""Reads a recording and prints its blocks and samples as one JSON document.
+
+Written from docs/FORMAT.md alone, to prove that this is enough; the comments name its sections. It shares no
+line with the Rust reader, and tests/tests/python_reader.rs compares what the two say. It needs the package
+`zstandard` (Debian: python3-zstandard).
+
+usage: read_recording.py FILE [--scan]      --scan: as if there were no index
+"""
+
+import json
+import struct
+import sys
+import zlib
+
+import zstandard
+
+KINDS = ["", "session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
+KINDS += ["kernel_symbols", "losses", "receipt", "index"]
+ROOT_BYTES = [0, 144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96]
+ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
+INDEX = 12
+OPEN = 1
+U64 = (1 << 64) - 1
+
+
+class Damage(Exception):
+    """What makes a header, a block or an index unusable."""
+
+
+def need(holds, cause):
+    if not holds:
+        raise Damage(cause)
+
+
+def up8(offset):
+    return (offset + 7) // 8 * 8
+
+
+# -- the envelope: sections 1 to 4 and 6
+
+
+class Block:
+    """A block header (section 3), or a row of the index (section 4)."""
+
+    def __init__(self, off, kind, version, codec, items, sequence, first, last, stored, raw, crc, processes):
+        self.off, self.kind, self.version, self.codec, self.items = off, kind, version, codec, items
+        self.sequence, self.first_ns, self.last_ns = sequence, first, last
+        self.stored_len, self.raw_len, self.crc, self.processes = stored, raw, crc, processes
+        self.end = off + 64 + stored
+
+    def info(self):
+        name = KINDS[self.kind] if 0 < self.kind < len(KINDS) else f"kind_{self.kind}"
+        return {
+            "kind": name, "version": self.version, "codec": ["raw", "zstd"][self.codec], "offset": self.off,
+            "stored_len": self.stored_len, "raw_len": self.raw_len, "count": self.items,
+            "first_ns": self.first_ns, "last_ns": self.last_ns,
+        }
+
+
+class Recording:
+    """The blocks of a file, in the order of writing."""
+
+    def __init__(self, data, scan=False):
+        self.data, self.said = data, []
+        self.mark = self.header()
+        self.seed = zlib.crc32(data[32:48])
+        tail, rows = None, None
+        try:
+            tail = self.tail(len(data) - 32)
+            rows = self.index(tail)
+        except Damage as damage:
+            self.said.append(str(damage))
+        self.closed = tail is not None and self.mark != OPEN
+        if rows is not None and not scan:
+            self.blocks = rows
+        else:
+            self.blocks = self.scan(tail)
+
+    def header(self):
+        data = self.data
+        need(data[:8] == b"ICECOR\r\n" and len(data) >= 64, "no recording")
+        version, mark, incompatible = struct.unpack_from("<IIQ", data, 8)
+        need(version == 1, "newer envelope")
+        need(zlib.crc32(data[:60]) == struct.unpack_from("<I", data, 60)[0], "checksum of the file header")
+        need(incompatible == 0, "unknown incompatible features")
+        need(mark in (1, 2, 3), "unknown mark")
+        return mark
+
+    def block(self, off):
+        """The header at an offset; damage if none is whole there."""
+        head = self.data[off : off + 64]
+        need(len(head) == 64 and head[:4] == b"ICBK", f"no block at {off}")
+        need(zlib.crc32(head[:60], self.seed) == struct.unpack_from("<I", head, 60)[0], f"block header at {off}")
+        kind, version, codec, items = struct.unpack_from("<HHB3xI", head, 4)
+        sequence, first, last, stored, raw, crc, processes = struct.unpack_from("<QQQIIIQ", head, 16)
+        limits = (1 << 30, 1 << 30) if kind == INDEX else (64 << 20, 256 << 20)
+        need(codec in (0, 1) and stored <= limits[0] and raw <= limits[1], f"limits of the block at {off}")
+        need(codec != 0 or stored == raw, f"lengths of the block at {off}")
+        need(raw <= 1 << 20 or raw <= 4096 * stored, f"raw length of the block at {off}")
+        return Block(off, kind, version, codec, items, sequence, first, last, stored, raw, crc, processes)
+
+    def is_whole(self, block):
+        stored = self.data[block.off + 64 : block.end]
+        return len(stored) == block.stored_len and zlib.crc32(stored) == block.crc
+
+    def payload(self, block):
+        need(self.is_whole(block), f"payload of the block at {block.off}")
+        stored = self.data[block.off + 64 : block.end]
+        if block.codec == 0:
+            return stored
+        try:
+            raw = zstandard.ZstdDecompressor().decompress(stored, max_output_size=max(block.raw_len, 1))
+        except zstandard.ZstdError as error:
+            raise Damage(f"block at {block.off}: {error}") from error
+        need(len(raw) == block.raw_len, f"raw length of the block at {block.off}")
+        return raw
+
+    def tail(self, off):
+        """(offset of the index, rows, end of the blocks)"""
+        tail = self.data[off : off + 32] if off >= 64 else b""
+        need(len(tail) == 32 and tail[24:] == b"\r\nICETIP", "no tail")
+        index_off, length, rows, crc = struct.unpack_from("<QQII", tail)
+        need(zlib.crc32(tail[:20], self.seed) == crc, "checksum of the tail")
+        need(length == off + 32, "length in the tail")
+        return index_off, rows, off
+
+    def index(self, tail):
+        index_off, count, end = tail
+        head = self.block(index_off)
+        need((head.kind, head.version) == (INDEX, 1), "no index")
+        need(up8(head.end) == end and head.items == count, "index and tail")
+        need(head.raw_len == 64 * count, "length of the index")
+        need(count <= (index_off - 64) // 64 and count <= 1 << 24, "rows of the index")
+        planes, rows, free = self.payload(head), [], 64
+        for number in range(count):
+            row = bytes(planes[plane * count + number] for plane in range(64))
+            off, kind, version, codec, items, stored, raw, crc, first, last, sequence, processes = struct.unpack(
+                "<QHHB3xIIIIQQQQ", row
+            )
+            block = Block(off, kind, version, codec, items, sequence, first, last, stored, raw, crc, processes)
+            need(sequence == number, "sequence in the index")
+            need(off >= free and off % 8 == 0 and block.end <= index_off, "offsets in the index")
+            need(vars(self.block(off)) == vars(block), f"index and block at {off}")
+            rows.append(block)
+            free = up8(block.end)
+        return rows
+
+    def scan(self, tail):
+        """Section 6: the whole blocks that can be found."""
+        end = tail[2] if tail else len(self.data)
+        off, found = 64, []
+        while off < end:
+            try:
+                block = self.block(off)
+            except Damage as damage:
+                self.said.append(str(damage))
+                off = self.magic(off + 8, end)
+                continue
+            if self.is_whole(block):
+                found.append(block)
+                off = up8(block.end)
+                if block.kind == INDEX and self.ends_at(off):
+                    self.closed = self.mark != OPEN
+                    break
+            else:
+                self.said.append(f"payload of the block at {block.off}")
+                off = up8(block.end) if self.follows(up8(block.end), end) else self.magic(off + 64, end)
+        blocks = {}
+        for block in sorted(found, key=lambda block: (block.sequence, block.off)):
+            blocks.setdefault(block.sequence, block)
+        return [block for block in blocks.values() if block.kind != INDEX]
+
+    def ends_at(self, off):
+        try:
+            self.tail(off)
+            return True
+        except Damage:
+            return False
+
+    def follows(self, off, end):
+        try:
+            return off == end or (off < end and self.block(off) is not None)
+        except Damage:
+            return False
+
+    def magic(self, off, end):
+        while off < end and self.data[off : off + 4] != b"ICBK":
+            off += 8
+        return off
+
+
+# -- payloads: section 5
+
+
+def unfold(row):
+    return row >> 1 if row & 1 == 0 else -(row >> 1) - 1
+
+
+class Root:
+    """The root struct of a payload; fields are read by their offset."""
+
+    def __init__(self, block, raw):
+        self.raw, self.items = raw, block.items
+        self.base = len(raw) - ROOT_BYTES[block.kind]
+        need(self.base >= 0, f"root of the block at {block.off}")
+
+    def u32(self, at):
+        return struct.unpack_from("<I", self.raw, self.base + at)[0]
+
+    def u64(self, at):
+        return struct.unpack_from("<Q", self.raw, self.base + at)[0]
+
+    def list(self, at):
+        """(offset in the payload, items)"""
+        pointer, length = struct.unpack_from("<iI", self.raw, self.base + at)
+        return self.base + at + pointer, length
+
+    def bytes(self, at):
+        begin, length = self.list(at)
+        need(length == 0 or 0 <= begin <= begin + length <= len(self.raw), "list outside of the payload")
+        return self.raw[begin : begin + length]
+
+    def text(self, at):
+        """A text at an offset in the payload."""
+        head = self.raw[at : at + 8]
+        if head[0] & 0xC0 != 0x80:
+            return head.split(b"\xff")[0].decode("utf-8", "replace")
+        value, pointer = struct.unpack("<Ii", head)
+        length = (value & 0x3F) + (value >> 8 << 6)
+        return self.raw[at + pointer : at + pointer + length].decode("utf-8", "replace")
+
+    def values(self, at, rows=True):
+        count, planes = self.u32(at), self.bytes(at + 4)
+        need(not rows or count == self.items, "rows of a column")
+        width = len(planes) // count if count else 0
+        need(width * count == len(planes) and width <= 8 and (width > 0) == (count > 0), "planes of a column")
+        values = [0] * count
+        for k in range(width):
+            plane = planes[k * count : (k + 1) * count]
+            values = [value | byte << 8 * k for value, byte in zip(values, plane)]
+        return values
+
+    def folded(self, at):
+        return [unfold(row) for row in self.values(at)]
+
+    def steps(self, at):
+        values, value = [], 0
+        for difference in self.folded(at):
+            value = (value + difference) & U64
+            values.append(value)
+        return values
+
+    def times(self):
+        """Of lifecycle and mappings."""
+        times, time = [], self.u64(0)
+        for after in self.values(16):
+            time += after
+            times.append(time)
+        return times
+
+
+class Part:
+    """One session and what is told behind it."""
+
+    def __init__(self):
+        self.start_ns, self.start_unix_ns, self.events = 0, 0, []
+        self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
+        self.changes, self.mappings, self.samples = [], [], []
+
+    def session(self, root):
+        self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
+        at, count = root.list(100)
+        self.events = [root.text(at + 32 * event) for event in range(count)]
+
+    def strings_block(self, root):
+        first, arena, at = root.u32(0), root.bytes(4), 0
+        for number, length in enumerate(root.values(12)):
+            need(at + length <= len(arena), "bytes of strings")
+            self.strings[first + number] = arena[at : at + length].decode("utf-8", "replace")
+            at += length
+
+    def tasks_block(self, root):
+        first = root.u32(0)
+        for number, (tgid, tid, comm) in enumerate(zip(root.steps(4), root.folded(16), root.values(28))):
+            self.tasks[first + number] = (tgid, tgid - tid, comm)
+
+    def lifecycle(self, root):
+        rows = zip(root.times(), root.values(28), root.steps(40), root.folded(52), root.values(64))
+        for time, change, tgid, tid, creator in rows:
+            parent = None if creator == 0 else tgid - unfold(creator - 1)
+            self.changes.append((time, change, tgid, tgid - tid, parent))
+
+    def images_block(self, root):
+        first = root.u32(0)
+        for number, path in enumerate(root.values(16)):
+            self.images[first + number] = path
+
+    def mappings_block(self, root):
+        starts = {}
+        columns = [root.values(at) for at in (52, 64, 76, 88)]
+        rows = zip(root.times(), root.steps(28), root.folded(40), *columns)
+        for time, tgid, start, length, file_off, image, origin in rows:
+            starts[tgid] = (starts.get(tgid, 0) + start) & U64
+            self.mappings.append((time, tgid, starts[tgid], length, file_off, image, origin))
+
+    def stacks(self, root):
+        base, first = root.u64(0), root.u32(8)
+        offsets, kernel_offsets = iter(root.values(36, False)), iter(root.values(48, False))
+        for id, parent, kind in zip(range(first, first + root.items), root.values(12), root.values(24)):
+            parent = 0 if parent == 0 else id - 1 if parent == 1 else parent - 1
+            need(parent < id, "a caller behind its callee")
+            if kind == 1:
+                self.nodes[id] = (parent, None, (base + next(kernel_offsets)) & U64)
+            else:
+                self.nodes[id] = (parent, kind - 2 if kind else None, next(offsets))
+
+    def samples_block(self, root):
+        first, period, unit, newest = root.u64(0), root.u64(24), root.u32(32), root.u32(36)
+        need(unit > 0, "unit of times")
+        late, task_rows, weight = root.folded(40), root.values(100), root.steps(160)
+        cpu, event = root.values(52), root.values(64)
+        # Kernel before user: new, known, end.
+        sides = [
+            (root.values(136), iter(root.values(148, False)), root.values(88), [0, 0]),
+            (root.values(112), iter(root.values(124, False)), root.values(76), [0, 0]),
+        ]
+        expected, recent = {}, {}
+        for i in range(root.items):
+            units = expected.get(cpu[i], first // unit) + late[i]
+            expected[cpu[i]] = units + period
+            tasks = recent.setdefault(cpu[i], [])
+            task = tasks.pop(task_rows[i] // 2) if task_rows[i] & 1 else task_rows[i] // 2
+            tasks.insert(0, task)
+            del tasks[64:]
+            told = []
+            for new, known, ends, last in sides:
+                if new[i]:
+                    newest += new[i]
+                    stack = newest
+                else:
+                    stack = next(known)
+                if ends[i]:
+                    last[stack != 0] = ends[i] - 1
+                told.append((stack, last[stack != 0]))
+            self.samples.append((units * unit & U64, cpu[i], event[i], task, weight[i], *told))
+
+
+def read(recording):
+    """All sessions of a recording."""
+    readers = [None, Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
+    readers += [Part.mappings_block, Part.stacks, Part.samples_block]
+    parts, unknown = [], 0
+    for block in recording.blocks:
+        if block.kind >= len(KINDS) or block.kind == 0 or block.version != 1:
+            unknown += 1
+            continue
+        if block.kind == 1 or not parts:
+            parts.append(Part())
+        try:
+            raw = recording.payload(block)
+            if block.kind < len(readers):
+                readers[block.kind](parts[-1], Root(block, raw))
+        except (Damage, struct.error, IndexError, StopIteration) as error:
+            recording.said.append(f"block at {block.off}: {error}")
+    return parts, unknown
+
+
+# -- address spaces: section 5.6
+
+
+class Space:
+    def __init__(self, begin, copied=None):
+        self.begin, self.copied, self.ended, self.mappings = begin, copied, False, []
+
+    def find(self, address, time):
+        """The mapping that holds an address: the latest, those that the kernel reported before those found."""
+        for mapping in reversed(sorted(self.mappings, key=lambda m: m[0])):
+            if mapping[0] <= time and mapping[1] <= address < mapping[1] + mapping[2]:
+                return mapping
+        return self.copied[0].find(address, self.copied[1]) if self.copied else None
+
+
+def replay(part):
+    """The address spaces of each process, in the order of time."""
+    spaces = {}
+    events = [(time, 0 if change == 3 else 1, row) for row in part.changes for time, change in [row[:2]]]
+    events += [(row[0], 2, row) for row in part.mappings]
+    for time, rank, row in sorted(events, key=lambda event: event[:2]):
+        if rank == 2:
+            _, tgid, start, length, file_off, image, origin = row
+            own = spaces.setdefault(tgid, [])
+            if not own or own[-1].ended:
+                own.append(Space(time if own else 0))
+            since = -1 if origin == 1 else time
+            own[-1].mappings.append((since, start, length, file_off, image))
+            continue
+        _, change, tgid, tid, parent = row
+        own = spaces.setdefault(tgid, [])
+        if change == 1 and not own:
+            own.append(Space(0))
+        elif change == 2 and parent != tgid:
+            of = spaces.get(parent)
+            own.append(Space(time, (of[-1], time) if of else None))
+        elif change == 3:
+            own.append(Space(time))
+        elif change == 5 and tid == tgid and own:
+            own[-1].ended = True
+    return spaces
+
+
+def frames(part, space, time, stack, is_user):
+    out, lookup = [], 0
+    while stack:
+        if stack not in part.nodes:
+            return out + [{"lost": True}]
+        stack, image, value = part.nodes[stack]
+        frame, mapping = {}, None
+        if image is not None:
+            frame["offset"] = value
+        else:
+            frame["address"] = value
+            mapping = space.find(value - lookup, time) if is_user and space else None
+        if mapping:
+            image = mapping[4]
+            frame["offset"] = (value - mapping[1] + mapping[3]) & U64
+        if image in part.images:
+            frame["image"] = part.strings.get(part.images[image], "?")
+        elif image is not None:
+            frame = {"lost": True}
+        out.append(frame)
+        # The leaf is where the CPU was, a caller is looked up one byte earlier.
+        lookup = 1
+    return out
+
+
+def samples(parts):
+    zero = min((part.start_unix_ns for part in parts), default=0)
+    rows = []
+    for part in parts:
+        spaces = replay(part)
+        for time, cpu, event, task, weight, kernel, user in part.samples:
+            tgid, tid, comm = part.tasks.get(task, (0, 0, None))
+            begun = [space for space in spaces.get(tgid, []) if space.begin <= time]
+            space = begun[-1] if begun else None
+            rows.append({
+                "time_ns": time - part.start_ns + part.start_unix_ns - zero,
+                "tgid": tgid, "tid": tid, "comm": part.strings.get(comm, "?"), "cpu": cpu,
+                "event": part.events[event] if event < len(part.events) else "?", "weight": weight,
+                "ended": ENDS[user[1]] if user[1] < len(ENDS) else "unknown",
+                "kernel_ended": ENDS[kernel[1]] if kernel[1] < len(ENDS) else "unknown",
+                "kernel": [frame.get("address") for frame in frames(part, space, time, kernel[0], False)],
+                "user": frames(part, space, time, user[0], True),
+            })
+    return sorted(rows, key=lambda row: (row["time_ns"], row["cpu"]))
+
+
+def main():
+    with open(sys.argv[1], "rb") as file:
+        recording = Recording(file.read(), "--scan" in sys.argv[2:])
+    parts, unknown = read(recording)
+    document = {
+        "closed": recording.closed, "blocks": [block.info() for block in recording.blocks],
+        "unknown_blocks": unknown, "said": recording.said, "samples": samples(parts),
+    }
+    json.dump(document, sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()

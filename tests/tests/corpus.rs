@@ -1,0 +1,232 @@
+//! Recordings of every released version read for ever: `tests/corpus/NAME.hex`, and beside it what `info --json` and
+//! `samples --json` said when it was written.
+//!
+//! Views may say more than they said then (docs/JSON.md), and may describe damage otherwise.
+//!
+//! `ICECORE_REWRITE_CORPUS=1 cargo test -p icecore-tests --test corpus` writes the recordings of this version, and what
+//! is said of them, anew. That is right only before they are released: those that `tests/corpus/released` lists are
+//! never rewritten. When a released recording cannot be read any more, mend the reader. When the layout of a payload
+//! changes after a release, it is a new version of its kind, and gets a recording with a new name.
+
+use std::collections::BTreeSet;
+
+use icecore_format::block::{BlockHeader, Kind};
+use icecore_format::header::{FileHeader, Mark};
+use icecore_format::index::Entry;
+use icecore_format::read::Recording;
+use icecore_format::records::{
+    Basis, Cause, Change, ImageKind, KernelSymbol, Location, Loss, Origin, ReceiptV1, WalkEnd,
+};
+use icecore_report::{Streams, run};
+use icecore_tests::corpus::{folder, recordings, released, to_hex};
+use icecore_tests::synthetic::{Builder, KERNEL, PERIOD_NS, START_NS};
+use serde_json::Value;
+
+/// What a view says of a recording, as JSON: one document, or one a line.
+fn said(name: &str, bytes: &[u8], view: &str) -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(name);
+    std::fs::write(&path, bytes).expect("room");
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    let code = run(["icecore-report", view, &path.display().to_string(), "--json"], &mut streams);
+    assert_eq!((code, String::from_utf8_lossy(&err).as_ref()), (0, ""), "{name}: {view}");
+    let text = String::from_utf8(out).expect("UTF-8");
+    text.replace(&format!("{}/", dir.path().display()), "")
+}
+
+/// Tells whether a document still says all that it said.
+fn still_says(now: &Value, then: &Value) -> bool {
+    match (now, then) {
+        (Value::Object(now), Value::Object(then)) => then
+            .iter()
+            .all(|(key, then)| now.get(key).is_some_and(|now| key == "damage" || still_says(now, then))),
+        (Value::Array(now), Value::Array(then)) => {
+            now.len() == then.len() && now.iter().zip(then).all(|(now, then)| still_says(now, then))
+        }
+        _ => now == then,
+    }
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    let documents = serde_json::Deserializer::from_str(text).into_iter();
+    documents.map(|document| document.expect("JSON")).collect()
+}
+
+#[test]
+fn every_recording_reads_as_it_did_when_it_was_written() {
+    if std::env::var_os("ICECORE_REWRITE_CORPUS").is_some() {
+        rewrite();
+    }
+    let recordings = recordings();
+    assert!(recordings.len() >= 4, "the corpus is not whole");
+    for (name, bytes) in &recordings {
+        for view in ["info", "samples"] {
+            let then =
+                std::fs::read_to_string(folder().join(format!("{name}.{view}.json"))).expect("beside it");
+            let (now, then) = (documents(&said(name, bytes, view)), documents(&then));
+            assert_eq!(now.len(), then.len(), "{name}: documents of {view}");
+            for (now, then) in now.iter().zip(&then) {
+                assert!(
+                    still_says(now, then),
+                    "{name}: {view} said\n{then:#}\nand says\n{now:#}\n\
+                     If no release has written this recording, ICECORE_REWRITE_CORPUS=1 writes it anew."
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn released_recordings_are_never_rewritten() {
+    let recordings = recordings();
+    for (name, crc) in released() {
+        let found = recordings.iter().find(|(found, _)| *found == name);
+        let (_, bytes) = found.unwrap_or_else(|| panic!("the released recording {name} is gone"));
+        assert_eq!(crc32fast::hash(bytes), crc, "the released recording {name} was changed");
+    }
+    let released = released();
+    for (name, bytes) in recordings.iter().filter(|(name, _)| released.iter().all(|(found, _)| found != name))
+    {
+        println!("not released yet: {:08x} {name}", crc32fast::hash(bytes));
+    }
+}
+
+#[test]
+fn the_corpus_has_what_a_reader_must_stand() {
+    let recordings = recordings();
+    let documents_of = |name: &str, view: &str| {
+        let (_, bytes) = recordings.iter().find(|(found, _)| found == name).expect("it is in the corpus");
+        documents(&said(name, bytes, view))
+    };
+    for (name, is_closed, samples, is_damaged) in [
+        ("v1-closed", true, 6, false),
+        ("v1-open", false, 4, true),
+        ("v1-damaged", true, 2, true),
+        ("v1-newer", false, 4, false),
+    ] {
+        let summary = &documents_of(name, "summary")[0];
+        assert_eq!(summary["closed"], is_closed, "{name}");
+        assert_eq!(summary["damage"] != Value::from(Vec::<u8>::new()), is_damaged, "{name}");
+        assert_eq!(documents_of(name, "samples").len(), samples, "{name}");
+    }
+    let unknown = documents_of("v1-newer", "info").swap_remove(0)["unknown"].take();
+    let unknown: BTreeSet<_> = unknown.as_array().expect("a list").iter().map(kind_and_version).collect();
+    assert_eq!(unknown, BTreeSet::from([("kind_900", 1), ("samples", 2)]));
+}
+
+fn kind_and_version(row: &Value) -> (&str, u64) {
+    (row["kind"].as_str().expect("text"), row["version"].as_u64().expect("a number"))
+}
+
+/// Writes the recordings of this version, and what is said of them.
+fn rewrite() {
+    let released = released();
+    for (name, bytes) in
+        [("v1-closed", written(true)), ("v1-open", torn()), ("v1-damaged", damaged()), ("v1-newer", newer())]
+    {
+        if released.iter().any(|(found, _)| found == name) {
+            println!("{name} is released, and stays as it is");
+            continue;
+        }
+        assert!(bytes.len() <= 4096, "{name}: {} bytes", bytes.len());
+        let put = |end: &str, text: &str| {
+            std::fs::write(folder().join(format!("{name}.{end}")), text).expect("the corpus can be written");
+        };
+        put("hex", &to_hex(&bytes));
+        put("info.json", &said(name, &bytes, "info"));
+        put("samples.json", &said(name, &bytes, "samples"));
+    }
+}
+
+/// A recording with every kind of block, most kinds of rows, and two blocks of samples.
+fn tiny() -> Builder {
+    let basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, ..Basis::default() };
+    let mut b = Builder::default();
+    (b.block_len, b.basis) = (4, basis);
+    let bin = b.image(ImageKind::FILE, "/no/such/bin/tiny");
+    let heap = b.image(ImageKind::ANONYMOUS, "//anon");
+    b.change(1_000, Change::FOUND, 100, 1, "tiny");
+    b.change(500_000_000, Change::FORK, 101, 100, "tiny");
+    b.change(600_000_000, Change::EXEC, 101, 0, "child");
+    b.change(900_000_000, Change::EXIT, 101, 0, "child");
+    b.map(2_000, 100, 0x1_0000, bin, Origin::SCAN);
+    b.map(3_000, 100, 0x9_0000, heap, Origin::EVENT);
+    b.map(600_000_000, 101, 0x5_0000, bin, Origin::EVENT);
+    let name = b.string("vfs_read");
+    b.kernel_symbols.push(KernelSymbol { start: KERNEL, end: KERNEL + 0x100, name, module: 0 });
+    let (main, child) = (b.task(100, 100, "tiny"), b.task(101, 101, "child"));
+    let at = |file_off| Location::Image { image: bin, file_off };
+    let stack = b.stack_at(&[at(0x1234), at(0x1050)]);
+    let jit = b.stack_at(&[Location::Address(0x9_0010), at(0x1050)]);
+    b.sample(10_000_000, 0, main, &[], &[]).user_stack = stack;
+    b.sample(10_250_000, 1, main, &[], &[KERNEL + 0x10]).user_stack = stack;
+    b.sample(11_003_000, 0, main, &[], &[]).user_stack = jit;
+    b.sample(700_000_000, 0, child, &[], &[]).user_stack = stack;
+    b.sample(701_000_000, 0, child, &[0x77, 0x5_0040], &[]).user_end = WalkEnd::NOT_MONOTONIC;
+    b.sample(702_000_000, 0, main, &[], &[KERNEL + 0x10, KERNEL + 0x4000]).weight = 2 * PERIOD_NS;
+    let time_ns = START_NS + 800_000_000;
+    b.losses.push(Loss { time_ns, cpu: 1, cause: Cause::RING_FULL_SAMPLE, count: 5 });
+    b.receipt = Some(ReceiptV1 {
+        end_ns: START_NS + 1_000_000_000,
+        ended_by: vec!["duration".into()],
+        exit_code: -1,
+        samples: 6,
+        lost: 5,
+        ..ReceiptV1::default()
+    });
+    b
+}
+
+fn written(close: bool) -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("r");
+    tiny().write(&path, close).expect("room");
+    std::fs::read(path).expect("just written")
+}
+
+fn blocks(bytes: &[u8], kind: Kind) -> Vec<Entry> {
+    let recording = Recording::from_bytes(bytes).expect("own file");
+    recording.entries().iter().copied().filter(|entry| entry.header.kind == kind).collect()
+}
+
+/// The recorder was killed while it wrote its second block of samples.
+fn torn() -> Vec<u8> {
+    let mut bytes = written(false);
+    bytes.truncate(blocks(&bytes, Kind::SAMPLES)[1].off as usize + 100);
+    bytes
+}
+
+/// A stream in which a byte of the first block of samples was damaged, and one of the header of the losses.
+fn damaged() -> Vec<u8> {
+    let mut bytes = written(true);
+    let header = FileHeader::decode(&bytes).expect("own file");
+    let at = [blocks(&bytes, Kind::SAMPLES)[0].off + 70, blocks(&bytes, Kind::LOSSES)[0].off + 20];
+    at.into_iter().for_each(|at| bytes[at as usize] ^= 1);
+    bytes[..64].copy_from_slice(&FileHeader { mark: Mark::Streamed, ..header }.encode());
+    bytes
+}
+
+/// What a later version may write: a compatible feature, another kind, a newer version of a kind.
+fn newer() -> Vec<u8> {
+    let mut bytes = written(false);
+    let header = FileHeader { compatible: 1 << 40, ..FileHeader::decode(&bytes).expect("own file") };
+    let (losses, samples) = (blocks(&bytes, Kind::LOSSES)[0], blocks(&bytes, Kind::SAMPLES)[1]);
+    for (at, changed) in [
+        (losses.off, BlockHeader { kind: Kind(900), ..losses.header }),
+        (samples.off, BlockHeader { version: 2, ..samples.header }),
+    ] {
+        bytes[at as usize..at as usize + 64].copy_from_slice(&changed.encode(header.seed()));
+    }
+    bytes[..64].copy_from_slice(&header.encode());
+    bytes
+}
+
+#[test]
+fn what_is_said_may_grow_and_not_shrink() {
+    let value = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+    let then = value(r#"{"a": [1, {"damage": "x"}], "b": null}"#);
+    assert!(still_says(&value(r#"{"a": [1, {"damage": "y", "new": 1}], "b": null, "c": 2}"#), &then));
+    assert!(!still_says(&value(r#"{"a": [1, {}], "b": null}"#), &then));
+    assert!(!still_says(&value(r#"{"a": [1, {"damage": "x"}, 2], "b": null}"#), &then));
+}

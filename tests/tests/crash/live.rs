@@ -1,0 +1,142 @@
+//! A recording is read while it is written.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use icecore_tests::machine::{has_ebpf, monotonic_ns, record, report, send};
+use serde_json::Value;
+
+use super::remains::{Remains, left_in, number};
+use super::{Churn, alone, record_often};
+
+/// What the recorder promises by default, and as much again and more for a busy machine.
+const LATE_NS: u64 = 2_000_000_000 + 3_000_000_000;
+
+/// Starts a recorder with its own idea of when to write.
+fn start(churn: &Churn, hz: &str, path: &Path) -> Child {
+    let mut recorder = record();
+    recorder.args(["-q", "-F", hz, "-p", &churn.0.id().to_string(), "-o"]).arg(path);
+    recorder.stderr(Stdio::inherit()).spawn().expect("the recorder runs")
+}
+
+/// Asks the recorder to end, and returns what it wrote.
+fn finish(mut recorder: Child, path: &Path) -> Box<Remains> {
+    send(libc::SIGINT, recorder.id());
+    assert!(recorder.wait().expect("it ends").success());
+    let remains = left_in(path).some();
+    assert!(remains.recording.is_closed() && remains.recording.damage().is_empty());
+    remains
+}
+
+/// What a copy of the file has by now; `None` before its session is there.
+fn copy(path: &Path, to: &Path) -> Option<Box<Remains>> {
+    std::fs::copy(path, to).ok().filter(|bytes| *bytes > 64)?;
+    Some(left_in(to).some()).filter(|remains| remains.start_ns().is_some())
+}
+
+#[test]
+fn root_samples_reach_the_file_though_nothing_happens_after_them() {
+    if !has_ebpf() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let churn = Churn::start("nap");
+    let recorder = start(&churn, "99", &path);
+    // It is busy until the recorder has come up, and then falls asleep for ever.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while copy(&path, &dir.path().join("copy.icecore")).is_none_or(|copy| copy.samples() == 0) {
+        assert!(Instant::now() < deadline, "what was sampled long ago is not in the file");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // What the copy has is all that there is.
+    let early = left_in(&dir.path().join("copy.icecore")).some().newest_ns();
+    let late = finish(recorder, &path).newest_ns();
+    assert!(early > late.map(|ns| ns - LATE_NS), "{early:?}, {late:?}");
+}
+
+#[test]
+fn root_rare_samples_are_in_the_file_seconds_after_they_were_taken() {
+    if !has_ebpf() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let churn = Churn::start("doze");
+    let recorder = start(&churn, "5", &path);
+    let until = Instant::now() + Duration::from_secs(8);
+    let mut copies = Vec::new();
+    while Instant::now() < until {
+        let now_ns = monotonic_ns();
+        let copied = copy(&path, &dir.path().join("copy.icecore"));
+        copies.extend(copied.map(|copy| (now_ns, copy.samples(), times(&dir.path().join("copy.icecore")))));
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    let whole = finish(recorder, &path);
+    let all = times(&path);
+    assert!(all.len() > 2 && whole.samples() == all.len() as u64, "{} samples", all.len());
+    let start_ns = whole.start_ns().expect("it was closed");
+    for (now_ns, samples, copied) in &copies {
+        assert_eq!(*samples, copied.len() as u64);
+        let old = all.iter().filter(|time_ns| start_ns + **time_ns + LATE_NS < *now_ns).count();
+        assert!(copied.len() >= old && all.starts_with(copied), "{old} are old, {copied:?} of {all:?}");
+    }
+    let written: Vec<u64> = copies.iter().map(|(_, samples, _)| *samples).collect();
+    eprintln!("{} samples, in the copies {written:?}", all.len());
+    assert!(copies.last().is_some_and(|(_, samples, _)| *samples > 0), "{written:?}");
+}
+
+/// The times of all samples, from the start of the session.
+fn times(path: &Path) -> Vec<u64> {
+    let text = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
+    let row = |line: &str| serde_json::from_str::<Value>(line).expect("a JSON object a line");
+    text.lines().map(|line| number(&row(line)["time_ns"])).collect()
+}
+
+#[test]
+fn root_reports_that_read_along_see_it_grow_and_do_not_disturb() {
+    if !has_ebpf() {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let churn = Churn::start("crowd");
+    let recorder = record_often("997", &churn, &path).spawn().expect("the recorder runs");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let read_along = || {
+        let mut seen: Vec<u64> = Vec::new();
+        while seen.last() < Some(&1000) {
+            assert!(Instant::now() < deadline, "it does not grow: {seen:?}");
+            if std::fs::metadata(&path).is_ok_and(|meta| meta.len() > 64) {
+                let text = report(&["summary".as_ref(), path.as_os_str(), "--json".as_ref()]);
+                let summary: Value = serde_json::from_str(&text).expect("the report prints JSON");
+                assert_eq!(summary["closed"], false);
+                seen.push(number(&summary["samples"]));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        seen
+    };
+    let seen: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let readers = [scope.spawn(read_along), scope.spawn(read_along)];
+        readers.into_iter().map(|reader| reader.join().expect("it says above what is wrong")).collect()
+    });
+    let remains = finish(recorder, &path);
+    for seen in &seen {
+        assert!(seen.is_sorted(), "what was there is gone: {seen:?}");
+        let mut steps = seen.clone();
+        steps.dedup();
+        assert!(steps.len() >= 3, "it grows while it is read: {seen:?}");
+        assert!(seen.last() <= Some(&remains.samples()), "{seen:?}");
+    }
+    assert_eq!(remains.summary["lost"], 0);
+    eprintln!(
+        "two reports read along {} times, {} samples",
+        seen[0].len() + seen[1].len(),
+        remains.samples()
+    );
+}

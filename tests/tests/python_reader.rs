@@ -1,0 +1,180 @@
+//! `tests/read_recording.py`, a reader that was written from docs/FORMAT.md alone, reads what `icecore-report` reads:
+//! so the document is enough, and it is right.
+
+use std::path::Path;
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{Basis, Location};
+use icecore_tests::corpus::recordings;
+use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
+use icecore_tests::synthetic::{Builder, PERIOD_NS, story};
+use serde_json::{Value, json};
+
+/// What the Python reader says of a file; `None` if it cannot run here.
+fn told_by_python(path: &Path, options: &[&str]) -> Option<Value> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("read_recording.py");
+    let output = python()?.arg(script).arg(path).args(options).output().expect("Python runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).expect("it prints JSON"))
+}
+
+fn told_by_report(path: &Path, view: &str) -> String {
+    report(&[view.as_ref(), path.as_os_str(), "--json".as_ref()])
+}
+
+/// A sample of `samples --json` in the words of the Python reader.
+fn as_python_says(sample: &Value) -> Value {
+    let frames = || sample["frames"].as_array().expect("a list").iter();
+    let kernel: Vec<&Value> = frames().filter(|f| f["side"] == "kernel").map(|f| &f["address"]).collect();
+    // An inlined function shares the address of the frame behind it.
+    let user: Vec<Value> = frames()
+        .filter(|f| f["side"] == "user" && f["inlined"] == false)
+        .map(|f| match f["reason"] == "stack_lost" {
+            true => json!({ "lost": true }),
+            false => json!({ "image": f["image"], "offset": f["offset"], "address": f["address"] }),
+        })
+        .collect();
+    let mut said = json!({ "kernel": kernel, "user": user });
+    for key in ["time_ns", "tgid", "tid", "comm", "cpu", "event", "weight", "ended", "kernel_ended"] {
+        said[key] = sample[key].clone();
+    }
+    said
+}
+
+/// Completes the frames of a Python sample: it tells an address only where the recording does, and an offset only
+/// where something is mapped.
+fn completed(mut sample: Value, like: &Value) -> Value {
+    let frames = sample["user"].as_array_mut().expect("a list");
+    for (frame, like) in frames.iter_mut().zip(like["user"].as_array().expect("a list")) {
+        let frame = frame.as_object_mut().expect("an object");
+        if frame.contains_key("lost") {
+            continue;
+        }
+        if !frame.contains_key("address") {
+            frame.insert("address".into(), like["address"].clone());
+        }
+        for key in ["image", "offset"] {
+            frame.entry(key).or_insert(Value::Null);
+        }
+    }
+    sample
+}
+
+/// Compares both readers; returns the number of samples.
+fn agree(path: &Path, options: &[&str]) -> Option<usize> {
+    let python = told_by_python(path, options)?;
+    let info: Value = serde_json::from_str(&told_by_report(path, "info")).expect("JSON");
+    if options.is_empty() {
+        assert_eq!(python["blocks"], info["blocks"], "{}", path.display());
+        assert_eq!(python["closed"], info["closed"], "{}", path.display());
+    }
+    let unknown: u64 = info["unknown"].as_array()?.iter().filter_map(|row| row["blocks"].as_u64()).sum();
+    assert_eq!(python["unknown_blocks"], unknown, "{}", path.display());
+    let summary: Value = serde_json::from_str(&told_by_report(path, "summary")).expect("JSON");
+    let (damage, nothing) = (&summary["damage"], json!([]));
+    assert!(python["said"] != nothing || *damage == nothing, "{damage}");
+    // That a tail is missing is no damage.
+    let is_whole = info["closed"] == true && options.is_empty();
+    assert!(python["said"] == nothing || *damage != nothing || !is_whole, "{}", python["said"]);
+    let lines = told_by_report(path, "samples");
+    let expected: Vec<Value> =
+        lines.lines().map(|line| as_python_says(&serde_json::from_str(line).expect("JSON"))).collect();
+    let samples = python["samples"].as_array().expect("a list");
+    assert_eq!(samples.len(), expected.len(), "{}", path.display());
+    for (number, (sample, expected)) in samples.iter().zip(&expected).enumerate() {
+        assert_eq!(completed(sample.clone(), expected), *expected, "sample {number} of {}", path.display());
+    }
+    Some(samples.len())
+}
+
+/// The story, and with it a process whose code is told by offsets in files, measured as the recorder does.
+fn mixed() -> Builder {
+    let mut b = story();
+    b.basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, newest_stack: 20, ..Basis::default() };
+    b.block_len = 77;
+    let image = b.image(icecore_format::records::ImageKind::FILE, "/no/such/bin/offsets");
+    let task = b.task(400, 401, "a name of fourteen");
+    for i in 0..300_u64 {
+        let at = |file_off| Location::Image { image, file_off };
+        let stack =
+            b.stack_at(&[at(0x1000 + i % 7 * 0x10_0000), at(0x1234), Location::Address(0x77 + i % 3)]);
+        b.sample(i * 5_000_000 + 700, (i % 3) as u16, task, &[1], &[]).user_stack = stack;
+    }
+    b
+}
+
+#[test]
+fn python_agrees_on_synthetic_recordings() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("r");
+    for (builder, close, samples) in [
+        (story(), true, 530),
+        (story(), false, 530),
+        (mixed(), true, 830),
+        (mixed(), false, 830),
+        (Builder::default(), true, 0),
+    ] {
+        builder.write(&path, close).expect("written");
+        let Some(found) = agree(&path, &[]) else { return };
+        assert_eq!(found, samples);
+        if close {
+            assert_eq!(agree(&path, &["--scan"]), Some(samples), "without its index");
+        }
+    }
+}
+
+#[test]
+fn python_agrees_on_torn_and_damaged_recordings() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("r");
+    mixed().write(&path, true).expect("written");
+    let bytes = std::fs::read(&path).expect("just written");
+    let recording = Recording::from_bytes(&bytes).expect("own file");
+    let blocks = |kind| recording.entries().iter().filter(move |entry| entry.header.kind == kind);
+    let mut damaged: Vec<Vec<u8>> = Vec::new();
+    for kind in [Kind::STRINGS, Kind::TASKS, Kind::IMAGES, Kind::MAPPINGS, Kind::STACKS, Kind::SAMPLES] {
+        let entry = blocks(kind).last().expect("one of each");
+        // Its header, and its payload: found by scanning, or when it is opened.
+        for at in [20, 70] {
+            let mut bytes = bytes.clone();
+            bytes[entry.off as usize + at] ^= 1;
+            damaged.push(bytes);
+        }
+    }
+    let samples: Vec<u64> = blocks(Kind::SAMPLES).map(|entry| entry.off).collect();
+    for cut in [samples[0], samples[1] + 8, samples[2] + 64, samples[3] + 100, bytes.len() as u64 - 8] {
+        damaged.push(bytes[..cut as usize].to_vec());
+    }
+    damaged.push([&bytes[..], b"what follows is not part of it..."].concat());
+    for bytes in damaged {
+        std::fs::write(&path, bytes).expect("room");
+        if agree(&path, &[]).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn python_agrees_on_the_corpus() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("r");
+    for (_, bytes) in recordings() {
+        std::fs::write(&path, bytes).expect("room");
+        if agree(&path, &[]).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn root_python_agrees_on_a_real_recording() {
+    if !has_ebpf() {
+        return;
+    }
+    let target = target();
+    let command = format!("{0} recursion 300; ls / >&2; {0} threads 300", target.display());
+    let recorded = Recorded::new(&["-a", "-F", "997", "--flush", "0.3"], &["sh", "-c", &command]);
+    let Some(samples) = agree(&recorded.path(), &[]) else { return };
+    assert!(samples > 100, "{samples}");
+}
