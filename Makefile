@@ -31,6 +31,8 @@ fuzz: setup
 bench: build
 	tests/setup.sh perf
 	python3 tests/bench/compare.py $(BIN)
+	$(CARGO) build --release -p icecore-tests --bin synthesize
+	python3 tests/bench/large.py $(BIN)
 
 install: build
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/icecore-record $(BIN)/icecore-report

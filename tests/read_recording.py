@@ -19,7 +19,7 @@ KINDS = ["", "session", "strings", "tasks", "lifecycle", "images", "mappings", "
 KINDS += ["kernel_symbols", "losses", "receipt", "index"]
 ROOT_BYTES = [0, 144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96]
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
-INDEX = 12
+SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
 U64 = (1 << 64) - 1
 
@@ -65,17 +65,17 @@ class Recording:
         self.data, self.said = data, []
         self.mark = self.header()
         self.seed = zlib.crc32(data[32:48])
-        tail, rows = None, None
+        tail, fits, self.rows = None, False, []
         try:
             tail = self.tail(len(data) - 32)
-            rows = self.index(tail)
+            self.rows = self.index(tail)
+            for row in self.rows:
+                need(vars(self.block(row.off)) == vars(row), f"index and block at {row.off}")
+            fits = True
         except Damage as damage:
             self.said.append(str(damage))
         self.closed = tail is not None and self.mark != OPEN
-        if rows is not None and not scan:
-            self.blocks = rows
-        else:
-            self.blocks = self.scan(tail)
+        self.blocks = self.rows if fits and not scan else self.scan(tail)
 
     def header(self):
         data = self.data
@@ -141,7 +141,6 @@ class Recording:
             block = Block(off, kind, version, codec, items, sequence, first, last, stored, raw, crc, processes)
             need(sequence == number, "sequence in the index")
             need(off >= free and off % 8 == 0 and block.end <= index_off, "offsets in the index")
-            need(vars(self.block(off)) == vars(block), f"index and block at {off}")
             rows.append(block)
             free = up8(block.end)
         return rows
@@ -266,7 +265,7 @@ class Part:
     def __init__(self):
         self.start_ns, self.start_unix_ns, self.events = 0, 0, []
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
-        self.changes, self.mappings, self.samples = [], [], []
+        self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
 
     def session(self, root):
         self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
@@ -309,7 +308,7 @@ class Part:
         offsets, kernel_offsets = iter(root.values(36, False)), iter(root.values(48, False))
         for id, parent, kind in zip(range(first, first + root.items), root.values(12), root.values(24)):
             parent = 0 if parent == 0 else id - 1 if parent == 1 else parent - 1
-            need(parent < id, "a caller behind its callee")
+            need(id < 1 << 32 and parent < id, "a caller behind its callee")
             if kind == 1:
                 self.nodes[id] = (parent, None, (base + next(kernel_offsets)) & U64)
             else:
@@ -355,8 +354,10 @@ def read(recording):
         if block.kind >= len(KINDS) or block.kind == 0 or block.version != 1:
             unknown += 1
             continue
-        if block.kind == 1 or not parts:
+        # A session without its first block is told by the receipt in front of it.
+        if block.kind == SESSION or not parts or parts[-1].has_receipt:
             parts.append(Part())
+        parts[-1].has_receipt = block.kind == RECEIPT
         try:
             raw = recording.payload(block)
             if block.kind < len(readers):
@@ -461,7 +462,7 @@ def main():
     parts, unknown = read(recording)
     document = {
         "closed": recording.closed, "blocks": [block.info() for block in recording.blocks],
-        "unknown_blocks": unknown, "said": recording.said, "samples": samples(parts),
+        "index": [row.info() for row in recording.rows], "unknown_blocks": unknown, "said": recording.said, "samples": samples(parts),
     }
     json.dump(document, sys.stdout)
     print()

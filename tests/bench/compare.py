@@ -96,6 +96,47 @@ def one_run(programs, folder, workload, event):
     return out
 
 
+def density(programs, folder, workload, event, rate):
+    """Bytes per sample of one workload, by tool: one run each, since files hardly differ between runs."""
+    file = folder / "d.icecore"
+    recorded([programs / "icecore-record", "-a", "-F", rate, "-q", "--force", "-o", file], workload())
+    seen = summary(programs / "icecore-report", file)
+    out = {"icecore": (file.stat().st_size / seen["samples"], seen["samples"])}
+    for name, more in [("perf", []), ("perf -z", ["-z"])]:
+        data = folder / "d.data"
+        recorded(["perf", "record", "-a", "-g", "-F", rate, "-e", event, "-o", data, *more], workload())
+        samples, _ = perf_counts(data)
+        out[name] = (data.stat().st_size / samples, samples)
+    return out
+
+
+def densities(programs, folder, event):
+    """The two rows by which files are compared: a build, and a service."""
+    target = folder / "target"
+
+    def build():
+        # The same part of the same build every time.
+        subprocess.run(["rm", "-rf", target], check=True)
+        command = f"timeout 40 cargo build --quiet --workspace --target-dir {target} >/dev/null 2>&1 || true"
+        return ["sh", "-c", command]
+
+    def service():
+        return [HERE / "service.py", "20"]
+
+    print(f"\n{'bytes per sample, one run each':34}{'icecore':>12}{'perf':>12}{'perf -z':>12}{'ratio':>8}{'ratio -z':>10}")
+    for title, workload, rate in [
+        ("real build, 40 s at 999 Hz", build, "999"),
+        ("steady service, 20 s at 999 Hz", service, "999"),
+        ("steady service, 20 s at 99 Hz", service, "99"),
+    ]:
+        out = density(programs, folder, workload, event, rate)
+        own = out["icecore"][0]
+        cells = "".join(f"{out[tool][0]:>12.1f}" for tool in ("icecore", "perf", "perf -z"))
+        ratios = f"{own / out['perf'][0]:>8.2f}{own / out['perf -z'][0]:>10.2f}"
+        counts = ", ".join(f"{out[tool][1]:,}" for tool in ("icecore", "perf", "perf -z"))
+        print(f"{title:34}{cells}{ratios}   of {counts} samples")
+
+
 def main():
     programs = Path(sys.argv[1]).resolve()
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 3
@@ -132,6 +173,8 @@ def main():
         ]
         print(f"{title:34}{cells[0]:>12}{cells[1]:>12}{cells[2]:>12}{ratios[0]:>8}{ratios[1]:>10}")
     print("ratio: icecore divided by perf; below 1 is better. perf's samples include idle CPUs, icecore's do not")
+    with tempfile.TemporaryDirectory() as name:
+        densities(programs, Path(name), event)
 
 
 main()

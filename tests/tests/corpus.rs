@@ -15,11 +15,11 @@ use icecore_format::header::{FileHeader, Mark};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, ImageKind, KernelSymbol, Location, Loss, Origin, ReceiptV1, WalkEnd,
+    Basis, Cause, Change, ImageKind, KernelSymbol, Location, Loss, Origin, ReceiptV1, SessionV1, WalkEnd,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
-use icecore_tests::synthetic::{Builder, KERNEL, PERIOD_NS, START_NS};
+use icecore_tests::synthetic::{Builder, KERNEL, PERIOD_NS, START_NS, session};
 use serde_json::Value;
 
 /// What a view says of a recording, as JSON: one document, or one a line.
@@ -59,7 +59,7 @@ fn every_recording_reads_as_it_did_when_it_was_written() {
         rewrite();
     }
     let recordings = recordings();
-    assert!(recordings.len() >= 4, "the corpus is not whole");
+    assert!(recordings.len() >= 5, "the corpus is not whole");
     for (name, bytes) in &recordings {
         for view in ["info", "samples"] {
             let then =
@@ -104,6 +104,7 @@ fn the_corpus_has_what_a_reader_must_stand() {
         ("v1-open", false, 4, true),
         ("v1-damaged", true, 2, true),
         ("v1-newer", false, 4, false),
+        ("v1-merged", true, 7, false),
     ] {
         let summary = &documents_of(name, "summary")[0];
         assert_eq!(summary["closed"], is_closed, "{name}");
@@ -122,9 +123,13 @@ fn kind_and_version(row: &Value) -> (&str, u64) {
 /// Writes the recordings of this version, and what is said of them.
 fn rewrite() {
     let released = released();
-    for (name, bytes) in
-        [("v1-closed", written(true)), ("v1-open", torn()), ("v1-damaged", damaged()), ("v1-newer", newer())]
-    {
+    for (name, bytes) in [
+        ("v1-closed", written(true)),
+        ("v1-open", torn()),
+        ("v1-damaged", damaged()),
+        ("v1-newer", newer()),
+        ("v1-merged", merged()),
+    ] {
         if released.iter().any(|(found, _)| found == name) {
             println!("{name} is released, and stays as it is");
             continue;
@@ -220,6 +225,25 @@ fn newer() -> Vec<u8> {
     }
     bytes[..64].copy_from_slice(&header.encode());
     bytes
+}
+
+/// Two sessions of two hosts, one of a single sample.
+fn merged() -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [one, other, both] = ["one", "other", "both"].map(|name| dir.path().join(name));
+    tiny().write(&one, true).expect("room");
+    let mut brief = Builder::default();
+    brief.uuid = Some([2; 16]);
+    brief.session = Some(SessionV1 { host: "other".into(), notes: vec![], ..session() });
+    let task = brief.task(100, 100, "brief");
+    brief.sample(10_100_000, 0, task, &[0x1234], &[]);
+    brief.write(&other, true).expect("room");
+    let files = [&one, &other, &both].map(|path| path.display().to_string());
+    let line = ["icecore-report", "merge", &files[0], &files[1], "-o", &files[2]];
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    assert_eq!(run(line.map(String::from), &mut streams), 0, "{}", String::from_utf8_lossy(&err));
+    std::fs::read(both).expect("just written")
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn a_report_on_the_piece_is_the_report_on_the_whole_with_the_filters() {
         for filter in FILTERS {
             let cut = json(dir.path(), &format!("cut DIR/whole -o DIR/piece --force{filter}"));
             compare(dir.path(), filter);
+            assert!(text(dir.path(), "verify DIR/piece").contains("all is well"), "{filter}");
             let summary = json(dir.path(), "DIR/piece");
             assert_eq!(summary["samples_in_file"], cut["samples"]);
             assert_eq!(summary["lost_by_cause"], json(dir.path(), "DIR/whole")["lost_by_cause"]);
@@ -179,6 +180,27 @@ fn of_several_hosts_one_can_be_cut_out() {
     for filter in [" --host web", " --host station --comm make", " --from 1s --to 2s", " --host nobody", ""] {
         text(dir.path(), &format!("cut DIR/whole -o DIR/piece --force{filter}"));
         compare(dir.path(), filter);
+    }
+}
+
+#[test]
+fn a_session_that_nobody_dated_stays_where_it_stood() {
+    let dir = told(true);
+    let mut b = story();
+    b.uuid = Some([9; 16]);
+    // The first samples are half a second late: by them it will be placed.
+    b.samples.retain(|sample| sample.time_ns >= icecore_tests::synthetic::START_NS + 500_000_000);
+    b.write(&dir.path().join("b"), true).expect("written");
+    let mut bytes = std::fs::read(dir.path().join("b")).expect("written");
+    bytes[64 + 70] ^= 1;
+    std::fs::write(dir.path().join("b"), &bytes).expect("written");
+    std::fs::rename(dir.path().join("whole"), dir.path().join("a")).expect("renamed");
+    text(dir.path(), "merge DIR/a DIR/b -o DIR/whole");
+    assert!(text(dir.path(), "verify DIR/whole").contains("all is well"));
+    for filter in [" --from 1s", " --comm cc", " --to 100ms"] {
+        text(dir.path(), &format!("cut DIR/whole -o DIR/piece --force{filter}"));
+        compare(dir.path(), filter);
+        assert!(text(dir.path(), "verify DIR/piece").contains("all is well"));
     }
 }
 

@@ -170,6 +170,7 @@ fn blocks_are_copied_as_they_are_and_merged_files_can_be_merged() {
     let apart: Vec<_> = ["a", "b", "c"].iter().flat_map(|name| payloads(&open(name))).collect();
     let abc = open("abc");
     assert!(abc.is_closed() && abc.damage().is_empty());
+    assert!(text(dir.path(), "verify DIR/abc").contains("all is well"));
     assert_eq!(payloads(&abc), apart);
     assert!(abc.entries().iter().map(|entry| entry.header.sequence).eq(0..apart.len() as u64));
     assert_eq!(json(dir.path(), "DIR/abc")["hosts"], serde_json::json!(["station", "web", "db"]));

@@ -16,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
+use icecore_format::records::{EventV1, SessionV1};
 use icecore_format::write::Writer;
 
 use crate::{cli, output};
@@ -66,6 +67,13 @@ pub(crate) fn refuse(to: &cli::Output, inputs: &[&Path]) -> anyhow::Result<()> {
         Some(_) if !to.force => bail!("File exists; overwrite it with --force, or name another file with -o"),
         _ => Ok(()),
     }
+}
+
+/// Stands for a session block that is gone, so that what follows is not taken for the session in front of it.
+fn unknown_session(note: &str) -> SessionV1 {
+    // An event of no known unit, or samples would refer to nothing.
+    let events = vec![EventV1 { name: "?".into(), ..EventV1::default() }];
+    SessionV1 { events, notes: vec![note.to_owned()], ..SessionV1::default() }
 }
 
 /// The cause alone: an error of the operating system would be printed a second time as its own source.

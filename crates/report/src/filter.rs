@@ -86,6 +86,11 @@ impl Filter {
         !ends_before && !begins_behind && (self.pids.is_empty() || self.pids.iter().any(may_hold))
     }
 
+    /// Tells whether blocks can be skipped by [`Filter::wants_block`].
+    pub fn skips_blocks(&self) -> bool {
+        self.from.is_some() || self.to.is_some() || !self.pids.is_empty()
+    }
+
     /// Says what is kept, for people; `None` if everything is.
     pub fn describe(&self) -> Option<String> {
         fn list(name: &str, items: &[impl fmt::Display]) -> Option<String> {

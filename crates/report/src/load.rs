@@ -1,6 +1,7 @@
 //! Loads a recording into tables. Samples stay in their blocks until [`crate::hits`] counts them.
 
 pub mod by_id;
+pub mod needed;
 pub mod outline;
 pub mod parts;
 
@@ -94,14 +95,27 @@ enum Decoded {
     Receipt(ReceiptV1),
     Samples,
     Unknown,
+    Unwanted,
     Damaged(Damage),
 }
 
 /// Decodes all blocks but those of samples, in parallel. Nothing in a file makes this fail: what is
 /// damaged or unknown is counted.
 pub fn load(recording: &Recording) -> Tables {
+    load_if(recording, |_| true)
+}
+
+/// As [`load`], without the nodes of stacks: see [`needed`].
+pub fn load_without_nodes(recording: &Recording) -> Tables {
+    load_if(recording, |kind| kind != Kind::STACKS)
+}
+
+fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
     let entries = recording.entries();
-    let decoded = |entry| decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)));
+    let decoded = |entry: &Entry| match is_wanted(entry.header.kind) {
+        true => decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e))),
+        false => Decoded::Unwanted,
+    };
     let mut blocks: Vec<Decoded> = entries.par_iter().map(decoded).collect();
     let (parts, part_of) = Parts::divide(entries, &blocks);
     blocks.par_iter_mut().zip(&part_of).zip(entries).for_each(|((block, part), entry)| {
@@ -113,7 +127,7 @@ pub fn load(recording: &Recording) -> Tables {
     let (mut strings, mut tasks, mut images, mut nodes) = (vec![], vec![], vec![], vec![]);
     for ((entry, block), part) in entries.iter().zip(blocks).zip(&part_of) {
         match block {
-            Decoded::Session(_) | Decoded::Receipt(_) => {}
+            Decoded::Session(_) | Decoded::Receipt(_) | Decoded::Unwanted => {}
             Decoded::Strings(first, rows) => strings.push((first, rows)),
             Decoded::Tasks(first, rows) => tasks.push((first, rows)),
             Decoded::Images(first, rows) => images.push((first, rows)),

@@ -13,7 +13,7 @@ use crate::cli::Source;
 use crate::filter::Filter;
 use crate::hits::{self, Hits, Selection};
 use crate::image::Search;
-use crate::load::{Tables, clean, load};
+use crate::load::{Tables, clean, load, load_without_nodes, needed};
 use crate::locate::{Located, Locator, locate};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
@@ -59,11 +59,16 @@ pub struct Report<'a> {
 impl<'a> Loaded<'a> {
     /// Loads a recording and counts its samples.
     pub fn new(source: &'a Source, recording: &'a Recording) -> Self {
-        let mut tables = load(recording);
-        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
         let filter = source.filter();
+        let is_part = filter.skips_blocks() && needed::is_possible(recording);
+        let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
+        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
         let selection = Selection { tables: &tables, timeline: &timeline, filter: &filter };
         let mut hits = hits::count(recording, selection);
+        if is_part {
+            let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
+            needed::nodes(recording, &mut tables, stacks);
+        }
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
         Self { recording, path: &source.file, tables, timeline, filter, patterns: source.patterns(), hits }

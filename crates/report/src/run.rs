@@ -88,7 +88,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             ));
         }
         (Some(Command::Info(options)), None) => {
-            let recording = input::open(&options.file)?;
+            let recording = input::open_by_index(&options.file)?;
             let info = views::info::Info::new(&options.file, &recording, &outline(&recording));
             let info = if options.sizes { info.with_sizes(&recording)? } else { info };
             emit(global, streams, &info, |page| info.text(options.blocks, page))?;
@@ -135,7 +135,8 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let global = &cli.global;
     input::check(&source.filter())?;
     let search = input::search(&source.debug_dir)?;
-    let recording = input::open(&source.file)?;
+    let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
+    let recording = open(&source.file)?;
     let loaded = Loaded::new(source, &recording);
     let named = loaded.name(&search, streams.progress && !global.quiet);
     if let Some(Command::Samples(_)) = &cli.command {

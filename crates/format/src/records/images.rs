@@ -41,7 +41,7 @@ pub struct Image {
     pub modified_unix_ns: u64,
 }
 
-/// Images that mappings name by id. Ids count up from 0 over the whole file.
+/// Images that mappings name by id. Ids count up from 0 over the whole session.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct ImagesV1 {
     /// Id of the first image in this block.

@@ -5,7 +5,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 use super::payload;
 use crate::block::Kind;
 
-/// The overhead receipt. The last block in front of the index; absent if the recorder was killed.
+/// The overhead receipt. The last block of a session; absent if the recorder was killed.
 #[derive(Debug, Clone, Default, PartialEq, Archive, Serialize, Deserialize)]
 pub struct ReceiptV1 {
     /// End of sampling, ns `CLOCK_MONOTONIC`.

@@ -5,7 +5,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 use super::payload;
 use crate::block::Kind;
 
-/// One recording session. The first block of every file; written once.
+/// One recording session. The first block of every file and of every further session in it.
 #[derive(Debug, Clone, Default, PartialEq, Archive, Serialize, Deserialize)]
 pub struct SessionV1 {
     /// Version of icecore-record.

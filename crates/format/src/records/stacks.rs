@@ -31,7 +31,7 @@ pub struct Node {
     pub location: Location,
 }
 
-/// Nodes of the trie. Ids count up from 1 over the whole file; 0 is the empty stack. A parent always
+/// Nodes of the trie. Ids count up from 1 over the whole session; 0 is the empty stack. A parent always
 /// has a smaller id than its children. User and kernel stacks share the trie.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct StacksV1 {

@@ -7,7 +7,7 @@ use super::{items, payload};
 use crate::Error;
 use crate::block::Kind;
 
-/// Text that other records name by id. Ids count up over the whole file; 0 is the empty string and is
+/// Text that other records name by id. Ids count up over the whole session; 0 is the empty string and is
 /// never written.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct StringsV1 {

@@ -18,7 +18,7 @@ pub struct Task {
     pub comm: u32,
 }
 
-/// Tasks that samples name by id. Ids count up from 0 over the whole file.
+/// Tasks that samples name by id. Ids count up from 0 over the whole session.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct TasksV1 {
     /// Id of the first task in this block.

@@ -29,7 +29,7 @@ use serde::Serialize;
 use crate::filter::Filter;
 use crate::hits::Selection;
 use crate::load::parts::Part;
-use crate::load::{Skipped, clean, load};
+use crate::load::{Skipped, Tables, clean, load};
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, things};
 use crate::term::{Page, Style};
@@ -125,7 +125,10 @@ fn piece(
         let time_ns = chooser.last_ns();
         rows.losses.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count: lost });
     }
-    let session = rows.session.take().unwrap_or_default();
+    let session = rows.session.take().unwrap_or_else(|| {
+        super::unknown_session("cut from a damaged file: who recorded this, where and when is lost")
+    });
+    let session = dated(session, selection.tables, part);
     let of_all = chooser.items();
     let mut packer = Packer::new(writer, need.settle(&rows));
     packer.session(&noted(session, selection.filter, samples, of_all))?;
@@ -133,6 +136,15 @@ fn piece(
     chooser.each(|chosen| chosen.map_or(Ok(()), |chosen| packer.samples(chosen, &rows)))?;
     packer.end(&rows)?;
     Ok(Piece { samples, damage })
+}
+
+/// Keeps a session that does not tell when it began where it stood among others: its first sample, by which it was
+/// placed, may be gone.
+fn dated(mut session: SessionV1, tables: &Tables, part: &Part) -> SessionV1 {
+    if tables.parts.len() > 1 && (session.start_ns, session.start_unix_ns) == (0, 0) {
+        (session.start_ns, session.start_unix_ns) = (part.start_ns(), tables.parts.start_unix_ns());
+    }
+    session
 }
 
 /// Notes in a session what was cut.

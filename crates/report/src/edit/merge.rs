@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
-use icecore_format::records::{Cause, Loss, LossesV1, SessionV1};
+use icecore_format::records::{Cause, Loss, LossesV1};
 use icecore_format::write::Writer;
 use serde::Serialize;
 
@@ -162,7 +162,8 @@ impl<'a> Copier<'a> {
         if self.state == State::Outside {
             self.begin_session()?;
             if kind != Kind::SESSION || stored.is_none() {
-                self.unknown_session()?;
+                let note = "merged from a damaged file: who recorded this, where and when is lost";
+                self.writer.append(&super::unknown_session(note)).map_err(cause)?;
             }
         }
         if kind == Kind::RECEIPT {
@@ -191,13 +192,6 @@ impl<'a> Copier<'a> {
         self.input.sessions += 1;
         self.state = State::Inside;
         self.last_ns = 0;
-        Ok(())
-    }
-
-    /// Stands for a session block that is gone: what follows must not be taken for the session in front of it.
-    fn unknown_session(&mut self) -> anyhow::Result<()> {
-        let notes = vec!["merged from a damaged file: who recorded this, where and when is lost".to_owned()];
-        self.writer.append(&SessionV1 { notes, ..SessionV1::default() }).map_err(cause)?;
         Ok(())
     }
 
@@ -232,9 +226,12 @@ impl Merged {
             }
             if let Some(first) = input.damage.first() {
                 let parts = things(input.damage.len() as u64, "part");
-                let lost = things(input.lost, "sample");
+                let lost = match input.lost {
+                    0 => String::new(),
+                    lost => format!(" with {}", things(lost, "sample")),
+                };
                 let text = format!(
-                    "{file} is damaged: {parts} left out, with {lost} or more; at byte {}: {}",
+                    "{file} is damaged: {parts}{lost} left out; at byte {}: {}",
                     first.offset, first.cause
                 );
                 page.styled(Style::Bad, &text);

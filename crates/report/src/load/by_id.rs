@@ -1,4 +1,4 @@
-//! Tables whose ids count up over the whole file, with holes where blocks are missing.
+//! Tables whose ids count up, with holes where blocks are missing.
 
 /// Rows by id. Memory is proportional to the rows, whatever ids a file claims.
 #[derive(Debug)]

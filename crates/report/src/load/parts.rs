@@ -418,6 +418,7 @@ impl Part {
             | Decoded::Receipt(_)
             | Decoded::Samples
             | Decoded::Unknown
+            | Decoded::Unwanted
             | Decoded::Damaged(_) => {}
         }
         Ok(())

@@ -115,14 +115,14 @@ impl Verify {
         if !self.mendable {
             return "it is written so, and no repair makes it better".to_owned();
         }
-        let out = match path.file_stem() {
+        let words = match path.file_stem() {
             Some(stem) if !is_nameless(path) => {
                 let mut name = stem.to_owned();
                 name.push(".repaired.icecore");
-                path.with_file_name(name)
+                format!("{} -o {}", quoted(path), quoted(&path.with_file_name(name)))
             }
-            _ => "repaired.icecore".into(),
+            _ => "FILE -o OUT".to_owned(),
         };
-        format!("keep what is whole: icecore-report repair {} -o {}", quoted(path), quoted(&out))
+        format!("keep what is whole: icecore-report repair {words}")
     }
 }

@@ -1,5 +1,6 @@
 //! One file per parser. A target takes bytes, and panics if a promise is broken.
 
+pub mod edit;
 pub mod image;
 pub mod kallsyms;
 pub mod notes;
@@ -20,7 +21,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 7] = [
+pub const ALL: [Target; 8] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -28,6 +29,7 @@ pub const ALL: [Target; 7] = [
     Target { name: "proc", run: proc::run, seeds: proc::seeds },
     Target { name: "kallsyms", run: kallsyms::run, seeds: kallsyms::seeds },
     Target { name: "notes", run: notes::run, seeds: notes::seeds },
+    Target { name: "edit", run: edit::run, seeds: edit::seeds },
 ];
 
 /// Finds a target by its name.
