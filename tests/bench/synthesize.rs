@@ -90,7 +90,7 @@ impl Random {
 
     /// Small numbers are more likely: half of all are in the first 64th.
     fn hot(&mut self, limit: u64) -> u64 {
-        let even = self.below(1 << 20) as f64 / (1 << 20) as f64;
+        let even = self.below(1 << 20) as f64 / f64::from(1 << 20);
         (even.powi(6) * limit as f64) as u64
     }
 }

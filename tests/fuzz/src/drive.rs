@@ -21,6 +21,8 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 pub fn drive(target: Target, time: Duration, seed: u64) -> u64 {
     let current = current_input(&target);
     let again = format!("again: cargo run -p icecore-fuzz -- run {} {}", target.name, current.display());
+    // A backtrace would be read from the DWARF of this program: memory that is not the target's.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let (done, heard) = channel();
     let file = current.clone();
     std::thread::spawn(move || {

@@ -13,9 +13,13 @@
 //!
 //! A file with one session keeps all its numbers.
 
+mod shift;
+#[cfg(test)]
+mod tests;
+
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
-use icecore_format::records::{EventV1, Location, ReceiptV1, Sample, SessionV1};
+use icecore_format::records::{EventV1, ReceiptV1, Sample, SessionV1};
 
 use super::Decoded;
 
@@ -355,93 +359,4 @@ impl Part {
             _ => self.ids[what as usize].shift(own),
         }
     }
-
-    /// Gives the rows of a block numbers that are unique in the file.
-    ///
-    /// # Errors
-    /// The cause, if there are no more numbers.
-    pub(super) fn shift(&self, block: &mut Decoded) -> Result<(), String> {
-        if self.is_alone {
-            return Ok(());
-        }
-        if let Some((what, first, len)) = block.ids() {
-            let ids = self.ids[what as usize];
-            let end = u64::from(ids.base) + u64::from(first) + len as u64;
-            if end > u64::from(u32::MAX) {
-                return Err(format!("id {end} of all sessions together is too large"));
-            }
-        }
-        match block {
-            Decoded::Strings(first, _) => *first = self.first(Counted::Strings, *first),
-            Decoded::Tasks(first, rows) => {
-                *first = self.first(Counted::Tasks, *first);
-                for row in rows {
-                    (row.tgid, row.tid) = (self.pid(row.tgid), self.pid(row.tid));
-                    row.comm = self.id(Counted::Strings, row.comm);
-                }
-            }
-            Decoded::Images(first, rows) => {
-                *first = self.first(Counted::Images, *first);
-                rows.iter_mut().for_each(|row| row.path = self.id(Counted::Strings, row.path));
-            }
-            Decoded::Nodes(first, rows) => {
-                *first = self.first(Counted::Nodes, *first);
-                for row in rows {
-                    row.parent = self.id(Counted::Nodes, row.parent);
-                    if let Location::Image { image, .. } = &mut row.location {
-                        *image = self.id(Counted::Images, *image);
-                    }
-                }
-            }
-            Decoded::Lifecycle(rows) => {
-                for row in rows {
-                    row.time_ns = self.time_ns(row.time_ns);
-                    (row.tgid, row.tid) = (self.pid(row.tgid), self.pid(row.tid));
-                    row.parent_tgid = self.pid(row.parent_tgid);
-                    row.comm = self.id(Counted::Strings, row.comm);
-                }
-            }
-            Decoded::Mappings(rows) => {
-                for row in rows {
-                    (row.time_ns, row.tgid) = (self.time_ns(row.time_ns), self.pid(row.tgid));
-                    row.image = self.id(Counted::Images, row.image);
-                }
-            }
-            Decoded::KernelSymbols(rows) => {
-                for row in rows {
-                    row.name = self.id(Counted::Strings, row.name);
-                    row.module = self.id(Counted::Strings, row.module);
-                }
-            }
-            Decoded::Losses(rows) => rows.iter_mut().for_each(|row| row.time_ns = self.time_ns(row.time_ns)),
-            Decoded::Session(_)
-            | Decoded::Receipt(_)
-            | Decoded::Samples
-            | Decoded::Unknown
-            | Decoded::Unwanted
-            | Decoded::Damaged(_) => {}
-        }
-        Ok(())
-    }
-
-    /// The first id of a block: not yet looked at for holes.
-    fn first(&self, what: Counted, own: u32) -> u32 {
-        self.ids[what as usize].base.saturating_add(own)
-    }
 }
-
-impl Decoded {
-    /// What it counts: the first id, and how many rows it has.
-    fn ids(&self) -> Option<(Counted, u32, usize)> {
-        match self {
-            Self::Strings(first, rows) => Some((Counted::Strings, *first, rows.len())),
-            Self::Tasks(first, rows) => Some((Counted::Tasks, *first, rows.len())),
-            Self::Images(first, rows) => Some((Counted::Images, *first, rows.len())),
-            Self::Nodes(first, rows) => Some((Counted::Nodes, *first, rows.len())),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;
