@@ -1,11 +1,14 @@
 //! Samples as columns, version 1.
 
+mod relative;
+
 use rkyv::{Archive, Serialize};
 
-use super::packed::{ArchivedPacked, Packed, fold, unfold};
-use super::{WalkEnd, payload, rows_of};
+use super::packed::{Packed, fold, unfold};
+use super::{WalkEnd, payload};
 use crate::Error;
 use crate::block::{Kind, Processes};
+use relative::{Expected, Side, Told};
 
 /// One sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,187 +196,5 @@ impl ArchivedSamplesV1 {
     }
 }
 
-/// One side of all samples, to be written.
-#[derive(Default)]
-struct Side {
-    new: Vec<u64>,
-    known: Vec<u64>,
-    end: Vec<u64>,
-    last_end: LastEnd,
-}
-
-impl Side {
-    fn push(&mut self, id: u32, end: WalkEnd, newest: &mut u64) {
-        let wide = u64::from(id);
-        if wide > *newest {
-            self.new.push(wide - std::mem::replace(newest, wide));
-        } else {
-            self.new.push(0);
-            self.known.push(wide);
-        }
-        let last = std::mem::replace(self.last_end.of(id), end);
-        self.end.push(if last == end { 0 } else { u64::from(end.0) + 1 });
-    }
-}
-
-/// One side of all samples, as it was written.
-struct Told {
-    new: Vec<u64>,
-    known: std::vec::IntoIter<u64>,
-    end: Vec<u64>,
-    last_end: LastEnd,
-}
-
-impl Told {
-    fn new(new: &ArchivedPacked, known: &ArchivedPacked, end: &ArchivedPacked) -> Result<Self, Error> {
-        rows_of(Kind::SAMPLES, "known", known)?;
-        let known = known.values().into_iter();
-        Ok(Self { new: new.values(), known, end: end.values(), last_end: LastEnd::default() })
-    }
-
-    /// The stack and the end of the walk of sample `i`; `None` if there can be no such stack.
-    fn next(&mut self, i: usize, newest: &mut u64) -> Option<(u32, WalkEnd)> {
-        let id = match self.new[i] {
-            0 => self.known.next()?,
-            above => {
-                *newest = newest.checked_add(above)?;
-                *newest
-            }
-        };
-        let id = u32::try_from(id).ok()?;
-        let last = self.last_end.of(id);
-        if self.end[i] > 0 {
-            *last = WalkEnd((self.end[i] - 1) as u8);
-        }
-        Some((id, *last))
-    }
-}
-
-/// How walks ended last, of empty stacks and of others.
-#[derive(Default)]
-struct LastEnd([WalkEnd; 2]);
-
-impl LastEnd {
-    fn of(&mut self, stack: u32) -> &mut WalkEnd {
-        &mut self.0[usize::from(stack != 0)]
-    }
-}
-
-/// What is expected of the next sample on each CPU.
-struct Expected {
-    first: u64,
-    slots: Vec<Slot>,
-}
-
-struct Slot {
-    /// Its time.
-    units: u64,
-    /// Its task.
-    recent: Recent,
-}
-
-impl Expected {
-    fn at(first: u64) -> Self {
-        Self { first, slots: Vec::new() }
-    }
-
-    fn slot(&mut self, cpu: u16) -> &mut Slot {
-        let cpu = usize::from(cpu);
-        if self.slots.len() <= cpu {
-            self.slots.resize_with(cpu + 1, || Slot { units: self.first, recent: Recent::default() });
-        }
-        &mut self.slots[cpu]
-    }
-}
-
-/// The tasks that ran last on a CPU, the latest first.
-#[derive(Default)]
-struct Recent(Vec<u32>);
-
-/// The most tasks in the list of a CPU.
-const MAX_RECENT: usize = 64;
-
-impl Recent {
-    fn tell(&mut self, task: u32) -> u64 {
-        let rank = self.0.iter().position(|recent| *recent == task);
-        self.run(task, rank);
-        rank.map_or(u64::from(task) * 2, |rank| rank as u64 * 2 + 1)
-    }
-
-    /// Undoes [`Recent::tell`]; `None` if there can be no such task.
-    fn told(&mut self, told: u64) -> Option<u32> {
-        let rank = (told % 2 == 1).then_some(usize::try_from(told / 2).ok()?);
-        let task = match rank {
-            Some(rank) => *self.0.get(rank)?,
-            None => u32::try_from(told / 2).ok()?,
-        };
-        self.run(task, rank);
-        Some(task)
-    }
-
-    fn run(&mut self, task: u32, rank: Option<usize>) {
-        match rank {
-            Some(rank) => self.0[..=rank].rotate_right(1),
-            None => {
-                self.0.truncate(MAX_RECENT - 1);
-                self.0.insert(0, task);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::records::Payload as _;
-
-    fn read_back(rows: &[Sample], basis: &Basis) -> Vec<Sample> {
-        let bytes = SamplesV1::from_rows(rows, basis).expect("in order").to_bytes().expect("fits");
-        SamplesV1::view(&bytes).expect("own bytes").rows().expect("own rows")
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn samples_survive_a_round_trip_whatever_they_are_measured_from(
-            rows in proptest::collection::vec((0_u64..1 << 40, 0_u16..5, 0_u32..90, 0_u32..50, 0_u32..50), 0..300),
-            period_ns: u64,
-            newest_stack in 0_u32..60,
-        ) {
-            let row = |(time_ns, cpu, task, user_stack, kernel_stack): (u64, u16, u32, u32, u32)| Sample {
-                time_ns,
-                cpu,
-                event: (task % 3) as u8,
-                user_end: WalkEnd((user_stack % 9) as u8),
-                kernel_end: WalkEnd((time_ns % 9) as u8),
-                task,
-                user_stack,
-                kernel_stack,
-                weight: time_ns ^ u64::from(task),
-            };
-            let mut rows: Vec<Sample> = rows.into_iter().map(row).collect();
-            rows.sort_by_key(|row| row.time_ns);
-            let basis = Basis { period_ns, newest_stack, ..Basis::default() };
-            proptest::prop_assert_eq!(read_back(&rows, &basis), rows.clone());
-            let basis = Basis { unit_ns: 1_000, ..basis };
-            rows.iter_mut().for_each(|row| row.time_ns -= row.time_ns % 1_000);
-            proptest::prop_assert_eq!(read_back(&rows, &basis), rows);
-        }
-    }
-
-    #[test]
-    fn samples_out_of_order_are_refused() {
-        let row = |time_ns| Sample {
-            time_ns,
-            cpu: 0,
-            event: 0,
-            user_end: WalkEnd::NONE,
-            kernel_end: WalkEnd::NONE,
-            task: 0,
-            user_stack: 0,
-            kernel_stack: 0,
-            weight: 1,
-        };
-        let error = SamplesV1::from_rows(&[row(10), row(5)], &Basis::default()).expect_err("backwards");
-        assert!(error.to_string().contains("cannot follow"), "{error}");
-    }
-}
+mod tests;

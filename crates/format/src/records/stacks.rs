@@ -49,7 +49,9 @@ pub struct StacksV1 {
     pub kernel_offset: Packed,
 }
 
-payload!(StacksV1, ArchivedStacksV1, Kind::STACKS, 1, count base, same parent);
+payload!(
+    StacksV1, ArchivedStacksV1, Kind::STACKS, 1, count base, same parent, other offset, other kernel_offset
+);
 
 /// Addresses from here on are the kernel's.
 const KERNEL_HALF: u64 = 1 << 63;

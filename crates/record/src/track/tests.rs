@@ -1,0 +1,141 @@
+use super::*;
+use icecore_format::records::Payload;
+
+fn tracker() -> Tracker {
+    Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000 })
+}
+
+fn rows<P: Payload, T>(payload: &P, rows: impl Fn(&P::View) -> T) -> T {
+    let bytes = payload.to_bytes().expect("fits");
+    rows(P::view(&bytes).expect("own bytes"))
+}
+
+fn head(time_ns: u64) -> Head<'static> {
+    Head { time_ns, cpu: 1, tgid: 10, tid: 11, comm: b"worker" }
+}
+
+fn sampled(tracker: &mut Tracker, time_ns: u64) {
+    let frames = [0x10_u64, 0x20].map(u64::to_ne_bytes).concat();
+    let kernel = [0xffff_ffff_8100_0010_u64].map(u64::to_ne_bytes).concat();
+    tracker.event(&Event::Sample(wire::Sample {
+        head: head(time_ns),
+        weight: 5,
+        kernel_end: 1,
+        user_end: 1,
+        kernel: wire::Frames::from_bytes(&kernel),
+        user: wire::Frames::from_bytes(&frames),
+    }));
+}
+
+fn mapped(tracker: &mut Tracker, time_ns: u64, start: u64, path: &[u8]) {
+    let identity = Identity {
+        kind: ImageKind::FILE,
+        path: path.to_vec(),
+        build_id: vec![],
+        dev: 0,
+        inode: 0,
+        size_bytes: 0,
+        modified_unix_ns: 0,
+    };
+    tracker.mapping(&MappingRow {
+        time_ns,
+        tgid: 10,
+        start,
+        len: 0x1000,
+        file_off: 0x4000,
+        identity: &identity,
+        origin: Origin::EVENT,
+    });
+}
+
+#[test]
+fn a_batch_names_everything_that_its_samples_need_once() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 100_000);
+    sampled(&mut tracker, 90_000);
+    assert_eq!(tracker.settle(u64::MAX), 0);
+    assert!(tracker.wants_kernel_names());
+    let batch = tracker.take_batch(Some(&Kallsyms::parse(b"ffffffff81000000 T do_work\n")));
+    assert_eq!((batch.samples.items(), batch.samples.span_ns()), (2, (90_000, 100_000)));
+    assert_eq!((batch.stacks.items(), batch.tasks.items()), (3, 1));
+    assert_eq!(batch.strings.bytes, b"workerdo_work");
+    let symbols = rows(&batch.kernel_symbols, |view| view.rows().collect::<Vec<_>>());
+    assert_eq!((symbols[0].start, symbols[0].name), (0xffff_ffff_8100_0000, 2));
+
+    sampled(&mut tracker, 200_000);
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let new =
+        [batch.strings.items(), batch.tasks.items(), batch.stacks.items(), batch.kernel_symbols.items()];
+    assert_eq!((batch.samples.items(), new), (1, [0; 4]));
+    assert_eq!(tracker.totals(), Totals { samples: 3 });
+    let concerned = batch.samples.processes();
+    assert!(concerned.may_hold(10) && !concerned.may_hold(11));
+}
+
+#[test]
+fn a_batch_is_due_when_its_first_row_is_old() {
+    let mut tracker = tracker();
+    assert!(!tracker.is_due(u64::MAX));
+    sampled(&mut tracker, 100);
+    assert!(!tracker.is_due(1_099));
+    assert!(tracker.is_due(1_100));
+}
+
+#[test]
+fn what_is_not_settled_stays_for_the_next_batch() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 5_000);
+    sampled(&mut tracker, 7_000);
+    tracker.settle(6_000);
+    assert_eq!(tracker.take_batch(None).samples.span_ns(), (5_000, 5_000));
+    assert!(!tracker.is_due(7_999) && tracker.is_due(8_000));
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    assert_eq!((batch.samples.span_ns(), batch.stacks.items()), ((7_000, 7_000), 0));
+}
+
+#[test]
+fn a_sample_meets_the_address_space_of_its_moment() {
+    let mut tracker = tracker();
+    // In the order in which the two sources tell: samples first.
+    sampled(&mut tracker, 2_000);
+    sampled(&mut tracker, 4_000);
+    mapped(&mut tracker, 1_000, 0, b"/old");
+    tracker.event(&Event::Exec { head: head(3_000) });
+    mapped(&mut tracker, 3_000, 0, b"/new");
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let nodes = rows(&batch.stacks, |view| view.rows().expect("own bytes"));
+    let of = |image| {
+        let location = |file_off| Location::Image { image, file_off };
+        [location(0x4020), location(0x4010)]
+    };
+    let users: Vec<Location> =
+        nodes.iter().map(|node| node.location).filter(|l| matches!(l, Location::Image { .. })).collect();
+    assert_eq!(users, [of(0), of(1)].concat());
+}
+
+#[test]
+fn lost_mappings_leave_addresses_as_they_are() {
+    let mut tracker = tracker();
+    mapped(&mut tracker, 1_000, 0, b"/lib");
+    tracker.loss(Loss { time_ns: 1_500, cpu: 0, cause: Cause::MAPPING_QUEUE_FULL, count: 1 });
+    sampled(&mut tracker, 2_000);
+    tracker.settle(u64::MAX);
+    let nodes = rows(&tracker.take_batch(None).stacks, |view| view.rows().expect("own bytes"));
+    assert!(nodes.iter().all(|node| matches!(node.location, Location::Address(_))), "{nodes:?}");
+}
+
+#[test]
+fn a_renamed_thread_is_a_second_task() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 1);
+    tracker.event(&Event::Comm { head: Head { comm: b"other", ..head(2) } });
+    tracker.event(&Event::Exit { head: head(3), whole_group: true });
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let changes = rows(&batch.lifecycle, |view| view.rows().map(|row| row.change).collect::<Vec<_>>());
+    assert_eq!(changes, [Change::COMM, Change::EXIT]);
+    assert_eq!(batch.strings.bytes, b"workerother");
+}

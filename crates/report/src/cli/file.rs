@@ -1,0 +1,121 @@
+//! Commands about the file itself.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Which;
+
+/// `info`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report info [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report info demo.icecore
+  icecore-report info demo.icecore --blocks
+  icecore-report info demo.icecore --sizes
+
+Only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. Whether \
+the rest of the file is whole is what verify tells.")]
+pub struct Info {
+    /// The recording; `-`: stdin
+    pub file: PathBuf,
+    /// List every block
+    #[arg(long)]
+    pub blocks: bool,
+    /// Show where the bytes go, by kind of block and column; this reads everything
+    #[arg(long, conflicts_with = "blocks")]
+    pub sizes: bool,
+}
+
+/// `verify`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report verify [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report verify demo.icecore && echo whole
+  icecore-report verify demo.icecore --json | jq '.problems[0]'
+
+Checked are headers, index and tail, the checksum and the rows of every block, their times, and that whatever a \
+block refers to lies in front of it. Blocks that a newer version wrote are told of, and are not wrong.
+
+Exit codes: 0 all is well; 1 something is wrong, or the recording was not closed; 2 the file cannot be opened.")]
+pub struct Verify {
+    /// The recording; `-`: stdin
+    pub file: PathBuf,
+}
+
+/// `repair`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report repair [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report repair torn.icecore -o whole.icecore
+  icecore-report summary whole.icecore                    what was lost is counted there
+
+Every whole block is copied as it is, and the new file is closed. Samples of blocks that cannot be read are noted \
+in it as lost, with the cause `damaged`; a session without a receipt gets one that says `repaired`. Of a file \
+that needs no repair OUT is a copy. FILE is never changed.")]
+pub struct Repair {
+    /// The recording; `-`: stdin
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `merge`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report merge [OPTIONS] <FILE>... -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report merge web1.icecore web2.icecore db.icecore -o fleet.icecore
+  icecore-report top fleet.icecore --by host
+  icecore-report flame fleet.icecore --host web1
+
+Nothing is decoded or lost: every block is copied, and each recording stays a session of its own, with its \
+host, its processes, its kernel and its clock. Times count from the earliest start. Files that were merged \
+can be merged again. Of a damaged file the rest is merged, and what is missing is noted in it as lost.")]
+pub struct Merge {
+    /// The recordings; `-`: stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Where a recording is written.
+#[derive(Debug, Args)]
+pub struct Output {
+    /// The new recording
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `cut`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report cut [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report cut day.icecore -o incident.icecore --from 600 --to 660
+  icecore-report cut build.icecore -o cc1.icecore --comm cc1
+  icecore-report cut fleet.icecore -o web1.icecore --host web1
+
+A report on the new file equals one on the old file with these filters, and times stay the same. With the \
+samples go the names, images, mappings and stacks that only others needed; sessions, losses and receipts stay. \
+What was cut is noted in the session.")]
+pub struct Cut {
+    /// The recording; `-`: stdin
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+    /// What is kept.
+    #[command(flatten)]
+    pub which: Which,
+}
