@@ -64,6 +64,17 @@ def perf_counts(path):
     return counts["SAMPLE"], counts["LOST"] + counts["LOST_SAMPLES"]
 
 
+def perf_recorded(path, event, rate, more, workload):
+    """Records with perf and tells what it took, samples and lost samples. perf 6.1 sometimes aborts: then once more."""
+    for _ in range(5):
+        cost = recorded(["perf", "record", "-a", "-g", "-F", rate, "-e", event, "-o", path, *more], workload())
+        samples, lost = perf_counts(path)
+        if samples > 0:
+            return cost, samples, lost
+        print("compare: perf gave no samples: once more", file=sys.stderr)
+    sys.exit("compare: perf gave no samples in five runs")
+
+
 def one_run(programs, folder, workload, event):
     record, report = programs / "icecore-record", programs / "icecore-report"
     file, data, packed = folder / "r.icecore", folder / "perf.data", folder / "perf-z.data"
@@ -78,8 +89,7 @@ def one_run(programs, folder, workload, event):
         "rss": cost["rss"],
     }
     for name, path, more in [("perf", data, []), ("perf -z", packed, ["-z"])]:
-        cost = recorded(["perf", "record", "-a", "-g", "-F", RATE, "-e", event, "-o", path, *more], workload)
-        samples, lost = perf_counts(path)
+        cost, samples, lost = perf_recorded(path, event, RATE, more, lambda: workload)
         out[name] = {
             "samples": samples,
             "lost": lost,
@@ -104,8 +114,7 @@ def density(programs, folder, workload, event, rate):
     out = {"icecore": (file.stat().st_size / seen["samples"], seen["samples"])}
     for name, more in [("perf", []), ("perf -z", ["-z"])]:
         data = folder / "d.data"
-        recorded(["perf", "record", "-a", "-g", "-F", rate, "-e", event, "-o", data, *more], workload())
-        samples, _ = perf_counts(data)
+        _, samples, _ = perf_recorded(data, event, rate, more, workload)
         out[name] = (data.stat().st_size / samples, samples)
     return out
 
