@@ -138,6 +138,9 @@ fn a_graph_is_never_drawn_over_its_recording() {
     let why = "this is the recording itself: name a file with -o";
     assert_eq!((code, err), (2, format!("error: cannot write flame graph `story.icecore`: {why}\n")));
     assert_eq!(std::fs::read(dir.path().join("story.icecore")).expect("there"), before);
+    std::fs::write(dir.path().join("other"), &before).expect("writable");
+    let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "DIR/other"]);
+    assert!(code == 2 && err.contains("there is a recording: name another file with -o"), "{err}");
 }
 
 #[test]

@@ -90,6 +90,8 @@ pub(crate) struct Pump<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pumped {
     pub(crate) ended_by: Reason,
+    /// When sampling ended, ns `CLOCK_MONOTONIC`.
+    pub(crate) end_ns: u64,
     /// Most bytes that waited in the ring at one look.
     pub(crate) ring_high_water_bytes: u64,
 }
@@ -118,10 +120,11 @@ impl Pump<'_> {
                 }
             }
         };
+        let end_ns = clock::monotonic_ns();
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
         self.drain(sampler, &ring, &taken, &mut seen);
-        Ok(Pumped { ended_by, ring_high_water_bytes: seen.high_water })
+        Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: seen.high_water })
     }
 
     fn reason_to_end(

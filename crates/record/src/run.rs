@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use icecore_format::records::{Cause, Loss, ReceiptV1};
@@ -84,7 +84,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
         .map_err(|error| explain_begin(error, &output))?;
 
-    let started = Instant::now();
+    let started_ns = clock::monotonic_ns();
     let refused = AtomicBool::new(false);
     let (pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
@@ -107,7 +107,8 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         anyhow::Ok((pumped?, digested, stored, command))
     })?;
 
-    let end = End { output: &output, event, elapsed: started.elapsed(), pumped, digested, exit_code: None };
+    let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(started_ns));
+    let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None };
     close(options, &sampler, stored, end, command)
 }
 
@@ -129,7 +130,7 @@ fn close(
     mut end: End<'_>,
     command: Option<Child>,
 ) -> anyhow::Result<u8> {
-    let end_ns = clock::monotonic_ns();
+    let end_ns = end.pumped.end_ns;
     // A command that ended the recording has its code already; another is waited for below.
     let mut command = command;
     if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {

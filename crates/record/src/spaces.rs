@@ -24,6 +24,8 @@ pub(crate) struct Space {
     version: u32,
     /// By first address; they do not overlap.
     regions: BTreeMap<u64, Region>,
+    /// Nothing was mapped before the first region that is known.
+    is_complete: bool,
 }
 
 /// Executable memory.
@@ -37,12 +39,19 @@ pub(crate) struct Region {
     pub(crate) file_off: u64,
     /// Since when, ns `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
+    /// The process has mapped the same part of the image elsewhere, too: an offset does not tell the address.
+    pub(crate) is_twice: bool,
 }
 
 impl Spaces {
     /// Finds the address space of a process.
     pub(crate) fn of(&self, tgid: u32) -> Option<&Space> {
         self.by_tgid.get(&tgid).map(|space| &**space)
+    }
+
+    /// All that a process has mapped will be told: it was looked at.
+    pub(crate) fn complete(&mut self, tgid: u32) {
+        Arc::make_mut(self.by_tgid.entry(tgid).or_default()).is_complete = true;
     }
 
     /// A process begins with what its parent has.
@@ -57,12 +66,11 @@ impl Spaces {
     /// A process runs a new program: what was mapped before is gone. An exec is told when it is done, and
     /// counts from its beginning: the new program may have been mapped by now.
     pub(crate) fn exec(&mut self, tgid: u32, time_ns: u64) {
-        if let Some(space) = self.by_tgid.get_mut(&tgid) {
-            self.versions = self.versions.wrapping_add(1);
-            let space = Arc::make_mut(space);
-            space.version = self.versions;
-            space.regions.retain(|_, region| region.since_ns >= time_ns);
-        }
+        self.versions = self.versions.wrapping_add(1);
+        let space = Arc::make_mut(self.by_tgid.entry(tgid).or_default());
+        space.version = self.versions;
+        space.regions.retain(|_, region| region.since_ns >= time_ns);
+        space.is_complete = true;
     }
 
     /// A process ended; it is forgotten with the next call of [`Spaces::forget_ended`].
@@ -92,14 +100,40 @@ impl Space {
         self.version
     }
 
-    /// Finds the code at an address (AVMA); `None` if nothing executable is mapped there.
+    /// Tells whether what is nowhere in it is no code.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Finds the code at an address (AVMA); `None` if nothing executable is known to be mapped there.
     pub(crate) fn locate(&self, address: u64) -> Option<Location> {
         let (start, region) = self.regions.range(..=address).next_back()?;
         let into = address - start;
         (address < region.end).then(|| match region.image {
-            Some(image) => Location::Image { image, file_off: region.file_off.wrapping_add(into) },
-            None => Location::Address(address),
+            Some(image) if !region.is_twice => {
+                Location::Image { image, file_off: region.file_off.wrapping_add(into) }
+            }
+            _ => Location::Address(address),
         })
+    }
+
+    /// Marks the regions that show a part of what a new one shows; tells whether there are any.
+    fn show_the_same(&mut self, start: u64, region: &Region) -> bool {
+        let shown = |start: u64, r: &Region| r.file_off..r.file_off.saturating_add(r.end - start);
+        let new = shown(start, region);
+        let mut any = false;
+        for (at, old) in &mut self.regions {
+            let part = shown(*at, old);
+            if region.image.is_some()
+                && old.image == region.image
+                && part.start < new.end
+                && new.start < part.end
+            {
+                old.is_twice = true;
+                any = true;
+            }
+        }
+        any
     }
 
     fn map(&mut self, start: u64, region: Region) {
@@ -118,7 +152,8 @@ impl Space {
             }
         }
         if start < region.end {
-            self.regions.insert(start, region);
+            let is_twice = self.show_the_same(start, &region);
+            self.regions.insert(start, Region { is_twice, ..region });
         }
     }
 }
@@ -128,7 +163,7 @@ mod tests {
     use super::*;
 
     fn region(end: u64, image: u32, file_off: u64) -> Region {
-        Region { end, image: Some(image), file_off, since_ns: 5 }
+        Region { end, image: Some(image), file_off, since_ns: 5, is_twice: false }
     }
 
     fn at(spaces: &Spaces, tgid: u32, address: u64) -> Option<(u32, u64)> {
@@ -196,9 +231,32 @@ mod tests {
     }
 
     #[test]
+    fn an_image_that_is_mapped_twice_keeps_its_addresses() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.map(1, 0x8000, region(0x9000, 7, 0x800));
+        spaces.map(1, 0xa000, region(0xb000, 7, 0x2000));
+        let located = [0x1000, 0x8000, 0xa000].map(|a| spaces.of(1).and_then(|space| space.locate(a)));
+        let image = Location::Image { image: 7, file_off: 0x2000 };
+        assert_eq!(located, [Some(Location::Address(0x1000)), Some(Location::Address(0x8000)), Some(image)]);
+    }
+
+    #[test]
+    fn a_space_is_complete_behind_a_scan_or_an_exec() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        let is_complete = |spaces: &Spaces, tgid| spaces.of(tgid).is_some_and(Space::is_complete);
+        assert!(!is_complete(&spaces, 1));
+        spaces.complete(1);
+        spaces.fork(1, 2);
+        spaces.exec(3, 0);
+        assert!([1, 2, 3].iter().all(|tgid| is_complete(&spaces, *tgid)));
+    }
+
+    #[test]
     fn code_without_a_file_keeps_its_address() {
         let mut spaces = Spaces::default();
-        spaces.map(1, 0x1000, Region { end: 0x2000, image: None, file_off: 0, since_ns: 0 });
+        spaces.map(1, 0x1000, Region { end: 0x2000, image: None, file_off: 0, since_ns: 0, is_twice: false });
         let space = spaces.of(1).expect("just mapped");
         assert_eq!(space.locate(0x1234), Some(Location::Address(0x1234)));
     }

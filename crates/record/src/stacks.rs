@@ -36,8 +36,8 @@ impl Stacks {
     ///
     /// Code in files is noted by its offset in the file, so that processes that run the same code share
     /// their stacks. The stack is cut at the first return address that is no code: see [`WalkEnd::NOT_CODE`].
-    /// That needs to know where code is: without a `space`, or if even the leaf is nowhere in it, all addresses
-    /// are kept as they are.
+    /// That needs to know where code is: without a `space` that is complete, or if even the leaf is nowhere in it,
+    /// addresses that are not known are kept as they are.
     pub(crate) fn user(
         &mut self,
         space: Option<&Space>,
@@ -51,7 +51,8 @@ impl Stacks {
         };
         let mut locations = std::mem::take(&mut self.located);
         locations.push(leaf);
-        locations.extend(callers.iter().map_while(|address| self.caller(space, *address)));
+        let unknown = |address| (!space.is_complete()).then_some(Location::Address(address));
+        locations.extend(callers.iter().map_while(|a| self.caller(space, *a).or_else(|| unknown(*a))));
         let end = if locations.len() < leaf_first.len() { WalkEnd::NOT_CODE } else { end };
         let id = self.id(locations.drain(..).rev());
         self.located = locations;
@@ -139,9 +140,27 @@ mod tests {
 
     /// `0x1000..0x2000` shows image 3 from 0x500 on, `0x8000..0x9000` is code made at run time.
     fn space(spaces: &mut Spaces) -> &Space {
-        spaces.map(1, 0x1000, Region { end: 0x2000, image: Some(3), file_off: 0x500, since_ns: 0 });
-        spaces.map(1, 0x8000, Region { end: 0x9000, image: None, file_off: 0, since_ns: 0 });
+        spaces.map(
+            1,
+            0x1000,
+            Region { end: 0x2000, image: Some(3), file_off: 0x500, since_ns: 0, is_twice: false },
+        );
+        spaces.map(1, 0x8000, Region { end: 0x9000, image: None, file_off: 0, since_ns: 0, is_twice: false });
+        spaces.complete(1);
         spaces.of(1).expect("just mapped")
+    }
+
+    #[test]
+    fn nothing_is_cut_in_a_space_that_may_have_more() {
+        let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
+        spaces.map(
+            1,
+            0x1000,
+            Region { end: 0x2000, image: Some(3), file_off: 0, since_ns: 0, is_twice: false },
+        );
+        let walked = [0x1010, 0x7777, 0x1020];
+        assert_eq!(stacks.user(spaces.of(1), &walked, WalkEnd::ROOT), Ok((3, WalkEnd::ROOT)));
+        assert_eq!(stacks.waiting()[1].location, Location::Address(0x7777));
     }
 
     #[test]

@@ -182,6 +182,7 @@ impl Tracker {
             image: (identity.kind == ImageKind::FILE || identity.kind == ImageKind::VDSO).then_some(image),
             file_off: row.file_off,
             since_ns: row.time_ns,
+            is_twice: false,
         };
         let row = Mapping {
             time_ns: row.time_ns,
@@ -215,6 +216,9 @@ impl Tracker {
                 What::Change { row, ends_process } => self.changed(row, ends_process),
                 What::Mapping { row, region } => {
                     self.spaces.map(row.tgid, row.start, region);
+                    if row.origin == Origin::SCAN {
+                        self.spaces.complete(row.tgid);
+                    }
                     self.mappings.push(row);
                 }
                 What::Sample(sample) => lost += u64::from(self.sampled(&sample).is_err()),

@@ -110,6 +110,12 @@ pub fn load_without_nodes(recording: &Recording) -> Tables {
     load_if(recording, |kind| kind != Kind::STACKS)
 }
 
+/// Adds all nodes of stacks to tables that were loaded without them.
+pub fn load_nodes(recording: &Recording, tables: &mut Tables) {
+    let whole = load(recording);
+    (tables.nodes, tables.damage) = (whole.nodes, whole.damage);
+}
+
 fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
     let entries = recording.entries();
     let decoded = |entry: &Entry| match is_wanted(entry.header.kind) {

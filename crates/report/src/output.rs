@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use icecore_format::header;
 
 /// Writes a file under another name beside `path`; when all is written it takes that name, and what had it is replaced.
 /// It has the mode of what it replaces, else `mode`, else the usual one. A symbolic link stays one.
@@ -39,6 +41,20 @@ pub(crate) fn refuse_recording(there: Option<&fs::Metadata>, recording: &Path) -
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to replace another recording: no view is worth one.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] with the remedy.
+pub(crate) fn refuse_any_recording(path: &Path) -> io::Result<()> {
+    let mut magic = [0; header::MAGIC.len()];
+    let begins = File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
+    if begins && magic == header::MAGIC {
+        let cause = "there is a recording: name another file with -o, or remove it";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, cause));
+    }
+    Ok(())
 }
 
 /// What there is at a path; `None` if nothing is.

@@ -13,7 +13,7 @@ use crate::cli::Source;
 use crate::filter::Filter;
 use crate::hits::{self, Hits, Selection};
 use crate::image::Search;
-use crate::load::{Tables, clean, load, load_without_nodes, needed};
+use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::locate::{Located, Locator, locate};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
@@ -67,7 +67,10 @@ impl<'a> Loaded<'a> {
         let mut hits = hits::count(recording, selection);
         if is_part {
             let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
-            needed::nodes(recording, &mut tables, stacks);
+            match needed::nodes(recording, stacks) {
+                Some(nodes) => tables.nodes = nodes,
+                None => load_nodes(recording, &mut tables),
+            }
         }
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);

@@ -59,6 +59,11 @@ impl<W: Write + Send> Sink for Stream<W> {
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // Somebody made the pipe non-blocking, and its reader is slow.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                    continue;
+                }
                 Err(error) => error,
             };
             return Err(Torn { cause, stays });

@@ -35,8 +35,21 @@ pub(crate) fn one(tgid: u32) -> Option<Process> {
         tgid,
         parent_tgid: status_field(&status, "PPid").unwrap_or(0),
         comm: comm.trim_ascii_end().to_vec(),
-        maps: fs::read(format!("/proc/{tgid}/maps")).unwrap_or_default(),
+        maps: maps_of(tgid),
     })
+}
+
+/// The mappings of a process. A first thread that has ended shows none, though others of its process go on.
+fn maps_of(tgid: u32) -> Vec<u8> {
+    let read = |path: String| fs::read(path).ok().filter(|maps| !maps.is_empty());
+    let own = read(format!("/proc/{tgid}/maps"));
+    let of_threads = || threads(tgid).find_map(|tid| read(format!("/proc/{tgid}/task/{tid}/maps")));
+    own.or_else(of_threads).unwrap_or_default()
+}
+
+fn threads(tgid: u32) -> impl Iterator<Item = u32> {
+    let tasks = fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
 }
 
 /// Finds a numeric field in the text of `/proc/PID/status`, which is not UTF-8 if the name of the thread is not.
@@ -54,9 +67,13 @@ pub(crate) fn tgid_of(tid: u32) -> Option<u32> {
     status_field(&fs::read(format!("/proc/{tid}/status")).ok()?, "Tgid")
 }
 
-/// Tells whether a process or thread can still run: it is there, and no zombie.
+/// Tells whether a process, one of its threads, or a thread can still run: it is there, and no zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
-    fs::read(format!("/proc/{id}/status")).is_ok_and(|status| can_run(&status))
+    let runs = |path: String| fs::read(path).is_ok_and(|status| can_run(&status));
+    // Of a thread that does not lead its process, the threads of the process are listed.
+    let leads = tgid_of(id) == Some(id);
+    runs(format!("/proc/{id}/status"))
+        || leads && threads(id).any(|tid| runs(format!("/proc/{id}/task/{tid}/status")))
 }
 
 pub(crate) fn can_run(status: &[u8]) -> bool {

@@ -14,7 +14,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// # Errors
 /// If the pipe or the folder for temporary files fails. What does not begin like a recording is not read on: it may have
 /// no end.
-pub(super) fn spool(mut pipe: impl Read) -> anyhow::Result<File> {
+pub(super) fn spool(pipe: impl Read) -> anyhow::Result<File> {
+    let mut pipe = Patient(pipe);
     let mut file = tempfile::tempfile().map_err(|error| no_room(&error))?;
     let mut head = Vec::with_capacity(header::LEN);
     pipe.by_ref().take(header::LEN as u64).read_to_end(&mut head)?;
@@ -32,6 +33,22 @@ pub(super) fn spool(mut pipe: impl Read) -> anyhow::Result<File> {
             Err(error) => return Err(error).context("cannot read on"),
         };
         file.write_all(&buffer[..len]).map_err(|error| no_room(&error))?;
+    }
+}
+
+/// A pipe that somebody may have made non-blocking.
+struct Patient<R>(R);
+
+impl<R: Read> Read for Patient<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                read => return read,
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::Node;
 
 use super::by_id::ById;
-use super::{Decoded, Tables, damage, decode};
+use super::{Decoded, decode};
 
 /// Tells whether the blocks of the trie can be told apart without opening them: ids count up over one session, of
 /// which nothing is missing.
@@ -18,12 +18,13 @@ pub fn is_possible(recording: &Recording) -> bool {
     is_one && recording.damage().is_empty()
 }
 
-/// Adds the nodes of these stacks to the tables that were loaded without any.
+/// Finds the nodes of these stacks for tables that were loaded without any; `None` if the blocks of the trie do not
+/// count on from each other, so that all of them must be opened.
 ///
 /// # Cost
 /// One block of the trie is opened at a time, the last first, and only if it holds a node that is needed.
-pub fn nodes(recording: &Recording, tables: &mut Tables, stacks: impl Iterator<Item = u32>) {
-    let blocks = blocks(recording);
+pub fn nodes(recording: &Recording, stacks: impl Iterator<Item = u32>) -> Option<ById<Node>> {
+    let blocks = blocks(recording)?;
     let block_of = |id: u32| blocks.partition_point(|(first, _)| *first <= id).checked_sub(1);
     let mut wanted: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for id in stacks.filter(|id| *id != 0) {
@@ -34,41 +35,41 @@ pub fn nodes(recording: &Recording, tables: &mut Tables, stacks: impl Iterator<I
     let mut loaded = Vec::new();
     while let Some((number, ids)) = wanted.pop_last() {
         let (first, entry) = &blocks[number];
-        match rows(recording, entry, *first) {
-            Ok(rows) => {
-                for id in callers(&rows, *first, ids) {
-                    if let Some(block) = block_of(id) {
-                        wanted.entry(block).or_default().push(id);
-                    }
-                }
-                loaded.push((*first, rows));
-            }
-            Err(error) => tables.damage.push(damage(entry, &error)),
+        let (own, rows) = rows(recording, entry)?;
+        if own != *first || rows.len() != entry.header.items as usize {
+            return None;
         }
+        for id in callers(&rows, *first, ids) {
+            if let Some(block) = block_of(id) {
+                wanted.entry(block).or_default().push(id);
+            }
+        }
+        loaded.push((*first, rows));
     }
-    tables.nodes = ById::from_blocks(loaded);
+    Some(ById::from_blocks(loaded))
 }
 
-/// The blocks of the trie, each with the id of its first node.
-fn blocks(recording: &Recording) -> Vec<(u32, &Entry)> {
-    let known = |entry: &&Entry| (entry.header.kind, entry.header.version) == (Kind::STACKS, 1);
-    let mut first = 1u32;
+/// The blocks of the trie, each with the id that its first node should have.
+fn blocks(recording: &Recording) -> Option<Vec<(u32, &Entry)>> {
+    let stacks = || recording.entries().iter().filter(|entry| entry.header.kind == Kind::STACKS);
+    let mut first = match stacks().next() {
+        Some(entry) => rows(recording, entry)?.0,
+        None => 1,
+    };
     let number = |entry| {
         let entry: &Entry = entry;
         let own = first;
         first = first.saturating_add(entry.header.items);
         (own, entry)
     };
-    recording.entries().iter().filter(known).map(number).collect()
+    Some(stacks().map(number).collect())
 }
 
-fn rows(recording: &Recording, entry: &Entry, first: u32) -> Result<Vec<Node>, icecore_format::Error> {
-    match decode(recording, entry)? {
-        Decoded::Nodes(own, rows) if own == first => Ok(rows),
-        _ => {
-            let cause = format!("its first node should have the number {first}");
-            Err(icecore_format::Error::Payload { kind: Kind::STACKS, cause })
-        }
+/// The first id and the nodes of a block; `None` if it is damaged or of a newer version.
+fn rows(recording: &Recording, entry: &Entry) -> Option<(u32, Vec<Node>)> {
+    match decode(recording, entry) {
+        Ok(Decoded::Nodes(first, rows)) => Some((first, rows)),
+        _ => None,
     }
 }
 
@@ -98,15 +99,19 @@ mod tests {
     use icecore_format::write::Writer;
 
     use super::*;
-    use crate::load::{load, load_without_nodes};
+    use crate::load::{Tables, load, load_without_nodes};
     use crate::locate::steps;
 
     /// Four blocks of ten nodes: node 2 calls node 12, that calls node 22, and so on; 35 is called by 3 alone.
     fn recording() -> Recording {
+        recording_of([1, 11, 21, 31])
+    }
+
+    fn recording_of(firsts: [u32; 4]) -> Recording {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let mut writer = Writer::create(file.reopen().expect("ours"), [1; 16]).expect("writable");
         writer.append(&SessionV1::default()).expect("fits");
-        for first in [1u32, 11, 21, 31] {
+        for first in firsts {
             let parent = |id: u32| if id == 35 { 3 } else { id.saturating_sub(10) };
             let node = |id| Node { parent: parent(id), location: Location::Address(u64::from(id)) };
             let rows: Vec<Node> = (first..first + 10).map(node).collect();
@@ -114,6 +119,14 @@ mod tests {
         }
         writer.finish().expect("writable");
         Recording::open(file.path()).expect("own file")
+    }
+
+    #[test]
+    fn ids_may_begin_anywhere_and_holes_are_noticed() {
+        let mut part = load_without_nodes(&recording_of([2, 12, 22, 32]));
+        part.nodes = nodes(&recording_of([2, 12, 22, 32]), [33].into_iter()).expect("ids count on");
+        assert_eq!(addresses(&part, 33).len(), 4);
+        assert!(nodes(&recording_of([1, 11, 41, 51]), [52].into_iter()).is_none());
     }
 
     fn addresses(tables: &Tables, stack: u32) -> Vec<Option<Location>> {
@@ -130,7 +143,7 @@ mod tests {
         {
             let mut part = load_without_nodes(&recording);
             assert!(part.nodes.is_empty());
-            nodes(&recording, &mut part, stacks.iter().copied());
+            part.nodes = nodes(&recording, stacks.iter().copied()).expect("ids count on");
             assert_eq!(part.nodes.len(), blocks * 10, "{stacks:?}");
             for stack in stacks {
                 assert_eq!(addresses(&part, *stack), addresses(&whole, *stack), "{stack}");

@@ -26,7 +26,11 @@ pub(super) fn write(path: &Path, bytes: &[u8], recording: &Path) -> io::Result<(
             output::refuse_recording(Some(&there), recording)?;
             OpenOptions::new().write(true).open(path)?.write_all(bytes)
         }
-        _ => output::replace(path, recording, None, |file| file.write_all(bytes)),
+        _ => {
+            output::refuse_recording(output::metadata(path)?.as_ref(), recording)?;
+            output::refuse_any_recording(path)?;
+            output::replace(path, recording, None, |file| file.write_all(bytes))
+        }
     }
 }
 

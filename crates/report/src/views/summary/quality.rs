@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{Cause, WalkEnd};
+use icecore_format::records::{Cause, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
 use super::ratio;
@@ -80,11 +80,12 @@ impl Quality {
         let problems = problems(Facts {
             samples: report.profile.whole().samples,
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
-            lost_to_damage: damaged(report) > lost / 2,
+            lost_to: lost_to(report, lost),
             named_share: quality.named_share,
             rooted_share: quality.rooted_share,
             worst,
             damage: report.loaded.tables.damage.len() as u64,
+            endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
         });
         quality.verdict = problems.first().map_or(Verdict::Good, |(verdict, _)| *verdict);
         quality.problems = problems.into_iter().map(|(_, text)| text).collect();
@@ -92,10 +93,24 @@ impl Quality {
     }
 }
 
-/// Counts samples that were recorded and are lost, because their blocks could not be read.
-fn damaged(report: &Report<'_>) -> u64 {
-    let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == Cause::DAMAGED);
-    losses.fold(0, |sum, loss| sum.saturating_add(loss.count))
+/// Counts the sessions whose recorder never came to their end, or whose end was cut off.
+fn endless(report: &Report<'_>) -> u64 {
+    let was_ended = |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == "repaired");
+    let parts = report.loaded.tables.parts.iter();
+    parts.filter(|part| !part.receipt.as_ref().is_some_and(was_ended)).count() as u64
+}
+
+/// Tells why most lost samples are lost, if it was not that the recorder could not keep up.
+fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
+    let causes = [
+        (Cause::DAMAGED, "the file was damaged and repaired"),
+        (Cause::WRITE_FAILED, "the disk or pipe did not take them"),
+    ];
+    let count = |cause| {
+        let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
+        losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
+    };
+    causes.into_iter().find(|(cause, _)| count(*cause) > lost / 2).map(|(_, why)| why)
 }
 
 /// What the verdict is made of.
@@ -103,14 +118,16 @@ fn damaged(report: &Report<'_>) -> u64 {
 struct Facts {
     samples: u64,
     lost_share: f64,
-    /// Most of the lost samples were recorded, and their blocks are damaged.
-    lost_to_damage: bool,
+    /// Why most of the lost samples are lost, if a lower rate would not have helped.
+    lost_to: Option<&'static str>,
     named_share: Option<f64>,
     rooted_share: Option<f64>,
     /// Why most of the unnamed frames have no name.
     worst: Option<Reason>,
     /// Stretches of the file that could not be used.
     damage: u64,
+    /// Sessions of a closed file that have no end of their own: it was closed by another program.
+    endless: u64,
 }
 
 /// Applies the rule: the problems, worst first.
@@ -125,8 +142,7 @@ fn problems(facts: Facts) -> Vec<(Verdict, String)> {
         problems.push((Verdict::Misleading, "there are no samples".to_owned()));
     }
     let lost = facts.lost_share;
-    let why =
-        if facts.lost_to_damage { "the file was damaged and repaired" } else { "record with a lower -F" };
+    let why = facts.lost_to.unwrap_or("record with a lower -F");
     problems.push((
         graded(lost > LOST_MISLEADS, lost > LOST_SHOWS),
         format!("{} of the samples were lost, and not evenly: {why}", percent(lost)),
@@ -144,6 +160,12 @@ fn problems(facts: Facts) -> Vec<(Verdict, String)> {
             graded(false, rooted < ROOTED_SHOWS),
             format!("only {} of the user stacks reach a root: {so}", percent(rooted)),
         ));
+    }
+    if facts.endless > 0 {
+        let sessions = things(facts.endless, "session");
+        let text =
+            format!("the end of {sessions} is missing: the recorder was stopped, or the file was cut off");
+        problems.push((Verdict::Usable, text));
     }
     if facts.damage > 0 {
         let text = format!("{} of the file were damaged and are left out", things(facts.damage, "part"));
@@ -198,11 +220,12 @@ mod tests {
     const FINE: Facts = Facts {
         samples: 1000,
         lost_share: 0.0,
-        lost_to_damage: false,
+        lost_to: None,
         named_share: Some(1.0),
         rooted_share: Some(1.0),
         worst: None,
         damage: 0,
+        endless: 0,
     };
 
     fn verdict(facts: Facts) -> Verdict {
@@ -214,6 +237,7 @@ mod tests {
         assert_eq!(verdict(FINE), Verdict::Good);
         assert_eq!(verdict(Facts { samples: 0, ..FINE }), Verdict::Misleading);
         assert_eq!(verdict(Facts { damage: 1, ..FINE }), Verdict::Usable);
+        assert_eq!(verdict(Facts { endless: 1, ..FINE }), Verdict::Usable);
         for (lost_share, expected) in
             [(0.01, Verdict::Good), (0.011, Verdict::Usable), (0.11, Verdict::Misleading)]
         {
