@@ -1,6 +1,5 @@
 //! Counts samples by what they hit: everything behind this stage works on distinct things.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use icecore_format::index::Entry;
@@ -13,17 +12,18 @@ use crate::load::{Tables, damage};
 use crate::map::Map;
 use crate::timeline::{SpaceId, Timeline};
 
-/// What samples have in common when they hit the same code in the same thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What samples have in common when they hit the same code in the same thread, or process. Ordered so that equal
+/// stacks are neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The thread, a task id.
-    pub task: u32,
     /// The address space; `None` if nothing is known about the process.
     pub space: Option<SpaceId>,
     /// The user stack, a stack id; 0 if empty or filtered out.
     pub user: u32,
     /// The kernel stack, a stack id; 0 if empty or filtered out.
     pub kernel: u32,
+    /// The thread, a task id; one thread stands for its process where they are counted together.
+    pub task: u32,
     /// How the user walk ended.
     pub end: WalkEnd,
     /// They hit in the kernel, whether its frames are wanted or not.
@@ -46,7 +46,7 @@ pub struct Hit {
 /// Samples, counted.
 #[derive(Debug, Default)]
 pub struct Hits {
-    /// Distinct keys in the order of their first sample.
+    /// Distinct keys, in their order.
     pub rows: Vec<Hit>,
     /// What was counted on the way.
     pub seen: Seen,
@@ -54,17 +54,22 @@ pub struct Hits {
     pub damage: Vec<Damage>,
 }
 
-/// Counts over the samples that the filter wants.
+/// What the samples are that the filter wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Samples that are counted in the rows.
-    pub samples: u64,
     /// Samples that had frames, none of them on the wanted side.
     pub without_frames: u64,
-    /// Samples by event, a position in [`crate::load::parts::Parts::events`].
-    pub events: BTreeMap<u8, u64>,
-    /// Samples on each CPU.
-    pub cpus: BTreeMap<u16, u64>,
+    /// Events of these samples, positions in [`crate::load::parts::Parts::events`]; ordered.
+    pub events: Vec<u8>,
+}
+
+/// What is counted apart. There are many times more distinct pairs of thread and stack than of process and stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Apart {
+    /// The samples of each thread.
+    Threads,
+    /// Those of each process.
+    Processes,
 }
 
 /// Selects and describes samples, the same way for counting and for listing.
@@ -147,17 +152,21 @@ struct Phase {
 
 /// Filters and counts all samples, stretches of neighbouring blocks in parallel. Blocks that cannot hold a wanted
 /// sample are not opened.
-pub fn count(recording: &Recording, selection: Selection<'_>) -> Hits {
+pub fn count(recording: &Recording, selection: Selection<'_>, apart: Apart) -> Hits {
     let all = selection.tables.sample_blocks.iter();
     let blocks: Vec<&Entry> = all.filter(|entry| selection.may_be_in(entry)).collect();
+    let leaders = match apart {
+        Apart::Threads => Map::default(),
+        Apart::Processes => leaders(selection.tables),
+    };
     let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
     let counted = blocks.par_chunks(stretch).map(|blocks| {
-        let mut counter = Counter::default();
+        let mut counter = Counter::new(&leaders);
         blocks.iter().for_each(|entry| counter.block(recording, selection, entry));
         counter
     });
-    let merged = counted.collect::<Vec<Counter>>().into_iter().reduce(Counter::merged);
-    let mut all = merged.unwrap_or_default().into_hits();
+    let merged = counted.collect::<Vec<Counter<'_>>>().into_iter().reduce(Counter::merged);
+    let mut all = merged.map(Counter::into_hits).unwrap_or_default();
     if all.seen.events.len() > 1 {
         // Weights of different events have different units: every sample counts as one.
         all.rows.iter_mut().for_each(|hit| hit.weight = hit.samples);
@@ -165,16 +174,27 @@ pub fn count(recording: &Recording, selection: Selection<'_>) -> Hits {
     all
 }
 
+/// The task that stands for each process: its leading thread, else the thread that was told first.
+fn leaders(tables: &Tables) -> Map<u32, u32> {
+    let mut leaders: Map<u32, (bool, u32)> = Map::default();
+    for (id, task) in tables.tasks.iter() {
+        let new = (task.tid != task.tgid, id);
+        leaders.entry(task.tgid).and_modify(|known| *known = new.min(*known)).or_insert(new);
+    }
+    leaders.into_iter().map(|(tgid, (_, id))| (tgid, id)).collect()
+}
+
 /// Counts samples of one block after the other.
-#[derive(Default)]
-struct Counter {
-    /// Each row's place in the order of first samples, and the row. In one table: with millions of rows every look at
-    /// another one costs as much as all else that is done for a sample.
-    rows: Map<Key, (u32, Count)>,
-    next: u32,
-    seen: Seen,
+struct Counter<'a> {
+    rows: Map<Key, Count>,
+    without_frames: u64,
+    /// Which events were seen.
+    events: [bool; 1 << u8::BITS],
     damage: Vec<Damage>,
-    phases: Map<u32, Phase>,
+    /// Each task's life around its last sample, behind the task that it is counted as.
+    phases: Map<u32, (u32, Phase)>,
+    /// The task that stands for all of a process, by the process's number; of no process if each is counted apart.
+    leaders: &'a Map<u32, u32>,
 }
 
 /// What is counted of a key.
@@ -185,7 +205,12 @@ struct Count {
     span_ns: (u64, u64),
 }
 
-impl Counter {
+impl<'a> Counter<'a> {
+    fn new(leaders: &'a Map<u32, u32>) -> Self {
+        let (rows, damage, phases) = Default::default();
+        Self { rows, without_frames: 0, events: [false; 1 << u8::BITS], damage, phases, leaders }
+    }
+
     fn block(&mut self, recording: &Recording, selection: Selection<'_>, entry: &Entry) {
         let rows = recording.payload(entry).and_then(|payload| payload.view::<SamplesV1>()?.rows());
         let part = selection.tables.parts.of(entry);
@@ -196,73 +221,72 @@ impl Counter {
     }
 
     fn sample(&mut self, selection: Selection<'_>, sample: &Sample) {
-        let begin = || selection.phase(sample.task, sample.time_ns);
-        let phase = self.phases.entry(sample.task).or_insert_with(begin);
+        let leaders = self.leaders;
+        let (counted_as, phase) = self.phases.entry(sample.task).or_insert_with(|| {
+            let leader = leaders.get(&selection.tables.task(sample.task).tgid);
+            (*leader.unwrap_or(&sample.task), selection.phase(sample.task, sample.time_ns))
+        });
         if !phase.during_ns.contains(&sample.time_ns) {
-            *phase = begin();
+            *phase = selection.phase(sample.task, sample.time_ns);
         }
         let Some(key) = selection.key_in(phase, sample) else { return };
         if selection.is_emptied(&key) {
-            self.seen.without_frames += 1;
+            self.without_frames += 1;
             return;
         }
-        self.seen.add_sample(sample);
+        let key = Key { task: *counted_as, ..key };
+        self.events[usize::from(sample.event)] = true;
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
-        let next = self.next;
-        self.add(key, next, Count { samples: 1, weight, span_ns });
-        self.next = self.next.max(self.rows.len() as u32);
+        self.add(key, Count { samples: 1, weight, span_ns });
     }
 
-    /// Adds what was counted behind.
-    fn merged(mut self, mut behind: Self) -> Self {
-        self.seen.add(&behind.seen);
-        self.damage.append(&mut behind.damage);
-        for (key, (place, count)) in behind.rows {
-            self.add(key, self.next + place, count);
+    /// Adds what was counted elsewhere.
+    fn merged(mut self, mut other: Self) -> Self {
+        if self.rows.len() < other.rows.len() {
+            std::mem::swap(&mut self.rows, &mut other.rows);
         }
-        self.next += behind.next;
+        self.without_frames += other.without_frames;
+        self.events.iter_mut().zip(other.events).for_each(|(seen, too)| *seen |= too);
+        self.damage.append(&mut other.damage);
+        other.rows.into_iter().for_each(|(key, count)| self.add(key, count));
         self
     }
 
-    fn add(&mut self, key: Key, place: u32, more: Count) {
-        let add = |(_, count): &mut (u32, Count)| {
+    fn add(&mut self, key: Key, more: Count) {
+        let add = |count: &mut Count| {
             count.samples += more.samples;
             count.weight = count.weight.saturating_add(more.weight);
             count.span_ns = widened(count.span_ns, more.span_ns);
         };
-        self.rows.entry(key).and_modify(add).or_insert((place, more));
+        self.rows.entry(key).and_modify(add).or_insert(more);
     }
 
     fn into_hits(self) -> Hits {
-        let mut rows: Vec<(u32, Hit)> = self
-            .rows
-            .into_iter()
-            .map(|(key, (place, Count { samples, weight, span_ns }))| {
-                (place, Hit { key, samples, weight, span_ns })
-            })
-            .collect();
-        rows.par_sort_unstable_by_key(|(place, _)| *place);
-        let rows = rows.into_iter().map(|(_, hit)| hit).collect();
-        Hits { rows, seen: self.seen, damage: self.damage }
-    }
-}
-
-impl Seen {
-    fn add_sample(&mut self, sample: &Sample) {
-        self.samples += 1;
-        *self.events.entry(sample.event).or_default() += 1;
-        *self.cpus.entry(sample.cpu).or_default() += 1;
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.samples += other.samples;
-        self.without_frames += other.without_frames;
-        other.events.iter().for_each(|(event, n)| *self.events.entry(*event).or_default() += n);
-        other.cpus.iter().for_each(|(cpu, n)| *self.cpus.entry(*cpu).or_default() += n);
+        let row = |(key, Count { samples, weight, span_ns })| Hit { key, samples, weight, span_ns };
+        let mut rows: Vec<Hit> = self.rows.into_iter().map(row).collect();
+        rows.par_sort_unstable_by_key(|hit| hit.key);
+        let events = (0..=u8::MAX).filter(|event| self.events[usize::from(*event)]).collect();
+        let seen = Seen { without_frames: self.without_frames, events };
+        Hits { rows, seen, damage: self.damage }
     }
 }
 
 /// The span that holds two spans.
 pub(crate) fn widened(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
     (a.0.min(b.0), a.1.max(b.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::by_id::ById;
+
+    #[test]
+    fn the_leading_thread_stands_for_its_process_or_else_the_first_that_was_told() {
+        let task = |tgid, tid| Task { tgid, tid, comm: 0 };
+        let rows = vec![task(7, 8), task(9, 11), task(7, 7), task(9, 10), task(7, 7)];
+        let tables = Tables { tasks: ById::from_blocks(vec![(0, rows)]), ..Tables::default() };
+        let leaders = leaders(&tables);
+        assert_eq!([7, 9, 1].map(|tgid| leaders.get(&tgid).copied()), [Some(2), Some(1), None]);
+    }
 }

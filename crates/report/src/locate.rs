@@ -16,15 +16,14 @@
 //! kernel entry: the faulting or interrupted instruction itself, or the one behind `syscall`, which is
 //! in the same function. It is exact as well.
 
-use std::hash::Hash;
-
-use crate::map::Map;
 use icecore_format::limits;
 use icecore_format::records::Location;
+use rayon::prelude::*;
 
 use crate::hits::{Hit, Key};
 use crate::image::{FileOff, Identity};
 use crate::load::Tables;
+use crate::map::{Interned, Map};
 use crate::timeline::{SpaceId, Timeline};
 
 /// What an address on a stack says.
@@ -64,6 +63,8 @@ pub enum Place {
 pub struct Step {
     /// Its node, a stack id.
     pub node: u32,
+    /// The position of the node among all that are there; `None` if its block is missing.
+    pub position: Option<usize>,
     /// Its code; `None` if its block is missing. Nothing follows then.
     pub location: Option<Location>,
     /// Leaf or return address.
@@ -78,8 +79,8 @@ pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
         if next == 0 {
             return None;
         }
-        let node = tables.nodes.find(next);
-        let step = Step { node: next, location: node.map(|n| n.location), role };
+        let (position, node) = tables.nodes.find_at(next).unzip();
+        let step = Step { node: next, position, location: node.map(|n| n.location), role };
         next = node.map_or(0, |n| n.parent);
         role = Role::Return;
         Some(step)
@@ -102,7 +103,7 @@ pub struct Locator<'a> {
 impl<'a> Locator<'a> {
     /// Prepares; images that were recorded twice become one.
     pub fn new(tables: &'a Tables, timeline: &'a Timeline) -> Self {
-        let mut images = Interned::default();
+        let mut images = Interned::new();
         let image_of = tables.images.iter().map(|(id, image)| {
             let identity = Identity {
                 kind: image.kind,
@@ -114,7 +115,7 @@ impl<'a> Locator<'a> {
             (id, images.intern(identity))
         });
         let image_of = image_of.collect();
-        Self { tables, timeline, images: images.items, image_of }
+        Self { tables, timeline, images: images.into_items(), image_of }
     }
 
     /// Finds the offset in its image of a location itself, whatever its role.
@@ -167,23 +168,22 @@ impl<'a> Locator<'a> {
     }
 }
 
-/// Distinct stacks as a trie of places, root first.
+/// Stacks as a trie of places, root first.
 #[derive(Debug)]
 pub struct Located {
-    /// Distinct places, in the order of their first use.
+    /// Distinct places, in their order.
     pub places: Vec<Place>,
     /// The trie: caller (0 at the outermost frame, else a position behind it) and place. A caller comes
-    /// before its callees; entry 0 is the empty stack.
+    /// before its callees; entry 0 is the empty stack. Equal stacks of different processes may be apart.
     pub spots: Vec<Spot>,
     /// The innermost frame of each row of the hits, a position in `spots`.
     pub leaves: Vec<u32>,
-    positions: Map<Place, u32>,
 }
 
 impl Located {
     /// Finds the position of a place in [`Located::places`].
     pub fn position(&self, place: Place) -> Option<usize> {
-        self.positions.get(&place).map(|position| *position as usize)
+        self.places.binary_search(&place).ok()
     }
 }
 
@@ -199,91 +199,120 @@ pub struct Spot {
 /// Finds the places of all distinct stacks: kernel frames on top of the user frames that called them.
 ///
 /// # Cost
-/// One search of a mapping for each distinct (address space, node of the trie).
+/// Every node of the trie is visited once for all address spaces together if its code is noted by image, else once
+/// for each; kernel stacks once for each user stack below them.
 pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
-    let mut trie = Trie::default();
-    let mut user_memo: Map<(Option<SpaceId>, u32), u32> = Map::default();
-    let mut kernel_memo: Map<(u32, u32), u32> = Map::default();
-    trie.spots.intern(Spot { caller: u32::MAX, place: u32::MAX });
-    // Threads of a process hit the same stacks.
-    let mut known: Map<(Option<SpaceId>, u32, u32), u32> = Map::default();
-    let leaves = hits.iter().map(|hit| {
+    let nodes = locator.tables.nodes.len();
+    let (mut user_spots, mut kernel_spots) = (Spots::new(nodes, false), Spots::new(nodes, true));
+    let mut trie = Trie { spots: vec![(u32::MAX, Place::Lost)] };
+    let mut leaves: Vec<u32> = Vec::with_capacity(hits.len());
+    let mut below = 0;
+    let mut before: Option<Key> = None;
+    for hit in hits {
         let Key { space, user, kernel, .. } = hit.key;
-        *known.entry((space, user, kernel)).or_insert_with(|| {
-            let name = |node| (space, node);
-            let below =
-                trie.descend(locator, user, 0, name, &mut user_memo, |step| locator.user(space, step));
-            let name = |node| (below, node);
-            trie.descend(locator, kernel, below, name, &mut kernel_memo, |step| locator.kernel(step))
-        })
-    });
-    let leaves = leaves.collect();
-    let Interned { items: places, positions } = trie.places;
-    Located { places, spots: trie.spots.items, leaves, positions }
+        let is_same_space = before.is_some_and(|before| before.space == space);
+        let is_same_user = is_same_space && before.is_some_and(|before| before.user == user);
+        if !is_same_space {
+            user_spots.forget();
+        }
+        if !is_same_user {
+            kernel_spots.forget();
+            below = trie.descend(locator, user, 0, &mut user_spots, |step| locator.user(space, step));
+        }
+        leaves.push(trie.descend(locator, kernel, below, &mut kernel_spots, |step| locator.kernel(step)));
+        before = Some(hit.key);
+    }
+    trie.located(leaves)
 }
 
-#[derive(Default)]
+/// The spots of nodes, by the position of these, for a leaf and for a caller.
+struct Spots {
+    of_leaf: Vec<(u32, u32)>,
+    of_caller: Vec<(u32, u32)>,
+    /// What a spot is marked with until everything is forgotten that depends on the address space, or on what the
+    /// stack stands on.
+    now: u32,
+    /// Nothing of it is the same everywhere.
+    depends: bool,
+}
+
+/// The mark of what is the same everywhere.
+const EVERYWHERE: u32 = 1;
+
+impl Spots {
+    fn new(nodes: usize, depends: bool) -> Self {
+        Self { of_leaf: vec![(0, 0); nodes], of_caller: vec![(0, 0); nodes], now: EVERYWHERE + 1, depends }
+    }
+
+    fn forget(&mut self) {
+        self.now += 1;
+    }
+
+    fn of(&mut self, step: &Step) -> Option<&mut (u32, u32)> {
+        match step.role {
+            Role::Leaf => self.of_leaf.get_mut(step.position?),
+            Role::Return => self.of_caller.get_mut(step.position?),
+        }
+    }
+
+    /// The spot of a step, and whether it is the same everywhere.
+    fn find(&mut self, step: &Step) -> Option<(u32, bool)> {
+        let now = self.now;
+        let (mark, spot) = *self.of(step)?;
+        (mark == now || mark == EVERYWHERE).then_some((spot, mark == EVERYWHERE))
+    }
+
+    fn learn(&mut self, step: &Step, spot: u32, is_everywhere: bool) {
+        let mark = if is_everywhere { EVERYWHERE } else { self.now };
+        if let Some(known) = self.of(step) {
+            *known = (mark, spot);
+        }
+    }
+}
+
+/// The trie as it grows: caller and place.
 struct Trie {
-    places: Interned<Place>,
-    spots: Interned<Spot>,
+    spots: Vec<(u32, Place)>,
 }
 
 impl Trie {
     /// Hangs the stack that ends at the node `leaf` below the spot `base`, and returns its innermost
-    /// spot. `memo` knows the callers that were hung there before; `name` is what it knows them by.
-    fn descend<K: Eq + Hash>(
+    /// spot. `spots` knows what was hung there before.
+    fn descend(
         &mut self,
         locator: &Locator<'_>,
         leaf: u32,
         base: u32,
-        name: impl Fn(u32) -> K,
-        memo: &mut Map<K, u32>,
+        spots: &mut Spots,
         place: impl Fn(Step) -> Place,
     ) -> u32 {
         let mut fresh = Vec::new();
-        let mut spot = base;
+        let (mut spot, mut is_everywhere) = (base, !spots.depends);
         for step in steps(locator.tables, leaf) {
-            match memo.get(&name(step.node)).filter(|_| step.role == Role::Return) {
-                Some(known) => {
-                    spot = *known;
-                    break;
-                }
-                None => fresh.push(step),
+            if let Some(known) = spots.find(&step) {
+                (spot, is_everywhere) = known;
+                break;
             }
+            fresh.push(step);
         }
         for step in fresh.into_iter().rev() {
-            let place = self.places.intern(place(step));
-            spot = self.spots.intern(Spot { caller: spot, place });
-            if step.role == Role::Return {
-                memo.insert(name(step.node), spot);
-            }
+            is_everywhere &= matches!(step.location, Some(Location::Image { .. }));
+            self.spots.push((spot, place(step)));
+            spot = (self.spots.len() - 1) as u32;
+            spots.learn(&step, spot, is_everywhere);
         }
         spot
     }
-}
 
-/// Values that are stored once and named by position.
-#[derive(Debug)]
-pub(crate) struct Interned<T> {
-    pub(crate) items: Vec<T>,
-    positions: Map<T, u32>,
-}
-
-impl<T> Default for Interned<T> {
-    fn default() -> Self {
-        Self { items: Vec::new(), positions: Map::default() }
-    }
-}
-
-impl<T: Clone + Eq + Hash> Interned<T> {
-    pub(crate) fn intern(&mut self, item: T) -> u32 {
-        if let Some(position) = self.positions.get(&item) {
-            return *position;
-        }
-        let position = self.items.len() as u32;
-        self.items.push(item.clone());
-        self.positions.insert(item, position);
-        position
+    /// Numbers the places.
+    fn located(self, leaves: Vec<u32>) -> Located {
+        let mut places: Vec<Place> = self.spots[1..].par_iter().map(|(_, place)| *place).collect();
+        places.par_sort_unstable();
+        places.dedup();
+        let position = |place: &Place| places.binary_search(place).map_or(u32::MAX, |at| at as u32);
+        let spots = self.spots.par_iter();
+        let spots = spots.map(|(caller, place)| Spot { caller: *caller, place: position(place) }).collect();
+        Located { places, spots, leaves }
     }
 }
 

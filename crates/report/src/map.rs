@@ -1,5 +1,41 @@
 //! Hash tables of this crate. Recordings may be hostile, so their keys are hashed with a seed of this run; nothing
 //! depends on the order inside a table.
 
+use std::hash::Hash;
+
+use foldhash::quality::RandomState;
+use indexmap::IndexSet;
+
 /// A hash table.
-pub(crate) type Map<K, V> = std::collections::HashMap<K, V, foldhash::quality::RandomState>;
+pub(crate) type Map<K, V> = std::collections::HashMap<K, V, RandomState>;
+
+/// Values that are stored once and named by position.
+#[derive(Debug)]
+pub(crate) struct Interned<T> {
+    items: IndexSet<T, RandomState>,
+}
+
+impl<T: Eq + Hash> Interned<T> {
+    pub(crate) fn new() -> Self {
+        Self::for_items(0)
+    }
+
+    /// Makes room, so that many values need not move again and again.
+    pub(crate) fn for_items(expected: usize) -> Self {
+        Self { items: IndexSet::with_capacity_and_hasher(expected, RandomState::default()) }
+    }
+
+    /// The position of a value, which is added if it is new.
+    pub(crate) fn intern(&mut self, item: T) -> u32 {
+        self.items.insert_full(item).0 as u32
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The values, in the order of their positions.
+    pub(crate) fn into_items(self) -> Vec<T> {
+        self.items.into_iter().collect()
+    }
+}

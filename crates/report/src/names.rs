@@ -1,11 +1,12 @@
 //! Gives every place its frames: one function, or several where some were inlined into it.
 
-use std::collections::HashMap;
+use rayon::prelude::*;
 
 use crate::image::{FileOff, Identity, Search};
 use crate::kernel::KernelSymbols;
 use crate::load::{Tables, clean};
-use crate::locate::{Interned, Place};
+use crate::locate::Place;
+use crate::map::Interned;
 use crate::symbolize::{self, Answer, Reason, Wanted, symbolize};
 
 /// Where a frame ran.
@@ -61,8 +62,24 @@ pub struct Names {
     pub files: Vec<Box<str>>,
     /// Frames.
     pub frames: Vec<Frame>,
-    /// Frames of each place, innermost first, never empty; in the order of the places.
-    pub of_place: Vec<Vec<u32>>,
+    /// Frames of each place, in the order of the places.
+    pub of_places: Lists,
+}
+
+/// The frames of places: short lists, one behind the other.
+#[derive(Debug, Default)]
+pub struct Lists {
+    frames: Vec<u32>,
+    /// Where each list ends.
+    ends: Vec<usize>,
+}
+
+impl Lists {
+    /// The list of a place, innermost frame first; never empty.
+    pub fn of(&self, place: usize) -> &[u32] {
+        let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.frames[begin..self.ends[place]]
+    }
 }
 
 impl Names {
@@ -93,56 +110,58 @@ pub fn name(
     let kernel = KernelSymbols::new(&tables.kernel_symbols);
     let answers = ask(places, images, search, tick);
     let mut book = Book::new(images);
-    let of_place = places
-        .iter()
-        .map(|place| match place {
+    for (place, answer) in places.iter().zip(&answers) {
+        match place {
             Place::Image(image, off) => {
                 let path = &images[*image as usize].path;
-                book.answered(*image, path, *off, answers.get(&(*image, *off)))
+                book.answered(*image, path, *off, answer.as_ref());
             }
             Place::Kernel(part, address) => match kernel.find(*part, *address) {
                 Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
                 None => {
                     let name = format!("[kernel]+{address:#x}");
-                    book.kernel(&name, "", Some(Reason::KernelSymbolMissing))
+                    book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
                 }
             },
             Place::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
             Place::Lost => book.nowhere("[stack lost]", Reason::StackLost),
-        })
-        .collect();
+        }
+        book.of_places.ends.push(book.of_places.frames.len());
+    }
     Names {
-        images: book.images.items,
-        functions: book.functions.items,
-        files: book.files.items,
-        frames: book.frames.items,
-        of_place,
+        images: book.images.into_items(),
+        functions: book.functions.into_items(),
+        files: book.files.into_items(),
+        frames: book.frames.into_items(),
+        of_places: book.of_places,
     }
 }
 
-/// Symbolizes the distinct offsets of each image.
+/// Symbolizes the places in images: an answer for each of these.
 fn ask(
     places: &[Place],
     images: &[Identity],
     search: &Search,
     tick: &(dyn Fn(u64) + Sync),
-) -> HashMap<(u32, FileOff), Answer> {
-    let mut offsets = vec![Vec::new(); images.len()];
-    for place in places {
+) -> Vec<Option<Answer>> {
+    let mut of_image = vec![Vec::new(); images.len()];
+    for (position, place) in places.iter().enumerate() {
         if let Place::Image(image, off) = place {
-            offsets[*image as usize].push(*off);
+            of_image[*image as usize].push((*off, position));
         }
     }
-    offsets.iter_mut().for_each(|offsets| offsets.sort_unstable());
-    let used = (0u32..).zip(images).zip(&offsets).filter(|(_, offsets)| !offsets.is_empty());
-    let (numbers, wanted): (Vec<u32>, Vec<Wanted<'_>>) =
-        used.map(|((number, image), offsets)| (number, Wanted { image, offsets })).unzip();
-    let answers = symbolize(&wanted, search, tick);
-    let mut by_place = HashMap::new();
-    for ((number, wanted), answers) in numbers.iter().zip(&wanted).zip(answers) {
-        by_place.extend(wanted.offsets.iter().zip(answers).map(|(off, answer)| ((*number, *off), answer)));
+    of_image.par_iter_mut().for_each(|offsets| offsets.sort_unstable());
+    let offsets = |of_image: &Vec<(FileOff, usize)>| of_image.iter().map(|(off, _)| *off).collect();
+    let offsets: Vec<Vec<FileOff>> = of_image.iter().map(offsets).collect();
+    let used = |(_, offsets): &(_, &Vec<FileOff>)| !offsets.is_empty();
+    let wanted = images.iter().zip(&offsets).filter(used);
+    let wanted: Vec<Wanted<'_>> = wanted.map(|(image, offsets)| Wanted { image, offsets }).collect();
+    let answers = symbolize(&wanted, search, tick).into_iter().flatten();
+    let mut of_place = vec![None; places.len()];
+    for ((_, position), answer) in of_image.iter().flatten().zip(answers) {
+        of_place[*position] = Some(answer);
     }
-    by_place
+    of_place
 }
 
 /// What is interned while names are given.
@@ -151,31 +170,34 @@ struct Book {
     functions: Interned<Function>,
     files: Interned<Box<str>>,
     frames: Interned<Frame>,
+    of_places: Lists,
     /// Position in `images` by position in the identities: two identities can have one path.
     image_of: Vec<u32>,
 }
 
 impl Book {
     fn new(identities: &[Identity]) -> Self {
-        let mut images = Interned::default();
+        let mut images = Interned::new();
         let image_of = identities.iter().map(|i| images.intern(ImageName { path: i.path.as_str().into() }));
         let image_of = image_of.collect();
         Self {
             images,
-            functions: Interned::default(),
-            files: Interned::default(),
-            frames: Interned::default(),
+            functions: Interned::new(),
+            files: Interned::new(),
+            frames: Interned::new(),
+            of_places: Lists::default(),
             image_of,
         }
     }
 
-    fn answered(&mut self, image: u32, path: &str, off: FileOff, answer: Option<&Answer>) -> Vec<u32> {
+    fn answered(&mut self, image: u32, path: &str, off: FileOff, answer: Option<&Answer>) {
         let image = Some(self.image_of[image as usize]);
         match answer {
             Some(Answer::Named(functions)) if !functions.is_empty() => {
                 let physical = functions.len() - 1;
-                let named = functions.iter().enumerate();
-                named.map(|(depth, function)| self.named(image, function, depth < physical)).collect()
+                for (depth, function) in functions.iter().enumerate() {
+                    self.named(image, function, depth < physical);
+                }
             }
             Some(Answer::Unnamed { reason, start, at }) => {
                 let address = start.or(*at).map_or(off.0, |svma| svma.0);
@@ -185,36 +207,42 @@ impl Book {
                     Reason::Special if !path.is_empty() => path.to_owned(),
                     _ => format!("{}+{address:#x}", short(path)),
                 };
-                self.alone(Function { name: name.into(), image, side: Side::User, reason: Some(*reason) })
+                self.alone(Function { name: name.into(), image, side: Side::User, reason: Some(*reason) });
             }
             _ => {
                 let name = format!("{}+{:#x}", short(path), off.0).into();
-                self.alone(Function { name, image, side: Side::User, reason: Some(Reason::NoSymbol) })
+                self.alone(Function { name, image, side: Side::User, reason: Some(Reason::NoSymbol) });
             }
         }
     }
 
-    fn named(&mut self, image: Option<u32>, function: &symbolize::Function, inlined: bool) -> u32 {
+    fn named(&mut self, image: Option<u32>, function: &symbolize::Function, inlined: bool) {
         let file = function.file.as_ref().map(|file| self.files.intern(clean(file.as_bytes())));
         let name = clean(function.name.as_bytes());
         let named = Function { name, image, side: Side::User, reason: None };
         let named = self.functions.intern(named);
-        self.frames.intern(Frame { function: named, file, line: function.line, inlined })
+        self.frame(Frame { function: named, file, line: function.line, inlined });
     }
 
-    fn kernel(&mut self, name: &str, module: &str, reason: Option<Reason>) -> Vec<u32> {
+    fn kernel(&mut self, name: &str, module: &str, reason: Option<Reason>) {
         let path = if module.is_empty() { "[kernel]".to_owned() } else { format!("[{module}]") };
         let image = Some(self.images.intern(ImageName { path: path.into() }));
-        self.alone(Function { name: name.into(), image, side: Side::Kernel, reason })
+        self.alone(Function { name: name.into(), image, side: Side::Kernel, reason });
     }
 
-    fn nowhere(&mut self, name: &str, reason: Reason) -> Vec<u32> {
-        self.alone(Function { name: name.into(), image: None, side: Side::User, reason: Some(reason) })
+    fn nowhere(&mut self, name: &str, reason: Reason) {
+        self.alone(Function { name: name.into(), image: None, side: Side::User, reason: Some(reason) });
     }
 
-    fn alone(&mut self, function: Function) -> Vec<u32> {
+    fn alone(&mut self, function: Function) {
         let function = self.functions.intern(function);
-        vec![self.frames.intern(Frame { function, file: None, line: None, inlined: false })]
+        self.frame(Frame { function, file: None, line: None, inlined: false });
+    }
+
+    /// Adds a frame to the place at hand.
+    fn frame(&mut self, frame: Frame) {
+        let frame = self.frames.intern(frame);
+        self.of_places.frames.push(frame);
     }
 }
 

@@ -11,7 +11,7 @@ use icecore_format::read::Recording;
 
 use crate::cli::Source;
 use crate::filter::Filter;
-use crate::hits::{self, Hits, Selection};
+use crate::hits::{self, Apart, Hits, Selection};
 use crate::image::Search;
 use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::locate::{Located, Locator, locate};
@@ -58,13 +58,13 @@ pub struct Report<'a> {
 
 impl<'a> Loaded<'a> {
     /// Loads a recording and counts its samples.
-    pub fn new(source: &'a Source, recording: &'a Recording) -> Self {
+    pub fn new(source: &'a Source, recording: &'a Recording, apart: Apart) -> Self {
         let filter = source.filter();
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
         let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
         let selection = Selection { tables: &tables, timeline: &timeline, filter: &filter };
-        let mut hits = hits::count(recording, selection);
+        let mut hits = hits::count(recording, selection, apart);
         if is_part {
             let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
             match needed::nodes(recording, stacks) {

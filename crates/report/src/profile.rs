@@ -4,12 +4,12 @@ mod entry;
 mod narrow;
 mod sums;
 
-use crate::map::Map;
 use icecore_format::records::WalkEnd;
 
 use crate::hits::{Hit, Hits, Key, Selection, widened};
 use crate::load::Tables;
-use crate::locate::{Interned, Located};
+use crate::locate::Located;
+use crate::map::{Interned, Map};
 use crate::names::{Function, Names};
 
 pub use narrow::{Matches, Patterns};
@@ -124,18 +124,18 @@ impl Row {
 impl Profile {
     /// Hangs the frames of every place into the trie.
     pub fn build(selection: Selection<'_>, hits: &Hits, located: &Located, names: Names) -> Self {
-        let mut stacks: Interned<Stack> = Interned::default();
+        let mut stacks: Interned<Stack> = Interned::for_items(located.spots.len());
         stacks.intern(Stack { caller: u32::MAX, frame: u32::MAX });
         let mut of_spot = vec![0u32; located.spots.len()];
         for (position, spot) in located.spots.iter().enumerate().skip(1) {
-            let outermost_first = names.of_place[spot.place as usize].iter().rev();
+            let outermost_first = names.of_places.of(spot.place as usize).iter().rev();
             of_spot[position] = outermost_first.fold(of_spot[spot.caller as usize], |caller, frame| {
                 stacks.intern(Stack { caller, frame: *frame })
             });
         }
-        let mut threads: Interned<Thread> = Interned::default();
+        let mut threads: Interned<Thread> = Interned::new();
         let mut known = Map::default();
-        let stacks = stacks.items;
+        let stacks = stacks.into_items();
         let has_entry = entry::below(&names, &stacks);
         let mut rows = Rows::default();
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
@@ -150,7 +150,7 @@ impl Profile {
             rows.add(Row { thread, stack, taken, samples, weight, span_ns });
         }
         let unit = unit(selection, hits);
-        let threads = threads.items;
+        let threads = threads.into_items();
         Self { names, stacks, threads, rows: rows.rows, unit, emptied: 0 }
     }
 
@@ -215,10 +215,9 @@ fn thread(selection: Selection<'_>, key: &Key) -> Thread {
 
 fn unit(selection: Selection<'_>, hits: &Hits) -> String {
     let events = selection.tables.parts.events();
-    let mut seen = hits.seen.events.keys();
-    match (seen.next(), seen.next()) {
-        (Some(event), None) => events.get(usize::from(*event)).map(|e| e.unit.clone()),
-        (None, _) => events.first().map(|e| e.unit.clone()),
+    match hits.seen.events[..] {
+        [event] => events.get(usize::from(event)).map(|e| e.unit.clone()),
+        [] => events.first().map(|e| e.unit.clone()),
         _ => None,
     }
     .filter(|unit| !unit.is_empty())

@@ -7,7 +7,8 @@ use anyhow::{Context as _, anyhow};
 use clap::Parser;
 use serde::Serialize;
 
-use crate::cli::{Cli, Command, Global, Source, When};
+use crate::cli::{By, Cli, Command, Global, Root, Source, When};
+use crate::hits::Apart;
 use crate::load::clean;
 use crate::load::outline::outline;
 use crate::pipeline::Loaded;
@@ -137,7 +138,7 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let search = input::search(&source.debug_dir)?;
     let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
-    let loaded = Loaded::new(source, &recording);
+    let loaded = Loaded::new(source, &recording, apart(cli));
     let named = loaded.name(&search, streams.progress && !global.quiet);
     if let Some(Command::Samples(_)) = &cli.command {
         return views::samples::write(&loaded, named, global.json, streams.out);
@@ -168,6 +169,18 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
             emit(global, streams, &summary, |page| summary.text(&report, page))
         }
     }
+}
+
+/// What the view tells apart.
+fn apart(cli: &Cli) -> Apart {
+    let by_thread = match &cli.command {
+        Some(Command::Top(options)) => options.by == By::Thread,
+        Some(Command::Tree(options)) => options.root == Root::Thread,
+        Some(Command::Flame(options)) => options.root == Root::Thread,
+        Some(Command::Folded(options)) => options.root == Root::Thread,
+        _ => false,
+    };
+    if by_thread { Apart::Threads } else { Apart::Processes }
 }
 
 /// Prints a view as text or JSON.

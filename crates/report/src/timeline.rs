@@ -20,7 +20,7 @@ use icecore_format::records::{Change, Lifecycle, Mapping, Origin};
 
 use layers::Layers;
 
-/// Mappings of one address space among which an image is looked for: real programs have a few hundred.
+/// Mappings of one image in one address space that are looked at: real programs have a handful.
 const LOOKED_AT: usize = 4096;
 
 /// One address space at one moment; dense from 0.
@@ -43,6 +43,8 @@ struct Life {
     /// The parent's life, and the moment of the fork.
     copied_from: Option<(u32, u64)>,
     mappings: Vec<Mapping>,
+    /// Positions of mappings, ordered by image.
+    by_image: Vec<u32>,
     /// Name of the leading thread, a string id; 0 if it was never told.
     comm: u32,
     /// The leading thread has ended. Other threads of the process may outlive it for a moment.
@@ -113,8 +115,7 @@ impl Timeline {
         let mut life = self.life_of(space)?;
         let mut version = space.0 - self.lives[life].first_space;
         loop {
-            let shown = self.lives[life].mappings.get(..version as usize)?.iter().rev().take(LOOKED_AT);
-            let address = shown.filter(|m| m.image == image).find_map(|m| {
+            let address = self.lives[life].showing(image, version).take(LOOKED_AT).find_map(|m| {
                 let into = file_off.checked_sub(m.file_off).filter(|into| *into < m.len)?;
                 let address = m.start.checked_add(into)?;
                 (self.find(space, address) == Some(m)).then_some(address)
@@ -208,6 +209,8 @@ impl Timeline {
             // A scan comes after the first events, and what it found was there before them, or is stale:
             // it counts from the beginning of the life and lies below what the kernel reported.
             life.mappings.sort_by_key(|m| (m.time_ns, m.origin != Origin::SCAN));
+            life.by_image = (0..life.mappings.len() as u32).collect();
+            life.by_image.sort_by_key(|position| life.mappings[*position as usize].image);
             life.first_space = next;
             next = next.saturating_add(life.mappings.len() as u32).saturating_add(1);
         }
@@ -222,7 +225,16 @@ impl Timeline {
 
 impl Life {
     fn beginning(from_ns: u64) -> Self {
-        Self { from_ns, first_space: 0, copied_from: None, mappings: Vec::new(), comm: 0, ended: false }
+        let (mappings, by_image) = Default::default();
+        Self { from_ns, first_space: 0, copied_from: None, mappings, by_image, comm: 0, ended: false }
+    }
+
+    /// Lists the mappings of an image among the first `version`, newest first.
+    fn showing(&self, image: u32, version: u32) -> impl Iterator<Item = &Mapping> {
+        let of = |position: &u32| &self.mappings[*position as usize];
+        let begin = self.by_image.partition_point(|position| of(position).image < image);
+        let len = self.by_image[begin..].partition_point(|at| of(at).image == image && *at < version);
+        self.by_image[begin..begin + len].iter().rev().map(of)
     }
 
     /// Counts the mappings that are there at a moment.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cli::Root;
-use crate::locate::Interned;
+use crate::map::Interned;
 use crate::profile::{Amount, Profile};
 
 /// Merged stacks. Node 0 stands for everything.
@@ -53,21 +53,21 @@ pub struct Limits {
 /// Lists what the stacks of each thread of a profile begin with: distinct names, and a position in them
 /// for each thread. No names for [`Root::None`].
 pub fn roots(profile: &Profile, root: Root) -> (Vec<Box<str>>, Vec<u32>) {
-    let mut names: Interned<Box<str>> = Interned::default();
+    let mut names: Interned<Box<str>> = Interned::new();
     let of_thread = profile.threads.iter().map(|thread| match root {
         Root::Process => names.intern(thread.process.clone()),
         Root::Thread => names.intern(thread.comm.clone()),
         Root::None => 0,
     });
     let of_thread = of_thread.collect();
-    (names.items, of_thread)
+    (names.into_items(), of_thread)
 }
 
 impl Tree {
     /// Merges stacks root first.
     pub fn callees(profile: &Profile, root: Root, limits: Limits) -> Self {
         let (names, of_thread) = roots(profile, root);
-        let mut labels: Interned<(u32, Label)> = Interned::default();
+        let mut labels: Interned<(u32, Label)> = Interned::new();
         let mut own = Vec::new();
         labels.intern((0, Label::All));
         let mut memo: HashMap<(u32, u32), u32> = HashMap::default();
@@ -92,11 +92,11 @@ impl Tree {
                 node = labels.intern((node, Label::Function(function)));
                 memo.insert((root, stack), node);
             }
-            own.resize(labels.items.len(), Amount::default());
+            own.resize(labels.len(), Amount::default());
             own[node as usize].add(row.amount());
         }
-        own.resize(labels.items.len(), Amount::default());
-        Self::assemble(&labels.items, &own).pruned(profile, &names, limits)
+        own.resize(labels.len(), Amount::default());
+        Self::assemble(&labels.into_items(), &own).pruned(profile, &names, limits)
     }
 
     /// Merges stacks leaf first. Branches below the limit are never built.

@@ -3,8 +3,8 @@
 /// Rows by id. Memory is proportional to the rows, whatever ids a file claims.
 #[derive(Debug)]
 pub struct ById<T> {
-    /// (first id, rows), ordered by first id. One run if no block is missing.
-    runs: Vec<(u32, Vec<T>)>,
+    /// Ordered by first id. One run if no block is missing.
+    runs: Vec<Run<T>>,
 }
 
 impl<T> Default for ById<T> {
@@ -13,36 +13,54 @@ impl<T> Default for ById<T> {
     }
 }
 
+/// Rows without a hole between them.
+#[derive(Debug)]
+struct Run<T> {
+    first: u32,
+    /// Rows in the runs before.
+    before: usize,
+    rows: Vec<T>,
+}
+
 impl<T> ById<T> {
     /// Joins blocks of (first id, rows); neighbours become one run.
     pub fn from_blocks(mut blocks: Vec<(u32, Vec<T>)>) -> Self {
         blocks.retain(|(_, rows)| !rows.is_empty());
         blocks.sort_by_key(|(first, _)| *first);
-        let mut runs: Vec<(u32, Vec<T>)> = Vec::new();
+        let mut runs: Vec<Run<T>> = Vec::new();
+        let mut before = 0;
         for (first, rows) in blocks {
+            let more = rows.len();
             match runs.last_mut() {
-                Some((start, run)) if *start as usize + run.len() == first as usize => run.extend(rows),
-                _ => runs.push((first, rows)),
+                Some(run) if run.first as usize + run.rows.len() == first as usize => run.rows.extend(rows),
+                _ => runs.push(Run { first, before, rows }),
             }
+            before += more;
         }
         Self { runs }
     }
 
     /// Finds the row of an id; `None` if its block is missing.
     pub fn find(&self, id: u32) -> Option<&T> {
-        let after = self.runs.partition_point(|(first, _)| *first <= id);
-        let (first, rows) = self.runs.get(after.checked_sub(1)?)?;
-        rows.get((id - first) as usize)
+        self.find_at(id).map(|(_, row)| row)
+    }
+
+    /// Finds the row of an id and its position among all rows; `None` if its block is missing.
+    pub fn find_at(&self, id: u32) -> Option<(usize, &T)> {
+        let after = self.runs.partition_point(|run| run.first <= id);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        let offset = (id - run.first) as usize;
+        Some((run.before + offset, run.rows.get(offset)?))
     }
 
     /// Lists (id, row) in the order of ids.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.runs.iter().flat_map(|(first, rows)| (*first..).zip(rows))
+        self.runs.iter().flat_map(|run| (run.first..).zip(&run.rows))
     }
 
     /// Counts the rows.
     pub fn len(&self) -> usize {
-        self.runs.iter().map(|(_, rows)| rows.len()).sum()
+        self.runs.last().map_or(0, |run| run.before + run.rows.len())
     }
 
     /// Tells whether there are no rows.
@@ -64,6 +82,10 @@ mod tests {
         assert_eq!(table.find(6), Some(&'f'));
         assert_eq!(table.find(u32::MAX), None);
         assert_eq!(table.iter().map(|(id, _)| id).collect::<Vec<_>>(), [0, 1, 2, 6]);
+        assert_eq!(
+            [0, 2, 6].map(|id| table.find_at(id)),
+            [Some((0, &'a')), Some((2, &'c')), Some((3, &'f'))]
+        );
     }
 
     #[test]

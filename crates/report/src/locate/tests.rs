@@ -61,6 +61,39 @@ fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
     .collect()
 }
 
+/// The innermost spots of stacks (space, user, kernel), and how many spots there are.
+fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
+    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+    let hit = |(space, user, kernel): &(u32, u32, u32)| {
+        let (space, end) = (Some(SpaceId(*space)), WalkEnd::ROOT);
+        let key = Key { space, user: *user, kernel: *kernel, task: 0, end, in_kernel: *kernel != 0 };
+        Hit { key, samples: 1, weight: 1, span_ns: (5, 5) }
+    };
+    let hits: Vec<Hit> = stacks.iter().map(hit).collect();
+    let located = locate(&Locator::new(tables, &timeline), &hits);
+    (located.leaves, located.spots.len())
+}
+
+#[test]
+fn code_in_files_is_the_same_for_all_processes_and_an_address_is_not() {
+    let file = |parent| Node { parent, location: Location::Image { image: 0, file_off: 0x100 } };
+    let address = |parent| Node { parent, location: Location::Address(0x1200) };
+    let tables = tables_of(vec![file(0), file(1), address(2), file(3)]);
+    let (leaves, count) = spots(&tables, &[(0, 2, 0), (1, 2, 0)]);
+    assert_eq!((leaves[0] == leaves[1], count), (true, 3));
+    let (leaves, _) = spots(&tables, &[(0, 4, 0), (1, 4, 0)]);
+    assert_ne!(leaves[0], leaves[1]);
+}
+
+#[test]
+fn a_kernel_stack_hangs_below_each_user_stack_that_called_it() {
+    let file = |file_off| Node { parent: 0, location: Location::Image { image: 0, file_off } };
+    // A kernel frame that claims to be in a file is nobody's, and below its own user stack.
+    let tables = tables_of(vec![file(0x100), file(0x200), file(0x300)]);
+    let (leaves, count) = spots(&tables, &[(0, 0, 3), (0, 1, 3), (0, 2, 3)]);
+    assert_eq!((count, leaves.iter().collect::<std::collections::BTreeSet<_>>().len()), (6, 3));
+}
+
 #[test]
 fn a_leaf_is_exact_and_a_return_address_is_the_call() {
     let tables = tables(&[(0, 0x1101), (1, 0x1200)]);

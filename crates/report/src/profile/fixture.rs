@@ -10,8 +10,8 @@ pub(crate) const TAKEN: Taken = Taken { end: WalkEnd::NONE, rooted: false, in_ke
 
 /// Builds a profile of one thread; a stack is root first, each sample weighs 10.
 pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
-    let mut functions: Interned<Function> = Interned::default();
-    let mut trie: Interned<Stack> = Interned::default();
+    let mut functions: Interned<Function> = Interned::new();
+    let mut trie: Interned<Stack> = Interned::new();
     trie.intern(Stack { caller: u32::MAX, frame: u32::MAX });
     let mut rows = Rows::default();
     for (stack, samples) in stacks {
@@ -25,12 +25,12 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
     let frame = |function| Frame { function, file: None, line: None, inlined: false };
     let names = Names {
         images: vec![ImageName { path: "/bin/x".into() }],
-        frames: (0..functions.items.len() as u32).map(frame).collect(),
-        functions: functions.items,
+        frames: (0..functions.len() as u32).map(frame).collect(),
+        functions: functions.into_items(),
         ..Names::default()
     };
     let thread = Thread { part: 0, tgid: 7, tid: 7, comm: "x".into(), process: "x".into() };
-    let (stacks, threads) = (trie.items, vec![thread]);
+    let (stacks, threads) = (trie.into_items(), vec![thread]);
     Profile { names, stacks, threads, rows: rows.rows, unit: "ns".into(), ..Profile::default() }
 }
 

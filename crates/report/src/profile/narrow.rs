@@ -3,7 +3,7 @@
 use regex::Regex;
 
 use super::{Profile, Row, Rows, Stack};
-use crate::locate::Interned;
+use crate::map::Interned;
 use crate::names::Names;
 
 /// What the patterns say about each function of the names.
@@ -56,7 +56,7 @@ impl Profile {
         let Matches { in_focus, hidden } = patterns.matches(&self.names);
         let mut kept = vec![patterns.focus.is_none()];
         let mut renamed = vec![0u32];
-        let mut stacks: Interned<Stack> = Interned::default();
+        let mut stacks: Interned<Stack> = Interned::new();
         stacks.intern(self.stacks[0]);
         for stack in &self.stacks[1..] {
             let function = self.function_id(*stack) as usize;
@@ -76,7 +76,7 @@ impl Profile {
                 (_, stack) => rows.add(Row { stack, ..*row }),
             }
         }
-        Self { stacks: stacks.items, rows: rows.rows, emptied, ..self }
+        Self { stacks: stacks.into_items(), rows: rows.rows, emptied, ..self }
     }
 }
 

@@ -169,3 +169,17 @@ fn the_name_that_an_exec_gives_is_not_the_old_programs() {
     let name = |time_ns| timeline.process_name(timeline.space(7, time_ns).expect("found"));
     assert_eq!((name(19), name(20)), (70, 99));
 }
+
+#[test]
+fn an_image_has_the_newest_address_at_which_nothing_lies_over_it() {
+    let mut mappings = vec![event(1, 7, 0x1000, 3), event(2, 7, 0x3000, 3), event(3, 7, 0x3000, 5)];
+    mappings.extend((0..5000).map(|n| event(10 + n, 7, 0x10_0000 + n * 0x100, 6)));
+    mappings.push(event(9000, 7, 0x2000, 3));
+    let timeline = Timeline::replay(&[change(0, Change::FOUND, 7, 1)], &mappings);
+    let at = |time_ns| timeline.address(timeline.space(7, time_ns).expect("found"), 3, 0x40);
+    assert_eq!(
+        [0, 1, 2, 3, 8999, 9000].map(at),
+        [None, Some(0x1040), Some(0x3040), Some(0x1040), Some(0x1040), Some(0x2040)]
+    );
+    assert_eq!(timeline.address(timeline.space(7, 9000).expect("found"), 3, 0x100), None);
+}

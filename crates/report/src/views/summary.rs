@@ -91,6 +91,10 @@ impl Summary {
         let spans = Spans::new(loaded);
         let duration_s = spans.together_ns() as f64 / 1e9;
         let sessions = if spans.is_one() { Vec::new() } else { spans.rows(report) };
+        let ((quality, processes), (functions, _)) = rayon::join(
+            || (Quality::new(report, samples_in_file, lost(tables)), processes(report)),
+            || Top::rank(report, By::Function, Sort::Own, FUNCTIONS),
+        );
         let in_kernel = report.profile.taken(|taken| taken.in_kernel);
         let in_user = report.profile.taken(|taken| !taken.in_kernel);
         let file_bytes = loaded.recording.len_bytes();
@@ -107,7 +111,7 @@ impl Summary {
             file_bytes,
             bytes_per_sample: ratio(file_bytes as f64, samples_in_file as f64),
             closed: loaded.recording.is_closed(),
-            quality: Quality::new(report, samples_in_file, lost(tables)),
+            quality,
             hosts: tables.parts.hosts().to_vec(),
             sessions,
             labels: labels(tables),
@@ -127,8 +131,8 @@ impl Summary {
             notes: notes(tables),
             lost_by_cause,
             damage: DamageRow::list(&tables.damage),
-            processes: processes(report),
-            functions: Top::rank(report, By::Function, Sort::Own, FUNCTIONS),
+            processes,
+            functions,
             receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, session.start_ns)),
         }
     }
@@ -152,7 +156,7 @@ pub(crate) fn losses(tables: &Tables) -> BTreeMap<String, u64> {
 
 /// Ranks processes by name; those of one name are added up.
 fn processes(report: &Report<'_>) -> Vec<Process> {
-    let by_process = Top::rank(report, By::Process, Sort::Own, usize::MAX);
+    let (by_process, _) = Top::rank(report, By::Process, Sort::Own, usize::MAX);
     let mut by_name: BTreeMap<&str, Process> = BTreeMap::new();
     for row in &by_process {
         let process = by_name.entry(&row.name).or_insert_with(|| Process {

@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use crate::cli::{self, By, Sort};
-use crate::locate::Interned;
-use crate::names::{Side, short};
+use crate::load::parts::Parts;
+use crate::map::Interned;
+use crate::names::{Names, Side, short};
 use crate::pipeline::Report;
-use crate::profile::{Amount, Profile, Thread, groups, sums};
+use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
 use crate::term::quantity::{count, percent, things};
 use crate::term::{Align, Page, Style, Table};
 
@@ -69,11 +70,8 @@ impl Top {
     /// Sums up a profile.
     pub fn new(report: &Report<'_>, options: &cli::Top) -> Self {
         let profile = &report.profile;
-        let mut rows = Self::rank(report, options.by, options.sort, usize::MAX);
-        let row_count = rows.len() as u64;
-        if options.rows > 0 {
-            rows.truncate(options.rows);
-        }
+        let most = if options.rows > 0 { options.rows } else { usize::MAX };
+        let (rows, row_count) = Self::rank(report, options.by, options.sort, most);
         let whole = profile.whole();
         Self {
             schema: "icecore.top/1",
@@ -97,11 +95,22 @@ impl Top {
         }
     }
 
-    /// Ranks the rows; at most `most` are left.
-    pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> Vec<Row> {
-        let mut rows = match by {
-            By::Function | By::Inlined | By::Line | By::Image => code_rows(&report.profile, by),
-            By::Process | By::Thread | By::Host => task_rows(report, by),
+    /// Ranks the rows; at most `most` are left, of as many as are said.
+    pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> (Vec<Row>, u64) {
+        let whole = report.profile.whole();
+        let (mut rows, count): (Vec<Row>, u64) = match by {
+            By::Function | By::Inlined | By::Line | By::Image => {
+                let (keys, sums) = code_sums(&report.profile, by);
+                let (heavy, count) = heaviest(&sums, sort, most);
+                let row = |at: usize| code_row(&report.profile.names, &keys[at], sums[at], whole);
+                (heavy.into_iter().map(row).collect(), count)
+            }
+            By::Process | By::Thread | By::Host => {
+                let (keys, sums) = task_sums(report, by);
+                let (heavy, count) = heaviest(&sums, sort, most);
+                let row = |at: usize| task_row(&report.loaded.tables.parts, &keys[at], sums[at].own, whole);
+                (heavy.into_iter().map(row).collect(), count)
+            }
         };
         let weights = |row: &Row| match sort {
             Sort::Own => (row.own, row.total),
@@ -109,7 +118,7 @@ impl Top {
         };
         rows.sort_by(|a, b| weights(b).cmp(&weights(a)).then_with(|| a.identity().cmp(&b.identity())));
         rows.truncate(most);
-        rows
+        (rows, count)
     }
 
     /// The table for people.
@@ -238,9 +247,27 @@ impl Row {
     }
 }
 
+/// Positions of the sums that can be among the `most` heaviest, and how many there are of samples: rows have long
+/// names, and most of them are light.
+fn heaviest(sums: &[Sum], sort: Sort, most: usize) -> (Vec<usize>, u64) {
+    let weights = |sum: &Sum| match sort {
+        Sort::Own => (sum.own.weight, sum.total.weight),
+        Sort::Total => (sum.total.weight, sum.own.weight),
+    };
+    let is_hit = |sum: &&Sum| sum.total.samples > 0;
+    let mut all: Vec<(u64, u64)> = sums.iter().filter(is_hit).map(weights).collect();
+    let count = all.len() as u64;
+    let least = match most < all.len() {
+        true => *all.select_nth_unstable_by(most, |a, b| b.cmp(a)).1,
+        false => (0, 0),
+    };
+    let heavy = sums.iter().enumerate().filter(|(_, sum)| is_hit(sum) && weights(sum) >= least);
+    (heavy.map(|(position, _)| position).collect(), count)
+}
+
 /// Sums up functions, lines or images. What occurs several times in one stack is counted once.
-fn code_rows(profile: &Profile, by: By) -> Vec<Row> {
-    let mut keys: Interned<Key> = Interned::default();
+fn code_sums(profile: &Profile, by: By) -> (Vec<Key>, Vec<Sum>) {
+    let mut keys: Interned<Key> = Interned::new();
     let key_of_frame: Vec<u32> = profile
         .names
         .frames
@@ -255,31 +282,29 @@ fn code_rows(profile: &Profile, by: By) -> Vec<Row> {
         })
         .collect();
     let of_stack = groups(profile, &key_of_frame, matches!(by, By::Line | By::Inlined));
-    let sums = sums(profile, &of_stack, keys.items.len());
-    let whole = profile.whole();
-    let names = &profile.names;
-    let used = keys.items.iter().zip(sums).filter(|(_, sum)| sum.total.samples > 0);
-    used.map(|(key, sum)| {
-        let (function, line) = match key {
-            Key::Function(function) => (*function, None),
-            Key::Line(function, file, line) => (*function, Some((*file, *line))),
-            Key::Image(image) => {
-                let path = image.map(|image| &*names.images[image as usize].path);
-                return Row::new(path.unwrap_or("[no image]"), path, sum.own, sum.total, whole);
-            }
-        };
-        let function = &names.functions[function as usize];
-        let image = names.image(function).map(|image| &*image.path);
-        let mut row = Row::new(&function.name, image, sum.own, sum.total, whole);
-        row.side = Some(if function.side == Side::User { "user" } else { "kernel" });
-        row.reason = function.reason.map(|reason| reason.code());
-        if let Some((file, line)) = line {
-            row.file = Some(file.map(|file| names.files[file as usize].to_string()));
-            row.line = Some(line);
+    let sums = sums(profile, &of_stack, keys.len());
+    (keys.into_items(), sums)
+}
+
+fn code_row(names: &Names, key: &Key, sum: Sum, whole: Amount) -> Row {
+    let (function, line) = match key {
+        Key::Function(function) => (*function, None),
+        Key::Line(function, file, line) => (*function, Some((*file, *line))),
+        Key::Image(image) => {
+            let path = image.map(|image| &*names.images[image as usize].path);
+            return Row::new(path.unwrap_or("[no image]"), path, sum.own, sum.total, whole);
         }
-        row
-    })
-    .collect()
+    };
+    let function = &names.functions[function as usize];
+    let image = names.image(function).map(|image| &*image.path);
+    let mut row = Row::new(&function.name, image, sum.own, sum.total, whole);
+    row.side = Some(if function.side == Side::User { "user" } else { "kernel" });
+    row.reason = function.reason.map(|reason| reason.code());
+    if let Some((file, line)) = line {
+        row.file = Some(file.map(|file| names.files[file as usize].to_string()));
+        row.line = Some(line);
+    }
+    row
 }
 
 /// What a row of tasks stands for.
@@ -290,9 +315,8 @@ enum Task {
     Host(usize),
 }
 
-/// Sums up processes (of one number and name on one host), threads or hosts. Hosts are named if there are several
-/// sessions.
-fn task_rows(report: &Report<'_>, by: By) -> Vec<Row> {
+/// Sums up processes (of one number and name on one host), threads or hosts.
+fn task_sums(report: &Report<'_>, by: By) -> (Vec<Task>, Vec<Sum>) {
     let (profile, parts) = (&report.profile, &report.loaded.tables.parts);
     let key = |thread: &Thread| {
         let host = parts.part(thread.part).host;
@@ -302,15 +326,20 @@ fn task_rows(report: &Report<'_>, by: By) -> Vec<Row> {
             _ => Task::Of(host, thread.tgid, thread.tid, thread.comm.clone()),
         }
     };
-    let mut keys: Interned<Task> = Interned::default();
+    let mut keys: Interned<Task> = Interned::new();
     let of_thread: Vec<u32> = profile.threads.iter().map(|thread| keys.intern(key(thread))).collect();
-    let mut sums = vec![Amount::default(); keys.items.len()];
+    let mut sums = vec![Sum::default(); keys.len()];
     for row in &profile.rows {
-        sums[of_thread[row.thread as usize] as usize].add(row.amount());
+        let sum = &mut sums[of_thread[row.thread as usize] as usize];
+        sum.own.add(row.amount());
+        sum.total = sum.own;
     }
-    let whole = profile.whole();
-    let used = keys.items.iter().zip(sums).filter(|(_, sum)| sum.samples > 0);
-    used.map(|(key, sum)| match key {
+    (keys.into_items(), sums)
+}
+
+/// A row of tasks. Hosts are named if there are several sessions.
+fn task_row(parts: &Parts, key: &Task, sum: Amount, whole: Amount) -> Row {
+    match key {
         Task::Host(host) => {
             let mut row = Row::new(&parts.hosts()[*host], None, sum, sum, whole);
             row.host = Some(row.name.clone());
@@ -324,8 +353,7 @@ fn task_rows(report: &Report<'_>, by: By) -> Vec<Row> {
             row.comm = Some(name.to_string());
             row
         }
-    })
-    .collect()
+    }
 }
 
 /// Cuts a text to a number of characters.
@@ -334,4 +362,22 @@ pub(super) fn clip(text: &str, len: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(len.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heaviest_are_all_that_their_names_may_bring_to_the_first_rows() {
+        let sum = |own, total| {
+            let amount = |weight| Amount { samples: u64::from(weight > 0), weight };
+            Sum { own: amount(own), total: amount(total) }
+        };
+        let sums = [sum(1, 9), sum(5, 5), sum(3, 3), sum(3, 3), sum(0, 0), sum(3, 4)];
+        assert_eq!(heaviest(&sums, Sort::Own, 1), (vec![1, 5], 5));
+        assert_eq!(heaviest(&sums, Sort::Own, 3), (vec![1, 2, 3, 5], 5));
+        assert_eq!(heaviest(&sums, Sort::Total, 1).0, [0, 1]);
+        assert_eq!(heaviest(&sums, Sort::Own, usize::MAX), (vec![0, 1, 2, 3, 5], 5));
+    }
 }

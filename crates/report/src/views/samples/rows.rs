@@ -92,7 +92,7 @@ impl<'a> Lister<'a> {
         let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
         for (place, step, side) in kernel.chain(user) {
             let position = self.named.located.position(place)?;
-            for frame in &self.named.names.of_place[position] {
+            for frame in self.named.names.of_places.of(position) {
                 let function = self.named.names.frames[*frame as usize].function as usize;
                 focused |= self.matches.in_focus[function];
                 if self.matches.hidden[function] {
