@@ -136,8 +136,7 @@ fn a_cut_file_is_repaired_to_one_that_is_well() {
         assert_eq!(folder.run(&["verify", "DIR/x.icecore"]).0, 1, "cut at {cut}");
         let repaired = folder.repair();
         let (code, verified) = folder.json(&["verify", "DIR/y.icecore"]);
-        // In front of the first block there is no session to be repaired.
-        assert_eq!(code == 0, repaired["blocks"] != 0, "cut at {cut}: {verified}");
+        assert_eq!(code, 0, "cut at {cut}: {verified}");
         assert_eq!(verified["closed"], true);
         let (_, summary) = folder.json(&["summary", "DIR/y.icecore"]);
         let samples = summary["samples"].as_u64().expect("a number");
@@ -184,16 +183,17 @@ fn what_was_damaged_is_a_loss_of_the_repaired_file_and_the_receipt_stays() {
 }
 
 #[test]
-fn names_that_are_gone_stay_gone_and_no_repair_is_promised() {
+fn what_a_repair_could_not_save_is_written_down_and_no_problem_of_the_new_file() {
     let folder = Folder::new(true);
     folder.damage(&[Kind::STACKS]);
     folder.repair();
     let (code, verified) = folder.json(&["verify", "DIR/y.icecore"]);
-    assert_eq!((code, &verified["mendable"]), (1, &false.into()));
-    let cause = verified["problems"][0]["cause"].as_str().expect("text");
-    assert!(cause.contains("stacks that no block in front of it has"), "{cause}");
+    assert_eq!((code, &verified["lost_blocks"]), (0, &1.into()));
     let (_, out, _) = folder.run(&["verify", "DIR/y.icecore"]);
-    assert!(out.ends_with("it is written so, and no repair makes it better\n"), "{out}");
+    assert!(out.starts_with("lost before this file was written: 1 block"), "{out}");
+    let (_, summary) = folder.json(&["summary", "DIR/y.icecore"]);
+    assert_eq!(summary["lost_by_cause"]["blocks_damaged"], 1);
+    assert_eq!((&summary["lost"], &summary["verdict"]), (&5.into(), &"misleading".into()));
 }
 
 #[test]
@@ -211,10 +211,12 @@ fn nothing_precious_is_written_over() {
     let before = folder.bytes();
     std::fs::write(folder.path("y.icecore"), "precious").expect("written");
     std::os::unix::fs::symlink("x.icecore", folder.path("link")).expect("linked");
+    std::os::unix::fs::symlink("nowhere", folder.path("dangling")).expect("linked");
     for (args, why) in [
         (&["-o", "DIR/y.icecore"][..], "overwrite it with --force"),
         (&["-o", "DIR/x.icecore", "--force"], "this is the recording itself"),
         (&["-o", "DIR/link", "--force"], "this is the recording itself"),
+        (&["-o", "DIR/dangling"], "a symbolic link that leads nowhere"),
         (&["-o", "/dev/null", "--force"], "not a regular file"),
         (&["-o", "DIR/none/y.icecore"], "No such file or directory"),
     ] {
@@ -225,7 +227,7 @@ fn nothing_precious_is_written_over() {
     assert_eq!(std::fs::read(folder.path("y.icecore")).expect("there"), b"precious");
     assert_eq!(folder.bytes(), before);
     let names = std::fs::read_dir(folder.path("")).expect("ours").count();
-    assert_eq!(names, 3, "nothing is left behind");
+    assert_eq!(names, 4, "nothing is left behind");
 }
 
 #[test]

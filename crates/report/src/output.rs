@@ -24,6 +24,10 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     refuse_recording(there.as_ref(), recording)?;
     match there {
         Some(there) => beside(&path.canonicalize()?, Some(there.permissions()), fill),
+        None if fs::symlink_metadata(path).is_ok() => {
+            let cause = "it is a symbolic link that leads nowhere: remove it, or name another file with -o";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, cause).into())
+        }
         None => beside(path, mode, fill),
     }
 }

@@ -90,7 +90,14 @@ impl<'a> Plan<'a> {
     pub fn write(&self, file: File) -> Result<u64, Error> {
         let mut writer = Writer::create(file, self.recording.header().uuid)?;
         let mut session = Session::default();
+        if self.blocks.is_empty() {
+            // Every file has a session.
+            session.note(0, Cause::BLOCKS_DAMAGED, 1);
+        }
+        let mut next = 0;
         for (number, (entry, is_whole)) in self.blocks.iter().enumerate() {
+            session.miss(entry, entry.header.sequence.saturating_sub(next));
+            next = entry.header.sequence.saturating_add(1);
             if entry.header.kind == Kind::SESSION && number > 0 {
                 std::mem::take(&mut session).end(&mut writer)?;
             }
@@ -133,11 +140,22 @@ impl Session {
     }
 
     fn lose(&mut self, entry: &Entry) {
+        if entry.header.kind != Kind::SAMPLES {
+            return self.miss(entry, 1);
+        }
         let count = samples(entry);
+        self.receipt.lost = self.receipt.lost.saturating_add(count);
+        self.note(entry.header.first_ns, Cause::DAMAGED, count);
+    }
+
+    /// Notes blocks without samples, or of unknown kind, that are missing at or in front of a block.
+    fn miss(&mut self, entry: &Entry, count: u64) {
+        self.note(entry.header.first_ns, Cause::BLOCKS_DAMAGED, count);
+    }
+
+    fn note(&mut self, time_ns: u64, cause: Cause, count: u64) {
         if count > 0 {
-            let time_ns = entry.header.first_ns;
-            self.untold.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count });
-            self.receipt.lost = self.receipt.lost.saturating_add(count);
+            self.untold.push(Loss { time_ns, cpu: u32::MAX, cause, count });
         }
     }
 

@@ -14,6 +14,7 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::limits::MAX_DAMAGE;
 use icecore_format::read::Recording;
+use icecore_format::records::{Cause, LossesV1, Payload};
 use rayon::prelude::*;
 
 use crate::load::Skipped;
@@ -44,6 +45,9 @@ pub struct Findings {
     pub more: u64,
     /// Among them is something that a repaired copy does not have.
     pub is_mendable: bool,
+    /// Blocks that were lost before the file was repaired or merged, as it says itself. What refers to them is no
+    /// problem.
+    pub lost_blocks: u64,
     /// Blocks that were not checked beyond their checksum, since this build does not know them.
     pub skipped: Vec<Skipped>,
 }
@@ -84,6 +88,10 @@ pub fn verify(recording: &Recording) -> Findings {
         found.add(Some(index), index.off, block::UNCLEAN.to_owned());
     }
     found.is_mendable = !found.is_ok();
+    let lost = lost_blocks(recording);
+    found.lost_blocks = lost.iter().fold(0, |sum, lost| sum.saturating_add(*lost));
+    let mut forgives = lost.iter().map(|lost| *lost > 0);
+    let mut is_forgiven = forgives.next().unwrap_or(false);
     let mut order = Order::default();
     let mut ids = Ids::default();
     for window in recording.entries().chunks(WINDOW) {
@@ -91,9 +99,10 @@ pub fn verify(recording: &Recording) -> Findings {
         for (entry, checked) in window.iter().zip(checked) {
             if entry.header.kind == Kind::SESSION {
                 ids = Ids::default();
+                is_forgiven = forgives.next().unwrap_or(false);
             }
-            let order = order.follow(entry);
-            let ids = ids.follow(recording, entry, &checked);
+            let order = order.follow(entry).filter(|_| !is_forgiven);
+            let ids = ids.follow(recording, entry, &checked, is_forgiven);
             found.is_mendable |= checked.is_mendable;
             for cause in order.into_iter().chain(checked.problems).chain(ids) {
                 found.add(Some(entry), entry.off, cause);
@@ -101,6 +110,26 @@ pub fn verify(recording: &Recording) -> Findings {
         }
     }
     found
+}
+
+/// Counts the blocks that a repair or merge has found missing: those in front of the first session, then those of each.
+fn lost_blocks(recording: &Recording) -> Vec<u64> {
+    let mut lost = vec![0_u64];
+    for entry in recording.entries() {
+        match (entry.header.kind, entry.header.version) {
+            (Kind::SESSION, _) => lost.push(0),
+            (LossesV1::KIND, LossesV1::VERSION) => {
+                // What cannot be read is a problem of its own, told elsewhere.
+                let Ok(payload) = recording.payload(entry) else { continue };
+                let Ok(losses) = payload.view::<LossesV1>() else { continue };
+                let of_blocks = losses.rows().filter(|loss| loss.cause == Cause::BLOCKS_DAMAGED);
+                let last = lost.last_mut().expect("bug: never empty");
+                *last = of_blocks.fold(*last, |sum, loss| sum.saturating_add(loss.count));
+            }
+            _ => {}
+        }
+    }
+    lost
 }
 
 /// Where sessions begin and end.

@@ -30,6 +30,8 @@ impl Cause {
     pub const STACKS_EXHAUSTED: Self = Self(19);
     /// A block of samples in a damaged file could not be read when the file was repaired.
     pub const DAMAGED: Self = Self(20);
+    /// Blocks of another kind could not be read then: what they define is referred to, and not there.
+    pub const BLOCKS_DAMAGED: Self = Self(21);
 
     /// Name in lower case, or the number of a cause that this build does not know.
     pub fn name(self) -> String {
@@ -43,6 +45,7 @@ impl Cause {
             Self::WRITE_FAILED => "write_failed".into(),
             Self::STACKS_EXHAUSTED => "stacks_exhausted".into(),
             Self::DAMAGED => "damaged".into(),
+            Self::BLOCKS_DAMAGED => "blocks_damaged".into(),
             Self(other) => format!("cause_{other}"),
         }
     }

@@ -136,6 +136,39 @@ fn a_torn_block_stays_in_a_stream_and_costs_only_itself() {
     }
 }
 
+/// A non-blocking pipe with a slow reader: every other write finds it full, the rest take a few bytes.
+struct Slow {
+    taken: Arc<Mutex<Vec<u8>>>,
+    is_full: bool,
+}
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.is_full = !self.is_full;
+        if self.is_full {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let few = bytes.len().min(50);
+        self.taken.lock().expect("no panic").extend_from_slice(&bytes[..few]);
+        Ok(few)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_pipe_is_waited_for() {
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let pipe = Slow { taken: Arc::clone(&taken), is_full: false };
+    let mut writer = Writer::stream(pipe, [1; 16]).expect("room");
+    writer.append(&session()).expect("room");
+    writer.finish().expect("room");
+    let recording = Recording::from_bytes(&taken.lock().expect("no panic")).expect("whole");
+    assert_eq!((recording.is_closed(), recording.damage()), (true, &[][..]));
+}
+
 #[test]
 fn what_shrinks_beyond_belief_is_stored_so_that_a_reader_takes_it() {
     let taken = Arc::new(Mutex::new(Vec::new()));

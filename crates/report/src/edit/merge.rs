@@ -103,6 +103,8 @@ struct Copier<'a> {
     state: State,
     /// Samples that the session at hand has lost, and have not been written down.
     lost: u64,
+    /// Lost blocks of other kinds of this session that the output does not tell of yet.
+    lost_blocks: u64,
     /// The latest time of the session at hand, on its own clock.
     last_ns: u64,
 }
@@ -128,7 +130,17 @@ impl<'a> Copier<'a> {
             damage: Vec::new(),
         };
         let damage = recording.damage().to_vec();
-        Self { recording, writer, room, input, damage, state: State::Outside, lost: 0, last_ns: 0 }
+        Self {
+            recording,
+            writer,
+            room,
+            input,
+            damage,
+            state: State::Outside,
+            lost: 0,
+            lost_blocks: 0,
+            last_ns: 0,
+        }
     }
 
     fn run(mut self) -> anyhow::Result<Input> {
@@ -171,8 +183,9 @@ impl<'a> Copier<'a> {
             self.state = State::Outside;
         }
         let Some(stored) = stored else {
-            if kind == Kind::SAMPLES {
-                self.lost = self.lost.saturating_add(u64::from(entry.header.items));
+            match kind {
+                Kind::SAMPLES => self.lost = self.lost.saturating_add(u64::from(entry.header.items)),
+                _ => self.lost_blocks += 1,
             }
             return Ok(());
         };
@@ -202,11 +215,15 @@ impl<'a> Copier<'a> {
     }
 
     fn write_losses(&mut self) -> anyhow::Result<()> {
-        let count = std::mem::take(&mut self.lost);
-        if count > 0 {
-            self.input.lost = self.input.lost.saturating_add(count);
-            let loss = Loss { time_ns: self.last_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count };
-            self.writer.append(&LossesV1::from_rows(&[loss])).map_err(cause)?;
+        let samples = std::mem::take(&mut self.lost);
+        self.input.lost = self.input.lost.saturating_add(samples);
+        let lost =
+            [(Cause::DAMAGED, samples), (Cause::BLOCKS_DAMAGED, std::mem::take(&mut self.lost_blocks))];
+        let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+        let loss = |(cause, count)| Loss { time_ns: self.last_ns, cpu: u32::MAX, cause, count };
+        let losses: Vec<Loss> = lost.map(loss).collect();
+        if !losses.is_empty() {
+            self.writer.append(&LossesV1::from_rows(&losses)).map_err(cause)?;
         }
         Ok(())
     }

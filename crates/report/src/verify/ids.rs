@@ -81,8 +81,14 @@ struct Defined {
 }
 
 impl Ids {
-    /// Says what a block refers to that is not there, and takes note of what it defines.
-    pub(super) fn follow(&mut self, recording: &Recording, entry: &Entry, checked: &Checked) -> Vec<String> {
+    /// Says what a block refers to that is not there, unless that is forgiven, and takes note of what it defines.
+    pub(super) fn follow(
+        &mut self,
+        recording: &Recording,
+        entry: &Entry,
+        checked: &Checked,
+        is_forgiven: bool,
+    ) -> Vec<String> {
         let mut causes = Vec::new();
         if checked.events.is_some() {
             self.events = checked.events;
@@ -92,7 +98,7 @@ impl Ids {
         {
             causes.push(format!("refers to event {event}, and the session has {events}"));
         }
-        for (table, used) in &checked.uses {
+        for (table, used) in checked.uses.iter().filter(|_| !is_forgiven) {
             let missing =
                 self.tables.get(table).map_or_else(|| used.clone(), |defined| defined.missing(used));
             let count: u64 = missing.iter().map(|(first, last)| u64::from(last - first) + 1).sum();

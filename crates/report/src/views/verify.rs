@@ -26,6 +26,7 @@ pub struct Verify {
     problems: Vec<ProblemRow>,
     more: u64,
     mendable: bool,
+    lost_blocks: u64,
     unknown: Vec<UnknownRow>,
 }
 
@@ -64,6 +65,7 @@ impl Verify {
             problems: found.problems.iter().map(ProblemRow::new).collect(),
             more: found.more,
             mendable: found.is_mendable,
+            lost_blocks: found.lost_blocks,
             unknown: found.skipped.iter().map(UnknownRow::new).collect(),
         }
     }
@@ -83,6 +85,11 @@ impl Verify {
                 row.kind, row.version
             );
             page.styled(Style::Warn, &format!("{text}; a newer icecore-report knows them"));
+        }
+        if self.lost_blocks > 0 {
+            let blocks = things(self.lost_blocks, "block");
+            let text = format!("lost before this file was written: {blocks}; names or stacks may be missing");
+            page.styled(Style::Warn, &text);
         }
         let path = Path::new(&self.file);
         let blocks = things(self.blocks, "block");

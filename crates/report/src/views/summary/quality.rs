@@ -86,6 +86,7 @@ impl Quality {
             worst,
             damage: report.loaded.tables.damage.len() as u64,
             endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
+            lost_blocks: count(report, Cause::BLOCKS_DAMAGED),
         });
         quality.verdict = problems.first().map_or(Verdict::Good, |(verdict, _)| *verdict);
         quality.problems = problems.into_iter().map(|(_, text)| text).collect();
@@ -106,11 +107,13 @@ fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
         (Cause::DAMAGED, "the file was damaged and repaired"),
         (Cause::WRITE_FAILED, "the disk or pipe did not take them"),
     ];
-    let count = |cause| {
-        let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
-        losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
-    };
-    causes.into_iter().find(|(cause, _)| count(*cause) > lost / 2).map(|(_, why)| why)
+    causes.into_iter().find(|(cause, _)| count(report, *cause) > lost / 2).map(|(_, why)| why)
+}
+
+/// Adds up the losses of one cause.
+fn count(report: &Report<'_>, cause: Cause) -> u64 {
+    let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
+    losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
 }
 
 /// What the verdict is made of.
@@ -128,6 +131,8 @@ struct Facts {
     damage: u64,
     /// Sessions of a closed file that have no end of their own: it was closed by another program.
     endless: u64,
+    /// Blocks of names, stacks or mappings that were gone when the file was repaired or merged.
+    lost_blocks: u64,
 }
 
 /// Applies the rule: the problems, worst first.
@@ -169,6 +174,11 @@ fn problems(facts: Facts) -> Vec<(Verdict, String)> {
     }
     if facts.damage > 0 {
         let text = format!("{} of the file were damaged and are left out", things(facts.damage, "part"));
+        problems.push((Verdict::Usable, text));
+    }
+    if facts.lost_blocks > 0 {
+        let blocks = things(facts.lost_blocks, "block");
+        let text = format!("{blocks} of names, stacks or mappings were lost before this file was written");
         problems.push((Verdict::Usable, text));
     }
     problems.retain(|(verdict, _)| *verdict != Verdict::Good);
@@ -226,6 +236,7 @@ mod tests {
         worst: None,
         damage: 0,
         endless: 0,
+        lost_blocks: 0,
     };
 
     fn verdict(facts: Facts) -> Verdict {
@@ -238,6 +249,7 @@ mod tests {
         assert_eq!(verdict(Facts { samples: 0, ..FINE }), Verdict::Misleading);
         assert_eq!(verdict(Facts { damage: 1, ..FINE }), Verdict::Usable);
         assert_eq!(verdict(Facts { endless: 1, ..FINE }), Verdict::Usable);
+        assert_eq!(verdict(Facts { lost_blocks: 1, ..FINE }), Verdict::Usable);
         for (lost_share, expected) in
             [(0.01, Verdict::Good), (0.011, Verdict::Usable), (0.11, Verdict::Misleading)]
         {
