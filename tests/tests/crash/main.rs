@@ -14,20 +14,23 @@ mod live;
 mod remains;
 mod torn;
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icecore_tests::machine::{churn, record};
 
 /// How many recorders run at once.
 const LANES: u64 = 4;
 
-/// These tests load the machine, and say something about time: one after the other.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// These tests load the machine, and say something about time: one after the other, be they threads of one process or
+/// processes. The lock is held as long as the file is open.
+fn alone() -> File {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash.lock");
+    let file = File::create(path).expect("a folder for the files of tests");
+    file.lock().expect("a file system with locks");
+    file
 }
 
 /// How long rows wait before they are written when many blocks are wanted: as short as the recorder allows.
