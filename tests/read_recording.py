@@ -16,8 +16,8 @@ import zlib
 import zstandard
 
 KINDS = ["", "session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
-KINDS += ["kernel_symbols", "losses", "receipt", "index"]
-ROOT_BYTES = [0, 144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96]
+KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
+ROOT_BYTES = [0, 144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96, 0, 56]
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1

@@ -9,7 +9,7 @@ use icecore_format::Error;
 use icecore_format::records::{
     Basis, Cause, Change, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, LabelV1,
     Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Node, Origin, ReceiptV1, Sample,
-    SamplesV1, SessionV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd,
+    SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -33,6 +33,8 @@ pub struct Builder {
     pub mappings: Vec<Mapping>,
     /// Kernel symbols.
     pub kernel_symbols: Vec<KernelSymbol>,
+    /// Symbols of images.
+    pub symbols: Vec<Symbol>,
     /// Samples.
     pub samples: Vec<Sample>,
     /// Losses.
@@ -161,6 +163,9 @@ impl Builder {
         let block_len = if self.block_len == 0 { usize::MAX } else { self.block_len };
         for rows in self.samples.chunks(block_len.min(self.samples.len().max(1))) {
             writer.append(&SamplesV1::from_rows(rows, &self.basis)?)?;
+        }
+        if !self.symbols.is_empty() {
+            writer.append(&SymbolsV1::from_rows(&self.symbols))?;
         }
         if !self.losses.is_empty() {
             writer.append(&LossesV1::from_rows(&self.losses))?;

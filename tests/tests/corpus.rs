@@ -15,7 +15,8 @@ use icecore_format::header::{FileHeader, Mark};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, ImageKind, KernelSymbol, Location, Loss, Origin, ReceiptV1, SessionV1, WalkEnd,
+    Basis, Cause, Change, ImageKind, KernelSymbol, Location, Loss, Origin, ReceiptV1, SessionV1, Symbol,
+    WalkEnd,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -160,6 +161,7 @@ fn tiny() -> Builder {
     b.map(600_000_000, 101, 0x5_0000, bin, Origin::EVENT);
     let name = b.string("vfs_read");
     b.kernel_symbols.push(KernelSymbol { start: KERNEL, end: KERNEL + 0x100, name, module: 0 });
+    b.symbols.push(Symbol { image: bin, start: 0x1200, end: 0x1280, name: b"_ZN4tiny4workEv".to_vec() });
     let (main, child) = (b.task(100, 100, "tiny"), b.task(101, 101, "child"));
     let at = |file_off| Location::Image { image: bin, file_off };
     let stack = b.stack_at(&[at(0x1234), at(0x1050)]);

@@ -36,6 +36,8 @@ impl Kind {
     pub const RECEIPT: Self = Self(11);
     /// The table of all blocks.
     pub const INDEX: Self = Self(12);
+    /// Symbols of images that samples need.
+    pub const SYMBOLS: Self = Self(13);
 
     /// Name in lower case, or the number of a kind that this build does not know.
     pub fn name(self) -> String {
@@ -52,6 +54,7 @@ impl Kind {
             Self::LOSSES => "losses".into(),
             Self::RECEIPT => "receipt".into(),
             Self::INDEX => "index".into(),
+            Self::SYMBOLS => "symbols".into(),
             Self(other) => format!("kind_{other}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use icecore_format::records::{
     ImagesV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, StacksV1, StringsV1,
-    TasksV1,
+    SymbolsV1, TasksV1,
 };
 use icecore_format::write::Writer;
 
@@ -18,6 +18,7 @@ pub(crate) struct Batch {
     pub(crate) kernel_symbols: KernelSymbolsV1,
     pub(crate) losses: LossesV1,
     pub(crate) samples: SamplesV1,
+    pub(crate) symbols: SymbolsV1,
 }
 
 impl Batch {
@@ -32,7 +33,8 @@ impl Batch {
         append(writer, &self.stacks)?;
         append(writer, &self.kernel_symbols)?;
         append(writer, &self.losses)?;
-        append(writer, &self.samples)
+        append(writer, &self.samples)?;
+        append(writer, &self.symbols)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::options::Embed;
+
 /// Samples this machine with eBPF and writes what it saw into one small file
 ///
 /// Every sample is a whole stack, kernel and user, taken by walking frame pointers. Nothing is
@@ -72,6 +74,10 @@ pub struct Args {
     /// Note KEY=VALUE in the file; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
+
+    /// What to keep of programs and libraries, for reports where they are not
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Embed::Hits)]
+    pub embed: Embed,
 
     /// Memory between kernel and recorder, such as 8M; default 4M and more on machines with many CPUs
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

@@ -3,11 +3,13 @@
 
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use icecore_format::records::{Cause, Loss, Origin};
+use icecore_format::records::{Cause, Loss, Origin, SymbolsV1};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
-use crate::identity::Identities;
+use crate::evidence::{Evidence, Found};
+use crate::identity::{Identities, Place};
+use crate::options::Embed;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::maps;
 use crate::proc::scan::{self, Process};
@@ -16,12 +18,25 @@ use crate::sys::{clock, usage};
 use crate::track::{MappingRow, Pace, Totals, Tracker};
 use crate::wire::{self, Event, NewMapping, Report};
 
+/// Rows of one block of symbols: a few MiB of names.
+const SYMBOLS_PER_BLOCK: usize = 32 << 10;
+
 /// What the tracker knows at the end.
 #[derive(Debug)]
 pub(crate) struct Digested {
     pub(crate) totals: Totals,
     /// Items lost, by cause.
     pub(crate) losses: FxHashMap<Cause, u64>,
+    pub(crate) embedded: Embedded,
+}
+
+/// What of the images is in the file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Embedded {
+    pub(crate) functions: u64,
+    pub(crate) images: u64,
+    /// Pieces of code that were too many.
+    pub(crate) left_out: u64,
 }
 
 /// Works through chunks until the last has come. `followed` are the recorded processes; `None` means
@@ -31,11 +46,13 @@ pub(crate) fn digest(
     batches: SyncSender<Batch>,
     followed: Option<FxHashSet<u32>>,
     pace: Pace,
+    embed: Embed,
 ) -> Digested {
     usage::lower_priority();
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         identities: Identities::default(),
+        evidence: (embed == Embed::Hits).then(Evidence::default),
         kallsyms: None,
         followed,
         ended: Vec::new(),
@@ -51,12 +68,15 @@ pub(crate) fn digest(
     }
     digest.settle(u64::MAX);
     digest.flush();
-    Digested { totals: digest.tracker.totals(), losses: digest.losses }
+    let embedded = digest.embed();
+    Digested { totals: digest.tracker.totals(), losses: digest.losses, embedded }
 }
 
 struct Digest {
     tracker: Tracker,
     identities: Identities,
+    /// None if none is wanted.
+    evidence: Option<Evidence>,
     /// Read when the first kernel function needs a name.
     kallsyms: Option<Kallsyms>,
     followed: Option<FxHashSet<u32>>,
@@ -116,7 +136,7 @@ impl Digest {
             return;
         }
         let identity = self.identities.of_report(mapping);
-        self.tracker.mapping(&MappingRow {
+        let image = self.tracker.mapping(&MappingRow {
             time_ns: mapping.time_ns,
             tgid: mapping.tgid,
             start: mapping.start,
@@ -125,6 +145,9 @@ impl Digest {
             identity: &identity,
             origin: Origin::EVENT,
         });
+        if let Some(evidence) = &mut self.evidence {
+            evidence.see(image, &identity, &Place::of_report(mapping));
+        }
     }
 
     fn found(&mut self, found: &[Process]) {
@@ -133,7 +156,7 @@ impl Digest {
             self.tracker.found(time_ns, process.tgid, process.parent_tgid, &process.comm);
             for line in maps::executable(&process.maps) {
                 let identity = self.identities.of_maps_line(process.tgid, &line);
-                self.tracker.mapping(&MappingRow {
+                let image = self.tracker.mapping(&MappingRow {
                     time_ns,
                     tgid: process.tgid,
                     start: line.start,
@@ -142,6 +165,9 @@ impl Digest {
                     identity: &identity,
                     origin: Origin::SCAN,
                 });
+                if let Some(evidence) = &mut self.evidence {
+                    evidence.see(image, &identity, &Place::of_maps_line(process.tgid, &line));
+                }
             }
         }
     }
@@ -167,7 +193,21 @@ impl Digest {
             self.kallsyms = Some(Kallsyms::read());
         }
         let batch = self.tracker.take_batch(self.kallsyms.as_ref());
+        let code = self.tracker.take_code();
+        if let Some(evidence) = &mut self.evidence {
+            code.into_iter().for_each(|(image, file_off)| evidence.hit(image, file_off));
+        }
         // The writer takes batches until this end is dropped.
         let _ = self.batches.send(batch);
+    }
+
+    /// Writes down what the evidence tells, when sampling has ended.
+    fn embed(&mut self) -> Embedded {
+        let Some(evidence) = self.evidence.take() else { return Embedded::default() };
+        let Found { symbols, images, left_out } = evidence.find();
+        for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
+            let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });
+        }
+        Embedded { functions: symbols.len() as u64, images, left_out }
     }
 }

@@ -1,8 +1,8 @@
 //! Which file a mapping belongs to: build-id, device, inode, size.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use icecore_format::records::ImageKind;
@@ -41,11 +41,12 @@ pub(crate) struct Identities {
 }
 
 /// Where a mapped file can be looked at while its process lives, and after.
-struct Place<'a> {
-    tgid: u32,
-    start: u64,
-    end: u64,
-    path: &'a [u8],
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) tgid: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) path: &'a [u8],
 }
 
 /// How far a path leads to the mapped file and no other.
@@ -62,12 +63,7 @@ enum Trust {
 impl Identities {
     /// The identity of a mapping that the kernel reported.
     pub(crate) fn of_report(&mut self, mapping: &NewMapping<'_>) -> Identity {
-        let place = Place {
-            tgid: mapping.tgid,
-            start: mapping.start,
-            end: mapping.start.saturating_add(mapping.len),
-            path: mapping.path,
-        };
+        let place = Place::of_report(mapping);
         match mapping.file {
             // Complete, also for a process that has already ended and a file that is already deleted.
             FileRef::BuildId(build_id) => {
@@ -81,8 +77,7 @@ impl Identities {
 
     /// The identity of a mapping that was there before.
     pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
-        let place = Place { tgid, start: line.start, end: line.end, path: &line.path };
-        self.of_inode(&place, libc::makedev(line.major, line.minor), line.inode)
+        self.of_inode(&Place::of_maps_line(tgid, line), libc::makedev(line.major, line.minor), line.inode)
     }
 
     fn of_inode(&mut self, place: &Place<'_>, dev: u64, inode: u64) -> Identity {
@@ -102,7 +97,38 @@ impl Identities {
     }
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// Where the kernel reported a mapping.
+    pub(crate) fn of_report(mapping: &NewMapping<'a>) -> Self {
+        let NewMapping { tgid, start, len, path, .. } = *mapping;
+        Self { tgid, start, end: start.saturating_add(len), path }
+    }
+
+    /// Where a mapping was before.
+    pub(crate) fn of_maps_line(tgid: u32, line: &'a MapsLine<'_>) -> Self {
+        Self { tgid, start: line.start, end: line.end, path: &line.path }
+    }
+
+    /// The place of a file whose processes may have ended.
+    pub(crate) fn of_itself(path: &'a [u8]) -> Self {
+        Self { tgid: u32::MAX, start: 0, end: 0, path }
+    }
+
+    /// Opens the file, if it still is the one that was mapped: by its build-id, else by its inode.
+    pub(crate) fn open(&self, identity: &Identity) -> Option<File> {
+        self.candidates().into_iter().find_map(|(path, _)| {
+            let file = open_regular(&path)?;
+            let is_it = match identity.build_id.is_empty() {
+                false => elf_build_id(&ReadCache::new(&file)).as_ref() == Some(&identity.build_id),
+                true => {
+                    let meta = file.metadata().ok()?;
+                    identity.inode != 0 && (meta.dev(), meta.ino()) == (identity.dev, identity.inode)
+                }
+            };
+            is_it.then_some(file)
+        })
+    }
+
     /// Looks at the file itself, and believes what it sees only if it is this inode.
     fn read(&self, dev: u64, inode: u64) -> Identity {
         let nothing = Identity { dev, inode, ..without_file(self.path) };
@@ -140,6 +166,14 @@ impl Place<'_> {
             (own.to_owned(), Trust::OwnNamespace),
         ]
     }
+}
+
+/// Opens a regular file. Looked at before it is opened, since opening a pipe or a device is not harmless, and without
+/// waiting, should it have become one in between.
+pub(crate) fn open_regular(path: &Path) -> Option<File> {
+    let is_regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let mut options = OpenOptions::new();
+    is_regular.then(|| options.read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()).flatten()
 }
 
 /// What the path alone tells.

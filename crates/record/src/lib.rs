@@ -18,6 +18,7 @@
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs |
 //! | `identity` | which file a mapping belongs to |
+//! | `evidence` | what a report needs of these files where they are not |
 //! | `intern`, `spaces`, `stacks`, `track`, `batch` | events to rows: pure, tested from bytes |
 //! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
 //! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
@@ -26,6 +27,7 @@ mod batch;
 pub mod cli;
 mod digest;
 mod events;
+mod evidence;
 #[doc(hidden)]
 pub mod fuzz;
 mod identity;

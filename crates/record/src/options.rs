@@ -50,6 +50,15 @@ pub enum Destination {
     Stdout,
 }
 
+/// What of the images goes into the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Embed {
+    /// Nothing: a report needs the very files
+    None,
+    /// The name of every function that was hit, from the symbol tables of its file
+    Hits,
+}
+
 /// Everything that one run of the recorder needs to know.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -79,6 +88,8 @@ pub struct Options {
     pub flush_ns: u64,
     /// How many bytes of rows wait at most.
     pub flush_bytes: usize,
+    /// What goes into the recording for reports on other machines.
+    pub embed: Embed,
     /// Where to write.
     pub output: Destination,
     /// Overwrite it.
@@ -164,6 +175,7 @@ impl Options {
             ring_bytes: ring_bytes.next_power_of_two(),
             flush_ns: u64::try_from(args.flush.as_nanos()).unwrap_or(u64::MAX),
             flush_bytes: usize::try_from(args.flush_bytes).unwrap_or(usize::MAX),
+            embed: args.embed,
             output,
             force: args.force,
             quiet: args.quiet,

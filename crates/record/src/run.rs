@@ -90,7 +90,8 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (stop, refused) = (&stop, &refused);
-        let digest = move || digest::digest(&chunks, batches_to, first_tgids, options.pace());
+        let (pace, embed) = (options.pace(), options.embed);
+        let digest = move || digest::digest(&chunks, batches_to, first_tgids, pace, embed);
         let store = move || store::store(writer, &batches, refused);
         let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
         let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;
@@ -179,6 +180,7 @@ fn close(
             file_bytes: *finished.as_ref().unwrap_or(&kept),
             receipt: &receipt,
             losses: &losses,
+            embedded: end.digested.embedded,
         };
         summary::tell(&summary::text(&ended));
     }

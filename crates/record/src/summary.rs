@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use icecore_format::records::{Cause, ReceiptV1};
 
+use crate::digest::Embedded;
 use crate::options::Rate;
 use crate::sys::perf::Event;
 
@@ -27,6 +28,7 @@ pub(crate) struct Ended<'a> {
     pub(crate) file_bytes: u64,
     pub(crate) receipt: &'a ReceiptV1,
     pub(crate) losses: &'a [(Cause, u64)],
+    pub(crate) embedded: Embedded,
 }
 
 /// Writes the summary.
@@ -58,6 +60,18 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
         bytes(ended.file_bytes),
         per_sample(ended.file_bytes as f64)
     ));
+    let Embedded { functions, images, left_out } = ended.embedded;
+    if functions > 0 {
+        let left_out = match left_out {
+            0 => String::new(),
+            count => format!("; {} more pieces of code were too many to look up", grouped(count)),
+        };
+        line(format!(
+            "embedded   the names of {} functions in {} files{left_out}",
+            grouped(functions),
+            grouped(images)
+        ));
+    }
     line(format!(
         "recorder   {:.2} s CPU ({:.1} µs per sample), peak memory {}",
         cpu_ns as f64 / 1e9,
@@ -115,6 +129,7 @@ mod tests {
             file_bytes: 19_800,
             receipt,
             losses,
+            embedded: Embedded { functions: 1200, images: 3, left_out: 0 },
         })
     }
 
@@ -135,6 +150,7 @@ mod tests {
         assert!(text.contains("19.3 KiB, 10.0 bytes per sample"), "{text}");
         assert!(text.contains("0.02 s CPU (10.0 µs per sample)"), "{text}");
         assert!(text.contains("4.0 µs per run"), "{text}");
+        assert!(text.contains("the names of 1,200 functions in 3 files\n"), "{text}");
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::ops::Range;
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, Cause, Change, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
-    Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample, SamplesV1, StacksV1, StringsV1, Task,
-    TasksV1, WalkEnd,
+    Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample, SamplesV1, StacksV1, StringsV1, SymbolsV1,
+    Task, TasksV1, WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
@@ -79,6 +79,8 @@ pub(crate) struct Tracker {
     processes: Processes,
     /// Kernel addresses that are new since the last batch.
     kernel_addresses: Vec<u64>,
+    /// Code in images that is new since it was taken: image and offset in its file.
+    code: Vec<(u32, u64)>,
     /// Starts of kernel functions that are in the file.
     kernel_written: FxHashSet<u64>,
     /// Earliest time in the batch.
@@ -141,6 +143,7 @@ impl Tracker {
             losses: Vec::new(),
             processes: Processes::NONE,
             kernel_addresses: Vec::new(),
+            code: Vec::new(),
             kernel_written: FxHashSet::default(),
             first_ns: None,
             totals: Totals::default(),
@@ -164,8 +167,8 @@ impl Tracker {
         self.change(Change::FOUND, &head, parent_tgid, false);
     }
 
-    /// Notes a mapping.
-    pub(crate) fn mapping(&mut self, row: &MappingRow<'_>) {
+    /// Notes a mapping; returns the id of its image.
+    pub(crate) fn mapping(&mut self, row: &MappingRow<'_>) -> u32 {
         let identity = row.identity;
         let image = Image {
             kind: identity.kind,
@@ -194,6 +197,7 @@ impl Tracker {
             origin: row.origin,
         };
         self.wait(row.time_ns, What::Mapping { row, region });
+        image
     }
 
     /// Notes a loss.
@@ -255,6 +259,10 @@ impl Tracker {
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
         let (first_node, nodes) = self.stacks.take_new();
+        self.code.extend(nodes.iter().filter_map(|node| match node.location {
+            Location::Image { image, file_off } => Some((image, file_off)),
+            Location::Address(_) => None,
+        }));
         let basis = Basis {
             unit_ns: SAMPLE_UNIT_NS,
             period_ns: self.pace.period_ns,
@@ -275,7 +283,13 @@ impl Tracker {
             losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
             samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
                 .expect("bug: samples out of order"),
+            symbols: SymbolsV1::default(),
         }
+    }
+
+    /// Takes the code in images that the batches so far have hit for the first time, or again.
+    pub(crate) fn take_code(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.code)
     }
 
     fn sample(&mut self, sample: &wire::Sample<'_>) {

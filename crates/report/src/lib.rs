@@ -9,7 +9,7 @@
 //! | [`load`] | a recording as tables; what is damaged, counted |
 //! | [`timeline`] | address spaces, replayed to any moment |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
-//! | [`locate`], [`kernel`] | addresses as places in images and in the kernel |
+//! | [`locate`], [`kernel`], [`embedded`] | addresses as places in images and in the kernel; names that the recording has |
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`views`] | what is printed |
@@ -23,6 +23,7 @@
 
 pub mod cli;
 pub mod edit;
+pub mod embedded;
 pub mod filter;
 pub mod hits;
 pub mod image;

@@ -10,7 +10,8 @@ use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, Node, Payload, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, Task, TasksV1,
+    MappingsV1, Node, Payload, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task,
+    TasksV1,
 };
 use rayon::prelude::*;
 
@@ -38,6 +39,8 @@ pub struct Tables {
     pub mappings: Vec<Mapping>,
     /// Kernel symbols and the number of the part to whose kernel they belong, in the order of the file.
     pub kernel_symbols: Vec<(u32, KernelSymbol)>,
+    /// Symbols of images, mangled, in the order of the file.
+    pub symbols: Vec<Symbol>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// What the first session cost; absent if its recorder was killed.
@@ -91,6 +94,7 @@ enum Decoded {
     Lifecycle(Vec<Lifecycle>),
     Mappings(Vec<Mapping>),
     KernelSymbols(Vec<KernelSymbol>),
+    Symbols(Vec<Symbol>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -143,6 +147,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::KernelSymbols(rows) => {
                 tables.kernel_symbols.extend(rows.into_iter().map(|row| (*part, row)));
             }
+            Decoded::Symbols(rows) => tables.symbols.extend(rows),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::Unknown => skip(&mut tables.skipped, entry),
@@ -219,6 +224,10 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
         (Kind::MAPPINGS, 1) => Decoded::Mappings(payload.view::<MappingsV1>()?.rows().collect()),
         (Kind::KERNEL_SYMBOLS, 1) => {
             Decoded::KernelSymbols(payload.view::<KernelSymbolsV1>()?.rows().collect())
+        }
+        (Kind::SYMBOLS, 1) => {
+            let view = payload.view::<SymbolsV1>()?;
+            Decoded::Symbols(view.rows()?.into_iter().map(Symbol::to_owned).collect())
         }
         (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
         (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),

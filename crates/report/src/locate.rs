@@ -118,6 +118,11 @@ impl<'a> Locator<'a> {
         Self { tables, timeline, images: images.into_items(), image_of }
     }
 
+    /// Finds the position in [`Locator::images`] of an image id.
+    pub fn image(&self, id: u32) -> Option<u32> {
+        self.image_of.get(&id).copied()
+    }
+
     /// Finds the offset in its image of a location itself, whatever its role.
     pub fn file_off(&self, space: Option<SpaceId>, location: Location) -> Option<FileOff> {
         match location {

@@ -1,13 +1,15 @@
 //! Gives every place its frames: one function, or several where some were inlined into it.
 
+use icecore_format::records::Symbol;
 use rayon::prelude::*;
 
+use crate::embedded::Embedded;
 use crate::image::{FileOff, Identity, Search};
 use crate::kernel::KernelSymbols;
-use crate::load::{Tables, clean};
-use crate::locate::Place;
+use crate::load::clean;
+use crate::locate::{Locator, Place};
 use crate::map::Interned;
-use crate::symbolize::{self, Answer, Reason, Wanted, symbolize};
+use crate::symbolize::{self, Answer, Reason, Wanted, demangled, symbolize};
 
 /// Where a frame ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,14 +101,11 @@ impl Names {
     }
 }
 
-/// Names all places; `tick` is told how many addresses were done.
-pub fn name(
-    places: &[Place],
-    images: &[Identity],
-    tables: &Tables,
-    search: &Search,
-    tick: &(dyn Fn(u64) + Sync),
-) -> Names {
+/// Names all places; `tick` is told how many addresses were done. A function whose name is in the recording has that
+/// name, be its file here or not; inlined functions and lines are in files only.
+pub fn name(places: &[Place], locator: &Locator<'_>, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Names {
+    let (tables, images) = (locator.tables, &locator.images);
+    let embedded = Embedded::new(&tables.symbols, |image| locator.image(image));
     let kernel = KernelSymbols::new(&tables.kernel_symbols);
     let answers = ask(places, images, search, tick);
     let mut book = Book::new(images);
@@ -114,7 +113,9 @@ pub fn name(
         match place {
             Place::Image(image, off) => {
                 let path = &images[*image as usize].path;
-                book.answered(*image, path, *off, answer.as_ref());
+                let symbol = embedded.find(*image, *off);
+                let named = symbol.map(|symbol| with_name(answer.as_ref(), symbol));
+                book.answered(*image, path, *off, named.as_ref().or(answer.as_ref()));
             }
             Place::Kernel(part, address) => match kernel.find(*part, *address) {
                 Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
@@ -162,6 +163,20 @@ fn ask(
         of_place[*position] = Some(answer);
     }
     of_place
+}
+
+/// Gives the function around an address the name that the recording has for it.
+fn with_name(answer: Option<&Answer>, symbol: &Symbol) -> Answer {
+    let name = demangled(&String::from_utf8_lossy(&symbol.name));
+    let mut functions = match answer {
+        Some(Answer::Named(functions)) => functions.clone(),
+        _ => Vec::new(),
+    };
+    match functions.last_mut() {
+        Some(physical) => physical.name = name,
+        None => functions.push(symbolize::Function { name, file: None, line: None }),
+    }
+    Answer::Named(functions)
 }
 
 /// What is interned while names are given.

@@ -87,7 +87,7 @@ impl<'a> Loaded<'a> {
         let locator = Locator::new(&self.tables, &self.timeline);
         let located = locate(&locator, &self.hits.rows);
         let progress = Progress::begin(located.places.len() as u64, progress);
-        let names = name(&located.places, &locator.images, &self.tables, search, &|done| progress.tick(done));
+        let names = name(&located.places, &locator, search, &|done| progress.tick(done));
         progress.finish();
         Named { located, names }
     }

@@ -18,6 +18,7 @@ mod samples;
 mod session;
 mod stacks;
 mod strings;
+mod symbols;
 mod tasks;
 mod walk_end;
 
@@ -32,6 +33,7 @@ pub use samples::{Basis, Sample, SamplesV1};
 pub use session::{EventV1, LabelV1, SessionV1};
 pub use stacks::{Location, Node, StacksV1};
 pub use strings::StringsV1;
+pub use symbols::{Symbol, SymbolsV1};
 pub use tasks::{Task, TasksV1};
 pub use walk_end::WalkEnd;
 
@@ -83,7 +85,7 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 
 /// Tells whether this build can interpret payloads of a kind and version.
 pub fn is_known(kind: Kind, version: u16) -> bool {
-    version == 1 && (Kind::SESSION..=Kind::RECEIPT).contains(&kind)
+    version == 1 && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind) || kind == Kind::SYMBOLS)
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -110,6 +112,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::KERNEL_SYMBOLS, 1) => of::<KernelSymbolsV1>(payload),
         (Kind::LOSSES, 1) => of::<LossesV1>(payload),
         (Kind::RECEIPT, 1) => of::<ReceiptV1>(payload),
+        (Kind::SYMBOLS, 1) => of::<SymbolsV1>(payload),
         _ => return None,
     })
 }

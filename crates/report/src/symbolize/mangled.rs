@@ -44,6 +44,15 @@ pub(super) fn looks_like_a_type(name: &str) -> bool {
     is_type && !has_parameters && !is_path
 }
 
+/// Makes a name of a symbol table readable, as blazesym does.
+pub(crate) fn demangled(raw: &str) -> String {
+    if let Ok(name) = rustc_demangle::try_demangle(raw) {
+        return format!("{name:#}");
+    }
+    let symbol = is_mangled(raw).then(|| cpp_demangle::Symbol::new(raw).ok()).flatten();
+    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| raw.to_owned())
+}
+
 /// Reports whether an original name is mangled, by its prefix.
 pub(super) fn is_mangled(raw: &str) -> bool {
     ["_Z", "__Z", "___Z", "_R", "__R"].iter().any(|prefix| raw.starts_with(prefix))

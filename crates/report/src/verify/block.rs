@@ -8,7 +8,7 @@ use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
     ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, ReceiptV1, SamplesV1, SessionV1,
-    StacksV1, StringsV1, TasksV1, is_known,
+    StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -101,6 +101,12 @@ impl Checked {
                 let view = payload.view::<KernelSymbolsV1>()?;
                 self.names(view.rows().flat_map(|symbol| [symbol.name, symbol.module]));
                 view.rows().count()
+            }
+            Kind::SYMBOLS => {
+                let view = payload.view::<SymbolsV1>()?;
+                let rows = view.rows()?;
+                self.uses(Table::Images, rows.iter().map(|symbol| symbol.image).collect());
+                rows.len()
             }
             Kind::LOSSES => payload.view::<LossesV1>()?.rows().count(),
             Kind::RECEIPT => payload.view::<ReceiptV1>()?.to_owned_record()?.ended_by.len(),

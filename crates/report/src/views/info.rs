@@ -37,6 +37,7 @@ pub struct Info {
     mappings: u64,
     stack_nodes: u64,
     kernel_symbols: u64,
+    symbols: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Vec<SizeRow>>,
 }
@@ -187,6 +188,7 @@ impl Info {
             mappings: items(Kind::MAPPINGS),
             stack_nodes: items(Kind::STACKS),
             kernel_symbols: items(Kind::KERNEL_SYMBOLS),
+            symbols: items(Kind::SYMBOLS),
             sizes: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use icecore_format::records::{Change, KernelSymbol, Location, Sample};
+use icecore_format::records::{Change, KernelSymbol, Location, Sample, Symbol};
 
 use super::rows::Rows;
 
@@ -25,6 +25,8 @@ pub(super) struct Needed {
     pub(super) processes: BTreeSet<u32>,
     /// Positions in the kernel symbols.
     pub(super) kernel_symbols: Vec<usize>,
+    /// Positions in the symbols of images.
+    pub(super) symbols: Vec<usize>,
 }
 
 /// New ids of what there is, in the old order. One id in front of them is never given to a row: it stands for all that
@@ -93,6 +95,7 @@ impl Need {
             strings: Ids::new(strings, 1),
             tasks: Ids::new(tasks, 0),
             images: Ids::new(images, 0),
+            symbols: image_symbols(rows, &nodes),
             nodes: Ids::new(nodes, 1),
             processes,
             kernel_symbols,
@@ -150,6 +153,20 @@ fn symbols(symbols: &[KernelSymbol], addresses: &[u64]) -> Vec<usize> {
         addresses.get(first).is_some_and(|address| *address <= symbol.end)
     };
     (0..symbols.len()).filter(|position| is_hit(&symbols[*position])).collect()
+}
+
+/// Positions of the symbols of images in or right behind which the code of one of the nodes lies.
+fn image_symbols(rows: &Rows, nodes: &BTreeSet<u32>) -> Vec<usize> {
+    let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
+        Location::Image { image, file_off } => Some((image, file_off)),
+        Location::Address(_) => None,
+    };
+    let code: BTreeSet<(u32, u64)> = nodes.iter().filter_map(of_node).collect();
+    let is_hit = |symbol: &Symbol| {
+        let (first, last) = ((symbol.image, symbol.start), (symbol.image, symbol.end));
+        first <= last && code.range(first..=last).next().is_some()
+    };
+    (0..rows.symbols.len()).filter(|position| is_hit(&rows.symbols[*position])).collect()
 }
 
 #[cfg(test)]

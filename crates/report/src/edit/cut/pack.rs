@@ -4,7 +4,8 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::records::{
     Basis, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Location, LossesV1,
-    Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Task, TasksV1,
+    Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1,
+    Task, TasksV1,
 };
 use icecore_format::write::Writer;
 
@@ -43,7 +44,7 @@ impl<'a> Packer<'a> {
     /// Writes everything that samples refer to.
     pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.strings(rows)?;
-        let Needed { strings, tasks, images, nodes, processes, kernel_symbols } = &self.needed;
+        let Needed { strings, tasks, images, nodes, processes, kernel_symbols, symbols } = &self.needed;
         let (text, w) = (|id| strings.new_id(id), &mut *self.writer);
         let row = |task: &Task| Task { comm: text(task.comm), ..*task };
         counted(
@@ -70,6 +71,11 @@ impl<'a> Packer<'a> {
             KernelSymbol { name: text(row.name), module: text(row.module), ..row }
         };
         listed(w, kernel_symbols.iter().map(symbol), KernelSymbolsV1::from_rows)?;
+        let symbol = |position: &usize| {
+            let row = &rows.symbols[*position];
+            Symbol { image: images.new_id(row.image), ..row.clone() }
+        };
+        listed(w, symbols.iter().map(symbol), SymbolsV1::from_rows)?;
         let row = |node: &Node| Node {
             parent: nodes.new_id(node.parent),
             location: match node.location {

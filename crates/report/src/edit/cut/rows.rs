@@ -5,7 +5,7 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1, Task, TasksV1,
+    MappingsV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 
 use crate::load::Tables;
@@ -25,6 +25,7 @@ pub(super) struct Rows {
     /// Ordered by time.
     pub(super) mappings: Vec<Mapping>,
     pub(super) kernel_symbols: Vec<KernelSymbol>,
+    pub(super) symbols: Vec<Symbol>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
 }
@@ -90,6 +91,10 @@ impl Rows {
             Kind::LIFECYCLE => self.lifecycle.extend(payload.view::<LifecycleV1>()?.rows()),
             Kind::MAPPINGS => self.mappings.extend(payload.view::<MappingsV1>()?.rows()),
             Kind::KERNEL_SYMBOLS => self.kernel_symbols.extend(payload.view::<KernelSymbolsV1>()?.rows()),
+            Kind::SYMBOLS => {
+                let view = payload.view::<SymbolsV1>()?;
+                self.symbols.extend(view.rows()?.into_iter().map(Symbol::to_owned));
+            }
             Kind::LOSSES => self.losses.extend(payload.view::<LossesV1>()?.rows()),
             Kind::RECEIPT => self.receipt = Some(payload.view::<ReceiptV1>()?.to_owned_record()?),
             _ => {}

@@ -63,6 +63,9 @@ impl Part {
                     row.module = self.id(Counted::Strings, row.module);
                 }
             }
+            Decoded::Symbols(rows) => {
+                rows.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
+            }
             Decoded::Losses(rows) => rows.iter_mut().for_each(|row| row.time_ns = self.time_ns(row.time_ns)),
             Decoded::Session(_)
             | Decoded::Receipt(_)

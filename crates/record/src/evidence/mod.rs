@@ -1,0 +1,139 @@
+//! What a report on another machine needs and this one has: the names of the functions that were hit.
+//!
+//! Files are opened when their first mapping is seen, since they may be deleted or replaced before the recording ends,
+//! and read when it has ended.
+
+mod functions;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use icecore_format::records::{ImageKind, Symbol};
+use object::read::ReadCache;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::identity::{Identity, Place, elf_build_id, open_regular};
+use crate::proc::maps;
+use functions::{Function, functions};
+
+/// Files that are held open. Those beyond are looked for once more at the end.
+const MAX_HELD: usize = 512;
+/// Distinct pieces of code that are remembered: 16 MiB and more of memory. Those beyond stay unnamed.
+const MAX_HITS: usize = 1 << 20;
+/// Where systems install debug information, by build-id.
+const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+/// The largest vDSO; real ones have a few pages.
+const MAX_VDSO_BYTES: u64 = 1 << 20;
+
+/// What is known of images and what was hit in them.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    /// By image id.
+    sources: FxHashMap<u32, Source>,
+    /// Offsets in the files of images.
+    hits: FxHashMap<u32, FxHashSet<u64>>,
+    hit_count: usize,
+    left_out: u64,
+    held: usize,
+}
+
+/// Where the symbols of an image can be read.
+#[derive(Debug)]
+enum Source {
+    Held(File),
+    /// It could not be opened, or too many others are.
+    Path(Identity),
+    Vdso,
+    Nowhere,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Ordered by image and start.
+    pub(crate) symbols: Vec<Symbol>,
+    /// Images that gave at least one.
+    pub(crate) images: u64,
+    /// Pieces of code that were too many.
+    pub(crate) left_out: u64,
+}
+
+impl Evidence {
+    /// Looks at an image when it is mapped; only the first time counts.
+    pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
+        if self.sources.contains_key(&image) {
+            return;
+        }
+        let source = match identity.kind {
+            ImageKind::VDSO => Source::Vdso,
+            ImageKind::FILE if self.held >= MAX_HELD => Source::Path(identity.clone()),
+            ImageKind::FILE => match place.open(identity) {
+                Some(file) => Source::Held(file),
+                None => Source::Path(identity.clone()),
+            },
+            _ => Source::Nowhere,
+        };
+        self.held += usize::from(matches!(source, Source::Held(_)));
+        self.sources.insert(image, source);
+    }
+
+    /// Remembers code that was hit: an offset in the file of an image.
+    pub(crate) fn hit(&mut self, image: u32, file_off: u64) {
+        if self.hit_count >= MAX_HITS {
+            self.left_out += 1;
+            return;
+        }
+        self.hit_count += usize::from(self.hits.entry(image).or_default().insert(file_off));
+    }
+
+    /// Reads the symbol tables of the images that were hit.
+    pub(crate) fn find(self) -> Found {
+        let mut found = Found { left_out: self.left_out, ..Found::default() };
+        let mut images: Vec<(u32, FxHashSet<u64>)> = self.hits.into_iter().collect();
+        images.sort_unstable_by_key(|(image, _)| *image);
+        for (image, offsets) in images {
+            // What was a return address is looked up one byte earlier, in the call: that may be another function.
+            let offsets = offsets.iter().flat_map(|off| [off.saturating_sub(1), *off]);
+            let read = |file: &File| {
+                let file = ReadCache::new(file);
+                let debug = debug_file(&file).map(ReadCache::new);
+                functions(&file, debug.as_ref(), offsets.clone())
+            };
+            let functions = match self.sources.get(&image) {
+                Some(Source::Held(file)) => read(file),
+                Some(Source::Path(identity)) => {
+                    Place::of_itself(&identity.path).open(identity).map_or_else(Vec::new, |file| read(&file))
+                }
+                Some(Source::Vdso) => functions(&vdso()[..], None::<&[u8]>, offsets),
+                Some(Source::Nowhere) | None => Vec::new(),
+            };
+            found.images += u64::from(!functions.is_empty());
+            let symbol = |Function { start, end, name }| Symbol { image, start, end, name };
+            found.symbols.extend(functions.into_iter().map(symbol));
+        }
+        found
+    }
+}
+
+/// The file with the debug information of a stripped one, if it is installed.
+fn debug_file(file: &ReadCache<&File>) -> Option<File> {
+    let build_id = elf_build_id(file)?;
+    let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = hex.split_at_checked(2)?;
+    let debug = open_regular(Path::new(&format!("{DEBUG_FILES}/{first}/{rest}.debug")))?;
+    (elf_build_id(&ReadCache::new(&debug)) == Some(build_id)).then_some(debug)
+}
+
+/// The vDSO of the recorder: the kernel gives all programs of one word size the same.
+fn vdso() -> Vec<u8> {
+    let read = || {
+        let own_maps = std::fs::read("/proc/self/maps").ok()?;
+        let line = maps::executable(&own_maps).find(|line| *line.path == *b"[vdso]")?;
+        let len = line.end.checked_sub(line.start).filter(|len| *len <= MAX_VDSO_BYTES)?;
+        let mut bytes = vec![0; len as usize];
+        File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, line.start).ok()?;
+        Some(bytes)
+    };
+    read().unwrap_or_default()
+}
