@@ -266,6 +266,7 @@ class Part:
         self.start_ns, self.start_unix_ns, self.events = 0, 0, []
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
+        self.symbols = []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
@@ -345,10 +346,20 @@ class Part:
             self.samples.append((units * unit & U64, cpu[i], event[i], task, weight[i], *told))
 
 
+    def symbols_block(self, root):
+        names, at = root.bytes(36), 0
+        rows = zip(root.steps(0), root.steps(12), root.values(24), root.values(44))
+        for image, start, length, name_len in rows:
+            need(at + name_len <= len(names), "bytes of names")
+            name = names[at : at + name_len].decode("utf-8", "replace")
+            self.symbols.append([image, start, start + length, name])
+            at += name_len
+
+
 def read(recording):
     """All sessions of a recording."""
     readers = [None, Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
-    readers += [Part.mappings_block, Part.stacks, Part.samples_block]
+    readers += [Part.mappings_block, Part.stacks, Part.samples_block, None, None, None, None, Part.symbols_block]
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind >= len(KINDS) or block.kind == 0 or block.version != 1:
@@ -360,7 +371,7 @@ def read(recording):
         parts[-1].has_receipt = block.kind == RECEIPT
         try:
             raw = recording.payload(block)
-            if block.kind < len(readers):
+            if readers[block.kind]:
                 readers[block.kind](parts[-1], Root(block, raw))
         except (Damage, struct.error, IndexError, StopIteration) as error:
             recording.said.append(f"block at {block.off}: {error}")
@@ -463,6 +474,7 @@ def main():
     document = {
         "closed": recording.closed, "blocks": [block.info() for block in recording.blocks],
         "index": [row.info() for row in recording.rows], "unknown_blocks": unknown, "said": recording.said, "samples": samples(parts),
+        "symbols": [symbol for part in parts for symbol in part.symbols],
     }
     json.dump(document, sys.stdout)
     print()

@@ -75,6 +75,13 @@ def perf_recorded(path, event, rate, more, workload):
     sys.exit("compare: perf gave no samples in five runs")
 
 
+def without_symbols(report, path):
+    """Bytes of a recording without the names of functions in images, of which perf.data has none."""
+    info = json.loads(subprocess.run([report, "info", path, "--json"], check=True, capture_output=True).stdout)
+    symbols = [block["stored_len"] + 64 for block in info["blocks"] if block["kind"] == "symbols"]
+    return path.stat().st_size - sum(symbols)
+
+
 def one_run(programs, folder, workload, event):
     record, report = programs / "icecore-record", programs / "icecore-report"
     file, data, packed = folder / "r.icecore", folder / "perf.data", folder / "perf-z.data"
@@ -84,7 +91,7 @@ def one_run(programs, folder, workload, event):
     out["icecore"] = {
         "samples": seen["samples"],
         "lost": seen["lost"],
-        "bytes": file.stat().st_size / seen["samples"],
+        "bytes": without_symbols(report, file) / seen["samples"],
         "cpu": cost["cpu"] / seen["samples"] * 1e6,
         "rss": cost["rss"],
     }
@@ -111,7 +118,8 @@ def density(programs, folder, workload, event, rate):
     file = folder / "d.icecore"
     recorded([programs / "icecore-record", "-a", "-F", rate, "-q", "--force", "-o", file], workload())
     seen = summary(programs / "icecore-report", file)
-    out = {"icecore": (file.stat().st_size / seen["samples"], seen["samples"])}
+    size = without_symbols(programs / "icecore-report", file)
+    out = {"icecore": (size / seen["samples"], seen["samples"])}
     for name, more in [("perf", []), ("perf -z", ["-z"])]:
         data = folder / "d.data"
         _, samples, _ = perf_recorded(data, event, rate, more, workload)
@@ -181,7 +189,8 @@ def main():
             for tool in ("perf", "perf -z")
         ]
         print(f"{title:34}{cells[0]:>12}{cells[1]:>12}{cells[2]:>12}{ratios[0]:>8}{ratios[1]:>10}")
-    print("ratio: icecore divided by perf; below 1 is better. perf's samples include idle CPUs, icecore's do not")
+    print("ratio: icecore divided by perf; below 1 is better. perf's samples include idle CPUs, icecore's do not;\n"
+          "files are without the names of functions in images (--embed), of which perf.data has none")
     with tempfile.TemporaryDirectory() as name:
         densities(programs, Path(name), event)
 

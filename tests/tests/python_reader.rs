@@ -5,7 +5,7 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{Basis, Location, SessionV1};
+use icecore_format::records::{Basis, Location, SessionV1, Symbol, SymbolsV1};
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
 use icecore_tests::synthetic::{Builder, PERIOD_NS, session, story};
@@ -86,7 +86,22 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     for (number, (sample, expected)) in samples.iter().zip(&expected).enumerate() {
         assert_eq!(completed(sample.clone(), expected), *expected, "sample {number} of {}", path.display());
     }
+    assert_eq!(python["symbols"], symbols(path), "{}", path.display());
     Some(samples.len())
+}
+
+/// The symbols of a file: image id, start, end, name.
+fn symbols(path: &Path) -> Value {
+    let recording = Recording::open(path).expect("it opens");
+    let entries = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SYMBOLS);
+    let of_block = |entry| {
+        let payload = recording.payload(entry).ok()?;
+        let rows = payload.view::<SymbolsV1>().ok()?.rows().ok()?;
+        let row =
+            |row: Symbol<&[u8]>| json!([row.image, row.start, row.end, String::from_utf8_lossy(row.name)]);
+        Some(rows.into_iter().map(row).collect::<Vec<Value>>())
+    };
+    entries.filter_map(of_block).flatten().collect()
 }
 
 /// The story, and with it a process whose code is told by offsets in files, measured as the recorder does.
@@ -94,6 +109,14 @@ fn mixed() -> Builder {
     let mut b = story();
     b.basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, newest_stack: 20, ..Basis::default() };
     b.block_len = 77;
+    b.symbols = (0..9)
+        .map(|n| Symbol {
+            image: 5 - n % 2,
+            start: 0x9000 - 0x100 * u64::from(n),
+            end: 0x9050,
+            name: vec![b'a'; n as usize],
+        })
+        .collect();
     let image = b.image(icecore_format::records::ImageKind::FILE, "/no/such/bin/offsets");
     let task = b.task(400, 401, "a name of fourteen");
     for i in 0..300_u64 {

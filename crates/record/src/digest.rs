@@ -52,7 +52,7 @@ pub(crate) fn digest(
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         identities: Identities::default(),
-        evidence: (embed == Embed::Hits).then(Evidence::default),
+        evidence: (embed == Embed::Hits).then(Evidence::new),
         kallsyms: None,
         followed,
         ended: Vec::new(),

@@ -3,6 +3,7 @@
 
 use std::mem::offset_of;
 
+use crate::evidence::functions;
 use crate::identity;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cpus, maps, scan};
@@ -101,6 +102,16 @@ pub fn kallsyms(text: &[u8]) {
 /// Finds the build-id of an ELF file.
 pub fn elf(file: &[u8]) -> Option<Vec<u8>> {
     identity::elf_build_id(file)
+}
+
+/// Finds functions all over an ELF file that is its own debug file as well.
+pub fn functions(file: &[u8]) {
+    let offsets = (0..file.len() as u64).step_by(file.len() / 256 + 1);
+    let found = functions::functions(file, Some(file), offsets.clone());
+    assert!(found.is_sorted_by(|a, b| a.start < b.start) && found.len() <= offsets.count());
+    for function in found {
+        assert!(function.start < function.end && function.name.len() <= file.len());
+    }
 }
 
 /// Finds the build-id in ELF notes, as `/sys/kernel/notes` has them.

@@ -8,8 +8,10 @@ use object::read::elf::{
 use object::{Endianness, SectionIndex, SymbolIndex};
 use rustc_hash::FxHashMap;
 
-/// The largest symbol table that is read, bytes: ten million symbols.
-const MAX_TABLE_BYTES: u64 = 256 << 20;
+/// The largest symbol table that is read, bytes: more than two million symbols.
+const MAX_TABLE_BYTES: u64 = 64 << 20;
+/// The most sections of a file that is looked into.
+const MAX_SECTIONS: u32 = 64 << 10;
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
@@ -125,9 +127,13 @@ impl<'d, R: ReadRef<'d>> Table<'d, R> {
     fn read(file: R, table: elf::SectionType) -> Option<Self> {
         let header = FileHeader64::<Endianness>::parse(file).ok()?;
         let endian = header.endian().ok()?;
+        if header.shnum(endian, file).ok()? > MAX_SECTIONS {
+            return None;
+        }
         let sections = header.sections(endian, file).ok()?;
-        let section = sections.iter().find(|section| section.sh_type(endian) == table)?;
-        if section.sh_size(endian) > MAX_TABLE_BYTES {
+        let is_read = |kind| kind == table || kind == elf::SHT_SYMTAB_SHNDX;
+        let read = sections.iter().filter(|section| is_read(section.sh_type(endian)));
+        if read.fold(0, |sum: u64, section| sum.saturating_add(section.sh_size(endian))) > MAX_TABLE_BYTES {
             return None;
         }
         let symbols = sections.symbols(endian, file, table).ok()?;

@@ -3,7 +3,7 @@
 //! Files are opened when their first mapping is seen, since they may be deleted or replaced before the recording ends,
 //! and read when it has ended.
 
-mod functions;
+pub(crate) mod functions;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -15,10 +15,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::identity::{Identity, Place, elf_build_id, open_regular};
 use crate::proc::maps;
+use crate::sys::usage;
 use functions::{Function, functions};
 
-/// Files that are held open. Those beyond are looked for once more at the end.
+/// Files that are held open at most, and as a part of all that the recorder may have open. Those beyond are looked for
+/// once more at the end.
 const MAX_HELD: usize = 512;
+const HELD_PART: usize = 3;
 /// Distinct pieces of code that are remembered: 16 MiB and more of memory. Those beyond stay unnamed.
 const MAX_HITS: usize = 1 << 20;
 /// Where systems install debug information, by build-id.
@@ -27,7 +30,7 @@ const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 
 /// What is known of images and what was hit in them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Evidence {
     /// By image id.
     sources: FxHashMap<u32, Source>,
@@ -35,7 +38,8 @@ pub(crate) struct Evidence {
     hits: FxHashMap<u32, FxHashSet<u64>>,
     hit_count: usize,
     left_out: u64,
-    held: usize,
+    /// How many more files may be held.
+    room: usize,
 }
 
 /// Where the symbols of an image can be read.
@@ -60,6 +64,12 @@ pub(crate) struct Found {
 }
 
 impl Evidence {
+    pub(crate) fn new() -> Self {
+        let (sources, hits) = Default::default();
+        let room = MAX_HELD.min(usage::max_files() / HELD_PART);
+        Self { sources, hits, hit_count: 0, left_out: 0, room }
+    }
+
     /// Looks at an image when it is mapped; only the first time counts.
     pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
         if self.sources.contains_key(&image) {
@@ -67,14 +77,14 @@ impl Evidence {
         }
         let source = match identity.kind {
             ImageKind::VDSO => Source::Vdso,
-            ImageKind::FILE if self.held >= MAX_HELD => Source::Path(identity.clone()),
+            ImageKind::FILE if self.room == 0 => Source::Path(identity.clone()),
             ImageKind::FILE => match place.open(identity) {
                 Some(file) => Source::Held(file),
                 None => Source::Path(identity.clone()),
             },
             _ => Source::Nowhere,
         };
-        self.held += usize::from(matches!(source, Source::Held(_)));
+        self.room -= usize::from(matches!(source, Source::Held(_)));
         self.sources.insert(image, source);
     }
 

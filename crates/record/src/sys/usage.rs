@@ -33,6 +33,14 @@ pub(crate) fn page_bytes() -> u32 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u32 }
 }
 
+/// How many files this process may have open.
+pub(crate) fn max_files() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit only writes to it.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    if result == 0 { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) } else { 0 }
+}
+
 /// Runs of a BPF program, and their CPU time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BpfRuns {

@@ -1,6 +1,7 @@
 //! One file per parser. A target takes bytes, and panics if a promise is broken.
 
 pub mod edit;
+pub mod functions;
 pub mod image;
 pub mod kallsyms;
 pub mod notes;
@@ -21,7 +22,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 8] = [
+pub const ALL: [Target; 9] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -29,6 +30,7 @@ pub const ALL: [Target; 8] = [
     Target { name: "proc", run: proc::run, seeds: proc::seeds },
     Target { name: "kallsyms", run: kallsyms::run, seeds: kallsyms::seeds },
     Target { name: "notes", run: notes::run, seeds: notes::seeds },
+    Target { name: "functions", run: functions::run, seeds: functions::seeds },
     Target { name: "edit", run: edit::run, seeds: edit::seeds },
 ];
 

@@ -1,0 +1,205 @@
+//! Names that travel with the recording: what the recorded machine could name is named where nothing of it is.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, program, record, report, target, text};
+use serde_json::Value;
+
+/// A root folder with nothing in it but a program, under its own name, the libraries that it needs, and a file.
+fn root_with(program: &Path, file: Option<&Path>) -> tempfile::TempDir {
+    let root = tempfile::tempdir().expect("a folder for temporary files");
+    let libraries = Command::new("ldd").arg(program).output().expect("ldd is part of the C library");
+    let libraries = text(&libraries.stdout);
+    let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
+    let name = |path: &Path| PathBuf::from("/").join(path.file_name().expect("it has a name"));
+    let files = [Some(program), file].into_iter().flatten().map(|path| (path.to_owned(), name(path)));
+    for (from, to) in libraries.map(|path| (path.clone(), path)).chain(files) {
+        let to = root.path().join(to.strip_prefix("/").expect("it begins so"));
+        std::fs::create_dir_all(to.parent().expect("it is below the root")).expect("room");
+        std::fs::copy(from, to).expect("room");
+    }
+    root
+}
+
+/// Samples as they are listed in a root folder with nothing in it but the report and its libraries.
+fn samples_elsewhere(recording: &Path) -> Vec<Sample> {
+    let root = root_with(&program("icecore-report"), Some(recording));
+    let file = Path::new("/").join(recording.file_name().expect("it has a name"));
+    let mut report = Command::new("chroot");
+    report.arg(root.path()).args(["/icecore-report", "samples"]).arg(file).arg("--json");
+    let out = report.output().expect("chroot is everywhere");
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    text(&out.stdout).lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
+}
+
+/// Physical frames of all samples: their name, if they have one, and image.
+fn frames(samples: &[Sample]) -> Vec<(Option<String>, String)> {
+    let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
+    let physical = frames.filter(|frame| frame["inlined"] == false);
+    let named = |frame: &Value| match &frame["reason"] {
+        Value::Null => frame["name"].as_str().map(str::to_owned),
+        _ => None,
+    };
+    physical.map(|frame| (named(frame), frame["image"].as_str().unwrap_or_default().to_owned())).collect()
+}
+
+#[test]
+fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
+    if !has_ebpf() {
+        return;
+    }
+    // A compiler, an interpreter, a shell and programs that live for a moment, as they are installed.
+    let work = tempfile::tempdir().expect("a folder for temporary files");
+    let source = work.path().join("x.cc");
+    std::fs::write(
+        &source,
+        "#include <regex>\nint main() { return std::regex_match(\"a\", std::regex(\"a+\")); }\n",
+    )
+    .expect("room");
+    let script = format!(
+        "c++ -O2 -c {0} -o {0}.o; python3 -c 'print(sum(i*i for i in range(2000000)))'; \
+         for i in 1 2 3 4 5 6 7 8 9; do ls -lR /usr/include >/dev/null; done",
+        source.display()
+    );
+    let recorded = Recorded::new(&["-F", "997", "-q"], &["sh", "-c", &script]);
+    let here = frames(&recorded.samples(&[]));
+    let elsewhere = frames(&samples_elsewhere(&recorded.path()));
+    assert_eq!(here.len(), elsewhere.len());
+    assert!(here.len() > 2000, "{} frames", here.len());
+
+    let named = here.iter().filter(|(name, _)| name.is_some()).count();
+    let lost: Vec<_> =
+        here.iter().zip(&elsewhere).filter(|(here, there)| here.0.is_some() && here != there).collect();
+    eprintln!(
+        "{} frames, {named} named here, {} of these elsewhere ({:.2} %)",
+        here.len(),
+        named - lost.len(),
+        100.0 * (named - lost.len()) as f64 / named as f64
+    );
+    assert!(named * 2 > here.len(), "{named} of {} frames are named", here.len());
+    assert!(lost.is_empty(), "{} of {named}, the first: {:?}", lost.len(), lost[0]);
+}
+
+/// Records a copy of the target program, and does something to it while it runs; returns the names of its frames.
+fn names_after(meanwhile: impl FnOnce(&Path)) -> Vec<String> {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (program, path) = (dir.path().join("service"), dir.path().join("r.icecore"));
+    std::fs::copy(target(), &program).expect("room");
+    let mut recorder = record()
+        .args(["-q", "-F", "997", "--flush", "0.1", "-o"])
+        .arg(&path)
+        .arg("--")
+        .arg(&program)
+        .args(["shares", "1500"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the recorder runs");
+    let has_samples =
+        |recording: Recording| recording.entries().iter().any(|e| e.header.kind == Kind::SAMPLES);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !Recording::open(&path).is_ok_and(has_samples) {
+        assert!(Instant::now() < deadline, "there are no samples");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    meanwhile(&program);
+    assert!(recorder.wait().expect("ours").success());
+    let samples = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
+    let samples: Vec<Sample> =
+        samples.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect();
+    let frames = frames(&samples);
+    let names = frames.iter().filter(|(_, image)| image.contains("/service")).map(|(name, _)| name.clone());
+    let all = names.clone().count();
+    // Stubs of the linker have no symbols; hardly a sample hits them.
+    let names: Vec<String> = names.flatten().collect();
+    assert!(names.len() * 100 >= all * 99, "only {} of {all} frames are named", names.len());
+    names
+}
+
+#[test]
+fn root_a_program_that_is_deleted_while_it_runs_is_named() {
+    if !has_ebpf() {
+        return;
+    }
+    let names = names_after(|program| std::fs::remove_file(program).expect("it was there"));
+    assert!(names.iter().filter(|name| *name == "takes_half").count() > 100, "{} frames", names.len());
+}
+
+#[test]
+fn root_a_program_that_is_replaced_while_it_runs_keeps_its_own_names() {
+    if !has_ebpf() {
+        return;
+    }
+    let names = names_after(|program| {
+        let other = program.with_extension("new");
+        std::fs::copy(icecore_tests::machine::churn(), &other).expect("room");
+        std::fs::rename(&other, program).expect("one folder");
+    });
+    assert!(names.iter().filter(|name| *name == "takes_half").count() > 100, "{} frames", names.len());
+}
+
+#[test]
+fn root_a_program_in_a_root_of_its_own_is_named() {
+    if !has_ebpf() {
+        return;
+    }
+    let root = root_with(&target(), None);
+    let command =
+        ["chroot".as_ref(), root.path().as_os_str(), "/target".as_ref(), "shares".as_ref(), "600".as_ref()];
+    let recorded = Recorded::new(&["-F", "997", "-q"], &command);
+    drop(root);
+    let names = frames(&samples_elsewhere(&recorded.path()));
+    let found = names.iter().filter(|(name, _)| name.as_deref() == Some("takes_half")).count();
+    assert!(found > 100, "{found} of {} frames", names.len());
+}
+
+#[test]
+fn root_nothing_is_embedded_if_nothing_is_wanted() {
+    if !has_ebpf() {
+        return;
+    }
+    let symbols = |options: &[&str]| {
+        let recorded = Recorded::target(&[&["-F", "997"], options].concat(), "shares", 200);
+        let said = text(&recorded.output.stderr);
+        let info = recorded.json("info", &[]);
+        (info["symbols"].as_u64().expect("a number"), said.contains("embedded   the names of"))
+    };
+    assert_eq!(symbols(&["--embed", "none"]), (0, false));
+    let (count, is_told) = symbols(&[]);
+    assert!(count > 2 && is_told, "{count} symbols");
+}
+
+#[test]
+fn root_a_piece_of_a_recording_keeps_its_names_and_a_merged_one_has_those_of_all() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = Recorded::target(&["-F", "997", "-q"], "threads", 400);
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let [piece, both] = ["piece", "both"].map(|name| dir.path().join(name));
+    let second = Recorded::target(&["-F", "997", "-q"], "shares", 300);
+    let path = recorded.path();
+    report(&[
+        "cut".as_ref(),
+        path.as_os_str(),
+        "--to".as_ref(),
+        "0.3".as_ref(),
+        "-o".as_ref(),
+        piece.as_os_str(),
+    ]);
+    report(&[
+        "merge".as_ref(),
+        piece.as_os_str(),
+        second.path().as_os_str(),
+        "-o".as_ref(),
+        both.as_os_str(),
+    ]);
+    report(&["verify".as_ref(), both.as_os_str()]);
+    let elsewhere = samples_elsewhere(&both);
+    for function in ["only_in_first", "only_in_second", "takes_half"] {
+        assert!(elsewhere.iter().any(|sample| sample.has(function)), "{function}");
+    }
+}
