@@ -22,6 +22,8 @@ use functions::{Function, functions};
 /// once more at the end.
 const MAX_HELD: usize = 512;
 const HELD_PART: usize = 3;
+/// Images that are remembered. What is hit in those beyond stays unnamed.
+const MAX_IMAGES: usize = 64 << 10;
 /// Distinct pieces of code that are remembered: 16 MiB and more of memory. Those beyond stay unnamed.
 const MAX_HITS: usize = 1 << 20;
 /// Where systems install debug information, by build-id.
@@ -72,7 +74,7 @@ impl Evidence {
 
     /// Looks at an image when it is mapped; only the first time counts.
     pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
-        if self.sources.contains_key(&image) {
+        if self.sources.contains_key(&image) || self.sources.len() >= MAX_IMAGES {
             return;
         }
         let source = match identity.kind {
@@ -116,7 +118,11 @@ impl Evidence {
                     Place::of_itself(&identity.path).open(identity).map_or_else(Vec::new, |file| read(&file))
                 }
                 Some(Source::Vdso) => functions(&vdso()[..], None::<&[u8]>, offsets),
-                Some(Source::Nowhere) | None => Vec::new(),
+                Some(Source::Nowhere) => Vec::new(),
+                None => {
+                    found.left_out += offsets.count() as u64 / 2;
+                    Vec::new()
+                }
             };
             found.images += u64::from(!functions.is_empty());
             let symbol = |Function { start, end, name }| Symbol { image, start, end, name };
