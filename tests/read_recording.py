@@ -15,9 +15,11 @@ import zlib
 
 import zstandard
 
-KINDS = ["", "session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
+KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
-ROOT_BYTES = [0, 144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96, 0, 56]
+KINDS = dict(enumerate(KINDS, 1)) | {17: "names"}
+ROOT_BYTES = [144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96, 0, 56]
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {17: 116}
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
@@ -50,7 +52,7 @@ class Block:
         self.end = off + 64 + stored
 
     def info(self):
-        name = KINDS[self.kind] if 0 < self.kind < len(KINDS) else f"kind_{self.kind}"
+        name = KINDS.get(self.kind, f"kind_{self.kind}")
         return {
             "kind": name, "version": self.version, "codec": ["raw", "zstd"][self.codec], "offset": self.off,
             "stored_len": self.stored_len, "raw_len": self.raw_len, "count": self.items,
@@ -267,6 +269,7 @@ class Part:
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
         self.symbols = []
+        self.names = []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
@@ -355,14 +358,30 @@ class Part:
             self.symbols.append([image, start, start + length, name])
             at += name_len
 
+    def names_block(self, root):
+        texts, at = [], 0
+        for length in root.values(104, False):
+            need(at + length <= len(root.bytes(96)), "bytes of texts")
+            texts.append(root.bytes(96)[at : at + length].decode("utf-8", "replace"))
+            at += length
+        frames = iter(zip(*(root.values(at, False) for at in (60, 72, 84)), strict=True))
+        rows = zip(root.steps(0), root.steps(12), root.steps(24), root.values(36), root.values(48))
+        for image, file_off, address, back, depth in rows:
+            here = [next(frames) for _ in range(depth)]
+            here = [[texts[name], texts[file - 1] if file else None, line] for name, file, line in here]
+            start = max(address - (back - 1), 0) if back else 0
+            self.names.append([image, file_off, address, start, here])
+        need(next(frames, None) is None, "rows for all frames")
+
 
 def read(recording):
     """All sessions of a recording."""
-    readers = [None, Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
-    readers += [Part.mappings_block, Part.stacks, Part.samples_block, None, None, None, None, Part.symbols_block]
+    readers = [Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
+    readers += [Part.mappings_block, Part.stacks, Part.samples_block]
+    readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 17: Part.names_block}
     parts, unknown = [], 0
     for block in recording.blocks:
-        if block.kind >= len(KINDS) or block.kind == 0 or block.version != 1:
+        if block.kind not in KINDS or block.version != 1:
             unknown += 1
             continue
         # A session without its first block is told by the receipt in front of it.
@@ -371,7 +390,7 @@ def read(recording):
         parts[-1].has_receipt = block.kind == RECEIPT
         try:
             raw = recording.payload(block)
-            if readers[block.kind]:
+            if block.kind in readers:
                 readers[block.kind](parts[-1], Root(block, raw))
         except (Damage, struct.error, IndexError, StopIteration) as error:
             recording.said.append(f"block at {block.off}: {error}")
@@ -475,6 +494,7 @@ def main():
         "closed": recording.closed, "blocks": [block.info() for block in recording.blocks],
         "index": [row.info() for row in recording.rows], "unknown_blocks": unknown, "said": recording.said, "samples": samples(parts),
         "symbols": [symbol for part in parts for symbol in part.symbols],
+        "names": [place for part in parts for place in part.names],
     }
     json.dump(document, sys.stdout)
     print()

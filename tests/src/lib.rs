@@ -3,9 +3,11 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`corpus`] | recordings of every released version, as text |
+//! | [`elsewhere`] | recordings read where nothing of the recorded machine is |
 //! | [`machine`] | programs run on this machine: the recorder, the report, targets |
 //! | [`synthetic`] | recordings made up of known facts |
 
 pub mod corpus;
+pub mod elsewhere;
 pub mod machine;
 pub mod synthetic;

@@ -8,8 +8,8 @@ use std::path::Path;
 use icecore_format::Error;
 use icecore_format::records::{
     Basis, Cause, Change, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, LabelV1,
-    Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Node, Origin, ReceiptV1, Sample,
-    SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Origin,
+    ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -35,6 +35,8 @@ pub struct Builder {
     pub kernel_symbols: Vec<KernelSymbol>,
     /// Symbols of images.
     pub symbols: Vec<Symbol>,
+    /// What a report found out about code.
+    pub names: NameTable,
     /// Samples.
     pub samples: Vec<Sample>,
     /// Losses.
@@ -166,6 +168,9 @@ impl Builder {
         }
         if !self.symbols.is_empty() {
             writer.append(&SymbolsV1::from_rows(&self.symbols))?;
+        }
+        if !self.names.places.is_empty() {
+            writer.append(&NamesV1::from_table(&self.names))?;
         }
         if !self.losses.is_empty() {
             writer.append(&LossesV1::from_rows(&self.losses))?;

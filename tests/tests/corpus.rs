@@ -15,8 +15,8 @@ use icecore_format::header::{FileHeader, Mark};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, ImageKind, KernelSymbol, Location, Loss, Origin, ReceiptV1, SessionV1, Symbol,
-    WalkEnd,
+    Basis, Cause, Change, ImageKind, KernelSymbol, Location, Loss, NameTable, NamedFrame, NamedPlace, Origin,
+    ReceiptV1, SessionV1, Symbol, WalkEnd,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -162,6 +162,14 @@ fn tiny() -> Builder {
     let name = b.string("vfs_read");
     b.kernel_symbols.push(KernelSymbol { start: KERNEL, end: KERNEL + 0x100, name, module: 0 });
     b.symbols.push(Symbol { image: bin, start: 0x1200, end: 0x1280, name: b"_ZN4tiny4workEv".to_vec() });
+    let frame = |name, line| NamedFrame { name, file: Some(2), line };
+    let place =
+        |file_off, address, start, frames| NamedPlace { image: bin, file_off, address, start, frames };
+    b.names = NameTable {
+        places: vec![place(0x1210, 0x2210, 0, 0..2), place(0x1310, 0x2310, 0x2300, 2..2)],
+        frames: vec![frame(0, 4), frame(1, 9)],
+        texts: ["tiny::inner()", "tiny::work()", "/src/tiny.cc"].map(|text| text.as_bytes().into()).to_vec(),
+    };
     let (main, child) = (b.task(100, 100, "tiny"), b.task(101, 101, "child"));
     let at = |file_off| Location::Image { image: bin, file_off };
     let stack = b.stack_at(&[at(0x1234), at(0x1050)]);

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{Basis, Location, SessionV1, Symbol, SymbolsV1};
+use icecore_format::records::{
+    Basis, Location, NameTable, NamedFrame, NamedPlace, NamesV1, Payload, SessionV1, Symbol, SymbolsV1,
+};
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
 use icecore_tests::synthetic::{Builder, PERIOD_NS, session, story};
@@ -87,21 +89,38 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
         assert_eq!(completed(sample.clone(), expected), *expected, "sample {number} of {}", path.display());
     }
     assert_eq!(python["symbols"], symbols(path), "{}", path.display());
+    assert_eq!(python["names"], names(path), "{}", path.display());
     Some(samples.len())
 }
 
 /// The symbols of a file: image id, start, end, name.
 fn symbols(path: &Path) -> Value {
-    let recording = Recording::open(path).expect("it opens");
-    let entries = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SYMBOLS);
-    let of_block = |entry| {
-        let payload = recording.payload(entry).ok()?;
-        let rows = payload.view::<SymbolsV1>().ok()?.rows().ok()?;
+    rows::<SymbolsV1>(path, |view| {
         let row =
             |row: Symbol<&[u8]>| json!([row.image, row.start, row.end, String::from_utf8_lossy(row.name)]);
-        Some(rows.into_iter().map(row).collect::<Vec<Value>>())
-    };
-    entries.filter_map(of_block).flatten().collect()
+        Some(view.rows().ok()?.into_iter().map(row).collect())
+    })
+}
+
+/// The named places of a file: image id, offset, address, start, frames of name, file and line.
+fn names(path: &Path) -> Value {
+    rows::<NamesV1>(path, |view| {
+        let table = view.table().ok()?;
+        let text = |position: u32| String::from_utf8_lossy(table.texts[position as usize]);
+        let frame = |frame: &NamedFrame| json!([text(frame.name), frame.file.map(text), frame.line]);
+        let row = |place: &NamedPlace| {
+            let frames: Vec<Value> = table.frames[place.frames.clone()].iter().map(frame).collect();
+            json!([place.image, place.file_off, place.address, place.start, frames])
+        };
+        Some(table.places.iter().map(row).collect())
+    })
+}
+
+/// The rows of all whole blocks of a kind.
+fn rows<P: Payload>(path: &Path, of_block: impl Fn(&P::View) -> Option<Vec<Value>>) -> Value {
+    let recording = Recording::open(path).expect("it opens");
+    let entries = recording.entries().iter().filter(|entry| entry.header.kind == P::KIND);
+    entries.filter_map(|entry| of_block(recording.payload(entry).ok()?.view::<P>().ok()?)).flatten().collect()
 }
 
 /// The story, and with it a process whose code is told by offsets in files, measured as the recorder does.
@@ -117,6 +136,20 @@ fn mixed() -> Builder {
             name: vec![b'a'; n as usize],
         })
         .collect();
+    let place = |n: usize| NamedPlace {
+        image: 5 - n as u32 % 2,
+        file_off: 0x9000 - 0x100 * n as u64,
+        address: 0x1_9000 - 0x100 * n as u64,
+        start: if n % 3 == 1 { 0x1_8000 } else { 0 },
+        // None, one, two, none, …
+        frames: n / 3 * 3 + [0, 0, 1][n % 3]..n / 3 * 3 + [0, 1, 3][n % 3],
+    };
+    let frame = |n: u32| NamedFrame { name: n % 5, file: (n % 4 > 0).then_some(n % 3), line: n * 70 };
+    b.names = NameTable {
+        places: (0..9).map(place).collect(),
+        frames: (0..9).map(frame).collect(),
+        texts: (0..5).map(|n| vec![b'f'; n].into()).collect(),
+    };
     let image = b.image(icecore_format::records::ImageKind::FILE, "/no/such/bin/offsets");
     let task = b.task(400, 401, "a name of fourteen");
     for i in 0..300_u64 {

@@ -10,7 +10,7 @@ use regex::Regex;
 use crate::filter::{Cpus, Filter, Moment, Sides};
 use crate::profile::Patterns;
 
-pub use file::{Cut, Info, Merge, Output, Repair, Verify};
+pub use file::{Cut, Info, Merge, Output, Pack, Repair, Verify};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
 #[derive(Debug, Parser)]
@@ -102,6 +102,8 @@ pub enum Command {
     Merge(Merge),
     /// A recording with only the samples that the filters keep
     Cut(Cut),
+    /// The same recording with the names, inlined functions and source lines that are found here
+    Pack(Pack),
 }
 
 /// The recording, and which samples of it.

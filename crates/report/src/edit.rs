@@ -3,12 +3,14 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`merge`] | several in one: blocks are copied as they are |
+//! | [`pack`] | one, and what this machine knows about its code |
 //! | [`cut`] | a piece of one: samples are chosen, and what these need is encoded anew |
 //!
 //! Both write a new file, whole or not at all, and never touch one that they read.
 
 pub mod cut;
 pub mod merge;
+pub mod pack;
 
 use std::fs::{File, Permissions};
 use std::io::Read;
@@ -16,9 +18,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
-use icecore_format::records::{EventV1, SessionV1};
+use icecore_format::records::{EventV1, NamesV1, SessionV1};
 use icecore_format::write::Writer;
 
+use crate::found::Draft;
 use crate::{cli, output};
 
 /// Only the owner may read a recording: it tells what ran here.
@@ -66,6 +69,14 @@ pub(crate) fn refuse(to: &cli::Output, inputs: &[&Path]) -> anyhow::Result<()> {
         Some(there) if !there.is_file() => bail!("it is not a regular file; name one with -o"),
         Some(_) if !to.force => bail!("File exists; overwrite it with --force, or name another file with -o"),
         _ => Ok(()),
+    }
+}
+
+/// Writes what was found out about places, if it fills a block or is the last.
+fn append_names(writer: &mut Writer, draft: &mut Draft, is_last: bool) -> anyhow::Result<()> {
+    match (draft.is_full() || is_last).then(|| draft.take()).flatten() {
+        Some(table) => writer.append(&NamesV1::from_table(&table)).map(drop).map_err(cause),
+        None => Ok(()),
     }
 }
 

@@ -25,6 +25,7 @@ pub mod cli;
 pub mod edit;
 pub mod embedded;
 pub mod filter;
+mod found;
 pub mod hits;
 pub mod image;
 pub mod input;

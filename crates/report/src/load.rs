@@ -10,8 +10,8 @@ use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, Node, Payload, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task,
-    TasksV1,
+    MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1,
+    Symbol, SymbolsV1, Task, TasksV1,
 };
 use rayon::prelude::*;
 
@@ -41,6 +41,8 @@ pub struct Tables {
     pub kernel_symbols: Vec<(u32, KernelSymbol)>,
     /// Symbols of images, mangled, in the order of the file.
     pub symbols: Vec<Symbol>,
+    /// What a report has found out about places in images, a table for each block, in the order of the file.
+    pub names: Vec<NameTable<Box<str>>>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// What the first session cost; absent if its recorder was killed.
@@ -95,6 +97,7 @@ enum Decoded {
     Mappings(Vec<Mapping>),
     KernelSymbols(Vec<KernelSymbol>),
     Symbols(Vec<Symbol>),
+    Names(NameTable<Box<str>>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -148,6 +151,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
                 tables.kernel_symbols.extend(rows.into_iter().map(|row| (*part, row)));
             }
             Decoded::Symbols(rows) => tables.symbols.extend(rows),
+            Decoded::Names(table) => tables.names.push(table),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::Unknown => skip(&mut tables.skipped, entry),
@@ -228,6 +232,10 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
         (Kind::SYMBOLS, 1) => {
             let view = payload.view::<SymbolsV1>()?;
             Decoded::Symbols(view.rows()?.into_iter().map(Symbol::to_owned).collect())
+        }
+        (Kind::NAMES, 1) => {
+            let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
+            Decoded::Names(NameTable { places, frames, texts: texts.into_iter().map(clean).collect() })
         }
         (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
         (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),

@@ -15,6 +15,12 @@ pub(crate) struct Interned<T> {
     items: IndexSet<T, RandomState>,
 }
 
+impl<T: Eq + Hash> Default for Interned<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Eq + Hash> Interned<T> {
     pub(crate) fn new() -> Self {
         Self::for_items(0)

@@ -4,11 +4,12 @@ use icecore_format::records::Symbol;
 use rayon::prelude::*;
 
 use crate::embedded::Embedded;
+use crate::found::{self, Found};
 use crate::image::{FileOff, Identity, Search};
 use crate::kernel::KernelSymbols;
 use crate::load::clean;
 use crate::locate::{Locator, Place};
-use crate::map::Interned;
+use crate::map::{Interned, Map};
 use crate::symbolize::{self, Answer, Reason, Wanted, demangled, symbolize};
 
 /// Where a frame ran.
@@ -101,22 +102,28 @@ impl Names {
     }
 }
 
-/// Names all places; `tick` is told how many addresses were done. A function whose name is in the recording has that
-/// name, be its file here or not; inlined functions and lines are in files only.
+/// Names all places; `tick` is told how many addresses were done. What an earlier report has written into the recording
+/// is taken as it is.
 pub fn name(places: &[Place], locator: &Locator<'_>, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Names {
     let (tables, images) = (locator.tables, &locator.images);
-    let embedded = Embedded::new(&tables.symbols, |image| locator.image(image));
     let kernel = KernelSymbols::new(&tables.kernel_symbols);
-    let answers = ask(places, images, search, tick);
+    let found = Found::new(&tables.names, |image| locator.image(image));
+    let answers = find_out(places, locator, search, tick, |image, off| found.find(image, off).is_none());
     let mut book = Book::new(images);
     for (place, answer) in places.iter().zip(&answers) {
         match place {
-            Place::Image(image, off) => {
-                let path = &images[*image as usize].path;
-                let symbol = embedded.find(*image, *off);
-                let named = symbol.map(|symbol| with_name(answer.as_ref(), symbol));
-                book.answered(*image, path, *off, named.as_ref().or(answer.as_ref()));
-            }
+            Place::Image(image, off) => match found.find(*image, *off) {
+                Some(place) if !place.frames().is_empty() => book.found(*image, place),
+                known => {
+                    let known = known.map(found::Place::to_answer);
+                    book.answered(
+                        *image,
+                        &images[*image as usize].path,
+                        *off,
+                        known.as_ref().or(answer.as_ref()),
+                    );
+                }
+            },
             Place::Kernel(part, address) => match kernel.find(*part, *address) {
                 Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
                 None => {
@@ -138,16 +145,38 @@ pub fn name(places: &[Place], locator: &Locator<'_>, search: &Search, tick: &(dy
     }
 }
 
+/// Finds out what the wanted places in images are. A function whose name is in the recording has that name, be its
+/// file here or not; inlined functions and lines are in files only.
+pub(crate) fn find_out(
+    places: &[Place],
+    locator: &Locator<'_>,
+    search: &Search,
+    tick: &(dyn Fn(u64) + Sync),
+    is_wanted: impl Fn(u32, FileOff) -> bool,
+) -> Vec<Option<Answer>> {
+    let wanted = |place: &Place| matches!(place, Place::Image(image, off) if is_wanted(*image, *off));
+    let wanted: Vec<Option<Place>> = places.iter().map(|place| wanted(place).then_some(*place)).collect();
+    let mut answers = ask(&wanted, &locator.images, search, tick);
+    let embedded = Embedded::new(&locator.tables.symbols, |image| locator.image(image));
+    for (place, answer) in wanted.iter().zip(&mut answers) {
+        let Some(Place::Image(image, off)) = place else { continue };
+        if let Some(symbol) = embedded.find(*image, *off) {
+            *answer = Some(with_name(answer.as_ref(), symbol));
+        }
+    }
+    answers
+}
+
 /// Symbolizes the places in images: an answer for each of these.
 fn ask(
-    places: &[Place],
+    places: &[Option<Place>],
     images: &[Identity],
     search: &Search,
     tick: &(dyn Fn(u64) + Sync),
 ) -> Vec<Option<Answer>> {
     let mut of_image = vec![Vec::new(); images.len()];
     for (position, place) in places.iter().enumerate() {
-        if let Place::Image(image, off) = place {
+        if let Some(Place::Image(image, off)) = place {
             of_image[*image as usize].push((*off, position));
         }
     }
@@ -188,6 +217,10 @@ struct Book {
     of_places: Lists,
     /// Position in `images` by position in the identities: two identities can have one path.
     image_of: Vec<u32>,
+    /// Functions by table, text and image, and files by table and text, that tables of the recording have named: a
+    /// text is looked at once, however often it is used.
+    found: Map<(u32, u32, u32), u32>,
+    found_files: Map<(u32, u32), u32>,
 }
 
 impl Book {
@@ -202,6 +235,29 @@ impl Book {
             frames: Interned::new(),
             of_places: Lists::default(),
             image_of,
+            found: Map::default(),
+            found_files: Map::default(),
+        }
+    }
+
+    /// Names a place as a table of the recording does.
+    fn found(&mut self, image: u32, place: found::Place<'_>) {
+        let (number, texts, image) = (place.number, &place.table.texts, self.image_of[image as usize]);
+        let frames = place.frames();
+        for (depth, frame) in frames.iter().enumerate() {
+            let file = frame.file.map(|file| {
+                let files = &mut self.files;
+                let new = || files.intern(texts[file as usize].clone());
+                *self.found_files.entry((number, file)).or_insert_with(new)
+            });
+            let functions = &mut self.functions;
+            let function = self.found.entry((number, frame.name, image)).or_insert_with(|| {
+                let name = texts[frame.name as usize].clone();
+                functions.intern(Function { name, image: Some(image), side: Side::User, reason: None })
+            });
+            let line = Some(frame.line).filter(|line| *line > 0);
+            let frame = Frame { function: *function, file, line, inlined: depth + 1 < frames.len() };
+            self.frame(frame);
         }
     }
 

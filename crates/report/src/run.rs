@@ -118,6 +118,12 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             emit(global, streams, &cut, |page| cut.text(page))?;
             return Ok(0);
         }
+        (Some(Command::Pack(options)), None) => {
+            let search = input::search(&options.debug_dir)?;
+            let pack = edit::pack::pack(options, &search, streams.progress && !global.quiet)?;
+            emit(global, streams, &pack, |page| pack.text(page))?;
+            return Ok(0);
+        }
         (None, Some(source)) => source,
         (Some(Command::Summary(options)), None) => &options.source,
         (Some(Command::Top(options)), None) => &options.source,

@@ -12,6 +12,7 @@ mod kernel_symbols;
 mod lifecycle;
 mod losses;
 mod mappings;
+mod names;
 mod packed;
 mod receipt;
 mod samples;
@@ -27,6 +28,7 @@ pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
 pub use lifecycle::{Change, Lifecycle, LifecycleV1};
 pub use losses::{Cause, Loss, LossesV1};
 pub use mappings::{Mapping, MappingsV1, Origin};
+pub use names::{NameTable, NamedFrame, NamedPlace, NamesV1};
 pub use packed::{ArchivedPacked, Packed};
 pub use receipt::ReceiptV1;
 pub use samples::{Basis, Sample, SamplesV1};
@@ -85,7 +87,8 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 
 /// Tells whether this build can interpret payloads of a kind and version.
 pub fn is_known(kind: Kind, version: u16) -> bool {
-    version == 1 && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind) || kind == Kind::SYMBOLS)
+    version == 1
+        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind) || [Kind::SYMBOLS, Kind::NAMES].contains(&kind))
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -113,6 +116,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::LOSSES, 1) => of::<LossesV1>(payload),
         (Kind::RECEIPT, 1) => of::<ReceiptV1>(payload),
         (Kind::SYMBOLS, 1) => of::<SymbolsV1>(payload),
+        (Kind::NAMES, 1) => of::<NamesV1>(payload),
         _ => return None,
     })
 }

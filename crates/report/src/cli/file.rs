@@ -119,3 +119,25 @@ pub struct Cut {
     #[command(flatten)]
     pub which: Which,
 }
+
+/// `pack`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report pack [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report pack build.icecore -o build-packed.icecore
+  icecore-report pack old.icecore -o packed.icecore --debug-dir symbols
+
+OUT is the whole recording, and the name, inlined functions and source lines of every place that its stacks hold. It \
+needs no image and no debug file any more, wherever and whenever it is read. What an earlier pack has found stays, \
+wherever less is found now.")]
+pub struct Pack {
+    /// The recording; `-`: stdin
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub debug_dir: Vec<PathBuf>,
+}

@@ -198,6 +198,12 @@ impl Parts {
         self.of_id(Counted::Nodes, id)
     }
 
+    /// The part to which an image belongs, and the id of the image there.
+    pub fn of_image(&self, id: u32) -> (u32, u32) {
+        let part = self.of_id(Counted::Images, id);
+        (part, id - self.part(part).ids[Counted::Images as usize].base)
+    }
+
     /// The part to which a task belongs.
     pub fn of_task(&self, id: u32) -> u32 {
         self.of_id(Counted::Tasks, id)

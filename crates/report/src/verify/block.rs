@@ -7,8 +7,8 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, ReceiptV1, SamplesV1, SessionV1,
-    StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
+    ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, ReceiptV1, SamplesV1,
+    SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -107,6 +107,12 @@ impl Checked {
                 let rows = view.rows()?;
                 self.uses(Table::Images, rows.iter().map(|symbol| symbol.image).collect());
                 rows.len()
+            }
+            Kind::NAMES => {
+                let view = payload.view::<NamesV1>()?;
+                let places = view.table()?.places;
+                self.uses(Table::Images, places.iter().map(|place| place.image).collect());
+                places.len()
             }
             Kind::LOSSES => payload.view::<LossesV1>()?.rows().count(),
             Kind::RECEIPT => payload.view::<ReceiptV1>()?.to_owned_record()?.ended_by.len(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use icecore_format::records::{Change, KernelSymbol, Location, Sample, Symbol};
+use icecore_format::records::{Change, KernelSymbol, Location, NamedPlace, Sample, Symbol};
 
 use super::rows::Rows;
 
@@ -27,6 +27,8 @@ pub(super) struct Needed {
     pub(super) kernel_symbols: Vec<usize>,
     /// Positions in the symbols of images.
     pub(super) symbols: Vec<usize>,
+    /// Named places: positions of tables, and of places in them.
+    pub(super) names: Vec<(usize, usize)>,
 }
 
 /// New ids of what there is, in the old order. One id in front of them is never given to a row: it stands for all that
@@ -83,6 +85,7 @@ impl Need {
         });
         let mut images: BTreeSet<u32> = mapped.chain(on_stacks).collect();
         images.retain(|id| rows.images.find(*id).is_some());
+        let code = code(rows, &nodes);
         let kernel_symbols = symbols(&rows.kernel_symbols, &kernel_addresses(rows, &self.kernel_stacks));
         let mut strings = BTreeSet::new();
         strings.extend(tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.comm)));
@@ -95,7 +98,8 @@ impl Need {
             strings: Ids::new(strings, 1),
             tasks: Ids::new(tasks, 0),
             images: Ids::new(images, 0),
-            symbols: image_symbols(rows, &nodes),
+            symbols: image_symbols(rows, &code),
+            names: names(rows, &code),
             nodes: Ids::new(nodes, 1),
             processes,
             kernel_symbols,
@@ -155,18 +159,33 @@ fn symbols(symbols: &[KernelSymbol], addresses: &[u64]) -> Vec<usize> {
     (0..symbols.len()).filter(|position| is_hit(&symbols[*position])).collect()
 }
 
-/// Positions of the symbols of images in or right behind which the code of one of the nodes lies.
-fn image_symbols(rows: &Rows, nodes: &BTreeSet<u32>) -> Vec<usize> {
+/// The code in images that nodes stand for: image and offset.
+fn code(rows: &Rows, nodes: &BTreeSet<u32>) -> BTreeSet<(u32, u64)> {
     let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
         Location::Image { image, file_off } => Some((image, file_off)),
         Location::Address(_) => None,
     };
-    let code: BTreeSet<(u32, u64)> = nodes.iter().filter_map(of_node).collect();
+    nodes.iter().filter_map(of_node).collect()
+}
+
+/// Positions of the symbols of images in or right behind which a piece of code lies.
+fn image_symbols(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<usize> {
     let is_hit = |symbol: &Symbol| {
         let (first, last) = ((symbol.image, symbol.start), (symbol.image, symbol.end));
         first <= last && code.range(first..=last).next().is_some()
     };
     (0..rows.symbols.len()).filter(|position| is_hit(&rows.symbols[*position])).collect()
+}
+
+/// Positions of the named places that code is looked up at: its own, or one byte in front of it.
+fn names(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<(usize, usize)> {
+    let is_hit = |place: &NamedPlace| {
+        let behind = place.file_off.saturating_add(1);
+        [place.file_off, behind].iter().any(|off| code.contains(&(place.image, *off)))
+    };
+    let all = rows.names.iter().enumerate();
+    let all = all.flat_map(|(table, names)| (0..names.places.len()).map(move |place| (table, place)));
+    all.filter(|(table, place)| is_hit(&rows.names[*table].places[*place])).collect()
 }
 
 #[cfg(test)]

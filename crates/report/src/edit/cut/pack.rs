@@ -12,7 +12,8 @@ use icecore_format::write::Writer;
 use super::choose::Chosen;
 use super::need::{Ids, Needed};
 use super::rows::Rows;
-use crate::edit::cause;
+use crate::edit::{append_names, cause};
+use crate::found::Draft;
 
 /// Rows of one block: a few hundred KiB before compression, whatever they are.
 const ROWS: usize = 32 << 10;
@@ -44,7 +45,8 @@ impl<'a> Packer<'a> {
     /// Writes everything that samples refer to.
     pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.strings(rows)?;
-        let Needed { strings, tasks, images, nodes, processes, kernel_symbols, symbols } = &self.needed;
+        let Needed { strings, tasks, images, nodes, processes, kernel_symbols, symbols, names } =
+            &self.needed;
         let (text, w) = (|id| strings.new_id(id), &mut *self.writer);
         let row = |task: &Task| Task { comm: text(task.comm), ..*task };
         counted(
@@ -76,6 +78,14 @@ impl<'a> Packer<'a> {
             Symbol { image: images.new_id(row.image), ..row.clone() }
         };
         listed(w, symbols.iter().map(symbol), SymbolsV1::from_rows)?;
+        let mut draft = Draft::default();
+        for (table, place) in names {
+            let table = &rows.names[*table];
+            let place = &table.places[*place];
+            draft.copy(images.new_id(place.image), place, table);
+            append_names(w, &mut draft, false)?;
+        }
+        append_names(w, &mut draft, true)?;
         let row = |node: &Node| Node {
             parent: nodes.new_id(node.parent),
             location: match node.location {

@@ -5,7 +5,8 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    MappingsV1, NameTable, NamesV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task,
+    TasksV1,
 };
 
 use crate::load::Tables;
@@ -26,6 +27,7 @@ pub(super) struct Rows {
     pub(super) mappings: Vec<Mapping>,
     pub(super) kernel_symbols: Vec<KernelSymbol>,
     pub(super) symbols: Vec<Symbol>,
+    pub(super) names: Vec<NameTable>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
 }
@@ -94,6 +96,14 @@ impl Rows {
             Kind::SYMBOLS => {
                 let view = payload.view::<SymbolsV1>()?;
                 self.symbols.extend(view.rows()?.into_iter().map(Symbol::to_owned));
+            }
+            Kind::NAMES => {
+                let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
+                self.names.push(NameTable {
+                    places,
+                    frames,
+                    texts: texts.into_iter().map(Box::from).collect(),
+                });
             }
             Kind::LOSSES => self.losses.extend(payload.view::<LossesV1>()?.rows()),
             Kind::RECEIPT => self.receipt = Some(payload.view::<ReceiptV1>()?.to_owned_record()?),

@@ -66,6 +66,9 @@ impl Part {
             Decoded::Symbols(rows) => {
                 rows.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
             }
+            Decoded::Names(table) => {
+                table.places.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
+            }
             Decoded::Losses(rows) => rows.iter_mut().for_each(|row| row.time_ns = self.time_ns(row.time_ns)),
             Decoded::Session(_)
             | Decoded::Receipt(_)

@@ -1,0 +1,196 @@
+//! What a report found out about code, version 1.
+
+use std::ops::Range;
+
+use rkyv::{Archive, Serialize};
+
+use super::packed::{Packed, narrow};
+use super::{items, payload};
+use crate::Error;
+use crate::block::Kind;
+
+/// Places in the code of images, and the functions that each is in, inlined ones too, with the lines of their source.
+/// Every text is kept once, so that memory stays in proportion to the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameTable<T = Box<[u8]>> {
+    /// Places; frames of the first one come first, and so on.
+    pub places: Vec<NamedPlace>,
+    /// Frames of all places.
+    pub frames: Vec<NamedFrame>,
+    /// Names of functions and of source files.
+    pub texts: Vec<T>,
+}
+
+/// One place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedPlace {
+    /// The image, an image id.
+    pub image: u32,
+    /// Offset in the file of the image; of a return address, one less.
+    pub file_off: u64,
+    /// Address in the ELF file; 0 if it is unknown.
+    pub address: u64,
+    /// First address of the function around it by the unwind tables; 0 if it is unknown, or the function has a name.
+    pub start: u64,
+    /// Positions of its frames, innermost first; all but the last are inlined into the one behind it. Empty if nothing
+    /// was found: then `address` and `start` are all that is known.
+    pub frames: Range<usize>,
+}
+
+/// One function of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedFrame {
+    /// Its name, demangled: a position among the texts.
+    pub name: u32,
+    /// Source file, a position among the texts; none if it is unknown.
+    pub file: Option<u32>,
+    /// Line in it, counted from 1: where the function was, or called the one in front; 0 if it is unknown.
+    pub line: u32,
+}
+
+/// Functions and source lines of places, each written once.
+#[derive(Debug, Default, Archive, Serialize)]
+pub struct NamesV1 {
+    /// Images, as differences from the row before; signs folded.
+    pub image: Packed,
+    /// Offsets in the files, as differences from the row before; signs folded.
+    pub file_off: Packed,
+    /// Addresses, as differences from the row before; signs folded.
+    pub address: Packed,
+    /// Distance from the start of the function, plus 1; 0 if it is unknown.
+    pub back: Packed,
+    /// Number of frames.
+    pub depth: Packed,
+    /// Position of each frame's name among the texts.
+    pub name: Packed,
+    /// Position of each frame's file among the texts, plus 1; 0 for none.
+    pub file: Packed,
+    /// Line of each frame.
+    pub line: Packed,
+    /// Texts, one behind the other.
+    pub texts: Vec<u8>,
+    /// Lengths of the texts in bytes.
+    pub text_lens: Packed,
+}
+
+payload!(
+    NamesV1, ArchivedNamesV1, Kind::NAMES, 1,
+    count file_off, same image, same address, same back, same depth,
+    other name, other file, other line, other texts, other text_lens
+);
+
+impl NamesV1 {
+    /// Builds the columns. The frames of a place are those behind the frames of the place in front of it, as many as
+    /// its range is long.
+    pub fn from_table<T: AsRef<[u8]>>(table: &NameTable<T>) -> Self {
+        let places = || table.places.iter();
+        let back = |place: &NamedPlace| match place.start {
+            0 => 0,
+            start => place.address.saturating_sub(start).saturating_add(1),
+        };
+        Self {
+            image: Packed::steps(places().map(|place| u64::from(place.image))),
+            file_off: Packed::steps(places().map(|place| place.file_off)),
+            address: Packed::steps(places().map(|place| place.address)),
+            back: places().map(back).collect(),
+            depth: places().map(|place| place.frames.len() as u64).collect(),
+            name: table.frames.iter().map(|frame| frame.name).collect(),
+            file: table.frames.iter().map(|frame| frame.file.map_or(0, |file| u64::from(file) + 1)).collect(),
+            line: table.frames.iter().map(|frame| frame.line).collect(),
+            texts: table.texts.iter().flat_map(|text| text.as_ref()).copied().collect(),
+            text_lens: table.texts.iter().map(|text| text.as_ref().len() as u64).collect(),
+        }
+    }
+}
+
+impl ArchivedNamesV1 {
+    /// Reads the table.
+    ///
+    /// # Errors
+    /// [`Error::Payload`] if the columns of frames differ in length or the places have another number of them, or a
+    /// position among the texts is none.
+    pub fn table(&self) -> Result<NameTable<&[u8]>, Error> {
+        let texts = items(Kind::NAMES, &self.texts, &self.text_lens)?;
+        let frames = self.frames(texts.len())?;
+        let columns = self.image.sums().into_iter().zip(self.file_off.sums()).zip(self.address.sums());
+        let columns = columns.zip(self.back.values()).zip(self.depth.values());
+        let (mut places, mut from) = (Vec::new(), 0_usize);
+        for ((((image, file_off), address), back), depth) in columns {
+            let to = usize::try_from(depth).ok().and_then(|depth| from.checked_add(depth));
+            let to = to.filter(|to| *to <= frames.len());
+            let to = to.ok_or_else(|| wrong(format!("{depth} frames: {} are left", frames.len() - from)))?;
+            let start = back.checked_sub(1).map_or(0, |back| address.saturating_sub(back));
+            places.push(NamedPlace { image: narrow(image), file_off, address, start, frames: from..to });
+            from = to;
+        }
+        match frames.len() - from {
+            0 => Ok(NameTable { places, frames, texts }),
+            left => Err(wrong(format!("{left} frames belong to no place"))),
+        }
+    }
+
+    fn frames(&self, texts: usize) -> Result<Vec<NamedFrame>, Error> {
+        let (names, files, lines) = (self.name.values(), self.file.values(), self.line.values());
+        if names.len() != files.len() || names.len() != lines.len() {
+            let counts = format!("{}, {} and {}", names.len(), files.len(), lines.len());
+            return Err(wrong(format!("names, files and lines of frames are {counts}")));
+        }
+        let text = |position: u64| match position < texts as u64 {
+            true => Ok(narrow(position)),
+            false => Err(wrong(format!("text {position} of {texts}"))),
+        };
+        let frame = |((name, file), line): ((u64, u64), u64)| {
+            let file = file.checked_sub(1).map(text).transpose()?;
+            Ok(NamedFrame { name: text(name)?, file, line: narrow(line) })
+        };
+        names.into_iter().zip(files).zip(lines).map(frame).collect()
+    }
+}
+
+fn wrong(cause: String) -> Error {
+    Error::Payload { kind: Kind::NAMES, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::Payload as _;
+
+    fn table() -> NameTable<&'static [u8]> {
+        let place =
+            |image, file_off, address, start, frames| NamedPlace { image, file_off, address, start, frames };
+        let frame = |name, file, line| NamedFrame { name, file, line };
+        NameTable {
+            places: vec![
+                place(1, 0x1010, 0x2010, 0, 0..2),
+                place(1, 0x1020, 0x2020, 0x2018, 2..2),
+                place(0, 7, 0, 0, 2..3),
+            ],
+            frames: vec![frame(0, Some(1), 3), frame(2, Some(1), 9), frame(2, None, 0)],
+            texts: vec![b"inner", b"/src/a.c", b"outer"],
+        }
+    }
+
+    #[test]
+    fn a_table_survives() {
+        let bytes = NamesV1::from_table(&table()).to_bytes().expect("fits");
+        assert_eq!(NamesV1::view(&bytes).expect("own bytes").table().expect("own rows"), table());
+    }
+
+    #[test]
+    fn frames_and_texts_that_are_not_there_are_errors() {
+        let cause = |change: fn(&mut NamesV1)| {
+            let mut columns = NamesV1::from_table(&table());
+            change(&mut columns);
+            let bytes = columns.to_bytes().expect("fits");
+            NamesV1::view(&bytes).expect("columns of one length").table().expect_err("refused").to_string()
+        };
+        assert!(cause(|c| c.depth = [2_u64, 0, 2].into_iter().collect()).contains("1 are left"));
+        assert!(cause(|c| c.depth = [2_u64, 0, 0].into_iter().collect()).contains("1 frames belong to no"));
+        assert!(cause(|c| c.depth = [u64::MAX, 0, 0].into_iter().collect()).contains("3 are left"));
+        assert!(cause(|c| c.name = [9_u64, 0, 0].into_iter().collect()).contains("text 9 of 3"));
+        assert!(cause(|c| c.file = [9_u64, 0, 0].into_iter().collect()).contains("text 8 of 3"));
+        assert!(cause(|c| c.line = [1_u64].into_iter().collect()).contains("3, 3 and 1"));
+        assert!(cause(|c| c.text_lens = [99_u64, 0, 0].into_iter().collect()).contains("item 0"));
+    }
+}

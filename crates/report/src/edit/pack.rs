@@ -1,0 +1,218 @@
+//! `pack`: the same recording, and in it what this machine knows about its code: functions, inlined ones too, and source
+//! lines of exactly the places that its stacks hold. Whoever reads it later needs no image and no debug file.
+//!
+//! Blocks are copied as they are stored; what was found out follows at the end of each session.
+
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow, bail};
+use icecore_format::block::Kind;
+use icecore_format::index::Entry;
+use icecore_format::read::{Damage, Recording};
+use icecore_format::write::Writer;
+use serde::Serialize;
+
+use super::{append_names, cause};
+use crate::filter::Filter;
+use crate::found::{Draft, Found};
+use crate::hits::{self, Apart, Hits, Selection};
+use crate::image::Search;
+use crate::load::{Tables, load};
+use crate::locate::{Located, Locator, Place, locate};
+use crate::map::Map;
+use crate::names::find_out;
+use crate::symbolize::Answer;
+use crate::term::Page;
+use crate::term::path::shown;
+use crate::term::progress::Progress;
+use crate::term::quantity::{bytes, count, percent, things};
+use crate::timeline::Timeline;
+use crate::{cli, input};
+
+/// What was written.
+#[derive(Debug, Serialize)]
+pub struct Pack {
+    schema: &'static str,
+    file: String,
+    file_bytes: u64,
+    /// Bytes that what was found takes.
+    names_bytes: u64,
+    /// Distinct places in images that the stacks hold.
+    places: u64,
+    /// Those of them that have a name, and a source line.
+    named: u64,
+    with_line: u64,
+}
+
+/// Packs the file of a command line.
+///
+/// # Errors
+/// If the file cannot be opened or is damaged, or the output cannot be written.
+pub fn pack(options: &cli::Pack, search: &Search, progress: bool) -> anyhow::Result<Pack> {
+    let recording = input::open(&options.file)?;
+    let cannot = || format!("cannot pack `{}`", options.file.display());
+    let tables = load(&recording);
+    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+    let selection = Selection { tables: &tables, timeline: &timeline, filter: &Filter::default() };
+    let hits = hits::count(&recording, selection, Apart::Processes);
+    if let Some(Damage { off, cause, .. }) = tables.damage.iter().chain(&hits.damage).next() {
+        let cause = anyhow!("at byte {off}: {cause}; make a whole file of it with repair");
+        return Err(cause).with_context(cannot);
+    }
+    let locator = Locator::new(&tables, &timeline);
+    let located = locate(&locator, &hits.rows);
+    let progress = Progress::begin(located.places.len() as u64, progress);
+    let answers = find_out(&located.places, &locator, search, &|done| progress.tick(done), |_, _| true);
+    progress.finish();
+    let answers = with_earlier(&located.places, &locator, answers);
+    let images = images(&locator);
+    let of_parts = places_of_parts(&tables, &hits, &located);
+    let (names_bytes, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
+        let known =
+            Known { places: &located.places, answers: &answers, images: &images, of_parts: &of_parts };
+        known.copy(&recording, &tables, writer).with_context(cannot)
+    })?;
+    let in_images = located.places.iter().filter(|place| matches!(place, Place::Image(..))).count();
+    let named = |answer: &&Option<Answer>| matches!(answer, Some(Answer::Named(_)));
+    let with_line = |answer: &&Option<Answer>| match answer {
+        Some(Answer::Named(functions)) => functions.iter().any(|function| function.line.is_some()),
+        _ => false,
+    };
+    Ok(Pack {
+        schema: "icecore.pack/1",
+        file: options.output.output.display().to_string(),
+        file_bytes,
+        names_bytes,
+        places: in_images as u64,
+        named: answers.iter().filter(named).count() as u64,
+        with_line: answers.iter().filter(with_line).count() as u64,
+    })
+}
+
+/// Takes what an earlier pack has written wherever that says more.
+fn with_earlier(
+    places: &[Place],
+    locator: &Locator<'_>,
+    answers: Vec<Option<Answer>>,
+) -> Vec<Option<Answer>> {
+    let found = Found::new(&locator.tables.names, |image| locator.image(image));
+    let worth = |answer: &Answer| match answer {
+        Answer::Named(functions) => {
+            (2, functions.iter().filter(|function| function.line.is_some()).count(), functions.len())
+        }
+        Answer::Unnamed { start, at, .. } => (usize::from(start.is_some()), usize::from(at.is_some()), 0),
+    };
+    let better = |(place, answer): (&Place, Option<Answer>)| {
+        let Place::Image(image, off) = place else { return answer };
+        let earlier = found.find(*image, *off).map(|place| place.to_answer());
+        [answer, earlier].into_iter().flatten().reduce(|a, b| if worth(&b) > worth(&a) { b } else { a })
+    };
+    places.iter().zip(answers).map(better).collect()
+}
+
+/// Image ids by position among the locator's images: the same file has one in each session that has mapped it.
+fn images(locator: &Locator<'_>) -> Vec<Vec<u32>> {
+    let mut ids = vec![Vec::new(); locator.images.len()];
+    for (id, _) in locator.tables.images.iter() {
+        if let Some(position) = locator.image(id) {
+            ids[position as usize].push(id);
+        }
+    }
+    ids
+}
+
+/// Positions of the places that the stacks of each part hold, ascending.
+fn places_of_parts(tables: &Tables, hits: &Hits, located: &Located) -> Vec<Vec<u32>> {
+    let mut seen: Vec<Map<u32, ()>> = vec![Map::default(); tables.parts.len()];
+    let mut places: Vec<Vec<u32>> = vec![Vec::new(); tables.parts.len()];
+    for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
+        let part = tables.parts.of_task(hit.key.task) as usize;
+        let mut spot = *leaf;
+        while spot != 0 && seen[part].insert(spot, ()).is_none() {
+            places[part].push(located.spots[spot as usize].place);
+            spot = located.spots[spot as usize].caller;
+        }
+    }
+    for places in &mut places {
+        places.sort_unstable();
+        places.dedup();
+    }
+    places
+}
+
+/// Everything that was found out.
+struct Known<'a> {
+    places: &'a [Place],
+    answers: &'a [Option<Answer>],
+    images: &'a [Vec<u32>],
+    of_parts: &'a [Vec<u32>],
+}
+
+impl Known<'_> {
+    /// Copies a recording, each session with what is known of it in front of its end. Returns the bytes of the latter.
+    fn copy(&self, recording: &Recording, tables: &Tables, writer: &mut Writer) -> anyhow::Result<u64> {
+        let (mut open, mut names_bytes) = (None, 0);
+        for entry in recording.entries().iter().filter(|entry| is_copied(entry)) {
+            let part = tables.parts.of(entry).number();
+            if !tables.parts.holds(entry) {
+                bail!("it has more sessions than a file can have");
+            }
+            if let Some(before) = open.filter(|before| *before != part) {
+                names_bytes += self.append(tables, before, writer)?;
+            }
+            open = Some(part);
+            if entry.header.kind == Kind::RECEIPT {
+                names_bytes += self.append(tables, part, writer)?;
+                open = None;
+            }
+            writer.append_stored(&entry.header, recording.stored(entry)?).map_err(cause)?;
+        }
+        if let Some(part) = open {
+            names_bytes += self.append(tables, part, writer)?;
+        }
+        Ok(names_bytes)
+    }
+
+    fn append(&self, tables: &Tables, part: u32, writer: &mut Writer) -> anyhow::Result<u64> {
+        let before = writer.len_bytes();
+        let mut draft = Draft::default();
+        for position in &self.of_parts[part as usize] {
+            let place = self.places[*position as usize];
+            let (Place::Image(image, off), Some(answer)) = (place, &self.answers[*position as usize]) else {
+                continue;
+            };
+            let own = self.images[image as usize].iter().map(|id| tables.parts.of_image(*id));
+            for (_, image) in own.filter(|(of, _)| *of == part) {
+                draft.answer(image, off, answer);
+                append_names(writer, &mut draft, false)?;
+            }
+        }
+        append_names(writer, &mut draft, true)?;
+        Ok(writer.len_bytes() - before)
+    }
+}
+
+/// What an earlier pack has written is in the new one.
+fn is_copied(entry: &Entry) -> bool {
+    entry.header.kind != Kind::NAMES && entry.header.kind != Kind::INDEX
+}
+
+impl Pack {
+    /// Says it to people.
+    pub fn text(&self, page: &mut Page) {
+        let of = |part: u64| percent(part as f64 / self.places.max(1) as f64);
+        let (file, places) = (shown(Path::new(&self.file)), things(self.places, "place"));
+        page.line(&format!(
+            "wrote {file} ({}, {} of it names)",
+            bytes(self.file_bytes),
+            bytes(self.names_bytes)
+        ));
+        page.line(&format!(
+            "{places} in images: {} have a name ({}), {} a source line ({})",
+            count(self.named),
+            of(self.named),
+            count(self.with_line),
+            of(self.with_line)
+        ));
+    }
+}
