@@ -13,6 +13,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Make the skeleton emit the Rust types of the contract. */
 struct sample_record wire_sample = {};
 struct task_record wire_task = {};
+struct cgroup_record wire_cgroup = {};
 enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
@@ -27,7 +28,15 @@ static __always_inline bool is_wanted(__u32 tgid, __u32 tid, bool in_user)
 		return 0;
 	if (target_mode == TARGET_THREADS)
 		return bpf_map_lookup_elem(&target_tids, &tid) != 0;
+	if (target_mode == TARGET_CGROUPS)
+		return is_in_target_cgroup();
 	return is_target_process(tgid);
+}
+
+/* A constant to the verifier, which then does not look at what cannot be there. */
+static __always_inline bool has_cgroups(void)
+{
+	return bpf_core_field_exists(((struct task_struct *)0)->cgroups);
 }
 
 static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loop)
@@ -53,6 +62,7 @@ static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loo
 	record->head.tgid = tgid;
 	record->head.tid = tid;
 	bpf_get_current_comm(record->head.comm, COMM_LEN);
+	record->head.cgroup_id = has_cgroups() ? bpf_get_current_cgroup_id() : 0;
 	record->weight = ctx->sample_period;
 	record->kernel_len = 0;
 	record->user_len = 0;
@@ -116,6 +126,7 @@ static __always_inline void send_task(__u32 type, struct task_struct *task, __u6
 	record->head.tgid = task->tgid;
 	record->head.tid = task->pid;
 	bpf_probe_read_kernel_str(record->head.comm, COMM_LEN, comm);
+	record->head.cgroup_id = has_cgroups() ? BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id) : 0;
 	record->parent_tgid = parent_tgid;
 	record->whole_group = whole_group;
 	bpf_ringbuf_submit(record, wakeup_flags());
@@ -179,7 +190,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	if (!is_target_process(tgid))
 		return 0;
 	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group);
-	if (whole_group && target_mode != TARGET_SYSTEM)
+	if (whole_group && has_target_lists())
 		bpf_map_update_elem(&target_tgids, &tgid, &ending, 0);
 	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &tid))
 		bpf_map_update_elem(&target_tids, &tid, &ending, 0);
@@ -191,9 +202,36 @@ int BPF_PROG(on_free, struct task_struct *task)
 {
 	__u32 tgid = task->tgid, tid = task->pid;
 
-	if (target_mode != TARGET_SYSTEM && tgid == tid)
+	if (has_target_lists() && tgid == tid)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 	if (target_mode == TARGET_THREADS)
 		bpf_map_delete_elem(&target_tids, &tid);
+	return 0;
+}
+
+/* Tells the path of every new cgroup, so that it is known when the cgroup is gone. Not attached where there are none. */
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(on_mkdir_cgroup, struct cgroup *cgroup, const char *path)
+{
+	__u64 tgid_tid = bpf_get_current_pid_tgid();
+	struct cgroup_record *record;
+
+	/* The hierarchies of version 1 number their cgroups by themselves. */
+	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != 0)
+		return 0;
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (!record) {
+		count_loss(LOSS_RING_FULL_TASK);
+		return 0;
+	}
+	record->head.type = RECORD_CGROUP;
+	record->head.cpu = bpf_get_smp_processor_id();
+	record->head.time_ns = bpf_ktime_get_ns();
+	record->head.tgid = tgid_tid >> 32;
+	record->head.tid = (__u32)tgid_tid;
+	bpf_get_current_comm(record->head.comm, COMM_LEN);
+	record->head.cgroup_id = BPF_CORE_READ(cgroup, kn, id);
+	bpf_probe_read_kernel_str(record->path, CGROUP_PATH_LEN, path);
+	bpf_ringbuf_submit(record, wakeup_flags());
 	return 0;
 }

@@ -3,7 +3,7 @@
  * The few kernel types that the programs read. Fields are found by name in the running kernel's BTF
  * when the programs are loaded, so only names and types matter here, not offsets.
  *
- * Source: include/linux/sched.h, include/linux/sched/signal.h, arch/<arch>/include/asm/ptrace.h; the context of
+ * Source: include/linux/sched.h, include/linux/sched/signal.h, include/linux/cgroup-defs.h, include/linux/kernfs.h, arch/<arch>/include/asm/ptrace.h; the context of
  * perf_event programs is uapi (linux/bpf_perf_event.h, asm/bpf_perf_event.h) and is not relocated.
  */
 #ifndef ICECORE_KERNEL_H
@@ -21,7 +21,7 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef _Bool bool;
 
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_CGROUP_ARRAY = 8 };
 enum { BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_RINGBUF = 27 };
 enum { BPF_F_USER_STACK = 1 << 8 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
@@ -76,12 +76,30 @@ struct signal_struct {
 
 struct mm_struct;
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct task_struct {
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
 	unsigned int flags;
 	struct signal_struct *signal;
+	struct css_set *cgroups;
 	char comm[16];
 };
 

@@ -38,6 +38,15 @@ struct {
 	__type(value, __u8);
 } target_tids SEC(".maps");
 
+/* Cgroups whose tasks are sampled, and those below them, if target_mode is TARGET_CGROUPS. */
+const volatile __u32 target_cgroup_count = 0;
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, MAX_TARGET_CGROUPS);
+	__type(key, __u32);
+	__type(value, __u32);
+} target_cgroups SEC(".maps");
+
 /* When a thread was last renamed, by thread id. The kernel renames a thread while it executes a new program:
  * after the old address space is gone and before the first mapping of the new one, so this is the moment at
  * which an exec counts. The exec tracepoint itself comes after the mappings of program and linker. */
@@ -64,9 +73,23 @@ static __always_inline void count_loss(__u32 cause)
 		__sync_fetch_and_add(count, 1);
 }
 
+/* Tells whether the recorded processes are listed. Any process may be moved into a cgroup, so all are reported then. */
+static __always_inline bool has_target_lists(void)
+{
+	return target_mode == TARGET_PROCESSES || target_mode == TARGET_THREADS;
+}
+
 static __always_inline bool is_target_process(__u32 tgid)
 {
-	return target_mode == TARGET_SYSTEM || bpf_map_lookup_elem(&target_tgids, &tgid);
+	return !has_target_lists() || bpf_map_lookup_elem(&target_tgids, &tgid);
+}
+
+static __always_inline bool is_in_target_cgroup(void)
+{
+	for (__u32 i = 0; i < target_cgroup_count && i < MAX_TARGET_CGROUPS; i++)
+		if (bpf_current_task_under_cgroup(&target_cgroups, i) == 1)
+			return 1;
+	return 0;
 }
 
 /* Leaves user space asleep until enough waits to be worth the switch. */

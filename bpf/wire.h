@@ -13,6 +13,9 @@
 #define MAX_USER_FRAMES 4096
 /* The kernel's own limit (kernel.perf_event_max_stack) for bpf_get_stack. */
 #define MAX_KERNEL_FRAMES 127
+/* The longest path of a cgroup that is told, and the most cgroups that may be asked for. */
+#define CGROUP_PATH_LEN 1024
+#define MAX_TARGET_CGROUPS 64
 
 enum record_type {
 	RECORD_SAMPLE = 1,
@@ -20,6 +23,7 @@ enum record_type {
 	RECORD_EXEC = 3,
 	RECORD_COMM = 4,
 	RECORD_EXIT = 5,
+	RECORD_CGROUP = 6,
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -54,6 +58,7 @@ enum target_mode {
 	TARGET_SYSTEM = 0,
 	TARGET_PROCESSES = 1,
 	TARGET_THREADS = 2,
+	TARGET_CGROUPS = 3,
 };
 
 /*
@@ -64,6 +69,7 @@ enum target_mode {
  *   16    4  tgid
  *   20    4  tid
  *   24   16  comm      NUL-padded name of the thread
+ *   40    8  cgroup_id of the thread, in the hierarchy of cgroup2; 0 if the kernel has no cgroups. RECORD_CGROUP: the new one
  */
 struct record_head {
 	__u32 type;
@@ -72,18 +78,19 @@ struct record_head {
 	__u32 tgid;
 	__u32 tid;
 	char comm[COMM_LEN];
+	__u64 cgroup_id;
 };
 
 /*
  *  off size
- *    0   40  head
- *   40    8  weight       the event's period: ns for cpu-clock
- *   48    2  kernel_len   frames
- *   50    2  user_len     frames
- *   52    1  kernel_end   enum walk_end
- *   53    1  user_end     enum walk_end
- *   54    2  zero
- *   56       kernel_len addresses, leaf first, then user_len addresses, leaf first
+ *    0   48  head
+ *   48    8  weight       the event's period: ns for cpu-clock
+ *   56    2  kernel_len   frames
+ *   58    2  user_len     frames
+ *   60    1  kernel_end   enum walk_end
+ *   61    1  user_end     enum walk_end
+ *   62    2  zero
+ *   64       kernel_len addresses, leaf first, then user_len addresses, leaf first
  */
 struct sample_record {
 	struct record_head head;
@@ -97,14 +104,24 @@ struct sample_record {
 
 /*
  *  off size
- *    0   40  head         of the task that changed; RECORD_FORK: of the child
- *   40    4  parent_tgid  RECORD_FORK only
- *   44    4  whole_group  RECORD_EXIT: 1 if the process has no threads left
+ *    0   48  head         of the task that changed; RECORD_FORK: of the child
+ *   48    4  parent_tgid  RECORD_FORK only
+ *   52    4  whole_group  RECORD_EXIT: 1 if the process has no threads left
  */
 struct task_record {
 	struct record_head head;
 	__u32 parent_tgid;
 	__u32 whole_group;
+};
+
+/*
+ *  off size
+ *    0   48  head         of the task that made the cgroup
+ *   48 1024  path         in the hierarchy of cgroup2, ended by NUL
+ */
+struct cgroup_record {
+	struct record_head head;
+	char path[CGROUP_PATH_LEN];
 };
 
 #endif

@@ -17,9 +17,9 @@ import zstandard
 
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
-KINDS = dict(enumerate(KINDS, 1)) | {17: "names"}
+KINDS = dict(enumerate(KINDS, 1)) | {16: "cgroups", 17: "names"}
 ROOT_BYTES = [144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96, 0, 56]
-ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {17: 116}
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {16: 64, 17: 116}
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
@@ -253,7 +253,7 @@ class Root:
         return values
 
     def times(self):
-        """Of lifecycle and mappings."""
+        """Of lifecycle, mappings and cgroups."""
         times, time = [], self.u64(0)
         for after in self.values(16):
             time += after
@@ -268,8 +268,7 @@ class Part:
         self.start_ns, self.start_unix_ns, self.events = 0, 0, []
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
-        self.symbols = []
-        self.names = []
+        self.symbols, self.cgroups, self.names = [], [], []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
@@ -358,6 +357,10 @@ class Part:
             self.symbols.append([image, start, start + length, name])
             at += name_len
 
+    def cgroups_block(self, root):
+        for time, tgid, tid, path in zip(root.times(), root.steps(28), root.folded(40), root.values(52)):
+            self.cgroups.append((time, tgid, tgid - tid, path))
+
     def names_block(self, root):
         texts, at = [], 0
         for length in root.values(104, False):
@@ -378,7 +381,7 @@ def read(recording):
     """All sessions of a recording."""
     readers = [Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
     readers += [Part.mappings_block, Part.stacks, Part.samples_block]
-    readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 17: Part.names_block}
+    readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 16: Part.cgroups_block, 17: Part.names_block}
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -440,6 +443,35 @@ def replay(part):
     return spaces
 
 
+def cgroups(part):
+    """Section 5.16: where processes were from which time on, and threads that were elsewhere (None: no more)."""
+    processes, threads = {}, {}
+    rows = [(time, 1, row) for row in part.cgroups for time in row[:1]]
+    rows += [(row[0], 0, row) for row in part.changes if row[1] == 2 and row[2] != row[4]]
+    for time, rank, row in sorted(rows, key=lambda row: row[:2]):
+        if rank == 0:
+            process, path = row[2], processes.get(row[4], [(0, 0)])[-1][1]
+        else:
+            _, process, thread, path = row
+            if thread != process:
+                threads.setdefault((process, thread), []).append((time, path))
+                continue
+        for (of, _), own in threads.items():
+            if of == process:
+                own.append((time, None))
+        begin = 0 if rank and process not in processes else time
+        processes.setdefault(process, []).append((begin, path))
+    return processes, threads
+
+
+def cgroup_at(part, places, process, thread, time):
+    """The path of a thread's cgroup; None if nobody tells."""
+    found = [place[1] for place in places[1].get((process, thread), []) if place[0] <= time][-1:]
+    if not found or found[0] is None:
+        found = [place[1] for place in places[0].get(process, []) if place[0] <= time][-1:]
+    return part.strings.get(found[0]) if found and found[0] else None
+
+
 def frames(part, space, time, stack, is_user):
     out, lookup = [], 0
     while stack:
@@ -469,7 +501,7 @@ def samples(parts):
     zero = min((part.start_unix_ns for part in parts), default=0)
     rows = []
     for part in parts:
-        spaces = replay(part)
+        spaces, places = replay(part), cgroups(part)
         for time, cpu, event, task, weight, kernel, user in part.samples:
             tgid, tid, comm = part.tasks.get(task, (0, 0, None))
             begun = [space for space in spaces.get(tgid, []) if space.begin <= time]
@@ -477,6 +509,7 @@ def samples(parts):
             rows.append({
                 "time_ns": time - part.start_ns + part.start_unix_ns - zero,
                 "tgid": tgid, "tid": tid, "comm": part.strings.get(comm, "?"), "cpu": cpu,
+                "cgroup": cgroup_at(part, places, tgid, tid, time),
                 "event": part.events[event] if event < len(part.events) else "?", "weight": weight,
                 "ended": ENDS[user[1]] if user[1] < len(ENDS) else "unknown",
                 "kernel_ended": ENDS[kernel[1]] if kernel[1] < len(ENDS) else "unknown",

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, Cause, Change, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, LabelV1,
-    Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Origin,
-    ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagesV1, KernelSymbol,
+    KernelSymbolsV1, LabelV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1,
+    NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol,
+    SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -29,6 +30,8 @@ pub struct Builder {
     node_ids: HashMap<Node, u32>,
     /// Changes of tasks.
     pub lifecycle: Vec<Lifecycle>,
+    /// Cgroups of tasks.
+    pub cgroups: Vec<Cgroup>,
     /// Mappings.
     pub mappings: Vec<Mapping>,
     /// Kernel symbols.
@@ -121,6 +124,12 @@ impl Builder {
         self.lifecycle.push(Lifecycle { time_ns, change, tgid, tid: tgid, parent_tgid, comm });
     }
 
+    /// Puts a process into a cgroup; an empty path: it is unknown.
+    pub fn cgroup(&mut self, at_ns: u64, tgid: u32, path: &str) {
+        let path = self.string(path);
+        self.cgroups.push(Cgroup { time_ns: START_NS + at_ns, tgid, tid: tgid, path });
+    }
+
     /// Adds a mapping of 64 KiB at offset 0x1000 of its image.
     pub fn map(&mut self, at_ns: u64, tgid: u32, start: u64, image: u32, origin: Origin) {
         let (time_ns, len, file_off) = (START_NS + at_ns, 0x1_0000, 0x1000);
@@ -151,6 +160,7 @@ impl Builder {
     /// As the writer.
     pub fn write(mut self, path: &Path, close: bool) -> Result<(), Error> {
         self.lifecycle.sort_by_key(|row| row.time_ns);
+        self.cgroups.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
         let mut writer = Writer::create(std::fs::File::create(path)?, self.uuid.unwrap_or([0x1c; 16]))?;
@@ -159,6 +169,9 @@ impl Builder {
         writer.append(&TasksV1::from_rows(0, &self.tasks))?;
         writer.append(&ImagesV1::from_rows(0, &self.images))?;
         writer.append(&LifecycleV1::from_rows(&self.lifecycle))?;
+        if !self.cgroups.is_empty() {
+            writer.append(&CgroupsV1::from_rows(&self.cgroups))?;
+        }
         writer.append(&MappingsV1::from_rows(&self.mappings))?;
         writer.append(&KernelSymbolsV1::from_rows(&self.kernel_symbols))?;
         writer.append(&StacksV1::from_rows(1, &self.nodes)?)?;

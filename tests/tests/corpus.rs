@@ -156,6 +156,8 @@ fn tiny() -> Builder {
     b.change(500_000_000, Change::FORK, 101, 100, "tiny");
     b.change(600_000_000, Change::EXEC, 101, 0, "child");
     b.change(900_000_000, Change::EXIT, 101, 0, "child");
+    b.cgroup(1_500, 100, "/tiny.slice");
+    b.cgroup(650_000_000, 101, "/tiny.slice/child");
     b.map(2_000, 100, 0x1_0000, bin, Origin::SCAN);
     b.map(3_000, 100, 0x9_0000, heap, Origin::EVENT);
     b.map(600_000_000, 101, 0x5_0000, bin, Origin::EVENT);

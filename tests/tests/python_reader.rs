@@ -38,7 +38,8 @@ fn as_python_says(sample: &Value) -> Value {
         })
         .collect();
     let mut said = json!({ "kernel": kernel, "user": user });
-    for key in ["time_ns", "tgid", "tid", "comm", "cpu", "event", "weight", "ended", "kernel_ended"] {
+    for key in ["time_ns", "tgid", "tid", "comm", "cgroup", "cpu", "event", "weight", "ended", "kernel_ended"]
+    {
         said[key] = sample[key].clone();
     }
     said

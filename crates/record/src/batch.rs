@@ -1,8 +1,8 @@
 //! What goes to the writer together: new names first, then what refers to them.
 
 use icecore_format::records::{
-    ImagesV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, StacksV1, StringsV1,
-    SymbolsV1, TasksV1,
+    CgroupsV1, ImagesV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, StacksV1,
+    StringsV1, SymbolsV1, TasksV1,
 };
 use icecore_format::write::Writer;
 
@@ -12,6 +12,7 @@ pub(crate) struct Batch {
     pub(crate) strings: StringsV1,
     pub(crate) tasks: TasksV1,
     pub(crate) lifecycle: LifecycleV1,
+    pub(crate) cgroups: CgroupsV1,
     pub(crate) images: ImagesV1,
     pub(crate) mappings: MappingsV1,
     pub(crate) stacks: StacksV1,
@@ -28,6 +29,7 @@ impl Batch {
         append(writer, &self.strings)?;
         append(writer, &self.tasks)?;
         append(writer, &self.lifecycle)?;
+        append(writer, &self.cgroups)?;
         append(writer, &self.images)?;
         append(writer, &self.mappings)?;
         append(writer, &self.stacks)?;

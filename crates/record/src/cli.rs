@@ -19,6 +19,7 @@ Examples:
   icecore-record -- make -j8                 a command and everything that it starts
   icecore-record -a -d 10                    the whole machine for ten seconds
   icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
+  icecore-record --cgroup /system.slice/nginx.service -d 30
   icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-report FILE                        what it saw
@@ -38,6 +39,11 @@ pub struct Args {
     /// Record these threads only
     #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["all", "pids"])]
     pub tids: Vec<u32>,
+
+    /// Record what runs in this cgroup and those below it, such as /system.slice/x.service; may be repeated (with a
+    /// command: while it runs)
+    #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "pids", "tids"])]
+    pub cgroups: Vec<String>,
 
     /// Samples per second and CPU
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=50_000))]
@@ -215,6 +221,8 @@ mod tests {
             &["--label", "x"],
             &["-d", "-1"],
             &["-p", "1", "--", "ls"],
+            &["-a", "--cgroup", "/"],
+            &["-t", "1", "--cgroup", "/"],
         ] {
             assert!(Args::try_parse_from([&["icecore-record"], wrong].concat()).is_err(), "{wrong:?}");
         }

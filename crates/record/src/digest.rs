@@ -7,6 +7,7 @@ use icecore_format::records::{Cause, Loss, Origin, SymbolsV1};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
+use crate::cgroups::Cgroups;
 use crate::evidence::{Evidence, Found};
 use crate::identity::{Identities, Place};
 use crate::options::Embed;
@@ -52,6 +53,7 @@ pub(crate) fn digest(
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         identities: Identities::default(),
+        cgroups: Cgroups::new(),
         evidence: (embed == Embed::Hits).then(Evidence::new),
         kallsyms: None,
         followed,
@@ -75,6 +77,7 @@ pub(crate) fn digest(
 struct Digest {
     tracker: Tracker,
     identities: Identities,
+    cgroups: Cgroups,
     /// None if none is wanted.
     evidence: Option<Evidence>,
     /// Read when the first kernel function needs a name.
@@ -129,6 +132,22 @@ impl Digest {
             _ => {}
         }
         self.tracker.event(event);
+        self.cgroup(event);
+    }
+
+    fn cgroup(&mut self, event: &Event<'_>) {
+        let (head, moved) = match event {
+            Event::Sample(sample) => (&sample.head, self.cgroups.seen(&sample.head)),
+            Event::Fork { head, parent_tgid } if *parent_tgid != head.tgid => {
+                (head, self.cgroups.forked(*parent_tgid, head))
+            }
+            Event::Exec { head } => (head, self.cgroups.executed(head)),
+            Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
+            Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
+        };
+        if let Some(moved) = moved {
+            self.tracker.cgroup(head.time_ns, &moved);
+        }
     }
 
     fn mapping(&mut self, mapping: &NewMapping<'_>) {
@@ -154,6 +173,9 @@ impl Digest {
         for process in found {
             let time_ns = process.time_ns;
             self.tracker.found(time_ns, process.tgid, process.parent_tgid, &process.comm);
+            if let Some(moved) = self.cgroups.found(process.tgid, &process.cgroup) {
+                self.tracker.cgroup(time_ns, &moved);
+            }
             for line in maps::executable(&process.maps) {
                 let identity = self.identities.of_maps_line(process.tgid, &line);
                 let image = self.tracker.mapping(&MappingRow {

@@ -6,8 +6,8 @@ use std::mem::offset_of;
 use crate::evidence::functions;
 use crate::identity;
 use crate::proc::kallsyms::Kallsyms;
-use crate::proc::{cpus, maps, scan};
-use crate::sampler::types::{record_head, record_type, sample_record, task_record};
+use crate::proc::{cgroup, cpus, maps, scan};
+use crate::sampler::types::{cgroup_record, record_head, record_type, sample_record, task_record};
 use crate::wire::{self, Event, Report};
 
 /// Decodes a record of the ring, and tells whether it is one.
@@ -34,6 +34,7 @@ pub fn records() -> Vec<Vec<u8>> {
         (record_type::RECORD_EXEC, task.clone()),
         (record_type::RECORD_COMM, task.clone()),
         (record_type::RECORD_EXIT, task),
+        (record_type::RECORD_CGROUP, vec![b'/'; size_of::<cgroup_record>()]),
     ];
     let records = records.into_iter().map(|(kind, mut bytes)| {
         bytes[offset_of!(record_head, r#type)] = kind.0 as u8;
@@ -70,6 +71,16 @@ pub fn status(text: &[u8]) {
         scan::status_field(text, field);
     }
     scan::can_run(text);
+}
+
+/// Reads `/proc/PID/cgroup` and `/proc/PID/mountinfo`.
+pub fn cgroups(text: &[u8]) {
+    if let Some(told) = cgroup::told(text) {
+        assert!(told.path.starts_with(b"/") && told.path.len() <= text.len());
+    }
+    if let Some(mount) = cgroup::mounted(text) {
+        assert!(mount.as_os_str().len() <= text.len());
+    }
 }
 
 /// Reads a list of CPUs.

@@ -17,6 +17,7 @@
 //! | `pump`, `digest`, `store` | what the three threads do |
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs |
+//! | `cgroups` | in which cgroup every task is |
 //! | `identity` | which file a mapping belongs to |
 //! | `evidence` | what a report needs of these files where they are not |
 //! | `intern`, `spaces`, `stacks`, `track`, `batch` | events to rows: pure, tested from bytes |
@@ -24,6 +25,7 @@
 //! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
 
 mod batch;
+mod cgroups;
 pub mod cli;
 mod digest;
 mod events;

@@ -10,12 +10,16 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::cli::Args;
 use crate::proc;
+pub use crate::proc::cgroup::Cgroup;
 use crate::track::Pace;
 
 /// The smallest ring: a few of the largest samples.
 const MIN_RING_BYTES: u64 = 256 << 10;
 /// The largest ring that one buffer of the kernel may have here.
 const MAX_RING_BYTES: u64 = 1 << 30;
+
+/// The most cgroups that can be sampled at once: `MAX_TARGET_CGROUPS` of bpf/wire.h.
+const MAX_CGROUPS: usize = 64;
 
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +30,8 @@ pub enum Target {
     Processes(Vec<u32>),
     /// These threads.
     Threads(Vec<u32>),
+    /// Tasks in these cgroups and those below them; until the command ends, if there is one.
+    Cgroups(Vec<Cgroup>),
     /// The command and its children.
     Command,
 }
@@ -123,10 +129,12 @@ impl Options {
             Target::Processes(args.pids)
         } else if !args.tids.is_empty() {
             Target::Threads(args.tids)
+        } else if !args.cgroups.is_empty() {
+            Target::Cgroups(cgroups(&args.cgroups)?)
         } else if !args.command.is_empty() {
             Target::Command
         } else {
-            bail!("nothing to record: give -a, -p PID, -t TID or -- COMMAND (see --help)");
+            bail!("nothing to record: give -a, -p PID, -t TID, --cgroup PATH or -- COMMAND (see --help)");
         };
         let output = match args.output {
             None => Destination::NewFile,
@@ -184,6 +192,15 @@ impl Options {
     }
 }
 
+fn cgroups(typed: &[String]) -> anyhow::Result<Vec<Cgroup>> {
+    ensure!(
+        typed.len() <= MAX_CGROUPS,
+        "cannot sample {} cgroups at once: the limit is {MAX_CGROUPS}; name one above them, or record -a",
+        typed.len()
+    );
+    typed.iter().map(|typed| Cgroup::find(typed)).collect()
+}
+
 fn check_terminal(output: &Destination) -> anyhow::Result<()> {
     ensure!(
         *output != Destination::Stdout || !std::io::stdout().is_terminal(),
@@ -208,7 +225,7 @@ fn check_exist(target: &Target) -> anyhow::Result<()> {
     let (what, ids) = match target {
         Target::Processes(ids) => ("process", ids),
         Target::Threads(ids) => ("thread", ids),
-        Target::System | Target::Command => return Ok(()),
+        Target::System | Target::Command | Target::Cgroups(_) => return Ok(()),
     };
     for id in ids {
         // /proc/TID exists for threads as well, though it is not listed.

@@ -254,6 +254,10 @@ fn add_targets(
 ) -> anyhow::Result<Option<FxHashSet<u32>>> {
     let tgids: FxHashSet<u32> = match (target, paused) {
         (Target::System, _) => return Ok(None),
+        (Target::Cgroups(cgroups), _) => {
+            (0..).zip(cgroups).try_for_each(|(number, cgroup)| sampler.add_cgroup(number, cgroup))?;
+            return Ok(None);
+        }
         (Target::Processes(tgids), _) => tgids.iter().copied().collect(),
         (Target::Threads(tids), _) => {
             tids.iter().try_for_each(|tid| sampler.add_thread(*tid))?;

@@ -1,5 +1,6 @@
 //! The BPF programs: open with settings, load, arm, read their counters.
 
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd};
 use std::path::Path;
@@ -10,6 +11,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, ProgramType, RingBuffer, RingBufferBuilder};
 
 use crate::options::Target;
+use crate::proc::cgroup::Cgroup;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
 
@@ -45,6 +47,7 @@ pub(crate) struct Settings<'a> {
 pub(crate) struct Sampler<'obj> {
     skel: IcecoreSkel<'obj>,
     has_loop: bool,
+    has_cgroups: bool,
     links: Vec<Link>,
     /// While open, the kernel counts the runs of programs.
     _run_counter: Option<OwnedFd>,
@@ -69,14 +72,21 @@ impl<'obj> Sampler<'obj> {
             IcecoreSkelBuilder::default().open(storage).context("cannot open the sampling programs")?;
         open.progs.sample_by_loop.set_autoload(has_loop);
         open.progs.sample_by_helper.set_autoload(!has_loop);
+        let has_cgroups = Path::new("/proc/self/cgroup").exists();
+        open.progs.on_mkdir_cgroup.set_autoload(has_cgroups);
+        open.maps.target_cgroups.set_autocreate(has_cgroups)?;
 
         let rodata = open.maps.rodata_data.as_deref_mut().context("bug: the programs have no settings")?;
         rodata.target_mode = match settings.target {
             Target::System => target_mode::TARGET_SYSTEM,
             Target::Processes(_) | Target::Command => target_mode::TARGET_PROCESSES,
             Target::Threads(_) => target_mode::TARGET_THREADS,
+            Target::Cgroups(_) => target_mode::TARGET_CGROUPS,
         }
         .0;
+        if let Target::Cgroups(cgroups) = settings.target {
+            rodata.target_cgroup_count = u32::try_from(cgroups.len())?;
+        }
         rodata.max_user_frames = settings.max_depth;
         rodata.max_kernel_frames = rodata.max_kernel_frames.min(kernel_stack_limit());
         rodata.take_user = settings.user;
@@ -87,12 +97,12 @@ impl<'obj> Sampler<'obj> {
         let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
         open.maps.scratches.set_max_entries(cpus)?;
         open.maps.ring.set_max_entries(u32::try_from(settings.ring_bytes)?)?;
-        if *settings.target != Target::System {
+        if matches!(settings.target, Target::Processes(_) | Target::Threads(_) | Target::Command) {
             open.maps.target_tgids.set_max_entries(MAX_TARGETS)?;
             open.maps.target_tids.set_max_entries(MAX_TARGETS)?;
         }
         let skel = open.load().map_err(explain_load)?;
-        Ok(Self { skel, has_loop, links: Vec::new(), _run_counter: usage::count_bpf_runs() })
+        Ok(Self { skel, has_loop, has_cgroups, links: Vec::new(), _run_counter: usage::count_bpf_runs() })
     }
 
     /// Tells whether stacks deeper than the kernel's own 127 frames can be walked.
@@ -113,6 +123,16 @@ impl<'obj> Sampler<'obj> {
         let _ = self.skel.maps.target_tids.delete(&id.to_ne_bytes());
     }
 
+    /// Adds a cgroup to those whose tasks are sampled.
+    pub(crate) fn add_cgroup(&self, number: u32, cgroup: &Cgroup) -> anyhow::Result<()> {
+        let add = || {
+            let folder = File::open(&cgroup.folder)?;
+            let (map, fd) = (&self.skel.maps.target_cgroups, folder.as_raw_fd());
+            anyhow::Ok(map.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?)
+        };
+        add().with_context(|| format!("cannot sample the cgroup `{}`", cgroup.path))
+    }
+
     /// Adds a thread to those that are sampled.
     pub(crate) fn add_thread(&self, tid: u32) -> anyhow::Result<()> {
         let added = self.skel.maps.target_tids.update(&tid.to_ne_bytes(), &LIVE, MapFlags::ANY);
@@ -129,15 +149,16 @@ impl<'obj> Sampler<'obj> {
             Target::System => true,
             Target::Processes(_) | Target::Command => has_live(&self.skel.maps.target_tgids),
             Target::Threads(_) => has_live(&self.skel.maps.target_tids),
+            Target::Cgroups(cgroups) => cgroups.iter().any(Cgroup::exists),
         }
     }
 
     /// Starts to report fork, exec, exit and renaming.
     pub(crate) fn arm_tasks(&mut self) -> anyhow::Result<()> {
         let programs = &self.skel.progs;
-        for program in
-            [&programs.on_fork, &programs.on_exec, &programs.on_rename, &programs.on_exit, &programs.on_free]
-        {
+        let of_tasks =
+            [&programs.on_fork, &programs.on_exec, &programs.on_rename, &programs.on_exit, &programs.on_free];
+        for program in of_tasks.into_iter().chain(self.has_cgroups.then_some(&programs.on_mkdir_cgroup)) {
             let link = program.attach();
             let link =
                 link.with_context(|| format!("cannot attach `{}`", program.name().to_string_lossy()))?;

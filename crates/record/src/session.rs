@@ -63,6 +63,10 @@ fn target(target: &Target) -> String {
         Target::System => "system".to_owned(),
         Target::Processes(ids) => format!("processes {}", list(ids)),
         Target::Threads(ids) => format!("threads {}", list(ids)),
+        Target::Cgroups(cgroups) => {
+            let paths: Vec<&str> = cgroups.iter().map(|cgroup| &*cgroup.path).collect();
+            format!("cgroups {}", paths.join(","))
+        }
         Target::Command => "command".to_owned(),
     }
 }

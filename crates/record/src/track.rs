@@ -10,13 +10,14 @@ use std::ops::Range;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, Cause, Change, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
-    Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample, SamplesV1, StacksV1, StringsV1, SymbolsV1,
-    Task, TasksV1, WalkEnd,
+    Basis, Cause, Cgroup, CgroupsV1, Change, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1,
+    Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample, SamplesV1,
+    StacksV1, StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
 use crate::batch::Batch;
+use crate::cgroups::Moved;
 use crate::identity::Identity;
 use crate::intern::Interner;
 use crate::proc::kallsyms::Kallsyms;
@@ -73,6 +74,7 @@ pub(crate) struct Tracker {
     /// Mappings were lost: what looks like data may be code.
     is_unsure: bool,
     lifecycle: Vec<Lifecycle>,
+    cgroups: Vec<Cgroup>,
     mappings: Vec<Mapping>,
     samples: Vec<Sample>,
     losses: Vec<Loss>,
@@ -138,6 +140,7 @@ impl Tracker {
             frames: Vec::new(),
             is_unsure: false,
             lifecycle: Vec::new(),
+            cgroups: Vec::new(),
             mappings: Vec::new(),
             samples: Vec::new(),
             losses: Vec::new(),
@@ -158,13 +161,22 @@ impl Tracker {
             Event::Exec { head } => self.change(Change::EXEC, head, 0, false),
             Event::Comm { head } => self.change(Change::COMM, head, 0, false),
             Event::Exit { head, whole_group } => self.change(Change::EXIT, head, 0, *whole_group),
+            // What matters of it comes with whoever is in it.
+            Event::Cgroup { .. } => {}
         }
     }
 
     /// Notes a process that was there before.
     pub(crate) fn found(&mut self, time_ns: u64, tgid: u32, parent_tgid: u32, comm: &[u8]) {
-        let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm };
+        let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm, cgroup_id: 0 };
         self.change(Change::FOUND, &head, parent_tgid, false);
+    }
+
+    /// Notes that a task came into a cgroup.
+    pub(crate) fn cgroup(&mut self, time_ns: u64, moved: &Moved) {
+        let path = moved.path.as_ref().map_or(0, |path| self.string(path));
+        self.begin(time_ns);
+        self.cgroups.push(Cgroup { time_ns, tgid: moved.tgid, tid: moved.tid, path });
     }
 
     /// Notes a mapping; returns the id of its image.
@@ -256,6 +268,7 @@ impl Tracker {
         let kernel_symbols = kallsyms.map_or_else(Vec::new, |table| self.kernel_symbols(table));
         // A settled event may be late: rows of the batch are put in order once more.
         self.lifecycle.sort_by_key(|row| row.time_ns);
+        self.cgroups.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
         let (first_node, nodes) = self.stacks.take_new();
@@ -276,6 +289,7 @@ impl Tracker {
             strings: StringsV1::from_rows(first_string, &strings),
             tasks: TasksV1::from_rows(first_task, &tasks),
             lifecycle: LifecycleV1::from_rows(&std::mem::take(&mut self.lifecycle)),
+            cgroups: CgroupsV1::from_rows(&std::mem::take(&mut self.cgroups)),
             images: ImagesV1::from_rows(first_image, &images),
             mappings: MappingsV1::from_rows(&std::mem::take(&mut self.mappings)),
             stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),

@@ -4,16 +4,31 @@
 
 use std::mem::offset_of;
 
-use crate::sampler::types::{record_head, record_type, sample_record, task_record};
+use crate::sampler::types::{cgroup_record, record_head, record_type, sample_record, task_record};
 
 /// One record, decoded. Borrowed from the chunk that it came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
     Sample(Sample<'a>),
-    Fork { head: Head<'a>, parent_tgid: u32 },
-    Exec { head: Head<'a> },
-    Comm { head: Head<'a> },
-    Exit { head: Head<'a>, whole_group: bool },
+    Fork {
+        head: Head<'a>,
+        parent_tgid: u32,
+    },
+    Exec {
+        head: Head<'a>,
+    },
+    Comm {
+        head: Head<'a>,
+    },
+    Exit {
+        head: Head<'a>,
+        whole_group: bool,
+    },
+    /// A cgroup was made; its id is that of the head.
+    Cgroup {
+        head: Head<'a>,
+        path: &'a [u8],
+    },
 }
 
 /// What every record of the ring begins with.
@@ -25,6 +40,8 @@ pub(crate) struct Head<'a> {
     pub(crate) tid: u32,
     /// Name of the thread, without its padding.
     pub(crate) comm: &'a [u8],
+    /// In which it is, in the hierarchy of cgroup2; 0 if there is none.
+    pub(crate) cgroup_id: u64,
 }
 
 /// One sample. Frames are leaf first, eight bytes each in the byte order of the machine.
@@ -82,19 +99,24 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
             let whole_group = u32_at(bytes, offset_of!(task_record, whole_group)).ok_or(short)? != 0;
             Event::Exit { head, whole_group }
         }
+        record_type::RECORD_CGROUP => {
+            let path = bytes.get(offset_of!(cgroup_record, path)..size_of::<cgroup_record>()).ok_or(short)?;
+            Event::Cgroup { head, path: until_nul(path) }
+        }
         record_type(other) => return Err(Undecodable::Type(other)),
     })
 }
 
 fn head(bytes: &[u8]) -> Option<Head<'_>> {
     const COMM: usize = offset_of!(record_head, comm);
-    let comm = bytes.get(COMM..COMM + size_of::<record_head>() - COMM)?;
+    let comm = bytes.get(COMM..offset_of!(record_head, cgroup_id))?;
     Some(Head {
         time_ns: u64_at(bytes, offset_of!(record_head, time_ns))?,
         cpu: u32_at(bytes, offset_of!(record_head, cpu))?,
         tgid: u32_at(bytes, offset_of!(record_head, tgid))?,
         tid: u32_at(bytes, offset_of!(record_head, tid))?,
         comm: until_nul(comm),
+        cgroup_id: u64_at(bytes, offset_of!(record_head, cgroup_id))?,
     })
 }
 
@@ -228,6 +250,7 @@ mod tests {
         let mut bytes = vec![0; size_of::<sample_record>()];
         bytes[offset_of!(record_head, r#type)] = record_type::RECORD_SAMPLE.0 as u8;
         bytes[offset_of!(record_head, tgid)] = 7;
+        bytes[offset_of!(record_head, cgroup_id)] = 9;
         bytes[offset_of!(record_head, comm)..][..4].copy_from_slice(b"comm");
         bytes[offset_of!(sample_record, kernel_len)] = 2;
         bytes[offset_of!(sample_record, user_len)] = 1;
@@ -243,6 +266,7 @@ mod tests {
         let bytes = sample_bytes();
         let Ok(Event::Sample(sample)) = decode(&bytes) else { panic!("it is one") };
         assert_eq!((sample.head.tgid, sample.head.comm, sample.user_end), (7, &b"comm"[..], 3));
+        assert_eq!(sample.head.cgroup_id, 9);
         assert_eq!(
             sample.kernel.leaf_first().collect::<Vec<_>>(),
             [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020]
@@ -270,6 +294,17 @@ mod tests {
         bytes[0] = record_type::RECORD_EXIT.0 as u8;
         bytes[offset_of!(task_record, whole_group)] = 1;
         assert!(matches!(decode(&bytes), Ok(Event::Exit { whole_group: true, .. })));
+    }
+
+    #[test]
+    fn a_new_cgroup_has_an_id_and_a_path() {
+        let mut bytes = vec![0; size_of::<cgroup_record>()];
+        bytes[0] = record_type::RECORD_CGROUP.0 as u8;
+        bytes[offset_of!(record_head, cgroup_id)] = 9;
+        bytes[offset_of!(cgroup_record, path)..][..2].copy_from_slice(b"/a");
+        let Ok(Event::Cgroup { head, path }) = decode(&bytes) else { panic!("it is one") };
+        assert_eq!((head.cgroup_id, path), (9, &b"/a"[..]));
+        assert!(decode(&bytes[..bytes.len() - 1]).is_err());
     }
 
     /// A report with a build-id, as `perf record --buildid-mmap` gets it.

@@ -149,6 +149,9 @@ pub struct Which {
     /// may be repeated
     #[arg(long, value_name = "NAME")]
     pub comm: Vec<String>,
+    /// Only cgroups of this path and those below it: /system.slice/x.service; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Vec<String>,
     /// Only hosts of exactly this name, of a recording of several; may be repeated
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
@@ -170,6 +173,7 @@ impl Which {
             pids: self.pid.clone(),
             tids: self.tid.clone(),
             comms: self.comm.clone(),
+            cgroups: self.cgroup.clone(),
             hosts: self.host.clone(),
             cpus: self.cpu.clone(),
             from: self.from,
@@ -225,13 +229,14 @@ Examples:
   icecore-report top demo.icecore --sort total -n 50      with everything they call
   icecore-report top demo.icecore --by line --comm cc1    source lines of one program
   icecore-report top demo.icecore --by process
+  icecore-report top demo.icecore --by cgroup             services and containers
   icecore-report top demo.icecore --by inlined            the compiler's inlining undone
 
 Self is the time in the function itself, total the time in it and in what it calls; a function that \
 occurs several times in one stack is counted once. What was inlined into a function counts for it, \
 as in perf; --by inlined shows every inlined function as a row of its own.")]
 pub struct Top {
-    /// What a row is: function, inlined, line, image, process, thread or host
+    /// What a row is: function, inlined, line, image, process, thread, cgroup or host
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: By,
     /// What the rows are ordered by: self or total
@@ -260,6 +265,8 @@ pub enum By {
     Process,
     /// Threads.
     Thread,
+    /// Control groups.
+    Cgroup,
     /// Hosts.
     Host,
 }

@@ -15,6 +15,8 @@ pub struct Filter {
     pub tids: Vec<u32>,
     /// Exact names of a thread or of its process; empty: all.
     pub comms: Vec<String>,
+    /// Paths of cgroups, which hold those below them; empty: all.
+    pub cgroups: Vec<String>,
     /// Exact names of hosts; empty: all.
     pub hosts: Vec<String>,
     /// CPUs; empty: all.
@@ -106,6 +108,7 @@ impl Filter {
             list("pid", &self.pids),
             list("tid", &self.tids),
             list("comm", &self.comms),
+            list("cgroup", &self.cgroups),
             list("host", &self.hosts),
             list("cpu", &self.cpus),
             self.from.map(|from| format!("from {from}")),

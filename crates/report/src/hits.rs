@@ -7,6 +7,7 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Sample, SamplesV1, Task, WalkEnd};
 use rayon::prelude::*;
 
+use crate::cgroups::{CgroupId, Cgroups};
 use crate::filter::{Filter, Sides};
 use crate::load::{Tables, damage};
 use crate::map::Map;
@@ -28,6 +29,8 @@ pub struct Key {
     pub end: WalkEnd,
     /// They hit in the kernel, whether its frames are wanted or not.
     pub in_kernel: bool,
+    /// The cgroup of the thread.
+    pub cgroup: CgroupId,
 }
 
 /// All samples with one key.
@@ -79,6 +82,8 @@ pub struct Selection<'a> {
     pub tables: &'a Tables,
     /// Its address spaces.
     pub timeline: &'a Timeline,
+    /// Its cgroups.
+    pub cgroups: &'a Cgroups,
     /// Which samples are wanted.
     pub filter: &'a Filter,
 }
@@ -94,11 +99,14 @@ impl Selection<'_> {
         let parts = &self.tables.parts;
         let task = &self.tables.task(id);
         let known_as = Task { tgid: parts.pid(task.tgid), tid: parts.pid(task.tid), ..*task };
-        let (space, during_ns) = self.timeline.stay(task.tgid, time_ns);
+        let (space, in_space_ns) = self.timeline.stay(task.tgid, time_ns);
+        let (cgroup, in_cgroup_ns) = self.cgroups.stay(task.tgid, task.tid, time_ns);
+        let during_ns = in_space_ns.start.max(in_cgroup_ns.start)..in_space_ns.end.min(in_cgroup_ns.end);
         let wanted = self.filter.wants_ids(&known_as)
             && self.filter.wants_host(|| &parts.part(parts.of_task(id)).session.host)
+            && (self.filter.cgroups.is_empty() || self.cgroups.is_below(cgroup, &self.filter.cgroups))
             && self.is_named_as_wanted(task, space);
-        Phase { space, during_ns, wanted }
+        Phase { space, cgroup, during_ns, wanted }
     }
 
     fn key_in(&self, phase: &Phase, sample: &Sample) -> Option<Key> {
@@ -111,7 +119,8 @@ impl Selection<'_> {
             Sides::Kernel => (0, sample.kernel_stack),
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
-        Some(Key { task, space: phase.space, user, kernel, end, in_kernel })
+        let Phase { space, cgroup, .. } = *phase;
+        Some(Key { task, space, cgroup, user, kernel, end, in_kernel })
     }
 
     /// Tells whether a block may hold a wanted sample.
@@ -141,10 +150,11 @@ impl Selection<'_> {
     }
 }
 
-/// A stretch of time in which all samples of a task have the same address space.
+/// A stretch of time in which all samples of a task have the same address space and cgroup.
 #[derive(Debug, Clone)]
 struct Phase {
     space: Option<SpaceId>,
+    cgroup: CgroupId,
     during_ns: Range<u64>,
     /// The filter wants the task.
     wanted: bool,

@@ -7,7 +7,7 @@
 //! | [`run`](mod@run) | one command line: pipeline, then view |
 //! | [`pipeline`] | the way from a file to everything that a view may show |
 //! | [`load`] | a recording as tables; what is damaged, counted |
-//! | [`timeline`] | address spaces, replayed to any moment |
+//! | [`timeline`], [`cgroups`] | address spaces and cgroups, replayed to any moment |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
 //! | [`locate`], [`kernel`], [`embedded`] | addresses as places in images and in the kernel; names that the recording has |
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
@@ -21,6 +21,7 @@
 //! Data flows down that list. Every stage is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads.
 
+pub mod cgroups;
 pub mod cli;
 pub mod edit;
 pub mod embedded;

@@ -9,9 +9,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1,
-    Symbol, SymbolsV1, Task, TasksV1,
+    Cgroup, CgroupsV1, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss,
+    LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1, SamplesV1, SessionV1,
+    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 use rayon::prelude::*;
 
@@ -35,6 +35,8 @@ pub struct Tables {
     pub nodes: ById<Node>,
     /// Changes of tasks, in the order of the file.
     pub lifecycle: Vec<Lifecycle>,
+    /// Cgroups of tasks, in the order of the file.
+    pub cgroups: Vec<Cgroup>,
     /// Executable mappings, in the order of the file.
     pub mappings: Vec<Mapping>,
     /// Kernel symbols and the number of the part to whose kernel they belong, in the order of the file.
@@ -94,6 +96,7 @@ enum Decoded {
     Images(u32, Vec<Image>),
     Nodes(u32, Vec<Node>),
     Lifecycle(Vec<Lifecycle>),
+    Cgroups(Vec<Cgroup>),
     Mappings(Vec<Mapping>),
     KernelSymbols(Vec<KernelSymbol>),
     Symbols(Vec<Symbol>),
@@ -146,6 +149,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::Images(first, rows) => images.push((first, rows)),
             Decoded::Nodes(first, rows) => nodes.push((first, rows)),
             Decoded::Lifecycle(rows) => tables.lifecycle.extend(rows),
+            Decoded::Cgroups(rows) => tables.cgroups.extend(rows),
             Decoded::Mappings(rows) => tables.mappings.extend(rows),
             Decoded::KernelSymbols(rows) => {
                 tables.kernel_symbols.extend(rows.into_iter().map(|row| (*part, row)));
@@ -225,6 +229,7 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
             Decoded::Nodes(view.first_id.to_native(), view.rows()?)
         }
         (Kind::LIFECYCLE, 1) => Decoded::Lifecycle(payload.view::<LifecycleV1>()?.rows().collect()),
+        (Kind::CGROUPS, 1) => Decoded::Cgroups(payload.view::<CgroupsV1>()?.rows().collect()),
         (Kind::MAPPINGS, 1) => Decoded::Mappings(payload.view::<MappingsV1>()?.rows().collect()),
         (Kind::KERNEL_SYMBOLS, 1) => {
             Decoded::KernelSymbols(payload.view::<KernelSymbolsV1>()?.rows().collect())

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use icecore_format::read::Recording;
 
+use crate::cgroups::Cgroups;
 use crate::cli::Source;
 use crate::filter::Filter;
 use crate::hits::{self, Apart, Hits, Selection};
@@ -30,6 +31,8 @@ pub struct Loaded<'a> {
     pub tables: Tables,
     /// Address spaces.
     pub timeline: Timeline,
+    /// Cgroups.
+    pub cgroups: Cgroups,
     /// Which samples are wanted.
     pub filter: Filter,
     /// Which functions decide.
@@ -63,7 +66,9 @@ impl<'a> Loaded<'a> {
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
         let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-        let selection = Selection { tables: &tables, timeline: &timeline, filter: &filter };
+        let cgroups = Cgroups::replay(&tables);
+        let selection =
+            Selection { tables: &tables, timeline: &timeline, cgroups: &cgroups, filter: &filter };
         let mut hits = hits::count(recording, selection, apart);
         if is_part {
             let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
@@ -74,12 +79,14 @@ impl<'a> Loaded<'a> {
         }
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
-        Self { recording, path: &source.file, tables, timeline, filter, patterns: source.patterns(), hits }
+        let (path, patterns) = (&*source.file, source.patterns());
+        Self { recording, path, tables, timeline, cgroups, filter, patterns, hits }
     }
 
     /// Decides about samples.
     pub fn selection(&self) -> Selection<'_> {
-        Selection { tables: &self.tables, timeline: &self.timeline, filter: &self.filter }
+        let Self { tables, timeline, cgroups, filter, .. } = self;
+        Selection { tables, timeline, cgroups, filter }
     }
 
     /// Names every distinct place.

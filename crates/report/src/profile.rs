@@ -6,6 +6,7 @@ mod sums;
 
 use icecore_format::records::WalkEnd;
 
+use crate::cgroups::CgroupId;
 use crate::hits::{Hit, Hits, Key, Selection, widened};
 use crate::load::Tables;
 use crate::locate::Located;
@@ -54,6 +55,8 @@ pub struct Thread {
     pub comm: Box<str>,
     /// Name of its process.
     pub process: Box<str>,
+    /// The cgroup in which it was; one that moved is several threads here.
+    pub cgroup: CgroupId,
 }
 
 /// All samples of a thread with one stack that was taken in one way.
@@ -140,7 +143,7 @@ impl Profile {
         let mut rows = Rows::default();
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
             let thread = *known
-                .entry((hit.key.task, hit.key.space))
+                .entry((hit.key.task, hit.key.space, hit.key.cgroup))
                 .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
             let stack = of_spot[*leaf as usize];
             let Key { end, in_kernel, .. } = hit.key;
@@ -210,6 +213,7 @@ fn thread(selection: Selection<'_>, key: &Key) -> Thread {
         tid: parts.pid(task.tid),
         comm: selection.tables.text(task.comm).into(),
         process: selection.process_name(task, key.space).into(),
+        cgroup: key.cgroup,
     }
 }
 

@@ -7,6 +7,7 @@
 //! # Source
 //! docs/FORMAT.md §5 tabulates every column.
 
+mod cgroups;
 mod images;
 mod kernel_symbols;
 mod lifecycle;
@@ -23,6 +24,7 @@ mod symbols;
 mod tasks;
 mod walk_end;
 
+pub use cgroups::{Cgroup, CgroupsV1};
 pub use images::{Image, ImageKind, ImagesV1};
 pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
 pub use lifecycle::{Change, Lifecycle, LifecycleV1};
@@ -88,7 +90,8 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 /// Tells whether this build can interpret payloads of a kind and version.
 pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
-        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind) || [Kind::SYMBOLS, Kind::NAMES].contains(&kind))
+        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
+            || [Kind::SYMBOLS, Kind::CGROUPS, Kind::NAMES].contains(&kind))
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -116,6 +119,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::LOSSES, 1) => of::<LossesV1>(payload),
         (Kind::RECEIPT, 1) => of::<ReceiptV1>(payload),
         (Kind::SYMBOLS, 1) => of::<SymbolsV1>(payload),
+        (Kind::CGROUPS, 1) => of::<CgroupsV1>(payload),
         (Kind::NAMES, 1) => of::<NamesV1>(payload),
         _ => return None,
     })

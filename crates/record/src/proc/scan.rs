@@ -14,6 +14,8 @@ pub(crate) struct Process {
     pub(crate) comm: Vec<u8>,
     /// Text of `/proc/PID/maps`; empty for kernel threads and for processes that may not be read.
     pub(crate) maps: Vec<u8>,
+    /// Text of `/proc/PID/cgroup`; empty where there are none.
+    pub(crate) cgroup: Vec<u8>,
 }
 
 /// Reads all processes; those that end meanwhile are left out.
@@ -36,6 +38,7 @@ pub(crate) fn one(tgid: u32) -> Option<Process> {
         parent_tgid: status_field(&status, "PPid").unwrap_or(0),
         comm: comm.trim_ascii_end().to_vec(),
         maps: maps_of(tgid),
+        cgroup: fs::read(format!("/proc/{tgid}/cgroup")).unwrap_or_default(),
     })
 }
 

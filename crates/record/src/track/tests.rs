@@ -11,7 +11,7 @@ fn rows<P: Payload, T>(payload: &P, rows: impl Fn(&P::View) -> T) -> T {
 }
 
 fn head(time_ns: u64) -> Head<'static> {
-    Head { time_ns, cpu: 1, tgid: 10, tid: 11, comm: b"worker" }
+    Head { time_ns, cpu: 1, tgid: 10, tid: 11, comm: b"worker", cgroup_id: 0 }
 }
 
 fn sampled(tracker: &mut Tracker, time_ns: u64) {
@@ -138,4 +138,18 @@ fn a_renamed_thread_is_a_second_task() {
     let changes = rows(&batch.lifecycle, |view| view.rows().map(|row| row.change).collect::<Vec<_>>());
     assert_eq!(changes, [Change::COMM, Change::EXIT]);
     assert_eq!(batch.strings.bytes, b"workerother");
+}
+
+#[test]
+fn cgroups_are_told_by_their_path_in_the_order_of_time() {
+    let mut tracker = tracker();
+    let moved =
+        |tid, path: Option<&str>| Moved { tgid: 10, tid, path: path.map(|path| path.as_bytes().into()) };
+    tracker.cgroup(9, &moved(11, None));
+    tracker.cgroup(7, &moved(10, Some("/a")));
+    assert!(tracker.is_due(7 + 1_000));
+    let batch = tracker.take_batch(None);
+    assert_eq!(batch.strings.bytes, b"/a");
+    let row = |time_ns, tid, path| Cgroup { time_ns, tgid: 10, tid, path };
+    assert_eq!(rows(&batch.cgroups, |view| view.rows().collect::<Vec<_>>()), [row(7, 10, 1), row(9, 11, 0)]);
 }

@@ -26,6 +26,7 @@ use icecore_format::records::{Cause, Loss, SessionV1};
 use icecore_format::write::Writer;
 use serde::Serialize;
 
+use crate::cgroups::Cgroups;
 use crate::filter::Filter;
 use crate::hits::Selection;
 use crate::load::parts::Part;
@@ -66,7 +67,8 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     let recording = input::open(&options.file)?;
     let tables = load(&recording);
     let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-    let selection = Selection { tables: &tables, timeline: &timeline, filter: &filter };
+    let cgroups = Cgroups::replay(&tables);
+    let selection = Selection { tables: &tables, timeline: &timeline, cgroups: &cgroups, filter: &filter };
     let (pieces, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
         tables
             .parts

@@ -13,6 +13,7 @@ use icecore_format::write::Writer;
 use serde::Serialize;
 
 use super::{append_names, cause};
+use crate::cgroups::Cgroups;
 use crate::filter::Filter;
 use crate::found::{Draft, Found};
 use crate::hits::{self, Apart, Hits, Selection};
@@ -53,7 +54,8 @@ pub fn pack(options: &cli::Pack, search: &Search, progress: bool) -> anyhow::Res
     let cannot = || format!("cannot pack `{}`", options.file.display());
     let tables = load(&recording);
     let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-    let selection = Selection { tables: &tables, timeline: &timeline, filter: &Filter::default() };
+    let (cgroups, filter) = (Cgroups::replay(&tables), Filter::default());
+    let selection = Selection { tables: &tables, timeline: &timeline, cgroups: &cgroups, filter: &filter };
     let hits = hits::count(&recording, selection, Apart::Processes);
     if let Some(Damage { off, cause, .. }) = tables.damage.iter().chain(&hits.damage).next() {
         let cause = anyhow!("at byte {off}: {cause}; make a whole file of it with repair");

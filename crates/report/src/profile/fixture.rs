@@ -29,7 +29,7 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
         functions: functions.into_items(),
         ..Names::default()
     };
-    let thread = Thread { part: 0, tgid: 7, tid: 7, comm: "x".into(), process: "x".into() };
+    let thread = Thread { part: 0, tgid: 7, tid: 7, comm: "x".into(), process: "x".into(), cgroup: 0 };
     let (stacks, threads) = (trie.into_items(), vec![thread]);
     Profile { names, stacks, threads, rows: rows.rows, unit: "ns".into(), ..Profile::default() }
 }

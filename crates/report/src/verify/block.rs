@@ -7,8 +7,8 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, ReceiptV1, SamplesV1,
-    SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
+    CgroupsV1, ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, ReceiptV1,
+    SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -88,6 +88,11 @@ impl Checked {
             Kind::LIFECYCLE => {
                 let view = payload.view::<LifecycleV1>()?;
                 self.names(view.rows().map(|row| row.comm));
+                self.times(entry, view.rows().map(|row| row.time_ns))
+            }
+            Kind::CGROUPS => {
+                let view = payload.view::<CgroupsV1>()?;
+                self.names(view.rows().map(|row| row.path));
                 self.times(entry, view.rows().map(|row| row.time_ns))
             }
             Kind::MAPPINGS => {

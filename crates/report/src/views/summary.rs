@@ -61,6 +61,9 @@ pub struct Summary {
     lost_by_cause: BTreeMap<String, u64>,
     damage: Vec<DamageRow>,
     processes: Vec<Process>,
+    /// The heaviest cgroups; nothing if there are not several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cgroups: Vec<Cgroup>,
     functions: Vec<top::Row>,
     receipt: Option<ReceiptRow>,
 }
@@ -75,8 +78,19 @@ struct Process {
     share: f64,
 }
 
+/// A cgroup; those below it are apart.
+#[derive(Debug, Serialize)]
+struct Cgroup {
+    /// `None` if it is unknown.
+    cgroup: Option<String>,
+    samples: u64,
+    total: u64,
+    share: f64,
+}
+
 /// Rows of each ranking.
 const PROCESSES: usize = 5;
+const CGROUPS: usize = 5;
 const FUNCTIONS: usize = 10;
 
 impl Summary {
@@ -132,6 +146,7 @@ impl Summary {
             lost_by_cause,
             damage: DamageRow::list(&tables.damage),
             processes,
+            cgroups: cgroups(report),
             functions,
             receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, session.start_ns)),
         }
@@ -178,6 +193,19 @@ fn processes(report: &Report<'_>) -> Vec<Process> {
         process.share = ratio(process.total as f64, whole.weight as f64);
     }
     processes
+}
+
+/// Ranks cgroups, if there are several.
+fn cgroups(report: &Report<'_>) -> Vec<Cgroup> {
+    let (rows, count) = Top::rank(report, By::Cgroup, Sort::Own, CGROUPS);
+    let whole = report.profile.whole().weight as f64;
+    let cgroup = |row: top::Row| Cgroup {
+        share: ratio(row.total as f64, whole),
+        cgroup: row.cgroup,
+        samples: row.total_samples,
+        total: row.total,
+    };
+    if count > 1 { rows.into_iter().map(cgroup).collect() } else { Vec::new() }
 }
 
 /// A quotient; 0 of nothing.

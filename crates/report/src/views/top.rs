@@ -1,9 +1,9 @@
-//! `top`: the heaviest functions, lines, images, processes, threads or hosts.
+//! `top`: the heaviest functions, lines, images, processes, threads, cgroups or hosts.
 
 use serde::Serialize;
 
+use crate::cgroups::CgroupId;
 use crate::cli::{self, By, Sort};
-use crate::load::parts::Parts;
 use crate::map::Interned;
 use crate::names::{Names, Side, short};
 use crate::pipeline::Report;
@@ -56,6 +56,8 @@ pub struct Row {
     tid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     comm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cgroup: Option<String>,
 }
 
 /// What one row stands for.
@@ -82,6 +84,7 @@ impl Top {
                 By::Image => "image",
                 By::Process => "process",
                 By::Thread => "thread",
+                By::Cgroup => "cgroup",
                 By::Host => "host",
             },
             sort: if options.sort == Sort::Own { "self" } else { "total" },
@@ -105,10 +108,10 @@ impl Top {
                 let row = |at: usize| code_row(&report.profile.names, &keys[at], sums[at], whole);
                 (heavy.into_iter().map(row).collect(), count)
             }
-            By::Process | By::Thread | By::Host => {
+            By::Process | By::Thread | By::Cgroup | By::Host => {
                 let (keys, sums) = task_sums(report, by);
                 let (heavy, count) = heaviest(&sums, sort, most);
-                let row = |at: usize| task_row(&report.loaded.tables.parts, &keys[at], sums[at].own, whole);
+                let row = |at: usize| task_row(report, &keys[at], sums[at].own, whole);
                 (heavy.into_iter().map(row).collect(), count)
             }
         };
@@ -133,7 +136,8 @@ impl Top {
         match self.by_what {
             By::Function | By::Inlined | By::Line | By::Image => page.table(&self.code_table()),
             By::Process | By::Thread => page.table(&self.task_table()),
-            By::Host => page.table(&self.host_table()),
+            By::Cgroup => page.table(&self.name_table("CGROUP")),
+            By::Host => page.table(&self.name_table("HOST")),
         }
         let own: u64 = self.rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
         let share = Amount { samples: 0, weight: own }.share_of(whole);
@@ -195,11 +199,19 @@ impl Top {
         table
     }
 
-    fn host_table(&self) -> Table {
-        let columns = [("SHARE", Align::Right), ("SAMPLES", Align::Right), ("HOST", Align::Left)];
+    fn name_table(&self, name: &'static str) -> Table {
+        let mut columns = vec![("SHARE", Align::Right), ("SAMPLES", Align::Right), (name, Align::Left)];
+        let names_hosts = self.by_what == By::Cgroup && self.rows.iter().any(|row| row.host.is_some());
+        if names_hosts {
+            columns.insert(2, ("HOST", Align::Left));
+        }
         let mut table = Table::new(0, &columns);
         for row in &self.rows {
-            table.row(vec![percent(row.self_share), self.samples(row), row.name.clone()]);
+            let mut cells = vec![percent(row.self_share), self.samples(row), row.name.clone()];
+            if names_hosts {
+                cells.insert(2, row.host.clone().unwrap_or_default());
+            }
+            table.row(cells);
         }
         table
     }
@@ -224,6 +236,7 @@ impl Row {
             tgid: None,
             tid: None,
             comm: None,
+            cgroup: None,
         }
     }
 
@@ -312,34 +325,52 @@ fn code_row(names: &Names, key: &Key, sum: Sum, whole: Amount) -> Row {
 enum Task {
     /// Process, thread and name, on a host.
     Of(usize, u32, u32, Box<str>),
+    /// A cgroup of a host.
+    Cgroup(usize, CgroupId),
     Host(usize),
 }
 
-/// Sums up processes (of one number and name on one host), threads or hosts.
-fn task_sums(report: &Report<'_>, by: By) -> (Vec<Task>, Vec<Sum>) {
+/// Sums up processes (of one number and name on one host), threads, cgroups or hosts. Behind what a row stands for is the
+/// cgroup in which all of it was.
+fn task_sums(report: &Report<'_>, by: By) -> (Vec<(Task, CgroupId)>, Vec<Sum>) {
     let (profile, parts) = (&report.profile, &report.loaded.tables.parts);
     let key = |thread: &Thread| {
         let host = parts.part(thread.part).host;
         match by {
             By::Host => Task::Host(host),
+            By::Cgroup => Task::Cgroup(host, thread.cgroup),
             By::Process => Task::Of(host, thread.tgid, thread.tgid, thread.process.clone()),
             _ => Task::Of(host, thread.tgid, thread.tid, thread.comm.clone()),
         }
     };
     let mut keys: Interned<Task> = Interned::new();
     let of_thread: Vec<u32> = profile.threads.iter().map(|thread| keys.intern(key(thread))).collect();
+    let mut cgroups: Vec<Option<CgroupId>> = vec![None; keys.len()];
+    for (thread, key) in profile.threads.iter().zip(&of_thread) {
+        let known = cgroups[*key as usize].get_or_insert(thread.cgroup);
+        *known = if *known == thread.cgroup { *known } else { 0 };
+    }
     let mut sums = vec![Sum::default(); keys.len()];
     for row in &profile.rows {
         let sum = &mut sums[of_thread[row.thread as usize] as usize];
         sum.own.add(row.amount());
         sum.total = sum.own;
     }
-    (keys.into_items(), sums)
+    let cgroups = cgroups.into_iter().map(Option::unwrap_or_default);
+    (keys.into_items().into_iter().zip(cgroups).collect(), sums)
 }
 
 /// A row of tasks. Hosts are named if there are several sessions.
-fn task_row(parts: &Parts, key: &Task, sum: Amount, whole: Amount) -> Row {
+fn task_row(report: &Report<'_>, (key, cgroup): &(Task, CgroupId), sum: Amount, whole: Amount) -> Row {
+    let parts = &report.loaded.tables.parts;
+    let host_name = |host: &usize| (parts.len() > 1).then(|| parts.hosts()[*host].clone());
+    let cgroup = report.loaded.cgroups.path(*cgroup);
     match key {
+        Task::Cgroup(host, _) => {
+            let mut row = Row::new(cgroup.unwrap_or("-"), None, sum, sum, whole);
+            (row.host, row.cgroup) = (host_name(host), cgroup.map(str::to_owned));
+            row
+        }
         Task::Host(host) => {
             let mut row = Row::new(&parts.hosts()[*host], None, sum, sum, whole);
             row.host = Some(row.name.clone());
@@ -347,7 +378,8 @@ fn task_row(parts: &Parts, key: &Task, sum: Amount, whole: Amount) -> Row {
         }
         Task::Of(host, tgid, tid, name) => {
             let mut row = Row::new(name, None, sum, sum, whole);
-            row.host = (parts.len() > 1).then(|| parts.hosts()[*host].clone());
+            row.host = host_name(host);
+            row.cgroup = cgroup.map(str::to_owned);
             row.tgid = Some(*tgid);
             row.tid = Some(*tid);
             row.comm = Some(name.to_string());

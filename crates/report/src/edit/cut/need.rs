@@ -91,6 +91,7 @@ impl Need {
         strings.extend(tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.comm)));
         strings.extend(images.iter().filter_map(|id| Some(rows.images.find(*id)?.path)));
         strings.extend(rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.comm));
+        strings.extend(rows.cgroups.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.path));
         let named = kernel_symbols.iter().map(|position| &rows.kernel_symbols[*position]);
         strings.extend(named.flat_map(|symbol| [symbol.name, symbol.module]));
         strings.retain(|id| *id != 0 && rows.strings.find(*id).is_some());

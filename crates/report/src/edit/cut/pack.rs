@@ -3,9 +3,9 @@
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::records::{
-    Basis, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Location, LossesV1,
-    Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1,
-    Task, TasksV1,
+    Basis, Cgroup, CgroupsV1, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
+    Location, LossesV1, Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1,
+    StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 use icecore_format::write::Writer;
 
@@ -65,6 +65,9 @@ impl<'a> Packer<'a> {
         let change = |row: &Lifecycle| Lifecycle { comm: text(row.comm), ..*row };
         let changes = rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).map(change);
         listed(w, changes, LifecycleV1::from_rows)?;
+        let cgroup = |row: &Cgroup| Cgroup { path: text(row.path), ..*row };
+        let cgroups = rows.cgroups.iter().filter(|row| processes.contains(&row.tgid)).map(cgroup);
+        listed(w, cgroups, CgroupsV1::from_rows)?;
         let mapping = |row: &Mapping| Mapping { image: images.new_id(row.image), ..*row };
         let mappings = rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).map(mapping);
         listed(w, mappings, MappingsV1::from_rows)?;

@@ -4,9 +4,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, NameTable, NamesV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task,
-    TasksV1,
+    Cgroup, CgroupsV1, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss,
+    LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1,
+    Symbol, SymbolsV1, Task, TasksV1,
 };
 
 use crate::load::Tables;
@@ -23,6 +23,8 @@ pub(super) struct Rows {
     pub(super) nodes: ById<Node>,
     /// Ordered by time.
     pub(super) lifecycle: Vec<Lifecycle>,
+    /// Ordered by time.
+    pub(super) cgroups: Vec<Cgroup>,
     /// Ordered by time.
     pub(super) mappings: Vec<Mapping>,
     pub(super) kernel_symbols: Vec<KernelSymbol>,
@@ -53,6 +55,7 @@ impl Rows {
         }
         // As the timeline does: of equal times the first written stays first.
         rows.lifecycle.sort_by_key(|row| row.time_ns);
+        rows.cgroups.sort_by_key(|row| row.time_ns);
         rows.mappings.sort_by_key(|row| row.time_ns);
         rows.strings = ById::from_blocks(blocks.strings);
         rows.tasks = ById::from_blocks(blocks.tasks);
@@ -91,6 +94,7 @@ impl Rows {
                 blocks.nodes.push((view.first_id.to_native(), view.rows()?));
             }
             Kind::LIFECYCLE => self.lifecycle.extend(payload.view::<LifecycleV1>()?.rows()),
+            Kind::CGROUPS => self.cgroups.extend(payload.view::<CgroupsV1>()?.rows()),
             Kind::MAPPINGS => self.mappings.extend(payload.view::<MappingsV1>()?.rows()),
             Kind::KERNEL_SYMBOLS => self.kernel_symbols.extend(payload.view::<KernelSymbolsV1>()?.rows()),
             Kind::SYMBOLS => {

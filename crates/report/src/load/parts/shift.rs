@@ -51,6 +51,13 @@ impl Part {
                     row.comm = self.id(Counted::Strings, row.comm);
                 }
             }
+            Decoded::Cgroups(rows) => {
+                for row in rows {
+                    row.time_ns = self.time_ns(row.time_ns);
+                    (row.tgid, row.tid) = (self.pid(row.tgid), self.pid(row.tid));
+                    row.path = self.id(Counted::Strings, row.path);
+                }
+            }
             Decoded::Mappings(rows) => {
                 for row in rows {
                     (row.time_ns, row.tgid) = (self.time_ns(row.time_ns), self.pid(row.tgid));

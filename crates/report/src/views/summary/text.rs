@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Quality, Summary, Verdict, ratio};
+use super::{Cgroup, Quality, Summary, Verdict, ratio};
 use crate::pipeline::Report;
 use crate::term::path::{quoted, shown};
 use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
@@ -12,6 +12,8 @@ use crate::views::top::clip;
 
 /// Longer names are cut here; `top` shows them whole.
 const NAME_LEN: usize = 72;
+/// How many cgroups are listed.
+const CGROUPS: usize = 3;
 /// How many reasons for missing names are listed.
 const REASONS: usize = 3;
 
@@ -170,6 +172,7 @@ impl Summary {
             table.row(vec![percent(row.share), time, count(row.pids), row.comm.clone()]);
         }
         page.table(&table);
+        self.each_cgroup(page);
         page.gap();
         let columns = [
             ("SELF", Align::Right),
@@ -183,6 +186,16 @@ impl Summary {
             table.row(vec![own, total, image, clip(&name, NAME_LEN)]);
         }
         page.table(&table);
+    }
+
+    fn each_cgroup(&self, page: &mut Page) {
+        let cgroup =
+            |row: &Cgroup| format!("{} {}", row.cgroup.as_deref().unwrap_or("-"), percent(row.share));
+        let shown: Vec<String> = self.cgroups.iter().take(CGROUPS).map(cgroup).collect();
+        if !shown.is_empty() {
+            page.gap();
+            page.item("cgroups", &shown.join(" · "));
+        }
     }
 
     fn cost(&self, page: &mut Page) {
