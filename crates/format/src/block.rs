@@ -38,6 +38,8 @@ impl Kind {
     pub const INDEX: Self = Self(12);
     /// Symbols of images that samples need.
     pub const SYMBOLS: Self = Self(13);
+    /// Code made at run time that samples need.
+    pub const JIT: Self = Self(15);
     /// Cgroups of processes.
     pub const CGROUPS: Self = Self(16);
     /// What a report found out about code: functions, inlined ones too, and source lines.
@@ -59,6 +61,7 @@ impl Kind {
             Self::RECEIPT => "receipt".into(),
             Self::INDEX => "index".into(),
             Self::SYMBOLS => "symbols".into(),
+            Self::JIT => "jit".into(),
             Self::CGROUPS => "cgroups".into(),
             Self::NAMES => "names".into(),
             Self(other) => format!("kind_{other}"),

@@ -6,8 +6,9 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node,
-    Payload, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, CgroupsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1,
+    Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1,
+    WalkEnd,
 };
 
 /// The document.
@@ -81,6 +82,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("receipt", ReceiptV1: end_ns ended_by exit_code samples lost user_cpu_ns kernel_cpu_ns
             peak_rss_bytes bpf_runs bpf_ns ring_high_water_bytes file_bytes),
         compiled!("symbols", SymbolsV1: image start len names name_lens),
+        compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens),
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
         compiled!("names", NamesV1: image file_off address back depth name file line texts text_lens),
     ] {

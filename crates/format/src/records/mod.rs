@@ -9,6 +9,7 @@
 
 mod cgroups;
 mod images;
+mod jit;
 mod kernel_symbols;
 mod lifecycle;
 mod losses;
@@ -26,6 +27,7 @@ mod walk_end;
 
 pub use cgroups::{Cgroup, CgroupsV1};
 pub use images::{Image, ImageKind, ImagesV1};
+pub use jit::{JitCode, JitV1};
 pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
 pub use lifecycle::{Change, Lifecycle, LifecycleV1};
 pub use losses::{Cause, Loss, LossesV1};
@@ -91,7 +93,7 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
         && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
-            || [Kind::SYMBOLS, Kind::CGROUPS, Kind::NAMES].contains(&kind))
+            || [Kind::SYMBOLS, Kind::JIT, Kind::CGROUPS, Kind::NAMES].contains(&kind))
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -119,6 +121,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::LOSSES, 1) => of::<LossesV1>(payload),
         (Kind::RECEIPT, 1) => of::<ReceiptV1>(payload),
         (Kind::SYMBOLS, 1) => of::<SymbolsV1>(payload),
+        (Kind::JIT, 1) => of::<JitV1>(payload),
         (Kind::CGROUPS, 1) => of::<CgroupsV1>(payload),
         (Kind::NAMES, 1) => of::<NamesV1>(payload),
         _ => return None,
