@@ -9,9 +9,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Cgroup, CgroupsV1, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss,
-    LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1, SamplesV1, SessionV1,
-    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Lifecycle,
+    LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1,
+    SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 use rayon::prelude::*;
 
@@ -43,6 +43,8 @@ pub struct Tables {
     pub kernel_symbols: Vec<(u32, KernelSymbol)>,
     /// Symbols of images, mangled, in the order of the file.
     pub symbols: Vec<Symbol>,
+    /// Code made at run time, in the order of the file.
+    pub jit: Vec<JitCode>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Box<str>>>,
     /// Losses, in the order of the file.
@@ -100,6 +102,7 @@ enum Decoded {
     Mappings(Vec<Mapping>),
     KernelSymbols(Vec<KernelSymbol>),
     Symbols(Vec<Symbol>),
+    Jit(Vec<JitCode>),
     Names(NameTable<Box<str>>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
@@ -155,6 +158,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
                 tables.kernel_symbols.extend(rows.into_iter().map(|row| (*part, row)));
             }
             Decoded::Symbols(rows) => tables.symbols.extend(rows),
+            Decoded::Jit(rows) => tables.jit.extend(rows),
             Decoded::Names(table) => tables.names.push(table),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
@@ -237,6 +241,10 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
         (Kind::SYMBOLS, 1) => {
             let view = payload.view::<SymbolsV1>()?;
             Decoded::Symbols(view.rows()?.into_iter().map(Symbol::to_owned).collect())
+        }
+        (Kind::JIT, 1) => {
+            let view = payload.view::<JitV1>()?;
+            Decoded::Jit(view.rows()?.into_iter().map(JitCode::to_owned).collect())
         }
         (Kind::NAMES, 1) => {
             let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;

@@ -17,7 +17,7 @@
 //! in the same function. It is exact as well.
 
 use icecore_format::limits;
-use icecore_format::records::Location;
+use icecore_format::records::{ImageKind, Location, Mapping};
 use rayon::prelude::*;
 
 use crate::hits::{Hit, Key};
@@ -45,13 +45,15 @@ impl Role {
     }
 }
 
-/// Where an address lies, the same for all processes.
+/// Where an address lies, the same for all processes that run the same code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// In an image, a position in [`Locator::images`].
     Image(u32, FileOff),
     /// In the kernel of the part of this number.
     Kernel(u32, u64),
+    /// In code made at run time, a position in [`Tables::jit`].
+    Jit(u32),
     /// In no mapping of its process.
     Unmapped,
     /// Unknown: it, or the rest of the stack, was in a block that is missing.
@@ -153,13 +155,30 @@ impl<'a> Locator<'a> {
             Some(Location::Image { image, file_off }) => (image, step.role.lookup(file_off)),
             Some(Location::Address(address)) => {
                 let lookup = step.role.lookup(address);
-                match space.and_then(|space| self.timeline.find(space, lookup)) {
+                let mapping = space.and_then(|space| self.timeline.find(space, lookup));
+                if let Some(code) = self.made_at_run_time(space, mapping, lookup) {
+                    return Place::Jit(code);
+                }
+                match mapping {
                     Some(m) => (m.image, (lookup - m.start).wrapping_add(m.file_off)),
                     None => return Place::Unmapped,
                 }
             }
         };
         self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, FileOff(off)))
+    }
+
+    /// Finds the code made at run time at an address, unless its mapping shows a file.
+    fn made_at_run_time(
+        &self,
+        space: Option<SpaceId>,
+        mapping: Option<&Mapping>,
+        address: u64,
+    ) -> Option<u32> {
+        let code = self.timeline.code(space?, address)?;
+        let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
+        let is_memory = image.is_none_or(|image| image.kind == ImageKind::ANONYMOUS);
+        is_memory.then_some(code as u32)
     }
 
     /// Finds the place of a frame of a kernel stack.

@@ -1,6 +1,6 @@
 //! Gives every place its frames: one function, or several where some were inlined into it.
 
-use icecore_format::records::Symbol;
+use icecore_format::records::{JitCode, Symbol};
 use rayon::prelude::*;
 
 use crate::embedded::Embedded;
@@ -131,6 +131,7 @@ pub fn name(places: &[Place], locator: &Locator<'_>, search: &Search, tick: &(dy
                     book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
                 }
             },
+            Place::Jit(code) => book.jit(tables.jit.get(*code as usize)),
             Place::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
             Place::Lost => book.nowhere("[stack lost]", Reason::StackLost),
         }
@@ -299,6 +300,13 @@ impl Book {
         let path = if module.is_empty() { "[kernel]".to_owned() } else { format!("[{module}]") };
         let image = Some(self.images.intern(ImageName { path: path.into() }));
         self.alone(Function { name: name.into(), image, side: Side::Kernel, reason });
+    }
+
+    /// Code made at run time, under the name that its process gave it.
+    fn jit(&mut self, code: Option<&JitCode>) {
+        let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
+        let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
+        self.named(image, &symbolize::Function { name, file: None, line: None }, false);
     }
 
     fn nowhere(&mut self, name: &str, reason: Reason) {

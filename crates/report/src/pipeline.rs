@@ -65,7 +65,7 @@ impl<'a> Loaded<'a> {
         let filter = source.filter();
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
-        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+        let timeline = Timeline::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
         let cgroups = Cgroups::replay(&tables);
         let selection =
             Selection { tables: &tables, timeline: &timeline, cgroups: &cgroups, filter: &filter };

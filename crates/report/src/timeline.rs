@@ -9,15 +9,18 @@
 //!
 //! A *life* is one address space, from fork or exec to the next exec. Its mappings are laid over each
 //! other in time order; a *space* is a life after so many of them. Samples name spaces, so each
-//! distinct stack is looked up once per space.
+//! distinct stack is looked up once per space. Where code made at run time replaces other such code, a new space begins as
+//! well, so that an address shows one thing in a space: see `code`.
 
+mod code;
 mod layers;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use icecore_format::records::{Change, Lifecycle, Mapping, Origin};
+use icecore_format::records::{Change, JitCode, Lifecycle, Mapping, Origin};
 
+use code::Code;
 use layers::Layers;
 
 /// Mappings of one image in one address space that are looked at: real programs have a handful.
@@ -32,6 +35,8 @@ pub struct SpaceId(pub u32);
 pub struct Timeline {
     lives: Vec<Life>,
     layers: Vec<Layers>,
+    /// Code made at run time, by the number of the life; only of lives that have some.
+    code: HashMap<u32, Code>,
     by_tgid: HashMap<u32, Vec<u32>>,
 }
 
@@ -57,6 +62,11 @@ impl Timeline {
     /// Both are merged by time; at equal times a change of a task comes before a mapping, because an
     /// exec empties the address space into which the new program is then mapped.
     pub fn replay(changes: &[Lifecycle], mappings: &[Mapping]) -> Self {
+        Self::replay_with_code(changes, mappings, &[])
+    }
+
+    /// As [`Timeline::replay`], and lays code made at run time over each other in the address spaces that it belongs to.
+    pub fn replay_with_code(changes: &[Lifecycle], mappings: &[Mapping], code: &[JitCode]) -> Self {
         let mut changes: Vec<&Lifecycle> = changes.iter().collect();
         let mut mappings: Vec<&Mapping> = mappings.iter().filter(|m| m.len > 0).collect();
         // An exec renames its thread at the moment from which it counts: the old program keeps its name.
@@ -71,6 +81,7 @@ impl Timeline {
             timeline.map(mapping);
         }
         changes.for_each(|change| timeline.change(change));
+        timeline.make(code);
         timeline.number_spaces();
         timeline
     }
@@ -129,6 +140,16 @@ impl Timeline {
         }
     }
 
+    /// Finds the code made at run time that holds an address (AVMA), a position in what was replayed.
+    pub fn code(&self, space: SpaceId, address: u64) -> Option<usize> {
+        let number = self.life_of(space)?;
+        let code = self.code.get(&(number as u32))?;
+        let life = &self.lives[number];
+        let version = (space.0 - life.first_space) as usize;
+        let newest = version.checked_sub(1).and_then(|newest| life.mappings.get(newest));
+        code.find(address, newest.map_or(life.from_ns, |mapping| mapping.time_ns))
+    }
+
     /// Tells the name of the process to which a space belongs, a string id; 0 if it was never told.
     pub fn process_name(&self, space: SpaceId) -> u32 {
         self.life_of(space).map_or(0, |life| self.lives[life].comm)
@@ -181,6 +202,33 @@ impl Timeline {
         let scanned = mapping.origin == Origin::SCAN;
         let time_ns = if scanned { life.from_ns } else { mapping.time_ns };
         life.mappings.push(Mapping { time_ns, ..*mapping });
+    }
+
+    /// Notes code made at run time, and the moments at which it changes as mappings of nothing.
+    fn make(&mut self, code: &[JitCode]) {
+        let mut of_lives: HashMap<u32, Vec<(usize, &JitCode)>> = HashMap::new();
+        for (row, code) in code.iter().enumerate() {
+            if code.start >= code.end || code.name.is_empty() {
+                continue;
+            }
+            let Some(lives) = self.by_tgid.get(&code.tgid) else { continue };
+            let after = lives.partition_point(|life| self.lives[*life as usize].from_ns <= code.since_ns);
+            if let Some(life) = lives.get(after.saturating_sub(1)) {
+                of_lives.entry(*life).or_default().push((row, code));
+            }
+        }
+        for (number, rows) in of_lives {
+            let code = Code::new(rows);
+            let life = &mut self.lives[number as usize];
+            let mut turns: Vec<u64> = code.turns().filter(|ns| *ns > life.from_ns).collect();
+            turns.sort_unstable();
+            turns.dedup();
+            let (tgid, start, len, file_off, image) = (0, 0, 0, 0, u32::MAX);
+            let origin = Origin::EVENT;
+            let nothing = |time_ns| Mapping { time_ns, tgid, start, len, file_off, image, origin };
+            life.mappings.extend(turns.into_iter().map(nothing));
+            self.code.insert(number, code);
+        }
     }
 
     fn current(&self, tgid: u32) -> Option<usize> {

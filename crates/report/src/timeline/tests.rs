@@ -183,3 +183,37 @@ fn an_image_has_the_newest_address_at_which_nothing_lies_over_it() {
     );
     assert_eq!(timeline.address(timeline.space(7, 9000).expect("found"), 3, 0x100), None);
 }
+
+fn code(tgid: u32, start: u64, since_ns: u64) -> JitCode {
+    JitCode { tgid, start, end: start + 0x10, since_ns, until_ns: 0, name: b"f".to_vec() }
+}
+
+#[test]
+fn code_made_at_run_time_belongs_to_the_address_space_in_which_it_was_made() {
+    let changes = [
+        change(0, Change::FOUND, 7, 1),
+        change(100, Change::EXEC, 7, 0),
+        change(150, Change::FORK, 8, 7),
+        change(0, Change::FOUND, 9, 1),
+    ];
+    let rows = [code(7, 0x1000, 0), code(7, 0x1000, 100), code(9, 0x1000, 50), code(5, 0x1000, 0)];
+    let timeline = Timeline::replay_with_code(&changes, &[event(200, 7, 0x5000, 4)], &rows);
+    let at = |tgid, time_ns| timeline.code(timeline.space(tgid, time_ns)?, 0x1008);
+    assert_eq!([5, 99, 100, 250].map(|ns| at(7, ns)), [Some(0), Some(0), Some(1), Some(1)]);
+    assert_eq!((at(8, 160), at(9, 10), at(9, 60)), (None, Some(2), Some(2)));
+    assert_eq!(image(&timeline, 7, 250, 0x5000), Some(4));
+}
+
+#[test]
+fn a_space_ends_where_code_is_made_over_other_code() {
+    let rows = [code(7, 0x1000, 10), code(7, 0x1000, 50), code(7, 0x2000, 60), code(7, 0x1008, 50)];
+    let nameless = JitCode { name: Vec::new(), ..code(7, 0x1000, 70) };
+    let rows = [&rows[..], &[nameless]].concat();
+    let changes = [change(0, Change::FOUND, 7, 1)];
+    let timeline = Timeline::replay_with_code(&changes, &[scan(1, 7, 0x1000, 3)], &rows);
+    let at = |time_ns, address| timeline.code(timeline.space(7, time_ns)?, address);
+    assert_eq!([5, 49, 50, 80].map(|ns| at(ns, 0x1004)), [Some(0), Some(0), Some(1), Some(1)]);
+    assert_eq!((at(49, 0x1008), at(50, 0x1008), at(5, 0x2000)), (Some(0), Some(3), Some(2)));
+    assert_eq!([timeline.stay(7, 20).1, timeline.stay(7, 60).1], [0..50, 50..u64::MAX]);
+    assert_eq!(image(&timeline, 7, 60, 0x1080), Some(3));
+}

@@ -7,8 +7,8 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CgroupsV1, ImagesV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, ReceiptV1,
-    SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
+    CgroupsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1,
+    ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -113,6 +113,7 @@ impl Checked {
                 self.uses(Table::Images, rows.iter().map(|symbol| symbol.image).collect());
                 rows.len()
             }
+            Kind::JIT => payload.view::<JitV1>()?.rows()?.len(),
             Kind::NAMES => {
                 let view = payload.view::<NamesV1>()?;
                 let places = view.table()?.places;

@@ -38,6 +38,7 @@ pub struct Info {
     stack_nodes: u64,
     kernel_symbols: u64,
     symbols: u64,
+    jit: u64,
     cgroups: u64,
     names: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,6 +192,7 @@ impl Info {
             stack_nodes: items(Kind::STACKS),
             kernel_symbols: items(Kind::KERNEL_SYMBOLS),
             symbols: items(Kind::SYMBOLS),
+            jit: items(Kind::JIT),
             cgroups: items(Kind::CGROUPS),
             names: items(Kind::NAMES),
             sizes: None,

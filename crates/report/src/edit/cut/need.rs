@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use icecore_format::records::{Change, KernelSymbol, Location, NamedPlace, Sample, Symbol};
+use icecore_format::records::{Change, JitCode, KernelSymbol, Location, NamedPlace, Sample, Symbol};
 
 use super::rows::Rows;
 
@@ -11,6 +11,7 @@ use super::rows::Rows;
 pub(super) struct Need {
     tasks: BTreeSet<u32>,
     stacks: BTreeSet<u32>,
+    user_stacks: BTreeSet<u32>,
     kernel_stacks: BTreeSet<u32>,
 }
 
@@ -27,6 +28,8 @@ pub(super) struct Needed {
     pub(super) kernel_symbols: Vec<usize>,
     /// Positions in the symbols of images.
     pub(super) symbols: Vec<usize>,
+    /// Positions in the code made at run time.
+    pub(super) jit: Vec<usize>,
     /// Named places: positions of tables, and of places in them.
     pub(super) names: Vec<(usize, usize)>,
 }
@@ -68,6 +71,7 @@ impl Need {
         for sample in samples {
             self.tasks.insert(sample.task);
             self.stacks.extend([sample.user_stack, sample.kernel_stack]);
+            self.user_stacks.insert(sample.user_stack);
             self.kernel_stacks.insert(sample.kernel_stack);
         }
     }
@@ -85,8 +89,9 @@ impl Need {
         });
         let mut images: BTreeSet<u32> = mapped.chain(on_stacks).collect();
         images.retain(|id| rows.images.find(*id).is_some());
+        let kernel_symbols = symbols(&rows.kernel_symbols, &addresses(rows, &self.kernel_stacks));
+        let jit = jit(&rows.jit, &processes, &addresses(rows, &self.user_stacks));
         let code = code(rows, &nodes);
-        let kernel_symbols = symbols(&rows.kernel_symbols, &kernel_addresses(rows, &self.kernel_stacks));
         let mut strings = BTreeSet::new();
         strings.extend(tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.comm)));
         strings.extend(images.iter().filter_map(|id| Some(rows.images.find(*id)?.path)));
@@ -104,6 +109,7 @@ impl Need {
             nodes: Ids::new(nodes, 1),
             processes,
             kernel_symbols,
+            jit,
         }
     }
 }
@@ -139,7 +145,7 @@ fn with_ancestors(rows: &Rows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
 }
 
 /// Addresses whose names are looked up, and those behind them.
-fn kernel_addresses(rows: &Rows, stacks: &BTreeSet<u32>) -> Vec<u64> {
+fn addresses(rows: &Rows, stacks: &BTreeSet<u32>) -> Vec<u64> {
     let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
         Location::Address(address) => Some(address),
         Location::Image { .. } => None,
@@ -158,6 +164,16 @@ fn symbols(symbols: &[KernelSymbol], addresses: &[u64]) -> Vec<usize> {
         addresses.get(first).is_some_and(|address| *address <= symbol.end)
     };
     (0..symbols.len()).filter(|position| is_hit(&symbols[*position])).collect()
+}
+
+/// Positions of the code of these processes in or right behind which one of the addresses lies.
+fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<usize> {
+    let is_hit = |code: &JitCode| {
+        let first = addresses.partition_point(|address| *address < code.start);
+        let is_there = addresses.get(first).is_some_and(|address| *address <= code.end);
+        is_there && processes.contains(&code.tgid)
+    };
+    (0..code.len()).filter(|position| is_hit(&code[*position])).collect()
 }
 
 /// The code in images that nodes stand for: image and offset.

@@ -3,7 +3,7 @@
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::records::{
-    Basis, Cgroup, CgroupsV1, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
+    Basis, Cgroup, CgroupsV1, Image, ImagesV1, JitV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
     Location, LossesV1, Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1,
     StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
@@ -45,7 +45,7 @@ impl<'a> Packer<'a> {
     /// Writes everything that samples refer to.
     pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.strings(rows)?;
-        let Needed { strings, tasks, images, nodes, processes, kernel_symbols, symbols, names } =
+        let Needed { strings, tasks, images, nodes, processes, kernel_symbols, symbols, jit, names } =
             &self.needed;
         let (text, w) = (|id| strings.new_id(id), &mut *self.writer);
         let row = |task: &Task| Task { comm: text(task.comm), ..*task };
@@ -81,6 +81,7 @@ impl<'a> Packer<'a> {
             Symbol { image: images.new_id(row.image), ..row.clone() }
         };
         listed(w, symbols.iter().map(symbol), SymbolsV1::from_rows)?;
+        listed(w, jit.iter().map(|position| rows.jit[*position].clone()), JitV1::from_rows)?;
         let mut draft = Draft::default();
         for (table, place) in names {
             let table = &rows.names[*table];

@@ -4,9 +4,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Cgroup, CgroupsV1, Image, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1, Loss,
-    LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, ReceiptV1, SessionV1, StacksV1, StringsV1,
-    Symbol, SymbolsV1, Task, TasksV1,
+    Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Lifecycle,
+    LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, ReceiptV1, SessionV1,
+    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 
 use crate::load::Tables;
@@ -29,6 +29,7 @@ pub(super) struct Rows {
     pub(super) mappings: Vec<Mapping>,
     pub(super) kernel_symbols: Vec<KernelSymbol>,
     pub(super) symbols: Vec<Symbol>,
+    pub(super) jit: Vec<JitCode>,
     pub(super) names: Vec<NameTable>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
@@ -100,6 +101,10 @@ impl Rows {
             Kind::SYMBOLS => {
                 let view = payload.view::<SymbolsV1>()?;
                 self.symbols.extend(view.rows()?.into_iter().map(Symbol::to_owned));
+            }
+            Kind::JIT => {
+                let view = payload.view::<JitV1>()?;
+                self.jit.extend(view.rows()?.into_iter().map(JitCode::to_owned));
             }
             Kind::NAMES => {
                 let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;

@@ -73,6 +73,14 @@ impl Part {
             Decoded::Symbols(rows) => {
                 rows.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
             }
+            Decoded::Jit(rows) => {
+                for row in rows {
+                    row.tgid = self.pid(row.tgid);
+                    // Zeros are no times: from the beginning, to the end.
+                    let times = [&mut row.since_ns, &mut row.until_ns].into_iter().filter(|ns| **ns > 0);
+                    times.for_each(|ns| *ns = self.time_ns(*ns));
+                }
+            }
             Decoded::Names(table) => {
                 table.places.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
             }
