@@ -1,8 +1,8 @@
 //! What goes to the writer together: new names first, then what refers to them.
 
 use icecore_format::records::{
-    CgroupsV1, ImagesV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, StacksV1,
-    StringsV1, SymbolsV1, TasksV1,
+    CgroupsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1,
+    StacksV1, StringsV1, SymbolsV1, TasksV1,
 };
 use icecore_format::write::Writer;
 
@@ -20,6 +20,7 @@ pub(crate) struct Batch {
     pub(crate) losses: LossesV1,
     pub(crate) samples: SamplesV1,
     pub(crate) symbols: SymbolsV1,
+    pub(crate) jit: JitV1,
 }
 
 impl Batch {
@@ -36,7 +37,8 @@ impl Batch {
         append(writer, &self.kernel_symbols)?;
         append(writer, &self.losses)?;
         append(writer, &self.samples)?;
-        append(writer, &self.symbols)
+        append(writer, &self.symbols)?;
+        append(writer, &self.jit)
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use icecore_format::records::{Cause, Loss, Origin, SymbolsV1};
+use icecore_format::records::{Cause, JitCode, JitV1, Loss, Origin, SymbolsV1};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
 use crate::cgroups::Cgroups;
+use crate::evidence::jit::Told;
 use crate::evidence::{Evidence, Found};
 use crate::identity::{Identities, Place};
 use crate::options::Embed;
@@ -38,6 +39,8 @@ pub(crate) struct Embedded {
     pub(crate) images: u64,
     /// Pieces of code that were too many.
     pub(crate) left_out: u64,
+    /// Code made at run time.
+    pub(crate) jit: Told,
 }
 
 /// Works through chunks until the last has come. `followed` are the recorded processes; `None` means
@@ -165,7 +168,7 @@ impl Digest {
             origin: Origin::EVENT,
         });
         if let Some(evidence) = &mut self.evidence {
-            evidence.see(image, &identity, &Place::of_report(mapping));
+            evidence.see(mapping.time_ns, image, &identity, &Place::of_report(mapping));
         }
     }
 
@@ -188,7 +191,7 @@ impl Digest {
                     origin: Origin::SCAN,
                 });
                 if let Some(evidence) = &mut self.evidence {
-                    evidence.see(image, &identity, &Place::of_maps_line(process.tgid, &line));
+                    evidence.see(time_ns, image, &identity, &Place::of_maps_line(process.tgid, &line));
                 }
             }
         }
@@ -204,6 +207,10 @@ impl Digest {
             0 => {}
             count => self.lost(Cause::STACKS_EXHAUSTED, u32::MAX, count),
         }
+        let notes = self.tracker.take_notes();
+        if let Some(evidence) = &mut self.evidence {
+            evidence.note(&notes);
+        }
     }
 
     fn is_followed(&self, tgid: u32) -> bool {
@@ -216,20 +223,30 @@ impl Digest {
         }
         let batch = self.tracker.take_batch(self.kallsyms.as_ref());
         let code = self.tracker.take_code();
+        let mut jit = Vec::new();
         if let Some(evidence) = &mut self.evidence {
             code.into_iter().for_each(|(image, file_off)| evidence.hit(image, file_off));
+            jit = evidence.take_jit();
         }
         // The writer takes batches until this end is dropped.
         let _ = self.batches.send(batch);
+        self.send_jit(&jit);
     }
 
     /// Writes down what the evidence tells, when sampling has ended.
     fn embed(&mut self) -> Embedded {
         let Some(evidence) = self.evidence.take() else { return Embedded::default() };
-        let Found { symbols, images, left_out } = evidence.find();
+        let Found { symbols, images, left_out, jit, jit_told } = evidence.find();
+        self.send_jit(&jit);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });
         }
-        Embedded { functions: symbols.len() as u64, images, left_out }
+        Embedded { functions: symbols.len() as u64, images, left_out, jit: jit_told }
+    }
+
+    fn send_jit(&self, rows: &[JitCode]) {
+        for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
+            let _ = self.batches.send(Batch { jit: JitV1::from_rows(rows), ..Batch::default() });
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! The parsers, for `tests/fuzz`: each takes what a hostile kernel, process or file could say, and panics if the parser
 //! breaks a promise. Nothing else may use this.
 
+use std::collections::BTreeSet;
 use std::mem::offset_of;
 
 use crate::evidence::functions;
+use crate::evidence::jit::{Asked, Piece, dump, perf_map};
 use crate::identity;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
@@ -123,6 +125,26 @@ pub fn functions(file: &[u8]) {
     for function in found {
         assert!(function.start < function.end && function.name.len() <= file.len());
     }
+}
+
+/// Finds code made at run time all over the address space, as a perf map or a jitdump tells it.
+pub fn jit(bytes: &[u8]) {
+    let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
+    let addresses: Vec<u64> = addresses.into_iter().collect();
+    let asked = Asked::new(&addresses);
+    let is_whole = |piece: &Piece| {
+        assert!(!asked.within(piece.start, piece.end).is_empty());
+        assert!(!piece.name.is_empty() && piece.name.len() <= bytes.len() && !piece.name.contains(&0));
+    };
+    let pieces = perf_map::find_in(bytes, &asked).expect("memory");
+    assert!(pieces.len() <= addresses.len());
+    pieces.iter().for_each(is_whole);
+    dump::find(bytes, &asked).0.iter().for_each(is_whole);
+}
+
+/// A jitdump to begin with.
+pub fn jitdump() -> Vec<u8> {
+    dump::example(0)
 }
 
 /// Finds the build-id in ELF notes, as `/sys/kernel/notes` has them.

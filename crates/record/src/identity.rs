@@ -1,6 +1,7 @@
 //! Which file a mapping belongs to: build-id, device, inode, size.
 
 use std::fs::{File, Metadata, OpenOptions};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -66,9 +67,11 @@ impl Identities {
         let place = Place::of_report(mapping);
         match mapping.file {
             // Complete, also for a process that has already ended and a file that is already deleted.
-            FileRef::BuildId(build_id) => {
-                Identity { build_id: build_id.to_vec(), ..without_file(mapping.path) }
-            }
+            FileRef::BuildId(build_id) => Identity {
+                kind: kind_of_path(mapping.path),
+                build_id: build_id.to_vec(),
+                ..without_file(mapping.path)
+            },
             FileRef::Inode { major, minor, inode } => {
                 self.of_inode(&place, libc::makedev(major, minor), inode)
             }
@@ -145,6 +148,7 @@ impl<'a> Place<'a> {
         });
         let Some((path, meta)) = found else { return nothing };
         Identity {
+            kind: if is_elf(&path) { kind_of_path(self.path) } else { nothing.kind },
             build_id: build_id(&path).unwrap_or_default(),
             dev: meta.dev(),
             inode: meta.ino(),
@@ -178,12 +182,10 @@ pub(crate) fn open_regular(path: &Path) -> Option<File> {
 
 /// What the path alone tells.
 fn without_file(path: &[u8]) -> Identity {
-    let (kind, path) = match path {
-        b"" | b"//anon" | b"[heap]" | b"[stack]" => (ImageKind::ANONYMOUS, &b"[anon]"[..]),
-        b"[vdso]" => (ImageKind::VDSO, path),
-        _ if path.starts_with(b"[anon") => (ImageKind::ANONYMOUS, path),
-        _ if path.starts_with(b"/") => (ImageKind::FILE, path),
-        _ => (ImageKind::SPECIAL, path),
+    let kind = if is_memory(path) { ImageKind::ANONYMOUS } else { kind_of_path(path) };
+    let path = match path {
+        b"" | b"//anon" | b"[heap]" | b"[stack]" => b"[anon]",
+        path => path,
     };
     Identity {
         kind,
@@ -194,6 +196,29 @@ fn without_file(path: &[u8]) -> Identity {
         size_bytes: 0,
         modified_unix_ns: 0,
     }
+}
+
+/// What is mapped under a path, if it is an ELF file.
+fn kind_of_path(path: &[u8]) -> ImageKind {
+    match path {
+        b"" | b"//anon" | b"[heap]" | b"[stack]" => ImageKind::ANONYMOUS,
+        b"[vdso]" => ImageKind::VDSO,
+        _ if path.starts_with(b"[anon") => ImageKind::ANONYMOUS,
+        _ if path.starts_with(b"/") => ImageKind::FILE,
+        _ => ImageKind::SPECIAL,
+    }
+}
+
+/// Tells whether a path is that of memory, which runtimes map a second time to write code into it. A program can be
+/// there as well.
+fn is_memory(path: &[u8]) -> bool {
+    [&b"/memfd:"[..], b"/dev/zero", b"/anon_hugepage", b"/SYSV"].iter().any(|name| path.starts_with(name))
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut magic).ok());
+    read.is_some() && magic == object::elf::ELFMAG
 }
 
 /// Reads the build-id of an ELF file of this machine's word size and byte order. Only headers and notes are read,
@@ -305,6 +330,8 @@ mod tests {
         assert_eq!(without_file(b"[vdso]").kind, ImageKind::VDSO);
         assert_eq!(without_file(b"[uprobes]").kind, ImageKind::SPECIAL);
         assert_eq!(without_file(b"/usr/bin/a").kind, ImageKind::FILE);
+        assert_eq!(without_file(b"/memfd:doublemapper (deleted)").kind, ImageKind::ANONYMOUS);
+        assert_eq!(without_file(b"/dev/zero (deleted)").kind, ImageKind::ANONYMOUS);
     }
 
     #[test]

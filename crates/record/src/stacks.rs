@@ -14,7 +14,7 @@ pub(crate) struct Stacks {
     ids: FxHashMap<(u32, Location), u32>,
     /// Code of return addresses, by the version of the address space.
     callers: FxHashMap<(u32, u64), Option<Location>>,
-    /// Room for the stack at hand, leaf first.
+    /// The user stack at hand, leaf first.
     located: Vec<Location>,
     first_new: u32,
     new: Vec<Node>,
@@ -44,6 +44,7 @@ impl Stacks {
         leaf_first: &[u64],
         end: WalkEnd,
     ) -> Result<(u32, WalkEnd), Exhausted> {
+        self.located.clear();
         let Some((leaf, callers)) = leaf_first.split_first() else { return Ok((0, end)) };
         let known = space.and_then(|space| Some((space, space.locate(*leaf)?)));
         let Some((space, leaf)) = known else {
@@ -54,7 +55,7 @@ impl Stacks {
         let unknown = |address| (!space.is_complete()).then_some(Location::Address(address));
         locations.extend(callers.iter().map_while(|a| self.caller(space, *a).or_else(|| unknown(*a))));
         let end = if locations.len() < leaf_first.len() { WalkEnd::NOT_CODE } else { end };
-        let id = self.id(locations.drain(..).rev());
+        let id = self.id(locations.iter().rev().copied());
         self.located = locations;
         Ok((id?, end))
     }
@@ -73,6 +74,15 @@ impl Stacks {
             };
         }
         Ok(parent)
+    }
+
+    /// The addresses of code on the last user stack that is in no file, or in none that tells them apart; none if nothing is
+    /// known of its process.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
+        self.located.iter().filter_map(|location| match location {
+            Location::Address(address) => Some(*address),
+            Location::Image { .. } => None,
+        })
     }
 
     /// The newest id.

@@ -6,13 +6,17 @@
 //! happened before: [`Tracker::settle`] then replays them in the order of time, so that every sample meets the
 //! address space in which it was taken.
 
+mod notes;
+
+pub(crate) use notes::Note;
+
 use std::ops::Range;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, Cause, Cgroup, CgroupsV1, Change, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1,
-    Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample, SamplesV1,
-    StacksV1, StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, Cause, Cgroup, CgroupsV1, Change, Image, ImageKind, ImagesV1, JitV1, KernelSymbol,
+    KernelSymbolsV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample,
+    SamplesV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
@@ -24,6 +28,7 @@ use crate::proc::kallsyms::Kallsyms;
 use crate::spaces::{Region, Spaces};
 use crate::stacks::{Exhausted, Stacks};
 use crate::wire::{self, Event, Head};
+use notes::Notes;
 
 /// Times of samples are kept to a microsecond: what is finer is the noise of interrupts.
 const SAMPLE_UNIT_NS: u32 = 1_000;
@@ -83,6 +88,7 @@ pub(crate) struct Tracker {
     kernel_addresses: Vec<u64>,
     /// Code in images that is new since it was taken: image and offset in its file.
     code: Vec<(u32, u64)>,
+    notes: Notes,
     /// Starts of kernel functions that are in the file.
     kernel_written: FxHashSet<u64>,
     /// Earliest time in the batch.
@@ -147,6 +153,7 @@ impl Tracker {
             processes: Processes::NONE,
             kernel_addresses: Vec::new(),
             code: Vec::new(),
+            notes: Notes::default(),
             kernel_written: FxHashSet::default(),
             first_ns: None,
             totals: Totals::default(),
@@ -298,12 +305,18 @@ impl Tracker {
             samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
                 .expect("bug: samples out of order"),
             symbols: SymbolsV1::default(),
+            jit: JitV1::default(),
         }
     }
 
     /// Takes the code in images that the batches so far have hit for the first time, or again.
     pub(crate) fn take_code(&mut self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.code)
+    }
+
+    /// Takes what happened to processes since it was taken, in the order of time.
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+        self.notes.take()
     }
 
     fn sample(&mut self, sample: &wire::Sample<'_>) {
@@ -365,6 +378,7 @@ impl Tracker {
             Change::EXIT if ends_process => self.spaces.exit(row.tgid),
             _ => {}
         }
+        self.notes.change(&row, ends_process);
         self.lifecycle.push(row);
     }
 
@@ -381,6 +395,7 @@ impl Tracker {
         let space = if self.is_unsure { None } else { self.spaces.of(sample.tgid) };
         let user = &self.frames[sample.user.clone()];
         let (user_stack, user_end) = self.stacks.user(space, user, sample.row.user_end)?;
+        self.notes.stack(sample.row.time_ns, sample.tgid, user_stack, self.stacks.addresses());
         self.samples.push(Sample { kernel_stack, user_stack, user_end, ..sample.row });
         self.totals.samples += 1;
         self.processes = self.processes.with(sample.tgid);

@@ -4,24 +4,24 @@
 //! and read when it has ended.
 
 pub(crate) mod functions;
+pub(crate) mod jit;
+mod room;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use icecore_format::records::{ImageKind, Symbol};
+use icecore_format::records::{ImageKind, JitCode, Symbol};
 use object::read::ReadCache;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::identity::{Identity, Place, elf_build_id, open_regular};
 use crate::proc::maps;
-use crate::sys::usage;
+use crate::track::Note;
 use functions::{Function, functions};
+use jit::{Jit, Told};
+use room::{Held, Room};
 
-/// Files that are held open at most, and as a part of all that the recorder may have open. Those beyond are looked for
-/// once more at the end.
-const MAX_HELD: usize = 512;
-const HELD_PART: usize = 3;
 /// Images that are remembered. What is hit in those beyond stays unnamed.
 const MAX_IMAGES: usize = 64 << 10;
 /// Distinct pieces of code that are remembered: 16 MiB and more of memory. Those beyond stay unnamed.
@@ -40,14 +40,15 @@ pub(crate) struct Evidence {
     hits: FxHashMap<u32, FxHashSet<u64>>,
     hit_count: usize,
     left_out: u64,
-    /// How many more files may be held.
-    room: usize,
+    /// For files that are held open. Those beyond are looked for once more at the end.
+    room: Room,
+    jit: Jit,
 }
 
 /// Where the symbols of an image can be read.
 #[derive(Debug)]
 enum Source {
-    Held(File),
+    Held(Held),
     /// It could not be opened, or too many others are.
     Path(Identity),
     Vdso,
@@ -63,30 +64,33 @@ pub(crate) struct Found {
     pub(crate) images: u64,
     /// Pieces of code that were too many.
     pub(crate) left_out: u64,
+    /// Code made at run time: what was not taken before.
+    pub(crate) jit: Vec<JitCode>,
+    /// What is said of all of it.
+    pub(crate) jit_told: Told,
 }
 
 impl Evidence {
     pub(crate) fn new() -> Self {
         let (sources, hits) = Default::default();
-        let room = MAX_HELD.min(usage::max_files() / HELD_PART);
-        Self { sources, hits, hit_count: 0, left_out: 0, room }
+        let room = Room::new();
+        Self { sources, hits, hit_count: 0, left_out: 0, jit: Jit::new(room.clone()), room }
     }
 
-    /// Looks at an image when it is mapped; only the first time counts.
-    pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
+    /// Looks at an image when it is mapped; only the first time counts, but for code that is in no file.
+    pub(crate) fn see(&mut self, time_ns: u64, image: u32, identity: &Identity, place: &Place<'_>) {
+        self.jit.see(time_ns, identity, place);
         if self.sources.contains_key(&image) || self.sources.len() >= MAX_IMAGES {
             return;
         }
         let source = match identity.kind {
             ImageKind::VDSO => Source::Vdso,
-            ImageKind::FILE if self.room == 0 => Source::Path(identity.clone()),
-            ImageKind::FILE => match place.open(identity) {
-                Some(file) => Source::Held(file),
+            ImageKind::FILE => match self.room.hold(|| place.open(identity)) {
+                Some(held) => Source::Held(held),
                 None => Source::Path(identity.clone()),
             },
             _ => Source::Nowhere,
         };
-        self.room -= usize::from(matches!(source, Source::Held(_)));
         self.sources.insert(image, source);
     }
 
@@ -99,9 +103,21 @@ impl Evidence {
         self.hit_count += usize::from(self.hits.entry(image).or_default().insert(file_off));
     }
 
+    /// Takes what the tracker tells of processes.
+    pub(crate) fn note(&mut self, notes: &[Note]) {
+        self.jit.note(notes);
+    }
+
+    /// Looks again for files that tell code made at run time, and hands over what those of ended processes told.
+    pub(crate) fn take_jit(&mut self) -> Vec<JitCode> {
+        self.jit.take_rows()
+    }
+
     /// Reads the symbol tables of the images that were hit.
-    pub(crate) fn find(self) -> Found {
-        let mut found = Found { left_out: self.left_out, ..Found::default() };
+    pub(crate) fn find(mut self) -> Found {
+        self.jit.finish();
+        let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
+        let mut found = Found { left_out: self.left_out, jit, jit_told, ..Found::default() };
         let mut images: Vec<(u32, FxHashSet<u64>)> = self.hits.into_iter().collect();
         images.sort_unstable_by_key(|(image, _)| *image);
         for (image, offsets) in images {
@@ -113,7 +129,7 @@ impl Evidence {
                 functions(&file, debug.as_ref(), offsets.clone())
             };
             let functions = match self.sources.get(&image) {
-                Some(Source::Held(file)) => read(file),
+                Some(Source::Held(held)) => read(&held.file),
                 Some(Source::Path(identity)) => {
                     Place::of_itself(&identity.path).open(identity).map_or_else(Vec::new, |file| read(&file))
                 }

@@ -60,6 +60,12 @@ pub(crate) fn status_field(status: &[u8], name: &str) -> Option<u32> {
     std::str::from_utf8(status_text(status, name)?).ok()?.parse().ok()
 }
 
+/// Lists the numbers of a field in the text of `/proc/PID/status`.
+pub(crate) fn status_numbers(status: &[u8], name: &str) -> impl Iterator<Item = u32> {
+    let words = status_text(status, name).unwrap_or_default().split(u8::is_ascii_whitespace);
+    words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok())
+}
+
 fn status_text<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut lines = status.split(|&b| b == b'\n');
     lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)

@@ -4,4 +4,5 @@ pub(crate) mod child;
 pub(crate) mod clock;
 pub(crate) mod perf;
 pub(crate) mod queue;
+pub(crate) mod rooted;
 pub(crate) mod usage;

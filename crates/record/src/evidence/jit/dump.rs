@@ -1,0 +1,279 @@
+//! jitdump: records in which a process tells the code that it has made, with times.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use rustc_hash::FxHashMap;
+
+use super::{Asked, MAX_NAME_BYTES, Piece};
+
+/// Records of a file that are looked at: a few seconds. The code itself, most of the file, is not read.
+const MAX_RECORDS: usize = 4 << 20;
+/// Pieces of code that are remembered, should they move: 64 MiB of memory.
+const MAX_PIECES: usize = 1 << 20;
+const MAGIC: u32 = 0x4a69_5444;
+/// Times are those of a counter of the processor: nobody can tell what they are on the clock of samples.
+const ARCH_TIMESTAMPS: u64 = 1;
+const HEADER_LEN: u64 = 40;
+const LOAD: u32 = 0;
+const MOVE: u32 = 1;
+const CLOSE: u32 = 3;
+/// Bytes of a record in front of what is its own: kind, length, time.
+const PREFIX_LEN: u64 = 16;
+/// LOAD up to its name, and MOVE.
+const LOAD_LEN: u64 = 56;
+const MOVE_LEN: u64 = 64;
+/// What is read of a record.
+const HEAD_LEN: usize = MOVE_LEN as usize;
+
+/// A file, or bytes.
+pub(crate) trait Source {
+    /// Reads bytes at an offset; tells how many there are.
+    fn read(&self, off: u64, bytes: &mut [u8]) -> usize;
+}
+
+impl Source for File {
+    fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
+        self.read_at(bytes, off).unwrap_or(0)
+    }
+}
+
+impl Source for [u8] {
+    fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
+        let rest = usize::try_from(off).ok().and_then(|off| self.get(off..)).unwrap_or_default();
+        let len = rest.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&rest[..len]);
+        len
+    }
+}
+
+/// Finds the pieces of code around addresses, in the order of the file; tells whether something was left out because it was
+/// too much. What was torn at the end of the file is left out as well: it was being written.
+///
+/// # Source
+/// Linux `tools/perf/Documentation/jitdump-specification.txt`, version 1, in the byte order of this machine
+pub(crate) fn find<S: Source + ?Sized>(file: &S, asked: &Asked<'_>) -> (Vec<Piece>, bool) {
+    let mut dump = Dump { file, asked, has_times: true, codes: FxHashMap::default(), pieces: Vec::new() };
+    let is_cut = dump.read().unwrap_or(false);
+    (
+        dump.pieces
+            .into_iter()
+            .filter_map(|(piece, name)| Some(Piece { name: name.of(file)?, ..piece }))
+            .collect(),
+        is_cut,
+    )
+}
+
+struct Dump<'a, S: ?Sized> {
+    file: &'a S,
+    asked: &'a Asked<'a>,
+    has_times: bool,
+    /// By the number that the process gave it.
+    codes: FxHashMap<u64, Code>,
+    /// What holds an address that is asked for, and where its name is.
+    pieces: Vec<(Piece, Name)>,
+}
+
+/// A piece of code that may move.
+#[derive(Debug, Clone, Copy)]
+struct Code {
+    start: u64,
+    name: Name,
+    /// Position in [`Dump::pieces`].
+    piece: Option<usize>,
+}
+
+/// Where a name stands in the file.
+#[derive(Debug, Clone, Copy)]
+struct Name {
+    off: u64,
+    /// That many bytes follow in its record.
+    room: u64,
+}
+
+impl Name {
+    /// Reads it, up to the zero behind it.
+    fn of<S: Source + ?Sized>(self, file: &S) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; self.room.min(MAX_NAME_BYTES as u64) as usize];
+        let read = file.read(self.off, &mut bytes);
+        bytes.truncate(read);
+        let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        bytes.truncate(len);
+        (!bytes.is_empty()).then_some(bytes)
+    }
+}
+
+impl<S: Source + ?Sized> Dump<'_, S> {
+    /// Reads record after record; `None` at the end of what can be read.
+    fn read(&mut self) -> Option<bool> {
+        let mut header = [0; HEADER_LEN as usize];
+        let is_whole = self.file.read(0, &mut header) == header.len();
+        let header_len = u64::from(u32_at(&header, 8));
+        if !is_whole || u32_at(&header, 0) != MAGIC || u32_at(&header, 4) != 1 || header_len < HEADER_LEN {
+            return None;
+        }
+        self.has_times = u64_at(&header, 32) & ARCH_TIMESTAMPS == 0;
+        let mut off = header_len;
+        for _ in 0..MAX_RECORDS {
+            let mut head = [0; HEAD_LEN];
+            let read = self.file.read(off, &mut head) as u64;
+            let (len, time_ns) = (u64::from(u32_at(&head, 4)), u64_at(&head, 8));
+            if read < PREFIX_LEN || len < PREFIX_LEN {
+                return None;
+            }
+            let time_ns = if self.has_times { time_ns } else { 0 };
+            match u32_at(&head, 0) {
+                LOAD if read.min(len) >= LOAD_LEN && !self.load(&head, off, len, time_ns) => {
+                    return Some(true);
+                }
+                MOVE if read.min(len) >= MOVE_LEN => self.moved(&head, time_ns),
+                CLOSE => {
+                    self.close(time_ns);
+                    return Some(false);
+                }
+                _ => {}
+            }
+            off = off.checked_add(len)?;
+        }
+        Some(true)
+    }
+
+    /// Code was made; tells whether there was room for it.
+    fn load(&mut self, head: &[u8], off: u64, len: u64, time_ns: u64) -> bool {
+        let [start, size, number] = [32, 40, 48].map(|at| u64_at(head, at));
+        let name = Name { off: off + LOAD_LEN, room: len - LOAD_LEN };
+        let piece = self.place(start, size, time_ns, name);
+        if self.codes.len() >= MAX_PIECES && !self.codes.contains_key(&number) {
+            return false;
+        }
+        self.codes.insert(number, Code { start, name, piece });
+        true
+    }
+
+    /// Code was moved: it ends where it was.
+    fn moved(&mut self, head: &[u8], time_ns: u64) {
+        let [old, new, size, number] = [32, 40, 48, 56].map(|at| u64_at(head, at));
+        let Some(code) = self.codes.get(&number).copied().filter(|code| code.start == old) else { return };
+        self.end(code.piece, time_ns);
+        let piece = self.place(new, size, time_ns, code.name);
+        self.codes.insert(number, Code { start: new, piece, ..code });
+    }
+
+    /// The process makes no more code, and what it has made is gone.
+    fn close(&mut self, time_ns: u64) {
+        let last: Vec<Option<usize>> = self.codes.values().map(|code| code.piece).collect();
+        last.into_iter().for_each(|piece| self.end(piece, time_ns));
+    }
+
+    fn end(&mut self, piece: Option<usize>, time_ns: u64) {
+        if let Some((piece, _)) = piece.and_then(|piece| self.pieces.get_mut(piece)) {
+            piece.until_ns = time_ns;
+        }
+    }
+
+    /// Takes a piece if it holds an address that is asked for.
+    fn place(&mut self, start: u64, size: u64, since_ns: u64, name: Name) -> Option<usize> {
+        let end = start.checked_add(size)?;
+        if self.asked.within(start, end).is_empty() || self.pieces.len() >= MAX_PIECES {
+            return None;
+        }
+        self.pieces.push((Piece { start, end, since_ns, until_ns: 0, name: Vec::new() }, name));
+        Some(self.pieces.len() - 1)
+    }
+}
+
+fn u32_at(bytes: &[u8], off: usize) -> u32 {
+    let mut value = [0; 4];
+    value.copy_from_slice(&bytes[off..off + 4]);
+    u32::from_ne_bytes(value)
+}
+
+fn u64_at(bytes: &[u8], off: usize) -> u64 {
+    let mut value = [0; 8];
+    value.copy_from_slice(&bytes[off..off + 8]);
+    u64::from_ne_bytes(value)
+}
+
+/// A small dump, for tests and fuzzing: two pieces, one of which moves, and one that is made where it was.
+pub(crate) fn example(flags: u64) -> Vec<u8> {
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+    let pair = |low: u32, high: u32| [low.to_ne_bytes(), high.to_ne_bytes()].concat();
+    let record = |kind: u32, time_ns: u64, body: Vec<u8>| {
+        let len = PREFIX_LEN + body.len() as u64;
+        [pair(kind, len as u32), words(&[time_ns]), body].concat()
+    };
+    let load = |time_ns, start, number, name: &str| {
+        let body = [pair(7, 7), words(&[start, start, 0x40, number]), name.into(), b"\0code".to_vec()];
+        record(LOAD, time_ns, body.concat())
+    };
+    let moved = [pair(7, 7), words(&[0, 0x1000, 0x9000, 0x40, 1])].concat();
+    let debug = words(&[0x1000, 0]);
+    [
+        [pair(MAGIC, 1), pair(HEADER_LEN as u32, 62), pair(0, 7), words(&[5, flags])].concat(),
+        load(10, 0x1000, 1, "first"),
+        load(20, 0x2000, 2, "second"),
+        record(2, 25, debug),
+        record(MOVE, 30, moved),
+        load(40, 0x1000, 3, "third"),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(bytes: &[u8], addresses: &[u64]) -> Vec<(u64, u64, u64, String)> {
+        let (pieces, is_cut) = find(bytes, &Asked::new(addresses));
+        assert!(!is_cut);
+        let row = |p: Piece| (p.start, p.since_ns, p.until_ns, String::from_utf8_lossy(&p.name).into_owned());
+        pieces.into_iter().map(row).collect()
+    }
+
+    fn row(start: u64, since_ns: u64, until_ns: u64, name: &str) -> (u64, u64, u64, String) {
+        (start, since_ns, until_ns, name.to_owned())
+    }
+
+    #[test]
+    fn code_that_moves_ends_where_it_was_and_others_are_made_there() {
+        let all = [row(0x1000, 10, 30, "first"), row(0x9000, 30, 0, "first"), row(0x1000, 40, 0, "third")];
+        assert_eq!(found(&example(0), &[0x1010, 0x903f]), all);
+        assert_eq!(found(&example(0), &[0x2000, 0x2040]), [row(0x2000, 20, 0, "second")]);
+        assert_eq!(found(&example(0), &[0x1040]), []);
+    }
+
+    #[test]
+    fn when_a_process_closes_its_dump_all_its_code_ends() {
+        let close = [CLOSE.to_ne_bytes(), 16_u32.to_ne_bytes()].concat();
+        let bytes = [example(0), close, 90_u64.to_ne_bytes().to_vec(), example(0)[40..].to_vec()].concat();
+        let all = [row(0x1000, 10, 30, "first"), row(0x9000, 30, 90, "first"), row(0x1000, 40, 90, "third")];
+        assert_eq!(found(&bytes, &[0x1010, 0x903f]), all);
+    }
+
+    #[test]
+    fn times_of_another_clock_are_left_out() {
+        assert_eq!(found(&example(ARCH_TIMESTAMPS), &[0x2000]), [row(0x2000, 0, 0, "second")]);
+    }
+
+    #[test]
+    fn a_torn_or_foreign_dump_gives_what_is_whole_of_it() {
+        let bytes = example(0);
+        let cut = |len: usize| found(&bytes[..len], &[0x1000, 0x2000]).len();
+        assert_eq!([0, 39, 40, bytes.len() - 12, bytes.len()].map(cut), [0, 0, 0, 2, 3]);
+        (0..bytes.len()).for_each(|len| assert!(cut(len) <= 3));
+        for (at, byte) in [(0, 0), (4, 2), (8, 39), (44, 15)] {
+            let mut other = bytes.clone();
+            other[at] = byte;
+            assert_eq!(found(&other, &[0x1000]), [], "{at}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_flip_makes_it_panic(at in 0..example(0).len(), byte: u8) {
+            let mut bytes = example(0);
+            bytes[at] = byte;
+            find(&bytes[..], &Asked::new(&[0x1000, 0x2000, 0x9000]));
+        }
+    }
+}

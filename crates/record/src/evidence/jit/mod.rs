@@ -1,0 +1,312 @@
+//! The names of code that was made at run time, as the processes that made it tell them: in perf maps and jitdump files.
+//!
+//! ```text
+//! mapping of memory for code, or the first hit in it ─► the file is opened and held, if it is there
+//! hits                                               ─► addresses of the process; else looked for again
+//! exec, exit, end of the recording                   ─► the file is read: pieces of code around these addresses
+//! ```
+//!
+//! Files are held because process, root and file may be gone when they are read. What is read belongs to one address space
+//! of one process: two processes can make code at one address.
+
+pub(crate) mod dump;
+mod home;
+pub(crate) mod perf_map;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
+use std::rc::Rc;
+
+use icecore_format::records::{ImageKind, JitCode};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::room::{Held, Room};
+use crate::identity::{Identity, Place};
+use crate::track::Note;
+use home::Home;
+
+/// Distinct addresses of all processes that are remembered: 16 MiB of memory. Those beyond stay unnamed.
+const MAX_HITS: usize = 512 << 10;
+/// Processes that are remembered.
+const MAX_LIVES: usize = 16 << 10;
+/// jitdump files of one process that are held.
+const MAX_DUMPS: usize = 8;
+/// Forks, one of the other, through which code is followed to the process that made it.
+const MAX_ANCESTORS: usize = 8;
+/// How often a perf map is looked for each time that something is settled; later only when a batch is written.
+const EAGER_LOOKS: u32 = 20;
+/// The longest name that is kept, bytes.
+const MAX_NAME_BYTES: usize = 4 << 10;
+
+/// A piece of code that a process tells.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// 0 if unknown, as in the next.
+    pub(crate) since_ns: u64,
+    pub(crate) until_ns: u64,
+    pub(crate) name: Vec<u8>,
+}
+
+/// Addresses that are asked for: ascending, each once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a>(&'a [u64]);
+
+impl<'a> Asked<'a> {
+    pub(crate) fn new(ascending: &'a [u64]) -> Self {
+        Self(ascending)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Positions of the addresses in a range.
+    pub(crate) fn within(&self, start: u64, end: u64) -> Range<usize> {
+        let from = self.0.partition_point(|address| *address < start);
+        from..from + self.0[from..].partition_point(|address| *address < end)
+    }
+}
+
+/// Code made at run time: who has it, what of it was hit, what it is called.
+#[derive(Debug)]
+pub(crate) struct Jit {
+    lives: FxHashMap<u32, Life>,
+    room: Room,
+    /// Distinct addresses of all lives.
+    hit_count: usize,
+    /// What was found and is not yet taken.
+    rows: Vec<JitCode>,
+    pub(crate) told: Told,
+}
+
+/// What is said at the end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Pieces of code that have names.
+    pub(crate) pieces: u64,
+    /// Addresses that were too many.
+    pub(crate) left_out: u64,
+    /// Files that were too large to be read whole.
+    pub(crate) cut_files: u64,
+}
+
+/// One address space with code that is in no file.
+#[derive(Debug, Default)]
+struct Life {
+    /// When the first of that was seen, by a mapping or a hit. It tells this address space from others of the process.
+    since_ns: u64,
+    hits: FxHashSet<u64>,
+    home: Option<Home>,
+    files: Rc<RefCell<Files>>,
+    /// Those of the processes from which it was forked, the nearest first.
+    inherited: Vec<Rc<RefCell<Files>>>,
+    looks: u32,
+}
+
+/// Files in which code is told.
+#[derive(Debug, Default)]
+struct Files {
+    map: Option<Held>,
+    dumps: Vec<Held>,
+}
+
+impl Jit {
+    pub(super) fn new(room: Room) -> Self {
+        let (lives, rows, told) = Default::default();
+        Self { lives, room, hit_count: 0, rows, told }
+    }
+
+    /// Looks at a mapping: memory for code, or the file that tells it.
+    pub(super) fn see(&mut self, time_ns: u64, identity: &Identity, place: &Place<'_>) {
+        let is_dump = is_dump(identity);
+        if identity.kind != ImageKind::ANONYMOUS && !is_dump {
+            return;
+        }
+        match self.life(place.tgid, time_ns) {
+            Some(_) if is_dump => self.hold_dump(identity, place),
+            Some(life) if life.looks == 0 => self.look(place.tgid),
+            _ => {}
+        }
+    }
+
+    /// Takes notes, which come in the order of time, behind the mappings of that time.
+    pub(super) fn note(&mut self, notes: &[Note]) {
+        for note in notes {
+            match *note {
+                Note::Hit { time_ns, tgid, address } => self.hit(time_ns, tgid, address),
+                Note::Fork { time_ns, parent_tgid, tgid } => self.fork(time_ns, parent_tgid, tgid),
+                Note::Gone { time_ns, tgid, has_ended } => {
+                    // Of the next program some may have been seen by now.
+                    if self.lives.get(&tgid).is_some_and(|life| life.since_ns < time_ns) {
+                        self.end(tgid, has_ended);
+                    }
+                }
+            }
+        }
+        self.look_where(|life| life.looks < EAGER_LOOKS && life.files.borrow().map.is_none());
+    }
+
+    /// Looks for the files that were not there or were replaced, and hands over what was found since the last call.
+    pub(super) fn take_rows(&mut self) -> Vec<JitCode> {
+        self.look_where(|_| true);
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Reads the files of all processes that are left.
+    pub(super) fn finish(&mut self) {
+        let mut tgids: Vec<u32> = self.lives.keys().copied().collect();
+        tgids.sort_unstable();
+        tgids.into_iter().for_each(|tgid| self.end(tgid, true));
+    }
+
+    fn life(&mut self, tgid: u32, time_ns: u64) -> Option<&mut Life> {
+        if self.lives.len() >= MAX_LIVES && !self.lives.contains_key(&tgid) {
+            return None;
+        }
+        Some(self.lives.entry(tgid).or_insert_with(|| Life { since_ns: time_ns, ..Life::default() }))
+    }
+
+    fn hit(&mut self, time_ns: u64, tgid: u32, address: u64) {
+        let is_full = self.hit_count >= MAX_HITS;
+        match self.life(tgid, time_ns) {
+            Some(life) if !is_full => {
+                // Memory that was found and not reported may be older than it looks.
+                life.since_ns = life.since_ns.min(time_ns);
+                self.hit_count += usize::from(life.hits.insert(address));
+            }
+            _ => self.told.left_out += 1,
+        }
+    }
+
+    fn fork(&mut self, time_ns: u64, parent_tgid: u32, tgid: u32) {
+        let Some(parent) = self.lives.get(&parent_tgid) else { return };
+        let own = std::iter::once(&parent.files).chain(&parent.inherited);
+        let inherited: Vec<_> = own.take(MAX_ANCESTORS).cloned().collect();
+        if let Some(life) = self.life(tgid, time_ns) {
+            life.inherited = inherited;
+        }
+    }
+
+    fn look_where(&mut self, is_due: impl Fn(&Life) -> bool) {
+        let due = self.lives.iter().filter(|(_, life)| !life.hits.is_empty() && is_due(life));
+        let due: Vec<u32> = due.map(|(tgid, _)| *tgid).collect();
+        due.into_iter().for_each(|tgid| self.look(tgid));
+    }
+
+    /// Looks for the perf map of a process, and holds it if it is another than before.
+    fn look(&mut self, tgid: u32) {
+        let Some(life) = self.lives.get_mut(&tgid) else { return };
+        life.looks += 1;
+        if life.home.is_none() {
+            life.home = Home::of(tgid);
+        }
+        if let Some(home) = &life.home {
+            life.files.borrow_mut().look(home, |open| self.room.hold(open));
+        }
+    }
+
+    fn hold_dump(&mut self, identity: &Identity, place: &Place<'_>) {
+        let tgid = place.tgid;
+        let Some(life) = self.lives.get_mut(&tgid) else { return };
+        let home = Home::of(tgid).unwrap_or_else(|| Home::of_the_gone(tgid, life.since_ns));
+        let mut files = life.files.borrow_mut();
+        if files.dumps.len() < MAX_DUMPS {
+            let open = || place.open(identity).filter(|file| home.trusts(file));
+            let held = self.room.hold(open);
+            let is_new = |held: &Held| files.dumps.iter().all(|old| inode(&old.file) != inode(&held.file));
+            let held = held.filter(is_new);
+            files.dumps.extend(held);
+        }
+    }
+
+    /// Reads what a process told of the code that was hit, and forgets it.
+    fn end(&mut self, tgid: u32, has_ended: bool) {
+        let Some(life) = self.lives.remove(&tgid) else { return };
+        self.hit_count -= life.hits.len();
+        if life.hits.is_empty() {
+            return;
+        }
+        let has_map = life.files.borrow().map.is_some();
+        // Behind an exec the file may be that of the next program.
+        if has_ended || !has_map {
+            let gone = Home::of_the_gone(tgid, life.since_ns);
+            let home = life.home.as_ref().unwrap_or(&gone);
+            life.files.borrow_mut().look(home, |open| open().map(Held::for_a_moment));
+        }
+        // What was a return address is looked up one byte earlier, in the call: that may be another piece.
+        let mut asked: Vec<u64> = life.hits.iter().flat_map(|at| [at.saturating_sub(1), *at]).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        let mut pieces = Vec::new();
+        for files in std::iter::once(&life.files).chain(&life.inherited) {
+            self.told.cut_files += files.borrow().tell(&mut asked, &mut pieces);
+        }
+        pieces.sort_by_key(|piece| piece.since_ns);
+        let rows = pieces.into_iter().filter_map(|piece| life.row(tgid, piece));
+        let before = self.rows.len();
+        self.rows.extend(rows);
+        self.told.pieces += (self.rows.len() - before) as u64;
+    }
+}
+
+impl Life {
+    /// A piece of code as a row of this address space; none if it had ended before.
+    fn row(&self, tgid: u32, piece: Piece) -> Option<JitCode> {
+        let Piece { start, end, since_ns, until_ns, name } = piece;
+        let was_there = until_ns == 0 || until_ns > self.since_ns;
+        let since_ns = since_ns.max(self.since_ns);
+        was_there.then_some(JitCode { tgid, start, end, since_ns, until_ns, name })
+    }
+}
+
+impl Files {
+    /// Holds the perf map as it is now.
+    fn look(&mut self, home: &Home, hold: impl FnOnce(&dyn Fn() -> Option<File>) -> Option<Held>) {
+        let Some(seen) = home.perf_map() else { return };
+        let dev_inode = Some((seen.meta.dev(), seen.meta.ino()));
+        if self.map.as_ref().is_none_or(|held| inode(&held.file) != dev_inode) {
+            // First, so that its room is free again.
+            self.map = None;
+            self.map = hold(&|| seen.open());
+        }
+    }
+
+    /// Adds the pieces around addresses, and leaves the addresses that are in none; tells how many files were cut. Dumps
+    /// come first: they tell times.
+    fn tell(&self, asked: &mut Vec<u64>, pieces: &mut Vec<Piece>) -> u64 {
+        let mut cut_files = 0;
+        let maps = self.map.iter().map(|held| (held, true));
+        for (held, is_map) in self.dumps.iter().map(|held| (held, false)).chain(maps) {
+            let addresses = Asked::new(asked);
+            let (found, is_cut) = match is_map {
+                true => perf_map::find(&held.file, &addresses).unwrap_or_default(),
+                false => dump::find(&held.file, &addresses),
+            };
+            cut_files += u64::from(is_cut);
+            let mut is_told = vec![false; asked.len()];
+            found.iter().for_each(|piece| is_told[addresses.within(piece.start, piece.end)].fill(true));
+            let mut is_told = is_told.into_iter();
+            asked.retain(|_| !is_told.next().unwrap_or(false));
+            pieces.extend(found);
+        }
+        cut_files
+    }
+}
+
+/// Device and inode of a file.
+fn inode(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Tells whether a mapping is the mark by which a process says where its jitdump is: of a file `jit-NUMBER.dump`.
+fn is_dump(identity: &Identity) -> bool {
+    let name = identity.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    identity.kind == ImageKind::FILE
+        && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+}

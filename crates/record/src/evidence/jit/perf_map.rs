@@ -1,0 +1,183 @@
+//! Perf maps: text in which a process tells the code that it has made, a line each.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
+
+use super::{Asked, MAX_NAME_BYTES, Piece};
+
+/// How much of the end of a file is read. What is made later stands behind, and counts.
+const MAX_BYTES: u64 = 256 << 20;
+/// The longest line that is kept whole: two numbers and a name.
+const MAX_LINE: usize = MAX_NAME_BYTES + 64;
+
+/// Finds the pieces of code around addresses; tells whether the beginning of the file was left out. Of lines that hold an
+/// address the last counts.
+///
+/// # Source
+/// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
+pub(crate) fn find(file: &File, asked: &Asked<'_>) -> io::Result<(Vec<Piece>, bool)> {
+    let (mut file, len) = (file, file.metadata()?.len());
+    let from = len.saturating_sub(MAX_BYTES);
+    file.seek(SeekFrom::Start(from))?;
+    let mut reader = BufReader::with_capacity(256 << 10, file.take(MAX_BYTES));
+    if from > 0 {
+        reader.skip_until(b'\n')?;
+    }
+    Ok((find_in(reader, asked)?, from > 0))
+}
+
+/// As [`find`], in any text.
+pub(crate) fn find_in(reader: impl BufRead, asked: &Asked<'_>) -> io::Result<Vec<Piece>> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    // The piece at each address.
+    let mut at = vec![usize::MAX; asked.len()];
+    lines(reader, |line| {
+        let Some((start, end, name)) = parsed(line) else { return };
+        let held = asked.within(start, end);
+        if held.is_empty() {
+            return;
+        }
+        at[held].fill(pieces.len());
+        pieces.push(Piece { start, end, since_ns: 0, until_ns: 0, name: name.to_vec() });
+        // Of a line that is told again and again one is enough.
+        if pieces.len() > 2 * at.len() + 1024 {
+            compact(&mut pieces, &mut at);
+        }
+    })?;
+    compact(&mut pieces, &mut at);
+    Ok(pieces)
+}
+
+/// Drops the pieces that are nowhere any more.
+fn compact(pieces: &mut Vec<Piece>, at: &mut [usize]) {
+    let mut is_kept = vec![false; pieces.len()];
+    at.iter().filter(|piece| **piece != usize::MAX).for_each(|piece| is_kept[*piece] = true);
+    let mut new = Vec::with_capacity(pieces.len());
+    let mut kept = 0;
+    for is_kept in &is_kept {
+        new.push(kept);
+        kept += usize::from(*is_kept);
+    }
+    at.iter_mut().filter(|piece| **piece != usize::MAX).for_each(|piece| *piece = new[*piece]);
+    let mut is_kept = is_kept.into_iter();
+    pieces.retain(|_| is_kept.next().unwrap_or(false));
+}
+
+/// Start, end and name of a line; none if it is something else.
+fn parsed(line: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let (start, rest) = number(line)?;
+    let (size, rest) = number(rest)?;
+    let name = rest.strip_suffix(b"\r").unwrap_or(rest);
+    let name = name.split(|byte| *byte == 0).next()?;
+    let name = &name[..name.len().min(MAX_NAME_BYTES)];
+    let end = start.checked_add(size)?;
+    (size > 0 && !name.trim_ascii().is_empty()).then_some((start, end, name))
+}
+
+/// A hexadecimal number, with or without `0x`, and what follows the blanks behind it.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let text = text.trim_ascii_start();
+    let text = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or(text);
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (digits, rest) = text.split_at(digits);
+    let value = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    rest.starts_with(b" ").then(|| (value, rest.trim_ascii_start()))
+}
+
+/// Hands over line after line, of long ones the beginning.
+fn lines(mut reader: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        let bytes = match reader.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            bytes => bytes?,
+        };
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        let room = MAX_LINE - line.len();
+        line.extend_from_slice(&part[..part.len().min(room)]);
+        let used = part.len() + usize::from(end.is_some());
+        if end.is_some() || used == 0 {
+            each(&line);
+            line.clear();
+        }
+        if used == 0 {
+            return Ok(());
+        }
+        reader.consume(used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and bounds of what is found.
+    fn found(text: &[u8], addresses: &[u64]) -> Vec<(u64, u64, String)> {
+        let asked = Asked::new(addresses);
+        // A small buffer: lines lie across its end.
+        let pieces = find_in(BufReader::with_capacity(7, text), &asked).expect("memory");
+        pieces.into_iter().map(|p| (p.start, p.end, String::from_utf8_lossy(&p.name).into_owned())).collect()
+    }
+
+    fn row(start: u64, len: u64, name: &str) -> (u64, u64, String) {
+        (start, start + len, name.to_owned())
+    }
+
+    #[test]
+    fn names_have_blanks_and_numbers_may_begin_with_0x() {
+        let text = b"1000 20 JS:*f /a b.js:1:2\n0x2000 0X10 py::g:/x.py\r\n3000 8 \xff\x00tail\n4000 8 last";
+        let found = found(text, &[0x1000, 0x200f, 0x3007, 0x4001]);
+        let names = ["JS:*f /a b.js:1:2", "py::g:/x.py", "\u{fffd}", "last"];
+        let at = [(0x1000, 0x20), (0x2000, 0x10), (0x3000, 8), (0x4000, 8)];
+        let expected: Vec<_> =
+            at.into_iter().zip(names).map(|((start, len), n)| row(start, len, n)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn only_what_was_hit_is_kept_and_the_last_line_counts() {
+        let text = b"1000 100 old\n1000 40 new\n5000 10 not hit\n1000 40 newer\n";
+        assert_eq!(found(text, &[0x1010]), [row(0x1000, 0x40, "newer")]);
+        assert_eq!(found(text, &[0x1010, 0x1080]), [row(0x1000, 0x100, "old"), row(0x1000, 0x40, "newer")]);
+        assert_eq!(found(text, &[0x2000]), []);
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_map_is_left_out() {
+        let long = [b"1000 10 ".to_vec(), vec![b'x'; 3 * MAX_LINE], b"\n2000 10 next\n".to_vec()].concat();
+        let [first, next] = &found(&long, &[0x1000, 0x2000])[..] else { panic!("two lines") };
+        assert_eq!((first.2.len(), next), (MAX_NAME_BYTES, &row(0x2000, 0x10, "next")));
+        for text in [
+            "",
+            "\n\n",
+            "1000",
+            "1000 ",
+            "1000 10",
+            "1000 10 ",
+            "1000 0 f",
+            "g 10 f",
+            "1000 10 \0",
+            "1000\t10 f",
+        ] {
+            assert_eq!(found(text.as_bytes(), &[0x1000]), [], "{text:?}");
+        }
+        assert_eq!(
+            found(b"ffffffffffffffff 10 f\n11111111111111111 1 f\n1000 -1 f\n", &[0x1000, u64::MAX]),
+            []
+        );
+    }
+
+    #[test]
+    fn a_map_that_says_one_thing_for_ever_takes_no_memory() {
+        let text: String = (0..50_000).map(|n| format!("1000 10 f{n}\n")).collect();
+        assert_eq!(found(text.as_bytes(), &[0x1000]), [row(0x1000, 0x10, "f49999")]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text: Vec<u8>, asked: Vec<u64>) {
+            found(&text, &asked);
+        }
+    }
+}

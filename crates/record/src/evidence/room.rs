@@ -1,0 +1,67 @@
+//! How many files are held open: those that are needed later may be gone by then.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::rc::Rc;
+
+use crate::sys::usage;
+
+/// Files that are held open at most, and as a part of all that the recorder may have open.
+const MAX_HELD: usize = 512;
+const HELD_PART: usize = 3;
+
+/// Room for open files, shared by all that hold some.
+#[derive(Debug, Clone)]
+pub(super) struct Room(Rc<Cell<usize>>);
+
+/// An open file; its room is free again when it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) file: File,
+    room: Option<Room>,
+}
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self(Rc::new(Cell::new(MAX_HELD.min(usage::max_files() / HELD_PART))))
+    }
+
+    /// Opens a file if there is room for it.
+    pub(super) fn hold(&self, open: impl FnOnce() -> Option<File>) -> Option<Held> {
+        let left = self.0.get().checked_sub(1)?;
+        let file = open()?;
+        self.0.set(left);
+        Some(Held { file, room: Some(self.clone()) })
+    }
+}
+
+impl Held {
+    /// Holds a file for a moment, room or not.
+    pub(super) fn for_a_moment(file: File) -> Self {
+        Self { file, room: None }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(Room(left)) = &self.room {
+            left.set(left.get() + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_shared_and_given_back() {
+        let room = Room(Rc::new(Cell::new(2)));
+        let open = || File::open("/proc/self/exe").ok();
+        assert!(room.hold(|| None).is_none());
+        let held = [room.hold(open), room.clone().hold(open)];
+        assert!(held.iter().all(Option::is_some) && room.hold(open).is_none());
+        drop(held);
+        assert!(room.hold(open).is_some());
+    }
+}

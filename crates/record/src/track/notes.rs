@@ -1,0 +1,96 @@
+//! What is told to [`Evidence`](crate::evidence::Evidence) about processes, in the order of time: code in no file that was
+//! hit, and where address spaces begin and end.
+
+use icecore_format::records::{Change, Lifecycle};
+use rustc_hash::FxHashSet;
+
+/// Stacks that are remembered before all are forgotten; one that comes again is noted again.
+const REMEMBERED: usize = 64 << 10;
+
+/// Something that happened to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// Code that is in no file was hit at an address (AVMA).
+    Hit { time_ns: u64, tgid: u32, address: u64 },
+    /// A process began with what its parent had.
+    Fork { time_ns: u64, parent_tgid: u32, tgid: u32 },
+    /// What it had is gone: it runs another program, or has ended.
+    Gone { time_ns: u64, tgid: u32, has_ended: bool },
+}
+
+/// Collects notes.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    list: Vec<Note>,
+    /// Process and stack, of stacks with such code.
+    seen: FxHashSet<(u32, u32)>,
+}
+
+impl Notes {
+    /// Notes a user stack; `addresses` are those of its frames that are in no file.
+    ///
+    /// # Cost
+    /// Nothing without such frames, else one look into a table: only the first time of a stack its frames are noted.
+    pub(super) fn stack(
+        &mut self,
+        time_ns: u64,
+        tgid: u32,
+        stack: u32,
+        addresses: impl Iterator<Item = u64>,
+    ) {
+        let mut addresses = addresses.peekable();
+        if addresses.peek().is_none() || !self.seen.insert((tgid, stack)) {
+            return;
+        }
+        self.list.extend(addresses.map(|address| Note::Hit { time_ns, tgid, address }));
+        if self.seen.len() >= REMEMBERED {
+            self.seen.clear();
+        }
+    }
+
+    /// Notes a change of a process.
+    pub(super) fn change(&mut self, row: &Lifecycle, ends_process: bool) {
+        let Lifecycle { time_ns, tgid, parent_tgid, .. } = *row;
+        match row.change {
+            Change::FORK if parent_tgid != tgid => {
+                self.list.push(Note::Fork { time_ns, parent_tgid, tgid });
+            }
+            Change::EXEC => self.gone(time_ns, tgid, false),
+            Change::EXIT if ends_process => self.gone(time_ns, tgid, true),
+            _ => {}
+        }
+    }
+
+    fn gone(&mut self, time_ns: u64, tgid: u32, has_ended: bool) {
+        // The same stack of the next address space is another one.
+        self.seen.clear();
+        self.list.push(Note::Gone { time_ns, tgid, has_ended });
+    }
+
+    /// Hands the notes over.
+    pub(super) fn take(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_noted_once_for_each_process_and_address_space() {
+        let mut notes = Notes::default();
+        let hit = |tgid, address| Note::Hit { time_ns: 5, tgid, address };
+        notes.stack(5, 7, 1, [0x10, 0x20].into_iter());
+        notes.stack(5, 7, 1, [0x10, 0x20].into_iter());
+        notes.stack(5, 8, 1, [0x10].into_iter());
+        notes.stack(5, 8, 2, [].into_iter());
+        assert_eq!(notes.take(), [hit(7, 0x10), hit(7, 0x20), hit(8, 0x10)]);
+        let (tid, comm, parent_tgid) = (7, 0, 1);
+        let exec = Lifecycle { time_ns: 6, change: Change::EXEC, tgid: 7, tid, parent_tgid, comm };
+        notes.change(&exec, false);
+        notes.stack(7, 7, 1, [0x10].into_iter());
+        let again = Note::Hit { time_ns: 7, tgid: 7, address: 0x10 };
+        assert_eq!(notes.take(), [Note::Gone { time_ns: 6, tgid: 7, has_ended: false }, again]);
+    }
+}
