@@ -17,9 +17,9 @@ import zstandard
 
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
-KINDS = dict(enumerate(KINDS, 1)) | {16: "cgroups", 17: "names"}
+KINDS = dict(enumerate(KINDS, 1)) | {14: "image_parts", 16: "cgroups", 17: "names"}
 ROOT_BYTES = [144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96, 0, 56]
-ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {16: 64, 17: 116}
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {14: 48, 16: 64, 17: 116}
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
@@ -202,7 +202,7 @@ class Root:
     """The root struct of a payload; fields are read by their offset."""
 
     def __init__(self, block, raw):
-        self.raw, self.items = raw, block.items
+        self.raw, self.items, self.processes = raw, block.items, block.processes
         self.base = len(raw) - ROOT_BYTES[block.kind]
         need(self.base >= 0, f"root of the block at {block.off}")
 
@@ -268,7 +268,7 @@ class Part:
         self.start_ns, self.start_unix_ns, self.events = 0, 0, []
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
-        self.symbols, self.cgroups, self.names = [], [], []
+        self.symbols, self.image_parts, self.cgroups, self.names = [], [], [], []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
@@ -357,6 +357,17 @@ class Part:
             self.symbols.append([image, start, start + length, name])
             at += name_len
 
+    def image_parts_block(self, root):
+        file_bytes, image, arena, free = root.u64(0), root.u32(8), root.bytes(36), 0
+        need(root.processes == 1 << ((image * 0x9E3779B1 & 0xFFFFFFFF) >> 26), "the image in the header")
+        pieces, at = [], 0
+        for off, length in zip(root.steps(12), root.values(24)):
+            need(free <= off and off + length <= file_bytes, "a piece outside of its file")
+            need(at + length <= len(arena) <= 1 << 20, "bytes of pieces")
+            pieces.append([off, length, zlib.crc32(arena[at : at + length])])
+            at, free = at + length, off + length
+        self.image_parts.append([image, file_bytes, pieces])
+
     def cgroups_block(self, root):
         for time, tgid, tid, path in zip(root.times(), root.steps(28), root.folded(40), root.values(52)):
             self.cgroups.append((time, tgid, tgid - tid, path))
@@ -381,7 +392,8 @@ def read(recording):
     """All sessions of a recording."""
     readers = [Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
     readers += [Part.mappings_block, Part.stacks, Part.samples_block]
-    readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 16: Part.cgroups_block, 17: Part.names_block}
+    readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 14: Part.image_parts_block}
+    readers |= {16: Part.cgroups_block, 17: Part.names_block}
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -527,6 +539,7 @@ def main():
         "closed": recording.closed, "blocks": [block.info() for block in recording.blocks],
         "index": [row.info() for row in recording.rows], "unknown_blocks": unknown, "said": recording.said, "samples": samples(parts),
         "symbols": [symbol for part in parts for symbol in part.symbols],
+        "image_parts": [block for part in parts for block in part.image_parts],
         "names": [place for part in parts for place in part.names],
     }
     json.dump(document, sys.stdout)

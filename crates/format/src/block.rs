@@ -38,6 +38,8 @@ impl Kind {
     pub const INDEX: Self = Self(12);
     /// Symbols of images that samples need.
     pub const SYMBOLS: Self = Self(13);
+    /// Pieces of the files of images.
+    pub const IMAGE_PARTS: Self = Self(14);
     /// Code made at run time that samples need.
     pub const JIT: Self = Self(15);
     /// Cgroups of processes.
@@ -61,6 +63,7 @@ impl Kind {
             Self::RECEIPT => "receipt".into(),
             Self::INDEX => "index".into(),
             Self::SYMBOLS => "symbols".into(),
+            Self::IMAGE_PARTS => "image_parts".into(),
             Self::JIT => "jit".into(),
             Self::CGROUPS => "cgroups".into(),
             Self::NAMES => "names".into(),

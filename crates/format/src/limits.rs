@@ -48,6 +48,9 @@ pub const MAX_INDEX_LEN: u32 = MAX_BLOCKS * 64;
 /// The longest single string, in bytes (a path is at most 4,096).
 pub const MAX_STRING_LEN: u32 = 64 << 10;
 
+/// The most bytes of pieces of files in one block: what a reader that puts a file together holds of it at one time.
+pub const MAX_PIECES_LEN: usize = 1 << 20;
+
 /// The longest span of one block of samples, in nanoseconds: the longest `--flush` and room to spare.
 ///
 /// Times in a block are differences between samples, so no width on disk depends on it; it bounds what the loss of one

@@ -6,9 +6,9 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1,
-    Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1,
-    WalkEnd,
+    Basis, CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1,
+    MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1,
+    SymbolsV1, Task, TasksV1, WalkEnd,
 };
 
 /// The document.
@@ -82,6 +82,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("receipt", ReceiptV1: end_ns ended_by exit_code samples lost user_cpu_ns kernel_cpu_ns
             peak_rss_bytes bpf_runs bpf_ns ring_high_water_bytes file_bytes),
         compiled!("symbols", SymbolsV1: image start len names name_lens),
+        compiled!("image_parts", ImagePartsV1: file_bytes image off lens bytes),
         compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens),
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
         compiled!("names", NamesV1: image file_off address back depth name file line texts text_lens),
@@ -145,6 +146,38 @@ fn texts_have_exactly_these_bytes_inside_and_outside_of_their_place() -> Result<
     expected.extend(root(&[7, 0]));
     assert_eq!((&bytes[..], bytes.len()), (&expected[..], 32 + 96));
     assert_eq!(ReceiptV1::view(&bytes)?.to_owned_record()?, receipt);
+    Ok(())
+}
+
+#[test]
+fn image_parts_have_exactly_these_bytes() -> Result<(), Error> {
+    let rows = [Piece { off: 0, bytes: &b"\x7fELF"[..] }, Piece { off: 0x1000, bytes: b"sym" }];
+    let parts = ImagePartsV1::from_rows(5, 0x1003, &rows);
+    assert_eq!(parts.processes(), Processes::NONE.with(5));
+    let bytes = parts.to_bytes()?;
+    // 0 and 0x1000, folded: two planes; 4 and 3; the bytes, padding.
+    let planes = b"\0\0\0\x20\x04\x03\x7fELFsym\0\0\0";
+    let expected = [&planes[..], &root(&[0x1003, 0, 5, 2, -32, 4, 2, -40, 2, -46, 7, 0])].concat();
+    assert_eq!(bytes[..], expected);
+    assert_eq!(ImagePartsV1::view(&bytes)?.rows()?, rows);
+    Ok(())
+}
+
+#[test]
+fn pieces_that_overlap_or_lie_outside_of_their_file_are_refused() -> Result<(), Error> {
+    let piece = |off, len| Piece { off, bytes: vec![7; len] };
+    for (file_bytes, rows, is_right) in [
+        (100, vec![piece(0, 10), piece(10, 90)], true),
+        (99, vec![piece(0, 10), piece(10, 90)], false),
+        (100, vec![piece(0, 10), piece(9, 5)], false),
+        (100, vec![piece(20, 5), piece(10, 5)], false),
+        (u64::MAX, vec![piece(u64::MAX - 4, 5)], false),
+        (u64::MAX, vec![piece(0, 1 << 20)], true),
+        (u64::MAX, vec![piece(0, 1 << 20), piece(1 << 20, 1)], false),
+    ] {
+        let bytes = ImagePartsV1::from_rows(0, file_bytes, &rows).to_bytes()?;
+        assert_eq!(ImagePartsV1::view(&bytes)?.rows().is_ok(), is_right, "{file_bytes}: {}", rows.len());
+    }
     Ok(())
 }
 

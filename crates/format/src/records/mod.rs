@@ -8,6 +8,7 @@
 //! docs/FORMAT.md §5 tabulates every column.
 
 mod cgroups;
+mod image_parts;
 mod images;
 mod jit;
 mod kernel_symbols;
@@ -26,6 +27,7 @@ mod tasks;
 mod walk_end;
 
 pub use cgroups::{Cgroup, CgroupsV1};
+pub use image_parts::{ImagePartsV1, Piece};
 pub use images::{Image, ImageKind, ImagesV1};
 pub use jit::{JitCode, JitV1};
 pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
@@ -92,8 +94,7 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 /// Tells whether this build can interpret payloads of a kind and version.
 pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
-        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
-            || [Kind::SYMBOLS, Kind::JIT, Kind::CGROUPS, Kind::NAMES].contains(&kind))
+        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind) || (Kind::SYMBOLS..=Kind::NAMES).contains(&kind))
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -121,6 +122,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::LOSSES, 1) => of::<LossesV1>(payload),
         (Kind::RECEIPT, 1) => of::<ReceiptV1>(payload),
         (Kind::SYMBOLS, 1) => of::<SymbolsV1>(payload),
+        (Kind::IMAGE_PARTS, 1) => of::<ImagePartsV1>(payload),
         (Kind::JIT, 1) => of::<JitV1>(payload),
         (Kind::CGROUPS, 1) => of::<CgroupsV1>(payload),
         (Kind::NAMES, 1) => of::<NamesV1>(payload),
@@ -131,7 +133,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
 /// Implements [`Payload`] for a columns type. `$count` is the column that counts the items; every
 /// further `$column` must have the same length, and `$other` columns have their own.
 macro_rules! payload {
-    ($type:ident, $archived:ident, $kind:expr, $version:expr, count $count:ident $(, same $column:ident)* $(, other $other:ident)* $(, span $first:ident $last:ident)? $(, concerns $processes:ident)?) => {
+    ($type:ident, $archived:ident, $kind:expr, $version:expr, count $count:ident $(, same $column:ident)* $(, other $other:ident)* $(, span $first:ident $last:ident)? $(, concerns $processes:ident)? $(, of $image:ident)?) => {
         impl $crate::records::Payload for $type {
             const KIND: $crate::block::Kind = $kind;
             const VERSION: u16 = $version;
@@ -147,6 +149,10 @@ macro_rules! payload {
 
             $(fn processes(&self) -> $crate::block::Processes {
                 $crate::block::Processes(self.$processes)
+            })?
+
+            $(fn processes(&self) -> $crate::block::Processes {
+                $type::label(self.$image)
             })?
 
             fn to_bytes(&self) -> Result<rkyv::util::AlignedVec<16>, $crate::Error> {
