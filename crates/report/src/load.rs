@@ -9,9 +9,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Lifecycle,
-    LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1,
-    SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    Cgroup, CgroupsV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1,
+    Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Payload,
+    ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 use rayon::prelude::*;
 
@@ -43,6 +43,8 @@ pub struct Tables {
     pub kernel_symbols: Vec<(u32, KernelSymbol)>,
     /// Symbols of images, mangled, in the order of the file.
     pub symbols: Vec<Symbol>,
+    /// Blocks with pieces of the files of images and the number of the part to which they belong, not opened yet.
+    pub image_parts: Vec<(u32, Entry)>,
     /// Code made at run time, in the order of the file.
     pub jit: Vec<JitCode>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
@@ -107,12 +109,13 @@ enum Decoded {
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
+    ImageParts,
     Unknown,
     Unwanted,
     Damaged(Damage),
 }
 
-/// Decodes all blocks but those of samples, in parallel. Nothing in a file makes this fail: what is
+/// Decodes all blocks but those of samples and of pieces of files, in parallel. Nothing in a file makes this fail: what is
 /// damaged or unknown is counted.
 pub fn load(recording: &Recording) -> Tables {
     load_if(recording, |_| true)
@@ -162,6 +165,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::Names(table) => tables.names.push(table),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
+            Decoded::ImageParts => tables.image_parts.push((*part, *entry)),
             Decoded::Unknown => skip(&mut tables.skipped, entry),
             Decoded::Damaged(damage) => tables.damage.push(damage),
         }
@@ -206,6 +210,9 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
     let known = (entry.header.kind, entry.header.version);
     if known == (SamplesV1::KIND, SamplesV1::VERSION) {
         return Ok(Decoded::Samples);
+    }
+    if known == (ImagePartsV1::KIND, ImagePartsV1::VERSION) {
+        return Ok(Decoded::ImageParts);
     }
     let payload = recording.payload(entry)?;
     // A kind without a version that this build knows falls through to the last arm.

@@ -13,7 +13,7 @@ use crate::cgroups::Cgroups;
 use crate::cli::Source;
 use crate::filter::Filter;
 use crate::hits::{self, Apart, Hits, Selection};
-use crate::image::Search;
+use crate::image::{EmbeddedFiles, Search};
 use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::locate::{Located, Locator, locate};
 use crate::names::{Names, name};
@@ -47,6 +47,8 @@ pub struct Named {
     pub located: Located,
     /// Frames of the places.
     pub names: Names,
+    /// What kept names away that the recording has.
+    pub trouble: Option<String>,
 }
 
 /// Everything that a view may show.
@@ -94,9 +96,11 @@ impl<'a> Loaded<'a> {
         let locator = Locator::new(&self.tables, &self.timeline);
         let located = locate(&locator, &self.hits.rows);
         let progress = Progress::begin(located.places.len() as u64, progress);
-        let names = name(&located.places, &locator, search, &|done| progress.tick(done));
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let names = name(&located.places, &locator, Some(&embedded), search, &|done| progress.tick(done));
         progress.finish();
-        Named { located, names }
+        Named { located, names, trouble: embedded.trouble() }
     }
 
     /// Builds the profile that views are made of.

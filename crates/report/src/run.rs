@@ -146,6 +146,10 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let recording = open(&source.file)?;
     let loaded = Loaded::new(source, &recording, apart(cli));
     let named = loaded.name(&search, streams.progress && !global.quiet);
+    if let Some(trouble) = named.trouble.as_ref().filter(|_| !global.quiet) {
+        // stderr may be gone, and the report is good without it.
+        drop(writeln!(streams.err, "warning: {}", clean(trouble.as_bytes())));
+    }
     if let Some(Command::Samples(_)) = &cli.command {
         return views::samples::write(&loaded, named, global.json, streams.out);
     }

@@ -10,6 +10,7 @@
 //! | `rows` | all other rows of a session, under its own numbers |
 //! | `need` | which of these the chosen samples need, and their new ids |
 //! | `pack` | rows as blocks |
+//! | `pieces` | blocks with pieces of files |
 //!
 //! A report on the new file equals one on the old file with the filters: the clock, the names of processes and the
 //! mappings that they inherit stay.
@@ -17,6 +18,7 @@
 mod choose;
 mod need;
 mod pack;
+mod pieces;
 mod rows;
 
 use std::path::Path;
@@ -135,6 +137,7 @@ fn piece(
     let mut packer = Packer::new(writer, need.settle(&rows));
     packer.session(&noted(session, selection.filter, samples, of_all))?;
     packer.rows(&rows)?;
+    damage.extend(packer.pieces(recording, &rows)?);
     chooser.each(|chosen| chosen.map_or(Ok(()), |chosen| packer.samples(chosen, &rows)))?;
     packer.end(&rows)?;
     Ok(Piece { samples, damage })

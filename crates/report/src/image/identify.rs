@@ -8,7 +8,7 @@ use super::{ElfFile, Identity, Layout};
 use crate::symbolize::Reason;
 
 /// What the kernel appends to the path of a mapping whose file was unlinked.
-const DELETED: &str = " (deleted)";
+pub(super) const DELETED: &str = " (deleted)";
 
 /// Opens the file that the recording means.
 ///

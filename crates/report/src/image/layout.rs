@@ -97,6 +97,16 @@ impl Layout {
         code.peek().is_some() && code.all(|load| load.len == load.memory_len)
     }
 
+    /// Leaves no bytes to sections of which one is missing: they read as zeros, and are none.
+    pub(super) fn keep_only(&mut self, is_there: impl Fn(FileOff, u64) -> bool) {
+        for section in &mut self.sections {
+            if !section.is_nobits && !is_there(section.off, section.len) {
+                (section.is_nobits, section.compressed_from) = (true, None);
+            }
+        }
+        self.unwind_table = self.unwind_table.filter(|(_, off, len)| is_there(*off, *len));
+    }
+
     /// Finds a section by its name.
     pub(crate) fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|section| section.name == name.as_bytes())

@@ -6,18 +6,21 @@
 //! or unwind rules, and keeps no file in memory.
 
 mod debug_file;
+mod embedded;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod identify;
 mod layout;
 mod links;
 mod open;
+mod present;
 
 use std::path::PathBuf;
 
 use icecore_format::records::ImageKind;
 
 pub(crate) use debug_file::{debug_file, stand_in};
+pub use embedded::EmbeddedFiles;
 pub(crate) use identify::find;
 pub(crate) use layout::{Layout, Section};
 pub(crate) use links::dwarf_is_readable;

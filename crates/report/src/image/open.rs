@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::present::Present;
 use super::{FileOff, Layout, Section, Svma};
 use crate::symbolize::Reason;
 
@@ -28,6 +29,8 @@ pub(crate) struct ElfFile {
     pub(crate) real_path: PathBuf,
     pub(crate) len: u64,
     pub(crate) modified_unix_ns: u64,
+    /// What of it is there, if it was put together from pieces.
+    present: Option<Present>,
 }
 
 impl ElfFile {
@@ -65,12 +68,27 @@ impl ElfFile {
             real_path,
             len: meta.len(),
             modified_unix_ns: u64::try_from(modified).unwrap_or_default(),
+            present: None,
         })
+    }
+
+    /// A file that was put together from pieces; `path` is where the image was.
+    pub(super) fn of_pieces(file: File, len: u64, path: PathBuf, present: Present) -> Self {
+        Self { file, real_path: path, len, modified_unix_ns: 0, present: Some(present) }
+    }
+
+    /// Tells whether all of its bytes are there.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.present.as_ref().is_none_or(|present| present.bytes() == self.len)
     }
 
     /// Reads the ELF headers.
     pub(crate) fn layout(&self) -> Result<Layout, Reason> {
-        Layout::read(&self.file).ok_or(Reason::ImageUnreadable)
+        let mut layout = Layout::read(&self.file).ok_or(Reason::ImageUnreadable)?;
+        if let Some(present) = &self.present {
+            layout.keep_only(|off, len| present.has(off.0, len));
+        }
+        Ok(layout)
     }
 
     /// Names this very file for a library that insists on a path; valid while `self` lives.
@@ -89,6 +107,9 @@ impl ElfFile {
     /// Reads `len` bytes; `None` if the file does not have them, or they are too many.
     pub(crate) fn bytes(&self, off: FileOff, len: u64) -> Option<Vec<u8>> {
         if len > MAX_SECTION_LEN || off.0.checked_add(len)? > self.len {
+            return None;
+        }
+        if self.present.as_ref().is_some_and(|present| !present.has(off.0, len)) {
             return None;
         }
         let mut bytes = vec![0; usize::try_from(len).ok()?];

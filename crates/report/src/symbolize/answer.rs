@@ -1,7 +1,7 @@
 //! What is asked, and what is answered.
 
 use super::Reason;
-use crate::image::{FileOff, Identity, Svma};
+use crate::image::{EmbeddedFiles, FileOff, Identity, Svma};
 
 /// One image, and the offsets in it that want a name.
 #[derive(Debug, Clone, Copy)]
@@ -10,6 +10,8 @@ pub struct Wanted<'a> {
     pub image: &'a Identity,
     /// Sorted, distinct, and already the address to look up: return addresses have had 1 subtracted.
     pub offsets: &'a [FileOff],
+    /// Files that the recording brings along.
+    pub embedded: Option<&'a EmbeddedFiles<'a>>,
 }
 
 /// The name of one offset, or why there is none.

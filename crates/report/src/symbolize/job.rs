@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::names::{Found, Names};
 use super::starts::Starts;
 use super::{Answer, Function, Reason, Wanted, depth};
-use crate::image::{self, ElfFile, Identity, Layout, Search, Svma};
+use crate::image::{self, ElfFile, Layout, Search, Svma};
 
 /// Addresses that are looked up between two ticks.
 const BATCH: usize = 256;
 
 /// Answers all offsets of one image, and ticks each of them exactly once.
 pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
-    let (file, layout) = match find(wanted.image, search) {
+    let (file, layout) = match find(wanted, search) {
         Ok(found) => found,
         Err(reason) => {
             tick(wanted.offsets.len() as u64);
@@ -32,9 +32,16 @@ pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sy
     answers.map(|(functions, &at)| functions.map_or_else(|| unnamed(at), Answer::Named)).collect()
 }
 
-/// Opens the image, or what has its build-id and tells the same.
-fn find(image: &Identity, search: &Search) -> Result<(ElfFile, Layout), Reason> {
-    image::find(image).or_else(|reason| match reason {
+/// Opens the image, or what has its build-id and tells the same. A whole file of the recording is the very one that ran;
+/// of one that has only some sections the rest may be here.
+fn find(wanted: &Wanted<'_>, search: &Search) -> Result<(ElfFile, Layout), Reason> {
+    let image = wanted.image;
+    let embedded = wanted.embedded.and_then(|embedded| embedded.open(image));
+    match embedded {
+        Some((file, layout)) if file.is_whole() => return Ok((file, layout)),
+        embedded => image::find(image).or_else(|reason| embedded.ok_or(reason)),
+    }
+    .or_else(|reason| match reason {
         Reason::Jit | Reason::Vdso | Reason::Special => Err(reason),
         _ => image::stand_in(&image.build_id, search).ok_or(reason),
     })

@@ -21,7 +21,7 @@ fn ask_as(image: &Identity, search: &Search, offsets: &[u64]) -> Vec<Answer> {
     let tick = |n| {
         ticks.fetch_add(n, Ordering::Relaxed);
     };
-    let mut answers = symbolize(&[Wanted { image, offsets: &offsets }], search, &tick);
+    let mut answers = symbolize(&[Wanted { image, offsets: &offsets, embedded: None }], search, &tick);
     assert_eq!(ticks.into_inner(), offsets.len() as u64, "every offset is ticked once");
     let answers = answers.pop().expect("one list per image");
     assert_eq!(answers.len(), offsets.len());
@@ -393,7 +393,8 @@ fn answers_are_the_same_at_any_number_of_threads() {
     let paths = [&fixture.with_debug, &fixture.with_symbols, &fixture.stripped, &fixture.without_build_id];
     let images: Vec<_> = paths.iter().cycle().take(17).map(|path| identity(path)).collect();
     let offsets: Vec<_> = (0..0x2000).step_by(3).map(FileOff).collect();
-    let wanted: Vec<_> = images.iter().map(|image| Wanted { image, offsets: &offsets }).collect();
+    let wanted: Vec<_> =
+        images.iter().map(|image| Wanted { image, offsets: &offsets, embedded: None }).collect();
     let at = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
         pool.install(|| symbolize(&wanted, &fixture.search(), &|_| ()))

@@ -7,8 +7,8 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CgroupsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1,
-    ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
+    CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1,
+    NamesV1, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -112,6 +112,15 @@ impl Checked {
                 let rows = view.rows()?;
                 self.uses(Table::Images, rows.iter().map(|symbol| symbol.image).collect());
                 rows.len()
+            }
+            Kind::IMAGE_PARTS => {
+                let view = payload.view::<ImagePartsV1>()?;
+                let image = view.image.to_native();
+                if entry.header.processes != ImagePartsV1::label(image) {
+                    self.wrong("the image in its header is not that in its payload");
+                }
+                self.uses(Table::Images, vec![image]);
+                view.rows()?.len()
             }
             Kind::JIT => payload.view::<JitV1>()?.rows()?.len(),
             Kind::NAMES => {

@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
             size_bytes: data.len() as u64,
             modified_unix_ns: 0,
         };
-        let wanted = [Wanted { image: &image, offsets: &offsets }];
+        let wanted = [Wanted { image: &image, offsets: &offsets, embedded: None }];
         memory::within(limit, || symbolize(&wanted, &search, &|_| ()))
     });
     assert_eq!(answers[0].len(), offsets.len());

@@ -45,7 +45,7 @@ pub(super) struct Ids {
 
 impl Ids {
     /// `lost` is the first id that the format has for rows.
-    fn new(old: impl IntoIterator<Item = u32>, lost: u32) -> Self {
+    pub(super) fn new(old: impl IntoIterator<Item = u32>, lost: u32) -> Self {
         Self { old: old.into_iter().collect(), lost }
     }
 

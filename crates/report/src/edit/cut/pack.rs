@@ -2,6 +2,7 @@
 
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
+use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Basis, Cgroup, CgroupsV1, Image, ImagesV1, JitV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
     Location, LossesV1, Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1,
@@ -11,6 +12,7 @@ use icecore_format::write::Writer;
 
 use super::choose::Chosen;
 use super::need::{Ids, Needed};
+use super::pieces;
 use super::rows::Rows;
 use crate::edit::{append_names, cause};
 use crate::found::Draft;
@@ -100,6 +102,11 @@ impl<'a> Packer<'a> {
             },
         };
         counted(w, nodes, |id| rows.nodes.find(id).map(row), StacksV1::from_rows)
+    }
+
+    /// Copies what the recording has of the files of images; returns what of it is damaged.
+    pub(super) fn pieces(&mut self, recording: &Recording, rows: &Rows) -> anyhow::Result<Vec<Damage>> {
+        pieces::copy(recording, rows, &self.needed.images, self.writer)
     }
 
     fn strings(&mut self, rows: &Rows) -> anyhow::Result<()> {

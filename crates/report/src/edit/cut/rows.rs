@@ -29,6 +29,8 @@ pub(super) struct Rows {
     pub(super) mappings: Vec<Mapping>,
     pub(super) kernel_symbols: Vec<KernelSymbol>,
     pub(super) symbols: Vec<Symbol>,
+    /// Blocks with pieces of files, not opened: they may be most of the recording.
+    pub(super) image_parts: Vec<Entry>,
     pub(super) jit: Vec<JitCode>,
     pub(super) names: Vec<NameTable>,
     pub(super) losses: Vec<Loss>,
@@ -72,6 +74,10 @@ impl Rows {
         blocks: &mut Blocks,
     ) -> Result<(), icecore_format::Error> {
         if entry.header.kind == Kind::SAMPLES || entry.header.version != 1 {
+            return Ok(());
+        }
+        if entry.header.kind == Kind::IMAGE_PARTS {
+            self.image_parts.push(*entry);
             return Ok(());
         }
         let payload = recording.payload(entry)?;

@@ -88,6 +88,7 @@ impl Part {
             Decoded::Session(_)
             | Decoded::Receipt(_)
             | Decoded::Samples
+            | Decoded::ImageParts
             | Decoded::Unknown
             | Decoded::Unwanted
             | Decoded::Damaged(_) => {}

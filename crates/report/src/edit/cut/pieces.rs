@@ -1,0 +1,119 @@
+//! Pieces of files: those of the images that are kept, under their new ids, one block at a time.
+
+use std::collections::BTreeMap;
+
+use icecore_format::index::Entry;
+use icecore_format::read::{Damage, Recording};
+use icecore_format::records::ImagePartsV1;
+use icecore_format::write::Writer;
+
+use super::need::Ids;
+use super::rows::Rows;
+use crate::edit::cause;
+use crate::load::damage;
+
+/// Copies the blocks of a session; returns those that cannot be used. What the recording has of an image that is not
+/// kept goes to one that is and has the same build-id: it was written once for both.
+pub(super) fn copy(
+    recording: &Recording,
+    rows: &Rows,
+    images: &Ids,
+    writer: &mut Writer,
+) -> anyhow::Result<Vec<Damage>> {
+    let mut heirs = Heirs::new(rows, images);
+    let mut lost = Vec::new();
+    for entry in &rows.image_parts {
+        if !heirs.may_want(entry) {
+            continue;
+        }
+        match piece(recording, entry, images, &mut heirs) {
+            Ok(Some(parts)) => drop(writer.append(&parts).map_err(cause)?),
+            Ok(None) => {}
+            Err(error) => lost.push(damage(entry, &error)),
+        }
+    }
+    Ok(lost)
+}
+
+/// The pieces of a block, for the image that gets them.
+fn piece(
+    recording: &Recording,
+    entry: &Entry,
+    images: &Ids,
+    heirs: &mut Heirs<'_>,
+) -> Result<Option<ImagePartsV1>, icecore_format::Error> {
+    let payload = recording.payload(entry)?;
+    let view = payload.view::<ImagePartsV1>()?;
+    let Some(heir) = heirs.of(view.image.to_native()) else { return Ok(None) };
+    Ok(Some(ImagePartsV1::from_rows(images.new_id(heir), view.file_bytes.to_native(), &view.rows()?)))
+}
+
+/// Who gets the pieces of which image.
+struct Heirs<'a> {
+    rows: &'a Rows,
+    images: &'a Ids,
+    /// The first kept image of each build-id.
+    by_build_id: BTreeMap<&'a [u8], u32>,
+    /// Of two images with one heir the first is taken: their files may differ.
+    taken: BTreeMap<u32, u32>,
+}
+
+impl<'a> Heirs<'a> {
+    fn new(rows: &'a Rows, images: &'a Ids) -> Self {
+        let mut by_build_id = BTreeMap::new();
+        for id in &images.old {
+            if let Some(image) = rows.images.find(*id).filter(|image| !image.build_id.is_empty()) {
+                by_build_id.entry(&image.build_id[..]).or_insert(*id);
+            }
+        }
+        Self { rows, images, by_build_id, taken: BTreeMap::new() }
+    }
+
+    /// Tells whether a block may hold pieces that somebody gets, without opening it.
+    fn may_want(&self, entry: &Entry) -> bool {
+        let may_hold = |id| entry.header.processes.may_hold(id);
+        self.rows.images.iter().any(|(id, _)| may_hold(id) && self.kept(id).is_some())
+    }
+
+    fn of(&mut self, image: u32) -> Option<u32> {
+        let heir = self.kept(image)?;
+        (*self.taken.entry(heir).or_insert(image) == image).then_some(heir)
+    }
+
+    /// The image itself if it is kept, else one with its build-id.
+    fn kept(&self, image: u32) -> Option<u32> {
+        if self.images.old.binary_search(&image).is_ok() {
+            return Some(image);
+        }
+        self.by_build_id.get(&self.rows.images.find(image)?.build_id[..]).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icecore_format::records::{Image, ImageKind};
+
+    use super::*;
+    use crate::load::by_id::ById;
+
+    #[test]
+    fn pieces_go_to_a_kept_image_with_the_same_build_id_and_never_to_two() {
+        let image = |build_id: &[u8]| Image {
+            kind: ImageKind::FILE,
+            path: 1,
+            build_id: build_id.to_vec(),
+            dev: 0,
+            inode: 0,
+            size_bytes: 0,
+            modified_unix_ns: 0,
+        };
+        let images = [&b"a"[..], b"b", b"a", b"", b"", b"a"].map(image).to_vec();
+        let rows = Rows { images: ById::from_blocks(vec![(0, images)]), ..Rows::default() };
+        let kept = Ids::new([1, 2, 3, 5], 0);
+        let mut heirs = Heirs::new(&rows, &kept);
+        assert_eq!([0, 0, 1, 3, 4].map(|image| heirs.of(image)), [Some(2), Some(2), Some(1), Some(3), None]);
+        assert_eq!(heirs.of(2), None, "it has got those of 0");
+        assert_eq!(heirs.of(5), Some(5), "it is kept itself");
+        assert_eq!(heirs.of(77), None);
+    }
+}
