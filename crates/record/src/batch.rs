@@ -1,8 +1,8 @@
 //! What goes to the writer together: new names first, then what refers to them.
 
 use icecore_format::records::{
-    CgroupsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1,
-    StacksV1, StringsV1, SymbolsV1, TasksV1,
+    CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload,
+    SamplesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
 };
 use icecore_format::write::Writer;
 
@@ -20,6 +20,8 @@ pub(crate) struct Batch {
     pub(crate) losses: LossesV1,
     pub(crate) samples: SamplesV1,
     pub(crate) symbols: SymbolsV1,
+    /// Behind all samples: there is time for them, and nothing else is lost if the disk is full.
+    pub(crate) image_parts: ImagePartsV1,
     pub(crate) jit: JitV1,
 }
 
@@ -38,7 +40,8 @@ impl Batch {
         append(writer, &self.losses)?;
         append(writer, &self.samples)?;
         append(writer, &self.symbols)?;
-        append(writer, &self.jit)
+        append(writer, &self.jit)?;
+        append(writer, &self.image_parts)
     }
 }
 

@@ -85,6 +85,10 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Embed::Hits)]
     pub embed: Embed,
 
+    /// Take at most so much of these files, before compression, and a quarter of it from one. What is too large is told
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub embed_max: u64,
+
     /// Memory between kernel and recorder, such as 8M; default 4M and more on machines with many CPUs
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub ring: Option<u64>,

@@ -1,13 +1,16 @@
 //! The tracker thread's part: from chunks to batches. It asks the outside world (files, kernel symbols)
 //! what the pure [`Tracker`] is told.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
 
 use icecore_format::records::{Cause, JitCode, JitV1, Loss, Origin, SymbolsV1};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
 use crate::cgroups::Cgroups;
+use crate::evidence::files::{Carried, Extent};
 use crate::evidence::jit::Told;
 use crate::evidence::{Evidence, Found};
 use crate::identity::{Identities, Place};
@@ -16,12 +19,15 @@ use crate::proc::kallsyms::Kallsyms;
 use crate::proc::maps;
 use crate::proc::scan::{self, Process};
 use crate::pump::Chunk;
+use crate::summary::tell;
 use crate::sys::{clock, usage};
 use crate::track::{MappingRow, Pace, Totals, Tracker};
 use crate::wire::{self, Event, NewMapping, Report};
 
 /// Rows of one block of symbols: a few MiB of names.
 const SYMBOLS_PER_BLOCK: usize = 32 << 10;
+/// Taking files is told to whoever waits for so long.
+const TOLD_AFTER: Duration = Duration::from_millis(1500);
 
 /// What the tracker knows at the end.
 #[derive(Debug)]
@@ -33,7 +39,7 @@ pub(crate) struct Digested {
 }
 
 /// What of the images is in the file.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Embedded {
     pub(crate) functions: u64,
     pub(crate) images: u64,
@@ -41,6 +47,21 @@ pub(crate) struct Embedded {
     pub(crate) left_out: u64,
     /// Code made at run time.
     pub(crate) jit: Told,
+    /// Their files.
+    pub(crate) files: Carried,
+}
+
+/// What is taken of the images, and what ends it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wishes<'a> {
+    pub(crate) embed: Embed,
+    pub(crate) max_bytes: u64,
+    /// It is told if it takes long.
+    pub(crate) is_told: bool,
+    /// Somebody asked for an end.
+    pub(crate) stop: &'a AtomicBool,
+    /// The disk refused a block.
+    pub(crate) refused: &'a AtomicBool,
 }
 
 /// Works through chunks until the last has come. `followed` are the recorded processes; `None` means
@@ -50,14 +71,14 @@ pub(crate) fn digest(
     batches: SyncSender<Batch>,
     followed: Option<FxHashSet<u32>>,
     pace: Pace,
-    embed: Embed,
+    wishes: Wishes<'_>,
 ) -> Digested {
     usage::lower_priority();
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         identities: Identities::default(),
         cgroups: Cgroups::new(),
-        evidence: (embed == Embed::Hits).then(Evidence::new),
+        evidence: (wishes.embed != Embed::None).then(Evidence::new),
         kallsyms: None,
         followed,
         ended: Vec::new(),
@@ -73,7 +94,7 @@ pub(crate) fn digest(
     }
     digest.settle(u64::MAX);
     digest.flush();
-    let embedded = digest.embed();
+    let embedded = digest.embed(&wishes);
     Digested { totals: digest.tracker.totals(), losses: digest.losses, embedded }
 }
 
@@ -222,10 +243,11 @@ impl Digest {
             self.kallsyms = Some(Kallsyms::read());
         }
         let batch = self.tracker.take_batch(self.kallsyms.as_ref());
-        let code = self.tracker.take_code();
+        let (code, counts) = self.tracker.take_hits();
         let mut jit = Vec::new();
         if let Some(evidence) = &mut self.evidence {
             code.into_iter().for_each(|(image, file_off)| evidence.hit(image, file_off));
+            counts.into_iter().for_each(|(image, hits)| evidence.count(image, hits));
             jit = evidence.take_jit();
         }
         // The writer takes batches until this end is dropped.
@@ -234,19 +256,50 @@ impl Digest {
     }
 
     /// Writes down what the evidence tells, when sampling has ended.
-    fn embed(&mut self) -> Embedded {
-        let Some(evidence) = self.evidence.take() else { return Embedded::default() };
+    fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
+        let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
         let Found { symbols, images, left_out, jit, jit_told } = evidence.find();
         self.send_jit(&jit);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });
         }
-        Embedded { functions: symbols.len() as u64, images, left_out, jit: jit_told }
+        let functions = symbols.len() as u64;
+        drop(symbols);
+        let files = match wishes.embed {
+            Embed::None | Embed::Hits => Carried::default(),
+            Embed::Sections => self.carry(evidence, Extent::Sections, wishes),
+            Embed::All => self.carry(evidence, Extent::Whole, wishes),
+        };
+        Embedded { functions, images, left_out, jit: jit_told, files }
     }
 
     fn send_jit(&self, rows: &[JitCode]) {
         for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(Batch { jit: JitV1::from_rows(rows), ..Batch::default() });
         }
+    }
+
+    /// Writes the files themselves. A signal ends that and not the recorder, be it the second one; the next does.
+    fn carry(&mut self, evidence: Evidence, extent: Extent, wishes: &Wishes<'_>) -> Carried {
+        usage::lowest_priority();
+        let Wishes { stop, refused, .. } = wishes;
+        let was_asked = stop.swap(false, Ordering::Relaxed);
+        let begun = Instant::now();
+        let mut is_told = !wishes.is_told;
+        let mut put = |image_parts| {
+            if stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed) {
+                return false;
+            }
+            if !is_told && begun.elapsed() > TOLD_AFTER {
+                is_told = true;
+                tell(
+                    "icecore-record: sampling is over; taking files into the recording (Ctrl-C ends that)\n",
+                );
+            }
+            self.batches.send(Batch { image_parts, ..Batch::default() }).is_ok()
+        };
+        let carried = evidence.carry(extent, wishes.max_bytes, &mut put);
+        stop.fetch_or(was_asked, Ordering::Relaxed);
+        carried
     }
 }

@@ -63,6 +63,10 @@ pub enum Embed {
     None,
     /// The name of every function that was hit, from the symbol tables of its file
     Hits,
+    /// Also the symbol tables and unwind rules of the files that were hit
+    Sections,
+    /// Also these files as a whole
+    All,
 }
 
 /// Everything that one run of the recorder needs to know.
@@ -96,6 +100,8 @@ pub struct Options {
     pub flush_bytes: usize,
     /// What goes into the recording for reports on other machines.
     pub embed: Embed,
+    /// The most bytes of files that go into it.
+    pub embed_max_bytes: u64,
     /// Where to write.
     pub output: Destination,
     /// Overwrite it.
@@ -184,6 +190,7 @@ impl Options {
             flush_ns: u64::try_from(args.flush.as_nanos()).unwrap_or(u64::MAX),
             flush_bytes: usize::try_from(args.flush_bytes).unwrap_or(usize::MAX),
             embed: args.embed,
+            embed_max_bytes: args.embed_max,
             output,
             force: args.force,
             quiet: args.quiet,

@@ -3,7 +3,7 @@
 //! Order of arming, so that nothing falls in between: task events and mapping reports first, then one
 //! look into `/proc`, then sampling, then the command.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
@@ -18,8 +18,8 @@ use icecore_format::records::{Cause, Loss, ReceiptV1};
 use icecore_format::write::Writer;
 use rustc_hash::FxHashSet;
 
-use crate::digest::{self, Digested};
-use crate::options::{Options, Target};
+use crate::digest::{self, Digested, Wishes};
+use crate::options::{Embed, Options, Target};
 use crate::output::{self, Output};
 use crate::proc::{kallsyms, scan};
 use crate::pump::{Pump, Pumped, Reason};
@@ -90,8 +90,8 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (stop, refused) = (&stop, &refused);
-        let (pace, embed) = (options.pace(), options.embed);
-        let digest = move || digest::digest(&chunks, batches_to, first_tgids, pace, embed);
+        let (pace, wishes) = (options.pace(), wishes(options, stop, refused));
+        let digest = move || digest::digest(&chunks, batches_to, first_tgids, pace, wishes);
         let store = move || store::store(writer, &batches, refused);
         let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
         let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;
@@ -111,6 +111,12 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(started_ns));
     let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None };
     close(options, &sampler, stored, end, command)
+}
+
+/// What is taken of the images that are hit.
+fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) -> Wishes<'a> {
+    let is_told = !options.quiet && std::io::stderr().is_terminal();
+    Wishes { embed: options.embed, max_bytes: options.embed_max_bytes, is_told, stop, refused }
 }
 
 /// What is known when sampling has ended.
@@ -162,9 +168,15 @@ fn close(
     let kept = stored.len_bytes();
     let finished = stored.finish(&last_losses, &receipt);
     if let Err(error) = &finished {
+        let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
+        // Files come behind all samples.
+        let what_is_lost = match takes_files && refused == 0 {
+            true => "; what is missing is of files that were to be embedded",
+            false => "",
+        };
         summary::tell(&format!(
             "icecore-record: cannot write {}: {}. \
-             What was written before ({kept} bytes) can be read; {refused} samples after it are lost\n",
+             What was written before ({kept} bytes) can be read; {refused} samples after it are lost{what_is_lost}\n",
             end.output.called(),
             why_not(error)
         ));

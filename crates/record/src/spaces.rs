@@ -117,6 +117,13 @@ impl Space {
         })
     }
 
+    /// Finds the image at an address and the offset in its file, even if the process has it mapped twice.
+    pub(crate) fn code(&self, address: u64) -> Option<(u32, u64)> {
+        let (start, region) = self.regions.range(..=address).next_back()?;
+        let image = region.image.filter(|_| address < region.end)?;
+        Some((image, region.file_off.wrapping_add(address - start)))
+    }
+
     /// Marks the regions that show a part of what a new one shows; tells whether there are any.
     fn show_the_same(&mut self, start: u64, region: &Region) -> bool {
         let shown = |start: u64, r: &Region| r.file_off..r.file_off.saturating_add(r.end - start);
@@ -239,6 +246,8 @@ mod tests {
         let located = [0x1000, 0x8000, 0xa000].map(|a| spaces.of(1).and_then(|space| space.locate(a)));
         let image = Location::Image { image: 7, file_off: 0x2000 };
         assert_eq!(located, [Some(Location::Address(0x1000)), Some(Location::Address(0x8000)), Some(image)]);
+        let code = [0x1004, 0x8004, 0x9000].map(|a| spaces.of(1).and_then(|space| space.code(a)));
+        assert_eq!(code, [Some((7, 4)), Some((7, 0x804)), None]);
     }
 
     #[test]

@@ -18,12 +18,37 @@ pub(crate) struct Stacks {
     located: Vec<Location>,
     first_new: u32,
     new: Vec<Node>,
+    hits: Hits,
+}
+
+/// What of images was hit.
+#[derive(Debug, Default)]
+pub(crate) struct Hits {
+    /// How often, by image: once for each sample whose leaf is there, and for each place that calls.
+    pub(crate) counts: FxHashMap<u32, u64>,
+    /// Code that is noted by its address, since its process has mapped the image twice: image and offset in its file.
+    pub(crate) by_address: Vec<(u32, u64)>,
+}
+
+impl Hits {
+    fn note(&mut self, space: &Space, address: u64, location: Location) {
+        let image = match location {
+            Location::Image { image, .. } => Some(image),
+            Location::Address(_) => space.code(address).map(|code| {
+                self.by_address.push(code);
+                code.0
+            }),
+        };
+        if let Some(image) = image {
+            *self.counts.entry(image).or_default() += 1;
+        }
+    }
 }
 
 impl Default for Stacks {
     fn default() -> Self {
-        let (ids, callers) = Default::default();
-        Self { ids, callers, located: Vec::new(), first_new: 1, new: Vec::new() }
+        let (ids, callers, hits) = Default::default();
+        Self { ids, callers, located: Vec::new(), first_new: 1, new: Vec::new(), hits }
     }
 }
 
@@ -50,6 +75,7 @@ impl Stacks {
         let Some((space, leaf)) = known else {
             return Ok((self.id(leaf_first.iter().rev().map(|address| Location::Address(*address)))?, end));
         };
+        self.hits.note(space, leaf_first[0], leaf);
         let mut locations = std::mem::take(&mut self.located);
         locations.push(leaf);
         let unknown = |address| (!space.is_complete()).then_some(Location::Address(address));
@@ -101,6 +127,11 @@ impl Stacks {
         (std::mem::replace(&mut self.first_new, next), std::mem::take(&mut self.new))
     }
 
+    /// Hands over what of images was hit since the last call.
+    pub(crate) fn take_hits(&mut self) -> Hits {
+        std::mem::take(&mut self.hits)
+    }
+
     fn push(&mut self, node: Node) -> Result<u32, Exhausted> {
         let id = self.newest().checked_add(1).filter(|id| *id < u32::MAX).ok_or(Exhausted)?;
         self.new.push(node);
@@ -114,13 +145,22 @@ impl Stacks {
         if self.callers.len() >= REMEMBERED {
             self.callers.clear();
         }
-        let locate = || match space.locate(address.checked_sub(1)?)? {
-            Location::Image { image, file_off } => {
-                Some(Location::Image { image, file_off: file_off.wrapping_add(1) })
+        let key = (space.version(), address);
+        if let Some(known) = self.callers.get(&key) {
+            return *known;
+        }
+        let call = address.checked_sub(1).and_then(|call| Some((call, space.locate(call)?)));
+        let location = call.map(|(call, location)| {
+            self.hits.note(space, call, location);
+            match location {
+                Location::Image { image, file_off } => {
+                    Location::Image { image, file_off: file_off.wrapping_add(1) }
+                }
+                Location::Address(_) => Location::Address(address),
             }
-            Location::Address(_) => Some(Location::Address(address)),
-        };
-        *self.callers.entry((space.version(), address)).or_insert_with(locate)
+        });
+        self.callers.insert(key, location);
+        location
     }
 }
 

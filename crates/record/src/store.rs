@@ -7,6 +7,7 @@ use icecore_format::records::{Loss, LossesV1, Payload as _, ReceiptV1};
 use icecore_format::write::Writer;
 
 use crate::batch::Batch;
+use crate::sys::usage;
 
 /// What became of the file.
 #[derive(Debug)]
@@ -22,7 +23,12 @@ pub(crate) struct Stored {
 pub(crate) fn store(mut writer: Writer, batches: &Receiver<Batch>, refused: &AtomicBool) -> Stored {
     let mut failure = None;
     let mut samples_refused = 0;
+    let mut is_late = false;
     for batch in batches {
+        // Sampling is over, and compressing files takes long.
+        if batch.image_parts.items() > 0 && !std::mem::replace(&mut is_late, true) {
+            usage::lowest_priority();
+        }
         if failure.is_none() {
             failure = batch.append_to(&mut writer).err();
         }

@@ -1,5 +1,7 @@
 //! What is told at the end.
 
+mod embedded;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -60,8 +62,8 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
         bytes(ended.file_bytes),
         per_sample(ended.file_bytes as f64)
     ));
-    if let Some(embedded) = embedded(&ended.embedded) {
-        line(embedded);
+    for (number, text) in embedded::lines(&ended.embedded).iter().enumerate() {
+        line(format!("{:<10} {text}", if number == 0 { "embedded" } else { "" }));
     }
     line(format!(
         "recorder   {:.2} s CPU ({:.1} µs per sample), peak memory {}",
@@ -83,27 +85,6 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
         line(format!("next       icecore-report {}", path.display()));
     }
     out
-}
-
-/// Tells what names the recording has of itself; nothing if it has none.
-fn embedded(embedded: &Embedded) -> Option<String> {
-    let Embedded { functions, images, left_out, jit } = embedded;
-    let mut names = Vec::new();
-    if *functions > 0 {
-        names.push(format!("of {} functions in {} files", grouped(*functions), grouped(*images)));
-    }
-    if jit.pieces > 0 {
-        names.push(format!("of {} pieces of code made at run time", grouped(jit.pieces)));
-    }
-    let left_out = match left_out + jit.left_out {
-        0 => String::new(),
-        count => format!("; {} more pieces of code were too many to look up", grouped(count)),
-    };
-    let cut = match jit.cut_files {
-        0 => String::new(),
-        count => format!("; too large to be read whole: {} perf maps or jitdump files", grouped(count)),
-    };
-    (!names.is_empty()).then(|| format!("embedded   the names {}{left_out}{cut}", names.join(" and ")))
 }
 
 fn bytes(count: u64) -> String {
@@ -130,7 +111,6 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::jit::Told;
 
     fn ended(receipt: &ReceiptV1, losses: &[(Cause, u64)]) -> String {
         text(&Ended {
@@ -171,25 +151,5 @@ mod tests {
         let text = ended(&ReceiptV1::default(), &[]);
         assert!(text.contains("0.0 bytes per sample"), "{text}");
         assert!(text.contains("no samples: "), "{text}");
-    }
-
-    #[test]
-    fn names_are_told_by_what_they_name_and_so_is_what_was_too_much() {
-        let jit = Told { pieces: 2000, left_out: 4, cut_files: 1 };
-        let text = embedded(&Embedded { functions: 5, images: 2, left_out: 3, jit });
-        assert_eq!(
-            text.as_deref(),
-            Some(
-                "embedded   the names of 5 functions in 2 files and of 2,000 pieces of code made at run time; \
-                 7 more pieces of code were too many to look up; \
-                 too large to be read whole: 1 perf maps or jitdump files"
-            )
-        );
-        let only_jit = Embedded { jit: Told { pieces: 1, ..Told::default() }, ..Embedded::default() };
-        assert!(
-            embedded(&only_jit)
-                .is_some_and(|text| text.ends_with("names of 1 pieces of code made at run time"))
-        );
-        assert_eq!(embedded(&Embedded::default()), None);
     }
 }

@@ -14,11 +14,11 @@ use std::ops::Range;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, Cause, Cgroup, CgroupsV1, Change, Image, ImageKind, ImagesV1, JitV1, KernelSymbol,
+    Basis, Cause, Cgroup, CgroupsV1, Change, Image, ImageKind, ImagePartsV1, ImagesV1, JitV1, KernelSymbol,
     KernelSymbolsV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample,
     SamplesV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
 use crate::cgroups::Moved;
@@ -26,7 +26,7 @@ use crate::identity::Identity;
 use crate::intern::Interner;
 use crate::proc::kallsyms::Kallsyms;
 use crate::spaces::{Region, Spaces};
-use crate::stacks::{Exhausted, Stacks};
+use crate::stacks::{Exhausted, Hits, Stacks};
 use crate::wire::{self, Event, Head};
 use notes::Notes;
 
@@ -305,13 +305,17 @@ impl Tracker {
             samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
                 .expect("bug: samples out of order"),
             symbols: SymbolsV1::default(),
+            image_parts: ImagePartsV1::default(),
             jit: JitV1::default(),
         }
     }
 
-    /// Takes the code in images that the batches so far have hit for the first time, or again.
-    pub(crate) fn take_code(&mut self) -> Vec<(u32, u64)> {
-        std::mem::take(&mut self.code)
+    /// Takes the code in images that the batches so far have hit for the first time, or again, and how often each
+    /// image was hit.
+    pub(crate) fn take_hits(&mut self) -> (Vec<(u32, u64)>, FxHashMap<u32, u64>) {
+        let Hits { counts, by_address } = self.stacks.take_hits();
+        self.code.extend(by_address);
+        (std::mem::take(&mut self.code), counts)
     }
 
     /// Takes what happened to processes since it was taken, in the order of time.

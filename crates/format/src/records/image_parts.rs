@@ -41,12 +41,14 @@ payload!(
 impl ImagePartsV1 {
     /// Builds the columns. Pieces ascend, do not overlap, and have at most [`limits::MAX_PIECES_LEN`] bytes together.
     pub fn from_rows<B: AsRef<[u8]>>(image: u32, file_bytes: u64, rows: &[Piece<B>]) -> Self {
+        let mut bytes = Vec::with_capacity(rows.iter().map(|row| row.bytes.as_ref().len()).sum());
+        rows.iter().for_each(|row| bytes.extend_from_slice(row.bytes.as_ref()));
         Self {
             file_bytes,
             image,
             off: Packed::steps(rows.iter().map(|row| row.off)),
             lens: rows.iter().map(|row| row.bytes.as_ref().len() as u64).collect(),
-            bytes: rows.iter().flat_map(|row| row.bytes.as_ref()).copied().collect(),
+            bytes,
         }
     }
 

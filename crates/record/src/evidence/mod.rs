@@ -1,23 +1,28 @@
-//! What a report on another machine needs and this one has: the names of the functions that were hit.
+//! What a report on another machine needs and this one has: the names of the functions that were hit, and the files
+//! that they are in, or the sections of them that matter.
 //!
 //! Files are opened when their first mapping is seen, since they may be deleted or replaced before the recording ends,
 //! and read when it has ended.
 
+pub(crate) mod files;
 pub(crate) mod functions;
 pub(crate) mod jit;
 mod room;
+mod sections;
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use icecore_format::records::{ImageKind, JitCode, Symbol};
+use icecore_format::records::{ImageKind, ImagePartsV1, JitCode, Symbol};
 use object::read::ReadCache;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::identity::{Identity, Place, elf_build_id, open_regular};
 use crate::proc::maps;
 use crate::track::Note;
+use files::{Carried, Carrier, Content, Extent};
 use functions::{Function, functions};
 use jit::{Jit, Told};
 use room::{Held, Room};
@@ -39,6 +44,8 @@ pub(crate) struct Evidence {
     /// Offsets in the files of images.
     hits: FxHashMap<u32, FxHashSet<u64>>,
     hit_count: usize,
+    /// How often, by image.
+    counts: FxHashMap<u32, u64>,
     left_out: u64,
     /// For files that are held open. Those beyond are looked for once more at the end.
     room: Room,
@@ -48,7 +55,8 @@ pub(crate) struct Evidence {
 /// Where the symbols of an image can be read.
 #[derive(Debug)]
 enum Source {
-    Held(Held),
+    /// An open file, and the path of its image.
+    Held(Held, Vec<u8>),
     /// It could not be opened, or too many others are.
     Path(Identity),
     Vdso,
@@ -72,9 +80,9 @@ pub(crate) struct Found {
 
 impl Evidence {
     pub(crate) fn new() -> Self {
-        let (sources, hits) = Default::default();
+        let (sources, hits, counts) = Default::default();
         let room = Room::new();
-        Self { sources, hits, hit_count: 0, left_out: 0, jit: Jit::new(room.clone()), room }
+        Self { sources, hits, hit_count: 0, counts, left_out: 0, jit: Jit::new(room.clone()), room }
     }
 
     /// Looks at an image when it is mapped; only the first time counts, but for code that is in no file.
@@ -86,7 +94,7 @@ impl Evidence {
         let source = match identity.kind {
             ImageKind::VDSO => Source::Vdso,
             ImageKind::FILE => match self.room.hold(|| place.open(identity)) {
-                Some(held) => Source::Held(held),
+                Some(held) => Source::Held(held, identity.path.clone()),
                 None => Source::Path(identity.clone()),
             },
             _ => Source::Nowhere,
@@ -103,6 +111,13 @@ impl Evidence {
         self.hit_count += usize::from(self.hits.entry(image).or_default().insert(file_off));
     }
 
+    /// Counts hits of an image.
+    pub(crate) fn count(&mut self, image: u32, hits: u64) {
+        if self.sources.contains_key(&image) {
+            *self.counts.entry(image).or_default() += hits;
+        }
+    }
+
     /// Takes what the tracker tells of processes.
     pub(crate) fn note(&mut self, notes: &[Note]) {
         self.jit.note(notes);
@@ -114,11 +129,12 @@ impl Evidence {
     }
 
     /// Reads the symbol tables of the images that were hit.
-    pub(crate) fn find(mut self) -> Found {
+    pub(crate) fn find(&mut self) -> Found {
         self.jit.finish();
         let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
         let mut found = Found { left_out: self.left_out, jit, jit_told, ..Found::default() };
-        let mut images: Vec<(u32, FxHashSet<u64>)> = self.hits.into_iter().collect();
+        let mut images: Vec<(u32, &FxHashSet<u64>)> =
+            self.hits.iter().map(|(id, offs)| (*id, offs)).collect();
         images.sort_unstable_by_key(|(image, _)| *image);
         for (image, offsets) in images {
             // What was a return address is looked up one byte earlier, in the call: that may be another function.
@@ -129,7 +145,7 @@ impl Evidence {
                 functions(&file, debug.as_ref(), offsets.clone())
             };
             let functions = match self.sources.get(&image) {
-                Some(Source::Held(held)) => read(&held.file),
+                Some(Source::Held(held, _)) => read(&held.file),
                 Some(Source::Path(identity)) => {
                     Place::of_itself(&identity.path).open(identity).map_or_else(Vec::new, |file| read(&file))
                 }
@@ -145,6 +161,47 @@ impl Evidence {
             found.symbols.extend(functions.into_iter().map(symbol));
         }
         found
+    }
+}
+
+impl Evidence {
+    /// Hands over the files of the images that were hit, those that were hit most first, in blocks: at most `max_bytes`
+    /// of all. It ends when `put` takes no more.
+    pub(crate) fn carry(
+        self,
+        extent: Extent,
+        max_bytes: u64,
+        put: &mut dyn FnMut(ImagePartsV1) -> bool,
+    ) -> Carried {
+        let mut images: Vec<(u32, Source)> = self.sources.into_iter().collect();
+        images
+            .retain(|(image, source)| !matches!(source, Source::Nowhere) && self.counts.contains_key(image));
+        images.sort_unstable_by_key(|(image, _)| (Reverse(self.counts[image]), *image));
+        let mut carrier = Carrier::new(extent, max_bytes, put);
+        let mut left = images.len();
+        for (image, source) in images {
+            let (path, content) = source.open();
+            if !carrier.carry(image, &path, content.as_ref()) {
+                break;
+            }
+            left -= 1;
+        }
+        carrier.end(left)
+    }
+}
+
+impl Source {
+    /// The path of an image, and what there is.
+    fn open(self) -> (Vec<u8>, Option<Content>) {
+        match self {
+            Self::Held(held, path) => (path, Some(Content::File(held.file))),
+            Self::Path(identity) => {
+                let file = Place::of_itself(&identity.path).open(&identity);
+                (identity.path, file.map(Content::File))
+            }
+            Self::Vdso => (b"[vdso]".to_vec(), Some(vdso()).filter(|b| !b.is_empty()).map(Content::Memory)),
+            Self::Nowhere => (Vec::new(), None),
+        }
     }
 }
 

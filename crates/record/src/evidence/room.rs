@@ -18,8 +18,12 @@ pub(super) struct Room(Rc<Cell<usize>>);
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) file: File,
-    room: Option<Room>,
+    _taken: Option<Taken>,
 }
+
+/// Room for one file.
+#[derive(Debug)]
+struct Taken(Room);
 
 impl Room {
     pub(super) fn new() -> Self {
@@ -31,22 +35,21 @@ impl Room {
         let left = self.0.get().checked_sub(1)?;
         let file = open()?;
         self.0.set(left);
-        Some(Held { file, room: Some(self.clone()) })
+        Some(Held { file, _taken: Some(Taken(self.clone())) })
     }
 }
 
 impl Held {
     /// Holds a file for a moment, room or not.
     pub(super) fn for_a_moment(file: File) -> Self {
-        Self { file, room: None }
+        Self { file, _taken: None }
     }
 }
 
-impl Drop for Held {
+impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(Room(left)) = &self.room {
-            left.set(left.get() + 1);
-        }
+        let Self(Room(left)) = self;
+        left.set(left.get() + 1);
     }
 }
 

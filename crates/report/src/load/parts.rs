@@ -209,12 +209,6 @@ impl Parts {
         self.of_id(Counted::Tasks, id)
     }
 
-    /// The part to which an image belongs, and the id that the image has there.
-    pub fn of_image(&self, id: u32) -> (u32, u32) {
-        let part = self.of_id(Counted::Images, id);
-        (part, id - self.parts[part as usize].ids[Counted::Images as usize].base)
-    }
-
     fn of_id(&self, what: Counted, id: u32) -> u32 {
         if self.parts.len() == 1 {
             return 0;

@@ -1,0 +1,276 @@
+//! Files of images on their way into the recording: pieces of the wanted size, one block in memory at a time.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+
+use icecore_format::records::{ImagePartsV1, Piece};
+use object::read::ReadCache;
+use rustc_hash::FxHashSet;
+
+use super::sections;
+use crate::identity::elf_build_id;
+
+/// Bytes of pieces in one block. With the columns beside them a block stays below a MiB, so that even zeros are
+/// compressed (FORMAT.md §3 believes any ratio up to there).
+const BLOCK_BYTES: usize = (1 << 20) - (16 << 10);
+/// Pieces of one block.
+const BLOCK_PIECES: usize = 512;
+/// One image may have this part of what all may have.
+const PART_OF_ONE: u64 = 4;
+
+/// How much of a file is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What names its code and tells how to unwind through it.
+    Sections,
+    /// Everything.
+    Whole,
+}
+
+/// What is read.
+#[derive(Debug)]
+pub(super) enum Content {
+    File(File),
+    Memory(Vec<u8>),
+}
+
+/// What became of the files.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// Files of which the recording has all or some sections.
+    pub(crate) whole: u64,
+    pub(crate) in_sections: u64,
+    /// Bytes of them, before compression.
+    pub(crate) bytes: u64,
+    /// Files that were wanted whole and are too large for that.
+    pub(crate) reduced: Vec<TooMuch>,
+    /// Files of which the recording has nothing.
+    pub(crate) too_large: Vec<TooMuch>,
+    /// Files that could not be opened or read, or are no programs.
+    pub(crate) unreadable: Vec<String>,
+    /// Files that were not looked at any more when somebody asked for an end.
+    pub(crate) interrupted: u64,
+}
+
+/// A file that has more bytes than are free for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooMuch {
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    pub(crate) free_bytes: u64,
+}
+
+/// Writes files until their room is used up, or nobody takes more.
+pub(super) struct Carrier<'a> {
+    extent: Extent,
+    max_bytes: u64,
+    /// Build-ids of files that are in the recording: images can have one file.
+    known: FxHashSet<Vec<u8>>,
+    /// Takes a block; `false`: no more are wanted.
+    put: &'a mut dyn FnMut(ImagePartsV1) -> bool,
+    carried: Carried,
+}
+
+/// Why a file is not in the recording, or not all of it.
+enum Stopped {
+    Unreadable,
+    Unwanted,
+}
+
+impl<'a> Carrier<'a> {
+    pub(super) fn new(extent: Extent, max_bytes: u64, put: &'a mut dyn FnMut(ImagePartsV1) -> bool) -> Self {
+        let (known, carried) = Default::default();
+        Self { extent, max_bytes, known, put, carried }
+    }
+
+    /// Carries the file of an image; `false` if nobody takes more.
+    pub(super) fn carry(&mut self, image: u32, path: &[u8], content: Option<&Content>) -> bool {
+        let path = || String::from_utf8_lossy(path).into_owned();
+        let planned = content.and_then(|content| Some((content, Plan::of(content, self.extent)?)));
+        let Some((content, plan)) = planned else {
+            self.carried.unreadable.push(path());
+            return true;
+        };
+        if let Some(build_id) = plan.build_id.clone().filter(|build_id| !build_id.is_empty())
+            && !self.known.insert(build_id)
+        {
+            return true;
+        }
+        let free_bytes = self.free_bytes();
+        let too_much = |bytes| TooMuch { path: path(), bytes, free_bytes };
+        let wanted = match plan.whole {
+            Some(whole) if plan.len <= free_bytes => whole,
+            is_reduced => {
+                let bytes = plan.sections.iter().map(|stretch| stretch.end - stretch.start).sum();
+                if bytes > free_bytes {
+                    self.carried.too_large.push(too_much(bytes));
+                    return true;
+                }
+                if is_reduced.is_some() {
+                    self.carried.reduced.push(too_much(plan.len));
+                }
+                plan.sections
+            }
+        };
+        let is_whole = wanted.len() == 1 && wanted[0] == (0..plan.len);
+        match self.copy(image, content, plan.len, &wanted) {
+            Ok(()) if is_whole => self.carried.whole += 1,
+            Ok(()) => self.carried.in_sections += 1,
+            Err(Stopped::Unreadable) => self.carried.unreadable.push(path()),
+            Err(Stopped::Unwanted) => return false,
+        }
+        true
+    }
+
+    /// What is left for one file.
+    fn free_bytes(&self) -> u64 {
+        (self.max_bytes / PART_OF_ONE).min(self.max_bytes.saturating_sub(self.carried.bytes))
+    }
+
+    /// Tells what became of the files; `left` were not carried.
+    pub(super) fn end(self, left: usize) -> Carried {
+        Carried { interrupted: left as u64, ..self.carried }
+    }
+
+    fn copy(
+        &mut self,
+        image: u32,
+        content: &Content,
+        file_bytes: u64,
+        wanted: &[Range<u64>],
+    ) -> Result<(), Stopped> {
+        let mut block: Vec<Piece> = Vec::new();
+        let mut room = BLOCK_BYTES;
+        for stretch in wanted {
+            let mut off = stretch.start;
+            while off < stretch.end {
+                let len = (stretch.end - off).min(room as u64);
+                let mut bytes = vec![0; len as usize];
+                content.read(&mut bytes, off).map_err(|_| Stopped::Unreadable)?;
+                block.push(Piece { off, bytes });
+                off += len;
+                room -= len as usize;
+                if room == 0 || block.len() == BLOCK_PIECES {
+                    self.put(image, file_bytes, &block)?;
+                    block.clear();
+                    room = BLOCK_BYTES;
+                }
+            }
+        }
+        self.put(image, file_bytes, &block)
+    }
+
+    fn put(&mut self, image: u32, file_bytes: u64, block: &[Piece]) -> Result<(), Stopped> {
+        if block.is_empty() {
+            return Ok(());
+        }
+        if !(self.put)(ImagePartsV1::from_rows(image, file_bytes, block)) {
+            return Err(Stopped::Unwanted);
+        }
+        self.carried.bytes += block.iter().map(|piece| piece.bytes.len() as u64).sum::<u64>();
+        Ok(())
+    }
+}
+
+/// What of a file is wanted.
+struct Plan {
+    build_id: Option<Vec<u8>>,
+    len: u64,
+    /// All of it, if that is wanted.
+    whole: Option<Vec<Range<u64>>>,
+    sections: Vec<Range<u64>>,
+}
+
+impl Plan {
+    /// Looks at a file; `None` if it is no program.
+    fn of(content: &Content, extent: Extent) -> Option<Self> {
+        let (len, build_id, wanted) = match content {
+            Content::File(file) => {
+                let cache = ReadCache::new(file);
+                (file.metadata().ok()?.len(), elf_build_id(&cache), sections::wanted(&cache)?)
+            }
+            // The vDSO has two pages.
+            Content::Memory(bytes) => {
+                let len = bytes.len() as u64;
+                (len, elf_build_id(&bytes[..]), std::iter::once(0..len).collect())
+            }
+        };
+        let inside = wanted.into_iter().map(|stretch| stretch.start.min(len)..stretch.end.min(len));
+        let whole = (extent == Extent::Whole).then(|| std::iter::once(0..len).collect());
+        Some(Self { build_id, len, whole, sections: inside.filter(|stretch| !stretch.is_empty()).collect() })
+    }
+}
+
+impl Content {
+    fn read(&self, out: &mut [u8], off: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_exact_at(out, off),
+            Self::Memory(bytes) => {
+                let from = usize::try_from(off).ok().and_then(|off| bytes.get(off..)?.get(..out.len()));
+                out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use icecore_format::records::Payload as _;
+
+    fn own() -> Content {
+        Content::File(File::open("/proc/self/exe").expect("we are running"))
+    }
+
+    /// Carries this program as several images; returns what became of it, and how many blocks were taken.
+    fn carry(extent: Extent, max_bytes: u64, images: &[u32], taken: usize) -> (Carried, usize) {
+        let mut blocks = 0;
+        let mut put = |parts: ImagePartsV1| {
+            assert!(parts.bytes.len() <= BLOCK_BYTES && parts.items() > 0);
+            blocks += usize::from(blocks < taken);
+            blocks < taken
+        };
+        let mut carrier = Carrier::new(extent, max_bytes, &mut put);
+        let wanted = images.iter().take_while(|image| carrier.carry(**image, b"/own", Some(&own()))).count();
+        (carrier.end(images.len() - wanted), blocks)
+    }
+
+    #[test]
+    fn a_file_is_carried_once_however_many_images_it_is() {
+        let len = std::fs::metadata("/proc/self/exe").expect("we are running").len();
+        let (carried, blocks) = carry(Extent::Whole, 1 << 40, &[3, 4, 5], usize::MAX);
+        assert_eq!(carried, Carried { whole: 1, bytes: len, ..Carried::default() });
+        assert_eq!(blocks as u64, len.div_ceil(BLOCK_BYTES as u64));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_reduced_to_sections_and_then_to_nothing_and_that_is_told() {
+        let len = std::fs::metadata("/proc/self/exe").expect("we are running").len();
+        let (sections, _) = carry(Extent::Sections, 1 << 40, &[3], usize::MAX);
+        assert!(sections.in_sections == 1 && sections.bytes < len);
+        let (carried, _) = carry(Extent::Whole, 4 * (len - 1), &[3], usize::MAX);
+        let reduced = vec![TooMuch { path: "/own".into(), bytes: len, free_bytes: len - 1 }];
+        assert_eq!(carried, Carried { in_sections: 1, bytes: sections.bytes, reduced, ..Carried::default() });
+        let (carried, blocks) = carry(Extent::Whole, 4000, &[3], usize::MAX);
+        let too_large = vec![TooMuch { path: "/own".into(), bytes: sections.bytes, free_bytes: 1000 }];
+        assert_eq!((carried, blocks), (Carried { too_large, ..Carried::default() }, 0));
+    }
+
+    #[test]
+    fn nothing_more_is_read_when_nobody_takes_it() {
+        let (carried, blocks) = carry(Extent::Whole, 1 << 40, &[3, 4], 2);
+        assert_eq!((carried.interrupted, carried.whole, blocks), (2, 0, 2));
+    }
+
+    #[test]
+    fn what_is_gone_or_no_program_is_told() {
+        let mut put = |_| panic!("there is nothing to put");
+        let mut carrier = Carrier::new(Extent::Sections, 1 << 40, &mut put);
+        let text = Content::File(File::open("Cargo.toml").expect("the folder of this crate"));
+        assert!(carrier.carry(1, b"/gone", None) && carrier.carry(2, b"/text", Some(&text)));
+        assert_eq!(carrier.end(0).unreadable, ["/gone", "/text"]);
+    }
+}

@@ -1,0 +1,220 @@
+//! Which bytes of an ELF file name its code and tell how to unwind through it: headers, symbol tables, unwind rules,
+//! notes, stubs of the linker. No other code, no data, no DWARF but unwind rules.
+
+use std::ops::Range;
+
+use object::elf;
+use object::read::ReadRef;
+use object::read::elf::{Dyn as _, FileHeader, ProgramHeader as _, SectionHeader as _};
+use object::{Endianness, FileKind};
+
+/// The most sections and segments of a file that is looked into.
+const MAX_SECTIONS: u32 = 64 << 10;
+const MAX_SEGMENTS: u16 = 1024;
+/// The largest table of headers that is read, bytes.
+const MAX_HEADERS_BYTES: u64 = 8 << 20;
+/// The largest dynamic section that is read, bytes.
+const MAX_DYNAMIC_BYTES: u64 = 64 << 10;
+
+/// Sections that are taken by the beginning of their names.
+const WANTED: [&[u8]; 12] = [
+    b".eh_frame",
+    b".debug_frame",
+    b".zdebug_frame",
+    b".gnu_debugdata",
+    b".gnu_debuglink",
+    b".gnu_debugaltlink",
+    b".note.",
+    b".plt",
+    b".rela.plt",
+    b".rel.plt",
+    b".gopclntab",
+    b".data.rel.ro.gopclntab",
+];
+
+/// Lists the stretches of a file that are wanted, ascending and apart; `None` if it is no ELF file. They may reach
+/// behind its end.
+pub(super) fn wanted<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
+    match FileKind::parse(file).ok()? {
+        FileKind::Elf32 => of::<elf::FileHeader32<Endianness>>(file),
+        FileKind::Elf64 => of::<elf::FileHeader64<Endianness>>(file),
+        _ => None,
+    }
+}
+
+fn of<'d, E: FileHeader<Endian = Endianness>>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
+    let header = E::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    let (sections, segments) = (header.shnum(endian, file).ok()?, header.e_phnum(endian));
+    let sections_bytes = u64::from(sections) * u64::from(header.e_shentsize(endian));
+    if sections > MAX_SECTIONS || segments > MAX_SEGMENTS || sections_bytes > MAX_HEADERS_BYTES {
+        return None;
+    }
+    let mut wanted = Stretches::default();
+    wanted.add(0, size_of::<E>() as u64);
+    wanted.add(header.e_phoff(endian).into(), u64::from(segments) * u64::from(header.e_phentsize(endian)));
+    wanted.add(header.e_shoff(endian).into(), sections_bytes);
+    for segment in header.program_headers(endian, file).ok()? {
+        if [elf::PT_NOTE, elf::PT_DYNAMIC, elf::PT_GNU_EH_FRAME].contains(&segment.p_type(endian)) {
+            wanted.add(segment.p_offset(endian).into(), segment.p_filesz(endian).into());
+        }
+    }
+    if sections == 0 {
+        by_segments::<E>(header, endian, file, &mut wanted);
+        return Some(wanted.settled());
+    }
+    let table = header.sections(endian, file).ok()?;
+    let of_names = header.shstrndx(endian, file).ok()?;
+    for (number, section) in table.iter().enumerate() {
+        let kind = section.sh_type(endian);
+        let is_table = [elf::SHT_SYMTAB, elf::SHT_DYNSYM].contains(&kind);
+        let name = table.section_name(endian, section).unwrap_or_default();
+        let is_wanted = is_table
+            || [elf::SHT_SYMTAB_SHNDX, elf::SHT_NOTE].contains(&kind)
+            || number == of_names as usize
+            || WANTED.iter().any(|wanted| name.starts_with(wanted));
+        let names = is_table.then(|| section.link(endian)).and_then(|link| table.section(link).ok());
+        for section in is_wanted.then_some(section).into_iter().chain(names) {
+            if section.sh_type(endian) != elf::SHT_NOBITS {
+                wanted.add(section.sh_offset(endian).into(), section.sh_size(endian).into());
+            }
+        }
+    }
+    Some(wanted.settled())
+}
+
+/// Without section headers: dynamic symbols by the dynamic section, unwind rules by the table that leads to them.
+fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
+    header: &E,
+    endian: Endianness,
+    file: impl ReadRef<'d>,
+    wanted: &mut Stretches,
+) {
+    let Ok(segments) = header.program_headers(endian, file) else { return };
+    // The offset of an address, and how much of its segment follows there.
+    let place = |address: u64| {
+        let loads = segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
+        loads.into_iter().find_map(|load| {
+            let into = address.checked_sub(load.p_vaddr(endian).into())?;
+            let left = load.p_filesz(endian).into().checked_sub(into)?;
+            Some((load.p_offset(endian).into().checked_add(into)?, left))
+        })
+    };
+    for segment in segments {
+        match segment.p_type(endian) {
+            elf::PT_GNU_EH_FRAME => {
+                // Version and encodings, then the place of the rules relative to its own, as linkers write it.
+                let table = file.read_bytes_at(segment.p_offset(endian).into(), 8).unwrap_or_default();
+                let [1, 0x1b, _, _, relative @ ..] = table else { continue };
+                let Ok(relative) = relative.try_into() else { continue };
+                let relative = match endian {
+                    Endianness::Little => i32::from_le_bytes(relative),
+                    Endianness::Big => i32::from_be_bytes(relative),
+                };
+                let at = segment.p_vaddr(endian).into().wrapping_add(4).wrapping_add_signed(relative.into());
+                // They say themselves where they end.
+                if let Some((off, left)) = place(at) {
+                    wanted.add(off, left);
+                }
+            }
+            elf::PT_DYNAMIC if segment.p_filesz(endian).into() <= MAX_DYNAMIC_BYTES => {
+                let rows = segment.dynamic(endian, file).ok().flatten().unwrap_or_default();
+                let value = |tag| {
+                    let row = rows.iter().find(|row| row.d_tag(endian) == tag)?;
+                    Some(row.d_val(endian).into())
+                };
+                // Linkers put hashes, symbols and names one behind the other.
+                let tables = [elf::DT_HASH, elf::DT_GNU_HASH, elf::DT_SYMTAB, elf::DT_STRTAB].map(value);
+                let first = tables.into_iter().flatten().filter_map(|address| place(address)).min();
+                let names = value(elf::DT_STRTAB).and_then(place).zip(value(elf::DT_STRSZ));
+                if let (Some((first, _)), Some(((names, _), names_len))) = (first, names) {
+                    wanted.add(first, (names - first).saturating_add(names_len));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Stretches of a file.
+#[derive(Debug, Default)]
+struct Stretches(Vec<Range<u64>>);
+
+impl Stretches {
+    fn add(&mut self, off: u64, len: u64) {
+        let end = off.saturating_add(len);
+        if off < end {
+            self.0.push(off..end);
+        }
+    }
+
+    /// Joins those that touch or overlap.
+    fn settled(mut self) -> Vec<Range<u64>> {
+        self.0.sort_unstable_by_key(|stretch| (stretch.start, stretch.end));
+        let mut settled: Vec<Range<u64>> = Vec::new();
+        for stretch in self.0 {
+            match settled.last_mut() {
+                Some(last) if stretch.start <= last.end => last.end = last.end.max(stretch.end),
+                _ => settled.push(stretch),
+            }
+        }
+        settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::{Object as _, ObjectSection as _};
+
+    fn own() -> Vec<u8> {
+        std::fs::read("/proc/self/exe").expect("we are running")
+    }
+
+    fn has(wanted: &[Range<u64>], off: u64, len: u64) -> bool {
+        wanted.iter().any(|stretch| stretch.start <= off && off + len <= stretch.end)
+    }
+
+    #[test]
+    fn symbols_and_unwind_rules_are_wanted_and_neither_code_nor_lines() {
+        let bytes = own();
+        let wanted = wanted(&bytes[..]).expect("ELF");
+        let file = object::File::parse(&bytes[..]).expect("ELF");
+        let place = |name| file.section_by_name(name).and_then(|section| section.file_range());
+        let names = [".symtab", ".strtab", ".dynsym", ".dynstr", ".eh_frame", ".eh_frame_hdr", ".shstrtab"];
+        for (off, len) in names.into_iter().filter_map(place) {
+            assert!(has(&wanted, off, len), "{off}");
+        }
+        for (off, len) in [".text", ".rodata", ".debug_info", ".debug_line"].into_iter().filter_map(place) {
+            assert!(!wanted.iter().any(|stretch| stretch.contains(&(off + len / 2))), "{off}");
+        }
+        assert!(wanted.is_sorted_by(|a, b| a.end < b.start) && has(&wanted, 0, 64));
+        assert!(
+            wanted.iter().map(|stretch| stretch.end - stretch.start).sum::<u64>() < bytes.len() as u64 / 2
+        );
+    }
+
+    #[test]
+    fn without_section_headers_the_segments_lead_to_the_same() {
+        let mut bytes = own();
+        let (rules, symbols) = {
+            let file = object::File::parse(&bytes[..]).expect("ELF");
+            let place = |name| file.section_by_name(name).and_then(|section| section.file_range());
+            (place(".eh_frame").expect("unwind rules"), place(".dynsym").expect("it is linked dynamically"))
+        };
+        // e_shoff, and e_shnum with e_shstrndx.
+        bytes[40..48].fill(0);
+        bytes[60..64].fill(0);
+        let wanted = wanted(&bytes[..]).expect("ELF");
+        assert!(has(&wanted, rules.0, rules.1) && has(&wanted, symbols.0, symbols.1), "{wanted:x?}");
+    }
+
+    #[test]
+    fn what_is_no_program_wants_nothing_and_what_is_torn_does_no_harm() {
+        let bytes = own();
+        for len in [0, 3, 63, 64, 200, bytes.len() / 2] {
+            drop(wanted(&bytes[..len]));
+        }
+        assert_eq!(wanted(&[0; 4096][..]), None);
+    }
+}

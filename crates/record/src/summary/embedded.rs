@@ -1,0 +1,118 @@
+//! What of the images went into the recording, and what did not.
+
+use super::{bytes, grouped};
+use crate::digest::Embedded;
+use crate::evidence::files::{Carried, TooMuch};
+
+/// Files that are named one by one; of the rest it is told how many they are.
+const NAMED: usize = 5;
+
+/// One line for each thing that there is to tell.
+pub(super) fn lines(embedded: &Embedded) -> Vec<String> {
+    let Embedded { functions, images, left_out, jit, files } = embedded;
+    let mut names = Vec::new();
+    if *functions > 0 {
+        names.push(format!("of {} functions in {} files", grouped(*functions), grouped(*images)));
+    }
+    if jit.pieces > 0 {
+        names.push(format!("of {} pieces of code made at run time", grouped(jit.pieces)));
+    }
+    let left_out = match left_out + jit.left_out {
+        0 => String::new(),
+        count => format!("; {} more pieces of code were too many to look up", grouped(count)),
+    };
+    let cut = match jit.cut_files {
+        0 => String::new(),
+        count => format!("; too large to be read whole: {} perf maps or jitdump files", grouped(count)),
+    };
+    let named = (!names.is_empty()).then(|| format!("the names {}{left_out}{cut}", names.join(" and ")));
+    named.into_iter().chain(of_files(files)).collect()
+}
+
+fn of_files(files: &Carried) -> Vec<String> {
+    let mut lines = Vec::new();
+    let taken = [(files.whole, "whole files"), (files.in_sections, "files without code and data")];
+    let taken: Vec<String> = taken
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", grouped(*count)))
+        .collect();
+    if !taken.is_empty() {
+        lines.push(format!("{}, {} before compression", taken.join(", "), bytes(files.bytes)));
+    }
+    lines.extend(each("only sections of", &files.reduced, too_much));
+    lines.extend(each("nothing of", &files.too_large, too_much));
+    lines.extend(each("nothing of", &files.unreadable, |path| {
+        format!("{path}: it cannot be read any more, or is no program")
+    }));
+    if files.interrupted > 0 {
+        lines.push(format!("ended early: {} files are not, or not all in it", grouped(files.interrupted)));
+    }
+    lines
+}
+
+fn too_much(file: &TooMuch) -> String {
+    let (needed, free) = (bytes(file.bytes), bytes(file.free_bytes));
+    format!("{}: it has {needed}, and there was room for {free} (--embed-max)", file.path)
+}
+
+/// Names the first few.
+fn each<T>(what: &str, files: &[T], text: impl Fn(&T) -> String) -> Vec<String> {
+    let mut lines: Vec<String> =
+        files.iter().take(NAMED).map(|file| format!("{what} {}", text(file))).collect();
+    if let Some(more) = files.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        lines.push(format!("{what} {} more files, for the same reason", grouped(more as u64)));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::jit::Told;
+
+    #[test]
+    fn what_is_left_out_is_told_with_its_reason() {
+        let too_much = |path: &str| TooMuch { path: path.into(), bytes: 3 << 20, free_bytes: 1 << 20 };
+        let files = Carried {
+            whole: 2,
+            in_sections: 1,
+            bytes: 5 << 20,
+            reduced: vec![too_much("/a")],
+            too_large: (0..7).map(|number| too_much(&format!("/b{number}"))).collect(),
+            unreadable: vec!["/c".into()],
+            interrupted: 4,
+        };
+        let lines =
+            lines(&Embedded { functions: 1200, images: 3, left_out: 9, files, ..Embedded::default() });
+        assert!(lines[0].ends_with("; 9 more pieces of code were too many to look up"), "{}", lines[0]);
+        assert_eq!(lines[1], "2 whole files, 1 files without code and data, 5.0 MiB before compression");
+        assert_eq!(
+            lines[2],
+            "only sections of /a: it has 3.0 MiB, and there was room for 1.0 MiB (--embed-max)"
+        );
+        assert_eq!(lines[8], "nothing of 2 more files, for the same reason");
+        assert_eq!(lines[9], "nothing of /c: it cannot be read any more, or is no program");
+        assert_eq!(lines[10], "ended early: 4 files are not, or not all in it");
+        assert_eq!(lines.len(), 11);
+    }
+
+    #[test]
+    fn names_are_told_by_what_they_name_and_so_is_what_was_too_much() {
+        let jit = Told { pieces: 2000, left_out: 4, cut_files: 1 };
+        let told = lines(&Embedded { functions: 5, images: 2, left_out: 3, jit, ..Embedded::default() });
+        assert_eq!(
+            told,
+            ["the names of 5 functions in 2 files and of 2,000 pieces of code made at run time; \
+              7 more pieces of code were too many to look up; \
+              too large to be read whole: 1 perf maps or jitdump files"]
+        );
+        let only_jit = Embedded { jit: Told { pieces: 1, ..Told::default() }, ..Embedded::default() };
+        assert_eq!(lines(&only_jit), ["the names of 1 pieces of code made at run time"]);
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        assert!(lines(&Embedded::default()).is_empty());
+    }
+}
