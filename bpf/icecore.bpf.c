@@ -112,7 +112,7 @@ int sample_by_helper(struct bpf_perf_event_data *ctx)
 }
 
 static __always_inline void send_task(__u32 type, struct task_struct *task, __u64 time_ns, const char *comm,
-				      __u32 parent_tgid, __u32 whole_group)
+				      __u32 parent_tgid, __u32 whole_group, __u64 flags)
 {
 	struct task_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
@@ -129,7 +129,7 @@ static __always_inline void send_task(__u32 type, struct task_struct *task, __u6
 	record->head.cgroup_id = has_cgroups() ? BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id) : 0;
 	record->parent_tgid = parent_tgid;
 	record->whole_group = whole_group;
-	bpf_ringbuf_submit(record, wakeup_flags());
+	bpf_ringbuf_submit(record, flags);
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -145,8 +145,27 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid &&
 	    bpf_map_update_elem(&target_tgids, &child_tgid, &live, 0))
 		count_loss(LOSS_TARGETS_FULL);
-	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0);
+	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0, wakeup_flags());
 	return 0;
+}
+
+/* Tells whether a program is executed for the first time. User space is woken then, to open the file while it is there:
+ * both program and file may be gone a few milliseconds later. */
+static __always_inline bool is_first_exec(struct task_struct *task)
+{
+	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
+	struct program_key key = {
+		.inode = BPF_CORE_READ(inode, i_ino),
+		.dev = BPF_CORE_READ(inode, i_sb, s_dev),
+		/* A new file system may have the numbers of an old one. */
+		.generation = BPF_CORE_READ(inode, i_generation),
+	};
+	__u8 known = 1;
+
+	if (bpf_map_lookup_elem(&programs, &key))
+		return 0;
+	bpf_map_update_elem(&programs, &key, &known, 0);
+	return 1;
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -163,7 +182,8 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 	}
 
 	if (is_target_process(task->tgid))
-		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0);
+		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0,
+			  is_first_exec(task) ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
 	return 0;
 }
 
@@ -176,7 +196,7 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 	if (!is_target_process(task->tgid))
 		return 0;
 	bpf_map_update_elem(&renamed_ns, &tid, &now, 0);
-	send_task(RECORD_COMM, task, now, comm, 0, 0);
+	send_task(RECORD_COMM, task, now, comm, 0, 0, wakeup_flags());
 	return 0;
 }
 
@@ -189,7 +209,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	if (!is_target_process(tgid))
 		return 0;
-	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group);
+	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, wakeup_flags());
 	if (whole_group && has_target_lists())
 		bpf_map_update_elem(&target_tgids, &tgid, &ending, 0);
 	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &tid))

@@ -3,7 +3,7 @@
  * The few kernel types that the programs read. Fields are found by name in the running kernel's BTF
  * when the programs are loaded, so only names and types matter here, not offsets.
  *
- * Source: include/linux/sched.h, include/linux/sched/signal.h, include/linux/cgroup-defs.h, include/linux/kernfs.h, arch/<arch>/include/asm/ptrace.h; the context of
+ * Source: include/linux/sched.h, include/linux/fs.h, include/linux/mm_types.h, include/linux/sched/signal.h, include/linux/cgroup-defs.h, include/linux/kernfs.h, arch/<arch>/include/asm/ptrace.h; the context of
  * perf_event programs is uapi (linux/bpf_perf_event.h, asm/bpf_perf_event.h) and is not relocated.
  */
 #ifndef ICECORE_KERNEL_H
@@ -74,7 +74,23 @@ struct signal_struct {
 	atomic_t live;
 };
 
-struct mm_struct;
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	__u32 i_generation;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct mm_struct {
+	struct file *exe_file;
+};
 
 struct kernfs_node {
 	__u64 id;

@@ -57,6 +57,20 @@ struct {
 	__type(value, __u64);
 } renamed_ns SEC(".maps");
 
+/* Programs that were executed before, by the inode of their file. */
+struct program_key {
+	__u64 inode;
+	__u32 dev;
+	__u32 generation;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct program_key);
+	__type(value, __u8);
+} programs SEC(".maps");
+
 /* Items lost, by cause; one counter per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -88,6 +88,12 @@ pub fn churn() -> PathBuf {
     CHURN.get_or_init(|| compile("churn.c", &WITH_FRAMES)).1.clone()
 }
 
+/// Compiles `tests/programs/in_memory.c` once, which runs a program that is in no file, and returns its path.
+pub fn in_memory() -> PathBuf {
+    static IN_MEMORY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    IN_MEMORY.get_or_init(|| compile("in_memory.c", &["-O1"])).1.clone()
+}
+
 /// Compiles `tests/programs/failing_disk.c` once, a library to be preloaded, and returns its path.
 pub fn failing_disk() -> PathBuf {
     static FAILING_DISK: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -40,8 +40,8 @@ pub struct Args {
     #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["all", "pids"])]
     pub tids: Vec<u32>,
 
-    /// Record what runs in this cgroup and those below it, such as /system.slice/x.service; may be repeated (with a
-    /// command: while it runs)
+    /// Record what runs in this cgroup (of cgroup2) and those below it, such as /system.slice/x.service; may be
+    /// repeated (with a command: while it runs)
     #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "pids", "tids"])]
     pub cgroups: Vec<String>,
 

@@ -1,4 +1,4 @@
-//! Text of `/proc` and `/sys`: mappings, status, CPU lists.
+//! Text of `/proc` and `/sys`: mappings, status, cgroups, CPU lists.
 
 use icecore_record::fuzz;
 
@@ -10,13 +10,14 @@ pub fn run(data: &[u8]) {
     memory::within(FREE_BYTES + 4 * data.len(), || {
         fuzz::maps(data);
         fuzz::status(data);
+        fuzz::cgroups(data);
         fuzz::cpu_list(data);
     });
 }
 
 /// Texts of real processes and machines.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let texts: [&[u8]; 6] = [
+    let texts: [&[u8]; 8] = [
         b"55d0c0a00000-55d0c0a26000 r--p 00000000 fe:00 131 /usr/bin/a b\n\
           55d0c0a26000-55d0c0b00000 r-xp 00026000 fe:00 131                        /usr/bin/a b\n\
           7f0000000000-7f0000010000 rwxp 00000000 00:00 0 \n\
@@ -26,6 +27,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         b"Name:\tbash\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t817\nNgid:\t0\nPid:\t817\nPPid:\t816\n\
           TracerPid:\t0\nUid:\t0\t0\t0\t0\n",
         b"Name:\t\xc3\nState:\tZ (zombie)\nTgid:\t17\nPPid:\t1\n",
+        b"9:name=systemd:/\n4:cpu,cpuacct:/docker/12\n0::/a.slice/b:c (deleted)\n",
+        b"26 24 0:23 / /sys/fs/cgroup/uni\\040fied rw,relatime shared:10 - cgroup2 cgroup2 rw\n",
         b"0-7\n",
         b"0,2-3,8-15\n",
         b"4095\n",

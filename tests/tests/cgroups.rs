@@ -1,0 +1,262 @@
+//! Cgroups, through real eBPF: of processes that live for a moment, of those that move, and as what is sampled.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report_output, target, text};
+
+const RATE: [&str; 3] = ["-q", "-F", "997"];
+
+/// Where the hierarchy of cgroup2 is mounted.
+fn mount() -> PathBuf {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
+    let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = fields.find(|fields| fields[2] == "cgroup2").map(|fields| PathBuf::from(fields[1]));
+    found.expect("these tests need cgroup2: mount -t cgroup2 none /sys/fs/cgroup")
+}
+
+/// A cgroup that is removed at the end, with those below it.
+struct Group {
+    folder: PathBuf,
+    /// In the hierarchy.
+    path: String,
+}
+
+impl Group {
+    fn new(name: &str, below: &[&str]) -> Self {
+        Self::at(&mount(), name, below)
+    }
+
+    fn at(mount: &Path, name: &str, below: &[&str]) -> Self {
+        let name = format!("icecore-test-{}-{name}", std::process::id());
+        let group = Self { folder: mount.join(&name), path: format!("/{name}") };
+        std::fs::create_dir(&group.folder).expect("root may make cgroups");
+        for below in below {
+            std::fs::create_dir(group.folder.join(below)).expect("root may make cgroups");
+        }
+        group
+    }
+
+    /// Runs a name of the target program in a cgroup below this one.
+    fn run(&self, below: &str, name: &str, milliseconds: u32) -> Child {
+        let procs = self.folder.join(below).join("cgroup.procs");
+        let script = format!("echo 0 > {} && exec \"$@\"", procs.display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]).arg(target()).args([name, &milliseconds.to_string()]);
+        shell.spawn().expect("sh is everywhere")
+    }
+
+    fn put(&self, below: &str, pid: u32) {
+        let procs = self.folder.join(below).join("cgroup.procs");
+        std::fs::write(procs, pid.to_string()).expect("root may move processes");
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let below = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for folder in below.map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            let _ = std::fs::remove_dir(folder);
+        }
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+/// The distinct cgroups of samples.
+fn cgroups<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> BTreeSet<String> {
+    let text = |sample: &Sample| sample.0["cgroup"].as_str().unwrap_or("-").to_owned();
+    samples.into_iter().map(text).collect()
+}
+
+#[test]
+fn root_processes_of_five_milliseconds_have_their_cgroup_though_both_are_gone() {
+    if !has_ebpf() {
+        return;
+    }
+    let group = Group::new("brief", &[]);
+    let script = format!(
+        "mkdir {0}/x; for i in 1 2 3 4 5 6 7 8 9; do sh -c 'echo 0 > {0}/x/cgroup.procs; exec {1} shares 5'; done; \
+         while ! rmdir {0}/x 2>/dev/null; do :; done",
+        group.folder.display(),
+        target().display()
+    );
+    let recorded = Recorded::new(&RATE, &["sh", "-c", &script]);
+    assert!(recorded.output.status.success());
+    let samples = recorded.samples(&["--focus", "^shares$"]);
+    assert_eq!(cgroups(&samples), BTreeSet::from([format!("{}/x", group.path)]));
+    let tgids: BTreeSet<u64> = samples.iter().map(|sample| sample.number("tgid")).collect();
+    assert!(tgids.len() >= 8, "{tgids:?}");
+    let outside = recorded.samples(&["--comm", "rmdir"]);
+    assert!(!cgroups(&outside).contains(&format!("{}/x", group.path)));
+}
+
+#[test]
+fn root_a_process_that_moves_is_in_two_cgroups_one_after_the_other() {
+    if !has_ebpf() {
+        return;
+    }
+    let group = Group::new("moves", &["a", "b"]);
+    let mut child = group.run("a", "shares", 1200);
+    let pid = child.id();
+    let recording = std::thread::scope(|scope| {
+        let recording =
+            scope.spawn(|| Recorded::new::<&str>(&[&RATE[..], &["-p", &pid.to_string()]].concat(), &[]));
+        std::thread::sleep(Duration::from_millis(600));
+        group.put("b", pid);
+        child.wait().expect("ours");
+        recording.join().expect("no panic")
+    });
+    let [a, b] = ["a", "b"].map(|name| format!("{}/{name}", group.path));
+    let samples = recording.samples(&[]);
+    let first_in_b = samples.iter().position(|sample| sample.text("cgroup") == b).expect("it moved");
+    assert_eq!(cgroups(&samples[..first_in_b]), BTreeSet::from([a.clone()]));
+    assert_eq!(cgroups(&samples[first_in_b..]), BTreeSet::from([b.clone()]));
+
+    let rows = recording.json("top", &["--by", "cgroup"]);
+    let names: BTreeSet<&str> =
+        rows["rows"].as_array().expect("a list").iter().filter_map(|row| row["cgroup"].as_str()).collect();
+    assert_eq!(names, BTreeSet::from([&*a, &*b]));
+    let kept = |wanted: &str| recording.samples(&["--cgroup", wanted]).len();
+    assert_eq!((kept(&a), kept(&b)), (first_in_b, samples.len() - first_in_b));
+    assert_eq!((kept(&group.path), kept(&format!("{}/c", group.path))), (samples.len(), 0));
+}
+
+#[test]
+fn root_only_what_runs_in_the_cgroup_or_below_it_is_sampled() {
+    if !has_ebpf() {
+        return;
+    }
+    let group = Group::new("target", &["in", "out"]);
+    std::fs::create_dir(group.folder.join("in/below")).expect("root may make cgroups");
+    let path = |name: &str| format!("{}/{name}", group.path);
+    let children = [group.run("out", "shares", 700), group.run("in/below", "recursion", 700)];
+    // One comes when sampling has begun: its functions are named nevertheless.
+    let mut late = group.run("out", "threads", 900);
+    let inside = path("in");
+    let recorded = std::thread::scope(|scope| {
+        let options = [&RATE[..], &["-d", "0.8", "--cgroup", &inside]].concat();
+        let recording = scope.spawn(move || Recorded::new::<&str>(&options, &[]));
+        std::thread::sleep(Duration::from_millis(400));
+        group.put("in", late.id());
+        recording.join().expect("no panic")
+    });
+    let _ = late.kill();
+    let _ = late.wait();
+    children.into_iter().for_each(|mut child| drop(child.wait()));
+    std::thread::sleep(Duration::from_millis(50));
+    let _ = std::fs::remove_dir(group.folder.join("in/below"));
+
+    let samples = recorded.samples(&[]);
+    assert_eq!(cgroups(&samples), BTreeSet::from([path("in"), path("in/below")]));
+    for function in ["goes_down", "only_in_first"] {
+        assert!(samples.iter().filter(|sample| sample.has(function)).count() > 20, "{function}");
+    }
+    assert!(!samples.iter().any(|sample| sample.has("takes_half")));
+    let summary = recorded.json("summary", &[]);
+    assert_eq!(summary["target"], format!("cgroups {}", path("in")));
+    assert_eq!(summary["cgroups"].as_array().expect("there are several").len(), 2);
+}
+
+#[test]
+fn root_a_recording_of_a_cgroup_ends_when_the_cgroup_is_removed() {
+    if !has_ebpf() {
+        return;
+    }
+    let group = Group::new("removed", &[]);
+    let begun = Instant::now();
+    let recorded = std::thread::scope(|scope| {
+        let options = [&RATE[..], &["-d", "60", "--cgroup", &group.path]].concat();
+        let recording = scope.spawn(move || Recorded::new::<&str>(&options, &[]));
+        std::thread::sleep(Duration::from_millis(500));
+        std::fs::remove_dir(&group.folder).expect("it is empty");
+        recording.join().expect("no panic")
+    });
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(recorded.json("info", &[])["receipt"]["ended_by"][0], "targets gone");
+}
+
+#[test]
+fn root_a_cgroup_that_does_not_exist_is_refused_with_those_that_look_like_it() {
+    if !has_ebpf() {
+        return;
+    }
+    let group = Group::new("alike", &["x"]);
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let name = group.path.trim_start_matches('/');
+    let run = |path: &str| {
+        record()
+            .args(["--cgroup", path, "-d", "1"])
+            .current_dir(dir.path())
+            .output()
+            .expect("the recorder runs")
+    };
+    for wrong in [format!("/system.slice/{name}"), format!("/../{name}")] {
+        let output = run(&wrong);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("cannot sample the cgroup `{wrong}`")), "{said}");
+        assert!(said.contains(&format!("there is `{}`", group.path)), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("ours").count(), 0, "it left a file");
+}
+
+#[test]
+fn root_version_1_tells_where_a_process_is_that_is_in_the_root_of_version_2() {
+    if !has_ebpf() {
+        return;
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
+    let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let has_pids =
+        |fields: &Vec<&str>| fields[2] == "cgroup" && fields[3].split(',').any(|option| option == "pids");
+    let Some(fields) = fields.find(has_pids) else {
+        eprintln!("skipped: this machine has no hierarchies of version 1");
+        return;
+    };
+    let group = Group::at(Path::new(fields[1]), "v1", &[]);
+    let mut child = group.run("", "shares", 500);
+    let recorded =
+        Recorded::new::<&str>(&[&RATE[..], &["-d", "0.3", "-p", &child.id().to_string()]].concat(), &[]);
+    child.wait().expect("ours");
+    let own = std::fs::read_to_string("/proc/self/cgroup").expect("proc is mounted");
+    // Hierarchies that tell more about a process come first.
+    let is_root = |name: &str| own.lines().any(|line| line.ends_with(":/") && line.contains(name));
+    let found = cgroups(&recorded.samples(&[]));
+    match ["name=systemd", ":memory:", ":cpu"].into_iter().all(is_root) && is_root("0::") {
+        true => assert_eq!(found, BTreeSet::from([group.path.clone()])),
+        false => assert!(found.len() == 1 && !found.contains("-") && !found.contains("/"), "{found:?}"),
+    }
+}
+
+#[test]
+fn root_what_is_cut_and_merged_keeps_its_cgroups() {
+    if !has_ebpf() {
+        return;
+    }
+    let group = Group::new("cut", &["a", "b"]);
+    let children = [group.run("a", "shares", 500), group.run("b", "recursion", 500)];
+    let recorded = Recorded::new::<&str>(&[&RATE[..], &["-d", "0.4", "--cgroup", &group.path]].concat(), &[]);
+    children.into_iter().for_each(|mut child| drop(child.wait()));
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let [piece, other, both] =
+        ["piece", "other", "both"].map(|name| dir.path().join(name).display().to_string());
+    let (path, a) = (recorded.path().display().to_string(), format!("{}/a", group.path));
+    let run = |args: &[&str]| {
+        let output = report_output(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    run(&["cut", &path, "--cgroup", &a, "-o", &piece]);
+    run(&["verify", &piece]);
+    let listed = |file: &str, options: &[&str]| run(&[&["samples", file, "--json"], options].concat());
+    assert_eq!(listed(&piece, &[]), listed(&path, &["--cgroup", &a]));
+    assert!(listed(&piece, &[]).lines().count() > 100);
+    run(&["cut", &path, "--to", "0.2", "-o", &other]);
+    run(&["merge", &piece, &other, "-o", &both]);
+    run(&["verify", &both]);
+    let of = |file: &str| listed(file, &["--cgroup", &a]).lines().count();
+    assert_eq!(of(&both), of(&piece) + of(&other));
+    assert!(of(&other) > 0);
+}
