@@ -17,9 +17,9 @@ import zstandard
 
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
-KINDS = dict(enumerate(KINDS, 1)) | {14: "image_parts", 16: "cgroups", 17: "names"}
+KINDS = dict(enumerate(KINDS, 1)) | {14: "image_parts", 15: "jit", 16: "cgroups", 17: "names"}
 ROOT_BYTES = [144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96, 0, 56]
-ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {14: 48, 16: 64, 17: 116}
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {14: 48, 15: 80, 16: 64, 17: 116}
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
@@ -268,7 +268,7 @@ class Part:
         self.start_ns, self.start_unix_ns, self.events = 0, 0, []
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
-        self.symbols, self.image_parts, self.cgroups, self.names = [], [], [], []
+        self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
@@ -357,6 +357,15 @@ class Part:
             self.symbols.append([image, start, start + length, name])
             at += name_len
 
+    def jit_block(self, root):
+        names, at = root.bytes(60), 0
+        columns = [root.steps(0), root.steps(12), root.values(24), root.steps(36), root.values(48), root.values(68)]
+        for tgid, start, length, since, lasted, name_len in zip(*columns):
+            need(at + name_len <= len(names), "bytes of names")
+            name = names[at : at + name_len].decode("utf-8", "replace")
+            self.jit.append([tgid, start, start + length, since, since + lasted if lasted else 0, name])
+            at += name_len
+
     def image_parts_block(self, root):
         file_bytes, image, arena, free = root.u64(0), root.u32(8), root.bytes(36), 0
         need(root.processes == 1 << ((image * 0x9E3779B1 & 0xFFFFFFFF) >> 26), "the image in the header")
@@ -393,7 +402,7 @@ def read(recording):
     readers = [Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
     readers += [Part.mappings_block, Part.stacks, Part.samples_block]
     readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 14: Part.image_parts_block}
-    readers |= {16: Part.cgroups_block, 17: Part.names_block}
+    readers |= {15: Part.jit_block, 16: Part.cgroups_block, 17: Part.names_block}
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -539,6 +548,7 @@ def main():
         "closed": recording.closed, "blocks": [block.info() for block in recording.blocks],
         "index": [row.info() for row in recording.rows], "unknown_blocks": unknown, "said": recording.said, "samples": samples(parts),
         "symbols": [symbol for part in parts for symbol in part.symbols],
+        "jit": [row for part in parts for row in part.jit],
         "image_parts": [block for part in parts for block in part.image_parts],
         "names": [place for part in parts for place in part.names],
     }

@@ -27,6 +27,7 @@ else
 	fi
 	has python3 || want python3
 	has pgrep || want procps
+	has node || want nodejs
 	has losetup || [ -x /sbin/losetup ] || want mount
 	has mkfs.ext4 || [ -x /sbin/mkfs.ext4 ] || want e2fsprogs
 	printf '#include <libelf.h>\n' | cc -E - >/dev/null 2>&1 || want libelf-dev

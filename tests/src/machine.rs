@@ -59,6 +59,18 @@ pub fn python() -> Option<Command> {
     python.map(Command::new)
 }
 
+/// Tells whether there is a node, as `tests/setup.sh` sees to it. Where `ICECORE_REQUIRE_EBPF` is set, as in CI, there must
+/// be one.
+pub fn has_node() -> bool {
+    let is_there = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !is_there {
+        let cause = "there is no node here: run tests/setup.sh";
+        assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
+        eprintln!("skipped, {cause}");
+    }
+    is_there
+}
+
 /// The recorder, to be given arguments.
 pub fn record() -> Command {
     Command::new(program("icecore-record"))
@@ -98,6 +110,12 @@ pub fn in_memory() -> PathBuf {
 pub fn failing_disk() -> PathBuf {
     static FAILING_DISK: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     FAILING_DISK.get_or_init(|| compile("failing_disk.c", &["-O1", "-shared", "-fPIC", "-pthread"])).1.clone()
+}
+
+/// Compiles `tests/programs/jit.c` once, without libraries, so that it runs in any root, and returns its path.
+pub fn jit() -> PathBuf {
+    static JIT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    JIT.get_or_init(|| compile("jit.c", &[&WITH_FRAMES[..], &["-static"]].concat())).1.clone()
 }
 
 /// What a program needs for its stacks to be walked, every frame of them.

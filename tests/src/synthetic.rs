@@ -7,10 +7,10 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagesV1, KernelSymbol,
-    KernelSymbolsV1, LabelV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1,
-    NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol,
-    SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagesV1, JitCode, JitV1,
+    KernelSymbol, KernelSymbolsV1, LabelV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
+    MappingsV1, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1,
+    StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -38,6 +38,8 @@ pub struct Builder {
     pub kernel_symbols: Vec<KernelSymbol>,
     /// Symbols of images.
     pub symbols: Vec<Symbol>,
+    /// Code made at run time.
+    pub jit: Vec<JitCode>,
     /// What a report found out about code.
     pub names: NameTable,
     /// Samples.
@@ -181,6 +183,9 @@ impl Builder {
         }
         if !self.symbols.is_empty() {
             writer.append(&SymbolsV1::from_rows(&self.symbols))?;
+        }
+        if !self.jit.is_empty() {
+            writer.append(&JitV1::from_rows(&self.jit))?;
         }
         if !self.names.places.is_empty() {
             writer.append(&NamesV1::from_table(&self.names))?;

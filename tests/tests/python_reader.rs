@@ -6,7 +6,8 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Location, NameTable, NamedFrame, NamedPlace, NamesV1, Payload, SessionV1, Symbol, SymbolsV1,
+    Basis, JitCode, JitV1, Location, NameTable, NamedFrame, NamedPlace, NamesV1, Payload, SessionV1, Symbol,
+    SymbolsV1,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -90,6 +91,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
         assert_eq!(completed(sample.clone(), expected), *expected, "sample {number} of {}", path.display());
     }
     assert_eq!(python["symbols"], symbols(path), "{}", path.display());
+    assert_eq!(python["jit"], jit(path), "{}", path.display());
     assert_eq!(python["names"], names(path), "{}", path.display());
     Some(samples.len())
 }
@@ -124,6 +126,17 @@ fn rows<P: Payload>(path: &Path, of_block: impl Fn(&P::View) -> Option<Vec<Value
     entries.filter_map(|entry| of_block(recording.payload(entry).ok()?.view::<P>().ok()?)).flatten().collect()
 }
 
+/// The code made at run time of a file: process, start, end, since, until, name.
+fn jit(path: &Path) -> Value {
+    rows::<JitV1>(path, |view| {
+        let row = |row: JitCode<&[u8]>| {
+            let name = String::from_utf8_lossy(row.name);
+            json!([row.tgid, row.start, row.end, row.since_ns, row.until_ns, name])
+        };
+        Some(view.rows().ok()?.into_iter().map(row).collect())
+    })
+}
+
 /// The story, and with it a process whose code is told by offsets in files, measured as the recorder does.
 fn mixed() -> Builder {
     let mut b = story();
@@ -135,6 +148,16 @@ fn mixed() -> Builder {
             start: 0x9000 - 0x100 * u64::from(n),
             end: 0x9050,
             name: vec![b'a'; n as usize],
+        })
+        .collect();
+    b.jit = (0..9)
+        .map(|n| JitCode {
+            tgid: 400 + n % 2,
+            start: 0x7f00_0000_0000 - 0x100 * u64::from(n),
+            end: 0x7f00_0000_1000,
+            since_ns: u64::from(n % 3) << 40,
+            until_ns: u64::from(n % 2) << 42,
+            name: vec![b'j'; n as usize],
         })
         .collect();
     let place = |n: usize| NamedPlace {

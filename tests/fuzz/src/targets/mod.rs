@@ -3,6 +3,7 @@
 pub mod edit;
 pub mod functions;
 pub mod image;
+pub mod jit;
 pub mod kallsyms;
 pub mod notes;
 pub mod proc;
@@ -22,7 +23,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 9] = [
+pub const ALL: [Target; 10] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -31,6 +32,7 @@ pub const ALL: [Target; 9] = [
     Target { name: "kallsyms", run: kallsyms::run, seeds: kallsyms::seeds },
     Target { name: "notes", run: notes::run, seeds: notes::seeds },
     Target { name: "functions", run: functions::run, seeds: functions::seeds },
+    Target { name: "jit", run: jit::run, seeds: jit::seeds },
     Target { name: "edit", run: edit::run, seeds: edit::seeds },
 ];
 
