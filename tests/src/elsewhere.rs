@@ -1,7 +1,9 @@
-//! Reads recordings where nothing of the recorded machine is.
+//! Machines that have nothing of the recorded one: root folders with the report in them, and the recording.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde_json::Value;
 
 use crate::machine::{Sample, program, text};
 
@@ -30,4 +32,39 @@ pub fn samples_elsewhere(recording: &Path) -> Vec<Sample> {
     let out = report.output().expect("chroot is everywhere");
     assert!(out.status.success(), "{}", text(&out.stderr));
     text(&out.stdout).lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
+}
+
+/// What a command of the report prints, as JSON, where it has a folder for temporary files and a `/proc` of its own, and
+/// nothing else.
+pub fn report_in_a_container(command: &str, recording: &Path) -> String {
+    let root = root_with(&program("icecore-report"), Some(recording));
+    for folder in ["tmp", "proc"] {
+        std::fs::create_dir(root.path().join(folder)).expect("room");
+    }
+    let file = Path::new("/").join(recording.file_name().expect("it has a name"));
+    let mut report = Command::new("unshare");
+    report.args(["--mount", "--pid", "--fork"]);
+    report.arg(format!("--mount-proc={}", root.path().join("proc").display()));
+    report.arg("chroot").arg(root.path()).args(["/icecore-report", command]).arg(file).arg("--json");
+    let out = report.env_remove("TMPDIR").output().expect("util-linux is everywhere");
+    let said = text(&out.stderr);
+    assert!(out.status.success() && said.is_empty(), "{said}");
+    text(&out.stdout)
+}
+
+/// Samples as they are listed there.
+pub fn samples_in_a_container(recording: &Path) -> Vec<Sample> {
+    let lines = report_in_a_container("samples", recording);
+    lines.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
+}
+
+/// Physical frames of all samples: their name, if they have one, and image.
+pub fn frames(samples: &[Sample]) -> Vec<(Option<String>, String)> {
+    let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
+    let physical = frames.filter(|frame| frame["inlined"] == false);
+    let named = |frame: &Value| match &frame["reason"] {
+        Value::Null => frame["name"].as_str().map(str::to_owned),
+        _ => None,
+    };
+    physical.map(|frame| (named(frame), frame["image"].as_str().unwrap_or_default().to_owned())).collect()
 }

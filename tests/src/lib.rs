@@ -3,7 +3,7 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`corpus`] | recordings of every released version, as text |
-//! | [`elsewhere`] | recordings read where nothing of the recorded machine is |
+//! | [`elsewhere`] | machines that have nothing of this one: the report in an empty root |
 //! | [`machine`] | programs run on this machine: the recorder, the report, targets |
 //! | [`synthetic`] | recordings made up of known facts |
 

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagesV1, JitCode, JitV1,
-    KernelSymbol, KernelSymbolsV1, LabelV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
+    Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode,
+    JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
     MappingsV1, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1,
     StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
@@ -38,6 +38,8 @@ pub struct Builder {
     pub kernel_symbols: Vec<KernelSymbol>,
     /// Symbols of images.
     pub symbols: Vec<Symbol>,
+    /// Pieces of the files of images, block by block.
+    pub image_parts: Vec<ImagePartsV1>,
     /// Code made at run time.
     pub jit: Vec<JitCode>,
     /// What a report found out about code.
@@ -183,6 +185,9 @@ impl Builder {
         }
         if !self.symbols.is_empty() {
             writer.append(&SymbolsV1::from_rows(&self.symbols))?;
+        }
+        for parts in &self.image_parts {
+            writer.append(parts)?;
         }
         if !self.jit.is_empty() {
             writer.append(&JitV1::from_rows(&self.jit))?;

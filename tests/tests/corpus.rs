@@ -15,8 +15,8 @@ use icecore_format::header::{FileHeader, Mark};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, ImageKind, JitCode, KernelSymbol, Location, Loss, NameTable, NamedFrame,
-    NamedPlace, Origin, ReceiptV1, SessionV1, Symbol, WalkEnd,
+    Basis, Cause, Change, ImageKind, ImagePartsV1, JitCode, KernelSymbol, Location, Loss, NameTable,
+    NamedFrame, NamedPlace, Origin, Piece, ReceiptV1, SessionV1, Symbol, WalkEnd,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -164,6 +164,8 @@ fn tiny() -> Builder {
     let name = b.string("vfs_read");
     b.kernel_symbols.push(KernelSymbol { start: KERNEL, end: KERNEL + 0x100, name, module: 0 });
     b.symbols.push(Symbol { image: bin, start: 0x1200, end: 0x1280, name: b"_ZN4tiny4workEv".to_vec() });
+    let pieces = [Piece { off: 0, bytes: &b"\x7fELF"[..] }, Piece { off: 0x2000, bytes: b".symtab" }];
+    b.image_parts.push(ImagePartsV1::from_rows(bin, 0x3000, &pieces));
     let (start, since_ns) = (0x9_0000, START_NS + 3_000);
     let (end, until_ns, name) = (start + 0x80, START_NS + 900_000_000, b"JS:*tiny /tiny.js:1:2".to_vec());
     b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name });

@@ -6,20 +6,8 @@ use std::time::{Duration, Instant};
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_tests::elsewhere::{root_with, samples_elsewhere};
+use icecore_tests::elsewhere::{frames, root_with, samples_elsewhere};
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, target, text};
-use serde_json::Value;
-
-/// Physical frames of all samples: their name, if they have one, and image.
-fn frames(samples: &[Sample]) -> Vec<(Option<String>, String)> {
-    let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
-    let physical = frames.filter(|frame| frame["inlined"] == false);
-    let named = |frame: &Value| match &frame["reason"] {
-        Value::Null => frame["name"].as_str().map(str::to_owned),
-        _ => None,
-    };
-    physical.map(|frame| (named(frame), frame["image"].as_str().unwrap_or_default().to_owned())).collect()
-}
 
 #[test]
 fn root_every_function_that_is_named_here_is_named_where_nothing_is() {

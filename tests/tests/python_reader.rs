@@ -6,8 +6,8 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, JitCode, JitV1, Location, NameTable, NamedFrame, NamedPlace, NamesV1, Payload, SessionV1, Symbol,
-    SymbolsV1,
+    Basis, ImagePartsV1, JitCode, JitV1, Location, NameTable, NamedFrame, NamedPlace, NamesV1, Payload,
+    Piece, SessionV1, Symbol, SymbolsV1,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -91,6 +91,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
         assert_eq!(completed(sample.clone(), expected), *expected, "sample {number} of {}", path.display());
     }
     assert_eq!(python["symbols"], symbols(path), "{}", path.display());
+    assert_eq!(python["image_parts"], image_parts(path), "{}", path.display());
     assert_eq!(python["jit"], jit(path), "{}", path.display());
     assert_eq!(python["names"], names(path), "{}", path.display());
     Some(samples.len())
@@ -137,6 +138,20 @@ fn jit(path: &Path) -> Value {
     })
 }
 
+/// The pieces of files: for each block image id, length of the file, and offset, length and checksum of each piece.
+fn image_parts(path: &Path) -> Value {
+    let recording = Recording::open(path).expect("it opens");
+    let entries = recording.entries().iter().filter(|entry| entry.header.kind == Kind::IMAGE_PARTS);
+    let of_block = |entry| {
+        let payload = recording.payload(entry).ok()?;
+        let view = payload.view::<ImagePartsV1>().ok()?;
+        let piece = |row: Piece<&[u8]>| json!([row.off, row.bytes.len(), crc32fast::hash(row.bytes)]);
+        let pieces: Vec<Value> = view.rows().ok()?.into_iter().map(piece).collect();
+        Some(json!([view.image.to_native(), view.file_bytes.to_native(), pieces]))
+    };
+    entries.filter_map(of_block).collect()
+}
+
 /// The story, and with it a process whose code is told by offsets in files, measured as the recorder does.
 fn mixed() -> Builder {
     let mut b = story();
@@ -150,6 +165,11 @@ fn mixed() -> Builder {
             name: vec![b'a'; n as usize],
         })
         .collect();
+    for image in [3, 70_000] {
+        let piece = |n: u64| Piece { off: n * n * 0x1_0000, bytes: vec![n as u8; 40 * n as usize] };
+        let pieces: Vec<Piece> = (0..9).map(piece).collect();
+        b.image_parts.push(ImagePartsV1::from_rows(image, 1 << 40, &pieces));
+    }
     b.jit = (0..9)
         .map(|n| JitCode {
             tgid: 400 + n % 2,

@@ -281,7 +281,7 @@ impl Digest {
 
     /// Writes the files themselves. A signal ends that and not the recorder, be it the second one; the next does.
     fn carry(&mut self, evidence: Evidence, extent: Extent, wishes: &Wishes<'_>) -> Carried {
-        usage::lowest_priority();
+        usage::background_priority();
         let Wishes { stop, refused, .. } = wishes;
         let was_asked = stop.swap(false, Ordering::Relaxed);
         let begun = Instant::now();

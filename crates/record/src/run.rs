@@ -165,7 +165,7 @@ fn close(
         ring_high_water_bytes: end.pumped.ring_high_water_bytes,
         file_bytes: stored.len_bytes(),
     };
-    let kept = stored.len_bytes();
+    let (kept, pieces_bytes) = (stored.len_bytes(), stored.pieces_bytes);
     let finished = stored.finish(&last_losses, &receipt);
     if let Err(error) = &finished {
         let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
@@ -190,6 +190,7 @@ fn close(
             event: end.event,
             cpus: options.cpus.len(),
             file_bytes: *finished.as_ref().unwrap_or(&kept),
+            pieces_bytes,
             receipt: &receipt,
             losses: &losses,
             embedded: end.digested.embedded,

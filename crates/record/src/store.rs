@@ -17,27 +17,34 @@ pub(crate) struct Stored {
     failure: Option<icecore_format::Error>,
     /// Samples that the disk did not take.
     pub(crate) samples_refused: u64,
+    /// Bytes of the file that are pieces of other files.
+    pub(crate) pieces_bytes: u64,
 }
 
 /// Appends batches until the last has come. After a refusal the rest is counted, not kept.
 pub(crate) fn store(mut writer: Writer, batches: &Receiver<Batch>, refused: &AtomicBool) -> Stored {
     let mut failure = None;
     let mut samples_refused = 0;
-    let mut is_late = false;
+    let mut pieces_bytes = 0;
     for batch in batches {
-        // Sampling is over, and compressing files takes long.
-        if batch.image_parts.items() > 0 && !std::mem::replace(&mut is_late, true) {
-            usage::lowest_priority();
+        let has_pieces = batch.image_parts.items() > 0;
+        if has_pieces && pieces_bytes == 0 {
+            // Sampling is over, and compressing files takes long.
+            usage::background_priority();
         }
+        let before = writer.len_bytes();
         if failure.is_none() {
             failure = batch.append_to(&mut writer).err();
+        }
+        if has_pieces {
+            pieces_bytes += writer.len_bytes() - before;
         }
         if failure.is_some() {
             refused.store(true, Ordering::Relaxed);
             samples_refused += batch.samples.items() as u64;
         }
     }
-    Stored { writer, failure, samples_refused }
+    Stored { writer, failure, samples_refused, pieces_bytes }
 }
 
 impl Stored {

@@ -28,6 +28,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) event: Event,
     pub(crate) cpus: usize,
     pub(crate) file_bytes: u64,
+    /// Bytes of it that are pieces of other files.
+    pub(crate) pieces_bytes: u64,
     pub(crate) receipt: &'a ReceiptV1,
     pub(crate) losses: &'a [(Cause, u64)],
     pub(crate) embedded: Embedded,
@@ -57,10 +59,14 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
         ended.event.name,
         ended.cpus
     ));
+    let pieces = match ended.pieces_bytes {
+        0 => String::new(),
+        pieces => format!(" and {} of files", bytes(pieces)),
+    };
     line(format!(
-        "file       {}, {:.1} bytes per sample",
+        "file       {}, {:.1} bytes per sample{pieces}",
         bytes(ended.file_bytes),
-        per_sample(ended.file_bytes as f64)
+        per_sample(ended.file_bytes.saturating_sub(ended.pieces_bytes) as f64)
     ));
     for (number, text) in embedded::lines(&ended.embedded).iter().enumerate() {
         line(format!("{:<10} {text}", if number == 0 { "embedded" } else { "" }));
@@ -120,6 +126,7 @@ mod tests {
             event: crate::sys::perf::CPU_CLOCK,
             cpus: 2,
             file_bytes: 19_800,
+            pieces_bytes: 0,
             receipt,
             losses,
             embedded: Embedded { functions: 1200, images: 3, ..Embedded::default() },

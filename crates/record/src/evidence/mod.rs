@@ -8,7 +8,7 @@ pub(crate) mod files;
 pub(crate) mod functions;
 pub(crate) mod jit;
 mod room;
-mod sections;
+pub(crate) mod sections;
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -162,9 +162,7 @@ impl Evidence {
         }
         found
     }
-}
 
-impl Evidence {
     /// Hands over the files of the images that were hit, those that were hit most first, in blocks: at most `max_bytes`
     /// of all. It ends when `put` takes no more.
     pub(crate) fn carry(

@@ -8,8 +8,8 @@ use object::read::ReadRef;
 use object::read::elf::{Dyn as _, FileHeader, ProgramHeader as _, SectionHeader as _};
 use object::{Endianness, FileKind};
 
-/// The most sections and segments of a file that is looked into.
-const MAX_SECTIONS: u32 = 64 << 10;
+/// The most sections and segments of a file that is looked into; names of sections may be read with 4 KiB each.
+const MAX_SECTIONS: u32 = 4 << 10;
 const MAX_SEGMENTS: u16 = 1024;
 /// The largest table of headers that is read, bytes.
 const MAX_HEADERS_BYTES: u64 = 8 << 20;
@@ -34,7 +34,7 @@ const WANTED: [&[u8]; 12] = [
 
 /// Lists the stretches of a file that are wanted, ascending and apart; `None` if it is no ELF file. They may reach
 /// behind its end.
-pub(super) fn wanted<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
+pub(crate) fn wanted<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
     match FileKind::parse(file).ok()? {
         FileKind::Elf32 => of::<elf::FileHeader32<Endianness>>(file),
         FileKind::Elf64 => of::<elf::FileHeader64<Endianness>>(file),

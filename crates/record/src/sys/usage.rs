@@ -76,9 +76,10 @@ pub(crate) fn lower_priority() {
     be_nice(5);
 }
 
-/// Makes the calling thread take what nobody else wants, or nearly so: it must come to an end on a busy machine, too.
-pub(crate) fn lowest_priority() {
-    be_nice(19);
+/// Makes the calling thread take a tenth of what a busy neighbour takes: it must come to an end on a machine without idle
+/// CPUs, too.
+pub(crate) fn background_priority() {
+    be_nice(10);
 }
 
 fn be_nice(nice: i32) {

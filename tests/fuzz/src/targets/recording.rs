@@ -2,11 +2,11 @@
 
 use icecore_format::header;
 use icecore_format::read::Recording;
-use icecore_format::records::SamplesV1;
+use icecore_format::records::{ImagePartsV1, Piece, SamplesV1};
 use icecore_report::load::load;
 use icecore_tests::synthetic::{Builder, story};
 
-use super::FREE_BYTES;
+use super::{FREE_BYTES, image};
 use crate::{draft, memory};
 
 /// Tables hold at most so many bytes for one of a payload: an empty string is an end of 4 bytes in the file and
@@ -61,6 +61,10 @@ pub(crate) fn files() -> [Vec<u8>; 3] {
     let short = || {
         let mut story = story();
         story.samples.truncate(40);
+        let elf = image::seeds().swap_remove(0);
+        let (len, (head, rest)) = (elf.len() as u64, elf.split_at(elf.len() / 2));
+        let pieces = [Piece { off: 0, bytes: head }, Piece { off: head.len() as u64, bytes: rest }];
+        story.image_parts.push(ImagePartsV1::from_rows(0, len, &pieces));
         story
     };
     [write(short(), true), write(short(), false), write(Builder::default(), true)]
