@@ -36,7 +36,7 @@ pub fn samples_elsewhere(recording: &Path) -> Vec<Sample> {
 
 /// What a command of the report prints, as JSON, where it has a folder for temporary files and a `/proc` of its own, and
 /// nothing else.
-pub fn report_in_a_container(command: &str, recording: &Path) -> String {
+pub fn report_in_a_container(command: &[&str], recording: &Path) -> String {
     let root = root_with(&program("icecore-report"), Some(recording));
     for folder in ["tmp", "proc"] {
         std::fs::create_dir(root.path().join(folder)).expect("room");
@@ -45,7 +45,7 @@ pub fn report_in_a_container(command: &str, recording: &Path) -> String {
     let mut report = Command::new("unshare");
     report.args(["--mount", "--pid", "--fork"]);
     report.arg(format!("--mount-proc={}", root.path().join("proc").display()));
-    report.arg("chroot").arg(root.path()).args(["/icecore-report", command]).arg(file).arg("--json");
+    report.arg("chroot").arg(root.path()).arg("/icecore-report").args(command).arg(file).arg("--json");
     let out = report.env_remove("TMPDIR").output().expect("util-linux is everywhere");
     let said = text(&out.stderr);
     assert!(out.status.success() && said.is_empty(), "{said}");
@@ -54,7 +54,7 @@ pub fn report_in_a_container(command: &str, recording: &Path) -> String {
 
 /// Samples as they are listed there.
 pub fn samples_in_a_container(recording: &Path) -> Vec<Sample> {
-    let lines = report_in_a_container("samples", recording);
+    let lines = report_in_a_container(&["samples"], recording);
     lines.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
 }
 
