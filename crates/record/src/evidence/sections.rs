@@ -125,7 +125,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
                 };
                 // Linkers put hashes, symbols and names one behind the other.
                 let tables = [elf::DT_HASH, elf::DT_GNU_HASH, elf::DT_SYMTAB, elf::DT_STRTAB].map(value);
-                let first = tables.into_iter().flatten().filter_map(|address| place(address)).min();
+                let first = tables.into_iter().flatten().filter_map(&place).min();
                 let names = value(elf::DT_STRTAB).and_then(place).zip(value(elf::DT_STRSZ));
                 if let (Some((first, _)), Some(((names, _), names_len))) = (first, names) {
                     wanted.add(first, (names - first).saturating_add(names_len));

@@ -1,5 +1,7 @@
 //! The reader: opening, damage, payloads, views, tables.
 
+use std::sync::OnceLock;
+
 use icecore_format::header;
 use icecore_format::read::Recording;
 use icecore_format::records::{ImagePartsV1, Piece, SamplesV1};
@@ -49,6 +51,9 @@ fn read(file: &[u8]) {
     load(&recording);
 }
 
+/// A library that the recordings bring along, compiled once.
+static ELF: OnceLock<Vec<u8>> = OnceLock::new();
+
 /// Recordings: one with everything in it, one still open, an empty one.
 pub(crate) fn files() -> [Vec<u8>; 3] {
     let write = |builder: Builder, close| {
@@ -61,7 +66,7 @@ pub(crate) fn files() -> [Vec<u8>; 3] {
     let short = || {
         let mut story = story();
         story.samples.truncate(40);
-        let elf = image::seeds().swap_remove(0);
+        let elf = ELF.get_or_init(|| image::seeds().swap_remove(0));
         let (len, (head, rest)) = (elf.len() as u64, elf.split_at(elf.len() / 2));
         let pieces = [Piece { off: 0, bytes: head }, Piece { off: head.len() as u64, bytes: rest }];
         story.image_parts.push(ImagePartsV1::from_rows(0, len, &pieces));

@@ -145,6 +145,19 @@ fn a_damaged_block_costs_the_sections_in_it() {
 }
 
 #[test]
+fn blocks_of_other_images_are_not_opened() {
+    let (elf, build_id) = fixture_file();
+    let blocks = [(0, 4, 0, &b"text"[..]), (1, elf.len() as u64, 0, &elf[..])];
+    let good = recording(&[(&[b"other", &build_id], &blocks)]);
+    let mut bytes = good.as_bytes().to_vec();
+    bytes[good.entries()[3].off as usize + 70] ^= 1;
+    let damaged = Recording::from_bytes(&bytes).expect("its header is whole");
+    let (opened, trouble) = open(&damaged, &build_id);
+    assert_eq!((opened.is_some(), trouble), (true, None));
+    assert!(open(&damaged, b"other").1.is_some(), "asked for, it is opened");
+}
+
+#[test]
 fn names_and_lines_come_from_the_recording_where_the_file_is_not() {
     let (elf, build_id) = fixture_file();
     let recording = recording(&[(&[&build_id], &[(0, elf.len() as u64, 0, &elf)])]);
