@@ -127,7 +127,7 @@ impl<'a> Place<'a> {
 
     /// The same as an answer; code without a name has none, whatever the reason was.
     pub(crate) fn to_answer(self) -> Answer {
-        let text = |position: u32| self.table.texts[position as usize].to_string();
+        let text = |position: u32| self.table.texts[position as usize].as_ref().into();
         let function = |frame: &NamedFrame| Function {
             name: text(frame.name),
             file: frame.file.map(text),
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn function(name: &str, line: Option<u32>) -> Function {
-        Function { name: name.to_owned(), file: line.map(|_| "/src/a.c".to_owned()), line }
+        Function { name: name.into(), file: line.map(|_| "/src/a.c".into()), line }
     }
 
     fn text(bytes: &[u8]) -> Box<str> {

@@ -207,7 +207,7 @@ fn ask(
 
 /// Gives the function around an address the name that the recording has for it.
 fn with_name(answer: Option<&Answer>, symbol: &Symbol) -> Answer {
-    let name = demangled(&String::from_utf8_lossy(&symbol.name));
+    let name = demangled(&String::from_utf8_lossy(&symbol.name)).into();
     let mut functions = match answer {
         Some(Answer::Named(functions)) => functions.clone(),
         _ => Vec::new(),
@@ -316,7 +316,7 @@ impl Book {
     fn jit(&mut self, code: Option<&JitCode>) {
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
         let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
-        self.named(image, &symbolize::Function { name, file: None, line: None }, false);
+        self.named(image, &symbolize::Function { name: name.into(), file: None, line: None }, false);
     }
 
     fn nowhere(&mut self, name: &str, reason: Reason) {

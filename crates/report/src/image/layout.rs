@@ -44,7 +44,6 @@ pub(crate) struct Section {
     /// Declared size after decompression, if it is compressed.
     pub(crate) compressed_from: Option<u64>,
     pub(crate) is_nobits: bool,
-    pub(crate) is_executable: bool,
 }
 
 /// One PT_LOAD segment.
@@ -117,13 +116,9 @@ impl Layout {
         self.section(name).is_some_and(|section| section.len > 0 && !section.is_nobits)
     }
 
-    /// Finds the addresses of the executable section around an address.
-    pub(crate) fn code_around(&self, at: Svma) -> Option<Range<Svma>> {
-        self.sections
-            .iter()
-            .filter(|section| section.is_executable)
-            .find(|section| at >= section.at && at.0 - section.at.0 < section.len)
-            .map(|section| section.at..Svma(section.at.0.saturating_add(section.len)))
+    /// The lowest address of an executable segment; 0 if there is none.
+    pub(crate) fn code_begin(&self) -> Svma {
+        self.loads.iter().filter(|load| load.is_executable).map(|load| load.at).min().unwrap_or(Svma(0))
     }
 
     /// Reports whether an address is in an executable segment.
@@ -190,7 +185,6 @@ fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: 
                 Err(_) => Some(u64::MAX),
             },
             is_nobits: kind == elf::SHT_NOBITS,
-            is_executable: section.sh_flags(endian).contains(elf::SHF_EXECINSTR),
         });
     }
     Some(layout)

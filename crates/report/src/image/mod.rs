@@ -11,9 +11,10 @@ mod embedded;
 pub(crate) mod fixture;
 mod identify;
 mod layout;
-mod links;
+mod linked;
 mod open;
 mod present;
+mod sections;
 
 use std::path::PathBuf;
 
@@ -23,8 +24,9 @@ pub(crate) use debug_file::{debug_file, stand_in};
 pub use embedded::EmbeddedFiles;
 pub(crate) use identify::find;
 pub(crate) use layout::{Layout, Section};
-pub(crate) use links::dwarf_is_readable;
+pub(crate) use linked::{package, split, supplement};
 pub(crate) use open::ElfFile;
+pub(crate) use sections::Sections;
 
 /// An offset in a file, as a mapping of the recording has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -91,9 +91,9 @@ impl ElfFile {
         Ok(layout)
     }
 
-    /// Names this very file for a library that insists on a path; valid while `self` lives.
-    pub(crate) fn reopen_path(&self) -> PathBuf {
-        fd_path(&self.file)
+    /// The open file.
+    pub(super) fn handle(&self) -> &File {
+        &self.file
     }
 
     /// Reads the bytes of a section; `None` if it has none in the file, is compressed, too long, or torn.

@@ -1,5 +1,7 @@
 //! What is asked, and what is answered.
 
+use std::sync::Arc;
+
 use super::Reason;
 use crate::image::{EmbeddedFiles, FileOff, Identity, Svma};
 
@@ -36,9 +38,9 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     /// Demangled.
-    pub name: String,
+    pub name: Arc<str>,
     /// Directory and file, as the compiler wrote them.
-    pub file: Option<String>,
+    pub file: Option<Arc<str>>,
     /// Counted from 1.
     pub line: Option<u32>,
 }

@@ -1,14 +1,13 @@
 //! Names all offsets in one image.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::names::{Found, Names};
+use super::dwarf::{self, Broken, Sources, SplitName};
 use super::starts::Starts;
-use super::{Answer, Function, Reason, Wanted, depth};
-use crate::image::{self, ElfFile, Layout, Search, Svma};
-
-/// Addresses that are looked up between two ticks.
-const BATCH: usize = 256;
+use super::strings::Strings;
+use super::tables::{self, Found, Table};
+use super::{Answer, Function, Reason, Wanted};
+use crate::image::{self, ElfFile, Layout, Search, Sections, Svma};
 
 /// Answers all offsets of one image, and ticks each of them exactly once.
 pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
@@ -19,17 +18,29 @@ pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sy
             return vec![Answer::Unnamed { reason, start: None, at: None }; wanted.offsets.len()];
         }
     };
-    let at: Vec<Option<Svma>> = wanted.offsets.iter().map(|&off| layout.svma(off)).collect();
-    let mut job =
-        Job { starts: Starts::new(&file, &layout), layout: &layout, at: &at, tick, is_broken: false };
-    let named = job.names(&file, search);
-    tick(named.iter().filter(|functions| functions.is_none()).count() as u64);
+    // Segments may lie in another order in memory than in the file.
+    let svmas: Vec<Option<Svma>> = wanted.offsets.iter().map(|&off| layout.svma(off)).collect();
+    let mut at: Vec<Svma> = svmas.iter().flatten().copied().collect();
+    at.sort_unstable();
+    at.dedup();
 
+    let starts = Starts::new(&file, &layout);
+    let mut job = Job { layout: &layout, starts, at: &at, strings: Strings::default(), is_broken: false };
+    let named = job.names(&file, search, tick);
     let reason = if job.is_broken { Reason::ImageUnreadable } else { Reason::NoSymbol };
-    let unnamed =
-        |at: Option<Svma>| Answer::Unnamed { reason, start: at.and_then(|at| job.starts.around(at)), at };
-    let answers = named.into_iter().zip(&at);
-    answers.map(|(functions, &at)| functions.map_or_else(|| unnamed(at), Answer::Named)).collect()
+    let answer = |svma: Option<Svma>| {
+        let position = svma.and_then(|svma| at.binary_search(&svma).ok());
+        match position.and_then(|position| named[position].clone()) {
+            Some(functions) => Answer::Named(functions),
+            None => {
+                let start = svma.and_then(|svma| job.starts.around(svma));
+                Answer::Unnamed { reason, start, at: svma }
+            }
+        }
+    };
+    let answers = svmas.into_iter().map(answer).collect();
+    tick((wanted.offsets.len() - at.len()) as u64);
+    answers
 }
 
 /// Opens the image, or what has its build-id and tells the same. A whole file of the recording is the very one that ran;
@@ -51,8 +62,9 @@ fn find(wanted: &Wanted<'_>, search: &Search) -> Result<(ElfFile, Layout), Reaso
 struct Job<'a> {
     layout: &'a Layout,
     starts: Starts<'a>,
-    at: &'a [Option<Svma>],
-    tick: &'a (dyn Fn(u64) + Sync),
+    /// Ascending, distinct.
+    at: &'a [Svma],
+    strings: Strings,
     /// A source of names could not be read.
     is_broken: bool,
 }
@@ -60,105 +72,110 @@ struct Job<'a> {
 type Named = Vec<Option<Vec<Function>>>;
 
 impl Job<'_> {
-    /// Asks the sources of names in turn, each for what those before it left open. A source is opened only if
-    /// its tables have bytes: opening costs far more than knowing from the headers that there is nothing.
-    fn names(&mut self, file: &ElfFile, search: &Search) -> Named {
-        let mut named = vec![None; self.at.len()];
-        if has_dwarf(file, self.layout) {
-            self.ask(&mut named, || Names::with_dwarf(file));
-            if self.layout.has(".symtab") {
-                self.rename(&mut named, || Names::of_tables(file));
-            }
-        } else if let Some((debug, layout)) = image::debug_file(&self.layout.build_id, search) {
-            if has_dwarf(&debug, &layout) {
-                self.ask(&mut named, || Names::with_dwarf(&debug));
-                if layout.has(".symtab") {
-                    self.rename(&mut named, || Names::of_tables(&debug));
-                }
-            } else if layout.has(".symtab") {
-                self.ask(&mut named, || Names::of_tables(&debug));
+    /// Asks the sources of names: DWARF of the image, or of its debug file; then the symbol tables of both.
+    fn names(&mut self, file: &ElfFile, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Named {
+        let debug = match has_dwarf(self.layout) {
+            true => None,
+            false => image::debug_file(&self.layout.build_id, search),
+        };
+        let image = (file, self.layout);
+        let debug = debug.as_ref().map(|(file, layout)| (file, layout));
+
+        let ticked = AtomicU64::new(0);
+        let count = |done| {
+            ticked.fetch_add(done, Ordering::Relaxed);
+            tick(done);
+        };
+        let mut named = match [debug, Some(image)].into_iter().flatten().find(|(_, layout)| has_dwarf(layout))
+        {
+            Some((file, layout)) => self.dwarf(file, layout, &count),
+            None => vec![None; self.at.len()],
+        };
+        tick(self.at.len() as u64 - ticked.into_inner());
+
+        for (file, layout) in debug.into_iter().chain([image]) {
+            for table in Table::ALL.into_iter().filter(|table| layout.has(table.section())) {
+                self.table(file, table, &mut named);
             }
         }
-        if self.layout.has(".symtab") || self.layout.has(".dynsym") {
-            self.ask(&mut named, || Names::of_tables(file));
+        named.into_iter().map(|functions| without_nameless(functions?)).collect()
+    }
+
+    /// Reads the DWARF of a file, and of those that it continues in.
+    fn dwarf(&mut self, file: &ElfFile, layout: &Layout, tick: &(dyn Fn(u64) + Sync)) -> Named {
+        let open = |(file, layout): (ElfFile, Layout)| Sections::open(&file, &layout, dwarf::is_read);
+        let Some(main) = Sections::open(file, layout, dwarf::is_read) else {
+            self.is_broken = true;
+            return vec![None; self.at.len()];
+        };
+        let supplement = image::supplement(file, layout).and_then(open);
+        let package = image::package(file).and_then(open);
+        let open_split =
+            |split: SplitName<'_>| image::split(file, split.directory, split.name).and_then(open);
+        let sources = Sources {
+            main: &main,
+            supplement: supplement.as_ref(),
+            package: package.as_ref(),
+            open_split: &open_split,
+        };
+        match dwarf::look_up(&sources, self.layout.code_begin(), self.at, &self.strings, tick) {
+            Ok(answers) => {
+                self.is_broken |= answers.is_broken;
+                answers.functions
+            }
+            Err(Broken) => {
+                self.is_broken = true;
+                vec![None; self.at.len()]
+            }
         }
-        named
     }
 
-    /// Fills in what one source knows.
-    fn ask<'f>(&mut self, named: &mut Named, open: impl FnOnce() -> Names<'f>) {
-        let todo = self.those(named, Option::is_none);
-        self.is_broken |= guarded(&todo, open, |batch, found| {
-            let mut new = 0;
-            for (&(i, at), found) in batch.iter().zip(found) {
-                named[i] = found.filter(|found| self.covers(found, at)).map(|found| found.functions);
-                new += u64::from(named[i].is_some());
+    /// Asks a symbol table. What has no name gets one; a physical function gets the name that the table of all symbols has
+    /// for it, because DWARF may know less: with line tables alone it has names without their path (`push` for
+    /// `Vec<T>::push`), and none of `.cold` or `.part.0`.
+    fn table(&mut self, file: &ElfFile, table: Table, named: &mut Named) {
+        let is_asked = |functions: &Option<Vec<Function>>| {
+            table == Table::Static || functions.as_deref().is_none_or(is_nameless)
+        };
+        let asked: Vec<usize> = (0..named.len()).filter(|position| is_asked(&named[*position])).collect();
+        if asked.is_empty() {
+            return;
+        }
+        let at: Vec<Svma> = asked.iter().map(|position| self.at[*position]).collect();
+        let found = file.map().and_then(|map| tables::look_up(&map, table, &at, &self.strings));
+        let Some(found) = found else {
+            self.is_broken = true;
+            return;
+        };
+        for ((position, at), found) in asked.into_iter().zip(at).zip(found) {
+            let Some(found) = found.filter(|found| self.covers(found, at)) else { continue };
+            let functions = named[position].get_or_insert_default();
+            match functions.last_mut() {
+                Some(physical) => physical.name = found.name,
+                None => functions.push(Function { name: found.name, file: None, line: None }),
             }
-            (self.tick)(new);
-        })
-        .is_none();
+        }
     }
 
-    /// Gives physical functions the name that the symbol table has for them. DWARF may know less: with line tables
-    /// alone it has names without their path (`push` for `Vec<T>::push`), and none of `.cold` or `.part.0`.
-    fn rename<'f>(&mut self, named: &mut Named, open: impl FnOnce() -> Names<'f>) {
-        let todo = self.those(named, Option::is_some);
-        self.is_broken |= guarded(&todo, open, |batch, found| {
-            for (&(i, at), found) in batch.iter().zip(found) {
-                let symbol =
-                    found.filter(|found| self.covers(found, at)).and_then(|mut found| found.functions.pop());
-                if let (Some(function), Some(symbol)) =
-                    (named[i].as_mut().and_then(|list| list.last_mut()), symbol)
-                {
-                    function.name = symbol.name;
-                }
-            }
-        })
-        .is_none();
-    }
-
-    /// The addresses whose names are (not) there yet, with their positions.
-    fn those(&self, named: &Named, which: fn(&Option<Vec<Function>>) -> bool) -> Vec<(usize, Svma)> {
-        let all = named.iter().zip(self.at).enumerate();
-        all.filter_map(|(i, (functions, &at))| which(functions).then_some((i, at?))).collect()
-    }
-
-    /// Reports whether a symbol without a size, as assembly has them, can be the function around an address: in
-    /// the same section (else `_init` would name the whole of `.plt`), and no other function begins between.
+    /// Reports whether a symbol without a size, as assembly has them, can be the function around an address: no other
+    /// function begins between.
     fn covers(&self, found: &Found, at: Svma) -> bool {
-        found.is_sized
-            || (found.may_have_ranges && self.layout.code_around(Svma(0)).is_none())
-            || (self.layout.code_around(at).is_some_and(|code| code.contains(&found.start))
-                && self.starts.around(at).is_none_or(|start| start <= found.start))
+        found.is_sized || self.starts.around(at).is_none_or(|start| start <= found.start)
     }
 }
 
-/// Looks up addresses batch by batch and hands over what was found; `None` if the source is broken.
-///
-/// The input is a file that anyone may have written. gimli and object return errors; blazesym means to, but indexes
-/// and adds unchecked in places (a line row may name a file that is not in the table). Its state is thrown away after
-/// a panic, and `take` only ever sees whole batches, so nothing torn is seen. A panic costs this source, not the
-/// report.
-fn guarded<'f>(
-    todo: &[(usize, Svma)],
-    open: impl FnOnce() -> Names<'f>,
-    mut take: impl FnMut(&[(usize, Svma)], Vec<Option<Found>>),
-) -> Option<()> {
-    if todo.is_empty() {
-        return Some(());
-    }
-    let looked_up = catch_unwind(AssertUnwindSafe(|| {
-        let names = open();
-        for batch in todo.chunks(BATCH) {
-            let addresses: Vec<u64> = batch.iter().map(|&(_, at)| at.0).collect();
-            take(batch, names.look_up(&addresses)?);
-        }
-        Some(())
-    }));
-    looked_up.unwrap_or(None)
+fn has_dwarf(layout: &Layout) -> bool {
+    layout.has(".debug_info") || layout.has(".zdebug_info")
 }
 
-/// Reports whether a file has DWARF that may be handed to blazesym.
-fn has_dwarf(file: &ElfFile, layout: &Layout) -> bool {
-    image::dwarf_is_readable(file, layout) && depth::is_bounded(file, layout)
+fn is_nameless(functions: &[Function]) -> bool {
+    functions.last().is_none_or(|physical| physical.name.is_empty())
+}
+
+/// Leaves out a physical function that nobody has a name for; what was inlined into it has.
+fn without_nameless(mut functions: Vec<Function>) -> Option<Vec<Function>> {
+    if is_nameless(&functions) {
+        functions.pop();
+    }
+    (!functions.is_empty()).then_some(functions)
 }

@@ -1,61 +1,42 @@
-//! Catches C names that were taken for mangled C++ types.
-//!
-//! blazesym tries every name as C++ if the language is not known to be another, and its demangler accepts bare
-//! types beside mangled names: a C function `f` comes back as `float`, `v` as `void`, `Pc` as `char*`. The
-//! original name is gone by then, so such a name must be asked for again, without demangling.
+//! Makes names of symbol tables and of DWARF readable.
 
-/// Words that a demangled bare type can begin with.
-const TYPE_WORDS: [&str; 26] = [
-    "void",
-    "wchar_t",
-    "bool",
-    "char",
-    "signed",
-    "unsigned",
-    "short",
-    "int",
-    "long",
-    "__int128",
-    "float",
-    "double",
-    "__float128",
-    "decimal32",
-    "decimal64",
-    "decimal128",
-    "half",
-    "char8_t",
-    "char16_t",
-    "char32_t",
-    "auto",
-    "decltype",
-    "std",
-    "const",
-    "volatile",
-    "_Float16",
-];
+use std::fmt::{self, Write};
 
-/// Reports whether a demangled name is a type, not a function. Errs towards yes: that costs a look-up.
-pub(super) fn looks_like_a_type(name: &str) -> bool {
-    let word = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
-    let is_type = TYPE_WORDS.contains(&word) || name.starts_with("...");
-    // `void push<int>(int)` has a name before its parameters, the type `void (int)` has none.
-    let has_parameters = name.find('(').is_some_and(|at| at > 0 && !name[..at].ends_with(' '));
-    let is_path = name.strip_prefix("std::").unwrap_or(name).contains("::");
-    is_type && !has_parameters && !is_path
-}
+use cpp_demangle::DemangleOptions;
 
-/// Makes a name of a symbol table readable, as blazesym does.
+/// The longest readable name, bytes: a C++ name can repeat parts of itself until it is longer than any memory.
+const MAX_LEN: usize = 64 << 10;
+
+/// What mangled names begin with. A demangler of C++ takes bare types as well, and would make `float` of a C function
+/// named `f`.
+const PREFIXES: [&str; 5] = ["_Z", "__Z", "___Z", "_R", "__R"];
+
+/// Makes a name readable; one that is not mangled, or becomes absurdly long, stays as it is.
 pub(crate) fn demangled(raw: &str) -> String {
-    if let Ok(name) = rustc_demangle::try_demangle(raw) {
-        return format!("{name:#}");
+    if !PREFIXES.iter().any(|prefix| raw.starts_with(prefix)) {
+        return raw.to_owned();
     }
-    let symbol = is_mangled(raw).then(|| cpp_demangle::Symbol::new(raw).ok()).flatten();
-    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| raw.to_owned())
+    let mut readable = Capped(String::new());
+    let is_readable = match rustc_demangle::try_demangle(raw) {
+        Ok(name) => write!(readable, "{name:#}").is_ok(),
+        Err(_) => cpp_demangle::Symbol::new(raw).is_ok_and(|symbol| {
+            symbol.structured_demangle(&mut readable, &DemangleOptions::default()).is_ok()
+        }),
+    };
+    if is_readable { readable.0 } else { raw.to_owned() }
 }
 
-/// Reports whether an original name is mangled, by its prefix.
-pub(super) fn is_mangled(raw: &str) -> bool {
-    ["_Z", "__Z", "___Z", "_R", "__R"].iter().any(|prefix| raw.starts_with(prefix))
+/// Text that does not grow without end.
+struct Capped(String);
+
+impl Write for Capped {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if self.0.len() + part.len() > MAX_LEN {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -63,29 +44,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_told_from_functions() {
-        for name in ["float", "void", "char*", "char const*", "...", "std::string", "void ()", "int (*)(int)"]
-        {
-            assert!(looks_like_a_type(name), "{name}");
+    fn only_mangled_names_are_changed() {
+        for name in ["f", "Pc", "main", "_Znot_mangled", "_R", "", "printf.part.0", "foo$bar"] {
+            assert_eq!(demangled(name), name);
         }
-        let functions = [
-            "main",
-            "f",
-            "floater",
-            "void_1",
-            "core::fmt::write",
-            "std::rt::lang_start",
-            "",
-            "(",
-            "printf.part.0",
-            "void foo<int>(int)",
-            "int (anonymous namespace)::foo<int>(int)",
-            "std::terminate()",
-            "<std::fs::File as std::io::Read>::read",
-            "bool operator==<char>(char)",
-        ];
-        for name in functions {
-            assert!(!looks_like_a_type(name), "{name}");
+        assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+    }
+
+    #[test]
+    fn a_name_that_explodes_stays_mangled() {
+        // Each type of the pair is the whole pair before it: twice as long with every step.
+        let pair = |n: usize| {
+            let parts = (0..n).fold(String::from("St4pairIiiE"), |name, _| format!("St4pairI{name}S_E"));
+            format!("_Z1fi{parts}")
+        };
+        let doubling = (0..40).fold(String::from("_Z1fSt1aIiE"), |name, i| {
+            let last = if i == 0 { "S0_".to_owned() } else { format!("S{}_", base36(i)) };
+            format!("{name}St1aI{last}{last}E")
+        });
+        for name in [pair(60), doubling] {
+            assert!(demangled(&name).len() <= MAX_LEN, "{}", demangled(&name).len());
         }
+    }
+
+    fn base36(mut n: usize) -> String {
+        let mut digits = Vec::new();
+        loop {
+            digits.push(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n % 36]);
+            n /= 36;
+            if n == 0 {
+                break;
+            }
+        }
+        digits.reverse();
+        String::from_utf8_lossy(&digits).into_owned()
     }
 }

@@ -5,12 +5,13 @@
 //! cost the names of the others.
 
 mod answer;
-mod depth;
+mod dwarf;
 mod job;
 mod mangled;
-mod names;
 mod reason;
 mod starts;
+mod strings;
+mod tables;
 
 use std::cmp::Reverse;
 use std::sync::OnceLock;
@@ -32,8 +33,8 @@ const BYTES_PER_OFFSET: u64 = 8192;
 /// of offsets.
 /// # Cost    opening an image with DWARF reads all its unit headers; one without costs a sort of its symbols
 pub fn symbolize(wanted: &[Wanted<'_>], search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Vec<Answer>> {
-    // The symbolizer of an image can neither move between threads nor be shared, so an image is one job. Taking
-    // them from a list, largest first, keeps all threads busy to the end without splitting any.
+    // Taking images from a list, largest first, keeps all threads busy; those that find it empty help with the units of
+    // the images that are left.
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     let cost = |i: usize| {
         let offsets = wanted[i].offsets.len() as u64;

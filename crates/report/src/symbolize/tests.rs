@@ -335,18 +335,15 @@ fn nested(depth: usize) -> String {
 }
 
 #[test]
-fn bottomless_nesting_is_refused_before_it_takes_the_stack() {
+fn bottomless_nesting_costs_no_stack() {
     let dir = tempfile::tempdir().expect("a directory");
-    // The thread that the test runs on has the 2 MiB of a rayon thread.
-    for (depth, line) in [(10, Some(5)), (900, Some(5)), (1100, None), (1_000_000, None)] {
+    for depth in [10, 1_000_000] {
         std::fs::write(dir.path().join("deep.s"), nested(depth)).expect("written");
         run(dir.path(), "cc", &["-shared", "-Wl,--build-id=sha1", "deep.s", "-o", "deep.so"]);
         let path = dir.path().join("deep.so");
         let (off, _) = function(&path, "f");
-        let Answer::Named(functions) = &ask(&path, &nowhere(), &[off.0])[0] else {
-            panic!("the symbol table has it")
-        };
-        assert_eq!(functions[0].line, line, "{depth} levels");
+        let Answer::Named(functions) = &ask(&path, &nowhere(), &[off.0])[0] else { panic!("it has a name") };
+        assert_eq!((functions.len(), functions[0].line), (1, Some(5)), "{depth} levels");
     }
 }
 

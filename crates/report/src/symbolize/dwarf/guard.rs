@@ -1,0 +1,90 @@
+//! Bounds the work and the memory that a file may cause, and remembers that it is broken.
+//!
+//! Every entry and every row costs its file a byte at least, so one pass over a file is bounded by its length. What
+//! is not: a list that thousands of units share, ranges that all cover everything, inlined functions nested in each other
+//! a thousand times. All of these spend from one account.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Steps that any file may take.
+const FREE_STEPS: u64 = 1 << 20;
+/// Steps for each byte of debug information. Real files take less than one.
+const STEPS_PER_BYTE: u64 = 32;
+/// Steps for each address that is asked for. Real files take a few dozen.
+const STEPS_PER_ADDRESS: u64 = 512;
+
+/// The file cannot be read, or asks for more work than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+impl From<gimli::Error> for Broken {
+    fn from(_: gimli::Error) -> Self {
+        Self
+    }
+}
+
+/// The account of one file.
+#[derive(Debug)]
+pub(super) struct Guard {
+    left: AtomicU64,
+    is_exhausted: AtomicBool,
+    is_broken: AtomicBool,
+}
+
+impl Guard {
+    pub(super) fn new(file_bytes: usize, addresses: usize) -> Self {
+        let steps = STEPS_PER_BYTE.saturating_mul(file_bytes as u64);
+        let steps = steps.saturating_add(STEPS_PER_ADDRESS.saturating_mul(addresses as u64));
+        Self {
+            left: AtomicU64::new(FREE_STEPS.saturating_add(steps)),
+            is_exhausted: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds a file that was opened on the way.
+    pub(super) fn grow(&self, file_bytes: usize) {
+        let more = STEPS_PER_BYTE.saturating_mul(file_bytes as u64);
+        let _ = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_add(more)));
+    }
+
+    /// Spends steps before they are taken.
+    ///
+    /// # Errors
+    /// [`Broken`] if there are none left. Then the whole file is: which steps were taken first depends on threads.
+    pub(super) fn spend(&self, steps: usize) -> Result<(), Broken> {
+        let spent = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(steps as u64));
+        if spent.is_err() || self.is_exhausted.load(Relaxed) {
+            self.is_exhausted.store(true, Relaxed);
+            return Err(Broken);
+        }
+        Ok(())
+    }
+
+    /// Notes that a part of the file could not be read.
+    pub(super) fn note(&self) {
+        self.is_broken.store(true, Relaxed);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.load(Relaxed)
+    }
+
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.is_exhausted.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_spent_beyond_the_account() {
+        let guard = Guard::new(0, 0);
+        assert_eq!(guard.spend(FREE_STEPS as usize), Ok(()));
+        assert_eq!((guard.spend(1), guard.is_exhausted()), (Err(Broken), true));
+        guard.grow(1);
+        assert_eq!(guard.spend(1), Err(Broken), "it stays exhausted, whoever comes later");
+    }
+}

@@ -1,0 +1,136 @@
+//! Reads DWARF: functions, what was inlined into them, and source lines of the addresses of one file.
+//!
+//! ```text
+//! sections ─► units ─► first entries ─► claims ─► units that claim anything, in parallel, largest first ─► answers
+//!                      (sweep)                    (scopes, lines, origins)
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `sources` | the files that belong together, as gimli reads them |
+//! | `info`, `extent` | units, and where an entry says that its code is |
+//! | `asked`, `sweep` | which units may know which address |
+//! | `unit` | everything about the addresses of one unit; nothing of it remains but answers |
+//! | `scopes`, `lines`, `origin` | functions and inlined calls, source lines, names |
+//! | `split` | the other half of a unit, in a `.dwo` or `.dwp` file |
+//! | `guard` | how much work a file may cause |
+//!
+//! Each unit that claims an address is read once, in one pass, whatever the number of addresses in it. Nothing here
+//! recurses: entries may be nested as deep as a file is long. The room opens no file by itself.
+
+mod asked;
+mod extent;
+mod guard;
+mod info;
+mod lines;
+mod origin;
+mod scopes;
+mod sources;
+mod split;
+mod sweep;
+mod unit;
+
+use std::cmp::Reverse;
+
+use gimli::{EndianSlice, RunTimeEndian};
+use rayon::prelude::*;
+
+use super::Function;
+use super::strings::{self, Strings};
+use crate::image::Svma;
+use asked::Asked;
+pub(super) use guard::Broken;
+use guard::Guard;
+use info::Info;
+pub(crate) use sources::{Sources, SplitName, is_read};
+use sweep::Claim;
+use unit::Context;
+
+/// Bytes of a file.
+type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
+/// Sections of a file.
+type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
+
+/// What DWARF tells.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// Of each address the functions, innermost first. The last one may be without a name, if all that is known is its line.
+    pub(super) functions: Vec<Option<Vec<Function>>>,
+    /// Some of it could not be read; the answers are of what could be.
+    pub(super) is_broken: bool,
+}
+
+/// Finds the functions at addresses, which ascend and differ. `code` is where the executable segments begin. `tick` is
+/// told when so many more addresses are done; those that no unit claims are not among them.
+///
+/// # Shape   one answer per address, in the same order; the same for any number of threads
+/// # Errors  [`Broken`] if the file asks for more work than its size and the addresses justify
+/// # Cost    one pass over the first entries of all units, one over all entries of those that claim an address
+pub(super) fn look_up(
+    sources: &Sources<'_>,
+    code: Svma,
+    at: &[Svma],
+    strings: &Strings,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Result<Answers, Broken> {
+    let guard = Guard::new(sources.len(), at.len());
+    let (dwarf, supplement) = sources.load();
+    let supplement = supplement.map(|dwarf| Info::new(dwarf, &guard)).transpose()?;
+    let info = Info::new(dwarf, &guard)?;
+    let asked = Asked { at, code };
+    let claims = sweep::claims(&info, asked, &guard);
+
+    let package = sources.package();
+    let context = Context {
+        info: &info,
+        supplement: supplement.as_ref(),
+        package: package.as_ref(),
+        open_split: sources.open_split,
+        asked,
+        strings,
+        guard: &guard,
+    };
+    let answers = name(&context, claims, tick);
+    if guard.is_exhausted() {
+        return Err(Broken);
+    }
+    Ok(Answers { functions: merge(answers, at.len()), is_broken: guard.is_broken() })
+}
+
+/// Asks all units that claim an address, and puts their answers in the order of the file.
+fn name(context: &Context<'_, '_>, claims: Vec<Claim>, tick: &(dyn Fn(u64) + Sync)) -> Vec<unit::Answers> {
+    // Progress counts an address when the first unit that claims it is done.
+    let mut is_first = vec![true; context.asked.at.len()];
+    let mut jobs: Vec<(Claim, u64)> = claims
+        .into_iter()
+        .map(|claim| {
+            let new = claim.asked.iter().filter(|asked| std::mem::take(&mut is_first[**asked as usize]));
+            let new = new.count() as u64;
+            (claim, new)
+        })
+        .collect();
+    jobs.sort_by_key(|(claim, _)| (Reverse(context.info.headers[claim.unit].unit_length()), claim.unit));
+    // One after the other from the list, largest first, keeps all threads busy to the end.
+    let answers = jobs.into_iter().par_bridge().map(|(claim, new)| {
+        let answers = unit::name(context, &claim);
+        tick(new);
+        (claim.unit, answers)
+    });
+    let mut answers: Vec<(usize, unit::Answers)> = answers.collect();
+    answers.sort_unstable_by_key(|(unit, _)| *unit);
+    answers.into_iter().map(|(_, answers)| answers).collect()
+}
+
+/// Of several units that claim an address, the first that has a function there is believed, else the first that has a line.
+fn merge(answers: Vec<unit::Answers>, len: usize) -> Vec<Option<Vec<Function>>> {
+    let mut merged: Vec<Option<Vec<Function>>> = vec![None; len];
+    for (position, functions) in answers.into_iter().flatten() {
+        let slot = &mut merged[position as usize];
+        let knows =
+            |functions: &[Function]| functions.last().is_some_and(|function| !function.name.is_empty());
+        if slot.is_none() || (knows(&functions) && !slot.as_deref().is_some_and(knows)) {
+            *slot = Some(functions);
+        }
+    }
+    merged
+}

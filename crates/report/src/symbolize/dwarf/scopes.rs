@@ -1,0 +1,214 @@
+//! One pass over the entries of a unit: which functions, and which calls inlined into them, are at the asked addresses.
+
+use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, constants as dw};
+
+use super::asked::Asked;
+use super::extent::Extent;
+use super::origin::Entry;
+use super::{Broken, Dwarf, Guard, Slice};
+
+/// Inlined calls deeper in each other than this are left out: real programs stay below 100.
+const MAX_NESTED: u32 = 1000;
+
+/// A function, or a call that was inlined.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scope {
+    /// Where its name is.
+    pub(super) entry: Entry,
+    /// The scope that it was inlined into, a position in [`Scopes::all`]; `None` for a function.
+    pub(super) caller: Option<u32>,
+    /// Where it was called; 0 if that is not told.
+    pub(super) call_file: u64,
+    pub(super) call_line: u32,
+    nested: u32,
+}
+
+/// The scopes of a unit that hold asked addresses.
+#[derive(Debug)]
+pub(super) struct Scopes {
+    pub(super) all: Vec<Scope>,
+    /// The innermost scope of each asked address.
+    pub(super) innermost: Vec<Option<u32>>,
+}
+
+/// An entry whose children are being read.
+struct Open {
+    depth: isize,
+    /// `None` if it holds no asked address.
+    scope: Option<u32>,
+}
+
+/// The pass.
+struct Walk<'w, 'd> {
+    dwarf: &'w Dwarf<'d>,
+    unit: &'w Unit<Slice<'d>>,
+    asked: Asked<'w>,
+    guard: &'w Guard,
+    found: Scopes,
+    /// Functions and inlined calls around the entry at hand, outermost first.
+    open: Vec<Open>,
+}
+
+/// What a pass reads of an entry.
+#[derive(Default)]
+struct Attributes<'d> {
+    extent: Extent<'d>,
+    origin: Option<Entry>,
+    call_file: u64,
+    call_line: u32,
+    sibling: Option<UnitOffset>,
+}
+
+impl Scopes {
+    /// Reads all entries of a unit, without recursion. Where they break, the pass ends with what it has found.
+    ///
+    /// `has_plain_types`: what lies in a type outside of functions is not code. So it is in C and C++, whose trees of types
+    /// are most of all entries. (Methods of a type inside of a function do lie in the type, in what GCC makes without
+    /// optimization.)
+    pub(super) fn read<'d>(
+        dwarf: &Dwarf<'d>,
+        unit: &Unit<Slice<'d>>,
+        has_plain_types: bool,
+        asked: Asked<'_>,
+        guard: &Guard,
+    ) -> Self {
+        let found = Self { all: Vec::new(), innermost: vec![None; asked.at.len()] };
+        let mut walk = Walk { dwarf, unit, asked, guard, found, open: Vec::new() };
+        if walk.run(has_plain_types).is_err() {
+            guard.note();
+        }
+        walk.found
+    }
+}
+
+impl<'d> Walk<'_, 'd> {
+    fn run(&mut self, has_plain_types: bool) -> Result<(), Broken> {
+        let mut entries = self.unit.entries_raw(None)?;
+        // A reader that was set behind a skipped entry counts its depth from 0 again.
+        let mut base = 0;
+        while !entries.is_empty() {
+            let (off, depth) = (entries.next_offset(), base + entries.next_depth());
+            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            while self.open.last().is_some_and(|open| open.depth >= depth) {
+                self.open.pop();
+            }
+            match abbreviation.tag() {
+                dw::DW_TAG_subprogram => {
+                    let attributes = Attributes::read(&mut entries, abbreviation)?;
+                    let scope = self.function(off, &attributes)?;
+                    self.open.push(Open { depth, scope });
+                }
+                dw::DW_TAG_inlined_subroutine => {
+                    let Some(caller) = self.open.last().and_then(|open| open.scope) else {
+                        entries.skip_attributes(abbreviation.attributes())?;
+                        continue;
+                    };
+                    let attributes = Attributes::read(&mut entries, abbreviation)?;
+                    let scope = self.inlined(off, caller, &attributes)?;
+                    self.open.push(Open { depth, scope });
+                }
+                tag if has_plain_types
+                    && self.open.is_empty()
+                    && abbreviation.has_children()
+                    && is_type(tag) =>
+                {
+                    let sibling = Attributes::read(&mut entries, abbreviation)?.sibling;
+                    if let Some(sibling) = sibling.filter(|sibling| *sibling > entries.next_offset()) {
+                        entries = self.unit.entries_raw(Some(sibling))?;
+                        base = depth;
+                    }
+                }
+                _ => entries.skip_attributes(abbreviation.attributes())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a function the asked addresses that no function before it has.
+    fn function(&mut self, off: UnitOffset, attributes: &Attributes<'d>) -> Result<Option<u32>, Broken> {
+        let scope = Scope { entry: Entry::Here(off), caller: None, call_file: 0, call_line: 0, nested: 0 };
+        self.enter(scope, attributes)
+    }
+
+    /// Gives an inlined call those addresses of its caller that lie in it.
+    fn inlined(
+        &mut self,
+        off: UnitOffset,
+        caller: u32,
+        attributes: &Attributes<'d>,
+    ) -> Result<Option<u32>, Broken> {
+        let nested = self.found.all[caller as usize].nested + 1;
+        if nested > MAX_NESTED {
+            return Ok(None);
+        }
+        let &Attributes { origin, call_file, call_line, .. } = attributes;
+        let entry = origin.unwrap_or(Entry::Here(off));
+        self.enter(Scope { entry, caller: Some(caller), call_file, call_line, nested }, attributes)
+    }
+
+    fn enter(&mut self, scope: Scope, attributes: &Attributes<'d>) -> Result<Option<u32>, Broken> {
+        let new = self.found.all.len() as u32;
+        let innermost = &mut self.found.innermost;
+        let mut is_used = false;
+        let take = |position: usize| {
+            if innermost[position] == scope.caller {
+                innermost[position] = Some(new);
+                is_used = true;
+            }
+        };
+        let ranges = attributes.extent.each(self.dwarf, self.unit, self.asked, self.guard, take);
+        if is_used {
+            self.found.all.push(scope);
+        }
+        match ranges {
+            // A list of ranges that cannot be read is lost alone, unless all work has been spent.
+            Err(Broken) if self.guard.is_exhausted() => return Err(Broken),
+            Err(Broken) => self.guard.note(),
+            Ok(()) => {}
+        }
+        Ok(is_used.then_some(new))
+    }
+}
+
+impl<'d> Attributes<'d> {
+    fn read(entries: &mut EntriesRaw<'_, Slice<'d>>, abbreviation: &Abbreviation) -> gimli::Result<Self> {
+        let mut attributes = Self::default();
+        for spec in abbreviation.attributes() {
+            let attribute = entries.read_attribute_inline(*spec)?;
+            match attribute.name() {
+                dw::DW_AT_abstract_origin => attributes.origin = Entry::of(&attribute.value()),
+                dw::DW_AT_call_file => attributes.call_file = number(&attribute.value()),
+                dw::DW_AT_call_line => {
+                    attributes.call_line = u32::try_from(number(&attribute.value())).unwrap_or(0);
+                }
+                dw::DW_AT_sibling => {
+                    if let AttributeValue::UnitRef(off) = attribute.value() {
+                        attributes.sibling = Some(off);
+                    }
+                }
+                _ => attributes.extent.note(&attribute),
+            }
+        }
+        Ok(attributes)
+    }
+}
+
+fn number(value: &AttributeValue<Slice<'_>>) -> u64 {
+    match *value {
+        AttributeValue::FileIndex(file) => file,
+        ref other => other.udata_value().unwrap_or(0),
+    }
+}
+
+fn is_type(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        dw::DW_TAG_structure_type
+            | dw::DW_TAG_class_type
+            | dw::DW_TAG_union_type
+            | dw::DW_TAG_enumeration_type
+            | dw::DW_TAG_array_type
+            | dw::DW_TAG_subroutine_type
+            | dw::DW_TAG_interface_type
+    )
+}

@@ -1,0 +1,164 @@
+//! Everything about the asked addresses of one unit. Nothing remains but the answers.
+
+use std::sync::Arc;
+
+use gimli::{DwLang, DwarfPackage, constants as dw};
+
+use super::asked::Asked;
+use super::info::{Info, Root};
+use super::lines::{Files, Lines, Row};
+use super::origin::Origins;
+use super::scopes::{Scope, Scopes};
+use super::sources::SplitName;
+use super::sweep::Claim;
+use super::{Broken, Function, Guard, Slice, Strings, split};
+use crate::image::{Sections, Svma};
+
+/// What all units of an image share.
+pub(super) struct Context<'d, 'a> {
+    pub(super) info: &'a Info<'d>,
+    pub(super) supplement: Option<&'a Info<'d>>,
+    pub(super) package: Option<&'a DwarfPackage<Slice<'d>>>,
+    pub(super) open_split: &'a (dyn Fn(SplitName<'_>) -> Option<Sections> + Sync),
+    pub(super) asked: Asked<'a>,
+    pub(super) strings: &'a Strings,
+    pub(super) guard: &'a Guard,
+}
+
+/// Positions of asked addresses, and their functions, innermost first.
+pub(super) type Answers = Vec<(u32, Vec<Function>)>;
+
+/// Names the addresses that a unit claims, as far as it can.
+pub(super) fn name(context: &Context<'_, '_>, claim: &Claim) -> Answers {
+    named(context, claim).unwrap_or_else(|Broken| {
+        context.guard.note();
+        Vec::new()
+    })
+}
+
+fn named(context: &Context<'_, '_>, claim: &Claim) -> Result<Answers, Broken> {
+    let root = context.info.root(claim.unit)?;
+    let at: Vec<Svma> = claim.asked.iter().map(|asked| context.asked.at[*asked as usize]).collect();
+    let asked = Asked { at: &at, ..context.asked };
+
+    let mut rows = vec![None; at.len()];
+    let lines = read_lines(context, &root, asked, &mut rows);
+    let files = Files::new(&context.info.dwarf, &root.unit, lines.as_ref());
+    let mut writer = Writer { context, claim, rows: &rows, files };
+    if let Some((id, half)) = split::find(context, &root) {
+        let info = split::read(context, id, &half)?;
+        if let Some(split) = split::root(&info, id, &root) {
+            return writer.answers(&info, None, &split, asked);
+        }
+    }
+    writer.answers(context.info, context.supplement, &root, asked)
+}
+
+/// Reads the row of each address. What is wrong with lines costs lines.
+fn read_lines<'d>(
+    context: &Context<'d, '_>,
+    root: &Root<'d>,
+    asked: Asked<'_>,
+    rows: &mut [Option<Row>],
+) -> Option<Lines<'d>> {
+    let mut read = || {
+        let Some(lines) = Lines::open(&context.info.dwarf, root, context.guard)? else { return Ok(None) };
+        let ran = lines.run(asked, context.guard, |position, row| {
+            rows[position].get_or_insert(row);
+        });
+        ran.unwrap_or_else(|Broken| context.guard.note());
+        Ok(Some(lines))
+    };
+    read().unwrap_or_else(|Broken| {
+        context.guard.note();
+        None
+    })
+}
+
+/// Puts answers together.
+struct Writer<'w, 'd, 'a> {
+    context: &'w Context<'d, 'a>,
+    claim: &'w Claim,
+    rows: &'w [Option<Row>],
+    files: Files<'w, 'd>,
+}
+
+impl Writer<'_, '_, '_> {
+    fn answers<'s>(
+        &mut self,
+        info: &Info<'s>,
+        supplement: Option<&Info<'s>>,
+        root: &Root<'s>,
+        asked: Asked<'_>,
+    ) -> Result<Answers, Broken> {
+        let (unit, guard) = (&root.unit, self.context.guard);
+        guard.spend(unit.header.unit_length())?;
+        let scopes = Scopes::read(&info.dwarf, unit, has_plain_types(root.language), asked, guard);
+        let mut origins = Origins::new(info, unit, supplement);
+        let mut answers = Vec::with_capacity(self.claim.asked.len());
+        for (position, &asked) in self.claim.asked.iter().enumerate() {
+            let row = self.rows[position];
+            if let Some(functions) = self.functions(&scopes, scopes.innermost[position], row, &mut origins)? {
+                answers.push((asked, functions));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Goes from the innermost scope outwards: the sampled line belongs to the first, the line of each call to the one
+    /// around it.
+    fn functions(
+        &mut self,
+        scopes: &Scopes,
+        innermost: Option<u32>,
+        row: Option<Row>,
+        origins: &mut Origins<'_, '_>,
+    ) -> Result<Option<Vec<Function>>, Broken> {
+        let (strings, guard) = (self.context.strings, self.context.guard);
+        let mut functions = Vec::new();
+        let mut place = row;
+        let mut next = innermost;
+        while let Some(scope) = next {
+            let Scope { entry, caller, call_file, call_line, .. } = scopes.all[scope as usize];
+            // Answers must not become more than the file and the addresses justify.
+            guard.spend(8)?;
+            let name = origins.name(entry, strings, guard)?;
+            // An inlined call without a name is left out; of a function the symbol table may know more.
+            if name.is_some() || caller.is_none() {
+                functions.push(self.function(name, place));
+            }
+            place = Some(Row { file: call_file, line: call_line });
+            next = caller;
+        }
+        if innermost.is_none() && row.is_some() {
+            functions.push(self.function(None, row));
+        }
+        Ok((!functions.is_empty()).then_some(functions))
+    }
+
+    fn function(&mut self, name: Option<Arc<str>>, place: Option<Row>) -> Function {
+        let file = place.and_then(|row| self.files.path(row.file, self.context.strings));
+        let line = place.map(|row| row.line).filter(|line| *line > 0);
+        Function { name: name.unwrap_or_default(), file, line }
+    }
+}
+
+/// Reports whether types have no code in them unless they lie in functions.
+fn has_plain_types(language: Option<DwLang>) -> bool {
+    language.is_some_and(|language| {
+        matches!(
+            language,
+            dw::DW_LANG_C
+                | dw::DW_LANG_C89
+                | dw::DW_LANG_C99
+                | dw::DW_LANG_C11
+                | dw::DW_LANG_C17
+                | dw::DW_LANG_C_plus_plus
+                | dw::DW_LANG_C_plus_plus_03
+                | dw::DW_LANG_C_plus_plus_11
+                | dw::DW_LANG_C_plus_plus_14
+                | dw::DW_LANG_C_plus_plus_17
+                | dw::DW_LANG_C_plus_plus_20
+        )
+    })
+}
