@@ -33,6 +33,8 @@ bench: build
 	python3 tests/bench/compare.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --bin synthesize
 	python3 tests/bench/large.py $(BIN)
+	$(CARGO) build --release -p icecore-tests --example symbolize
+	python3 tests/bench/symbolize.py $(BIN)/examples/symbolize
 
 install: build
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/icecore-record $(BIN)/icecore-report

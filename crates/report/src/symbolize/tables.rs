@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader, Sym, SymbolTable};
-use object::{Endianness, FileKind, SectionIndex, SymbolIndex};
+use object::{Endianness, FileKind, SymbolIndex};
+use rayon::prelude::*;
 
 use super::strings::Strings;
 use crate::image::Svma;
@@ -93,22 +94,51 @@ fn symbols<E: FileHeader<Endian = Endianness>>(
     let sections = header.sections(endian, file).ok()?;
     let symbols = sections.symbols(endian, file, table.kind()).ok()?;
     let names = Names { endian, symbols };
-    let Candidates { mut sized, mut sizeless, sized_before } = names.candidates(at);
-    sized
-        .sort_unstable_by(|a, b| (a.start, a.size).cmp(&(b.start, b.size)).then_with(|| names.by_rank(b, a)));
-    sizeless.sort_unstable_by(|a, b| a.start.cmp(&b.start).then_with(|| names.by_rank(b, a)));
-
     let section_of = |candidate: &Candidate| -> Option<Range<u64>> {
-        let symbol = names.symbols.symbol(SymbolIndex(candidate.symbol)).ok()?;
-        let index = names.symbols.symbol_section(endian, symbol, SymbolIndex(candidate.symbol)).ok()??;
-        let section = sections.section(SectionIndex(index.0)).ok()?;
+        let index = SymbolIndex(candidate.symbol);
+        let symbol = names.symbols.symbol(index).ok()?;
+        let section = sections.section(names.symbols.symbol_section(endian, symbol, index).ok()??).ok()?;
         let begin: u64 = section.sh_addr(endian).into();
         Some(begin..begin.checked_add(section.sh_size(endian).into())?)
     };
-    let (mut open, mut sized, mut sizeless) =
-        (Vec::new(), sized.iter().peekable(), sizeless.iter().peekable());
-    let (mut last_sizeless, mut last_sized) = (None, 0);
-    let found = at.iter().zip(sized_before).map(|(&Svma(at), sized_before)| {
+    let may_reach = |candidate: &Candidate, at: u64| {
+        (table == Table::Static || candidate.start == at)
+            && section_of(candidate).is_some_and(|section| section.contains(&at))
+    };
+    let around = around(at, &names, may_reach);
+
+    // Neighbours mostly lie in one function, and making its name readable costs more than all else.
+    let mut distinct: Vec<Candidate> = around.iter().flatten().copied().collect();
+    distinct.dedup();
+    let raw: Vec<(&Candidate, Option<&[u8]>)> = distinct.iter().map(|it| (it, names.name(it))).collect();
+    let found = raw.par_iter().map(|(candidate, name)| {
+        let name = strings.name(unversioned((*name)?));
+        Some(Found { name, start: Svma(candidate.start), is_sized: candidate.size > 0 })
+    });
+    let found: Vec<Option<Found>> = found.collect();
+    let mut next = distinct.iter().zip(&found).peekable();
+    let found_of = |candidate: Option<Candidate>| {
+        let candidate = candidate?;
+        while next.next_if(|(passed, _)| **passed != candidate).is_some() {}
+        next.peek().and_then(|(_, found)| (*found).clone())
+    };
+    Some(around.into_iter().map(found_of).collect())
+}
+
+/// Finds the innermost symbol around each address: one that covers it, else one without a size that may reach it.
+fn around<E: FileHeader<Endian = Endianness>>(
+    at: &[Svma],
+    names: &Names<'_, E>,
+    may_reach: impl Fn(&Candidate, u64) -> bool,
+) -> Vec<Option<Candidate>> {
+    let Candidates { mut sized, mut sizeless, sized_before } = names.candidates(at);
+    // Of several at one place the last is taken: the largest, under its best name.
+    sized.sort_unstable_by(|a, b| (a.start, a.size).cmp(&(b.start, b.size)).then_with(|| names.by_rank(b, a)));
+    sizeless.sort_unstable_by(|a, b| a.start.cmp(&b.start).then_with(|| names.by_rank(b, a)));
+    let (mut sized, mut sizeless) = (sized.into_iter().peekable(), sizeless.into_iter().peekable());
+    let (mut open, mut last_sizeless, mut last_sized): (Vec<Candidate>, Option<Candidate>, u64) =
+        (Vec::new(), None, 0);
+    let around = at.iter().zip(sized_before).map(|(&Svma(at), sized_before)| {
         last_sized = sized_before.max(last_sized);
         while let Some(candidate) = sized.next_if(|candidate| candidate.start <= at) {
             open.push(candidate);
@@ -117,20 +147,11 @@ fn symbols<E: FileHeader<Endian = Endianness>>(
             last_sizeless = Some(candidate);
         }
         // What ends before this address ends before all that follow.
-        let has_ended = |candidate: &&Candidate| at - candidate.start >= candidate.size;
-        while open.last().is_some_and(has_ended) {
-            open.pop();
-        }
-        let may_cover = |candidate: &&Candidate| {
-            last_sized <= candidate.start
-                && (table == Table::Static || candidate.start == at)
-                && section_of(candidate).is_some_and(|section| section.contains(&at))
-        };
-        let candidate = open.last().copied().or_else(|| last_sizeless.filter(may_cover))?;
-        let name = strings.name(unversioned(names.name(candidate)?));
-        Some(Found { name, start: Svma(candidate.start), is_sized: candidate.size > 0 })
+        while open.pop_if(|candidate| at - candidate.start >= candidate.size).is_some() {}
+        let may_cover = |candidate: &Candidate| last_sized <= candidate.start && may_reach(candidate, at);
+        open.last().copied().or_else(|| last_sizeless.filter(may_cover))
     });
-    Some(found.collect())
+    around.collect()
 }
 
 /// The symbols of code that may be around an address.
@@ -196,4 +217,55 @@ impl<'f, E: FileHeader<Endian = Endianness>> Names<'f, E> {
 fn unversioned(name: &[u8]) -> &[u8] {
     let end = name.iter().position(|byte| *byte == b'@').filter(|end| *end > 0);
     &name[..end.unwrap_or(name.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Names of the addresses in a file that was assembled.
+    fn names(source: &str, at: &[u64]) -> Vec<String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("x.s"), source).expect("written");
+        let args = ["-nostdlib", "-static", "-Wl,-Ttext=0x10000", "-Wl,--build-id=none", "x.s", "-o", "x"];
+        let status = Command::new("cc").args(args).current_dir(dir.path()).status().expect("a compiler");
+        assert!(status.success());
+        let file = std::fs::read(dir.path().join("x")).expect("just made");
+        let at: Vec<Svma> = at.iter().map(|at| Svma(*at)).collect();
+        let found = look_up(&file, Table::Static, &at, &Strings::default()).expect("a table");
+        found.into_iter().map(|found| found.map_or_else(String::new, |found| found.name.to_string())).collect()
+    }
+
+    #[test]
+    fn the_innermost_function_under_its_best_name_is_found() {
+        let source = "
+            .globl _start; .type _start,@function
+            _start: .fill 16; .size _start, .-_start
+            .type outer,@function; .type __inner,@function; .type inner,@function; .type in,@object
+            outer: .fill 16
+            __inner: inner: in: .fill 16; .size inner, .-inner; .size __inner, .-__inner; .size in, .-in
+            .fill 16; .size outer, .-outer
+            bare: .fill 16
+            .section .other,\"ax\"; .fill 16
+        ";
+        let at = [0x10000, 0x1000f, 0x10010, 0x10020, 0x1002f, 0x10030, 0x1003f, 0x10040, 0x1004f, 0x10050];
+        let found = ["_start", "_start", "outer", "inner", "inner", "outer", "outer", "bare", "bare", ""];
+        assert_eq!(names(source, &at), found);
+    }
+
+    #[test]
+    fn versions_are_no_part_of_a_name() {
+        for (name, plain) in [("memcpy@@GLIBC_2.14", "memcpy"), ("x@V", "x"), ("@", "@"), ("plain", "plain")] {
+            assert_eq!(unversioned(name.as_bytes()), plain.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_no_program_has_no_table() {
+        for bytes in [&b""[..], b"text", b"\x7fELF", &[0x7f; 4096]] {
+            assert_eq!(look_up(bytes, Table::Static, &[Svma(0)], &Strings::default()), None);
+        }
+    }
 }

@@ -1,7 +1,4 @@
 //! Images, as the report reads them: ELF headers, notes, links, unwind tables, symbols, DWARF.
-//!
-//! blazesym panics on some broken DWARF; the report catches that, and names nothing of the file. So a caught panic is
-//! no finding here.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,6 @@
 //! One file per parser. A target takes bytes, and panics if a promise is broken.
 
+pub mod dwarf;
 pub mod edit;
 pub mod functions;
 pub mod image;
@@ -27,6 +28,7 @@ pub const ALL: [Target; 10] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
+    Target { name: "dwarf", run: dwarf::run, seeds: dwarf::seeds },
     Target { name: "wire", run: wire::run, seeds: wire::seeds },
     Target { name: "proc", run: proc::run, seeds: proc::seeds },
     Target { name: "kallsyms", run: kallsyms::run, seeds: kallsyms::seeds },

@@ -1,0 +1,7 @@
+//! Names, inlined calls and lines against other readers of DWARF, and of the same code packed in every way.
+//!
+//! docs/SYMBOLIZING.md, "Differences", lists what may differ; anything else fails.
+
+mod agreement;
+mod packing;
+mod programs;

@@ -1,0 +1,101 @@
+//! The same code has the same names, however its DWARF is packed.
+
+use std::path::Path;
+
+use crate::programs::{Frame, Workshop, nowhere, ours, places};
+
+fn names(path: &Path) -> Vec<Vec<Frame>> {
+    ours(path, &nowhere(), &places(path, 20_000))
+}
+
+/// Fails unless both say the same, and say enough.
+fn assert_equal(packed: &[Vec<Frame>], plain: &[Vec<Frame>], what: &str) {
+    let inlined = plain.iter().filter(|frames| frames.len() > 2).count();
+    assert!(inlined > 500, "{what}: only {inlined} addresses in calls inlined into each other");
+    assert_eq!(packed.len(), plain.len(), "{what}: the code itself differs");
+    let differing = packed.iter().zip(plain).position(|(packed, plain)| packed != plain);
+    let show = differing.map(|i| format!("{what}, address {i}:\n{:#?}\nplain:\n{:#?}", packed[i], plain[i]));
+    assert_eq!(show, None);
+}
+
+#[test]
+fn compressed_sections_say_the_same() {
+    let shop = Workshop::new();
+    let plain = names(&shop.compile("c++", "-O2 -g", "plain"));
+    for kind in ["zlib", "zlib-gnu", "zstd"] {
+        shop.run("objcopy", &format!("--compress-debug-sections={kind} plain {kind}"));
+        assert_equal(&names(&shop.path(kind)), &plain, kind);
+    }
+}
+
+#[test]
+fn what_dwz_has_moved_elsewhere_is_found_there() {
+    let shop = Workshop::new();
+    for version in [4, 5] {
+        let plain = names(&shop.compile("c++", &format!("-O2 -g -gdwarf-{version}"), "plain"));
+        for copy in ["one", "two", "alone"] {
+            std::fs::copy(shop.path("plain"), shop.path(copy)).expect("copied");
+        }
+        shop.run("dwz", "alone");
+        assert_equal(&names(&shop.path("alone")), &plain, "partial units");
+        shop.run("dwz", "-m shared one two");
+        assert_equal(&names(&shop.path("one")), &plain, "a supplementary file");
+        std::fs::remove_file(shop.path("shared")).expect("removed");
+        let alone = names(&shop.path("two"));
+        let lines = |all: &[Vec<Frame>]| {
+            all.iter()
+                .map(|frames| frames.first().map(|frame| (frame.1.clone(), frame.2)))
+                .collect::<Vec<_>>()
+        };
+        let differing =
+            lines(&alone).iter().zip(lines(&plain)).filter(|(alone, plain)| *alone != plain).count();
+        assert!(differing < plain.len() / 4, "lines need no supplementary file: {differing} differ");
+    }
+}
+
+#[test]
+fn split_units_are_found_in_their_files_and_in_a_package() {
+    let shop = Workshop::new();
+    for (compiler, version) in [("c++", 4), ("c++", 5), ("clang++", 4), ("clang++", 5)] {
+        let what = format!("{compiler}, DWARF {version}");
+        let flags = format!("-O2 -g -gdwarf-{version}");
+        let plain = names(&shop.compile(compiler, &flags, "plain"));
+        let split = shop.compile(compiler, &format!("{flags} -gsplit-dwarf"), "split");
+        assert_equal(&names(&split), &plain, &what);
+
+        // binutils 2.40 makes packages of DWARF 4 alone.
+        if version == 4 {
+            shop.run("dwp", "-e split -o split.dwp");
+        }
+        let files = std::fs::read_dir(split.parent().expect("a folder")).expect("readable");
+        let files = files.map(|file| file.expect("readable").path());
+        let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|it| it == "dwo")).collect();
+        assert!(files.len() >= 2, "{what}: {files:?}");
+        for file in &files {
+            std::fs::remove_file(file).expect("removed");
+        }
+        if version == 4 {
+            assert_equal(&names(&split), &plain, &format!("{what}, packed"));
+            std::fs::remove_file(shop.path("split.dwp")).expect("removed");
+        }
+        let bare = names(&split);
+        let has_line = |frames: &&Vec<Frame>| frames.first().is_some_and(|frame| frame.2.is_some());
+        assert!(bare.iter().filter(has_line).count() > 500, "{what}: lines need no other file");
+        assert!(bare.iter().all(|frames| frames.len() <= 1), "{what}: inlined calls come from nowhere");
+    }
+}
+
+#[test]
+fn a_split_unit_of_another_build_is_not_believed() {
+    let shop = Workshop::new();
+    let split = shop.compile("c++", "-O2 -g -gsplit-dwarf", "split");
+    let before = names(&split);
+    shop.run("c++", "-O1 -g -gsplit-dwarf -std=c++17 -DOTHER -fPIE -c lib.cc -o split-lib.o");
+    let after = names(&split);
+    let inlined = |all: &[Vec<Frame>]| all.iter().filter(|frames| frames.len() > 1).count();
+    assert!(inlined(&after) < inlined(&before), "one unit of two has lost its half");
+    for (before, after) in before.iter().zip(&after) {
+        let (before, after) = (before.first().map(|f| f.2), after.first().map(|f| f.2));
+        assert_eq!(before, after, "lines are in the image");
+    }
+}
