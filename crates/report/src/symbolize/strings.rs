@@ -9,7 +9,7 @@ use crate::map::Map;
 const SHARDS: usize = 16;
 
 /// The longest name or path that is kept, bytes.
-pub(super) const MAX_LEN: usize = 64 << 10;
+const MAX_LEN: usize = 64 << 10;
 
 /// Strings by what they were read from.
 #[derive(Debug, Default)]

@@ -133,7 +133,8 @@ fn around<E: FileHeader<Endian = Endianness>>(
 ) -> Vec<Option<Candidate>> {
     let Candidates { mut sized, mut sizeless, sized_before } = names.candidates(at);
     // Of several at one place the last is taken: the largest, under its best name.
-    sized.sort_unstable_by(|a, b| (a.start, a.size).cmp(&(b.start, b.size)).then_with(|| names.by_rank(b, a)));
+    sized
+        .sort_unstable_by(|a, b| (a.start, a.size).cmp(&(b.start, b.size)).then_with(|| names.by_rank(b, a)));
     sizeless.sort_unstable_by(|a, b| a.start.cmp(&b.start).then_with(|| names.by_rank(b, a)));
     let (mut sized, mut sizeless) = (sized.into_iter().peekable(), sizeless.into_iter().peekable());
     let (mut open, mut last_sizeless, mut last_sized): (Vec<Candidate>, Option<Candidate>, u64) =
@@ -235,7 +236,10 @@ mod tests {
         let file = std::fs::read(dir.path().join("x")).expect("just made");
         let at: Vec<Svma> = at.iter().map(|at| Svma(*at)).collect();
         let found = look_up(&file, Table::Static, &at, &Strings::default()).expect("a table");
-        found.into_iter().map(|found| found.map_or_else(String::new, |found| found.name.to_string())).collect()
+        found
+            .into_iter()
+            .map(|found| found.map_or_else(String::new, |found| found.name.to_string()))
+            .collect()
     }
 
     #[test]
@@ -257,7 +261,8 @@ mod tests {
 
     #[test]
     fn versions_are_no_part_of_a_name() {
-        for (name, plain) in [("memcpy@@GLIBC_2.14", "memcpy"), ("x@V", "x"), ("@", "@"), ("plain", "plain")] {
+        for (name, plain) in [("memcpy@@GLIBC_2.14", "memcpy"), ("x@V", "x"), ("@", "@"), ("plain", "plain")]
+        {
             assert_eq!(unversioned(name.as_bytes()), plain.as_bytes());
         }
     }

@@ -42,12 +42,6 @@ impl Guard {
         }
     }
 
-    /// Adds a file that was opened on the way.
-    pub(super) fn grow(&self, file_bytes: usize) {
-        let more = STEPS_PER_BYTE.saturating_mul(file_bytes as u64);
-        let _ = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_add(more)));
-    }
-
     /// Spends steps before they are taken.
     ///
     /// # Errors
@@ -84,7 +78,6 @@ mod tests {
         let guard = Guard::new(0, 0);
         assert_eq!(guard.spend(FREE_STEPS as usize), Ok(()));
         assert_eq!((guard.spend(1), guard.is_exhausted()), (Err(Broken), true));
-        guard.grow(1);
-        assert_eq!(guard.spend(1), Err(Broken), "it stays exhausted, whoever comes later");
+        assert_eq!(guard.spend(0), Err(Broken), "it stays exhausted, whoever comes later");
     }
 }

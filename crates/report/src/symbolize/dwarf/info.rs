@@ -3,13 +3,16 @@
 use std::sync::{Arc, OnceLock};
 
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrevOffset, DebugInfoOffset, DebugLineOffset, DwLang, DwTag,
-    Reader, Section, Unit, UnitHeader, UnitType, constants as dw,
+    Abbreviation, Abbreviations, AttributeValue, DebugAbbrevOffset, DebugInfoOffset, DebugLineOffset, DwLang,
+    DwTag, Reader, Section, Unit, UnitHeader, UnitType, constants as dw,
 };
 
 use super::extent::Extent;
 use super::{Broken, Dwarf, Guard, Slice};
 use crate::map::Map;
+
+/// The most attributes that an entry may have.
+const MAX_ATTRIBUTES: usize = 128;
 
 /// All units of a file.
 pub(super) struct Info<'d> {
@@ -88,6 +91,7 @@ impl<'d> Info<'d> {
         };
         let mut entries = unit.header.entries_raw(&unit.abbreviations, None)?;
         let abbreviation = entries.read_abbreviation()?.ok_or(Broken)?;
+        check_attributes(abbreviation)?;
         let (mut comp_dir, mut split_name, mut language, mut line_program) = (None, None, None, None);
         let mut extent = Extent::default();
         for spec in abbreviation.attributes() {
@@ -138,6 +142,12 @@ impl<'d> Info<'d> {
         };
         table.ok_or(Broken)
     }
+}
+
+/// Refuses entries with an absurd number of attributes: they may have no bytes, so that an entry of one byte could cost
+/// as much work as the whole table of abbreviations is long. Real ones have 30 at most.
+pub(super) fn check_attributes(abbreviation: &Abbreviation) -> Result<(), Broken> {
+    if abbreviation.attributes().len() > MAX_ATTRIBUTES { Err(Broken) } else { Ok(()) }
 }
 
 /// Refuses tables that lie in each other: with as many tables as bytes, reading each costs the square of the section.

@@ -86,13 +86,20 @@ impl<'j, 'd> Files<'j, 'd> {
     }
 
     /// The path of a file as the compiler wrote it, from the directory of compilation if it is relative.
-    pub(super) fn path(&mut self, file: u64, strings: &Strings) -> Option<Arc<str>> {
+    pub(super) fn path(
+        &mut self,
+        file: u64,
+        strings: &Strings,
+        guard: &Guard,
+    ) -> Result<Option<Arc<str>>, Broken> {
         if let Some(path) = self.paths.get(&file) {
-            return path.clone();
+            return Ok(path.clone());
         }
-        let path = self.read(file).filter(|path| !path.is_empty()).map(|path| strings.path(&path));
+        let path = self.read(file).filter(|path| !path.is_empty());
+        guard.spend(path.as_deref().map_or(0, <[u8]>::len))?;
+        let path = path.map(|path| strings.path(&path));
         self.paths.insert(file, path.clone());
-        path
+        Ok(path)
     }
 
     fn read(&self, file: u64) -> Option<Vec<u8>> {

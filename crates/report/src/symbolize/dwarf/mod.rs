@@ -36,7 +36,7 @@ use gimli::{EndianSlice, RunTimeEndian};
 use rayon::prelude::*;
 
 use super::Function;
-use super::strings::{self, Strings};
+use super::strings::Strings;
 use crate::image::Svma;
 use asked::Asked;
 pub(super) use guard::Broken;

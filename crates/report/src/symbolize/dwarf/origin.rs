@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gimli::{AttributeValue, DebugInfoOffset, Unit, UnitOffset, constants as dw};
 
-use super::info::Info;
-use super::{Broken, Guard, Slice, Strings, strings};
+use super::info::{Info, check_attributes};
+use super::{Broken, Guard, Slice, Strings};
 use crate::map::Map;
 
 /// How many entries are followed for a name: an instance, its abstract origin, its declaration, and some to spare.
@@ -70,9 +70,10 @@ impl<'j, 'd> Origins<'j, 'd> {
         }
         let raw = self.raw(entry);
         if let Some(raw) = raw {
-            guard.spend(raw.len().min(strings::MAX_LEN))?;
+            guard.spend(raw.len())?;
         }
         let name = raw.filter(|raw| !raw.is_empty()).map(|raw| strings.name(raw.slice()));
+        guard.spend(name.as_deref().map_or(0, str::len))?;
         self.names.insert(entry, name.clone());
         Ok(name)
     }
@@ -115,6 +116,7 @@ impl<'d> Said<'d> {
     fn read(unit: &Unit<Slice<'d>>, off: UnitOffset) -> Result<Self, Broken> {
         let mut entries = unit.entries_raw(Some(off))?;
         let abbreviation = entries.read_abbreviation()?.ok_or(Broken)?;
+        check_attributes(abbreviation)?;
         let mut said = Self::default();
         for spec in abbreviation.attributes() {
             let attribute = entries.read_attribute(*spec)?;

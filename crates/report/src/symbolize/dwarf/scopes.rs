@@ -4,6 +4,7 @@ use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, c
 
 use super::asked::Asked;
 use super::extent::Extent;
+use super::info::check_attributes;
 use super::origin::Entry;
 use super::{Broken, Dwarf, Guard, Slice};
 
@@ -89,6 +90,7 @@ impl<'d> Walk<'_, 'd> {
         while !entries.is_empty() {
             let (off, depth) = (entries.next_offset(), base + entries.next_depth());
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            check_attributes(abbreviation)?;
             while self.open.last().is_some_and(|open| open.depth >= depth) {
                 self.open.pop();
             }

@@ -42,9 +42,19 @@ const READ: [SectionId; 11] = [
     SectionId::DebugTuIndex,
 ];
 
+/// Sections of `.dwp` files that are not read, but must be there: a package is refused if its index points beyond them.
+const INDEXED: [SectionId; 5] = [
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+    SectionId::DebugTypes,
+];
+
 /// Reports whether a section must be opened.
 pub(crate) fn is_read(name: &str) -> bool {
-    READ.iter().any(|id| id.name() == name || id.dwo_name() == Some(name))
+    let is_named = |id: &SectionId| id.dwo_name() == Some(name);
+    READ.iter().any(|id| id.name() == name || is_named(id)) || INDEXED.iter().any(is_named)
 }
 
 impl<'a> Sources<'a> {

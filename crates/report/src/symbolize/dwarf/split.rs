@@ -1,6 +1,6 @@
 //! Finds the other half of a unit whose entries are not in the image: in a `.dwp` package, or in a `.dwo` file.
 
-use gimli::{DwoId, UnitType};
+use gimli::{DwoId, Section, UnitType};
 
 use super::info::{Info, Root};
 use super::sources::{SplitName, load_split};
@@ -25,7 +25,6 @@ pub(super) fn find(context: &Context<'_, '_>, root: &Root<'_>) -> Option<(DwoId,
     }
     let directory = root.unit.comp_dir.map_or(&[][..], |dir| dir.slice());
     let sections = (context.open_split)(SplitName { directory, name: name.slice() })?;
-    context.guard.grow(sections.len());
     Some((id, Half::Alone(sections)))
 }
 
@@ -44,6 +43,8 @@ pub(super) fn read<'d: 's, 's>(
             dwarf
         }
     };
+    context.guard.spend(dwarf.debug_abbrev.reader().len())?;
+    context.guard.spend(dwarf.debug_info.reader().len())?;
     Info::new(dwarf, context.guard)
 }
 

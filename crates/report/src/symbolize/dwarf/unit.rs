@@ -46,9 +46,14 @@ fn named(context: &Context<'_, '_>, claim: &Claim) -> Result<Answers, Broken> {
     let files = Files::new(&context.info.dwarf, &root.unit, lines.as_ref());
     let mut writer = Writer { context, claim, rows: &rows, files };
     if let Some((id, half)) = split::find(context, &root) {
-        let info = split::read(context, id, &half)?;
-        if let Some(split) = split::root(&info, id, &root) {
-            return writer.answers(&info, None, &split, asked);
+        match split::read(context, id, &half) {
+            Ok(info) => {
+                if let Some(split) = split::root(&info, id, &root) {
+                    return writer.answers(&info, None, &split, asked);
+                }
+            }
+            // Lines are left.
+            Err(Broken) => context.guard.note(),
         }
     }
     writer.answers(context.info, context.supplement, &root, asked)
@@ -125,21 +130,25 @@ impl Writer<'_, '_, '_> {
             let name = origins.name(entry, strings, guard)?;
             // An inlined call without a name is left out; of a function the symbol table may know more.
             if name.is_some() || caller.is_none() {
-                functions.push(self.function(name, place));
+                functions.push(self.function(name, place)?);
             }
             place = Some(Row { file: call_file, line: call_line });
             next = caller;
         }
         if innermost.is_none() && row.is_some() {
-            functions.push(self.function(None, row));
+            functions.push(self.function(None, row)?);
         }
         Ok((!functions.is_empty()).then_some(functions))
     }
 
-    fn function(&mut self, name: Option<Arc<str>>, place: Option<Row>) -> Function {
-        let file = place.and_then(|row| self.files.path(row.file, self.context.strings));
+    fn function(&mut self, name: Option<Arc<str>>, place: Option<Row>) -> Result<Function, Broken> {
+        let (strings, guard) = (self.context.strings, self.context.guard);
+        let file = match place {
+            Some(row) => self.files.path(row.file, strings, guard)?,
+            None => None,
+        };
         let line = place.map(|row| row.line).filter(|line| *line > 0);
-        Function { name: name.unwrap_or_default(), file, line }
+        Ok(Function { name: name.unwrap_or_default(), file, line })
     }
 }
 
