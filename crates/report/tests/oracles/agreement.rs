@@ -58,6 +58,10 @@ fn tally(path: &Path, theirs: &dyn Fn(&[u64]) -> Vec<Vec<Frame>>, count: u64) ->
     let covers = |name: &str, at: u64| {
         starts_of.get(name).is_some_and(|all| all.iter().any(|(start, size)| at.wrapping_sub(*start) < *size))
     };
+    let are_one = |one: &str, other: &str| match (starts_of.get(one), starts_of.get(other)) {
+        (Some(one), Some(other)) => one.iter().any(|(start, _)| other.iter().any(|(too, _)| too == start)),
+        _ => false,
+    };
     let mut tally = Tally::default();
     for (((_, at), ours), theirs) in places.iter().zip(&ours).zip(&theirs) {
         let without_name = |frames: &[Frame]| {
@@ -72,7 +76,9 @@ fn tally(path: &Path, theirs: &dyn Fn(&[u64]) -> Vec<Vec<Frame>>, count: u64) ->
         let last = |frames: &[Frame]| frames.last().map(|frame| frame.0.clone()).unwrap_or_default();
         if ours == theirs {
             tally.equal += 1;
-        } else if without_name(ours) == without_name(theirs) && covers(&last(ours), *at) {
+        } else if without_name(ours) == without_name(theirs)
+            && (covers(&last(ours), *at) || are_one(&last(ours), &last(theirs)))
+        {
             tally.renamed += 1;
         } else if without_name(ours) == *theirs {
             tally.line_only += 1;
