@@ -61,7 +61,7 @@ impl Fixture {
 
     /// Finds the debug file of `stripped`.
     pub(crate) fn search(&self) -> Search {
-        Search { debug_dirs: vec![self.debug_dir.clone()] }
+        Search { debug_dirs: vec![self.debug_dir.clone()], ..Search::nowhere() }
     }
 
     fn build() -> Self {

@@ -1,65 +1,56 @@
-//! Finds the file of an image and proves that it is the one that ran.
-
-use std::path::Path;
+//! Proves that a file is the one that ran.
 
 use icecore_format::records::ImageKind;
 
-use super::{ElfFile, Identity, Layout};
+use super::{ElfFile, Identity, Layout, Outcome};
 use crate::symbolize::Reason;
 
 /// What the kernel appends to the path of a mapping whose file was unlinked.
 pub(super) const DELETED: &str = " (deleted)";
 
-/// Opens the file that the recording means.
+/// Tells why there is no file to look for; `None` if there is one.
+pub(super) fn without_file(kind: ImageKind) -> Option<Reason> {
+    match kind {
+        ImageKind::FILE => None,
+        ImageKind::ANONYMOUS => Some(Reason::Jit),
+        ImageKind::VDSO => Some(Reason::Vdso),
+        _ => Some(Reason::Special),
+    }
+}
+
+/// Reads the headers of a file if it is the one that the recording means.
 ///
 /// With a recorded build-id the file's must be equal, and nothing else counts (stripping a file changes its
 /// size, not its code). Without one the size must be equal, and the modification time if it was recorded;
 /// a recording that has none of the three cannot be matched with anything.
-///
-/// # Errors
-/// The [`Reason`] for which all frames in this image stay unnamed.
-pub(crate) fn find(wanted: &Identity) -> Result<(ElfFile, Layout), Reason> {
-    match wanted.kind {
-        ImageKind::FILE => {}
-        ImageKind::ANONYMOUS => return Err(Reason::Jit),
-        ImageKind::VDSO => return Err(Reason::Vdso),
-        _ => return Err(Reason::Special),
+pub(super) fn prove(file: &ElfFile, wanted: &Identity) -> Result<Layout, Outcome> {
+    if !wanted.build_id.is_empty() {
+        return of_build(file, &wanted.build_id);
     }
-    match wanted.path.strip_suffix(DELETED) {
-        None => open_identical(Path::new(&wanted.path), wanted),
-        // What lies there now is a new version, or the same one put back: only a build-id can tell.
-        Some(path) if !wanted.build_id.is_empty() => {
-            open_identical(Path::new(path), wanted).map_err(|reason| match reason {
-                Reason::BuildIdMismatch | Reason::NotAFile => Reason::ImageMissing,
-                other => other,
-            })
-        }
-        Some(_) => Err(Reason::ImageMissing),
+    let is_same_time = wanted.modified_unix_ns == 0 || wanted.modified_unix_ns == file.modified_unix_ns;
+    if wanted.size_bytes == 0 || wanted.size_bytes != file.len || !is_same_time {
+        return Err(Outcome::Changed);
     }
+    Ok(file.layout()?)
 }
 
-fn open_identical(path: &Path, wanted: &Identity) -> Result<(ElfFile, Layout), Reason> {
-    let file = ElfFile::open(path)?;
-    if wanted.build_id.is_empty() {
-        let is_same_time = wanted.modified_unix_ns == 0 || wanted.modified_unix_ns == file.modified_unix_ns;
-        if wanted.size_bytes == 0 || wanted.size_bytes != file.len || !is_same_time {
-            return Err(Reason::ImageChanged);
-        }
-    }
+/// Reads the headers of a file if it has this build-id.
+pub(super) fn of_build(file: &ElfFile, build_id: &[u8]) -> Result<Layout, Outcome> {
     let layout = file.layout()?;
-    if !wanted.build_id.is_empty() && wanted.build_id != layout.build_id {
-        return Err(Reason::BuildIdMismatch);
+    if build_id.is_empty() || layout.build_id != build_id {
+        return Err(Outcome::OtherBuild);
     }
-    Ok((file, layout))
+    Ok(layout)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Fixture, identity};
+    use super::super::{Search, look};
     use super::*;
 
     fn reason(wanted: &Identity) -> Option<Reason> {
-        find(wanted).err()
+        look(wanted, &Search::nowhere(), None).files.err()
     }
 
     #[test]

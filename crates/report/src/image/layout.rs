@@ -44,6 +44,7 @@ pub(crate) struct Section {
     /// Declared size after decompression, if it is compressed.
     pub(crate) compressed_from: Option<u64>,
     pub(crate) is_nobits: bool,
+    pub(crate) is_executable: bool,
 }
 
 /// One PT_LOAD segment.
@@ -104,6 +105,17 @@ impl Layout {
             }
         }
         self.unwind_table = self.unwind_table.filter(|(_, off, len)| is_there(*off, *len));
+    }
+
+    /// Reports whether the bytes of the code are in the file; in a debug file they are not.
+    pub(crate) fn has_code(&self) -> bool {
+        self.loads.iter().any(|load| load.is_executable && load.len > 0)
+            && !self.sections.iter().any(|section| section.is_executable && section.is_nobits)
+    }
+
+    /// Reports whether there is DWARF, compressed in any way or not.
+    pub(crate) fn has_dwarf(&self) -> bool {
+        self.has(".debug_info") || self.has(".zdebug_info")
     }
 
     /// Finds a section by its name.
@@ -185,6 +197,7 @@ fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: 
                 Err(_) => Some(u64::MAX),
             },
             is_nobits: kind == elf::SHT_NOBITS,
+            is_executable: section.sh_flags(endian).contains(elf::SHF_EXECINSTR),
         });
     }
     Some(layout)

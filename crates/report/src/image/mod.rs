@@ -5,28 +5,39 @@
 //! they are allocated. This room reads headers, notes and single sections; it knows nothing of symbols, DWARF
 //! or unwind rules, and keeps no file in memory.
 
-mod debug_file;
 mod embedded;
+mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod hunt;
 mod identify;
 mod layout;
-mod linked;
+mod mini;
 mod open;
+mod places;
+mod pointers;
 mod present;
+mod search;
 mod sections;
+mod split;
+mod trail;
+mod tree;
 
-use std::path::PathBuf;
+use std::fmt::Write;
 
 use icecore_format::records::ImageKind;
 
-pub(crate) use debug_file::{debug_file, stand_in};
 pub use embedded::EmbeddedFiles;
-pub(crate) use identify::find;
+pub(crate) use files::{Files, Found, Knowledge, Looked, look};
 pub(crate) use layout::{Layout, Section};
-pub(crate) use linked::{package, split, supplement};
 pub(crate) use open::ElfFile;
+pub use open::supports_sysroot;
+pub(crate) use places::download;
+pub use search::{PathMap, Search};
 pub(crate) use sections::Sections;
+pub(crate) use split::units;
+pub use trail::{Outcome, Source, Step};
+pub use tree::Symbols;
 
 /// An offset in a file, as a mapping of the recording has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,15 +62,10 @@ pub struct Identity {
     pub modified_unix_ns: u64,
 }
 
-/// Where files are looked for, besides the recorded path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Search {
-    /// Directories that hold `.build-id/xx/rest.debug`, or the image itself without `.debug`; tried in this order.
-    pub debug_dirs: Vec<PathBuf>,
-}
-
-impl Default for Search {
-    fn default() -> Self {
-        Self { debug_dirs: vec![PathBuf::from("/usr/lib/debug")] }
-    }
+/// A build-id as people write it.
+pub(crate) fn hex(build_id: &[u8]) -> String {
+    build_id.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}"); // a String takes everything
+        hex
+    })
 }

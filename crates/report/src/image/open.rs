@@ -2,9 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatfs, openat, openat2};
+use rustix::io::Errno;
 
 use super::present::Present;
 use super::{FileOff, Layout, Section, Svma};
@@ -17,9 +20,15 @@ const O_PATH: i32 = 0o10000000;
 
 /// File systems whose "regular" files do something when they are read (`/proc/kmsg`, `trace_pipe`).
 const PSEUDO: [&str; 2] = ["/proc", "/sys"];
+/// The same wherever they are mounted: proc, sysfs, debugfs, tracefs; uapi/linux/magic.h.
+const PSEUDO_MAGIC: [u64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163];
+/// Attempts at a path while somebody moves its folders: the kernel gives up with EAGAIN rather than risk an escape.
+const RACES: usize = 8;
 
 /// The largest section that is read into memory at once, in bytes; the largest `.eh_frame` seen is 60 MB.
 const MAX_SECTION_LEN: u64 = 1 << 30;
+/// Bytes that are read at once for a checksum.
+const CHECKSUM_STEP: u64 = 1 << 18;
 
 /// A regular file with sound ELF headers. Its identity is still unknown.
 #[derive(Debug)]
@@ -43,18 +52,29 @@ impl ElfFile {
         if !path.is_absolute() {
             return Err(Reason::ImageMissing);
         }
-        let cause = |error: std::io::Error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput => Reason::ImageMissing,
-            _ => Reason::ImageUnreadable,
-        };
-        let place = OpenOptions::new().read(true).custom_flags(O_PATH).open(path).map_err(cause)?;
+        Self::at(OpenOptions::new().read(true).custom_flags(O_PATH).open(path).map_err(cause)?)
+    }
+
+    /// Opens a regular file as a process would whose root directory is `root`: absolute links and `..` stay below it.
+    pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<Self, Reason> {
+        Self::at(beneath(root, path).map_err(|errno| cause(errno.into()))?)
+    }
+
+    /// Takes a file that has no path, whose contents were made from those of another.
+    pub(crate) fn unlinked(file: File, made_from: &Path) -> Result<Self, Reason> {
+        let len = file.metadata().map_err(cause)?.len();
+        Ok(Self { file, real_path: made_from.to_owned(), len, modified_unix_ns: 0, present: None })
+    }
+
+    /// Opens what an O_PATH descriptor refers to.
+    fn at(place: File) -> Result<Self, Reason> {
         let meta = place.metadata().map_err(cause)?;
         if !meta.is_file() {
             return Err(Reason::NotAFile);
         }
         let link = fd_path(&place);
         let real_path = std::fs::read_link(&link).map_err(cause)?;
-        if PSEUDO.iter().any(|root| real_path.starts_with(root)) {
+        if is_pseudo(&place, &real_path) {
             return Err(Reason::NotAFile);
         }
         let file = OpenOptions::new()
@@ -75,11 +95,6 @@ impl ElfFile {
     /// A file that was put together from pieces; `path` is where the image was.
     pub(super) fn of_pieces(file: File, len: u64, path: PathBuf, present: Present) -> Self {
         Self { file, real_path: path, len, modified_unix_ns: 0, present: Some(present) }
-    }
-
-    /// Tells whether all of its bytes are there.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.present.as_ref().is_none_or(|present| present.bytes() == self.len)
     }
 
     /// Reads the ELF headers.
@@ -117,11 +132,61 @@ impl ElfFile {
         Some(bytes)
     }
 
+    /// Computes the CRC-32 of the whole file, as `.gnu_debuglink` has it.
+    pub(crate) fn checksum(&self) -> Option<u32> {
+        let mut sum = crc32fast::Hasher::new();
+        let mut off = 0;
+        while off < self.len {
+            let bytes = self.bytes(FileOff(off), (self.len - off).min(CHECKSUM_STEP))?;
+            sum.update(&bytes);
+            off += bytes.len() as u64;
+        }
+        Some(sum.finalize())
+    }
+
     /// Reads from an address to the end of the segment that holds it.
     pub(crate) fn segment_bytes(&self, layout: &Layout, at: Svma) -> Option<Vec<u8>> {
         let (off, len) = layout.rest_of_segment(at)?;
         self.bytes(off, len)
     }
+}
+
+fn cause(error: std::io::Error) -> Reason {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput => Reason::ImageMissing,
+        _ => Reason::ImageUnreadable,
+    }
+}
+
+/// Tells whether paths can be kept below a directory.
+///
+/// # Errors
+/// If the kernel cannot, or the directory cannot be opened.
+pub fn supports_sysroot(root: &Path) -> std::io::Result<()> {
+    match beneath(root, Path::new(".")) {
+        Ok(_) => Ok(()),
+        Err(Errno::NOSYS) => Err(std::io::Error::other("needs Linux 5.6 or newer")),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Finds a path below a directory without opening what lies there.
+///
+/// # Errors
+/// ENOSYS before Linux 5.6; else as open(2).
+fn beneath(root: &Path, path: &Path) -> rustix::io::Result<File> {
+    let root = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let open = || openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how);
+    let attempts = std::iter::repeat_with(open).take(RACES);
+    let first = attempts.into_iter().find(|opened| !matches!(opened, Err(Errno::AGAIN)));
+    first.unwrap_or(Err(Errno::AGAIN)).map(File::from)
+}
+
+fn is_pseudo(place: &File, real_path: &Path) -> bool {
+    PSEUDO.iter().any(|root| real_path.starts_with(root))
+        // What cannot be asked is no file system of a disk.
+        || fstatfs(place.as_fd()).map_or(true, |fs| PSEUDO_MAGIC.contains(&(fs.f_type as u64)))
 }
 
 fn fd_path(file: &File) -> PathBuf {
@@ -155,6 +220,44 @@ mod tests {
         for path in ["", "Cargo.toml", "./src", "/no/such/file", "/etc/passwd/x", "/nul\0byte"] {
             assert_eq!(ElfFile::open(Path::new(path)).err(), Some(Reason::ImageMissing), "{path:?}");
         }
+    }
+
+    #[test]
+    fn nothing_leads_out_of_a_root() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("a real path");
+        let root = dir.join("root");
+        std::fs::create_dir_all(root.join("etc")).expect("made");
+        std::fs::write(dir.join("secret"), b"outside").expect("written");
+        std::fs::write(root.join("etc/inside"), b"in").expect("written");
+        for (to, link) in [
+            (PathBuf::from("/etc/inside"), "absolute"),
+            ("../../../../../etc/inside".into(), "etc/up"),
+            (dir.join("secret"), "out"),
+            ("../secret".into(), "relative"),
+            ("/proc/self/exe".into(), "magic"),
+        ] {
+            std::os::unix::fs::symlink(to, root.join(link)).expect("linked");
+        }
+        for path in ["/etc/inside", "etc/inside", "/../etc/inside", "/absolute", "/etc/up"] {
+            let file = ElfFile::open_beneath(&root, Path::new(path)).expect(path);
+            assert_eq!(file.real_path, root.join("etc/inside"), "{path}");
+        }
+        for path in ["/out", "/relative", "/../secret", "/magic", "/secret", "/etc/inside/x", "/etc"] {
+            let reason = ElfFile::open_beneath(&root, Path::new(path)).err();
+            assert!(matches!(reason, Some(Reason::ImageMissing | Reason::NotAFile)), "{path}: {reason:?}");
+        }
+    }
+
+    #[test]
+    fn pseudo_files_are_refused_wherever_they_are_mounted() {
+        // As seen below a root that has a /proc of its own.
+        let reason = ElfFile::open_beneath(Path::new("/"), Path::new("/proc/self/status")).err();
+        assert_eq!(reason, Some(Reason::NotAFile));
+        let place = beneath(Path::new("/proc"), Path::new("self/status")).expect("it is there");
+        assert!(is_pseudo(&place, Path::new("/elsewhere/status")));
+        let place = beneath(Path::new("/"), Path::new("/etc/passwd")).expect("it is there");
+        assert!(!is_pseudo(&place, Path::new("/etc/passwd")));
     }
 
     #[test]

@@ -1,32 +1,36 @@
 //! Names all offsets in one image.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::dwarf::{self, Broken, Sources, SplitName};
 use super::starts::Starts;
 use super::strings::Strings;
-use super::tables::{self, Found, Table};
+use super::tables::{self, Table};
 use super::{Answer, Function, Reason, Wanted};
-use crate::image::{self, ElfFile, Layout, Search, Sections, Svma};
+use crate::image::{self, ElfFile, Files, Found, Layout, Search, Sections, Svma};
 
 /// Answers all offsets of one image, and ticks each of them exactly once.
 pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
-    let (file, layout) = match find(wanted, search) {
+    let files = match image::look(wanted.image, search, wanted.embedded).files {
         Ok(found) => found,
         Err(reason) => {
             tick(wanted.offsets.len() as u64);
             return vec![Answer::Unnamed { reason, start: None, at: None }; wanted.offsets.len()];
         }
     };
+    let (file, layout) = (&files.image.file, &files.image.layout);
     // Segments may lie in another order in memory than in the file.
     let svmas: Vec<Option<Svma>> = wanted.offsets.iter().map(|&off| layout.svma(off)).collect();
     let mut at: Vec<Svma> = svmas.iter().flatten().copied().collect();
     at.sort_unstable();
     at.dedup();
 
-    let starts = Starts::new(&file, &layout);
-    let mut job = Job { layout: &layout, starts, at: &at, strings: Strings::default(), is_broken: false };
-    let named = job.names(&file, search, tick);
+    let starts = Starts::new(file, layout);
+    let mut job = Job { layout, starts, at: &at, strings: Strings::default(), is_broken: false };
+    let named = job.names(&files, search, tick);
     let reason = if job.is_broken { Reason::ImageUnreadable } else { Reason::NoSymbol };
     let answer = |svma: Option<Svma>| {
         let position = svma.and_then(|svma| at.binary_search(&svma).ok());
@@ -43,21 +47,6 @@ pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sy
     answers
 }
 
-/// Opens the image, or what has its build-id and tells the same. A whole file of the recording is the very one that ran;
-/// of one that has only some sections the rest may be here.
-fn find(wanted: &Wanted<'_>, search: &Search) -> Result<(ElfFile, Layout), Reason> {
-    let image = wanted.image;
-    let embedded = wanted.embedded.and_then(|embedded| embedded.open(image));
-    match embedded {
-        Some((file, layout)) if file.is_whole() => return Ok((file, layout)),
-        embedded => image::find(image).or_else(|reason| embedded.ok_or(reason)),
-    }
-    .or_else(|reason| match reason {
-        Reason::Jit | Reason::Vdso | Reason::Special => Err(reason),
-        _ => image::stand_in(&image.build_id, search).ok_or(reason),
-    })
-}
-
 /// An image that has been found, and what is asked of it.
 struct Job<'a> {
     layout: &'a Layout,
@@ -72,28 +61,23 @@ struct Job<'a> {
 type Named = Vec<Option<Vec<Function>>>;
 
 impl Job<'_> {
-    /// Asks the sources of names: DWARF of the image, or of its debug file; then the symbol tables of both.
-    fn names(&mut self, file: &ElfFile, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Named {
-        let debug = match has_dwarf(self.layout) {
-            true => None,
-            false => image::debug_file(&self.layout.build_id, search),
-        };
-        let image = (file, self.layout);
-        let debug = debug.as_ref().map(|(file, layout)| (file, layout));
-
+    /// Asks the sources of names: DWARF of the image, or of its debug file; then the symbol tables of all files.
+    fn names(&mut self, files: &Files, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Named {
         let ticked = AtomicU64::new(0);
         let count = |done| {
             ticked.fetch_add(done, Ordering::Relaxed);
             tick(done);
         };
-        let mut named = match [debug, Some(image)].into_iter().flatten().find(|(_, layout)| has_dwarf(layout))
-        {
-            Some((file, layout)) => self.dwarf(file, layout, &count),
+        let mut named = match files.dwarf() {
+            Some(found) => self.dwarf(found, files, search, &count),
             None => vec![None; self.at.len()],
         };
         tick(self.at.len() as u64 - ticked.into_inner());
 
-        for (file, layout) in debug.into_iter().chain([image]) {
+        let debug = files.debug.as_ref().map(|debug| (&debug.file, &debug.layout));
+        let mini = files.mini.as_ref().map(|(file, layout)| (file, layout));
+        let image = (&files.image.file, &files.image.layout);
+        for (file, layout) in debug.into_iter().chain([image]).chain(mini) {
             for table in Table::ALL.into_iter().filter(|table| layout.has(table.section())) {
                 self.table(file, table, &mut named);
             }
@@ -102,16 +86,19 @@ impl Job<'_> {
     }
 
     /// Reads the DWARF of a file, and of those that it continues in.
-    fn dwarf(&mut self, file: &ElfFile, layout: &Layout, tick: &(dyn Fn(u64) + Sync)) -> Named {
-        let open = |(file, layout): (ElfFile, Layout)| Sections::open(&file, &layout, dwarf::is_read);
-        let Some(main) = Sections::open(file, layout, dwarf::is_read) else {
+    fn dwarf(&mut self, found: &Found, files: &Files, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Named {
+        let open = |file: &ElfFile, layout: &Layout| Sections::open(file, layout, dwarf::is_read);
+        let Some(main) = open(&found.file, &found.layout) else {
             self.is_broken = true;
             return vec![None; self.at.len()];
         };
-        let supplement = image::supplement(file, layout).and_then(open);
-        let package = image::package(file).and_then(open);
-        let open_split =
-            |split: SplitName<'_>| image::split(file, split.directory, split.name).and_then(open);
+        let supplement = files.alt.as_ref().and_then(|alt| open(&alt.file, &alt.layout));
+        let package = files.dwp.as_ref().and_then(|(file, layout)| open(file, layout));
+        let open_split = |split: SplitName<'_>| {
+            let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+            let mut units = image::units(&found.file, path(split.directory), path(split.name), search);
+            units.find_map(|(file, layout)| open(&file, &layout))
+        };
         let sources = Sources {
             main: &main,
             supplement: supplement.as_ref(),
@@ -159,13 +146,9 @@ impl Job<'_> {
 
     /// Reports whether a symbol without a size, as assembly has them, can be the function around an address: no other
     /// function begins between.
-    fn covers(&self, found: &Found, at: Svma) -> bool {
+    fn covers(&self, found: &tables::Found, at: Svma) -> bool {
         found.is_sized || self.starts.around(at).is_none_or(|start| start <= found.start)
     }
-}
-
-fn has_dwarf(layout: &Layout) -> bool {
-    layout.has(".debug_info") || layout.has(".zdebug_info")
 }
 
 fn is_nameless(functions: &[Function]) -> bool {

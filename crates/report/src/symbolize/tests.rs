@@ -8,7 +8,7 @@ use crate::image::fixture::{Fixture, function, identity, nm, run, text};
 use crate::image::{ElfFile, FileOff, Identity, Svma};
 
 fn nowhere() -> Search {
-    Search { debug_dirs: Vec::new() }
+    Search::nowhere()
 }
 
 fn ask(path: &Path, search: &Search, offsets: &[u64]) -> Vec<Answer> {
@@ -120,7 +120,7 @@ fn an_image_that_is_gone_is_named_from_a_copy_with_its_build_id() {
     let place = dir.path().join(".build-id").join(&hex[..2]);
     std::fs::create_dir_all(&place).expect("made");
     std::fs::copy(&fixture.with_debug, place.join(&hex[2..])).expect("copied");
-    let search = Search { debug_dirs: vec![dir.path().to_owned()] };
+    let search = Search { debug_dirs: vec![dir.path().to_owned()], ..nowhere() };
     let oracle = ask(&fixture.with_debug, &nowhere(), &offsets);
     for path in [
         "/no/such/file",

@@ -14,7 +14,7 @@ use crate::{memory, scratch};
 pub fn run(data: &[u8]) {
     let offsets = (0..data.len()).step_by(data.len() / 64 + 1).map(|off| FileOff(off as u64));
     let offsets: Vec<FileOff> = offsets.collect();
-    let search = Search { debug_dirs: Vec::new() };
+    let search = Search::nowhere();
     let limit = 16 * FREE_BYTES + 256 * data.len();
     let answers = scratch::as_file(data, |path| {
         let image = Identity {

@@ -165,7 +165,7 @@ fn names_and_lines_come_from_the_recording_where_the_file_is_not() {
     let image = wanted(&build_id);
     let files = EmbeddedFiles::new(&recording, &tables, |_| Some(&image));
     let (outer, _) = super::super::fixture::function(&Fixture::shared().with_debug, "outer");
-    let (offsets, search) = ([outer], Search { debug_dirs: Vec::new() });
+    let (offsets, search) = ([outer], Search::nowhere());
     let wanted = [Wanted { image: &image, offsets: &offsets, embedded: Some(&files) }];
     let Answer::Named(functions) = &symbolize(&wanted, &search, &|_| ())[0][0] else {
         panic!("it has a name")

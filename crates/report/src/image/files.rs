@@ -1,0 +1,102 @@
+//! The files of an image, and what is to be learned from each.
+
+use super::hunt::Hunt;
+use super::identify::without_file;
+use super::pointers::Altlink;
+use super::{ElfFile, EmbeddedFiles, Identity, Layout, Search, Source, Step};
+use crate::symbolize::Reason;
+
+/// The files of an image that were found.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// The image itself, or a file that tells the same of its code: file offsets are those of this one.
+    pub(crate) image: Found,
+    /// Another file of the same build that has DWARF, or at least a symbol table, where the image has none.
+    pub(crate) debug: Option<Found>,
+    /// What dwz took out of the DWARF of several files.
+    pub(crate) alt: Option<Found>,
+    /// The symbol table that was packed into the image, if there is no other.
+    pub(crate) mini: Option<(ElfFile, Layout)>,
+    /// The package of split DWARF.
+    pub(crate) dwp: Option<(ElfFile, Layout)>,
+}
+
+/// A file, and where it was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The file.
+    pub(crate) file: ElfFile,
+    /// What its headers say.
+    pub(crate) layout: Layout,
+    /// Where it was found.
+    pub(crate) source: Source,
+}
+
+/// How much a file tells about functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Knowledge {
+    /// At most the symbols that it exports.
+    Exports,
+    /// A symbol table.
+    Symbols,
+    /// DWARF: lines and inlined functions.
+    Dwarf,
+}
+
+impl Found {
+    /// Tells how much is to be learned from it.
+    pub(crate) fn knowledge(&self) -> Knowledge {
+        match (self.layout.has_dwarf(), self.layout.has(".symtab")) {
+            (true, _) => Knowledge::Dwarf,
+            (false, true) => Knowledge::Symbols,
+            (false, false) => Knowledge::Exports,
+        }
+    }
+}
+
+impl Files {
+    /// The file that has DWARF.
+    pub(crate) fn dwarf(&self) -> Option<&Found> {
+        [Some(&self.image), self.debug.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|found| found.knowledge() == Knowledge::Dwarf)
+    }
+
+    /// Tells how much is to be learned from all of them.
+    pub(crate) fn knowledge(&self) -> Knowledge {
+        let debug = self.debug.as_ref().map_or(Knowledge::Exports, Found::knowledge);
+        let mini = if self.mini.is_some() { Knowledge::Symbols } else { Knowledge::Exports };
+        self.image.knowledge().max(debug).max(mini)
+    }
+
+    /// Where the file was found that names most: the one with DWARF, else with a symbol table, else the image.
+    pub(crate) fn source(&self) -> Source {
+        self.debug.as_ref().unwrap_or(&self.image).source
+    }
+}
+
+/// What a search came to.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// The files, or why the frames of the image stay unnamed.
+    pub(crate) files: Result<Files, Reason>,
+    /// Every path that was tried, in order.
+    pub(crate) trail: Vec<Step>,
+    /// The supplement of dwz that is not there.
+    pub(crate) missing_alt: Option<Altlink>,
+}
+
+/// Looks for the files of an image: in the recording, by build-id below `--symbols` and in debug directories, at the
+/// recorded path, as debug file beside it, by its debuglink, and among downloads; until there is the image and its DWARF.
+///
+/// # Cost   a few system calls for each path; a debuglink reads the whole debug file for its checksum
+pub(crate) fn look(wanted: &Identity, search: &Search, embedded: Option<&EmbeddedFiles<'_>>) -> Looked {
+    let embedded = embedded.and_then(|embedded| embedded.open(wanted));
+    let embedded = embedded.map(|(file, layout)| Found { file, layout, source: Source::Embedded });
+    let hunt = Hunt::new(wanted, search, embedded);
+    match without_file(wanted.kind) {
+        Some(reason) => hunt.nowhere(reason),
+        None => hunt.run(),
+    }
+}

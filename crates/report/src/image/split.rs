@@ -1,0 +1,48 @@
+//! Finds split DWARF: packages beside a file (`.dwp`), and the single files that a compiler wrote (`.dwo`).
+//!
+//! They have no build-id. Whoever reads them compares the ids of their units with those that are wanted.
+
+use std::path::Path;
+
+use super::search::Spot;
+use super::{ElfFile, Found, Layout, Search};
+
+/// Opens the package of a file that has DWARF; the recorded path of the image may lead to it as well.
+pub(super) fn package(of: &Found, recorded: &Path, search: &Search) -> Option<(ElfFile, Layout)> {
+    // Units elsewhere share a table of addresses with those here.
+    if !of.layout.has(".debug_addr") {
+        return None;
+    }
+    let own = of.file.real_path.file_name()?;
+    let name = [own.as_encoded_bytes(), b".dwp"].concat();
+    let name = String::from_utf8(name).ok()?;
+    let spots = [search.beside(&of.file.real_path, &name), search.spot(recorded).1.with_suffix(".dwp")];
+    let in_tree = search.symbols.of_name(name.as_ref()).iter().cloned().map(Spot::here);
+    let mut found = spots.into_iter().chain(in_tree).filter_map(|spot| open(&spot, ".debug_cu_index"));
+    found.next()
+}
+
+/// Opens, one after the other, the files that a skeleton unit may mean by this directory and name. Identities are
+/// not proven: the first whose unit has the id of the skeleton is the right one.
+pub(crate) fn units<'s>(
+    of: &'s ElfFile,
+    directory: &Path,
+    name: &'s Path,
+    search: &'s Search,
+) -> impl Iterator<Item = (ElfFile, Layout)> + 's {
+    let file_name = name.file_name().unwrap_or_default();
+    let spots = [
+        search.spot(&directory.join(name)).1,
+        search.beside(&of.real_path, name.strip_prefix("/").unwrap_or(name)),
+        search.beside(&of.real_path, file_name),
+    ];
+    let in_tree = search.symbols.of_name(file_name).iter().cloned().map(Spot::here);
+    spots.into_iter().chain(in_tree).filter_map(|spot| open(&spot, ".debug_info.dwo"))
+}
+
+/// Opens an ELF file that has this section.
+fn open(spot: &Spot<'_>, section: &str) -> Option<(ElfFile, Layout)> {
+    let file = spot.open().ok()?;
+    let layout = file.layout().ok()?;
+    layout.section(section).is_some().then_some((file, layout))
+}
