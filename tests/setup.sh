@@ -29,6 +29,8 @@ else
 	has python3 || want python3
 	has pgrep || want procps
 	has node || want nodejs
+	has debuginfod || want debuginfod
+	has dwz || want dwz
 	has losetup || [ -x /sbin/losetup ] || want mount
 	has mkfs.ext4 || [ -x /sbin/mkfs.ext4 ] || want e2fsprogs
 	printf '#include <libelf.h>\n' | cc -E - >/dev/null 2>&1 || want libelf-dev

@@ -89,6 +89,17 @@ fn views_of_a_story() {
 }
 
 #[test]
+fn what_a_story_misses() {
+    let dir = told(story(), true);
+    let file = "DIR/story.icecore";
+    golden(dir.path(), "missing", &["missing", file, "--no-debuginfod"]);
+    golden(dir.path(), "missing_paths", &["missing", file, "--no-debuginfod", "-n", "1", "--paths"]);
+    golden(dir.path(), "missing.json", &["missing", file, "--no-debuginfod", "--json", "--comm", "jit"]);
+    let nothing = told(Builder::default(), true);
+    golden(nothing.path(), "missing_empty", &["missing", file, "--no-debuginfod"]);
+}
+
+#[test]
 fn a_flame_graph_in_a_file_is_described() {
     let dir = told(story(), true);
     golden(dir.path(), "flame_file", &["flame", "DIR/story.icecore", "-o", "DIR/x.svg"]);
@@ -200,7 +211,7 @@ fn an_empty_recording_divides_by_nothing() {
 
 #[test]
 fn help_of_every_command() {
-    let views = ["summary", "top", "tree", "flame", "folded", "samples", "info"];
+    let views = ["summary", "top", "tree", "flame", "folded", "samples", "missing", "info"];
     for command in ["", "verify", "repair", "merge", "cut"].into_iter().chain(views) {
         let mut args = vec!["--help"];
         if !command.is_empty() {

@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod file;
+mod lookup;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use crate::filter::{Cpus, Filter, Moment, Sides};
 use crate::profile::Patterns;
 
 pub use file::{Cut, Info, Merge, Output, Pack, Repair, Verify};
+pub use lookup::Lookup;
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
 #[derive(Debug, Parser)]
@@ -92,6 +94,8 @@ pub enum Command {
     Folded(Folded),
     /// Every sample with its stack, like perf script
     Samples(Samples),
+    /// Which files would name more, and how to get them
+    Missing(Missing),
     /// What is in the file: session, blocks, cost, damage
     Info(Info),
     /// Check everything in the file
@@ -115,9 +119,9 @@ pub struct Source {
     /// The recording; `-`: stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
-    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
-    #[arg(long, value_name = "DIR", help_heading = "Options", display_order = 101)]
-    pub debug_dir: Vec<PathBuf>,
+    /// Where images and debug files are found.
+    #[command(flatten)]
+    pub lookup: Lookup,
     /// Which samples, whatever their stacks.
     #[command(flatten)]
     pub which: Which,
@@ -393,6 +397,29 @@ Examples:
 
 Times are seconds after the start of the session. Frames are listed leaf first.")]
 pub struct Samples {
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// `missing`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report missing [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report missing demo.icecore
+  icecore-report missing demo.icecore --symbols ~/binaries    what is still missing with these
+  icecore-report missing demo.icecore --json | jq -r '.names[].build_id'
+
+First the images without which frames have no name, by the share of the samples that have such a frame; then \
+those that have names, and whose debug files would add source lines and inlined functions.")]
+pub struct Missing {
+    /// How many images of each kind; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 10)]
+    pub rows: usize,
+    /// List every path that was tried
+    #[arg(short, long)]
+    pub paths: bool,
     /// The recording, and which samples of it.
     #[command(flatten)]
     pub source: Source,

@@ -10,6 +10,7 @@
 //! | [`timeline`], [`cgroups`] | address spaces and cgroups, replayed to any moment |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
 //! | [`locate`], [`kernel`], [`embedded`] | addresses as places in images and in the kernel; names that the recording has |
+//! | [`debuginfod`] | files that are missing, downloaded if the user asked for it |
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`views`] | what is printed |
@@ -23,6 +24,7 @@
 
 pub mod cgroups;
 pub mod cli;
+pub mod debuginfod;
 pub mod edit;
 pub mod embedded;
 pub mod filter;

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use crate::embedded::Embedded;
 use crate::found::{self, Found};
-use crate::image::{EmbeddedFiles, FileOff, Identity, Search};
+use crate::image::{FileOff, Finder, Identity};
 use crate::kernel::KernelSymbols;
 use crate::load::clean;
 use crate::locate::{Locator, Place};
@@ -103,19 +103,17 @@ impl Names {
 }
 
 /// Names all places; `tick` is told how many addresses were done. What an earlier report has written into the recording
-/// is taken as it is. `files` are those that the recording brings along.
+/// is taken as it is.
 pub fn name(
     places: &[Place],
     locator: &Locator<'_>,
-    files: Option<&EmbeddedFiles<'_>>,
-    search: &Search,
+    finder: &Finder<'_>,
     tick: &(dyn Fn(u64) + Sync),
 ) -> Names {
     let (tables, images) = (locator.tables, &locator.images);
     let kernel = KernelSymbols::new(&tables.kernel_symbols);
     let found = Found::new(&tables.names, |image| locator.image(image));
-    let answers =
-        find_out(places, locator, files, search, tick, |image, off| found.find(image, off).is_none());
+    let answers = find_out(places, locator, finder, tick, |image, off| found.find(image, off).is_none());
     let mut book = Book::new(images);
     for (place, answer) in places.iter().zip(&answers) {
         match place {
@@ -158,14 +156,13 @@ pub fn name(
 pub(crate) fn find_out(
     places: &[Place],
     locator: &Locator<'_>,
-    files: Option<&EmbeddedFiles<'_>>,
-    search: &Search,
+    finder: &Finder<'_>,
     tick: &(dyn Fn(u64) + Sync),
     is_wanted: impl Fn(u32, FileOff) -> bool,
 ) -> Vec<Option<Answer>> {
     let wanted = |place: &Place| matches!(place, Place::Image(image, off) if is_wanted(*image, *off));
     let wanted: Vec<Option<Place>> = places.iter().map(|place| wanted(place).then_some(*place)).collect();
-    let mut answers = ask(&wanted, &locator.images, files, search, tick);
+    let mut answers = ask(&wanted, &locator.images, finder, tick);
     let embedded = Embedded::new(&locator.tables.symbols, |image| locator.image(image));
     for (place, answer) in wanted.iter().zip(&mut answers) {
         let Some(Place::Image(image, off)) = place else { continue };
@@ -180,8 +177,7 @@ pub(crate) fn find_out(
 fn ask(
     places: &[Option<Place>],
     images: &[Identity],
-    embedded: Option<&EmbeddedFiles<'_>>,
-    search: &Search,
+    finder: &Finder<'_>,
     tick: &(dyn Fn(u64) + Sync),
 ) -> Vec<Option<Answer>> {
     let mut of_image = vec![Vec::new(); images.len()];
@@ -195,9 +191,8 @@ fn ask(
     let offsets: Vec<Vec<FileOff>> = of_image.iter().map(offsets).collect();
     let used = |(_, offsets): &(_, &Vec<FileOff>)| !offsets.is_empty();
     let wanted = images.iter().zip(&offsets).filter(used);
-    let wanted: Vec<Wanted<'_>> =
-        wanted.map(|(image, offsets)| Wanted { image, offsets, embedded }).collect();
-    let answers = symbolize(&wanted, search, tick).into_iter().flatten();
+    let wanted: Vec<Wanted<'_>> = wanted.map(|(image, offsets)| Wanted { image, offsets }).collect();
+    let answers = symbolize(&wanted, finder, tick).into_iter().flatten();
     let mut of_place = vec![None; places.len()];
     for ((_, position), answer) in of_image.iter().flatten().zip(answers) {
         of_place[*position] = Some(answer);

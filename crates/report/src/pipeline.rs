@@ -11,11 +11,13 @@ use icecore_format::read::Recording;
 
 use crate::cgroups::Cgroups;
 use crate::cli::Source;
+use crate::debuginfod::{self, Fetched, Wish, fetch, weigh};
 use crate::filter::Filter;
+use crate::found::Found;
 use crate::hits::{self, Apart, Hits, Selection};
-use crate::image::{EmbeddedFiles, Search};
+use crate::image::{EmbeddedFiles, Finder, Search};
 use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
-use crate::locate::{Located, Locator, locate};
+use crate::locate::{Located, Locator, Place, locate};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::term::progress::Progress;
@@ -47,6 +49,8 @@ pub struct Named {
     pub located: Located,
     /// Frames of the places.
     pub names: Names,
+    /// What was downloaded for them.
+    pub fetched: Fetched,
     /// What kept names away that the recording has.
     pub trouble: Option<String>,
 }
@@ -64,7 +68,12 @@ pub struct Report<'a> {
 impl<'a> Loaded<'a> {
     /// Loads a recording and counts its samples.
     pub fn new(source: &'a Source, recording: &'a Recording, apart: Apart) -> Self {
-        let filter = source.filter();
+        let loaded = Self::filtered(&source.file, recording, source.filter(), apart);
+        Self { patterns: source.patterns(), ..loaded }
+    }
+
+    /// The same, whatever functions the stacks hold.
+    pub fn filtered(path: &'a Path, recording: &'a Recording, filter: Filter, apart: Apart) -> Self {
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
         let timeline = Timeline::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
@@ -81,7 +90,7 @@ impl<'a> Loaded<'a> {
         }
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
-        let (path, patterns) = (&*source.file, source.patterns());
+        let patterns = Patterns::default();
         Self { recording, path, tables, timeline, cgroups, filter, patterns, hits }
     }
 
@@ -91,16 +100,39 @@ impl<'a> Loaded<'a> {
         Selection { tables, timeline, cgroups, filter }
     }
 
-    /// Names every distinct place.
-    pub fn name(&self, search: &Search, progress: bool) -> Named {
+    /// Names every distinct place. What the search does not find is downloaded first, if there are servers.
+    pub fn name(&self, search: &Search, servers: Option<&debuginfod::Settings>, progress: bool) -> Named {
         let locator = Locator::new(&self.tables, &self.timeline);
         let located = locate(&locator, &self.hits.rows);
-        let progress = Progress::begin(located.places.len() as u64, progress);
         let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
         let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
-        let names = name(&located.places, &locator, Some(&embedded), search, &|done| progress.tick(done));
+        let finder = Finder { search, embedded: Some(&embedded) };
+        let fetched = servers.map(|servers| self.fetch(&locator, &located, finder, servers, progress));
+        let fetched = fetched.unwrap_or_default();
+        let progress = Progress::begin(located.places.len() as u64, progress);
+        let names = name(&located.places, &locator, &finder, &|done| progress.tick(done));
         progress.finish();
-        Named { located, names, trouble: embedded.trouble() }
+        Named { located, names, fetched, trouble: embedded.trouble() }
+    }
+
+    /// Downloads what is not found and would name something.
+    pub(crate) fn fetch(
+        &self,
+        locator: &Locator<'_>,
+        located: &Located,
+        finder: Finder<'_>,
+        servers: &debuginfod::Settings,
+        progress: bool,
+    ) -> Fetched {
+        let weights = weigh(located, &self.hits.rows, locator.images.len());
+        let wishes = locator.images.iter().zip(weights).map(|(image, weight)| Wish { image, weight });
+        let open = with_open_places(locator, located);
+        let wishes = wishes.zip(open).filter(|(wish, is_open)| *is_open && wish.weight > 0);
+        let wishes: Vec<Wish<'_>> = wishes.map(|(wish, _)| wish).collect();
+        let progress = Progress::of("fetching debug files", wishes.len() as u64, progress);
+        let fetched = fetch(&wishes, finder, servers, &|done| progress.tick(done));
+        progress.finish();
+        fetched
     }
 
     /// Builds the profile that views are made of.
@@ -112,4 +144,16 @@ impl<'a> Loaded<'a> {
         let filtered = (!parts.is_empty()).then(|| clean(parts.join(", ").as_bytes()).into());
         Report { loaded: self, profile, filtered }
     }
+}
+
+/// Tells of each image whether it has places of which the recording itself has not all that can be found out.
+fn with_open_places(locator: &Locator<'_>, located: &Located) -> Vec<bool> {
+    let found = Found::new(&locator.tables.names, |image| locator.image(image));
+    let mut open = vec![false; locator.images.len()];
+    for place in &located.places {
+        if let Place::Image(image, off) = place {
+            open[*image as usize] |= found.find(*image, *off).is_none_or(|place| place.frames().is_empty());
+        }
+    }
+    open
 }

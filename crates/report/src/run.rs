@@ -119,8 +119,11 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             return Ok(0);
         }
         (Some(Command::Pack(options)), None) => {
-            let search = input::search(&options.debug_dir)?;
-            let pack = edit::pack::pack(options, &search, streams.progress && !global.quiet)?;
+            let servers = input::servers(&options.lookup)?;
+            let search = input::search(&options.lookup, servers.as_ref())?;
+            let progress = streams.progress && !global.quiet;
+            let (pack, fetched) = edit::pack::pack(options, &search, servers.as_ref(), progress)?;
+            remark(streams, &input::remarks(&search, servers.as_ref(), &fetched));
             emit(global, streams, &pack, |page| pack.text(page))?;
             return Ok(0);
         }
@@ -131,6 +134,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
         (Some(Command::Flame(options)), None) => &options.source,
         (Some(Command::Folded(options)), None) => &options.source,
         (Some(Command::Samples(options)), None) => &options.source,
+        (Some(Command::Missing(options)), None) => &options.source,
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
     report(cli, source, streams)?;
@@ -141,15 +145,15 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
 fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Result<()> {
     let global = &cli.global;
     input::check(&source.filter())?;
-    let search = input::search(&source.debug_dir)?;
+    let servers = input::servers(&source.lookup)?;
+    let search = input::search(&source.lookup, servers.as_ref())?;
     let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
     let loaded = Loaded::new(source, &recording, apart(cli));
-    let named = loaded.name(&search, streams.progress && !global.quiet);
-    if let Some(trouble) = named.trouble.as_ref().filter(|_| !global.quiet) {
-        // stderr may be gone, and the report is good without it.
-        drop(writeln!(streams.err, "warning: {}", clean(trouble.as_bytes())));
-    }
+    let named = loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
+    let trouble = named.trouble.iter().filter(|_| !global.quiet).map(|trouble| format!("warning: {trouble}"));
+    remark(streams, &trouble.collect::<Vec<_>>());
+    remark(streams, &input::remarks(&search, servers.as_ref(), &named.fetched));
     if let Some(Command::Samples(_)) = &cli.command {
         return views::samples::write(&loaded, named, global.json, streams.out);
     }
@@ -170,6 +174,10 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
             emit(global, streams, &tree, |page| tree.text(&report, page))
         }
         Some(Command::Flame(options)) => views::flame::write(&report, options, global.json, streams.out),
+        Some(Command::Missing(options)) => {
+            let missing = views::missing::Missing::new(&report, &search, options);
+            emit(global, streams, &missing, |page| missing.text(&report, page))
+        }
         Some(Command::Folded(options)) => {
             let folded = views::folded::Folded::new(&report.profile, options);
             emit(global, streams, &folded, |page| folded.text(page))
@@ -178,6 +186,14 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
             let summary = views::summary::Summary::new(&report);
             emit(global, streams, &summary, |page| summary.text(&report, page))
         }
+    }
+}
+
+/// Says what is worth less than the report.
+fn remark(streams: &mut Streams<'_>, remarks: &[String]) {
+    for remark in remarks {
+        // stderr may be gone.
+        drop(writeln!(streams.err, "{}", clean(remark.as_bytes())));
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod flame;
 pub mod folded;
 pub mod info;
+pub mod missing;
 pub mod repair;
 pub mod samples;
 pub mod summary;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Which;
+use super::{Lookup, Which};
 
 /// `info`
 #[derive(Debug, Args)]
@@ -137,7 +137,7 @@ pub struct Pack {
     /// Where to write
     #[command(flatten)]
     pub output: Output,
-    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub debug_dir: Vec<PathBuf>,
+    /// Where images and debug files are found.
+    #[command(flatten)]
+    pub lookup: Lookup,
 }

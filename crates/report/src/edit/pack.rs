@@ -13,21 +13,21 @@ use icecore_format::write::Writer;
 use serde::Serialize;
 
 use super::{append_names, cause};
-use crate::cgroups::Cgroups;
+use crate::debuginfod::{Fetched, Settings};
 use crate::filter::Filter;
 use crate::found::{Draft, Found};
-use crate::hits::{self, Apart, Hits, Selection};
-use crate::image::{EmbeddedFiles, Search};
-use crate::load::{Tables, load};
+use crate::hits::{Apart, Hits};
+use crate::image::{EmbeddedFiles, Finder, Search};
+use crate::load::Tables;
 use crate::locate::{Located, Locator, Place, locate};
 use crate::map::Map;
 use crate::names::find_out;
+use crate::pipeline::Loaded;
 use crate::symbolize::Answer;
 use crate::term::Page;
 use crate::term::path::shown;
 use crate::term::progress::Progress;
 use crate::term::quantity::{bytes, count, percent, things};
-use crate::timeline::Timeline;
 use crate::{cli, input};
 
 /// What was written.
@@ -45,37 +45,41 @@ pub struct Pack {
     with_line: u64,
 }
 
-/// Packs the file of a command line.
+/// Packs the file of a command line. What is missing is downloaded first, if there are servers.
 ///
 /// # Errors
 /// If the file cannot be opened or is damaged, or the output cannot be written.
-pub fn pack(options: &cli::Pack, search: &Search, progress: bool) -> anyhow::Result<Pack> {
+pub fn pack(
+    options: &cli::Pack,
+    search: &Search,
+    servers: Option<&Settings>,
+    progress: bool,
+) -> anyhow::Result<(Pack, Fetched)> {
     let recording = input::open(&options.file)?;
     let cannot = || format!("cannot pack `{}`", options.file.display());
-    let tables = load(&recording);
-    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-    let (cgroups, filter) = (Cgroups::replay(&tables), Filter::default());
-    let selection = Selection { tables: &tables, timeline: &timeline, cgroups: &cgroups, filter: &filter };
-    let hits = hits::count(&recording, selection, Apart::Processes);
-    if let Some(Damage { off, cause, .. }) = tables.damage.iter().chain(&hits.damage).next() {
+    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), Apart::Processes);
+    let (tables, hits) = (&loaded.tables, &loaded.hits);
+    if let Some(Damage { off, cause, .. }) = tables.damage.first() {
         let cause = anyhow!("at byte {off}: {cause}; make a whole file of it with repair");
         return Err(cause).with_context(cannot);
     }
-    let locator = Locator::new(&tables, &timeline);
+    let locator = Locator::new(tables, &loaded.timeline);
     let located = locate(&locator, &hits.rows);
-    let progress = Progress::begin(located.places.len() as u64, progress);
     let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-    let files = EmbeddedFiles::new(&recording, &tables, identity);
+    let files = EmbeddedFiles::new(&recording, tables, identity);
+    let finder = Finder { search, embedded: Some(&files) };
+    let fetched = servers.map(|servers| loaded.fetch(&locator, &located, finder, servers, progress));
+    let progress = Progress::begin(located.places.len() as u64, progress);
     let tick = |done| progress.tick(done);
-    let answers = find_out(&located.places, &locator, Some(&files), search, &tick, |_, _| true);
+    let answers = find_out(&located.places, &locator, &finder, &tick, |_, _| true);
     progress.finish();
     let answers = with_earlier(&located.places, &locator, answers);
     let images = images(&locator);
-    let of_parts = places_of_parts(&tables, &hits, &located);
+    let of_parts = places_of_parts(tables, hits, &located);
     let (names_bytes, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
         let known =
             Known { places: &located.places, answers: &answers, images: &images, of_parts: &of_parts };
-        known.copy(&recording, &tables, writer).with_context(cannot)
+        known.copy(&recording, tables, writer).with_context(cannot)
     })?;
     let in_images = located.places.iter().filter(|place| matches!(place, Place::Image(..))).count();
     let named = |answer: &&Option<Answer>| matches!(answer, Some(Answer::Named(_)));
@@ -83,7 +87,7 @@ pub fn pack(options: &cli::Pack, search: &Search, progress: bool) -> anyhow::Res
         Some(Answer::Named(functions)) => functions.iter().any(|function| function.line.is_some()),
         _ => false,
     };
-    Ok(Pack {
+    let pack = Pack {
         schema: "icecore.pack/1",
         file: options.output.output.display().to_string(),
         file_bytes,
@@ -91,7 +95,8 @@ pub fn pack(options: &cli::Pack, search: &Search, progress: bool) -> anyhow::Res
         places: in_images as u64,
         named: answers.iter().filter(named).count() as u64,
         with_line: answers.iter().filter(with_line).count() as u64,
-    })
+    };
+    Ok((pack, fetched.unwrap_or_default()))
 }
 
 /// Takes what an earlier pack has written wherever that says more.

@@ -87,16 +87,27 @@ pub(crate) struct Looked {
     pub(crate) missing_alt: Option<Altlink>,
 }
 
-/// Looks for the files of an image: in the recording, by build-id below `--symbols` and in debug directories, at the
-/// recorded path, as debug file beside it, by its debuglink, and among downloads; until there is the image and its DWARF.
-///
-/// # Cost   a few system calls for each path; a debuglink reads the whole debug file for its checksum
-pub(crate) fn look(wanted: &Identity, search: &Search, embedded: Option<&EmbeddedFiles<'_>>) -> Looked {
-    let embedded = embedded.and_then(|embedded| embedded.open(wanted));
-    let embedded = embedded.map(|(file, layout)| Found { file, layout, source: Source::Embedded });
-    let hunt = Hunt::new(wanted, search, embedded);
-    match without_file(wanted.kind) {
-        Some(reason) => hunt.nowhere(reason),
-        None => hunt.run(),
+/// Finds the files of images.
+#[derive(Debug, Clone, Copy)]
+pub struct Finder<'a> {
+    /// Where on this machine.
+    pub search: &'a Search,
+    /// Those that the recording brings along.
+    pub embedded: Option<&'a EmbeddedFiles<'a>>,
+}
+
+impl Finder<'_> {
+    /// Looks for the files of an image: in the recording, by build-id below `--symbols` and in debug directories, at the
+    /// recorded path, as debug file beside it, by its debuglink, and among downloads; until there is the image and its DWARF.
+    ///
+    /// # Cost   a few system calls for each path; a debuglink reads the whole debug file for its checksum
+    pub(crate) fn look(&self, wanted: &Identity) -> Looked {
+        let embedded = self.embedded.and_then(|embedded| embedded.open(wanted));
+        let embedded = embedded.map(|(file, layout)| Found { file, layout, source: Source::Embedded });
+        let hunt = Hunt::new(wanted, self.search, embedded);
+        match without_file(wanted.kind) {
+            Some(reason) => hunt.nowhere(reason),
+            None => hunt.run(),
+        }
     }
 }

@@ -46,11 +46,11 @@ pub(super) fn of_build(file: &ElfFile, build_id: &[u8]) -> Result<Layout, Outcom
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Fixture, identity};
-    use super::super::{Search, look};
+    use super::super::{Finder, Search};
     use super::*;
 
     fn reason(wanted: &Identity) -> Option<Reason> {
-        look(wanted, &Search::nowhere(), None).files.err()
+        Finder { search: &Search::nowhere(), embedded: None }.look(wanted).files.err()
     }
 
     #[test]

@@ -28,7 +28,8 @@ use std::fmt::Write;
 use icecore_format::records::ImageKind;
 
 pub use embedded::EmbeddedFiles;
-pub(crate) use files::{Files, Found, Knowledge, Looked, look};
+pub use files::Finder;
+pub(crate) use files::{Files, Found, Knowledge, Looked};
 pub(crate) use layout::{Layout, Section};
 pub(crate) use open::ElfFile;
 pub use open::supports_sysroot;

@@ -33,6 +33,7 @@ impl Present {
     }
 
     /// Counts the bytes.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.stretches.iter().map(|(begin, end)| end - begin).sum()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Reason;
-use crate::image::{EmbeddedFiles, FileOff, Identity, Svma};
+use crate::image::{FileOff, Identity, Svma};
 
 /// One image, and the offsets in it that want a name.
 #[derive(Debug, Clone, Copy)]
@@ -12,8 +12,6 @@ pub struct Wanted<'a> {
     pub image: &'a Identity,
     /// Sorted, distinct, and already the address to look up: return addresses have had 1 subtracted.
     pub offsets: &'a [FileOff],
-    /// Files that the recording brings along.
-    pub embedded: Option<&'a EmbeddedFiles<'a>>,
 }
 
 /// The name of one offset, or why there is none.

@@ -10,11 +10,11 @@ use super::starts::Starts;
 use super::strings::Strings;
 use super::tables::{self, Table};
 use super::{Answer, Function, Reason, Wanted};
-use crate::image::{self, ElfFile, Files, Found, Layout, Search, Sections, Svma};
+use crate::image::{self, ElfFile, Files, Finder, Found, Layout, Search, Sections, Svma};
 
 /// Answers all offsets of one image, and ticks each of them exactly once.
-pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
-    let files = match image::look(wanted.image, search, wanted.embedded).files {
+pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
+    let files = match finder.look(wanted.image).files {
         Ok(found) => found,
         Err(reason) => {
             tick(wanted.offsets.len() as u64);
@@ -30,7 +30,7 @@ pub(super) fn run(wanted: &Wanted<'_>, search: &Search, tick: &(dyn Fn(u64) + Sy
 
     let starts = Starts::new(file, layout);
     let mut job = Job { layout, starts, at: &at, strings: Strings::default(), is_broken: false };
-    let named = job.names(&files, search, tick);
+    let named = job.names(&files, finder.search, tick);
     let reason = if job.is_broken { Reason::ImageUnreadable } else { Reason::NoSymbol };
     let answer = |svma: Option<Svma>| {
         let position = svma.and_then(|svma| at.binary_search(&svma).ok());

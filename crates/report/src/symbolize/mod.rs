@@ -21,7 +21,7 @@ pub use answer::{Answer, Function, Wanted};
 pub(crate) use mangled::demangled;
 pub use reason::Reason;
 
-use crate::image::Search;
+use crate::image::Finder;
 
 /// What one offset costs against one byte of the image, to order the jobs; measured, roughly.
 const BYTES_PER_OFFSET: u64 = 8192;
@@ -32,7 +32,11 @@ const BYTES_PER_OFFSET: u64 = 8192;
 /// threads. `tick(n)` is called from any thread when `n` more offsets are done; all calls add up to the number
 /// of offsets.
 /// # Cost    opening an image with DWARF reads all its unit headers; one without costs a sort of its symbols
-pub fn symbolize(wanted: &[Wanted<'_>], search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Vec<Vec<Answer>> {
+pub fn symbolize(
+    wanted: &[Wanted<'_>],
+    finder: &Finder<'_>,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Vec<Vec<Answer>> {
     // Taking images from a list, largest first, keeps all threads busy; those that find it empty help with the units of
     // the images that are left.
     let mut order: Vec<usize> = (0..wanted.len()).collect();
@@ -46,7 +50,7 @@ pub fn symbolize(wanted: &[Wanted<'_>], search: &Search, tick: &(dyn Fn(u64) + S
     let done: Vec<OnceLock<Vec<Answer>>> = wanted.iter().map(|_| OnceLock::new()).collect();
     rayon::broadcast(|_| {
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let answers = job::run(&wanted[i], search, tick);
+            let answers = job::run(&wanted[i], finder, tick);
             done[i].set(answers).expect("bug: an image was symbolized twice");
         }
     });

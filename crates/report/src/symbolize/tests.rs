@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::image::fixture::{Fixture, function, identity, nm, run, text};
-use crate::image::{ElfFile, FileOff, Identity, Svma};
+use crate::image::{ElfFile, FileOff, Finder, Identity, Search, Svma};
 
 fn nowhere() -> Search {
     Search::nowhere()
@@ -21,7 +21,8 @@ fn ask_as(image: &Identity, search: &Search, offsets: &[u64]) -> Vec<Answer> {
     let tick = |n| {
         ticks.fetch_add(n, Ordering::Relaxed);
     };
-    let mut answers = symbolize(&[Wanted { image, offsets: &offsets, embedded: None }], search, &tick);
+    let mut answers =
+        symbolize(&[Wanted { image, offsets: &offsets }], &Finder { search, embedded: None }, &tick);
     assert_eq!(ticks.into_inner(), offsets.len() as u64, "every offset is ticked once");
     let answers = answers.pop().expect("one list per image");
     assert_eq!(answers.len(), offsets.len());
@@ -389,11 +390,10 @@ fn answers_are_the_same_at_any_number_of_threads() {
     let paths = [&fixture.with_debug, &fixture.with_symbols, &fixture.stripped, &fixture.without_build_id];
     let images: Vec<_> = paths.iter().cycle().take(17).map(|path| identity(path)).collect();
     let offsets: Vec<_> = (0..0x2000).step_by(3).map(FileOff).collect();
-    let wanted: Vec<_> =
-        images.iter().map(|image| Wanted { image, offsets: &offsets, embedded: None }).collect();
+    let wanted: Vec<_> = images.iter().map(|image| Wanted { image, offsets: &offsets }).collect();
     let at = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        pool.install(|| symbolize(&wanted, &fixture.search(), &|_| ()))
+        pool.install(|| symbolize(&wanted, &Finder { search: &fixture.search(), embedded: None }, &|_| ()))
     };
     let one = at(1);
     assert_eq!(one.len(), wanted.len());
@@ -404,7 +404,10 @@ fn answers_are_the_same_at_any_number_of_threads() {
 
 #[test]
 fn nothing_wanted_is_nothing_answered() {
-    assert_eq!(symbolize(&[], &Search::default(), &|_| ()), Vec::<Vec<Answer>>::new());
+    assert_eq!(
+        symbolize(&[], &Finder { search: &Search::default(), embedded: None }, &|_| ()),
+        Vec::<Vec<Answer>>::new()
+    );
     assert_eq!(ask(&Fixture::shared().with_debug, &nowhere(), &[]), []);
 }
 

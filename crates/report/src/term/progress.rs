@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Work that is done sooner shows nothing.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// How far the naming of addresses has come.
+/// How far some work has come.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -18,14 +18,19 @@ pub struct Progress {
 impl Progress {
     /// Begins; nothing is ever shown unless `wanted`.
     pub fn begin(total: u64, wanted: bool) -> Self {
+        Self::of("naming addresses", total, wanted)
+    }
+
+    /// Begins any work.
+    pub fn of(work: &str, total: u64, wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("naming addresses {bar:40} {pos}/{len}") {
+        if let Ok(style) = ProgressStyle::with_template(&format!("{work} {{bar:40}} {{pos}}/{{len}}")) {
             bar.set_style(style);
         }
         Self { bar, begun: Instant::now(), wanted }
     }
 
-    /// Notes that `count` more addresses are done.
+    /// Notes that `count` more are done.
     pub fn tick(&self, count: u64) {
         self.bar.inc(count);
         if self.wanted && self.bar.is_hidden() && self.begun.elapsed() > SHOWN_AFTER {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icecore_format::records::ImageKind;
-use icecore_report::image::{FileOff, Identity, Search};
+use icecore_report::image::{FileOff, Finder, Identity, Search};
 use icecore_report::symbolize::{Answer, Wanted, symbolize};
 use object::{Object, ObjectSection, SectionKind};
 use tempfile::TempDir;
@@ -111,7 +111,7 @@ pub(crate) fn ours(path: &Path, search: &Search, places: &[(FileOff, u64)]) -> V
     };
     let offsets: Vec<FileOff> = places.iter().map(|place| place.0).collect();
     let wanted = [Wanted { image: &image, offsets: &offsets }];
-    let answers = symbolize(&wanted, search, &|_| ()).pop().expect("one list");
+    let answers = symbolize(&wanted, &Finder { search, embedded: None }, &|_| ()).pop().expect("one list");
     let frames = |answer: &Answer| match answer {
         Answer::Named(functions) => functions
             .iter()

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use icecore_format::records::ImageKind;
-use icecore_report::image::{FileOff, Identity, Search};
+use icecore_report::image::{FileOff, Finder, Identity, Search};
 use icecore_report::symbolize::{Answer, Wanted, symbolize};
 
 use super::FREE_BYTES;
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
             modified_unix_ns: 0,
         };
         let wanted = [Wanted { image: &image, offsets: &offsets }];
-        memory::within(limit, || symbolize(&wanted, &search, &|_| ()))
+        memory::within(limit, || symbolize(&wanted, &Finder { search: &search, embedded: None }, &|_| ()))
     });
     assert_eq!(answers[0].len(), offsets.len());
     for answer in &answers[0] {

@@ -2,7 +2,7 @@ use icecore_format::records::{Image, ImagesV1, Piece, SessionV1, StringsV1};
 use icecore_format::write::Writer;
 
 use super::super::fixture::{Fixture, identity};
-use super::super::{FileOff, Search};
+use super::super::{FileOff, Finder, Search};
 use super::*;
 use crate::load::load;
 use crate::symbolize::{Answer, Wanted, symbolize};
@@ -52,6 +52,11 @@ fn open(recording: &Recording, build_id: &[u8]) -> (Option<(ElfFile, Layout)>, O
     (opened, files.trouble())
 }
 
+/// Tells whether all bytes of a file are there.
+fn is_whole(file: &ElfFile) -> bool {
+    file.bytes(FileOff(0), file.len).is_some()
+}
+
 fn fixture_file() -> (Vec<u8>, Vec<u8>) {
     let fixture = Fixture::shared();
     (std::fs::read(&fixture.with_debug).expect("read"), identity(&fixture.with_debug).build_id)
@@ -67,7 +72,7 @@ fn a_whole_file_comes_back_byte_for_byte_whatever_the_order_of_its_blocks() {
     let recording = recording(&[other, own]);
     let (opened, trouble) = open(&recording, &build_id);
     let (file, layout) = opened.expect("it is there");
-    assert_eq!((file.is_whole(), trouble), (true, None));
+    assert_eq!((is_whole(&file), trouble), (true, None));
     assert_eq!(file.bytes(FileOff(0), len), Some(elf));
     assert!(layout.has(".debug_info"));
 }
@@ -81,7 +86,7 @@ fn a_section_that_misses_a_byte_has_none() {
     let blocks = [(0, len, 0, &elf[..hole]), (0, len, hole as u64 + 1, &elf[hole + 1..])];
     let recording = recording(&[(&[&build_id], &blocks)]);
     let (file, layout) = open(&recording, &build_id).0.expect("it is there");
-    assert!(!file.is_whole() && !layout.has(".debug_info") && layout.has(".debug_line"));
+    assert!(!is_whole(&file) && !layout.has(".debug_info") && layout.has(".debug_line"));
     let torn = layout.section(".debug_info").expect("its header is there");
     assert_eq!(file.section_bytes(torn), None);
     assert_eq!(
@@ -97,7 +102,7 @@ fn an_image_takes_the_most_that_any_image_of_its_build_id_has_and_never_of_two()
     let some = (&[&build_id[..]][..], &[(0, len, 0, &elf[..9000])][..]);
     let all = (&[&b"x"[..], &build_id][..], &[(1, len, 0, &elf[..])][..]);
     let (opened, trouble) = open(&recording(&[some, all, some]), &build_id);
-    assert_eq!((opened.expect("it is there").0.is_whole(), trouble), (true, None));
+    assert_eq!((is_whole(&opened.expect("it is there").0), trouble), (true, None));
     assert!(open(&recording(&[some, all]), b"other").0.is_none());
 }
 
@@ -166,8 +171,9 @@ fn names_and_lines_come_from_the_recording_where_the_file_is_not() {
     let files = EmbeddedFiles::new(&recording, &tables, |_| Some(&image));
     let (outer, _) = super::super::fixture::function(&Fixture::shared().with_debug, "outer");
     let (offsets, search) = ([outer], Search::nowhere());
-    let wanted = [Wanted { image: &image, offsets: &offsets, embedded: Some(&files) }];
-    let Answer::Named(functions) = &symbolize(&wanted, &search, &|_| ())[0][0] else {
+    let finder = Finder { search: &search, embedded: Some(&files) };
+    let wanted = [Wanted { image: &image, offsets: &offsets }];
+    let Answer::Named(functions) = &symbolize(&wanted, &finder, &|_| ())[0][0] else {
         panic!("it has a name")
     };
     let outer = functions.last().expect("never empty");

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use super::super::fixture::{Fixture, identity, run, text};
-use super::super::{PathMap, Symbols, hex};
+use super::super::{Finder, PathMap, Symbols, hex};
 use super::*;
 
 fn look(wanted: &Identity, search: &Search) -> Looked {
-    super::super::look(wanted, search, None)
+    Finder { search, embedded: None }.look(wanted)
 }
 
 /// A folder for one test, as its real path.

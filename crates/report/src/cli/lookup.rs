@@ -1,0 +1,35 @@
+//! Where images and debug files are found.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::debuginfod::Budget;
+use crate::image::PathMap;
+
+/// Where images and debug files are found.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Names")]
+pub struct Lookup {
+    /// Look for images and debug files anywhere below this directory, by build-id; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub symbols: Vec<PathBuf>,
+    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub debug_dir: Vec<PathBuf>,
+    /// Look up recorded paths below this directory, and never outside
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
+    /// What begins with FROM in a recorded path begins with TO here; may be repeated, the first that fits counts
+    #[arg(long, value_name = "FROM=TO")]
+    pub map: Vec<PathMap>,
+    /// Download what is missing from this server [default: those of $DEBUGINFOD_URLS]; may be repeated
+    #[arg(long, value_name = "URL")]
+    pub debuginfod: Vec<String>,
+    /// Download nothing, whatever the environment says
+    #[arg(long, conflicts_with = "debuginfod")]
+    pub no_debuginfod: bool,
+    /// What downloads may take: bytes, time, or both
+    #[arg(long, value_name = "BUDGET", default_value_t)]
+    pub debuginfod_budget: Budget,
+}

@@ -1,0 +1,165 @@
+//! `missing`: which files would name more, where they were looked for, and how to get them.
+
+mod advice;
+mod count;
+mod text;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::cli;
+use crate::image::{EmbeddedFiles, Finder, Identity, Knowledge, Looked, Search, hex};
+use crate::load::clean;
+use crate::locate::Locator;
+use crate::pipeline::Report;
+use crate::profile::Amount;
+use crate::symbolize::Reason;
+use crate::term::path::shown;
+
+use super::summary::ratio;
+use count::{Count, Lack, count};
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Missing {
+    schema: &'static str,
+    file: String,
+    filter: Option<String>,
+    total_weight: u64,
+    unit: String,
+    /// Frames with a name, of all frames; `None` if there are none.
+    named_share: Option<f64>,
+    /// Images without which frames have no name.
+    names: Vec<Row>,
+    /// Rows there are; `names` may hold fewer.
+    names_count: u64,
+    /// Images whose frames have names, and whose debug files are missing.
+    lines: Vec<Row>,
+    lines_count: u64,
+    /// Share of all frames that no file would name, by reason.
+    others: BTreeMap<&'static str, f64>,
+    #[serde(skip)]
+    shows_paths: bool,
+}
+
+/// An image that lacks a file.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    image: String,
+    build_id: Option<String>,
+    /// Weight of the samples with such a frame, of all.
+    samples_share: f64,
+    samples: u64,
+    /// Such frames, of all.
+    frames_share: f64,
+    /// Why the frames have no name; of rows of lines `None`.
+    reason: Option<&'static str>,
+    #[serde(skip)]
+    why: String,
+    /// Where the file lies that tells most; `None` if there is none.
+    source: Option<&'static str>,
+    tried: Vec<Tried>,
+    /// Commands that may get it.
+    get: Vec<String>,
+}
+
+/// A path that was tried.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tried {
+    source: &'static str,
+    path: String,
+    outcome: &'static str,
+    #[serde(skip)]
+    came_of_it: String,
+}
+
+impl Missing {
+    /// Looks for the files of every image with frames that lack something.
+    pub fn new(report: &Report<'_>, search: &Search, options: &cli::Missing) -> Self {
+        let Count { lacks, mut others, frames } = count(&report.profile);
+        let locator = Locator::new(&report.loaded.tables, &report.loaded.timeline);
+        let whole = report.profile.whole();
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(report.loaded.recording, &report.loaded.tables, identity);
+        let finder = Finder { search, embedded: Some(&embedded) };
+        let scope = Scope { host: advice::host(report), search, whole, frames };
+        let (mut names, mut lines) = (Vec::new(), Vec::new());
+        for lack in lacks {
+            let path = &*report.profile.names.images[lack.image as usize].path;
+            let images = locator.images.iter().filter(|image| image.path == path);
+            let looked = images.map(|image| (image, finder.look(image)));
+            let rows: Vec<Row> = looked
+                .filter(|(_, looked)| could_tell_more(looked, lack.reason))
+                .map(|(image, looked)| scope.row(image, &lack, &looked))
+                .collect();
+            match lack.reason {
+                Some(reason) if rows.is_empty() => *others.entry(reason.code()).or_default() += lack.frames,
+                Some(_) => names.extend(rows),
+                None => lines.extend(rows),
+            }
+        }
+        let share = |frames_of: u64| ratio(frames_of as f64, frames as f64);
+        let named_share = (frames > 0).then(|| 1.0 - share(count::unnamed_frames(&report.profile)));
+        let most = if options.rows > 0 { options.rows } else { usize::MAX };
+        let (names_count, lines_count) = (names.len() as u64, lines.len() as u64);
+        names.truncate(most);
+        lines.truncate(most);
+        Self {
+            schema: "icecore.missing/1",
+            file: shown(report.loaded.path),
+            filter: report.filtered.clone(),
+            total_weight: whole.weight,
+            unit: report.profile.unit.clone(),
+            named_share,
+            names,
+            names_count,
+            lines,
+            lines_count,
+            others: others.into_iter().map(|(reason, frames)| (reason, share(frames))).collect(),
+            shows_paths: options.paths,
+        }
+    }
+}
+
+/// Tells whether another file could name the frames, or add lines: not if the one with DWARF is there.
+fn could_tell_more(looked: &Looked, reason: Option<Reason>) -> bool {
+    match (&looked.files, reason) {
+        (Ok(files), _) => files.knowledge() < Knowledge::Dwarf,
+        // Neither mapped memory nor the vdso is in a file.
+        (Err(_), None) => !looked.trail.is_empty(),
+        (Err(found), Some(_)) => !matches!(found, Reason::Jit | Reason::Vdso | Reason::Special),
+    }
+}
+
+/// What all rows of a document are made with.
+struct Scope<'a> {
+    host: Option<&'a str>,
+    search: &'a Search,
+    whole: Amount,
+    frames: u64,
+}
+
+impl Scope<'_> {
+    fn row(&self, image: &Identity, lack: &Lack, looked: &Looked) -> Row {
+        let reason = lack.reason.map(|reason| looked.files.as_ref().err().copied().unwrap_or(reason));
+        let tried = looked.trail.iter().map(|step| Tried {
+            source: step.source.code(),
+            path: shown(&step.path),
+            outcome: step.outcome.code(),
+            came_of_it: step.outcome.to_string(),
+        });
+        Row {
+            image: clean(image.path.as_bytes()).into(),
+            build_id: (!image.build_id.is_empty()).then(|| hex(&image.build_id)),
+            samples_share: lack.through.share_of(self.whole),
+            samples: lack.through.samples,
+            frames_share: ratio(lack.frames as f64, self.frames as f64),
+            reason: reason.map(Reason::code),
+            why: advice::why(reason, looked),
+            source: looked.files.as_ref().ok().map(|files| files.source().code()),
+            tried: tried.collect(),
+            get: advice::get(image, looked, self.host, self.search),
+        }
+    }
+}

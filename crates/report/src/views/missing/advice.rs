@@ -1,0 +1,54 @@
+//! Why a file is missing, and what may get it.
+
+use std::path::Path;
+
+use crate::image::{Identity, Knowledge, Looked, Outcome, Search, hex};
+use crate::pipeline::Report;
+use crate::symbolize::Reason;
+use crate::term::path::quoted;
+
+/// What the kernel appends to the path of a mapping whose file was unlinked.
+const DELETED: &str = " (deleted)";
+
+/// Says why, for people.
+pub(super) fn why(reason: Option<Reason>, looked: &Looked) -> String {
+    let has_debug_file = looked.trail.iter().any(|step| step.outcome == Outcome::NoOffsets);
+    match reason {
+        Some(Reason::ImageMissing) if has_debug_file => {
+            "file is gone; its debug file alone does not say where the code was".to_owned()
+        }
+        Some(Reason::NoSymbol) => "it is stripped, and there is no debug file".to_owned(),
+        Some(reason) => reason.to_string(),
+        None => "no debug file".to_owned(),
+    }
+}
+
+/// The host of the recording, if it is a single one that has a name.
+pub(super) fn host<'r>(report: &'r Report<'_>) -> Option<&'r str> {
+    match report.loaded.tables.parts.hosts() {
+        [host] if !host.is_empty() => Some(host),
+        _ => None,
+    }
+}
+
+/// Lists commands that may get the file.
+pub(super) fn get(image: &Identity, looked: &Looked, host: Option<&str>, search: &Search) -> Vec<String> {
+    let mut commands = Vec::new();
+    let is_here = looked.files.is_ok();
+    if !image.build_id.is_empty() && search.downloads.is_none() {
+        let lacks_dwarf = looked.files.as_ref().map_or(true, |f| f.knowledge() < Knowledge::Dwarf);
+        let wanted = [("executable", !is_here), ("debuginfo", lacks_dwarf)];
+        let wanted = wanted.iter().filter(|(_, is_wanted)| *is_wanted);
+        commands.extend(wanted.map(|(what, _)| format!("debuginfod-find {what} {}", hex(&image.build_id))));
+    }
+    if !is_here && image.path.starts_with('/') {
+        commands.push(match image.path.strip_suffix(DELETED) {
+            None => {
+                let from = format!("{}:{}", host.unwrap_or("HOST"), image.path);
+                format!("scp {} symbols/", quoted(Path::new(&from)))
+            }
+            Some(_) => "record again with --embed all: the file was deleted while it ran".to_owned(),
+        });
+    }
+    commands
+}

@@ -1,0 +1,131 @@
+//! The page for people.
+
+use super::{Missing, Row};
+use crate::pipeline::Report;
+use crate::profile::Amount;
+use crate::term::quantity::{percent, things};
+use crate::term::{Align, Page, Style, Table};
+
+impl Missing {
+    /// The page: what would give names, what would give lines, what no file would name.
+    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        let whole = report.profile.whole();
+        super::super::preface(report, Amount { samples: whole.samples, weight: whole.weight }, page);
+        page.gap();
+        let Some(named_share) = self.named_share else {
+            page.line("no samples");
+            return;
+        };
+        page.item("named", &format!("{} of all frames", percent(named_share)));
+        if self.names.is_empty() && self.lines.is_empty() {
+            page.item("missing", "nothing: every file that could name more is here");
+        }
+        self.names_text(page);
+        self.lines_text(page);
+        let others: Vec<String> =
+            self.others.iter().map(|(reason, share)| format!("{} {reason}", percent(*share))).collect();
+        if !others.is_empty() {
+            page.gap();
+            page.item("in no file", &format!("of all frames: {}", others.join(", ")));
+        }
+        if self.names.iter().chain(&self.lines).any(|row| row.build_id.is_some()) {
+            page.gap();
+            let file = crate::term::path::quoted(report.loaded.path);
+            page.line(&format!(
+                "next: icecore-report {file} --debuginfod URL fetches by build-id; --symbols DIR finds what you bring"
+            ));
+        }
+    }
+
+    fn names_text(&self, page: &mut Page) {
+        if self.names.is_empty() {
+            return;
+        }
+        page.gap();
+        page.styled(
+            Style::Bold,
+            &format!(
+                "no names: {}{}",
+                things(self.names_count, "image"),
+                of(self.names.len(), self.names_count)
+            ),
+        );
+        for row in &self.names {
+            page.gap();
+            let share =
+                format!("{} of samples, {} of frames", percent(row.samples_share), percent(row.frames_share));
+            page.line(&format!("  {}  {share}", page.style(Style::Bold, &row.image)));
+            let detail = |page: &mut Page, label: &str, text: &str| {
+                let label = page.style(Style::Dim, &format!("{label:<8}"));
+                page.line(&format!("    {label}  {text}"));
+            };
+            detail(page, "why", &row.why);
+            detail(page, "build-id", row.build_id.as_deref().unwrap_or("none"));
+            for line in self.tried(row) {
+                detail(page, "tried", &line);
+            }
+            for line in &row.get {
+                detail(page, "get", line);
+            }
+        }
+    }
+
+    /// What was tried: every path if that is wanted, else what was there, and how many were not.
+    fn tried(&self, row: &Row) -> Vec<String> {
+        let (absent, there): (Vec<_>, Vec<_>) =
+            row.tried.iter().partition(|tried| tried.outcome == "absent" && !self.shows_paths);
+        let mut lines: Vec<String> =
+            there.iter().map(|tried| format!("{}: {}", tried.path, tried.came_of_it)).collect();
+        match absent[..] {
+            [] => {}
+            [only] => lines.push(format!("{}: {}", only.path, only.came_of_it)),
+            [first, ..] => lines.push(format!(
+                "{} and {} (--paths): not there",
+                first.path,
+                things(absent.len() as u64 - 1, "other path")
+            )),
+        }
+        lines
+    }
+
+    fn lines_text(&self, page: &mut Page) {
+        if self.lines.is_empty() {
+            return;
+        }
+        page.gap();
+        let title = format!(
+            "names, but no lines and inlined functions: {}{}",
+            things(self.lines_count, "image"),
+            of(self.lines.len(), self.lines_count)
+        );
+        page.styled(Style::Bold, &title);
+        page.gap();
+        let columns = [
+            ("SAMPLES", Align::Right),
+            ("FRAMES", Align::Right),
+            ("BUILD-ID", Align::Left),
+            ("IMAGE", Align::Left),
+        ];
+        let mut table = Table::new(2, &columns);
+        for row in &self.lines {
+            let build_id = row.build_id.clone().unwrap_or_else(|| "none".to_owned());
+            table.row(vec![
+                percent(row.samples_share),
+                percent(row.frames_share),
+                build_id,
+                row.image.clone(),
+            ]);
+            if self.shows_paths {
+                for line in self.tried(row) {
+                    table.row(vec![String::new(), String::new(), String::new(), format!("  {line}")]);
+                }
+            }
+        }
+        page.table(&table);
+    }
+}
+
+/// How many are shown, if not all.
+fn of(shown: usize, all: u64) -> String {
+    if shown as u64 == all { String::new() } else { format!(", of which {shown} are shown (-n 0: all)") }
+}
