@@ -2,8 +2,8 @@
 //!
 //! A recording is untrusted data, and so are the files it leads to: a path is opened without acting on what
 //! lies there, the identity is compared *before* anything else is read, sizes are compared with a limit before
-//! they are allocated. This room reads headers, notes and single sections; it knows nothing of symbols, DWARF
-//! or unwind rules, and keeps no file in memory.
+//! they are allocated. This room reads headers and notes, and hands out the bytes of sections; it knows nothing of
+//! symbols, DWARF or unwind rules.
 
 mod embedded;
 mod files;
