@@ -72,7 +72,8 @@ fn icecore(file: &Path, places: &[(FileOff, u64)], threads: usize) -> Result<usi
     let image = Identity { build_id, ..image.clone() };
     let wanted = wanted.map(|wanted| Wanted { image: &image, ..wanted });
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let search = Search { debug_dirs: Vec::new(), ..Search::default() };
+    let mut search = Search::default();
+    search.debug_dirs.clear();
     let answers = pool.install(|| symbolize(&wanted, &search, &|_| ()));
     let functions = answers.iter().flatten().map(|answer| match answer {
         Answer::Named(functions) => functions.len(),

@@ -124,5 +124,7 @@ pub(crate) fn ours(path: &Path, search: &Search, places: &[(FileOff, u64)]) -> V
 
 /// Nothing but the file itself.
 pub(crate) fn nowhere() -> Search {
-    Search { debug_dirs: Vec::new(), ..Search::default() }
+    let mut search = Search::default();
+    search.debug_dirs.clear();
+    search
 }

@@ -13,7 +13,8 @@ use crate::{memory, scratch};
 /// Names every address of the code, which lies in the first page of the seeds.
 pub fn run(data: &[u8]) {
     let offsets: Vec<FileOff> = (0..data.len().min(4096) as u64).map(FileOff).collect();
-    let search = Search { debug_dirs: Vec::new(), ..Search::default() };
+    let mut search = Search::default();
+    search.debug_dirs.clear();
     // Compressed sections may become a thousand times as long; a reader may not.
     let limit = 16 * FREE_BYTES + 1200 * data.len();
     let answers = scratch::as_file(data, |path| {
