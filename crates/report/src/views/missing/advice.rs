@@ -31,6 +31,20 @@ pub(super) fn host<'r>(report: &'r Report<'_>) -> Option<&'r str> {
     }
 }
 
+/// The command that copies an image from the recorded host. Without a build-id it is known by its path, size and
+/// modification time alone.
+fn copy(image: &Identity, host: &str) -> String {
+    let from = format!("{host}:{}", image.path);
+    let from = quoted(Path::new(&from));
+    if !image.build_id.is_empty() {
+        return format!("scp {from} symbols/");
+    }
+    let folder = Path::new(&image.path).parent().unwrap_or(Path::new("/"));
+    let folder = Path::new("root").join(folder.strip_prefix("/").unwrap_or(folder));
+    let folder = quoted(&folder);
+    format!("mkdir -p {folder} && scp -p {from} {folder}, then --sysroot root")
+}
+
 /// Lists commands that may get the file.
 pub(super) fn get(image: &Identity, looked: &Looked, host: Option<&str>, search: &Search) -> Vec<String> {
     let mut commands = Vec::new();
@@ -43,10 +57,7 @@ pub(super) fn get(image: &Identity, looked: &Looked, host: Option<&str>, search:
     }
     if !is_here && image.path.starts_with('/') {
         commands.push(match image.path.strip_suffix(DELETED) {
-            None => {
-                let from = format!("{}:{}", host.unwrap_or("HOST"), image.path);
-                format!("scp {} symbols/", quoted(Path::new(&from)))
-            }
+            None => copy(image, host.unwrap_or("HOST")),
             Some(_) => "record again with --embed all: the file was deleted while it ran".to_owned(),
         });
     }
