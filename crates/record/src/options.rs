@@ -61,7 +61,8 @@ pub enum Destination {
 pub enum Embed {
     /// Nothing: a report needs the very files
     None,
-    /// The name of every function that was hit, from the symbol tables of its file
+    /// The name of every function that was hit, from the symbol tables of its file; of code made at run time, from perf maps
+    /// and jitdump files
     Hits,
     /// Also the symbol tables and unwind rules of the files that were hit
     Sections,

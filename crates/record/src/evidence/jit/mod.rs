@@ -201,8 +201,9 @@ impl Jit {
     fn look(&mut self, tgid: u32) {
         let Some(life) = self.lives.get_mut(&tgid) else { return };
         life.looks += 1;
-        if life.home.is_none() {
-            life.home = Home::of(tgid);
+        // Whom it belongs to, and where its root is, may have changed while it had no map.
+        if life.files.borrow().map.is_none() {
+            life.home = Home::of(tgid).or(life.home.take());
         }
         if let Some(home) = &life.home {
             life.files.borrow_mut().look(home, |open| self.room.hold(open));
