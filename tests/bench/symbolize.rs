@@ -12,7 +12,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 use gimli::{EndianArcSlice, LittleEndian};
 use icecore_format::records::ImageKind;
-use icecore_report::image::{FileOff, Identity, Search};
+use icecore_report::image::{FileOff, Finder, Identity, Search};
 use icecore_report::symbolize::{Answer, Wanted, symbolize};
 use object::{Object, ObjectSection, SectionKind};
 
@@ -74,7 +74,7 @@ fn icecore(file: &Path, places: &[(FileOff, u64)], threads: usize) -> Result<usi
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let mut search = Search::default();
     search.debug_dirs.clear();
-    let answers = pool.install(|| symbolize(&wanted, &search, &|_| ()));
+    let answers = pool.install(|| symbolize(&wanted, &Finder { search: &search, embedded: None }, &|_| ()));
     let functions = answers.iter().flatten().map(|answer| match answer {
         Answer::Named(functions) => functions.len(),
         Answer::Unnamed { .. } => 0,
