@@ -11,7 +11,7 @@ use regex::Regex;
 use crate::filter::{Cpus, Filter, Moment, Sides};
 use crate::profile::Patterns;
 
-pub use file::{Cut, Info, Merge, Output, Pack, Repair, Verify};
+pub use file::{Cache, Cut, Info, Merge, Output, Pack, Repair, Verify};
 pub use lookup::Lookup;
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
@@ -108,6 +108,8 @@ pub enum Command {
     Cut(Cut),
     /// The same recording with the names, inlined functions and source lines that are found here
     Pack(Pack),
+    /// What is kept of earlier reports, so that the next one is fast
+    Cache(Cache),
 }
 
 /// The recording, and which samples of it.

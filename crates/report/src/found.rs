@@ -1,5 +1,7 @@
 //! What a report found out about code and wrote down, for the next one to read.
 
+use std::ops::Deref;
+
 use icecore_format::records::{NameTable, NamedFrame, NamedPlace};
 
 use crate::image::{FileOff, Svma};
@@ -41,7 +43,12 @@ impl Draft {
     }
 
     /// Adds a place of another table, under an image id of this one.
-    pub(crate) fn copy<T: AsRef<[u8]>>(&mut self, image: u32, place: &NamedPlace, of: &NameTable<T>) {
+    pub(crate) fn copy<T: Deref<Target: AsRef<[u8]>>>(
+        &mut self,
+        image: u32,
+        place: &NamedPlace,
+        of: &NameTable<T>,
+    ) {
         let text = |position: u32| Box::from(of.texts[position as usize].as_ref());
         let frames = of.frames[place.frames.clone()].iter();
         let frames = frames.map(|frame| (text(frame.name), frame.file.map(text), frame.line));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use icecore_format::read::Recording;
 
+use crate::cache::Cache;
 use crate::cli::Lookup;
 use crate::debuginfod::{Fetched, Settings};
 use crate::filter::Filter;
@@ -98,6 +99,7 @@ pub fn search(lookup: &Lookup, servers: Option<&Settings>) -> anyhow::Result<Sea
             .with_context(|| format!("cannot open sysroot `{}`", root.display()))?;
         search.sysroot = Some(root);
     }
+    search.cache = (!lookup.no_cache).then(Cache::of_user).flatten();
     search.downloads = servers.map(|servers| servers.cache.folder().to_owned());
     Ok(search)
 }

@@ -22,6 +22,7 @@
 //! Data flows down that list. Every stage is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads.
 
+pub mod cache;
 pub mod cgroups;
 pub mod cli;
 pub mod debuginfod;

@@ -7,6 +7,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Parser;
 use serde::Serialize;
 
+use crate::cache::Cache;
 use crate::cli::{By, Cli, Command, Global, Root, Source, When};
 use crate::hits::Apart;
 use crate::load::clean;
@@ -125,6 +126,16 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             let (pack, fetched) = edit::pack::pack(options, &search, servers.as_ref(), progress)?;
             remark(streams, &input::remarks(&search, servers.as_ref(), &fetched));
             emit(global, streams, &pack, |page| pack.text(page))?;
+            return Ok(0);
+        }
+        (Some(Command::Cache(options)), None) => {
+            let cache = Cache::of_user();
+            let cache =
+                cache.context("cannot find the cache: neither XDG_CACHE_HOME nor HOME is a folder")?;
+            let stats = if options.clear { cache.clear() } else { cache.stats() };
+            let stats = stats.with_context(|| format!("cannot read `{}`", cache.dir().display()))?;
+            let view = views::cache::CacheView::new(&cache, &stats, options.clear);
+            emit(global, streams, &view, |page| view.text(page))?;
             return Ok(0);
         }
         (None, Some(source)) => source,

@@ -1,6 +1,7 @@
 //! What is printed. Every view builds its rows once and shows them as text or as JSON; docs/JSON.md
 //! describes the latter.
 
+pub mod cache;
 pub mod flame;
 pub mod folded;
 pub mod info;

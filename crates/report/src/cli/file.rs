@@ -141,3 +141,24 @@ pub struct Pack {
     #[command(flatten)]
     pub lookup: Lookup,
 }
+
+/// `cache`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report cache [--clear]")]
+#[command(after_help = "\
+Examples:
+  icecore-report cache                   where it is, how many images, how large
+  icecore-report cache --clear
+  icecore-report top demo.icecore --no-cache
+
+What a report has found out about the code of an image with a build-id, the next report need not find out again. \
+It is kept in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore, by build-id, as long as the files that told it stay as \
+they are, or are gone. A broken file there is ignored and written anew.")]
+pub struct Cache {
+    /// Say what is there (the default)
+    #[arg(long)]
+    pub stats: bool,
+    /// Remove it
+    #[arg(long, conflicts_with = "stats")]
+    pub clear: bool,
+}

@@ -23,6 +23,9 @@ pub struct Lookup {
     /// What begins with FROM in a recorded path begins with TO here; may be repeated, the first that fits counts
     #[arg(long, value_name = "FROM=TO")]
     pub map: Vec<PathMap>,
+    /// Ask the files themselves, whatever earlier reports have found out, and keep nothing
+    #[arg(long)]
+    pub no_cache: bool,
     /// Download what is missing from this server [default: those of $DEBUGINFOD_URLS]; may be repeated
     #[arg(long, value_name = "URL")]
     pub debuginfod: Vec<String>,

@@ -4,6 +4,7 @@ use super::hunt::Hunt;
 use super::identify::without_file;
 use super::pointers::Altlink;
 use super::{ElfFile, EmbeddedFiles, Identity, Layout, Search, Source, Step};
+use crate::cache;
 use crate::symbolize::Reason;
 
 /// The files of an image that were found.
@@ -61,6 +62,19 @@ impl Files {
             .into_iter()
             .flatten()
             .find(|found| found.knowledge() == Knowledge::Dwarf)
+    }
+
+    /// What the files are: as long as they are that, they tell the same.
+    pub(crate) fn sources(&self) -> Vec<cache::Source> {
+        let found = [Some(&self.image), self.debug.as_ref(), self.alt.as_ref()];
+        let files = found.into_iter().flatten().map(|found| &found.file);
+        let files = files.chain(self.dwp.as_ref().map(|(file, _)| file));
+        let source = |file: &ElfFile| cache::Source {
+            path: file.real_path.to_string_lossy().into_owned(),
+            len: file.len,
+            modified_unix_ns: file.modified_unix_ns,
+        };
+        files.map(source).collect()
     }
 
     /// Tells how much is to be learned from all of them.

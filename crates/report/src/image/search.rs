@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::tree::Symbols;
 use super::{ElfFile, Source};
+use crate::cache::Cache;
 use crate::symbolize::Reason;
 
 /// Where files are looked for, besides the recorded path.
@@ -20,6 +21,8 @@ pub struct Search {
     pub maps: Vec<PathMap>,
     /// What was downloaded, as `<build-id>/executable` and `<build-id>/debuginfo`.
     pub downloads: Option<PathBuf>,
+    /// What earlier reports have found out about images.
+    pub cache: Option<Cache>,
 }
 
 impl Default for Search {
@@ -90,6 +93,7 @@ impl Search {
             sysroot: None,
             maps: Vec::new(),
             downloads: None,
+            cache: None,
         }
     }
 

@@ -3,34 +3,69 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::dwarf::{self, Broken, Sources, SplitName};
 use super::starts::Starts;
 use super::strings::Strings;
 use super::tables::{self, Table};
 use super::{Answer, Function, Reason, Wanted};
-use crate::image::{self, ElfFile, Files, Finder, Found, Layout, Search, Sections, Svma};
+use crate::cache::Earlier;
+use crate::image::{self, ElfFile, FileOff, Files, Finder, Found, Layout, Search, Sections, Svma};
 
-/// Answers all offsets of one image, and ticks each of them exactly once.
+/// Answers all offsets of one image, and ticks each of them exactly once: from what earlier reports have found out in the
+/// same files, and by asking these.
 pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
-    let files = match finder.look(wanted.image).files {
-        Ok(found) => found,
+    let (files, cache) = (finder.look(wanted.image).files, finder.search.cache.as_ref());
+    let build_id = files.as_ref().map_or(&wanted.image.build_id, |files| &files.image.layout.build_id);
+    let sources = files.as_ref().map_or_else(|_| Vec::new(), Files::sources);
+    let earlier = cache.map_or_else(Earlier::default, |cache| cache.read(build_id, &sources));
+    let mut answers: Vec<Option<Answer>> = wanted.offsets.iter().map(|off| earlier.find(*off)).collect();
+    let open: Vec<usize> = (0..answers.len()).filter(|position| answers[*position].is_none()).collect();
+    tick((answers.len() - open.len()) as u64);
+    let offsets: Vec<FileOff> = open.iter().map(|position| wanted.offsets[*position]).collect();
+    let new = match &files {
+        Ok(files) if !offsets.is_empty() => {
+            let new = ask(files, &offsets, finder.search, tick);
+            if let Some(cache) = cache.filter(|_| new.is_final) {
+                let rows: Vec<(FileOff, &Answer)> = offsets.into_iter().zip(&new.answers).collect();
+                cache.write(build_id, &sources, &earlier, &rows);
+            }
+            new.answers
+        }
+        Ok(_) => Vec::new(),
         Err(reason) => {
-            tick(wanted.offsets.len() as u64);
-            return vec![Answer::Unnamed { reason, start: None, at: None }; wanted.offsets.len()];
+            tick(offsets.len() as u64);
+            vec![Answer::Unnamed { reason: *reason, start: None, at: None }; offsets.len()]
         }
     };
+    for (position, answer) in open.into_iter().zip(new) {
+        answers[position] = Some(answer);
+    }
+    answers.into_iter().map(|answer| answer.expect("bug: an offset was not asked for")).collect()
+}
+
+/// What the files of an image say.
+struct Asked {
+    /// One for each offset.
+    answers: Vec<Answer>,
+    /// The same files will say the same, and none that they name is missing.
+    is_final: bool,
+}
+
+/// Asks the files of an image.
+fn ask(files: &Files, offsets: &[FileOff], search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Asked {
     let (file, layout) = (&files.image.file, &files.image.layout);
     // Segments may lie in another order in memory than in the file.
-    let svmas: Vec<Option<Svma>> = wanted.offsets.iter().map(|&off| layout.svma(off)).collect();
+    let svmas: Vec<Option<Svma>> = offsets.iter().map(|&off| layout.svma(off)).collect();
     let mut at: Vec<Svma> = svmas.iter().flatten().copied().collect();
     at.sort_unstable();
     at.dedup();
 
-    let starts = Starts::new(file, layout);
-    let mut job = Job { layout, starts, at: &at, strings: Strings::default(), is_broken: false };
-    let named = job.names(&files, finder.search, tick);
+    let (starts, strings) = (Starts::new(file, layout), Strings::default());
+    let lacks_files = AtomicBool::new(false);
+    let mut job = Job { layout, starts, at: &at, strings, is_broken: false, lacks_files };
+    let named = job.names(files, search, tick);
     let reason = if job.is_broken { Reason::ImageUnreadable } else { Reason::NoSymbol };
     let answer = |svma: Option<Svma>| {
         let position = svma.and_then(|svma| at.binary_search(&svma).ok());
@@ -43,8 +78,8 @@ pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) 
         }
     };
     let answers = svmas.into_iter().map(answer).collect();
-    tick((wanted.offsets.len() - at.len()) as u64);
-    answers
+    tick((offsets.len() - at.len()) as u64);
+    Asked { answers, is_final: !job.is_broken && !job.lacks_files.into_inner() }
 }
 
 /// An image that has been found, and what is asked of it.
@@ -56,6 +91,8 @@ struct Job<'a> {
     strings: Strings,
     /// A source of names could not be read.
     is_broken: bool,
+    /// One that was named is not here.
+    lacks_files: AtomicBool,
 }
 
 type Named = Vec<Option<Vec<Function>>>;
@@ -94,10 +131,13 @@ impl Job<'_> {
         };
         let supplement = files.alt.as_ref().and_then(|alt| open(&alt.file, &alt.layout));
         let package = files.dwp.as_ref().and_then(|(file, layout)| open(file, layout));
+        let lacks_files = &self.lacks_files;
         let open_split = |split: SplitName<'_>| {
             let path = |bytes| Path::new(OsStr::from_bytes(bytes));
             let mut units = image::units(&found.file, path(split.directory), path(split.name), search);
-            units.find_map(|(file, layout)| open(&file, &layout))
+            let unit = units.find_map(|(file, layout)| open(&file, &layout));
+            lacks_files.fetch_or(unit.is_none(), Ordering::Relaxed);
+            unit
         };
         let sources = Sources {
             main: &main,

@@ -54,6 +54,9 @@ pub fn symbolize(
             done[i].set(answers).expect("bug: an image was symbolized twice");
         }
     });
+    if let Some(cache) = &finder.search.cache {
+        cache.trim();
+    }
     done.into_iter().map(|answers| answers.into_inner().expect("bug: an image was left out")).collect()
 }
 

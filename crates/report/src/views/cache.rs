@@ -1,0 +1,36 @@
+//! `cache`: what is kept of earlier reports.
+
+use serde::Serialize;
+
+use crate::cache::{Cache, Stats};
+use crate::term::Page;
+use crate::term::path::shown;
+use crate::term::quantity::{bytes, things};
+
+/// What is in the cache, or was.
+#[derive(Debug, Serialize)]
+pub struct CacheView {
+    schema: &'static str,
+    dir: String,
+    images: u64,
+    bytes: u64,
+    cleared: bool,
+}
+
+impl CacheView {
+    /// Describes a cache; `cleared` if all of this was just removed.
+    pub fn new(cache: &Cache, stats: &Stats, cleared: bool) -> Self {
+        let dir = cache.dir().display().to_string();
+        Self { schema: "icecore.cache/1", dir, images: stats.files, bytes: stats.bytes, cleared }
+    }
+
+    /// Says it to people.
+    pub fn text(&self, page: &mut Page) {
+        let what = format!("names of {}, {}", things(self.images, "image"), bytes(self.bytes));
+        let dir = shown(std::path::Path::new(&self.dir));
+        page.line(&match self.cleared {
+            true => format!("removed from {dir}: {what}"),
+            false => format!("{dir}: {what}"),
+        });
+    }
+}
