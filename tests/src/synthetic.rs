@@ -130,8 +130,13 @@ impl Builder {
 
     /// Puts a process into a cgroup; an empty path: it is unknown.
     pub fn cgroup(&mut self, at_ns: u64, tgid: u32, path: &str) {
+        self.cgroup_of_thread(at_ns, tgid, tgid, path);
+    }
+
+    /// Puts a thread into a cgroup.
+    pub fn cgroup_of_thread(&mut self, at_ns: u64, tgid: u32, tid: u32, path: &str) {
         let path = self.string(path);
-        self.cgroups.push(Cgroup { time_ns: START_NS + at_ns, tgid, tid: tgid, path });
+        self.cgroups.push(Cgroup { time_ns: START_NS + at_ns, tgid, tid, path });
     }
 
     /// Adds a mapping of 64 KiB at offset 0x1000 of its image.

@@ -194,6 +194,19 @@ fn mixed() -> Builder {
         frames: (0..9).map(frame).collect(),
         texts: (0..5).map(|n| vec![b'f'; n].into()).collect(),
     };
+    // Process 200 is forked by 100 and again by it; a thread of 100, and one of 400, are elsewhere for a while.
+    for (at_ns, tgid, path) in [
+        (5_000_000, 100, "/a"),
+        (400_000_000, 400, "/b"),
+        (600_000_000, 200, "/a/b"),
+        (900_000_000, 100, ""),
+        (1_200_000_000, 400, "/c"),
+        (1_300_000_000, 100, "/a"),
+    ] {
+        b.cgroup(at_ns, tgid, path);
+    }
+    b.cgroup_of_thread(300_000_000, 100, 101, "/t");
+    b.cgroup_of_thread(700_000_000, 400, 401, "/t/u");
     let image = b.image(icecore_format::records::ImageKind::FILE, "/no/such/bin/offsets");
     let task = b.task(400, 401, "a name of fourteen");
     for i in 0..300_u64 {

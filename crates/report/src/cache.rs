@@ -214,8 +214,8 @@ impl Cache {
 
 /// Puts earlier places and new answers in one order, table by table.
 fn merged(earlier: &Earlier, new: &[(FileOff, &Answer)]) -> impl Iterator<Item = NameTable> {
-    let of_table = |table: &'_ NameTable<Box<str>>| table.places.iter().map(move |place| (table, place));
-    let mut old = earlier.tables.iter().flat_map(of_table).peekable();
+    let old = earlier.tables.iter();
+    let mut old = old.flat_map(|table| table.places.iter().map(move |place| (table, place))).peekable();
     let mut new = new.iter().peekable();
     std::iter::from_fn(move || {
         let mut draft = Draft::default();

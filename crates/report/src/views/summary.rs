@@ -81,6 +81,9 @@ struct Process {
 /// A cgroup; those below it are apart.
 #[derive(Debug, Serialize)]
 struct Cgroup {
+    /// `None` if there is one session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     /// `None` if it is unknown.
     cgroup: Option<String>,
     samples: u64,
@@ -201,11 +204,14 @@ fn cgroups(report: &Report<'_>) -> Vec<Cgroup> {
     let whole = report.profile.whole().weight as f64;
     let cgroup = |row: top::Row| Cgroup {
         share: ratio(row.total as f64, whole),
+        host: row.host,
         cgroup: row.cgroup,
         samples: row.total_samples,
         total: row.total,
     };
-    if count > 1 { rows.into_iter().map(cgroup).collect() } else { Vec::new() }
+    // Unknown ones of several hosts tell nothing.
+    let is_told = count > 1 && rows.iter().any(|row| row.cgroup.is_some());
+    if is_told { rows.into_iter().map(cgroup).collect() } else { Vec::new() }
 }
 
 /// A quotient; 0 of nothing.

@@ -70,6 +70,9 @@ pub(crate) fn files() -> [Vec<u8>; 3] {
         let (len, (head, rest)) = (elf.len() as u64, elf.split_at(elf.len() / 2));
         let pieces = [Piece { off: 0, bytes: head }, Piece { off: head.len() as u64, bytes: rest }];
         story.image_parts.push(ImagePartsV1::from_rows(0, len, &pieces));
+        story.cgroup(1_000, 100, "/make.slice");
+        story.cgroup_of_thread(50_000_000, 100, 101, "/make.slice/io");
+        story.cgroup(60_000_000, 300, "");
         story
     };
     [write(short(), true), write(short(), false), write(Builder::default(), true)]
