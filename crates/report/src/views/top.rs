@@ -49,7 +49,7 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<Option<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<String>,
+    pub(super) host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tgid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

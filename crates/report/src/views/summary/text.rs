@@ -189,8 +189,10 @@ impl Summary {
     }
 
     fn each_cgroup(&self, page: &mut Page) {
-        let cgroup =
-            |row: &Cgroup| format!("{} {}", row.cgroup.as_deref().unwrap_or("-"), percent(row.share));
+        let cgroup = |row: &Cgroup| {
+            let host = row.host.as_ref().map(|host| format!("{host}:")).unwrap_or_default();
+            format!("{host}{} {}", row.cgroup.as_deref().unwrap_or("-"), percent(row.share))
+        };
         let shown: Vec<String> = self.cgroups.iter().take(CGROUPS).map(cgroup).collect();
         if !shown.is_empty() {
             page.gap();
