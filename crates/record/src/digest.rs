@@ -21,7 +21,7 @@ use crate::proc::scan::{self, Process};
 use crate::pump::Chunk;
 use crate::summary::tell;
 use crate::sys::{clock, usage};
-use crate::track::{MappingRow, Pace, Totals, Tracker};
+use crate::track::{MappingRow, Pace, Totals, Tracker, kept_ns};
 use crate::wire::{self, Event, NewMapping, Report};
 
 /// Rows of one block of symbols: a few MiB of names.
@@ -160,17 +160,17 @@ impl Digest {
     }
 
     fn cgroup(&mut self, event: &Event<'_>) {
-        let (head, moved) = match event {
-            Event::Sample(sample) => (&sample.head, self.cgroups.seen(&sample.head)),
+        let (time_ns, moved) = match event {
+            Event::Sample(sample) => (kept_ns(sample.head.time_ns), self.cgroups.seen(&sample.head)),
             Event::Fork { head, parent_tgid } if *parent_tgid != head.tgid => {
-                (head, self.cgroups.forked(*parent_tgid, head))
+                (head.time_ns, self.cgroups.forked(*parent_tgid, head))
             }
-            Event::Exec { head } => (head, self.cgroups.executed(head)),
+            Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
         };
         if let Some(moved) = moved {
-            self.tracker.cgroup(head.time_ns, &moved);
+            self.tracker.cgroup(time_ns, &moved);
         }
     }
 

@@ -35,6 +35,11 @@ const SAMPLE_UNIT_NS: u32 = 1_000;
 /// Keys of one kind that are remembered before all are forgotten.
 const REMEMBERED: usize = 64 << 10;
 
+/// The time of a sample as it is kept: what it tells first, counts from there, or the sample itself would miss it.
+pub(crate) fn kept_ns(time_ns: u64) -> u64 {
+    time_ns - time_ns % u64::from(SAMPLE_UNIT_NS)
+}
+
 /// When a batch is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {

@@ -153,3 +153,12 @@ fn cgroups_are_told_by_their_path_in_the_order_of_time() {
     let row = |time_ns, tid, path| Cgroup { time_ns, tgid: 10, tid, path };
     assert_eq!(rows(&batch.cgroups, |view| view.rows().collect::<Vec<_>>()), [row(7, 10, 1), row(9, 11, 0)]);
 }
+
+#[test]
+fn what_a_sample_tells_holds_for_the_sample_itself() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 5_999);
+    tracker.settle(u64::MAX);
+    let kept = tracker.take_batch(None).samples.span_ns().0;
+    assert_eq!((kept_ns(5_999), kept_ns(6_000)), (kept, 6_000));
+}
