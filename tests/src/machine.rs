@@ -83,9 +83,40 @@ pub fn report<S: AsRef<OsStr>>(args: &[S]) -> String {
     text(&out.stdout)
 }
 
-/// Runs the report.
+/// Runs the report, which remembers nothing of other runs.
 pub fn report_output<S: AsRef<OsStr>>(args: &[S]) -> Output {
-    Command::new(program("icecore-report")).args(args).output().expect("the report runs")
+    let mut report = Command::new(program("icecore-report"));
+    report.env_remove("XDG_CACHE_HOME").env_remove("HOME");
+    report.args(args).output().expect("the report runs")
+}
+
+/// Two inlined functions in a loop; lines are asserted, so do not move one.
+const INLINING: &str = "\
+static volatile unsigned long sink;
+static inline __attribute__((always_inline)) void innermost(unsigned long x) {
+  for (unsigned long i = 0; i < x; i++) sink += i;
+}
+static inline __attribute__((always_inline)) void middle(unsigned long x) {
+  innermost(x + 1);
+}
+__attribute__((noinline)) void outer(unsigned long x) {
+  middle(x * 2);
+  sink++;
+}
+int main(void) {
+  for (int i = 0; i < 400; i++) outer(300000);
+}
+";
+
+/// Compiles a program with debug information that spends its time in line 3 of `innermost`, inlined into `middle`, inlined
+/// into `outer`.
+pub fn inlining(dir: &Path) -> PathBuf {
+    let (source, program) = (dir.join("inlined.c"), dir.join("inlined"));
+    std::fs::write(&source, INLINING).expect("room");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-g", "-fno-omit-frame-pointer", "-o"]).arg(&program).arg(&source);
+    assert!(compiler.status().expect("a compiler is installed").success());
+    program
 }
 
 /// Compiles `tests/programs/target.c` once, with frame pointers, and returns its path.

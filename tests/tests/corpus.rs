@@ -29,7 +29,7 @@ fn said(name: &str, bytes: &[u8], view: &str) -> String {
     let path = dir.path().join(name);
     std::fs::write(&path, bytes).expect("room");
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
     let code = run(["icecore-report", view, &path.display().to_string(), "--json"], &mut streams);
     assert_eq!((code, String::from_utf8_lossy(&err).as_ref()), (0, ""), "{name}: {view}");
     let text = String::from_utf8(out).expect("UTF-8");
@@ -258,7 +258,7 @@ fn merged() -> Vec<u8> {
     let files = [&one, &other, &both].map(|path| path.display().to_string());
     let line = ["icecore-report", "merge", &files[0], &files[1], "-o", &files[2]];
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
     assert_eq!(run(line.map(String::from), &mut streams), 0, "{}", String::from_utf8_lossy(&err));
     std::fs::read(both).expect("just written")
 }

@@ -83,7 +83,8 @@ impl Story {
         let program = icecore_tests::machine::program("icecore-report");
         let mut report = Command::new(program);
         report.arg(view).arg(self.recorded.path()).arg("--json").args(options);
-        report.env_remove("DEBUGINFOD_URLS").env("DEBUGINFOD_CACHE_PATH", self.path("cache"));
+        report.env_remove("DEBUGINFOD_URLS").env_remove("XDG_CACHE_HOME").env_remove("HOME");
+        report.env("DEBUGINFOD_CACHE_PATH", self.path("cache"));
         report.envs(env.iter().copied()).output().expect("the report runs")
     }
 

@@ -10,7 +10,7 @@ use icecore_tests::synthetic::{Builder, story};
 /// Runs a command line inside `dir`; returns exit code, stdout and stderr.
 fn report(dir: &Path, args: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
     let args = args.iter().map(|arg| arg.replace("DIR", &dir.display().to_string()));
     let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);
     // The file stands in a directory of a random name.

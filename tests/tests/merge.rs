@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Runs a command line inside `dir`; returns exit code, stdout and stderr.
 fn report(dir: &Path, line: &str) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
     let line = format!("icecore-report {line}").replace("DIR", &dir.display().to_string());
     let code = run(line.split(' '), &mut streams);
     let text = |bytes: Vec<u8>| {

@@ -1,38 +1,10 @@
 //! Packed recordings: everything that can be known of their code is in them.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use icecore_tests::elsewhere::samples_elsewhere;
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, report, report_output, text};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, inlining, report, report_output, text};
 use serde_json::Value;
-
-/// Two inlined functions in a loop; lines are asserted, so do not move one.
-const SOURCE: &str = "\
-static volatile unsigned long sink;
-static inline __attribute__((always_inline)) void innermost(unsigned long x) {
-  for (unsigned long i = 0; i < x; i++) sink += i;
-}
-static inline __attribute__((always_inline)) void middle(unsigned long x) {
-  innermost(x + 1);
-}
-__attribute__((noinline)) void outer(unsigned long x) {
-  middle(x * 2);
-  sink++;
-}
-int main(void) {
-  for (int i = 0; i < 400; i++) outer(300000);
-}
-";
-
-fn compiled(dir: &Path) -> PathBuf {
-    let (source, program) = (dir.join("inlined.c"), dir.join("inlined"));
-    std::fs::write(&source, SOURCE).expect("room");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-g", "-fno-omit-frame-pointer", "-o"]).arg(&program).arg(&source);
-    assert!(compiler.status().expect("a compiler is installed").success());
-    program
-}
 
 fn run(args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
     report(&args.iter().map(|arg| arg.as_ref()).collect::<Vec<_>>())
@@ -60,7 +32,7 @@ fn root_lines_and_inlined_functions_are_told_where_nothing_is() {
         return;
     }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
-    let program = compiled(dir.path());
+    let program = inlining(dir.path());
     let recorded = Recorded::new(&["-F", "997", "-q"], &[program.as_os_str()]);
     let packed = dir.path().join("packed.icecore");
     run(&[&"pack", &recorded.path(), &"-o", &packed]);

@@ -47,7 +47,8 @@ impl Folder {
     /// Runs a command line, `DIR` being this folder; returns exit code, stdout and stderr without its name.
     fn run(&self, args: &[&str]) -> (u8, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+        let mut streams =
+            Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
         let folder = self.0.path().display().to_string();
         let args = args.iter().map(|arg| arg.replace("DIR", &folder));
         let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);

@@ -118,6 +118,11 @@ impl<'a> Found<'a> {
         Self { tables, of }
     }
 
+    /// The images of all places; each as often as it has places.
+    pub(crate) fn images(&self) -> impl Iterator<Item = u32> + '_ {
+        self.of.keys().map(|(image, _)| *image)
+    }
+
     /// Finds what is known of an offset in an image.
     pub(crate) fn find(&self, image: u32, off: FileOff) -> Option<Place<'a>> {
         let (number, place) = *self.of.get(&(image, off))?;

@@ -85,7 +85,7 @@ fn explain(error: icecore_format::Error, mut file: &File) -> anyhow::Error {
 ///
 /// # Errors
 /// If one is no directory, or there can be no sysroot here.
-pub fn search(lookup: &Lookup, servers: Option<&Settings>) -> anyhow::Result<Search> {
+pub fn search(lookup: &Lookup, servers: Option<&Settings>, cache: Option<&Cache>) -> anyhow::Result<Search> {
     let mut search = Search { maps: lookup.map.clone(), ..Search::default() };
     for dir in &lookup.debug_dir {
         search.debug_dirs.push(directory(dir, "debug directory")?);
@@ -99,7 +99,7 @@ pub fn search(lookup: &Lookup, servers: Option<&Settings>) -> anyhow::Result<Sea
             .with_context(|| format!("cannot open sysroot `{}`", root.display()))?;
         search.sysroot = Some(root);
     }
-    search.cache = (!lookup.no_cache).then(Cache::of_user).flatten();
+    search.cache = cache.filter(|_| !lookup.no_cache).cloned();
     search.downloads = servers.map(|servers| servers.cache.folder().to_owned());
     Ok(search)
 }
@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn debug_directories_are_absolute_and_exist() {
-        let search = |dir: &str| search(&Lookup { debug_dir: vec![dir.into()], ..Lookup::default() }, None);
+        let search =
+            |dir: &str| search(&Lookup { debug_dir: vec![dir.into()], ..Lookup::default() }, None, None);
         let found = search("src").expect("the directory of this crate");
         assert_eq!(found.debug_dirs[1], std::env::current_dir().expect("a directory").join("src"));
         let text = refusal(search("/no/such"));
@@ -216,11 +217,13 @@ mod tests {
         let real = dir.path().canonicalize().expect("a real path");
         std::fs::create_dir(real.join("root")).expect("made");
         std::os::unix::fs::symlink("root", real.join("link")).expect("linked");
-        let found = search(&Lookup { sysroot: Some(real.join("link")), ..Lookup::default() }, None);
+        let found = search(&Lookup { sysroot: Some(real.join("link")), ..Lookup::default() }, None, None);
         assert_eq!(found.expect("a sysroot").sysroot, Some(real.join("root")));
-        let text = refusal(search(&Lookup { sysroot: Some("/no/such".into()), ..Lookup::default() }, None));
+        let text =
+            refusal(search(&Lookup { sysroot: Some("/no/such".into()), ..Lookup::default() }, None, None));
         assert_eq!(text, "cannot open sysroot `/no/such`: No such file or directory (os error 2)");
-        let text = refusal(search(&Lookup { symbols: vec!["Cargo.toml".into()], ..Lookup::default() }, None));
+        let text =
+            refusal(search(&Lookup { symbols: vec!["Cargo.toml".into()], ..Lookup::default() }, None, None));
         assert_eq!(text, "cannot open symbols directory `Cargo.toml`: not a directory");
     }
 

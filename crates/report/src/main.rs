@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
+use icecore_report::cache::Cache;
 use icecore_report::{Streams, run};
 
 fn main() -> ExitCode {
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
         err: &mut err,
         color: anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
         progress: io::stderr().is_terminal(),
+        cache: Cache::of_user(),
     };
     let code = run(std::env::args_os(), &mut streams);
     match out.flush() {

@@ -17,7 +17,7 @@ use crate::term::Page;
 use crate::verify::verify;
 use crate::{edit, input, usage, views};
 
-/// Where output goes.
+/// Where output goes, and what is kept.
 pub struct Streams<'a> {
     /// The report.
     pub out: &'a mut (dyn Write + Send),
@@ -27,6 +27,8 @@ pub struct Streams<'a> {
     pub color: bool,
     /// Progress may be shown on stderr.
     pub progress: bool,
+    /// What reports find out is kept there.
+    pub cache: Option<Cache>,
 }
 
 impl std::fmt::Debug for Streams<'_> {
@@ -93,6 +95,16 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             let recording = input::open_by_index(&options.file)?;
             let info = views::info::Info::new(&options.file, &recording, &outline(&recording));
             let info = if options.sizes { info.with_sizes(&recording)? } else { info };
+            let info = match options.symbol_source {
+                true => {
+                    let servers = input::servers(&options.lookup)?;
+                    info.with_symbol_sources(
+                        &recording,
+                        &input::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?,
+                    )
+                }
+                false => info,
+            };
             emit(global, streams, &info, |page| info.text(options.blocks, page))?;
             return Ok(0);
         }
@@ -121,7 +133,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
         }
         (Some(Command::Pack(options)), None) => {
             let servers = input::servers(&options.lookup)?;
-            let search = input::search(&options.lookup, servers.as_ref())?;
+            let search = input::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?;
             let progress = streams.progress && !global.quiet;
             let (pack, fetched) = edit::pack::pack(options, &search, servers.as_ref(), progress)?;
             remark(streams, &input::remarks(&search, servers.as_ref(), &fetched));
@@ -129,7 +141,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             return Ok(0);
         }
         (Some(Command::Cache(options)), None) => {
-            let cache = Cache::of_user();
+            let cache = streams.cache.clone();
             let cache =
                 cache.context("cannot find the cache: neither XDG_CACHE_HOME nor HOME is a folder")?;
             let stats = if options.clear { cache.clear() } else { cache.stats() };
@@ -157,7 +169,7 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let global = &cli.global;
     input::check(&source.filter())?;
     let servers = input::servers(&source.lookup)?;
-    let search = input::search(&source.lookup, servers.as_ref())?;
+    let search = input::search(&source.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
     let loaded = Loaded::new(source, &recording, apart(cli));

@@ -14,6 +14,7 @@ Examples:
   icecore-report info demo.icecore
   icecore-report info demo.icecore --blocks
   icecore-report info demo.icecore --sizes
+  icecore-report info demo.icecore --symbol-source
 
 Only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. Whether \
 the rest of the file is whole is what verify tells.")]
@@ -26,6 +27,12 @@ pub struct Info {
     /// Show where the bytes go, by kind of block and column; this reads everything
     #[arg(long, conflicts_with = "blocks")]
     pub sizes: bool,
+    /// Show where the names of each image come from: the recording, or files that are found now
+    #[arg(long, conflicts_with_all = ["blocks", "sizes"])]
+    pub symbol_source: bool,
+    /// Where images and debug files are found.
+    #[command(flatten)]
+    pub lookup: Lookup,
 }
 
 /// `verify`

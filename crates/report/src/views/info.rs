@@ -1,6 +1,7 @@
 //! `info`: what is in the file.
 
 mod sizes;
+mod sources;
 mod text;
 
 use std::path::Path;
@@ -13,8 +14,10 @@ use serde::Serialize;
 
 use super::DamageRow;
 use super::summary::{losses, ratio};
+use crate::image::Search;
 use crate::load::Tables;
 use sizes::SizeRow;
+use sources::SourceRow;
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -44,6 +47,8 @@ pub struct Info {
     names: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Vec<SizeRow>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symbol_sources: Option<Vec<SourceRow>>,
 }
 
 /// Where, when and how the recording was made.
@@ -198,7 +203,13 @@ impl Info {
             cgroups: items(Kind::CGROUPS),
             names: items(Kind::NAMES),
             sizes: None,
+            symbol_sources: None,
         }
+    }
+
+    /// Adds where the names of each image come from.
+    pub fn with_symbol_sources(self, recording: &Recording, search: &Search) -> Self {
+        Self { symbol_sources: Some(SourceRow::list(recording, search)), ..self }
     }
 
     /// Adds where the bytes of the file go.

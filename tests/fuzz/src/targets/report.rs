@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
 
 fn one(line: &[&str], path: &Path) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false };
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
     let file = path.to_str().expect("bug: it is text");
     let args = [&["icecore-report"], line, &["--threads", "1", file]].concat();
     let code = report(args, &mut streams);

@@ -26,9 +26,10 @@ impl Info {
             self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
         page.item("lost", &if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") });
         page.gap();
-        match &self.sizes {
-            Some(sizes) => super::sizes::text(sizes, self.samples, page),
-            None => page.table(&if each { self.each_block() } else { self.block_kinds() }),
+        match (&self.sizes, &self.symbol_sources) {
+            (Some(sizes), _) => super::sizes::text(sizes, self.samples, page),
+            (_, Some(sources)) => super::sources::text(sources, page),
+            (None, None) => page.table(&if each { self.each_block() } else { self.block_kinds() }),
         }
         for row in &self.unknown {
             let known = format!("{} version {}: {} left out", row.kind, row.version, count(row.blocks));

@@ -1,0 +1,147 @@
+//! Where the names of each image come from: the recording itself, and files that are found now.
+
+use std::collections::BTreeMap;
+
+use icecore_format::read::Recording;
+use icecore_format::records::Location;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::found::Found;
+use crate::image::{EmbeddedFiles, Finder, Identity, Knowledge, Search, hex};
+use crate::load::{Tables, clean, load};
+use crate::locate::Locator;
+use crate::map::Map;
+use crate::term::path::shown;
+use crate::term::quantity::{count, things};
+use crate::term::{Align, Page, Style, Table};
+use crate::timeline::Timeline;
+
+/// What the columns are.
+const EXPLAINED: &str = "NAMES: of functions that were hit, in the recording; PACKED: places whose functions and lines are in \
+                         it; FILE: where the best file is found now, and TELLS: lines, symbols (its symbol table) or \
+                         exports";
+
+/// One image whose code stacks hold.
+#[derive(Debug, Serialize)]
+pub(crate) struct SourceRow {
+    image: String,
+    build_id: String,
+    /// Functions that the recording names.
+    names: u64,
+    /// Places whose functions and lines an earlier report has written into the recording.
+    packed: u64,
+    /// Where the file was found that tells most.
+    source: Option<&'static str>,
+    path: Option<String>,
+    /// What it tells: lines, symbols, exports.
+    tells: Option<&'static str>,
+    /// Why there is none.
+    reason: Option<&'static str>,
+    #[serde(skip)]
+    why: String,
+}
+
+impl SourceRow {
+    /// Looks for the files of all images whose code stacks hold; by path, then build-id.
+    pub(crate) fn list(recording: &Recording, search: &Search) -> Vec<Self> {
+        let tables = load(recording);
+        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+        let locator = Locator::new(&tables, &timeline);
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(recording, &tables, identity);
+        let finder = Finder { search, embedded: Some(&embedded) };
+        let counts = Counts::new(&tables, &locator);
+        let row = |(image, counted): (&u32, &Counted)| {
+            Self::new(&locator.images[*image as usize], counted, &finder)
+        };
+        let mut rows: Vec<Self> = counts.of_image.par_iter().map(row).collect();
+        rows.sort_by(|a, b| (&a.image, &a.build_id).cmp(&(&b.image, &b.build_id)));
+        rows
+    }
+
+    fn new(image: &Identity, counted: &Counted, finder: &Finder<'_>) -> Self {
+        let files = finder.look(image).files;
+        let found = files.as_ref().ok();
+        let best = found.map(|files| files.debug.as_ref().unwrap_or(&files.image));
+        let tells = found.map(|files| match files.knowledge() {
+            Knowledge::Exports => "exports",
+            Knowledge::Symbols => "symbols",
+            Knowledge::Dwarf => "lines",
+        });
+        let path = best.map(|best| clean(best.file.real_path.to_string_lossy().as_bytes()).into());
+        let reason = files.as_ref().err();
+        Self {
+            image: image.path.clone(),
+            build_id: hex(&image.build_id),
+            names: counted.names,
+            packed: counted.packed,
+            source: found.map(|files| files.source().code()),
+            path,
+            tells,
+            reason: reason.map(|reason| reason.code()),
+            why: reason.map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+}
+
+/// What the recording has of an image.
+#[derive(Debug, Default)]
+struct Counted {
+    names: u64,
+    packed: u64,
+}
+
+/// The same of all images whose code stacks hold, by position among the locator's images.
+struct Counts {
+    of_image: BTreeMap<u32, Counted>,
+}
+
+impl Counts {
+    fn new(tables: &Tables, locator: &Locator<'_>) -> Self {
+        let mut seen: Map<u32, ()> = Map::default();
+        for (_, node) in tables.nodes.iter() {
+            if let Location::Image { image, .. } = node.location {
+                seen.insert(image, ());
+            }
+        }
+        let images = seen.keys().filter_map(|id| locator.image(*id));
+        let mut of_image: BTreeMap<u32, Counted> = images.map(|image| (image, Counted::default())).collect();
+        for symbol in &tables.symbols {
+            if let Some(image) = locator.image(symbol.image) {
+                of_image.entry(image).or_default().names += 1;
+            }
+        }
+        let found = Found::new(&tables.names, |id| locator.image(id));
+        for image in found.images() {
+            of_image.entry(image).or_default().packed += 1;
+        }
+        Self { of_image }
+    }
+}
+
+/// Prints them for people.
+pub(super) fn text(rows: &[SourceRow], page: &mut Page) {
+    let columns = [
+        ("NAMES", Align::Right),
+        ("PACKED", Align::Right),
+        ("FILE", Align::Left),
+        ("TELLS", Align::Left),
+        ("BUILD-ID", Align::Left),
+        ("IMAGE", Align::Left),
+    ];
+    let mut table = Table::new(0, &columns);
+    for row in rows {
+        let short = row.build_id.get(..8).unwrap_or(&row.build_id);
+        table.row(vec![
+            count(row.names),
+            count(row.packed),
+            row.source.unwrap_or("-").to_owned(),
+            row.tells.map_or_else(|| row.why.clone(), str::to_owned),
+            if short.is_empty() { "-".to_owned() } else { short.to_owned() },
+            shown(std::path::Path::new(&row.image)),
+        ]);
+    }
+    page.table(&table);
+    page.styled(Style::Dim, &format!("{}; {EXPLAINED}", things(rows.len() as u64, "image")));
+}
