@@ -58,8 +58,13 @@ fn completed(mut sample: Value, like: &Value) -> Value {
         if !frame.contains_key("address") {
             frame.insert("address".into(), like["address"].clone());
         }
+        // Which name code made at run time has is not the reader's matter; it reads the rows that tell.
+        let is_jit = like["image"] == "[jit]";
         for key in ["image", "offset"] {
             frame.entry(key).or_insert(Value::Null);
+            if is_jit {
+                frame.insert(key.into(), like[key].clone());
+            }
         }
     }
     sample

@@ -30,13 +30,15 @@ pub fn records() -> Vec<Vec<u8>> {
     sample[offset_of!(sample_record, user_len)] = 1;
     sample.extend([0xffff_ffff_8100_0010_u64, 0xffff_ffff_8100_0020, 0x5000].map(u64::to_ne_bytes).concat());
     let task = vec![0; size_of::<task_record>()];
+    let mut cgroup = vec![0; size_of::<cgroup_record>()];
+    cgroup[offset_of!(cgroup_record, path)..][..6].copy_from_slice(b"/slice");
     let records = [
         (record_type::RECORD_SAMPLE, sample),
         (record_type::RECORD_FORK, task.clone()),
         (record_type::RECORD_EXEC, task.clone()),
         (record_type::RECORD_COMM, task.clone()),
         (record_type::RECORD_EXIT, task),
-        (record_type::RECORD_CGROUP, vec![b'/'; size_of::<cgroup_record>()]),
+        (record_type::RECORD_CGROUP, cgroup),
     ];
     let records = records.into_iter().map(|(kind, mut bytes)| {
         bytes[offset_of!(record_head, r#type)] = kind.0 as u8;
