@@ -195,4 +195,5 @@ def main():
         densities(programs, Path(name), event)
 
 
-main()
+if __name__ == "__main__":
+    main()
