@@ -7,6 +7,7 @@
 
 use std::io::{self, BufWriter, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use icecore_format::Error;
@@ -60,14 +61,14 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
     /// Their places ascend by offset, through all of them.
-    tables: Vec<NameTable<Box<str>>>,
+    tables: Vec<NameTable<Arc<str>>>,
 }
 
 impl Earlier {
     /// What is known of an offset.
     pub(crate) fn find(&self, off: FileOff) -> Option<Answer> {
         let after =
-            |table: &NameTable<Box<str>>| table.places.last().is_some_and(|last| last.file_off < off.0);
+            |table: &NameTable<Arc<str>>| table.places.last().is_some_and(|last| last.file_off < off.0);
         let table = self.tables.get(self.tables.partition_point(after))?;
         let position = table.places.binary_search_by_key(&off.0, |place| place.file_off).ok()?;
         Some(Place { number: 0, table, place: &table.places[position] }.to_answer())
@@ -253,7 +254,11 @@ fn read(path: &Path, build_id: &[u8], sources: &[Source]) -> Result<Option<Earli
             Kind::IMAGES => images = Some(payload.view::<ImagesV1>()?.rows()?),
             NamesV1::KIND => {
                 let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
-                tables.push(NameTable { places, frames, texts: texts.into_iter().map(clean).collect() });
+                tables.push(NameTable {
+                    places,
+                    frames,
+                    texts: texts.into_iter().map(|text| clean(text).into()).collect(),
+                });
             }
             _ => return Ok(None),
         }

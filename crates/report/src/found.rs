@@ -1,6 +1,7 @@
 //! What a report found out about code and wrote down, for the next one to read.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use icecore_format::records::{NameTable, NamedFrame, NamedPlace};
 
@@ -90,7 +91,7 @@ impl Draft {
 /// Where each place of some tables is.
 #[derive(Debug, Default)]
 pub(crate) struct Found<'a> {
-    tables: &'a [NameTable<Box<str>>],
+    tables: &'a [NameTable<Arc<str>>],
     /// Table and place by image and offset.
     of: Map<(u32, FileOff), (u32, u32)>,
 }
@@ -100,13 +101,13 @@ pub(crate) struct Found<'a> {
 pub(crate) struct Place<'a> {
     /// Position of its table.
     pub(crate) number: u32,
-    pub(crate) table: &'a NameTable<Box<str>>,
+    pub(crate) table: &'a NameTable<Arc<str>>,
     pub(crate) place: &'a NamedPlace,
 }
 
 impl<'a> Found<'a> {
     /// Lists the places; `image_of` gives the position of an image by its id. Of several rows for a place the last counts.
-    pub(crate) fn new(tables: &'a [NameTable<Box<str>>], image_of: impl Fn(u32) -> Option<u32>) -> Self {
+    pub(crate) fn new(tables: &'a [NameTable<Arc<str>>], image_of: impl Fn(u32) -> Option<u32>) -> Self {
         let mut of = Map::default();
         for (number, table) in tables.iter().enumerate() {
             for (position, place) in table.places.iter().enumerate() {
@@ -139,7 +140,7 @@ impl<'a> Place<'a> {
 
     /// The same as an answer; code without a name has none, whatever the reason was.
     pub(crate) fn to_answer(self) -> Answer {
-        let text = |position: u32| self.table.texts[position as usize].as_ref().into();
+        let text = |position: u32| self.table.texts[position as usize].clone();
         let function = |frame: &NamedFrame| Function {
             name: text(frame.name),
             file: frame.file.map(text),
@@ -164,7 +165,7 @@ mod tests {
         Function { name: name.into(), file: line.map(|_| "/src/a.c".into()), line }
     }
 
-    fn text(bytes: &[u8]) -> Box<str> {
+    fn text(bytes: &[u8]) -> Arc<str> {
         String::from_utf8_lossy(bytes).into()
     }
 

@@ -12,6 +12,7 @@
 //! | [`locate`], [`kernel`], [`embedded`] | addresses as places in images and in the kernel; names that the recording has |
 //! | [`debuginfod`] | files that are missing, downloaded if the user asked for it |
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
+//! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`views`] | what is printed |
 //! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |

@@ -5,6 +5,8 @@ pub mod needed;
 pub mod outline;
 pub mod parts;
 
+use std::sync::Arc;
+
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
@@ -48,7 +50,7 @@ pub struct Tables {
     /// Code made at run time, in the order of the file.
     pub jit: Vec<JitCode>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
-    pub names: Vec<NameTable<Box<str>>>,
+    pub names: Vec<NameTable<Arc<str>>>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// What the first session cost; absent if its recorder was killed.
@@ -105,7 +107,7 @@ enum Decoded {
     KernelSymbols(Vec<KernelSymbol>),
     Symbols(Vec<Symbol>),
     Jit(Vec<JitCode>),
-    Names(NameTable<Box<str>>),
+    Names(NameTable<Arc<str>>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -255,7 +257,11 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
         }
         (Kind::NAMES, 1) => {
             let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
-            Decoded::Names(NameTable { places, frames, texts: texts.into_iter().map(clean).collect() })
+            Decoded::Names(NameTable {
+                places,
+                frames,
+                texts: texts.into_iter().map(|text| clean(text).into()).collect(),
+            })
         }
         (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
         (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),

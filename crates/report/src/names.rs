@@ -1,6 +1,8 @@
 //! Gives every place its frames: one function, or several where some were inlined into it.
 
-use icecore_format::records::{JitCode, Symbol};
+use std::sync::Arc;
+
+use icecore_format::records::JitCode;
 use rayon::prelude::*;
 
 use crate::embedded::Embedded;
@@ -166,8 +168,8 @@ pub(crate) fn find_out(
     let embedded = Embedded::new(&locator.tables.symbols, |image| locator.image(image));
     for (place, answer) in wanted.iter().zip(&mut answers) {
         let Some(Place::Image(image, off)) = place else { continue };
-        if let Some(symbol) = embedded.find(*image, *off) {
-            *answer = Some(with_name(answer.as_ref(), symbol));
+        if let Some(name) = embedded.find(*image, *off) {
+            rename(answer, name);
         }
     }
     answers
@@ -201,17 +203,18 @@ fn ask(
 }
 
 /// Gives the function around an address the name that the recording has for it.
-fn with_name(answer: Option<&Answer>, symbol: &Symbol) -> Answer {
-    let name = demangled(&String::from_utf8_lossy(&symbol.name)).into();
-    let mut functions = match answer {
-        Some(Answer::Named(functions)) => functions.clone(),
-        _ => Vec::new(),
+fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
+    let physical = match answer {
+        Some(Answer::Named(functions)) => functions.last_mut(),
+        _ => None,
     };
-    match functions.last_mut() {
-        Some(physical) => physical.name = name,
-        None => functions.push(symbolize::Function { name, file: None, line: None }),
+    match physical {
+        Some(physical) => physical.name = name.clone(),
+        None => {
+            let function = symbolize::Function { name: name.clone(), file: None, line: None };
+            *answer = Some(Answer::Named(vec![function]));
+        }
     }
-    Answer::Named(functions)
 }
 
 /// What is interned while names are given.
@@ -227,6 +230,9 @@ struct Book {
     /// text is looked at once, however often it is used.
     found: Map<(u32, u32, u32), u32>,
     found_files: Map<(u32, u32), u32>,
+    /// The same by where the text of an answer lies, for as long as all answers are there.
+    answered: Map<(*const u8, u32), u32>,
+    answered_files: Map<*const u8, u32>,
 }
 
 impl Book {
@@ -243,6 +249,8 @@ impl Book {
             image_of,
             found: Map::default(),
             found_files: Map::default(),
+            answered: Map::default(),
+            answered_files: Map::default(),
         }
     }
 
@@ -253,12 +261,12 @@ impl Book {
         for (depth, frame) in frames.iter().enumerate() {
             let file = frame.file.map(|file| {
                 let files = &mut self.files;
-                let new = || files.intern(texts[file as usize].clone());
+                let new = || files.intern(Box::from(&*texts[file as usize]));
                 *self.found_files.entry((number, file)).or_insert_with(new)
             });
             let functions = &mut self.functions;
             let function = self.found.entry((number, frame.name, image)).or_insert_with(|| {
-                let name = texts[frame.name as usize].clone();
+                let name = Box::from(&*texts[frame.name as usize]);
                 functions.intern(Function { name, image: Some(image), side: Side::User, reason: None })
             });
             let line = Some(frame.line).filter(|line| *line > 0);
@@ -268,12 +276,13 @@ impl Book {
     }
 
     fn answered(&mut self, image: u32, path: &str, off: FileOff, answer: Option<&Answer>) {
-        let image = Some(self.image_of[image as usize]);
+        let own = self.image_of[image as usize];
+        let image = Some(own);
         match answer {
             Some(Answer::Named(functions)) if !functions.is_empty() => {
                 let physical = functions.len() - 1;
                 for (depth, function) in functions.iter().enumerate() {
-                    self.named(image, function, depth < physical);
+                    self.named(own, function, depth < physical);
                 }
             }
             Some(Answer::Unnamed { reason, start, at }) => {
@@ -293,11 +302,16 @@ impl Book {
         }
     }
 
-    fn named(&mut self, image: Option<u32>, function: &symbolize::Function, inlined: bool) {
-        let file = function.file.as_ref().map(|file| self.files.intern(clean(file.as_bytes())));
-        let name = clean(function.name.as_bytes());
-        let named = Function { name, image, side: Side::User, reason: None };
-        let named = self.functions.intern(named);
+    fn named(&mut self, image: u32, function: &symbolize::Function, inlined: bool) {
+        let file = function.file.as_ref().map(|file| {
+            let new = || self.files.intern(clean(file.as_bytes()));
+            *self.answered_files.entry(file.as_ptr()).or_insert_with(new)
+        });
+        let new = || {
+            let name = clean(function.name.as_bytes());
+            self.functions.intern(Function { name, image: Some(image), side: Side::User, reason: None })
+        };
+        let named = *self.answered.entry((function.name.as_ptr(), image)).or_insert_with(new);
         self.frame(Frame { function: named, file, line: function.line, inlined });
     }
 
@@ -311,7 +325,8 @@ impl Book {
     fn jit(&mut self, code: Option<&JitCode>) {
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
         let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
-        self.named(image, &symbolize::Function { name: name.into(), file: None, line: None }, false);
+        let name = clean(name.as_bytes());
+        self.alone(Function { name, image, side: Side::User, reason: None });
     }
 
     fn nowhere(&mut self, name: &str, reason: Reason) {
