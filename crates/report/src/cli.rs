@@ -84,7 +84,7 @@ pub enum When {
 pub enum Command {
     /// What this is, how good it is, where time went
     Summary(Summary),
-    /// The hottest functions, lines, images, processes or threads
+    /// The hottest functions, lines, images, processes, threads or cgroups
     Top(Top),
     /// Who calls whom, as an indented tree
     Tree(Tree),

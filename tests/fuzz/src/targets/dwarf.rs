@@ -3,33 +3,18 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_format::records::ImageKind;
-use icecore_report::image::{FileOff, Finder, Identity, Search};
-use icecore_report::symbolize::{Answer, Wanted, symbolize};
+use icecore_report::image::FileOff;
+use icecore_report::symbolize::Answer;
 
-use super::FREE_BYTES;
-use crate::{memory, scratch};
+use super::{FREE_BYTES, image};
 
 /// Names every address of the code, which lies in the first page of the seeds.
 pub fn run(data: &[u8]) {
     let offsets: Vec<FileOff> = (0..data.len().min(4096) as u64).map(FileOff).collect();
-    let mut search = Search::default();
-    search.debug_dirs.clear();
     // Compressed sections may become a thousand times as long; a reader may not.
-    let limit = 16 * FREE_BYTES + 1200 * data.len();
-    let answers = scratch::as_file(data, |path| {
-        let image = Identity {
-            kind: ImageKind::FILE,
-            path: path.display().to_string(),
-            build_id: Vec::new(),
-            size_bytes: data.len() as u64,
-            modified_unix_ns: 0,
-        };
-        let wanted = [Wanted { image: &image, offsets: &offsets }];
-        memory::within(limit, || symbolize(&wanted, &Finder { search: &search, embedded: None }, &|_| ()))
-    });
-    assert_eq!(answers[0].len(), offsets.len());
-    for answer in &answers[0] {
+    let answers = image::named(data, &offsets, 16 * FREE_BYTES + 1200 * data.len());
+    assert_eq!(answers.len(), offsets.len());
+    for answer in &answers {
         if let Answer::Named(functions) = answer {
             assert!(!functions.is_empty() && functions.iter().all(|function| !function.name.is_empty()));
         }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use icecore_format::records::ImageKind;
 use icecore_report::image::{FileOff, Finder, Identity, Search};
-use icecore_report::symbolize::{Wanted, symbolize};
+use icecore_report::symbolize::{Answer, Wanted, symbolize};
 
 use super::FREE_BYTES;
 use crate::{memory, scratch};
@@ -14,9 +14,14 @@ use crate::{memory, scratch};
 pub fn run(data: &[u8]) {
     let offsets = (0..data.len()).step_by(data.len() / 64 + 1).map(|off| FileOff(off as u64));
     let offsets: Vec<FileOff> = offsets.collect();
+    let answers = named(data, &offsets, 16 * FREE_BYTES + 256 * data.len());
+    assert_eq!(answers.len(), offsets.len());
+}
+
+/// Names offsets in a file, in a bounded number of bytes.
+pub(super) fn named(data: &[u8], offsets: &[FileOff], limit: usize) -> Vec<Answer> {
     let search = Search::nowhere();
-    let limit = 16 * FREE_BYTES + 256 * data.len();
-    let answers = scratch::as_file(data, |path| {
+    let mut answers = scratch::as_file(data, |path| {
         let image = Identity {
             kind: ImageKind::FILE,
             path: path.display().to_string(),
@@ -24,10 +29,10 @@ pub fn run(data: &[u8]) {
             size_bytes: data.len() as u64,
             modified_unix_ns: 0,
         };
-        let wanted = [Wanted { image: &image, offsets: &offsets }];
+        let wanted = [Wanted { image: &image, offsets }];
         memory::within(limit, || symbolize(&wanted, &Finder { search: &search, embedded: None }, &|_| ()))
     });
-    assert_eq!(answers[0].len(), offsets.len());
+    answers.swap_remove(0)
 }
 
 /// A small library with DWARF; without; stripped; with compressed DWARF.
