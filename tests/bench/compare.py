@@ -105,7 +105,7 @@ def one_run(programs, folder, workload, event):
             "rss": cost["rss"],
         }
     for name, command in [
-        ("icecore", [report, "top", file]),
+        ("icecore", [report, "top", file, "--no-cache"]),
         ("perf", ["perf", "report", "--stdio", "--no-children", "-g", "none", "-i", data]),
     ]:
         took = measured(command)
