@@ -1,6 +1,6 @@
 //! What earlier reports found out about images, on this machine's disk, so that the next one need not ask again.
 //!
-//! One file for each build-id. It is a recording without samples: the files from which the names came, and the names. So
+//! One file for each build-id, or, for an image that has none (rustc), for each path, size and time. It is a recording without samples: the files from which the names came, and the names. So
 //! it has checksums, a version and a reader already. A file that is broken, of another version of this program, or made
 //! from other files than those that are found now counts as absent and is written anew. Files appear whole, by renaming:
 //! reports that run at the same time see the old one or the new one.
@@ -103,7 +103,7 @@ impl Cache {
     /// sources, the files from which it came do not matter: none is here now.
     pub(crate) fn read(&self, build_id: &[u8], sources: &[Source]) -> Earlier {
         let read = |path: &Path| read(path, build_id, sources).ok();
-        self.place(build_id).as_deref().and_then(read).flatten().unwrap_or_default()
+        self.place(build_id, sources).as_deref().and_then(read).flatten().unwrap_or_default()
     }
 
     /// Keeps what was found out about an image and is not in `earlier`; it ascends by offset. That it cannot be kept is
@@ -115,14 +115,25 @@ impl Cache {
         earlier: &Earlier,
         new: &[(FileOff, &Answer)],
     ) {
-        if let Some(path) = self.place(build_id).filter(|_| !new.is_empty()) {
+        if let Some(path) = self.place(build_id, sources).filter(|_| !new.is_empty()) {
             drop(self.replace(&path, build_id, sources, merged(earlier, new)));
         }
     }
 
-    fn place(&self, build_id: &[u8]) -> Option<PathBuf> {
-        let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        BUILD_ID_LENS.contains(&build_id.len()).then(|| self.dir.join(hex + SUFFIX))
+    fn place(&self, build_id: &[u8], sources: &[Source]) -> Option<PathBuf> {
+        let name = match build_id {
+            // Two files that share a checksum take turns: what is read is compared with the whole of the source.
+            [] => {
+                let Source { path, len, modified_unix_ns } = sources.first()?;
+                format!(
+                    "file-{:08x}",
+                    crc32fast::hash(format!("{path}\0{len}\0{modified_unix_ns}").as_bytes())
+                )
+            }
+            id if BUILD_ID_LENS.contains(&id.len()) => id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            _ => return None,
+        };
+        Some(self.dir.join(name + SUFFIX))
     }
 
     fn replace(

@@ -126,8 +126,12 @@ impl Table {
 
     fn layout(&self, cells: &[String], widths: &[usize]) -> String {
         let mut line = " ".repeat(self.indent);
-        for ((cell, width), (_, align)) in cells.iter().zip(widths).zip(&self.columns) {
+        let last = self.columns.len() - 1;
+        for (position, ((cell, width), (_, align))) in cells.iter().zip(widths).zip(&self.columns).enumerate()
+        {
             match align {
+                // Nothing comes behind it, and one name may be a thousand times as long as the others.
+                Align::Left if position == last => line.push_str(cell),
                 Align::Left => line.push_str(&format!("{cell:<width$}  ")),
                 Align::Right => line.push_str(&format!("{cell:>width$}  ")),
             }

@@ -68,11 +68,22 @@ fn other_files_and_other_images_give_nothing() {
     assert_eq!(has(&cache.read(ID, &sources(2)), &few), 0);
     assert_eq!(has(&cache.read(ID, &sources(1)[..1]), &few), 0);
     assert_eq!(has(&cache.read(&[1; 20], &sources(1)), &few), 0);
-    let [from, to] = [ID, &[1; 20]].map(|id| cache.place(id).expect("a place"));
+    let [from, to] = [ID, &[1; 20]].map(|id| cache.place(id, &[]).expect("a place"));
     std::fs::copy(from, to).expect("room");
     assert_eq!(has(&cache.read(&[1; 20], &sources(1)), &few), 0, "a file under another name");
+}
+
+#[test]
+fn an_image_without_a_build_id_is_known_by_path_size_and_time() {
+    let (_dir, cache) = cache();
+    let few = answers(0..3);
     write(&cache, &[], &Earlier::default(), &few);
-    assert_eq!(cache.stats().expect("there").files, 2, "an image without a build-id has no place");
+    assert_eq!(has(&cache.read(&[], &sources(1)), &few), 3);
+    assert_eq!(has(&cache.read(&[], &sources(2)), &few), 0);
+    assert_eq!(has(&cache.read(&[], &[]), &few), 0, "nothing tells which it was");
+    let [from, to] = [1, 2].map(|len| cache.place(&[], &sources(len)).expect("a place"));
+    std::fs::rename(from, to).expect("room");
+    assert_eq!(has(&cache.read(&[], &sources(2)), &few), 0, "a checksum of another file that is the same");
 }
 
 #[test]
@@ -80,7 +91,7 @@ fn a_file_that_is_cut_or_changed_anywhere_is_ignored_and_written_anew() {
     let (_dir, cache) = cache();
     let few = answers(0..3);
     write(&cache, ID, &Earlier::default(), &few);
-    let path = cache.place(ID).expect("a place");
+    let path = cache.place(ID, &[]).expect("a place");
     let whole = std::fs::read(&path).expect("there");
     let after = |bytes: &[u8]| {
         std::fs::write(&path, bytes).expect("room");
