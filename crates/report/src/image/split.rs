@@ -2,6 +2,7 @@
 //!
 //! They have no build-id. Whoever reads them compares the ids of their units with those that are wanted.
 
+use std::cmp::Reverse;
 use std::path::Path;
 
 use super::search::Spot;
@@ -23,7 +24,8 @@ pub(super) fn package(of: &Found, recorded: &Path, search: &Search) -> Option<(E
 }
 
 /// Opens, one after the other, the files that a skeleton unit may mean by this directory and name. Identities are
-/// not proven: the first whose unit has the id of the skeleton is the right one.
+/// not proven: the first whose unit has the id of the skeleton is the right one. A folder of builds may have hundreds of
+/// `main.dwo`: those with most folders in common with the name come first.
 pub(crate) fn units<'s>(
     of: &'s ElfFile,
     directory: &Path,
@@ -36,8 +38,16 @@ pub(crate) fn units<'s>(
         search.beside(&of.real_path, name.strip_prefix("/").unwrap_or(name)),
         search.beside(&of.real_path, file_name),
     ];
-    let in_tree = search.symbols.of_name(file_name).iter().cloned().map(Spot::here);
+    let mut in_tree: Vec<_> = search.symbols.of_name(file_name).iter().collect();
+    let full = directory.join(name);
+    in_tree.sort_by_cached_key(|path| Reverse(shared_components(path, &full)));
+    let in_tree = in_tree.into_iter().cloned().map(Spot::here);
     spots.into_iter().chain(in_tree).filter_map(|spot| open(&spot, ".debug_info.dwo"))
+}
+
+/// Counts the components that two paths have in common, from the last one on.
+fn shared_components(a: &Path, b: &Path) -> usize {
+    a.components().rev().zip(b.components().rev()).take_while(|(a, b)| a == b).count()
 }
 
 /// Opens an ELF file that has this section.

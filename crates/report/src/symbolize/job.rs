@@ -132,10 +132,10 @@ impl Job<'_> {
         let supplement = files.alt.as_ref().and_then(|alt| open(&alt.file, &alt.layout));
         let package = files.dwp.as_ref().and_then(|(file, layout)| open(file, layout));
         let lacks_files = &self.lacks_files;
-        let open_split = |split: SplitName<'_>| {
+        let open_split = |split: SplitName<'_>, is_right: &dyn Fn(&Sections) -> bool| {
             let path = |bytes| Path::new(OsStr::from_bytes(bytes));
-            let mut units = image::units(&found.file, path(split.directory), path(split.name), search);
-            let unit = units.find_map(|(file, layout)| open(&file, &layout));
+            let units = image::units(&found.file, path(split.directory), path(split.name), search);
+            let unit = units.filter_map(|(file, layout)| open(&file, &layout)).find(is_right);
             lacks_files.fetch_or(unit.is_none(), Ordering::Relaxed);
             unit
         };

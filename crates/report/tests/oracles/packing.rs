@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use icecore_report::image::{Search, Symbols};
+
 use crate::programs::{Frame, Workshop, nowhere, ours, places};
 
 fn names(path: &Path) -> Vec<Vec<Frame>> {
@@ -95,5 +97,35 @@ fn a_split_unit_of_another_build_is_not_believed() {
     for (before, after) in before.iter().zip(&after) {
         let (before, after) = (before.first().map(|f| f.2), after.first().map(|f| f.2));
         assert_eq!(before, after, "lines are in the image");
+    }
+}
+
+#[test]
+fn of_several_split_units_of_one_name_the_right_one_is_taken() {
+    let shop = Workshop::new();
+    for version in [4, 5] {
+        let flags = format!("-O2 -g -gdwarf-{version} -gsplit-dwarf");
+        let split = shop.compile("c++", &flags, "split");
+        let right = names(&split);
+        let folder = |name: &str| {
+            let folder = shop.path("").join(name);
+            std::fs::create_dir_all(&folder).expect("made");
+            folder
+        };
+        let (beside, kept) = (folder("beside"), folder(&format!("kept-{version}/a/b")));
+        for to in [&beside, &kept] {
+            std::fs::copy(shop.path("split-lib.dwo"), to.join("split-lib.dwo")).expect("copied");
+        }
+        // The same unit of another build lies where the compiler wrote the right one.
+        let other = format!("{flags} -DOTHER -std=c++17 -fPIC -c lib.cc -O1 -o split-lib.o");
+        shop.run("c++", &other);
+        assert!(names(&split) != right, "DWARF {version}: the wrong one is not believed");
+
+        let symbols = Symbols::below(vec![shop.path(&format!("kept-{version}"))]);
+        let search = Search { symbols, ..nowhere() };
+        assert_equal(&ours(&split, &search, &places(&split, 20_000)), &right, "below --symbols");
+        let moved = beside.join("split");
+        std::fs::rename(&split, &moved).expect("one file system");
+        assert_equal(&names(&moved), &right, "beside the image");
     }
 }

@@ -42,6 +42,7 @@ use asked::Asked;
 pub(super) use guard::Broken;
 use guard::Guard;
 use info::Info;
+use sources::OpenSplit;
 pub(crate) use sources::{Sources, SplitName, is_read};
 use sweep::Claim;
 use unit::Context;

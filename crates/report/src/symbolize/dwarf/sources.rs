@@ -14,9 +14,13 @@ pub(crate) struct Sources<'a> {
     pub(crate) supplement: Option<&'a Sections>,
     /// All `.dwo` files of it in one: its `.dwp` file.
     pub(crate) package: Option<&'a Sections>,
-    /// Opens a `.dwo` file. What it opens need not be the right one.
-    pub(crate) open_split: &'a (dyn Fn(SplitName<'_>) -> Option<Sections> + Sync),
+    /// Opens a `.dwo` file.
+    pub(crate) open_split: &'a OpenSplit<'a>,
 }
+
+/// Opens the first file of a name that the second argument finds to be the right one.
+pub(crate) type OpenSplit<'a> =
+    dyn Fn(SplitName<'_>, &dyn Fn(&Sections) -> bool) -> Option<Sections> + Sync + 'a;
 
 /// What a `.dwo` file is called.
 #[derive(Debug, Clone, Copy)]

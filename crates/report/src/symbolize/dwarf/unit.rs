@@ -9,17 +9,16 @@ use super::info::{Info, Root};
 use super::lines::{Files, Lines, Row};
 use super::origin::Origins;
 use super::scopes::{Scope, Scopes};
-use super::sources::SplitName;
 use super::sweep::Claim;
-use super::{Broken, Function, Guard, Slice, Strings, split};
-use crate::image::{Sections, Svma};
+use super::{Broken, Function, Guard, OpenSplit, Slice, Strings, split};
+use crate::image::Svma;
 
 /// What all units of an image share.
 pub(super) struct Context<'d, 'a> {
     pub(super) info: &'a Info<'d>,
     pub(super) supplement: Option<&'a Info<'d>>,
     pub(super) package: Option<&'a DwarfPackage<Slice<'d>>>,
-    pub(super) open_split: &'a (dyn Fn(SplitName<'_>) -> Option<Sections> + Sync),
+    pub(super) open_split: &'a OpenSplit<'a>,
     pub(super) asked: Asked<'a>,
     pub(super) strings: &'a Strings,
     pub(super) guard: &'a Guard,
