@@ -3,7 +3,7 @@
 use super::hunt::Hunt;
 use super::identify::without_file;
 use super::pointers::Altlink;
-use super::{ElfFile, EmbeddedFiles, Identity, Layout, Search, Source, Step};
+use super::{ElfFile, EmbeddedFiles, Gsym, Identity, Layout, Search, Source, Step};
 use crate::cache;
 use crate::symbolize::Reason;
 
@@ -20,6 +20,8 @@ pub(crate) struct Files {
     pub(crate) mini: Option<(ElfFile, Layout)>,
     /// The package of split DWARF.
     pub(crate) dwp: Option<(ElfFile, Layout)>,
+    /// What was made of the DWARF, if that is not here.
+    pub(crate) gsym: Option<Gsym>,
 }
 
 /// A file, and where it was found.
@@ -40,7 +42,7 @@ pub(crate) enum Knowledge {
     Exports,
     /// A symbol table.
     Symbols,
-    /// DWARF: lines and inlined functions.
+    /// DWARF, or GSYM that was made of it: lines and inlined functions.
     Dwarf,
 }
 
@@ -69,6 +71,11 @@ impl Files {
         let found = [Some(&self.image), self.debug.as_ref(), self.alt.as_ref()];
         let files = found.into_iter().flatten().map(|found| &found.file);
         let files = files.chain(self.dwp.as_ref().map(|(file, _)| file));
+        let alone = match &self.gsym {
+            Some(Gsym::Alone(file)) => Some(file),
+            _ => None,
+        };
+        let files = files.chain(alone);
         let source = |file: &ElfFile| cache::Source {
             path: file.real_path.to_string_lossy().into_owned(),
             len: file.len,
@@ -81,7 +88,8 @@ impl Files {
     pub(crate) fn knowledge(&self) -> Knowledge {
         let debug = self.debug.as_ref().map_or(Knowledge::Exports, Found::knowledge);
         let mini = if self.mini.is_some() { Knowledge::Symbols } else { Knowledge::Exports };
-        self.image.knowledge().max(debug).max(mini)
+        let gsym = if self.gsym.is_some() { Knowledge::Dwarf } else { Knowledge::Exports };
+        self.image.knowledge().max(debug).max(mini).max(gsym)
     }
 
     /// Where the file was found that names most: the one with DWARF, else with a symbol table, else the image.

@@ -6,7 +6,7 @@ use super::identify::{DELETED, of_build, prove};
 use super::pointers::{Altlink, altlink, debuglink, is_supplement};
 use super::search::Spot;
 use super::{ElfFile, Files, Found, Identity, Knowledge, Layout, Looked, Outcome, Search, Source, Step};
-use super::{mini, places, split};
+use super::{gsym, mini, places, split};
 use crate::symbolize::Reason;
 
 /// A search that goes on.
@@ -219,10 +219,13 @@ impl<'s> Hunt<'s> {
         let Some(image) = self.image.take().or_else(|| self.stand_in.take()) else {
             let useless = self.trail.iter_mut().filter(|step| step.outcome == Outcome::Taken);
             useless.for_each(|step| step.outcome = Outcome::NoOffsets);
+            let gsym = self.search.symbols.gsym_of_build_id(&self.build_id).iter().cloned();
+            let (source, outcome) = (Source::Symbols, Outcome::NoOffsets);
+            self.trail.extend(gsym.map(|path| Step { source, path, outcome }));
             return Looked { files: Err(self.reason), trail: self.trail, missing_alt: None };
         };
         let debug = self.debug.take().filter(|debug| debug.knowledge() > image.knowledge());
-        let mut files = Files { image, debug, alt: None, mini: None, dwp: None };
+        let mut files = Files { image, debug, alt: None, mini: None, dwp: None, gsym: None };
         if files.knowledge() == Knowledge::Exports {
             files.mini = mini::unpack(&files.image.file, &files.image.layout);
         }
@@ -232,6 +235,9 @@ impl<'s> Hunt<'s> {
         }
         let path = self.path().0;
         files.dwp = files.dwarf().and_then(|dwarf| split::package(dwarf, path, self.search));
+        if files.dwarf().is_none() {
+            files.gsym = gsym::find(&files.image, path, self.search, &mut self.trail);
+        }
         let missing_alt = wanted.filter(|_| files.alt.is_none());
         Looked { files: Ok(files), trail: self.trail, missing_alt }
     }

@@ -133,6 +133,12 @@ impl Layout {
         self.loads.iter().filter(|load| load.is_executable).map(|load| load.at).min().unwrap_or(Svma(0))
     }
 
+    /// Reports whether two addresses are in the same section.
+    pub(crate) fn are_in_one_section(&self, a: Svma, b: Svma) -> bool {
+        let has = |section: &Section, at: Svma| at >= section.at && at.0 - section.at.0 < section.len;
+        self.sections.iter().any(|section| section.is_executable && has(section, a) && has(section, b))
+    }
+
     /// Reports whether an address is in an executable segment.
     pub(crate) fn is_code(&self, at: Svma) -> bool {
         self.loads.iter().any(|load| load.is_executable && at >= load.at && at.0 - load.at.0 < load.len)

@@ -9,6 +9,7 @@ mod embedded;
 mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod gsym;
 mod hunt;
 mod identify;
 mod layout;
@@ -30,6 +31,7 @@ use icecore_format::records::ImageKind;
 pub use embedded::EmbeddedFiles;
 pub use files::Finder;
 pub(crate) use files::{Files, Found, Knowledge, Looked};
+pub(crate) use gsym::{Gsym, HEADER_LEN as GSYM_HEADER_LEN, Header as GsymHeader};
 pub(crate) use layout::{Layout, Section};
 pub(crate) use open::ElfFile;
 pub use open::supports_sysroot;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::ElfFile;
+use super::{ElfFile, gsym};
 use crate::map::Map;
 
 /// The most files and folders that are looked at; the symbols of a whole distribution release are fewer.
@@ -28,6 +28,8 @@ struct Tree {
     by_build_id: Map<Vec<u8>, Vec<PathBuf>>,
     /// ELF files without a build-id, such as `.dwo` and `.dwp`.
     by_name: Map<OsString, Vec<PathBuf>>,
+    /// Files of GSYM, by the build-id of their image.
+    gsym: Map<Vec<u8>, Vec<PathBuf>>,
     entries: usize,
     is_cut: bool,
 }
@@ -46,6 +48,11 @@ impl Symbols {
     /// Lists the ELF files of a name that have no build-id.
     pub(crate) fn of_name(&self, name: &OsStr) -> &[PathBuf] {
         self.tree().by_name.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Lists the files of GSYM that were made for a build.
+    pub(crate) fn gsym_of_build_id(&self, build_id: &[u8]) -> &[PathBuf] {
+        self.tree().gsym.get(build_id).map_or(&[], Vec::as_slice)
     }
 
     /// Tells whether there is more in the folders than was looked at.
@@ -91,7 +98,13 @@ impl Tree {
     }
 
     fn add(&mut self, path: PathBuf) {
-        let Ok(layout) = ElfFile::open(&path).and_then(|file| file.layout()) else { return };
+        let Ok(file) = ElfFile::open(&path) else { return };
+        let Ok(layout) = file.layout() else {
+            if let Some(build_id) = gsym::build_id(&file) {
+                self.gsym.entry(build_id).or_default().push(path);
+            }
+            return;
+        };
         match (layout.build_id.is_empty(), path.file_name()) {
             (false, _) => self.by_build_id.entry(layout.build_id).or_default().push(path),
             (true, Some(name)) => self.by_name.entry(name.to_owned()).or_default().push(path),

@@ -5,13 +5,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::dwarf::{self, Broken, Sources, SplitName};
+use super::dwarf::{self, Sources, SplitName};
+use super::gsym;
+use super::guard::Broken;
 use super::starts::Starts;
 use super::strings::Strings;
 use super::tables::{self, Table};
 use super::{Answer, Function, Reason, Wanted};
 use crate::cache::Earlier;
-use crate::image::{self, ElfFile, FileOff, Files, Finder, Found, Layout, Search, Sections, Svma};
+use crate::image::{self, ElfFile, FileOff, Files, Finder, Found, Gsym, Layout, Search, Sections, Svma};
 
 /// Answers all offsets of one image, and ticks each of them exactly once: from what earlier reports have found out in the
 /// same files, and by asking these.
@@ -98,16 +100,17 @@ struct Job<'a> {
 type Named = Vec<Option<Vec<Function>>>;
 
 impl Job<'_> {
-    /// Asks the sources of names: DWARF of the image, or of its debug file; then the symbol tables of all files.
+    /// Asks the sources of names: DWARF of the image, or of its debug file, else GSYM; then the symbol tables of all files.
     fn names(&mut self, files: &Files, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Named {
         let ticked = AtomicU64::new(0);
         let count = |done| {
             ticked.fetch_add(done, Ordering::Relaxed);
             tick(done);
         };
-        let mut named = match files.dwarf() {
-            Some(found) => self.dwarf(found, files, search, &count),
-            None => vec![None; self.at.len()],
+        let mut named = match (files.dwarf(), &files.gsym) {
+            (Some(found), _) => self.dwarf(found, files, search, &count),
+            (None, Some(gsym)) => self.gsym(gsym, &files.image.file),
+            (None, None) => vec![None; self.at.len()],
         };
         tick(self.at.len() as u64 - ticked.into_inner());
 
@@ -145,16 +148,30 @@ impl Job<'_> {
             package: package.as_ref(),
             open_split: &open_split,
         };
-        match dwarf::look_up(&sources, self.layout.code_begin(), self.at, &self.strings, tick) {
-            Ok(answers) => {
-                self.is_broken |= answers.is_broken;
-                answers.functions
-            }
-            Err(Broken) => {
-                self.is_broken = true;
-                vec![None; self.at.len()]
-            }
-        }
+        let answers = dwarf::look_up(&sources, self.layout.code_begin(), self.at, &self.strings, tick);
+        self.believed(answers)
+    }
+
+    /// Reads GSYM.
+    fn gsym(&mut self, gsym: &Gsym, image: &ElfFile) -> Named {
+        let (file, off, len) = match gsym {
+            Gsym::Section(off, len) => (image, off.0, *len),
+            Gsym::Alone(file) => (file, 0, file.len),
+        };
+        let map = file.map();
+        let range = usize::try_from(off).ok().zip(usize::try_from(len).ok());
+        let range = range.and_then(|(begin, len)| Some(begin..begin.checked_add(len)?));
+        let bytes = map.as_ref().zip(range).and_then(|(map, range)| map.get(range));
+        let reaches = |start, at| self.layout.are_in_one_section(start, at) && self.begins_nothing(start, at);
+        let answers = bytes.ok_or(Broken);
+        let answers = answers.and_then(|bytes| gsym::look_up(bytes, self.at, &reaches, &self.strings));
+        self.believed(answers)
+    }
+
+    /// Takes answers, and remembers if something was wrong.
+    fn believed(&mut self, answers: Result<dwarf::Answers, Broken>) -> Named {
+        self.is_broken |= answers.as_ref().map_or(true, |answers| answers.is_broken);
+        answers.map_or_else(|Broken| vec![None; self.at.len()], |answers| answers.functions)
     }
 
     /// Asks a symbol table. What has no name gets one; a physical function gets the name that the table of all symbols has
@@ -187,7 +204,12 @@ impl Job<'_> {
     /// Reports whether a symbol without a size, as assembly has them, can be the function around an address: no other
     /// function begins between.
     fn covers(&self, found: &tables::Found, at: Svma) -> bool {
-        found.is_sized || self.starts.around(at).is_none_or(|start| start <= found.start)
+        found.is_sized || self.begins_nothing(found.start, at)
+    }
+
+    /// Reports whether the unwind rules know no other function that begins between.
+    fn begins_nothing(&self, start: Svma, at: Svma) -> bool {
+        self.starts.around(at).is_none_or(|other| other <= start)
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod answer;
 mod dwarf;
+mod gsym;
+mod guard;
 mod job;
 mod mangled;
 mod reason;

@@ -3,5 +3,6 @@
 //! docs/SYMBOLIZING.md, "Differences", lists what may differ; anything else fails.
 
 mod agreement;
+mod gsym;
 mod packing;
 mod programs;

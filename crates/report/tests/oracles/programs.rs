@@ -79,6 +79,14 @@ impl Workshop {
     }
 }
 
+/// A tool of LLVM: distributions install it with the version in its name.
+pub(crate) fn tool(name: &str) -> String {
+    let versioned = (14..=30).rev().map(|version| format!("{name}-{version}"));
+    let mut names = std::iter::once(name.to_owned()).chain(versioned);
+    let is_there = |name: &String| Command::new(name).arg("--version").output().is_ok();
+    names.find(is_there).unwrap_or_else(|| panic!("{name} must be installed: run tests/setup.sh"))
+}
+
 /// A function at an address: name, file, line.
 pub(crate) type Frame = (String, Option<String>, Option<u32>);
 

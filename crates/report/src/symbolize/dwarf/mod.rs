@@ -13,14 +13,12 @@
 //! | `unit` | everything about the addresses of one unit; nothing of it remains but answers |
 //! | `scopes`, `lines`, `origin` | functions and inlined calls, source lines, names |
 //! | `split` | the other half of a unit, in a `.dwo` or `.dwp` file |
-//! | `guard` | how much work a file may cause |
 //!
 //! Each unit that claims an address is read once, in one pass, whatever the number of addresses in it. Nothing here
 //! recurses: entries may be nested as deep as a file is long. The room opens no file by itself.
 
 mod asked;
 mod extent;
-mod guard;
 mod info;
 mod lines;
 mod origin;
@@ -36,11 +34,10 @@ use gimli::{EndianSlice, RunTimeEndian};
 use rayon::prelude::*;
 
 use super::Function;
+use super::guard::{Broken, Guard};
 use super::strings::Strings;
 use crate::image::Svma;
 use asked::Asked;
-pub(super) use guard::Broken;
-use guard::Guard;
 use info::Info;
 use sources::OpenSplit;
 pub(crate) use sources::{Sources, SplitName, is_read};

@@ -1,0 +1,163 @@
+//! Finds GSYM, LLVM's format for names, inlined calls and lines: a section of the image, or a file beside it.
+
+use std::path::Path;
+
+use object::Endianness;
+
+use super::search::Spot;
+use super::{ElfFile, FileOff, Found, Outcome, Search, Source, Step, Svma};
+
+/// The section, if it is in the image.
+const SECTION: &str = ".gsym";
+/// Bytes of the header.
+pub(crate) const HEADER_LEN: usize = 48;
+/// `GSYM`, as a number in the byte order of the file.
+const MAGIC: u32 = 0x4753_594d;
+/// The only version that is read.
+const VERSION: u16 = 1;
+/// Bytes of the header that have room for a build-id.
+const MAX_UUID_LEN: usize = 20;
+
+/// Where the GSYM of an image is.
+#[derive(Debug)]
+pub(crate) enum Gsym {
+    /// In the image: so many bytes from there.
+    Section(FileOff, u64),
+    /// In a file of its own, which is not ELF.
+    Alone(ElfFile),
+}
+
+/// The header.
+///
+/// | off | bytes | what |
+/// |---|---|---|
+/// | 0 | 4 | magic |
+/// | 4 | 2 | version |
+/// | 6 | 1 | bytes of an entry in the table of addresses: 1, 2, 4, 8 |
+/// | 7 | 1 | bytes of the build-id |
+/// | 8 | 8 | base of the addresses |
+/// | 16 | 4 | how many addresses |
+/// | 20 | 4 | offset of the strings |
+/// | 24 | 4 | bytes of the strings |
+/// | 28 | 20 | build-id, then zeros |
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) endian: Endianness,
+    pub(crate) address_len: usize,
+    pub(crate) base: Svma,
+    pub(crate) count: u32,
+    pub(crate) strings_off: u32,
+    pub(crate) strings_len: u32,
+    /// Empty if there is none.
+    pub(crate) build_id: Vec<u8>,
+}
+
+impl Header {
+    /// Reads the header; `None` if this is no GSYM of the known version.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.first_chunk::<HEADER_LEN>()?;
+        let endian = match u32::from_le_bytes(*bytes.first_chunk()?) {
+            MAGIC => Endianness::Little,
+            other if other.swap_bytes() == MAGIC => Endianness::Big,
+            _ => return None,
+        };
+        let is_little = endian == Endianness::Little;
+        let word = |off: usize| {
+            let word = *bytes.get(off..)?.first_chunk()?;
+            Some(if is_little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) })
+        };
+        let version = [bytes[4], bytes[5]];
+        let version = if is_little { u16::from_le_bytes(version) } else { u16::from_be_bytes(version) };
+        let base = *bytes.get(8..)?.first_chunk()?;
+        let base = Svma(if is_little { u64::from_le_bytes(base) } else { u64::from_be_bytes(base) });
+        let (address_len, uuid_len) = (usize::from(bytes[6]), usize::from(bytes[7]));
+        if version != VERSION || ![1, 2, 4, 8].contains(&address_len) || uuid_len > MAX_UUID_LEN {
+            return None;
+        }
+        let (count, strings_off, strings_len) = (word(16)?, word(20)?, word(24)?);
+        let build_id = bytes[28..28 + uuid_len].to_vec();
+        Some(Self { endian, address_len, base, count, strings_off, strings_len, build_id })
+    }
+}
+
+/// Reads for which build a file of its own was made; `None` if it is no GSYM, or does not say.
+pub(super) fn build_id(file: &ElfFile) -> Option<Vec<u8>> {
+    let header = Header::parse(&file.bytes(FileOff(0), HEADER_LEN as u64)?)?;
+    Some(header.build_id).filter(|build_id| !build_id.is_empty())
+}
+
+/// Finds the GSYM of an image that has been found; what it was, if it was a file, goes to the trail.
+pub(super) fn find(image: &Found, recorded: &Path, search: &Search, trail: &mut Vec<Step>) -> Option<Gsym> {
+    section(image).or_else(|| alone(image, recorded, search, trail))
+}
+
+/// A section that names another build was made for that one.
+fn section(image: &Found) -> Option<Gsym> {
+    let layout = &image.layout;
+    let section = layout.section(SECTION).filter(|_| layout.has(SECTION))?;
+    let header = image.file.bytes(section.off, HEADER_LEN as u64)?;
+    let header = Header::parse(&header).filter(|_| section.compressed_from.is_none())?;
+    let is_own = header.build_id.is_empty() || header.build_id == layout.build_id;
+    is_own.then_some(Gsym::Section(section.off, section.len))
+}
+
+fn alone(image: &Found, recorded: &Path, search: &Search, trail: &mut Vec<Step>) -> Option<Gsym> {
+    let wanted = &image.layout.build_id;
+    let in_tree = search.symbols.gsym_of_build_id(wanted).iter().cloned();
+    let in_tree = in_tree.map(|path| (Source::Symbols, Spot::here(path)));
+    let name = image.file.real_path.file_name().unwrap_or_default();
+    let beside = [search.beside(&image.file.real_path, name), search.spot(recorded).1];
+    let beside = beside.into_iter().map(|spot| (Source::DebugDir, spot.with_suffix(SECTION)));
+    for (source, spot) in in_tree.chain(beside) {
+        // Hardly anybody has such files: where there is none, none was looked for.
+        let Ok(file) = spot.open() else { continue };
+        let is_own = !wanted.is_empty() && build_id(&file).as_ref() == Some(wanted);
+        let outcome = if is_own { Outcome::Taken } else { Outcome::OtherBuild };
+        trail.push(Step { source, path: spot.shown(), outcome });
+        if is_own {
+            return Some(Gsym::Alone(file));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header of these bytes: magic, version, bytes of an address, bytes of the build-id.
+    fn header(magic: u32, version: u16, address_len: u8, uuid_len: u8) -> Vec<u8> {
+        let mut bytes = [&magic.to_le_bytes()[..], &version.to_le_bytes(), &[address_len, uuid_len]].concat();
+        bytes.extend(0x1000_u64.to_le_bytes());
+        bytes.extend([3_u32, 0x40, 5].map(u32::to_le_bytes).concat());
+        bytes.extend(1..=20);
+        bytes
+    }
+
+    #[test]
+    fn a_header_is_read_in_both_byte_orders() {
+        let bytes = header(MAGIC, 1, 2, 4);
+        let little = Header::parse(&bytes).expect("sound");
+        let expected = (2, Svma(0x1000), 3, 0x40, 5, vec![1, 2, 3, 4]);
+        let fields =
+            |it: Header| (it.address_len, it.base, it.count, it.strings_off, it.strings_len, it.build_id);
+        assert_eq!(fields(little), expected);
+        let mut swapped = bytes;
+        for field in [0..4, 4..6, 8..16, 16..20, 20..24, 24..28] {
+            swapped[field].reverse();
+        }
+        let big = Header::parse(&swapped).expect("sound");
+        assert_eq!((big.endian, fields(big)), (Endianness::Big, expected));
+    }
+
+    #[test]
+    fn what_is_no_gsym_of_version_1_is_none() {
+        let good = header(MAGIC, 1, 8, 20);
+        assert!(Header::parse(&good).is_some());
+        let bad =
+            [header(1, 1, 8, 0), header(MAGIC, 2, 8, 0), header(MAGIC, 1, 3, 0), header(MAGIC, 1, 8, 21)];
+        for bad in bad.iter().map(Vec::as_slice).chain([&good[..47], b""]) {
+            assert_eq!(Header::parse(bad), None);
+        }
+    }
+}
