@@ -30,6 +30,9 @@ pub(crate) struct Layout {
     pub(crate) endian: Endianness,
     /// Bytes of an address.
     pub(crate) address_size: u8,
+    pub(crate) machine: elf::Machine,
+    /// Where a program begins.
+    pub(crate) entry: Svma,
     loads: Vec<Load>,
 }
 
@@ -164,6 +167,8 @@ fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: 
         unwind_table: None,
         endian,
         address_size,
+        machine: header.e_machine(endian),
+        entry: Svma(header.e_entry(endian).into()),
         loads: Vec::new(),
     };
     let mut notes = 0;
@@ -252,6 +257,8 @@ mod tests {
             unwind_table: None,
             endian: Endianness::Little,
             address_size: 8,
+            machine: elf::EM_X86_64,
+            entry: Svma(0),
             loads,
         }
     }

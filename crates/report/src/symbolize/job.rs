@@ -3,13 +3,16 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::dwarf::{self, Sources, SplitName};
+use super::go;
 use super::gsym;
 use super::guard::Broken;
 use super::starts::Starts;
 use super::strings::Strings;
+use super::stubs;
 use super::tables::{self, Table};
 use super::{Answer, Function, Reason, Wanted};
 use crate::cache::Earlier;
@@ -98,6 +101,7 @@ struct Job<'a> {
 }
 
 type Named = Vec<Option<Vec<Function>>>;
+type LookUp = fn(&ElfFile, &Layout, &[Svma], &Strings) -> Vec<Option<Arc<str>>>;
 
 impl Job<'_> {
     /// Asks the sources of names: DWARF of the image, or of its debug file, else GSYM; then the symbol tables of all files.
@@ -122,7 +126,20 @@ impl Job<'_> {
                 self.table(file, table, &mut named);
             }
         }
-        named.into_iter().map(|functions| without_nameless(functions?)).collect()
+        let mut named: Named = named.into_iter().map(|functions| without_nameless(functions?)).collect();
+        for look_up in [go::look_up, stubs::look_up] {
+            self.last_resort(&files.image.file, look_up, &mut named);
+        }
+        named
+    }
+
+    /// Asks for names that nothing else has.
+    fn last_resort(&self, file: &ElfFile, look_up: LookUp, named: &mut Named) {
+        let unnamed: Vec<usize> = (0..named.len()).filter(|position| named[*position].is_none()).collect();
+        let at: Vec<Svma> = unnamed.iter().map(|position| self.at[*position]).collect();
+        for (position, name) in unnamed.into_iter().zip(look_up(file, self.layout, &at, &self.strings)) {
+            named[position] = name.map(|name| vec![Function { name, file: None, line: None }]);
+        }
     }
 
     /// Reads the DWARF of a file, and of those that it continues in.

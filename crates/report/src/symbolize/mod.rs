@@ -6,13 +6,16 @@
 
 mod answer;
 mod dwarf;
+mod go;
 mod gsym;
 mod guard;
 mod job;
 mod mangled;
 mod reason;
+mod relocations;
 mod starts;
 mod strings;
+mod stubs;
 mod tables;
 
 use std::cmp::Reverse;

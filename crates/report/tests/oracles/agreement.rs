@@ -7,6 +7,7 @@ use std::sync::Arc;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use gimli::{EndianArcSlice, LittleEndian};
+use icecore_report::image::Search;
 use object::{Object, ObjectSection, ObjectSymbol};
 
 use crate::programs::{Frame, Workshop, nowhere, ours, places};
@@ -27,7 +28,7 @@ struct Tally {
     not_covered: usize,
 }
 
-fn demangled(raw: &str) -> String {
+pub(crate) fn demangled(raw: &str) -> String {
     if let Ok(name) = rustc_demangle::try_demangle(raw) {
         return format!("{name:#}");
     }
@@ -39,16 +40,18 @@ fn demangled(raw: &str) -> String {
 fn symbols(path: &Path) -> Vec<(u64, u64, String)> {
     let bytes = std::fs::read(path).expect("readable");
     let elf = object::File::parse(&*bytes).expect("ELF");
-    let symbols = elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| symbol.is_definition());
+    let symbols = elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| !symbol.is_undefined());
     let symbols = symbols.filter_map(|symbol| {
         Some((symbol.address(), symbol.size(), demangled(symbol.name().ok()?.split('@').next()?)))
     });
     symbols.collect()
 }
 
-fn tally(path: &Path, theirs: &dyn Fn(&[u64]) -> Vec<Vec<Frame>>, count: u64) -> Tally {
-    let places = places(path, count);
-    let ours = ours(path, &nowhere(), &places);
+/// `path` is the file that has DWARF: the image itself, or its debug file.
+fn tally(image: &Path, path: &Path, theirs: &dyn Fn(&[u64]) -> Vec<Vec<Frame>>, count: u64) -> Tally {
+    let places = places(image, count);
+    let search = if image == path { nowhere() } else { Search::default() };
+    let ours = ours(image, &search, &places);
     let theirs = theirs(&places.iter().map(|place| place.1).collect::<Vec<_>>());
     assert_eq!(ours.len(), theirs.len());
     let mut starts_of: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
@@ -140,10 +143,15 @@ fn blazesym(path: &Path, at: &[u64]) -> Vec<Vec<Frame>> {
 
 /// Compares with both.
 fn agree(path: &Path, count: u64) {
+    agree_with(path, path, count);
+}
+
+/// Compares an image with what both say of its debug file.
+fn agree_with(image: &Path, path: &Path, count: u64) {
     for (name, theirs) in
         [("addr2line", addr2line as fn(&Path, &[u64]) -> _), ("blazesym", blazesym as fn(&Path, &[u64]) -> _)]
     {
-        let tally = tally(path, &|at| theirs(path, at), count);
+        let tally = tally(image, path, &|at| theirs(path, at), count);
         let compared = tally.equal + tally.renamed + tally.line_only;
         let others = tally.padding + tally.table_only + tally.not_covered;
         assert!(compared > 1000 && compared > 2 * others, "{name}: {tally:?}");
@@ -174,9 +182,33 @@ fn a_large_program_of_rust_agrees() {
 }
 
 #[test]
+fn a_program_of_go_agrees() {
+    let shop = Workshop::new();
+    agree(&shop.compile_go("-ldflags=-compressdwarf=false", "go"), 10_000);
+}
+
+#[test]
+fn the_c_library_and_its_installed_debug_file_agree() {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let libc = Path::new(paths.find(|path| path.contains("/libc.so")).expect("we are linked with it"));
+    let bytes = std::fs::read(libc).expect("readable");
+    let elf = object::File::parse(&*bytes).expect("ELF");
+    let id = elf.build_id().expect("notes").expect("distributions have them");
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let debug = format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]);
+    assert!(Path::new(&debug).exists(), "libc6-dbg must be installed: run tests/setup.sh");
+    // Not every oracle reads what is compressed in every way; we read the file as it is installed.
+    let shop = Workshop::new();
+    shop.run("objcopy", &format!("--decompress-debug-sections {debug} plain"));
+    agree_with(libc, &shop.path("plain"), 20_000);
+}
+
+#[test]
 fn symbol_tables_agree_with_blazesym() {
     let shop = Workshop::new();
     shop.compile("c++", "-O2", "tables");
-    let tally = tally(&shop.path("tables"), &|at| blazesym(&shop.path("tables"), at), 10_000);
+    let path = shop.path("tables");
+    let tally = tally(&path, &path, &|at| blazesym(&path, at), 10_000);
     assert!(tally.equal + tally.renamed > 1000, "{tally:?}");
 }

@@ -3,6 +3,8 @@
 //! docs/SYMBOLIZING.md, "Differences", lists what may differ; anything else fails.
 
 mod agreement;
+mod go;
 mod gsym;
 mod packing;
 mod programs;
+mod stubs;

@@ -43,6 +43,40 @@ int main(int argc, char** argv) {
 }
 "#;
 
+const GO: &str = r#"package main
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+)
+
+type shape interface{ area(scale float64) float64 }
+type square struct{ side float64 }
+
+func (s square) area(scale float64) float64 { return twice(s.side) * scale }
+func twice[T int | float64](v T) T          { return v + v }
+
+func work(names []string) int {
+	counts := map[string]int{}
+	for _, name := range names {
+		counts[strings.ToUpper(name)] += twice(len(name))
+	}
+	keys := make([]string, 0)
+	for key := range counts {
+		keys = append(keys, key)
+	}
+	sort.Slice(keys, func(i, j int) bool { return counts[keys[i]] < counts[keys[j]] })
+	return len(keys)
+}
+
+func main() {
+	var s shape = square{2}
+	fmt.Println(work(os.Args), s.area(3))
+}
+"#;
+
 /// A folder with the sources of a C++ program: templates, lambdas, exceptions, a class in a function, two units.
 pub(crate) struct Workshop {
     dir: TempDir,
@@ -51,7 +85,7 @@ pub(crate) struct Workshop {
 impl Workshop {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        for (name, source) in [("lib.hh", LIB_H), ("lib.cc", LIB), ("main.cc", MAIN)] {
+        for (name, source) in [("lib.hh", LIB_H), ("lib.cc", LIB), ("main.cc", MAIN), ("main.go", GO)] {
             std::fs::write(dir.path().join(name), source).expect("written");
         }
         Self { dir }
@@ -64,6 +98,15 @@ impl Workshop {
             self.run(compiler, &args);
         }
         self.run(compiler, &format!("{flags} -pie {out}-lib.o {out}-main.o -Wl,--build-id=sha1 -o {out}"));
+        self.path(out)
+    }
+
+    /// Compiles a program of Go with its runtime.
+    pub(crate) fn compile_go(&self, flags: &str, out: &str) -> PathBuf {
+        // What is compiled of Go's library is kept for the next run.
+        let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/go");
+        let set = format!("GOCACHE={cache} GOFLAGS= GO111MODULE=off CGO_ENABLED=0");
+        self.run("env", &format!("{set} go build {flags} -o {out} main.go"));
         self.path(out)
     }
 
@@ -135,4 +178,12 @@ pub(crate) fn nowhere() -> Search {
     let mut search = Search::default();
     search.debug_dirs.clear();
     search
+}
+
+/// The offset in a file of an address in a section.
+pub(crate) fn file_off(bytes: &[u8], at: u64) -> FileOff {
+    let elf = object::File::parse(bytes).expect("ELF");
+    let around = elf.sections().find(|section| at.wrapping_sub(section.address()) < section.size());
+    let around = around.expect("objdump read it there");
+    FileOff(around.file_range().expect("code is in the file").0 + (at - around.address()))
 }
