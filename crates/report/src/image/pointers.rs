@@ -66,6 +66,11 @@ pub(super) fn is_supplement(file: &ElfFile, layout: &Layout, link: &Altlink) -> 
             .is_some_and(|(is_supplement, own)| is_supplement && own.build_id == link.build_id)
 }
 
+/// The id of a supplement of DWARF 5, which has no build-id.
+pub(super) fn supplement_id(file: &ElfFile, layout: &Layout) -> Option<Vec<u8>> {
+    sup(file, layout).filter(|(is_supplement, _)| *is_supplement).map(|(_, own)| own.build_id)
+}
+
 /// Reads `.debug_sup`, and whether it is that of the supplement itself.
 ///
 /// # Source  DWARF 5 §7.3.6: version, u16; is_supplementary, u8; name, 0; length, ULEB128; checksum

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::{ElfFile, gsym};
+use super::{ElfFile, gsym, pointers};
 use crate::map::Map;
 
 /// The most files and folders that are looked at; the symbols of a whole distribution release are fewer.
@@ -40,7 +40,7 @@ impl Symbols {
         Self { dirs, tree: OnceLock::new() }
     }
 
-    /// Lists the files with a build-id, in the order of their paths below each folder.
+    /// Lists the files with a build-id, or the id of a supplement, in the order of their paths below each folder.
     pub(crate) fn of_build_id(&self, build_id: &[u8]) -> &[PathBuf] {
         self.tree().by_build_id.get(build_id).map_or(&[], Vec::as_slice)
     }
@@ -105,8 +105,12 @@ impl Tree {
             }
             return;
         };
-        match (layout.build_id.is_empty(), path.file_name()) {
-            (false, _) => self.by_build_id.entry(layout.build_id).or_default().push(path),
+        let id = match layout.build_id.is_empty() {
+            true => pointers::supplement_id(&file, &layout).unwrap_or_default(),
+            false => layout.build_id,
+        };
+        match (id.is_empty(), path.file_name()) {
+            (false, _) => self.by_build_id.entry(id).or_default().push(path),
             (true, Some(name)) => self.by_name.entry(name.to_owned()).or_default().push(path),
             (true, None) => {}
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use icecore_report::image::{Search, Symbols};
 
-use crate::programs::{Frame, Workshop, nowhere, ours, places};
+use crate::programs::{Frame, Workshop, nowhere, ours, places, tool};
 
 fn names(path: &Path) -> Vec<Vec<Frame>> {
     ours(path, &nowhere(), &places(path, 20_000))
@@ -54,6 +54,27 @@ fn what_dwz_has_moved_elsewhere_is_found_there() {
 }
 
 #[test]
+fn the_supplementary_file_of_dwarf_5_is_found_by_its_own_section() {
+    let shop = Workshop::new();
+    let plain = names(&shop.compile("c++", "-O2 -g -gdwarf-5", "plain"));
+    for copy in ["one", "two"] {
+        std::fs::copy(shop.path("plain"), shop.path(copy)).expect("copied");
+    }
+    shop.run("dwz", "--dwarf-5 -m shared one two");
+    let sections = std::fs::read(shop.path("one")).expect("readable");
+    let has = |name: &[u8]| sections.windows(name.len()).any(|window| window == name);
+    assert!(has(b"\0.debug_sup\0") && !has(b"\0.gnu_debugaltlink\0"));
+    assert_equal(&names(&shop.path("one")), &plain, "beside it");
+    let folder = shop.path("folder");
+    std::fs::create_dir(&folder).expect("made");
+    std::fs::rename(shop.path("shared"), folder.join("shared")).expect("one file system");
+    assert!(names(&shop.path("one")) != plain, "it is gone");
+    let search = Search { symbols: Symbols::below(vec![folder]), ..nowhere() };
+    let one = shop.path("one");
+    assert_equal(&ours(&one, &search, &places(&one, 20_000)), &plain, "below --symbols");
+}
+
+#[test]
 fn split_units_are_found_in_their_files_and_in_a_package() {
     let shop = Workshop::new();
     for (compiler, version) in [("c++", 4), ("c++", 5), ("clang++", 4), ("clang++", 5)] {
@@ -64,9 +85,8 @@ fn split_units_are_found_in_their_files_and_in_a_package() {
         assert_equal(&names(&split), &plain, &what);
 
         // binutils 2.40 makes packages of DWARF 4 alone.
-        if version == 4 {
-            shop.run("dwp", "-e split -o split.dwp");
-        }
+        let packer = if version == 4 { "dwp".to_owned() } else { tool("llvm-dwp") };
+        shop.run(&packer, "-e split -o split.dwp");
         let files = std::fs::read_dir(split.parent().expect("a folder")).expect("readable");
         let files = files.map(|file| file.expect("readable").path());
         let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|it| it == "dwo")).collect();
@@ -74,10 +94,8 @@ fn split_units_are_found_in_their_files_and_in_a_package() {
         for file in &files {
             std::fs::remove_file(file).expect("removed");
         }
-        if version == 4 {
-            assert_equal(&names(&split), &plain, &format!("{what}, packed"));
-            std::fs::remove_file(shop.path("split.dwp")).expect("removed");
-        }
+        assert_equal(&names(&split), &plain, &format!("{what}, packed"));
+        std::fs::remove_file(shop.path("split.dwp")).expect("removed");
         let bare = names(&split);
         let has_line = |frames: &&Vec<Frame>| frames.first().is_some_and(|frame| frame.2.is_some());
         assert!(bare.iter().filter(has_line).count() > 500, "{what}: lines need no other file");
