@@ -25,8 +25,7 @@ pub fn run(data: &[u8]) {
 /// units.
 pub fn seeds() -> Vec<Vec<u8>> {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
-    std::fs::write(dir.path().join("a.cc"), A).expect("writable");
-    std::fs::write(dir.path().join("b.cc"), B).expect("writable");
+    write_sources(dir.path());
     let variants = [
         ("c++", "-g -O2"),
         ("c++", "-g -O2 -gdwarf-4"),
@@ -66,7 +65,14 @@ static inline __attribute__((always_inline)) int half(int x) { sink = x; return 
 void far(int x) { if (__builtin_expect(x == 77, 0)) __builtin_trap(); sink += half(half(x)); }
 ";
 
-fn compile(dir: &Path, compiler: &str, flags: &str) -> Vec<u8> {
+/// Writes what is compiled.
+pub(super) fn write_sources(dir: &Path) {
+    std::fs::write(dir.join("a.cc"), A).expect("writable");
+    std::fs::write(dir.join("b.cc"), B).expect("writable");
+}
+
+/// Compiles a library, `x.so`, and reads it.
+pub(super) fn compile(dir: &Path, compiler: &str, flags: &str) -> Vec<u8> {
     let fixed = "-fPIC -shared -nostdlib -Wl,-z,noseparate-code -o x.so a.cc b.cc";
     succeed(Command::new(compiler).args(flags.split(' ').chain(fixed.split(' '))).current_dir(dir));
     std::fs::read(dir.join("x.so")).expect("just made")

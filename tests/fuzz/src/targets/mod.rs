@@ -10,6 +10,7 @@ pub mod notes;
 pub mod proc;
 pub mod recording;
 pub mod report;
+pub mod stripped;
 pub mod wire;
 
 /// A parser under attack.
@@ -24,11 +25,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 11] = [
+pub const ALL: [Target; 12] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
     Target { name: "dwarf", run: dwarf::run, seeds: dwarf::seeds },
+    Target { name: "stripped", run: stripped::run, seeds: stripped::seeds },
     Target { name: "wire", run: wire::run, seeds: wire::seeds },
     Target { name: "proc", run: proc::run, seeds: proc::seeds },
     Target { name: "kallsyms", run: kallsyms::run, seeds: kallsyms::seeds },
