@@ -93,7 +93,8 @@ fn symbols<E: FileHeader<Endian = Endianness>>(
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, file).ok()?;
     let symbols = sections.symbols(endian, file, table.kind()).ok()?;
-    let names = Names { endian, symbols };
+    let has_marks = matches!(header.e_machine(endian), elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV);
+    let names = Names { endian, symbols, has_marks };
     let section_of = |candidate: &Candidate| -> Option<Range<u64>> {
         let index = SymbolIndex(candidate.symbol);
         let symbol = names.symbols.symbol(index).ok()?;
@@ -168,6 +169,8 @@ struct Candidates {
 struct Names<'f, E: FileHeader> {
     endian: Endianness,
     symbols: SymbolTable<'f, E>,
+    /// Compilers for this processor mark where code and data begin.
+    has_marks: bool,
 }
 
 impl<'f, E: FileHeader<Endian = Endianness>> Names<'f, E> {
@@ -185,7 +188,10 @@ impl<'f, E: FileHeader<Endian = Endianness>> Names<'f, E> {
             let next = at.partition_point(|at| at.0 < start);
             let Some(next_at) = at.get(next) else { continue };
             if size == 0 {
-                sizeless.push(Candidate { start, size, symbol });
+                let candidate = Candidate { start, size, symbol };
+                if !self.has_marks || !self.name(&candidate).is_some_and(is_mark) {
+                    sizeless.push(candidate);
+                }
                 continue;
             }
             sized_before[next] = start.max(sized_before[next]);
@@ -212,6 +218,16 @@ impl<'f, E: FileHeader<Endian = Endianness>> Names<'f, E> {
         };
         rank(a).cmp(&rank(b))
     }
+}
+
+/// Reports whether a name says what kind of bytes begin here: `$x`, `$d.12`, `$xrv64i2p1`.
+fn is_mark(name: &[u8]) -> bool {
+    matches!(
+        name,
+        [b'$', b'a' | b'd' | b't' | b'x']
+            | [b'$', b'a' | b'd' | b't' | b'x', b'.', ..]
+            | [b'$', b'x', b'r', b'v', ..]
+    )
 }
 
 /// `memcpy` of `memcpy@@GLIBC_2.14`.
@@ -264,6 +280,16 @@ mod tests {
         for (name, plain) in [("memcpy@@GLIBC_2.14", "memcpy"), ("x@V", "x"), ("@", "@"), ("plain", "plain")]
         {
             assert_eq!(unversioned(name.as_bytes()), plain.as_bytes());
+        }
+    }
+
+    #[test]
+    fn marks_of_code_and_data_are_no_names() {
+        for name in ["$x", "$d", "$a.0", "$t.12", "$xrv64i2p1"] {
+            assert!(is_mark(name.as_bytes()), "{name}");
+        }
+        for name in ["", "$", "x", "$foo", "$xy", "$data", "$draw"] {
+            assert!(!is_mark(name.as_bytes()), "{name}");
         }
     }
 
