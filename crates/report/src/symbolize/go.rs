@@ -205,8 +205,11 @@ mod tests {
     }
 
     fn names(table: &Table<'_>) -> Vec<String> {
-        let name =
-            |at| table.function(Svma(table.text.max(0x4000) + at)).map_or(&b""[..], |function| function.1);
+        let name = |at| {
+            table
+                .function(Svma(table.text.max(0x4000).wrapping_add(at)))
+                .map_or(&b""[..], |function| function.1)
+        };
         let at = [0, 0xf, 0x10, 0x1f, 0x20, 0x30, 0x37, 0x38, 0x1000];
         at.into_iter().map(|at| String::from_utf8_lossy(name(at)).into_owned()).collect()
     }

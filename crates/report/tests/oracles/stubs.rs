@@ -6,7 +6,7 @@ use std::process::Command;
 use icecore_report::image::FileOff;
 
 use crate::agreement::demangled;
-use crate::programs::{Workshop, nowhere, ours};
+use crate::programs::{Workshop, file_off, nowhere, ours};
 
 /// Address and name of every instruction in the sections of stubs; empty where objdump has a place, but no name for it.
 fn objdump(program: &str, path: &Path) -> Vec<(u64, String)> {
@@ -27,11 +27,10 @@ fn objdump(program: &str, path: &Path) -> Vec<(u64, String)> {
     places
 }
 
-fn agree(path: &Path, least: usize) {
-    let places = objdump("objdump", path);
-    // The sections of stubs lie in the first segment of code, where GNU ld has offsets and addresses apart by one number.
+fn agree(program: &str, path: &Path, least: usize) {
+    let places = objdump(program, path);
     let bytes = std::fs::read(path).expect("readable");
-    let off = |at| crate::programs::file_off(&bytes, at);
+    let off = |at| file_off(&bytes, at);
     let asked: Vec<(FileOff, u64)> = places.iter().map(|(at, _)| (off(*at), *at)).collect();
     let ours = ours(path, &nowhere(), &asked);
     let mut named = 0;
@@ -52,12 +51,24 @@ fn stubs_have_the_names_that_objdump_gives_them() {
         [("-O2", 30), (tracked, 30), ("-O2 -Wl,-z,now", 30), ("-O2 -fno-plt", 1)].into_iter().enumerate()
     {
         let path = shop.compile("c++", flags, &format!("stubs{i}"));
-        agree(&path, least);
+        agree("objdump", &path, least);
         shop.run("strip", &format!("stubs{i}"));
-        agree(&path, least);
+        agree("objdump", &path, least);
     }
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let libc =
         maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libc.so"));
-    agree(Path::new(libc.expect("we are linked with it")), 30);
+    agree("objdump", Path::new(libc.expect("we are linked with it")), 30);
+}
+
+#[test]
+fn stubs_of_aarch64_have_the_names_that_objdump_gives_them() {
+    let shop = Workshop::new();
+    let source = "void one(int); int two(void);\nvoid all(int x) { one(two() + x); one(x); }\n";
+    std::fs::write(shop.path("calls.c"), source).expect("written");
+    for (compiler, linker) in [("", ""), ("-mbranch-protection=standard", "-z force-bti -z pac-plt")] {
+        shop.run("clang", &format!("--target=aarch64-linux-gnu {compiler} -O1 -fPIC -c calls.c -o calls.o"));
+        shop.run("aarch64-linux-gnu-ld", &format!("-shared --build-id {linker} calls.o -o calls.so"));
+        agree("aarch64-linux-gnu-objdump", &shop.path("calls.so"), 8);
+    }
 }
