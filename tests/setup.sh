@@ -29,6 +29,16 @@ else
 	has python3 || want python3
 	has pgrep || want procps
 	has node || want nodejs
+	# Peers of the symbolizing engine: Go (80 MB to fetch), LLVM's tools, which may have its version in their names, the
+	# linker of another processor, and the debug file of libc.
+	has go || want golang-go
+	for name in llvm-gsymutil llvm-dwp; do
+		has $name || ls /usr/bin/$name-[0-9]* >/dev/null 2>&1 || { want llvm; break; }
+	done
+	has aarch64-linux-gnu-ld || want binutils-aarch64-linux-gnu
+	if has dpkg; then
+		dpkg -s libc6-dbg >/dev/null 2>&1 || want libc6-dbg
+	fi
 	has debuginfod || want debuginfod
 	has dwz || want dwz
 	has losetup || [ -x /sbin/losetup ] || want mount

@@ -1,4 +1,4 @@
-//! Names, lines and inlined functions of a stripped program, from a debug file that is somewhere else.
+//! Names, lines and inlined functions of a stripped program, from a debug file that is somewhere else; names of stubs.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use icecore_tests::machine::{Recorded, has_ebpf, report_output, text};
+use icecore_tests::elsewhere::samples_elsewhere;
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, report_output, text};
 use serde_json::Value;
 
 /// An inlined function in a function that takes nearly all of the time; the lines are asserted.
@@ -274,4 +275,38 @@ fn an_address_that_is_none_of_http_is_refused() {
     assert_eq!(out.status.code(), Some(2));
     let said = text(&out.stderr);
     assert!(said.contains("cannot ask debuginfod server `ftp://x`: it must begin with http"), "{said}");
+}
+
+/// Calls a function of another file, which does next to nothing: its stub is hit as often as it is.
+const CALLS: &str = r#"#include <stdlib.h>
+#include <time.h>
+volatile int sink;
+int main(void) {
+  for (clock_t end = clock() + CLOCKS_PER_SEC * 7 / 10; clock() < end;)
+    for (int i = 0; i < 1000000; i++) sink = abs(i);
+}
+"#;
+
+#[test]
+fn root_a_stub_has_one_name_here_and_in_a_packed_recording() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let [source, program, packed] = ["calls.c", "calls", "packed.icecore"].map(|name| dir.path().join(name));
+    std::fs::write(&source, CALLS).expect("room");
+    let flags =
+        ["-O1", "-fno-builtin", "-fno-omit-frame-pointer", "-Wl,-z,lazy", "-Wl,--build-id=sha1", "-o"];
+    run(Command::new("cc").args(flags).arg(&program).arg(&source));
+    run(Command::new("strip").arg(&program));
+    let recorded = Recorded::new(&["-F", "997", "-q"], &[&program]);
+    let stubs = |samples: &[Sample]| samples.iter().filter(|sample| sample.has("abs@plt")).count();
+    let here = stubs(&recorded.samples(&[]));
+    assert!(here > 0, "no sample of {} is in the stub", recorded.samples(&[]).len());
+    let out =
+        report_output(&["pack".as_ref(), recorded.path().as_os_str(), "-o".as_ref(), packed.as_os_str()]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    std::fs::remove_file(&program).expect("it was there");
+    assert_eq!(stubs(&samples_elsewhere(&packed)), here);
+    assert_eq!(stubs(&samples_elsewhere(&recorded.path())), 0, "the recorder names no stubs");
 }
