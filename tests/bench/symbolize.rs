@@ -46,8 +46,9 @@ fn main() -> Result<(), Failure> {
 
 /// Places all over the code of a file: offset, address.
 fn places(file: &Path, count: u64) -> Result<Vec<(FileOff, u64)>, Failure> {
-    let bytes = std::fs::read(file)?;
-    let elf = object::File::parse(&*bytes)?;
+    // The peak of memory is to be that of the engine.
+    let cache = object::ReadCache::new(std::fs::File::open(file)?);
+    let elf = object::File::parse(&cache)?;
     let text = elf.section_by_name(".text").filter(|section| section.kind() == SectionKind::Text);
     let text = text.ok_or("no code")?;
     let (off, len) = text.file_range().ok_or("no code")?;
@@ -66,9 +67,9 @@ fn icecore(file: &Path, places: &[(FileOff, u64)], threads: usize) -> Result<usi
     let offsets: Vec<FileOff> = places.iter().map(|place| place.0).collect();
     let wanted = [Wanted { image: &image, offsets: &offsets }];
     // A file with a build-id is known by that alone.
-    let bytes = std::fs::read(file)?;
-    let build_id = object::File::parse(&*bytes)?.build_id()?.unwrap_or_default().to_vec();
-    drop(bytes);
+    let cache = object::ReadCache::new(std::fs::File::open(file)?);
+    let build_id = object::File::parse(&cache)?.build_id()?.unwrap_or_default().to_vec();
+    drop(cache);
     let image = Identity { build_id, ..image.clone() };
     let wanted = wanted.map(|wanted| Wanted { image: &image, ..wanted });
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
