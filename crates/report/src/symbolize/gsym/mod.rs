@@ -5,7 +5,7 @@
 //! covers an asked address is read once. Nothing here recurses: calls may be nested as deep as a file is long.
 //!
 //! blazesym has a reader, too. It is not used because it follows that nesting by recursion and adds numbers of the file
-//! without a check, so that a small hostile file ends the process; and it starts over for each address.
+//! without a check, so that a hostile file can end the process; and it starts over for each address.
 
 mod file;
 mod inlined;
