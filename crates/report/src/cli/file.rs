@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
+use super::lookup::LOOKUP;
 use super::{Lookup, Which};
 
 /// `info`
@@ -18,6 +19,8 @@ Examples:
 
 Only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. Whether \
 the rest of the file is whole is what verify tells.")]
+// Files of images are looked for only if their sources are to be shown.
+#[command(group = ArgGroup::new("looked_for").args(LOOKUP).multiple(true).requires("symbol_source"))]
 pub struct Info {
     /// The recording; `-`: stdin
     pub file: PathBuf,

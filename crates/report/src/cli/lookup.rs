@@ -7,6 +7,18 @@ use clap::Args;
 use crate::debuginfod::Budget;
 use crate::image::PathMap;
 
+/// All arguments of [`Lookup`].
+pub(super) const LOOKUP: [&str; 8] = [
+    "symbols",
+    "debug_dir",
+    "sysroot",
+    "map",
+    "no_cache",
+    "debuginfod",
+    "no_debuginfod",
+    "debuginfod_budget",
+];
+
 /// Where images and debug files are found.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Names")]

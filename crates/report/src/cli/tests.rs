@@ -31,3 +31,31 @@ fn bad_values_are_refused() {
     }
     assert!(Cli::try_parse_from(["x", "top", "f", "--user", "--kernel"]).is_err());
 }
+
+#[test]
+fn info_looks_for_files_only_to_show_their_sources() {
+    let options = [
+        ["--symbols", "d"],
+        ["--debug-dir", "d"],
+        ["--sysroot", "d"],
+        ["--map", "/a=/b"],
+        ["--debuginfod", "http://x"],
+        ["--debuginfod-budget", "1M"],
+    ];
+    let options = options.iter().map(|pair| &pair[..]).chain([&["--no-cache"][..], &["--no-debuginfod"]]);
+    for option in options {
+        let line = [&["x", "info", "f"], option].concat();
+        let error = Cli::try_parse_from(&line).expect_err("it would be ignored").to_string();
+        assert!(error.contains("--symbol-source"), "{error}");
+        assert!(Cli::try_parse_from([&line[..], &["--symbol-source"]].concat()).is_ok(), "{option:?}");
+    }
+    assert!(Cli::try_parse_from(["x", "info", "f"]).is_ok());
+}
+
+#[test]
+fn the_options_of_the_lookup_are_all_told_to_info() {
+    let info = Cli::command().find_subcommand("info").expect("a command").clone();
+    let heading = |arg: &&clap::Arg| arg.get_help_heading() == Some("Names");
+    let ids: Vec<String> = info.get_arguments().filter(heading).map(|arg| arg.get_id().to_string()).collect();
+    assert_eq!(ids, lookup::LOOKUP);
+}

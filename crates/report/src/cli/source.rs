@@ -1,0 +1,106 @@
+//! The recording, and which samples of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use regex::Regex;
+
+use super::Lookup;
+use crate::filter::{Cpus, Filter, Moment, Sides};
+use crate::profile::Patterns;
+
+/// The recording, and which samples of it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Filters")]
+// Arguments in another struct are in no group, which would tell whether there is a source.
+#[group(arg = "file")]
+pub struct Source {
+    /// The recording; `-`: stdin
+    #[arg(help_heading = "Arguments")]
+    pub file: PathBuf,
+    /// Where images and debug files are found.
+    #[command(flatten)]
+    pub lookup: Lookup,
+    /// Which samples, whatever their stacks.
+    #[command(flatten)]
+    pub which: Which,
+    /// Only user frames; samples without any are dropped
+    #[arg(long, conflicts_with = "kernel")]
+    pub user: bool,
+    /// Only kernel frames; samples without any are dropped
+    #[arg(long)]
+    pub kernel: bool,
+    /// Only samples with a function anywhere in the stack that matches
+    #[arg(long, value_name = "REGEX")]
+    pub focus: Option<Regex>,
+    /// Take matching functions out of the stacks
+    #[arg(long, value_name = "REGEX")]
+    pub hide: Option<Regex>,
+}
+
+/// Which samples, by what needs no stack.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct Which {
+    /// Only these processes: 7,8; may be repeated
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Only these threads: 7,8; may be repeated
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    pub tid: Vec<u32>,
+    /// Only threads of exactly this name, or of a process of this name (the last name of its first thread);
+    /// may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub comm: Vec<String>,
+    /// Only cgroups of this path and those below it: /system.slice/x.service; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Vec<String>,
+    /// Only hosts of exactly this name, of a recording of several; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+    /// Only these CPUs: 0,2-3; may be repeated
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpu: Vec<Cpus>,
+    /// Only from this moment on: seconds after the (earliest) start, or 500ms, 2s, 1m
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Moment>,
+    /// Only before this moment
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<Moment>,
+}
+
+impl Which {
+    /// The same as a filter.
+    pub fn filter(&self) -> Filter {
+        Filter {
+            pids: self.pid.clone(),
+            tids: self.tid.clone(),
+            comms: self.comm.clone(),
+            cgroups: self.cgroup.clone(),
+            hosts: self.host.clone(),
+            cpus: self.cpu.clone(),
+            from: self.from,
+            to: self.to,
+            sides: Sides::Both,
+        }
+    }
+}
+
+impl Source {
+    /// The filters that need no names.
+    pub fn filter(&self) -> Filter {
+        Filter {
+            sides: match (self.user, self.kernel) {
+                (true, _) => Sides::User,
+                (_, true) => Sides::Kernel,
+                _ => Sides::Both,
+            },
+            ..self.which.filter()
+        }
+    }
+
+    /// The filters that need names.
+    pub fn patterns(&self) -> Patterns {
+        Patterns { focus: self.focus.clone(), hide: self.hide.clone() }
+    }
+}
