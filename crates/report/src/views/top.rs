@@ -1,15 +1,17 @@
 //! `top`: the heaviest functions, lines, images, processes, threads, cgroups or hosts.
 
+mod text;
+
 use serde::Serialize;
 
 use crate::cgroups::CgroupId;
 use crate::cli::{self, By, Sort};
 use crate::map::Interned;
-use crate::names::{Names, Side, short};
+use crate::names::{Names, Side};
 use crate::pipeline::Report;
 use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
-use crate::term::quantity::{count, percent, things};
-use crate::term::{Align, Page, Style, Table};
+
+pub(super) use text::clip;
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -123,98 +125,6 @@ impl Top {
         rows.truncate(most);
         (rows, count)
     }
-
-    /// The table for people.
-    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
-        let whole = Amount { samples: self.total_samples, weight: self.total_weight };
-        super::preface(report, whole, page);
-        page.gap();
-        if self.rows.is_empty() {
-            page.line("no samples");
-            return;
-        }
-        match self.by_what {
-            By::Function | By::Inlined | By::Line | By::Image => page.table(&self.code_table()),
-            By::Process | By::Thread => page.table(&self.task_table()),
-            By::Cgroup => page.table(&self.name_table("CGROUP")),
-            By::Host => page.table(&self.name_table("HOST")),
-        }
-        let own: u64 = self.rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
-        let share = Amount { samples: 0, weight: own }.share_of(whole);
-        let shown = format!("{} of {}", count(self.rows.len() as u64), things(self.row_count, "row"));
-        page.gap();
-        page.styled(Style::Dim, &format!("{shown} shown: {} of all self time", percent(share)));
-    }
-
-    fn samples(&self, row: &Row) -> String {
-        count(if self.sort == "self" { row.self_samples } else { row.total_samples })
-    }
-
-    fn code_table(&self) -> Table {
-        let numbers = [("SELF", Align::Right), ("TOTAL", Align::Right), ("SAMPLES", Align::Right)];
-        let words: &[_] = match self.by_what {
-            By::Line => &[("FUNCTION", Align::Left), ("FILE:LINE", Align::Left)],
-            By::Image => &[("IMAGE", Align::Left)],
-            _ => &[("IMAGE", Align::Left), ("FUNCTION", Align::Left)],
-        };
-        let mut table = Table::new(0, &[&numbers, words].concat());
-        for row in &self.rows {
-            let [own, total, image, name] = row.cells();
-            let mut cells = vec![own, total, self.samples(row)];
-            cells.extend(match self.by_what {
-                By::Line => vec![clip(&name, 48), row.place()],
-                By::Image => vec![name],
-                _ => vec![image, name],
-            });
-            table.row(cells);
-        }
-        table
-    }
-
-    fn task_table(&self) -> Table {
-        let id = if self.by_what == By::Process { "PID" } else { "PID/TID" };
-        let mut columns = vec![
-            ("SHARE", Align::Right),
-            ("SAMPLES", Align::Right),
-            (id, Align::Right),
-            ("NAME", Align::Left),
-        ];
-        let names_hosts = self.rows.iter().any(|row| row.host.is_some());
-        if names_hosts {
-            columns.insert(2, ("HOST", Align::Left));
-        }
-        let mut table = Table::new(0, &columns);
-        for row in &self.rows {
-            let (tgid, tid) = (row.tgid.unwrap_or_default(), row.tid.unwrap_or_default());
-            let id = match self.by_what {
-                By::Process => tgid.to_string(),
-                _ => format!("{tgid}/{tid}"),
-            };
-            let mut cells = vec![percent(row.self_share), self.samples(row), id, row.name.clone()];
-            if names_hosts {
-                cells.insert(2, row.host.clone().unwrap_or_default());
-            }
-            table.row(cells);
-        }
-        table
-    }
-
-    fn name_table(&self, name: &'static str) -> Table {
-        let mut columns = vec![("SHARE", Align::Right), ("SAMPLES", Align::Right), (name, Align::Left)];
-        let names_hosts = self.by_what == By::Cgroup && self.rows.iter().any(|row| row.host.is_some());
-        if names_hosts {
-            columns.insert(2, ("HOST", Align::Left));
-        }
-        let mut table = Table::new(0, &columns);
-        for row in &self.rows {
-            let mut cells = vec![percent(row.self_share), self.samples(row), row.name.clone()];
-            if names_hosts {
-                cells.insert(2, row.host.clone().unwrap_or_default());
-            }
-            table.row(cells);
-        }
-        table
-    }
 }
 
 impl Row {
@@ -243,20 +153,6 @@ impl Row {
     /// What rows of equal weight are ordered by.
     fn identity(&self) -> impl Ord + '_ {
         (&self.name, &self.image, &self.file, self.line, &self.host, self.tgid, self.tid, self.reason)
-    }
-
-    /// Self, total, image and name as text.
-    pub(super) fn cells(&self) -> [String; 4] {
-        let image = clip(short(self.image.as_deref().unwrap_or("-")), 24);
-        [percent(self.self_share), percent(self.total_share), image, self.name.clone()]
-    }
-
-    fn place(&self) -> String {
-        match (self.file.as_ref().and_then(Option::as_ref), self.line.flatten()) {
-            (Some(file), Some(line)) => format!("{file}:{line}"),
-            (Some(file), None) => format!("{file}:?"),
-            (None, _) => format!("? ({})", short(self.image.as_deref().unwrap_or("no image"))),
-        }
     }
 }
 
@@ -386,14 +282,6 @@ fn task_row(report: &Report<'_>, (key, cgroup): &(Task, CgroupId), sum: Amount, 
             row
         }
     }
-}
-
-/// Cuts a text to a number of characters.
-pub(super) fn clip(text: &str, len: usize) -> String {
-    if text.chars().count() <= len {
-        return text.to_owned();
-    }
-    text.chars().take(len.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
