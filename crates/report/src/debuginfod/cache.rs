@@ -95,7 +95,8 @@ impl Cache {
         Ok(())
     }
 
-    fn place(&self, build_id: &[u8], what: Artifact) -> Option<PathBuf> {
+    /// Where a download lies; `None` if it has no sound build-id.
+    pub(super) fn place(&self, build_id: &[u8], what: Artifact) -> Option<PathBuf> {
         image::download(&self.folder, build_id, what.name())
     }
 

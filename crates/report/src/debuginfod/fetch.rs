@@ -86,7 +86,7 @@ impl Run<'_> {
         let mut asked: Vec<(Vec<u8>, Artifact)> = Vec::new();
         while asked.len() < MOST {
             let looked = self.finder.look(image);
-            let is_new = |need: &(Vec<u8>, Artifact)| !asked.contains(need) && self.is_unknown(need);
+            let is_new = |need: &(Vec<u8>, Artifact)| !asked.contains(need) && self.is_wanted(need, &looked);
             let Some((build_id, what)) = needs(&looked, image).into_iter().find(is_new) else { return };
             let got = if self.purse.is_empty() {
                 Got::TooDear
@@ -105,8 +105,19 @@ impl Run<'_> {
         }
     }
 
-    fn is_unknown(&self, (build_id, what): &(Vec<u8>, Artifact)) -> bool {
-        self.settings.cache.state(build_id, *what) == State::Unknown
+    /// Tells whether servers are to be asked. A download that is there and was refused, because it is torn, or of another
+    /// build, is fetched anew.
+    fn is_wanted(&self, (build_id, what): &(Vec<u8>, Artifact), looked: &Looked) -> bool {
+        let cache = &self.settings.cache;
+        match cache.state(build_id, *what) {
+            State::Unknown => true,
+            State::Missed => false,
+            State::Present => {
+                let place = cache.place(build_id, *what);
+                let is_bad = |outcome| matches!(outcome, Outcome::Unreadable | Outcome::OtherBuild);
+                looked.trail.iter().any(|step| Some(&step.path) == place.as_ref() && is_bad(step.outcome))
+            }
+        }
     }
 }
 

@@ -166,6 +166,35 @@ fn an_image_that_is_gone_gets_its_debug_file_and_itself_and_is_not_fetched_again
 }
 
 #[test]
+fn a_download_that_is_torn_or_of_another_build_is_fetched_anew() {
+    let fixture = Fixture::shared();
+    let (wanted, debug, image) = gone(&fixture);
+    let Reply::File(path) = debug.clone() else { panic!("it is a file") };
+    let whole = std::fs::read(&path).expect("the fixture is there");
+    let other = std::fs::read(&fixture.without_build_id).expect("the fixture is there");
+    let (good, poor) = (Server::start(debug, image), Server::start(Reply::Status(500), Reply::Status(404)));
+    for bad in [&whole[..whole.len() / 2], &other, b"no program"] {
+        let trial = Trial::new(&[&poor], "60s");
+        let folder = trial.settings.cache.folder().join(hex(&wanted.build_id));
+        std::fs::create_dir_all(&folder).expect("room");
+        ["debuginfo", "executable"]
+            .iter()
+            .for_each(|name| std::fs::write(folder.join(name), bad).expect("room"));
+        let fetched = trial.run(&[&wanted]);
+        assert_eq!((fetched.files, fetched.warnings.len()), (0, 1));
+        assert_eq!(trial.files(&wanted).err(), Some(Reason::ImageMissing), "it is never believed");
+        assert_eq!(std::fs::read(folder.join("debuginfo")).expect("it is there"), bad, "nobody had another");
+        let servers = vec![good.url.clone()];
+        std::fs::write(folder.join("executable"), bad).expect("room");
+        let trial = Trial { settings: Settings { servers, ..trial.settings }, ..trial };
+        let asked = good.asked();
+        assert_eq!((trial.run(&[&wanted]).files, good.asked() - asked), (2, 2));
+        assert_eq!(trial.files(&wanted).expect("it is among the downloads").knowledge(), Knowledge::Dwarf);
+        assert_eq!((trial.run(&[&wanted]), good.asked() - asked), (Fetched::default(), 2));
+    }
+}
+
+#[test]
 fn an_image_that_is_here_gets_its_debug_file_alone() {
     let fixture = Fixture::shared();
     let (_, debug, _) = gone(&fixture);
