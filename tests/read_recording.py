@@ -17,9 +17,9 @@ import zstandard
 
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
-KINDS = dict(enumerate(KINDS, 1)) | {14: "image_parts", 15: "jit", 16: "cgroups", 17: "names"}
-ROOT_BYTES = [144, 24, 40, 88, 96, 104, 64, 176, 48, 48, 96, 0, 56]
-ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {14: 48, 15: 80, 16: 64, 17: 116}
+KINDS = dict(enumerate(KINDS, 1)) | {14: "image_parts", 15: "jit", 16: "cgroups", 17: "names", 18: "left_out"}
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 176, 48, 48, 96, 0, 56]
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {14: 48, 15: 128, 16: 64, 17: 116, 18: 48}
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
@@ -269,9 +269,10 @@ class Part:
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
+        self.left_out, self.mount_ns = [], 0
 
     def session(self, root):
-        self.start_ns, self.start_unix_ns = root.u64(64), root.u64(72)
+        self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
         at, count = root.list(100)
         self.events = [root.text(at + 32 * event) for event in range(count)]
 
@@ -300,11 +301,12 @@ class Part:
 
     def mappings_block(self, root):
         starts = {}
-        columns = [root.values(at) for at in (52, 64, 76, 88)]
+        columns = [root.values(at) for at in (52, 64, 76, 88, 100)]
         rows = zip(root.times(), root.steps(28), root.folded(40), *columns)
-        for time, tgid, start, length, file_off, image, origin in rows:
+        for time, tgid, start, length, file_off, image, origin, mount in rows:
             starts[tgid] = (starts.get(tgid, 0) + start) & U64
-            self.mappings.append((time, tgid, starts[tgid], length, file_off, image, origin))
+            mount = (root.u64(112) + unfold(mount - 1)) & U64 if mount else 0
+            self.mappings.append((time, tgid, starts[tgid], length, file_off, image, origin, mount))
 
     def stacks(self, root):
         base, first = root.u64(0), root.u32(8)
@@ -359,12 +361,17 @@ class Part:
 
     def jit_block(self, root):
         names, at = root.bytes(60), 0
-        columns = [root.steps(0), root.steps(12), root.values(24), root.steps(36), root.values(48), root.values(68)]
-        for tgid, start, length, since, lasted, name_len in zip(*columns):
+        columns = [root.steps(0), root.steps(12), root.values(24), root.steps(36)]
+        columns += [root.values(at) for at in (48, 68, 80)]
+        lines = iter(zip(*(root.values(at, False) for at in (92, 104, 116)), strict=True))
+        for tgid, start, length, since, lasted, name_len, line_count in zip(*columns):
             need(at + name_len <= len(names), "bytes of names")
             name = names[at : at + name_len].decode("utf-8", "replace")
-            self.jit.append([tgid, start, start + length, since, since + lasted if lasted else 0, name])
+            here = [list(next(lines)) for _ in range(line_count)]
+            need(all(a[0] < b[0] for a, b in zip(here, here[1:])), "lines that ascend")
+            self.jit.append([tgid, start, start + length, since, since + lasted if lasted else 0, name, here])
             at += name_len
+        need(next(lines, None) is None, "rows for all lines")
 
     def image_parts_block(self, root):
         file_bytes, image, arena, free = root.u64(0), root.u32(8), root.bytes(36), 0
@@ -380,6 +387,10 @@ class Part:
     def cgroups_block(self, root):
         for time, tgid, tid, path in zip(root.times(), root.steps(28), root.folded(40), root.values(52)):
             self.cgroups.append((time, tgid, tgid - tid, path))
+
+    def left_out_block(self, root):
+        rows = zip(root.steps(0), root.values(12), root.values(24), root.values(36))
+        self.left_out.extend(list(row) for row in rows)
 
     def names_block(self, root):
         texts, at = [], 0
@@ -402,7 +413,7 @@ def read(recording):
     readers = [Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
     readers += [Part.mappings_block, Part.stacks, Part.samples_block]
     readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 14: Part.image_parts_block}
-    readers |= {15: Part.jit_block, 16: Part.cgroups_block, 17: Part.names_block}
+    readers |= {15: Part.jit_block, 16: Part.cgroups_block, 17: Part.names_block, 18: Part.left_out_block}
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -443,7 +454,7 @@ def replay(part):
     events += [(row[0], 2, row) for row in part.mappings]
     for time, rank, row in sorted(events, key=lambda event: event[:2]):
         if rank == 2:
-            _, tgid, start, length, file_off, image, origin = row
+            _, tgid, start, length, file_off, image, origin, _ = row
             own = spaces.setdefault(tgid, [])
             if not own or own[-1].ended:
                 own.append(Space(time if own else 0))
@@ -465,7 +476,7 @@ def replay(part):
 
 
 def cgroups(part):
-    """Section 5.16: where processes were from which time on, and threads that were elsewhere (None: no more)."""
+    """Section 5.15: where processes were from which time on, and threads that were elsewhere (None: no more)."""
     processes, threads = {}, {}
     rows = [(time, 1, row) for row in part.cgroups for time in row[:1]]
     rows += [(row[0], 0, row) for row in part.changes if row[1] == 2 and row[2] != row[4]]
@@ -551,6 +562,8 @@ def main():
         "jit": [row for part in parts for row in part.jit],
         "image_parts": [block for part in parts for block in part.image_parts],
         "names": [place for part in parts for place in part.names],
+        "left_out": [row for part in parts for row in part.left_out],
+        "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }
     json.dump(document, sys.stdout)
     print()

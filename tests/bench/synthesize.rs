@@ -219,6 +219,7 @@ fn mappings() -> Vec<Mapping> {
         file_off: 0x1000,
         image,
         origin: Origin::SCAN,
+        mount_ns: synthetic::MOUNT_NS,
     };
     (1..=PROCESSES).flat_map(|process| (0..IMAGES).map(move |image| mapping(process, image))).collect()
 }

@@ -5,7 +5,8 @@
  * replaced the map names the wrong things, and is replaced when half of the time is over
  * memfd    the code lies in memory that is mapped twice, as runtimes do that never make memory writable and executable
  * forked   a child runs what its parent has made
- * dump     a jitdump in the folder at hand: "first" runs, moves and runs, then "second" is made where it was, and runs
+ * dump     a jitdump in the folder at hand: "first" runs, moves and runs, then "second" is made where it was, and runs;
+ *          with source lines: 10 and, in the loop, 11 of first.x, and 20 and 21 of second.x
  *
  * Every piece spends its share of the time at addresses that are the same in every run. */
 #define _GNU_SOURCE
@@ -31,6 +32,8 @@ static const uint32_t code[] = {0xa9bf7bfd, 0x910003fd, 0xf1000400, 0x54ffffe1, 
 #define FIRST 0x10000000UL
 #define PAGE 0x10000UL
 #define SIZE 0x100UL
+/* The loop begins here or right behind. */
+#define LOOP 7
 
 static void fail(const char *what)
 {
@@ -133,6 +136,25 @@ static void record(uint32_t kind, const void *body, uint32_t len, const char *na
 	fflush(dump);
 }
 
+/* Tells the lines of code that is loaded next. */
+static void lines(unsigned long at, const char *file, int32_t first)
+{
+	unsigned char body[128];
+	uint64_t head[2] = {at, 2};
+	size_t len = sizeof head;
+	memcpy(body, head, len);
+	for (int i = 0; i < 2; i++) {
+		uint64_t address = at + i * LOOP;
+		int32_t line[2] = {first + i, 0};
+		const char *name = i == 0 ? file : "\xff";
+		memcpy(body + len, &address, sizeof address);
+		memcpy(body + len + 8, line, sizeof line);
+		strcpy((char *)body + len + 16, name);
+		len += 16 + strlen(name) + 1;
+	}
+	record(2, body, len, NULL);
+}
+
 static void load(unsigned long at, uint64_t number, const char *name)
 {
 	uint32_t ids[2] = {getpid(), getpid()};
@@ -156,6 +178,7 @@ static void with_dump(long ms)
 	fflush(dump);
 	if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(dump), 0) == MAP_FAILED)
 		fail("mmap");
+	lines(FIRST, "/src/first.x", 10);
 	load(FIRST, 1, "first");
 	run(FIRST, ms / 3);
 	uint32_t ids[2] = {getpid(), getpid()};
@@ -164,6 +187,7 @@ static void with_dump(long ms)
 	make(FIRST + PAGE, "");
 	record(1, body, sizeof body, NULL);
 	run(FIRST + PAGE, ms / 3);
+	lines(FIRST, "/src/second.x", 20);
 	load(FIRST, 2, "second");
 	run(FIRST, ms / 3);
 	unlink(path);

@@ -8,9 +8,9 @@ use std::path::Path;
 use icecore_format::Error;
 use icecore_format::records::{
     Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode,
-    JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
-    MappingsV1, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1,
-    StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location,
+    Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1,
+    SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -18,6 +18,9 @@ use icecore_format::write::Writer;
 pub const START_NS: u64 = 1_000_000_000_000;
 /// What a sample weighs: the period of 1,000 Hz.
 pub const PERIOD_NS: u64 = 1_000_000;
+
+/// The mount namespace of the recorder and of all mappings.
+pub const MOUNT_NS: u64 = 4_026_531_841;
 
 /// Collects the facts of a recording.
 #[derive(Debug, Default)]
@@ -44,6 +47,8 @@ pub struct Builder {
     pub jit: Vec<JitCode>,
     /// What a report found out about code.
     pub names: NameTable,
+    /// Files that were left out.
+    pub left_out: Vec<LeftOut>,
     /// Samples.
     pub samples: Vec<Sample>,
     /// Losses.
@@ -142,7 +147,8 @@ impl Builder {
     /// Adds a mapping of 64 KiB at offset 0x1000 of its image.
     pub fn map(&mut self, at_ns: u64, tgid: u32, start: u64, image: u32, origin: Origin) {
         let (time_ns, len, file_off) = (START_NS + at_ns, 0x1_0000, 0x1000);
-        self.mappings.push(Mapping { time_ns, tgid, start, len, file_off, image, origin });
+        let mount_ns = MOUNT_NS;
+        self.mappings.push(Mapping { time_ns, tgid, start, len, file_off, image, origin, mount_ns });
     }
 
     /// Adds a sample whose walks ended at a root.
@@ -200,6 +206,9 @@ impl Builder {
         if !self.names.places.is_empty() {
             writer.append(&NamesV1::from_table(&self.names))?;
         }
+        if !self.left_out.is_empty() {
+            writer.append(&LeftOutV1::from_rows(&self.left_out))?;
+        }
         if !self.losses.is_empty() {
             writer.append(&LossesV1::from_rows(&self.losses))?;
         }
@@ -237,6 +246,7 @@ pub fn session() -> SessionV1 {
         ring_bytes: 8 << 20,
         labels: vec![LabelV1 { key: "build".into(), value: "42".into() }],
         notes: vec!["cycles are not available here: cpu-clock instead".into()],
+        mount_ns: MOUNT_NS,
     }
 }
 

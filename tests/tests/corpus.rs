@@ -15,12 +15,12 @@ use icecore_format::header::{FileHeader, Mark};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, ImageKind, ImagePartsV1, JitCode, KernelSymbol, Location, Loss, NameTable,
-    NamedFrame, NamedPlace, Origin, Piece, ReceiptV1, SessionV1, Symbol, WalkEnd,
+    Basis, Cause, Change, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut, Location, Loss,
+    NameTable, NamedFrame, NamedPlace, Omission, Origin, Piece, ReceiptV1, SessionV1, Symbol, WalkEnd,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
-use icecore_tests::synthetic::{Builder, KERNEL, PERIOD_NS, START_NS, session};
+use icecore_tests::synthetic::{Builder, KERNEL, MOUNT_NS, PERIOD_NS, START_NS, session};
 use serde_json::Value;
 
 /// What a view says of a recording, as JSON: one document, or one a line.
@@ -161,6 +161,9 @@ fn tiny() -> Builder {
     b.map(2_000, 100, 0x1_0000, bin, Origin::SCAN);
     b.map(3_000, 100, 0x9_0000, heap, Origin::EVENT);
     b.map(600_000_000, 101, 0x5_0000, bin, Origin::EVENT);
+    for (mapping, mount_ns) in b.mappings.iter_mut().zip([MOUNT_NS, 0, MOUNT_NS + 366]) {
+        mapping.mount_ns = mount_ns;
+    }
     let name = b.string("vfs_read");
     b.kernel_symbols.push(KernelSymbol { start: KERNEL, end: KERNEL + 0x100, name, module: 0 });
     b.symbols.push(Symbol { image: bin, start: 0x1200, end: 0x1280, name: b"_ZN4tiny4workEv".to_vec() });
@@ -168,7 +171,11 @@ fn tiny() -> Builder {
     b.image_parts.push(ImagePartsV1::from_rows(bin, 0x3000, &pieces));
     let (start, since_ns) = (0x9_0000, START_NS + 3_000);
     let (end, until_ns, name) = (start + 0x80, START_NS + 900_000_000, b"JS:*tiny /tiny.js:1:2".to_vec());
-    b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name });
+    let mut line = |off, line| JitLine { off, file: b.string("/src/tiny.js"), line };
+    let lines = [(0, 3), (0x10, 4)].map(|(off, number)| line(off, number)).into();
+    b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name, lines });
+    let (why, needed_bytes, free_bytes) = (Omission::REDUCED, 0x3000, 0x2800);
+    b.left_out.push(LeftOut { image: bin, why, needed_bytes, free_bytes });
     let frame = |name, line| NamedFrame { name, file: Some(2), line };
     let place =
         |file_off, address, start, frames| NamedPlace { image: bin, file_off, address, start, frames };

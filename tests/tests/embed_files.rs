@@ -72,6 +72,14 @@ fn piece_bytes(recording: &Recording) -> u64 {
     entries.map(of_block).sum()
 }
 
+/// How many files were left out for this cause.
+fn left_out(recording: &Path, why: &str) -> u64 {
+    let info = report(&["info".as_ref(), recording.as_os_str(), "--json".as_ref()]);
+    let info: Value = serde_json::from_str(&info).expect("JSON");
+    let rows = info["left_out"].as_array().expect("a list").iter();
+    rows.filter(|row| row["why"] == why).filter_map(|row| row["files"].as_u64()).sum()
+}
+
 fn samples_of(recording: &Path) -> Vec<Sample> {
     let lines = report(&["samples".as_ref(), recording.as_os_str(), "--json".as_ref()]);
     lines.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
@@ -151,7 +159,7 @@ fn root_what_is_too_large_is_told_and_has_its_names() {
     std::fs::write(&pad, noise(2 << 20)).expect("room");
     let program = inlining(dir.path(), Some(&pad));
     // A quarter for one file: less than the program, more than its sections; then less than these.
-    for (max, words) in [("4M", "only sections of /"), ("16K", "nothing of /")] {
+    for (max, words, why) in [("4M", "only sections of /", "reduced"), ("16K", "nothing of /", "too_large")] {
         let options = ["-F", "997", "--embed", "all", "--embed-max", max];
         let recorded = Recorded::new(&options, &[&program]);
         let said = text(&recorded.output.stderr);
@@ -159,6 +167,20 @@ fn root_what_is_too_large_is_told_and_has_its_names() {
         assert!(line.is_some_and(|line| line.ends_with("(--embed-max)")), "{max}: {said}");
         let recording = Recording::open(&recorded.path()).expect("it opens");
         assert!(piece_bytes(&recording) < 4 << 20);
+        assert!(left_out(&recorded.path(), why) > 0, "{max}");
+        assert!(
+            report(&["info".as_ref(), recorded.path().as_os_str()])
+                .contains(&format!("of the files to embed: {why}"))
+        );
+        let missing: Value =
+            serde_json::from_str(&report_in_a_container(&["missing"], &recorded.path())).expect("JSON");
+        let rows = missing["lines"].as_array().expect("a list");
+        let row =
+            rows.iter().find(|row| row["image"].as_str().is_some_and(|path| path.ends_with("/inlining")));
+        let told = &row.expect("it has no lines there")["left_out"];
+        assert_eq!(told["why"], why, "{max}");
+        assert!(told["needed_bytes"].as_u64() > told["free_bytes"].as_u64(), "{told}");
+        report(&["verify".as_ref(), recorded.path().as_os_str()]);
         let named = frames(&samples_elsewhere(&recorded.path()));
         assert!(named.iter().filter(|(name, _)| name.as_deref() == Some("outer")).count() > 50);
     }
@@ -201,6 +223,7 @@ fn root_a_signal_ends_the_taking_of_files_and_the_recording_is_whole() {
     let said = text(&output.stderr);
     assert!(output.status.success() && said.contains("ended early: "), "{said}");
     std::fs::write(&path, &bytes).expect("room");
+    assert!(left_out(&path, "interrupted") > 0);
     let recording = Recording::open(&path).expect("it opens");
     assert!(recording.is_closed() && recording.damage().is_empty());
     let taken = piece_bytes(&recording);
@@ -256,6 +279,8 @@ fn root_a_disk_that_fills_up_with_files_has_all_samples() {
     let info: Value =
         serde_json::from_str(&report(&["info".as_ref(), repaired.as_os_str(), "--json".as_ref()]))
             .expect("JSON");
+    // What is left of the disk takes it as a rule: the block that did not fit was cut off.
+    assert!(!is_closed || left_out(&repaired, "write_failed") > 0);
     let samples = samples_of(&repaired);
     assert_eq!(info["receipt"]["samples"], samples.len());
     assert!(samples.iter().filter(|sample| sample.has("outer")).count() > 50);

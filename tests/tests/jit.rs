@@ -389,7 +389,7 @@ fn story(prefix: &str) -> Builder {
     }
     let row = |tgid, start, since_ns, name: &str| {
         let name = format!("{prefix}{name}").into_bytes();
-        JitCode { tgid, start, end: start + 0x100, since_ns, until_ns: 0, name }
+        JitCode { tgid, start, end: start + 0x100, since_ns, name, ..JitCode::default() }
     };
     b.jit = vec![
         row(100, 0x9_0000, 0, "before"),

@@ -6,8 +6,8 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, ImagePartsV1, JitCode, JitV1, Location, NameTable, NamedFrame, NamedPlace, NamesV1, Payload,
-    Piece, SessionV1, Symbol, SymbolsV1,
+    Basis, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, NameTable,
+    NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1, Symbol, SymbolsV1,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -99,6 +99,11 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     assert_eq!(python["image_parts"], image_parts(path), "{}", path.display());
     assert_eq!(python["jit"], jit(path), "{}", path.display());
     assert_eq!(python["names"], names(path), "{}", path.display());
+    assert_eq!(python["left_out"], left_out(path), "{}", path.display());
+    let namespaces = python["mount_namespaces"].as_array()?.iter();
+    let namespaces: Value = namespaces.flat_map(|of| of[1].as_array()).flatten().cloned().collect();
+    assert_eq!(namespaces, mount_namespaces(path), "{}", path.display());
+    assert_eq!(python["mount_namespaces"][0][0], info["session"]["mount_ns"], "{}", path.display());
     Some(samples.len())
 }
 
@@ -132,12 +137,25 @@ fn rows<P: Payload>(path: &Path, of_block: impl Fn(&P::View) -> Option<Vec<Value
     entries.filter_map(|entry| of_block(recording.payload(entry).ok()?.view::<P>().ok()?)).flatten().collect()
 }
 
-/// The code made at run time of a file: process, start, end, since, until, name.
+/// The mount namespaces of mappings.
+fn mount_namespaces(path: &Path) -> Value {
+    rows::<MappingsV1>(path, |view| Some(view.rows().map(|row| json!(row.mount_ns)).collect()))
+}
+
+/// Files that were left out: image id, why, what was wanted, what was free.
+fn left_out(path: &Path) -> Value {
+    let row = |row: LeftOut| json!([row.image, row.why.0, row.needed_bytes, row.free_bytes]);
+    rows::<LeftOutV1>(path, |view| Some(view.rows().map(row).collect()))
+}
+
+/// The code made at run time of a file: process, start, end, since, until, name, lines.
 fn jit(path: &Path) -> Value {
     rows::<JitV1>(path, |view| {
+        let line = |line: &JitLine| json!([line.off, line.file, line.line]);
         let row = |row: JitCode<&[u8]>| {
             let name = String::from_utf8_lossy(row.name);
-            json!([row.tgid, row.start, row.end, row.since_ns, row.until_ns, name])
+            let lines: Vec<Value> = row.lines.iter().map(line).collect();
+            json!([row.tgid, row.start, row.end, row.since_ns, row.until_ns, name, lines])
         };
         Some(view.rows().ok()?.into_iter().map(row).collect())
     })
@@ -183,8 +201,22 @@ fn mixed() -> Builder {
             since_ns: u64::from(n % 3) << 40,
             until_ns: u64::from(n % 2) << 42,
             name: vec![b'j'; n as usize],
+            lines: (0..n % 4)
+                .map(|l| JitLine { off: u64::from(l * l), file: l * 3 % 5, line: l * 300 })
+                .collect(),
         })
         .collect();
+    b.left_out = (0..9)
+        .map(|n| LeftOut {
+            image: 5 - n % 2,
+            why: Omission(n as u8),
+            needed_bytes: 1 << (n * 5),
+            free_bytes: u64::from(n),
+        })
+        .collect();
+    for (number, mapping) in b.mappings.iter_mut().enumerate() {
+        mapping.mount_ns = [0, 4_026_531_841, 4_026_532_207][number % 3];
+    }
     let place = |n: usize| NamedPlace {
         image: 5 - n as u32 % 2,
         file_off: 0x9000 - 0x100 * n as u64,

@@ -46,6 +46,8 @@ impl Kind {
     pub const CGROUPS: Self = Self(16);
     /// What a report found out about code: functions, inlined ones too, and source lines.
     pub const NAMES: Self = Self(17);
+    /// Files of images that are not in the recording, or not whole, though that was asked for.
+    pub const LEFT_OUT: Self = Self(18);
 
     /// Name in lower case, or the number of a kind that this build does not know.
     pub fn name(self) -> String {
@@ -67,6 +69,7 @@ impl Kind {
             Self::JIT => "jit".into(),
             Self::CGROUPS => "cgroups".into(),
             Self::NAMES => "names".into(),
+            Self::LEFT_OUT => "left_out".into(),
             Self(other) => format!("kind_{other}"),
         }
     }

@@ -6,9 +6,9 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1,
-    MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1,
-    SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1, Location,
+    LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1,
+    StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 
 /// The document.
@@ -67,13 +67,14 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
     for root in [
         compiled!("session", SessionV1: recorder command_line host kernel_release kernel_version arch boot_id
             kernel_build_id start_ns start_unix_ns cpus page_bytes target events max_depth user kernel idle
-            ring_bytes labels notes),
+            ring_bytes labels notes mount_ns),
         compiled!("strings", StringsV1: first_id bytes lens),
         compiled!("tasks", TasksV1: first_id tgid tid comm),
         compiled!("lifecycle", LifecycleV1: first_ns last_ns after_ns change tgid tid creator comm),
         compiled!("images", ImagesV1: first_id kind path build_id_bytes build_id_lens dev inode size_bytes
             modified_unix_ns),
-        compiled!("mappings", MappingsV1: first_ns last_ns after_ns tgid start len file_off image origin),
+        compiled!("mappings", MappingsV1: first_ns last_ns after_ns tgid start len file_off image origin mount_ns
+            first_mount_ns),
         compiled!("stacks", StacksV1: kernel_base first_id parent base offset kernel_offset),
         compiled!("samples", SamplesV1: first_ns last_ns processes period unit_ns newest_stack late cpu event
             user_end kernel_end task user_new user_known kernel_new kernel_known weight),
@@ -83,9 +84,11 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
             peak_rss_bytes bpf_runs bpf_ns ring_high_water_bytes file_bytes),
         compiled!("symbols", SymbolsV1: image start len names name_lens),
         compiled!("image_parts", ImagePartsV1: file_bytes image off lens bytes),
-        compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens),
+        compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens line_count line_off file
+            line),
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
         compiled!("names", NamesV1: image file_off address back depth name file line texts text_lens),
+        compiled!("left_out", LeftOutV1: image why needed_bytes free_bytes),
     ] {
         assert_eq!(root, documented(&root.name), "compiled, and documented");
     }

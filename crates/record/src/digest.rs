@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use icecore_format::records::{Cause, JitCode, JitV1, Loss, Origin, SymbolsV1};
+use icecore_format::records::{Cause, Loss, Omission, Origin, SymbolsV1};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
 use crate::cgroups::Cgroups;
 use crate::evidence::files::{Carried, Extent};
-use crate::evidence::jit::Told;
+use crate::evidence::jit::{Made, Told};
 use crate::evidence::{Evidence, Found};
 use crate::identity::{Identities, Place};
+use crate::mounts::Mounts;
 use crate::options::Embed;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::maps;
@@ -78,6 +79,7 @@ pub(crate) fn digest(
         tracker: Tracker::new(pace),
         identities: Identities::default(),
         cgroups: Cgroups::new(),
+        mounts: Mounts::default(),
         evidence: (wishes.embed != Embed::None).then(Evidence::new),
         kallsyms: None,
         followed,
@@ -102,6 +104,7 @@ struct Digest {
     tracker: Tracker,
     identities: Identities,
     cgroups: Cgroups,
+    mounts: Mounts,
     /// None if none is wanted.
     evidence: Option<Evidence>,
     /// Read when the first kernel function needs a name.
@@ -155,6 +158,7 @@ impl Digest {
             Event::Exit { head, whole_group: true } if self.followed.is_some() => self.ended.push(head.tgid),
             _ => {}
         }
+        self.mounts.event(event);
         self.tracker.event(event);
         self.cgroup(event);
     }
@@ -187,6 +191,7 @@ impl Digest {
             file_off: mapping.file_off,
             identity: &identity,
             origin: Origin::EVENT,
+            mount_ns: self.mounts.of(mapping.tgid),
         });
         if let Some(evidence) = &mut self.evidence {
             evidence.see(mapping.time_ns, image, &identity, &Place::of_report(mapping));
@@ -210,6 +215,7 @@ impl Digest {
                     file_off: line.file_off,
                     identity: &identity,
                     origin: Origin::SCAN,
+                    mount_ns: self.mounts.of(process.tgid),
                 });
                 if let Some(evidence) = &mut self.evidence {
                     evidence.see(time_ns, image, &identity, &Place::of_maps_line(process.tgid, &line));
@@ -273,9 +279,9 @@ impl Digest {
         Embedded { functions, images, left_out, jit: jit_told, files }
     }
 
-    fn send_jit(&self, rows: &[JitCode]) {
+    fn send_jit(&mut self, rows: &[Made]) {
         for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
-            let _ = self.batches.send(Batch { jit: JitV1::from_rows(rows), ..Batch::default() });
+            let _ = self.batches.send(self.tracker.jit(rows));
         }
     }
 
@@ -298,8 +304,13 @@ impl Digest {
             }
             self.batches.send(Batch { image_parts, ..Batch::default() }).is_ok()
         };
-        let carried = evidence.carry(extent, wishes.max_bytes, &mut put);
+        let mut carried = evidence.carry(extent, wishes.max_bytes, &mut put);
         stop.fetch_or(was_asked, Ordering::Relaxed);
+        if refused.load(Ordering::Relaxed) {
+            let rows = carried.left_out.iter_mut().map(|omitted| &mut omitted.row);
+            rows.filter(|row| row.why == Omission::INTERRUPTED)
+                .for_each(|row| row.why = Omission::WRITE_FAILED);
+        }
         carried
     }
 }

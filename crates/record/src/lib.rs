@@ -17,7 +17,7 @@
 //! | `pump`, `digest`, `store` | what the three threads do |
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs |
-//! | `cgroups` | in which cgroup every task is |
+//! | `cgroups`, `mounts` | in which cgroup every task is; in which mount namespace every process |
 //! | `identity` | which file a mapping belongs to |
 //! | `evidence` | what a report needs of these files where they are not |
 //! | `intern`, `spaces`, `stacks`, `track`, `batch` | events to rows: pure, tested from bytes |
@@ -34,6 +34,7 @@ mod evidence;
 pub mod fuzz;
 mod identity;
 mod intern;
+mod mounts;
 pub mod options;
 mod output;
 mod proc;

@@ -14,11 +14,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use icecore_format::records::{Cause, Loss, ReceiptV1};
+use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
 use icecore_format::write::Writer;
 use rustc_hash::FxHashSet;
 
-use crate::digest::{self, Digested, Wishes};
+use crate::digest::{self, Digested, Embedded, Wishes};
 use crate::options::{Embed, Options, Target};
 use crate::output::{self, Output};
 use crate::proc::{kallsyms, scan};
@@ -143,10 +143,9 @@ fn close(
     if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
         end.exit_code = Some(child::exit_code(child.wait()?));
     }
-    let mut last_losses = Vec::new();
     let refused = stored.samples_refused;
+    let last_losses = last_losses(end_ns, &stored, &end.digested.embedded);
     if refused > 0 {
-        last_losses.push(Loss { time_ns: end_ns, cpu: u32::MAX, cause: Cause::WRITE_FAILED, count: refused });
         *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += refused;
     }
     let own = usage::own();
@@ -166,7 +165,9 @@ fn close(
         file_bytes: stored.len_bytes(),
     };
     let (kept, pieces_bytes) = (stored.len_bytes(), stored.pieces_bytes);
-    let finished = stored.finish(&last_losses, &receipt);
+    let left_out: Vec<LeftOut> =
+        end.digested.embedded.files.left_out.iter().map(|omitted| omitted.row).collect();
+    let finished = stored.finish(&left_out, &last_losses, &receipt);
     if let Err(error) = &finished {
         let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
         // Files come behind all samples.
@@ -213,6 +214,18 @@ fn close(
         }
     };
     Ok(if finished.is_ok() { code } else { FAILED })
+}
+
+/// What was lost behind the samples, or was noticed only there.
+fn last_losses(time_ns: u64, stored: &Stored, embedded: &Embedded) -> Vec<Loss> {
+    let losses = [
+        (Cause::WRITE_FAILED, stored.samples_refused),
+        (Cause::CODE_UNNAMED, embedded.left_out + embedded.jit.left_out),
+        (Cause::JIT_FILE_CUT, embedded.jit.cut_files),
+        (Cause::NAMES_REFUSED, stored.names_refused),
+    ];
+    let losses = losses.into_iter().filter(|(_, count)| *count > 0);
+    losses.map(|(cause, count)| Loss { time_ns, cpu: u32::MAX, cause, count }).collect()
 }
 
 /// Says why the recording could not be written, and what helps.

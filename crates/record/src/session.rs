@@ -6,6 +6,7 @@ use icecore_format::records::{EventV1, LabelV1, SessionV1};
 
 use crate::identity;
 use crate::options::{Options, Rate, Target};
+use crate::proc::namespace;
 use crate::sys::{clock, perf};
 
 /// Describes the session that begins now.
@@ -45,6 +46,7 @@ pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>
             .map(|(key, value)| LabelV1 { key: key.clone(), value: value.clone() })
             .collect(),
         notes,
+        mount_ns: namespace::mount("self").unwrap_or(0),
     }
 }
 

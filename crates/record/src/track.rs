@@ -7,28 +7,26 @@
 //! address space in which it was taken.
 
 mod notes;
+mod take;
+mod waiting;
 
 pub(crate) use notes::Note;
 
-use std::ops::Range;
-
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, Cause, Cgroup, CgroupsV1, Change, Image, ImageKind, ImagePartsV1, ImagesV1, JitV1, KernelSymbol,
-    KernelSymbolsV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Origin, Sample,
-    SamplesV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
+    Cause, Cgroup, Change, Image, ImageKind, Lifecycle, Location, Loss, Mapping, Origin, Sample, Task,
+    WalkEnd,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-use crate::batch::Batch;
 use crate::cgroups::Moved;
 use crate::identity::Identity;
 use crate::intern::Interner;
-use crate::proc::kallsyms::Kallsyms;
 use crate::spaces::{Region, Spaces};
-use crate::stacks::{Exhausted, Hits, Stacks};
+use crate::stacks::{Exhausted, Stacks};
 use crate::wire::{self, Event, Head};
 use notes::Notes;
+use waiting::{Queue, Unplaced, What};
 
 /// Times of samples are kept to a microsecond: what is finer is the noise of interrupts.
 const SAMPLE_UNIT_NS: u32 = 1_000;
@@ -61,6 +59,8 @@ pub(crate) struct MappingRow<'a> {
     pub(crate) file_off: u64,
     pub(crate) identity: &'a Identity,
     pub(crate) origin: Origin,
+    /// 0 if unknown.
+    pub(crate) mount_ns: u64,
 }
 
 /// Counts over the whole recording.
@@ -78,9 +78,7 @@ pub(crate) struct Tracker {
     images: Interner<Image>,
     spaces: Spaces,
     stacks: Stacks,
-    waiting: Vec<Waiting>,
-    /// Frames of the samples that wait, leaf first, kernel before user.
-    frames: Vec<u64>,
+    waiting: Queue,
     /// Mappings were lost: what looks like data may be code.
     is_unsure: bool,
     lifecycle: Vec<Lifecycle>,
@@ -101,43 +99,6 @@ pub(crate) struct Tracker {
     totals: Totals,
 }
 
-/// An event that waits for its turn.
-#[derive(Debug)]
-struct Waiting {
-    time_ns: u64,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    Change { row: Lifecycle, ends_process: bool },
-    Mapping { row: Mapping, region: Region },
-    Sample(Unplaced),
-}
-
-/// A sample whose frames are addresses, positions in [`Tracker::frames`].
-#[derive(Debug)]
-struct Unplaced {
-    row: Sample,
-    tgid: u32,
-    kernel: Range<usize>,
-    user: Range<usize>,
-}
-
-impl Waiting {
-    /// Order of time. At equal times an exec empties the address space into which the new program is mapped
-    /// next, and an exec's renaming comes behind it.
-    fn turn(&self) -> (u64, u8) {
-        let rank = match self.what {
-            What::Change { row: Lifecycle { change: Change::EXEC, .. }, .. } => 0,
-            What::Change { .. } => 1,
-            What::Mapping { .. } => 2,
-            What::Sample(_) => 3,
-        };
-        (self.time_ns, rank)
-    }
-}
-
 impl Tracker {
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
@@ -147,8 +108,7 @@ impl Tracker {
             images: Interner::new(0, REMEMBERED),
             spaces: Spaces::default(),
             stacks: Stacks::default(),
-            waiting: Vec::new(),
-            frames: Vec::new(),
+            waiting: Queue::default(),
             is_unsure: false,
             lifecycle: Vec::new(),
             cgroups: Vec::new(),
@@ -219,6 +179,7 @@ impl Tracker {
             file_off: row.file_off,
             image,
             origin: row.origin,
+            mount_ns: row.mount_ns,
         };
         self.wait(row.time_ns, What::Mapping { row, region });
         image
@@ -236,11 +197,8 @@ impl Tracker {
     pub(crate) fn settle(&mut self, until_ns: u64) -> u64 {
         let mut lost = 0;
         self.spaces.forget_ended();
-        self.waiting.sort_by_key(Waiting::turn);
-        let ready = self.waiting.partition_point(|waiting| waiting.time_ns <= until_ns);
-        let later = self.waiting.split_off(ready);
-        for waiting in std::mem::replace(&mut self.waiting, later) {
-            match waiting.what {
+        for what in self.waiting.take_until(until_ns) {
+            match what {
                 What::Change { row, ends_process } => self.changed(row, ends_process),
                 What::Mapping { row, region } => {
                     self.spaces.map(row.tgid, row.start, region);
@@ -253,7 +211,7 @@ impl Tracker {
             }
         }
         self.is_unsure = false;
-        self.drop_frames();
+        self.waiting.drop_frames();
         lost
     }
 
@@ -274,55 +232,6 @@ impl Tracker {
         self.totals
     }
 
-    /// Takes everything that was settled since the last batch.
-    pub(crate) fn take_batch(&mut self, kallsyms: Option<&Kallsyms>) -> Batch {
-        self.first_ns = self.waiting.iter().map(|waiting| waiting.time_ns).min();
-        let kernel_symbols = kallsyms.map_or_else(Vec::new, |table| self.kernel_symbols(table));
-        // A settled event may be late: rows of the batch are put in order once more.
-        self.lifecycle.sort_by_key(|row| row.time_ns);
-        self.cgroups.sort_by_key(|row| row.time_ns);
-        self.mappings.sort_by_key(|row| row.time_ns);
-        self.samples.sort_by_key(|row| row.time_ns);
-        let (first_node, nodes) = self.stacks.take_new();
-        self.code.extend(nodes.iter().filter_map(|node| match node.location {
-            Location::Image { image, file_off } => Some((image, file_off)),
-            Location::Address(_) => None,
-        }));
-        let basis = Basis {
-            unit_ns: SAMPLE_UNIT_NS,
-            period_ns: self.pace.period_ns,
-            newest_stack: first_node - 1,
-            processes: std::mem::replace(&mut self.processes, Processes::NONE),
-        };
-        let (first_string, strings) = self.strings.take_new();
-        let (first_task, tasks) = self.tasks.take_new();
-        let (first_image, images) = self.images.take_new();
-        Batch {
-            strings: StringsV1::from_rows(first_string, &strings),
-            tasks: TasksV1::from_rows(first_task, &tasks),
-            lifecycle: LifecycleV1::from_rows(&std::mem::take(&mut self.lifecycle)),
-            cgroups: CgroupsV1::from_rows(&std::mem::take(&mut self.cgroups)),
-            images: ImagesV1::from_rows(first_image, &images),
-            mappings: MappingsV1::from_rows(&std::mem::take(&mut self.mappings)),
-            stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),
-            kernel_symbols: KernelSymbolsV1::from_rows(&kernel_symbols),
-            losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
-            samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
-                .expect("bug: samples out of order"),
-            symbols: SymbolsV1::default(),
-            image_parts: ImagePartsV1::default(),
-            jit: JitV1::default(),
-        }
-    }
-
-    /// Takes the code in images that the batches so far have hit for the first time, or again, and how often each
-    /// image was hit.
-    pub(crate) fn take_hits(&mut self) -> (Vec<(u32, u64)>, FxHashMap<u32, u64>) {
-        let Hits { counts, by_address } = self.stacks.take_hits();
-        self.code.extend(by_address);
-        (std::mem::take(&mut self.code), counts)
-    }
-
     /// Takes what happened to processes since it was taken, in the order of time.
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         self.notes.take()
@@ -332,8 +241,8 @@ impl Tracker {
         let head = &sample.head;
         let comm = self.string(head.comm);
         let task = self.tasks.id(&Task { tgid: head.tgid, tid: head.tid, comm });
-        let kernel = self.note_frames(sample.kernel);
-        let user = self.note_frames(sample.user);
+        let kernel = self.waiting.note_frames(sample.kernel);
+        let user = self.waiting.note_frames(sample.user);
         let row = Sample {
             time_ns: head.time_ns,
             cpu: head.cpu as u16,
@@ -357,27 +266,7 @@ impl Tracker {
 
     fn wait(&mut self, time_ns: u64, what: What) {
         self.begin(time_ns);
-        self.waiting.push(Waiting { time_ns, what });
-    }
-
-    fn note_frames(&mut self, frames: wire::Frames<'_>) -> Range<usize> {
-        let from = self.frames.len();
-        self.frames.extend(frames.leaf_first());
-        from..self.frames.len()
-    }
-
-    /// Drops the frames of samples that are settled.
-    fn drop_frames(&mut self) {
-        let frames = std::mem::take(&mut self.frames);
-        for waiting in &mut self.waiting {
-            if let What::Sample(Unplaced { kernel, user, .. }) = &mut waiting.what {
-                for range in [kernel, user] {
-                    let from = self.frames.len();
-                    self.frames.extend_from_slice(&frames[range.clone()]);
-                    *range = from..self.frames.len();
-                }
-            }
-        }
+        self.waiting.push(time_ns, what);
     }
 
     fn changed(&mut self, row: Lifecycle, ends_process: bool) {
@@ -393,7 +282,7 @@ impl Tracker {
 
     fn sampled(&mut self, sample: &Unplaced) -> Result<(), Exhausted> {
         let known = self.stacks.newest();
-        let kernel = self.frames[sample.kernel.clone()].iter().rev();
+        let kernel = self.waiting.frames(&sample.kernel).iter().rev();
         let kernel_stack = self.stacks.id(kernel.map(|address| Location::Address(*address)))?;
         let nodes = self.stacks.waiting();
         let new = &nodes[nodes.len() - (self.stacks.newest() - known) as usize..];
@@ -402,7 +291,7 @@ impl Tracker {
             Location::Image { .. } => None,
         }));
         let space = if self.is_unsure { None } else { self.spaces.of(sample.tgid) };
-        let user = &self.frames[sample.user.clone()];
+        let user = self.waiting.frames(&sample.user);
         let (user_stack, user_end) = self.stacks.user(space, user, sample.row.user_end)?;
         self.notes.stack(sample.row.time_ns, sample.tgid, user_stack, self.stacks.addresses());
         self.samples.push(Sample { kernel_stack, user_stack, user_end, ..sample.row });
@@ -417,23 +306,6 @@ impl Tracker {
 
     fn begin(&mut self, time_ns: u64) {
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
-    }
-
-    fn kernel_symbols(&mut self, kallsyms: &Kallsyms) -> Vec<KernelSymbol> {
-        let mut rows = Vec::new();
-        for address in std::mem::take(&mut self.kernel_addresses) {
-            // A return address may lie behind the last instruction of its function.
-            for address in [address, address.saturating_sub(1)] {
-                let Some(function) = kallsyms.find(address) else { continue };
-                if self.kernel_written.insert(function.start) {
-                    let name = self.string(function.name);
-                    let module = self.string(function.module);
-                    rows.push(KernelSymbol { start: function.start, end: function.end, name, module });
-                }
-            }
-        }
-        rows.sort_unstable_by_key(|row| row.start);
-        rows
     }
 }
 

@@ -7,7 +7,7 @@
 //! | [`run`](mod@run) | one command line: pipeline, then view |
 //! | [`pipeline`] | the way from a file to everything that a view may show |
 //! | [`load`] | a recording as tables; what is damaged, counted |
-//! | [`timeline`], [`cgroups`] | address spaces and cgroups, replayed to any moment |
+//! | [`timeline`], [`cgroups`], [`mounts`] | address spaces and cgroups, replayed to any moment; whose paths recorded paths are |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
 //! | [`locate`], [`kernel`], [`embedded`] | addresses as places in images and in the kernel; names that the recording has |
 //! | [`debuginfod`] | files that are missing, downloaded if the user asked for it |
@@ -38,6 +38,7 @@ pub mod kernel;
 pub mod load;
 pub mod locate;
 mod map;
+pub mod mounts;
 pub mod names;
 mod output;
 pub mod pipeline;

@@ -11,9 +11,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Cgroup, CgroupsV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1,
-    Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Payload,
-    ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    Cgroup, CgroupsV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut,
+    LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node,
+    Payload, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 use rayon::prelude::*;
 
@@ -51,6 +51,8 @@ pub struct Tables {
     pub jit: Vec<JitCode>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,
+    /// Files that were to be in the recording and are not, or not whole, in the order of the file.
+    pub left_out: Vec<LeftOut>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// What the first session cost; absent if its recorder was killed.
@@ -108,6 +110,7 @@ enum Decoded {
     Symbols(Vec<Symbol>),
     Jit(Vec<JitCode>),
     Names(NameTable<Arc<str>>),
+    LeftOut(Vec<LeftOut>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -165,6 +168,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::Symbols(rows) => tables.symbols.extend(rows),
             Decoded::Jit(rows) => tables.jit.extend(rows),
             Decoded::Names(table) => tables.names.push(table),
+            Decoded::LeftOut(rows) => tables.left_out.extend(rows),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::ImageParts => tables.image_parts.push((*part, *entry)),
@@ -263,6 +267,7 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
                 texts: texts.into_iter().map(|text| clean(text).into()).collect(),
             })
         }
+        (Kind::LEFT_OUT, 1) => Decoded::LeftOut(payload.view::<LeftOutV1>()?.rows().collect()),
         (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
         (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),
         _ => Decoded::Unknown,

@@ -52,8 +52,8 @@ pub enum Place {
     Image(u32, FileOff),
     /// In the kernel of the part of this number.
     Kernel(u32, u64),
-    /// In code made at run time, a position in [`Tables::jit`].
-    Jit(u32),
+    /// In code made at run time: a position in [`Tables::jit`], and one among its lines; `u32::MAX` if none holds it.
+    Jit(u32, u32),
     /// In no mapping of its process.
     Unmapped,
     /// Unknown: it, or the rest of the stack, was in a block that is missing.
@@ -156,8 +156,8 @@ impl<'a> Locator<'a> {
             Some(Location::Address(address)) => {
                 let lookup = step.role.lookup(address);
                 let mapping = space.and_then(|space| self.timeline.find(space, lookup));
-                if let Some(code) = self.made_at_run_time(space, mapping, lookup) {
-                    return Place::Jit(code);
+                if let Some(place) = self.made_at_run_time(space, mapping, lookup) {
+                    return place;
                 }
                 match mapping {
                     Some(m) => (m.image, (lookup - m.start).wrapping_add(m.file_off)),
@@ -174,11 +174,12 @@ impl<'a> Locator<'a> {
         space: Option<SpaceId>,
         mapping: Option<&Mapping>,
         address: u64,
-    ) -> Option<u32> {
+    ) -> Option<Place> {
         let code = self.timeline.code(space?, address)?;
+        let line = self.tables.jit.get(code)?.line_at(address).map_or(u32::MAX, |line| line as u32);
         let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
         let is_memory = image.is_none_or(|image| image.kind == ImageKind::ANONYMOUS);
-        is_memory.then_some(code as u32)
+        is_memory.then_some(Place::Jit(code as u32, line))
     }
 
     /// Finds the place of a frame of a kernel stack.

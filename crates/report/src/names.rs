@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use icecore_format::records::JitCode;
 use rayon::prelude::*;
 
 use crate::embedded::Embedded;
 use crate::found::{self, Found};
 use crate::image::{FileOff, Finder, Identity};
 use crate::kernel::KernelSymbols;
-use crate::load::clean;
+use crate::load::{Tables, clean};
 use crate::locate::{Locator, Place};
 use crate::map::{Interned, Map};
 use crate::symbolize::{self, Answer, Reason, Wanted, demangled, symbolize};
@@ -138,7 +137,7 @@ pub fn name(
                     book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
                 }
             },
-            Place::Jit(code) => book.jit(tables.jit.get(*code as usize)),
+            Place::Jit(code, line) => book.jit(tables, *code, *line),
             Place::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
             Place::Lost => book.nowhere("[stack lost]", Reason::StackLost),
         }
@@ -321,12 +320,17 @@ impl Book {
         self.alone(Function { name: name.into(), image, side: Side::Kernel, reason });
     }
 
-    /// Code made at run time, under the name that its process gave it.
-    fn jit(&mut self, code: Option<&JitCode>) {
+    /// Code made at run time, under the name that its process gave it, and with the line.
+    fn jit(&mut self, tables: &Tables, code: u32, line: u32) {
+        let code = tables.jit.get(code as usize);
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
         let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
         let name = clean(name.as_bytes());
-        self.alone(Function { name, image, side: Side::User, reason: None });
+        let function = self.functions.intern(Function { name, image, side: Side::User, reason: None });
+        let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);
+        let file = line.map(|line| self.files.intern(tables.text(line.file).into()));
+        let line = line.map(|line| line.line).filter(|line| *line > 0);
+        self.frame(Frame { function, file, line, inlined: false });
     }
 
     fn nowhere(&mut self, name: &str, reason: Reason) {

@@ -225,7 +225,8 @@ impl Timeline {
             turns.dedup();
             let (tgid, start, len, file_off, image) = (0, 0, 0, 0, u32::MAX);
             let origin = Origin::EVENT;
-            let nothing = |time_ns| Mapping { time_ns, tgid, start, len, file_off, image, origin };
+            let mount_ns = 0;
+            let nothing = |time_ns| Mapping { time_ns, tgid, start, len, file_off, image, origin, mount_ns };
             life.mappings.extend(turns.into_iter().map(nothing));
             self.code.insert(number, code);
         }

@@ -5,6 +5,7 @@ pub mod cache;
 pub mod flame;
 pub mod folded;
 pub mod info;
+mod left_out;
 pub mod missing;
 pub mod repair;
 pub mod samples;

@@ -10,7 +10,7 @@ use crate::block::Kind;
 /// One piece of code that a process made at run time and that was hit, as the process told it.
 ///
 /// Of rows that hold an address at a moment the last in the order of writing counts: code is made where other code was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JitCode<N = Vec<u8>> {
     /// Process id.
     pub tgid: u32,
@@ -24,17 +24,39 @@ pub struct JitCode<N = Vec<u8>> {
     pub until_ns: u64,
     /// Name as the process told it; any bytes but zero.
     pub name: N,
+    /// Its source lines, as far as they were hit, in ascending order.
+    pub lines: Vec<JitLine>,
+}
+
+/// The source line of code made at run time: from an offset on, up to the next line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JitLine {
+    /// Distance from the start of the piece, bytes.
+    pub off: u64,
+    /// Source file as the process told it, a string id; 0 if it is unknown.
+    pub file: u32,
+    /// Line in it, counted from 1; 0 if it is unknown.
+    pub line: u32,
 }
 
 impl JitCode<&[u8]> {
     /// Copies the name.
     pub fn to_owned(self) -> JitCode {
-        let Self { tgid, start, end, since_ns, until_ns, name } = self;
-        JitCode { tgid, start, end, since_ns, until_ns, name: name.to_vec() }
+        let Self { tgid, start, end, since_ns, until_ns, name, lines } = self;
+        JitCode { tgid, start, end, since_ns, until_ns, name: name.to_vec(), lines }
     }
 }
 
-/// Code made at run time. Names are kept here and not among the strings, as in [`SymbolsV1`](super::SymbolsV1).
+impl<N> JitCode<N> {
+    /// Finds the line of an address (AVMA), a position in [`JitCode::lines`].
+    pub fn line_at(&self, address: u64) -> Option<usize> {
+        let off = address.checked_sub(self.start)?;
+        self.lines.partition_point(|line| line.off <= off).checked_sub(1)
+    }
+}
+
+/// Code made at run time. Names are kept here and not among the strings, as in [`SymbolsV1`](super::SymbolsV1); source
+/// files are among these, since many pieces have one.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct JitV1 {
     /// Process ids, as differences from the row before; signs folded.
@@ -51,11 +73,20 @@ pub struct JitV1 {
     pub names: Vec<u8>,
     /// Lengths of the names in bytes.
     pub name_lens: Packed,
+    /// Number of lines of each piece.
+    pub line_count: Packed,
+    /// Offset of each line, the distance from the start of its piece.
+    pub line_off: Packed,
+    /// Source file of each line, a string id.
+    pub file: Packed,
+    /// Number of each line in its file.
+    pub line: Packed,
 }
 
 payload!(
     JitV1, ArchivedJitV1, Kind::JIT, 1,
-    count start, same tgid, same len, same since_ns, same lasted_ns, same name_lens, other names
+    count start, same tgid, same len, same since_ns, same lasted_ns, same name_lens, same line_count,
+    other line_off, other file, other line, other names
 );
 
 impl JitV1 {
@@ -65,6 +96,7 @@ impl JitV1 {
             0 => 0,
             until_ns => until_ns.saturating_sub(row.since_ns).max(1),
         };
+        let lines = || rows.iter().flat_map(|row| &row.lines);
         Self {
             tgid: Packed::steps(rows.iter().map(|row| u64::from(row.tgid))),
             start: Packed::steps(rows.iter().map(|row| row.start)),
@@ -73,6 +105,10 @@ impl JitV1 {
             lasted_ns: rows.iter().map(lasted_ns).collect(),
             names: rows.iter().flat_map(|row| row.name.as_ref()).copied().collect(),
             name_lens: rows.iter().map(|row| row.name.as_ref().len() as u64).collect(),
+            line_count: rows.iter().map(|row| row.lines.len() as u64).collect(),
+            line_off: lines().map(|line| line.off).collect(),
+            file: lines().map(|line| line.file).collect(),
+            line: lines().map(|line| line.line).collect(),
         }
     }
 }
@@ -81,9 +117,12 @@ impl ArchivedJitV1 {
     /// Lists the rows in the order of the block.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a name lies outside of the arena.
+    /// [`Error::Payload`] if a name lies outside of the arena, or the lines are not as many as the rows say, or do not
+    /// ascend.
     pub fn rows(&self) -> Result<Vec<JitCode<&[u8]>>, Error> {
         let names = items(Kind::JIT, &self.names, &self.name_lens)?;
+        let (lines, counts) = self.lines()?;
+        let mut lines = lines.into_iter();
         let [tgid, start, since_ns] = [&self.tgid, &self.start, &self.since_ns].map(|column| column.sums());
         let [len, lasted_ns] = [&self.len, &self.lasted_ns].map(|column| column.values());
         let row = |(i, name): (usize, _)| JitCode {
@@ -93,8 +132,32 @@ impl ArchivedJitV1 {
             since_ns: since_ns[i],
             until_ns: if lasted_ns[i] == 0 { 0 } else { since_ns[i].saturating_add(lasted_ns[i]) },
             name,
+            lines: lines.by_ref().take(counts[i] as usize).collect(),
         };
         Ok(names.into_iter().enumerate().map(row).collect())
+    }
+
+    /// The lines of all rows, and how many each has.
+    fn lines(&self) -> Result<(Vec<JitLine>, Vec<u64>), Error> {
+        let wrong = |cause: String| Error::Payload { kind: Kind::JIT, cause };
+        let [off, file, number] = [&self.line_off, &self.file, &self.line].map(|column| column.values());
+        let counts = self.line_count.values();
+        let all = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        if [off.len(), file.len(), number.len()] != [usize::try_from(all).unwrap_or(usize::MAX); 3] {
+            let [offs, files, lines] = [off.len(), file.len(), number.len()];
+            return Err(wrong(format!("{all} lines have {offs} offsets, {files} files, {lines} numbers")));
+        }
+        let line = |((off, file), line)| JitLine { off, file: narrow(file), line: narrow(line) };
+        let lines: Vec<JitLine> = off.into_iter().zip(file).zip(number).map(line).collect();
+        let mut rest = &lines[..];
+        for count in &counts {
+            let (own, behind) = rest.split_at(*count as usize);
+            if !own.is_sorted_by(|a, b| a.off < b.off) {
+                return Err(wrong("the lines of a piece of code do not ascend".to_owned()));
+            }
+            rest = behind;
+        }
+        Ok((lines, counts))
     }
 }
 
@@ -112,17 +175,44 @@ mod tests {
             since_ns,
             until_ns,
             name,
+            lines: Vec::new(),
         };
+        let line = |off, file, line| JitLine { off, file, line };
+        let with_lines = vec![line(0, 4, 10), line(8, 4, 11), line(0x20, 0, 0)];
         let rows = [
-            row(7, 0x7f00_0000_1000, 0, 0, b"JS:~f /a b.js:1:2"),
+            JitCode { lines: with_lines, ..row(7, 0x7f00_0000_1000, 0, 0, b"JS:~f /a b.js:1:2") },
             row(7, 0x1000, 5_000_000_000, 6_000_000_000, b""),
             row(3, u64::MAX - 0x40, 4, 0, b"\xff"),
-            row(3, 0, 0, 9, b"x"),
+            JitCode { lines: vec![line(4, u32::MAX, 1)], ..row(3, 0, 0, 9, b"x") },
         ];
         let bytes = JitV1::from_rows(&rows).to_bytes()?;
         assert_eq!(JitV1::view(&bytes)?.rows()?, rows);
         let ended_before_it_began = JitV1::from_rows(&[row(7, 0x1000, 100, 50, b"f")]).to_bytes()?;
         assert_eq!(JitV1::view(&ended_before_it_began)?.rows()?[0].until_ns, 101);
+        Ok(())
+    }
+    #[test]
+    fn a_line_holds_up_to_the_next_one() {
+        let lines = [(4, 10), (8, 11)].map(|(off, line)| JitLine { off, file: 1, line });
+        let code = JitCode { start: 0x100, end: 0x120, lines: lines.into(), ..JitCode::<Vec<u8>>::default() };
+        let at = [0xff, 0x103, 0x104, 0x107, 0x108, 0x11f].map(|at| code.line_at(at));
+        assert_eq!(at, [None, None, Some(0), Some(0), Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn lines_that_do_not_ascend_or_belong_to_no_row_are_refused() -> Result<(), Error> {
+        let line = |off| JitLine { off, file: 1, line: 1 };
+        let code = |lines| JitCode { end: 9, lines, ..JitCode::<Vec<u8>>::default() };
+        let is_refused = |columns: JitV1| JitV1::view(&columns.to_bytes()?).map(|view| view.rows().is_err());
+        for lines in [vec![line(4), line(4)], vec![line(4), line(3)]] {
+            assert!(is_refused(JitV1::from_rows(&[code(lines)]))?);
+        }
+        let whole = || JitV1::from_rows(&[code(vec![line(3), line(4)])]);
+        assert!(!is_refused(whole())?);
+        let count = |count: u64| [count].into_iter().collect();
+        assert!(is_refused(JitV1 { line_count: count(1), ..whole() })?);
+        assert!(is_refused(JitV1 { line_count: count(u64::MAX), ..whole() })?);
+        assert!(is_refused(JitV1 { file: count(1), ..whole() })?);
         Ok(())
     }
 }

@@ -32,6 +32,12 @@ impl Cause {
     pub const DAMAGED: Self = Self(20);
     /// Blocks of another kind could not be read then: what they define is referred to, and not there.
     pub const BLOCKS_DAMAGED: Self = Self(21);
+    /// Distinct pieces of code were too many to look up their names.
+    pub const CODE_UNNAMED: Self = Self(22);
+    /// A perf map or jitdump file was too large to be read whole.
+    pub const JIT_FILE_CUT: Self = Self(23);
+    /// The disk refused names of functions.
+    pub const NAMES_REFUSED: Self = Self(24);
 
     /// Name in lower case, or the number of a cause that this build does not know.
     pub fn name(self) -> String {
@@ -46,6 +52,9 @@ impl Cause {
             Self::STACKS_EXHAUSTED => "stacks_exhausted".into(),
             Self::DAMAGED => "damaged".into(),
             Self::BLOCKS_DAMAGED => "blocks_damaged".into(),
+            Self::CODE_UNNAMED => "code_unnamed".into(),
+            Self::JIT_FILE_CUT => "jit_file_cut".into(),
+            Self::NAMES_REFUSED => "names_refused".into(),
             Self(other) => format!("cause_{other}"),
         }
     }

@@ -12,6 +12,7 @@ mod image_parts;
 mod images;
 mod jit;
 mod kernel_symbols;
+mod left_out;
 mod lifecycle;
 mod losses;
 mod mappings;
@@ -29,8 +30,9 @@ mod walk_end;
 pub use cgroups::{Cgroup, CgroupsV1};
 pub use image_parts::{ImagePartsV1, Piece};
 pub use images::{Image, ImageKind, ImagesV1};
-pub use jit::{JitCode, JitV1};
+pub use jit::{JitCode, JitLine, JitV1};
 pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
+pub use left_out::{LeftOut, LeftOutV1, Omission};
 pub use lifecycle::{Change, Lifecycle, LifecycleV1};
 pub use losses::{Cause, Loss, LossesV1};
 pub use mappings::{Mapping, MappingsV1, Origin};
@@ -94,7 +96,8 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 /// Tells whether this build can interpret payloads of a kind and version.
 pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
-        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind) || (Kind::SYMBOLS..=Kind::NAMES).contains(&kind))
+        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
+            || (Kind::SYMBOLS..=Kind::LEFT_OUT).contains(&kind))
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -126,6 +129,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::JIT, 1) => of::<JitV1>(payload),
         (Kind::CGROUPS, 1) => of::<CgroupsV1>(payload),
         (Kind::NAMES, 1) => of::<NamesV1>(payload),
+        (Kind::LEFT_OUT, 1) => of::<LeftOutV1>(payload),
         _ => return None,
     })
 }

@@ -50,6 +50,9 @@ pub struct SessionV1 {
     pub labels: Vec<LabelV1>,
     /// What the recorder decided by itself and why, one sentence each.
     pub notes: Vec<String>,
+    /// The mount namespace of the recorder, by the number of its inode: in it, recorded paths are those of the machine.
+    /// 0 if it could not be read.
+    pub mount_ns: u64,
 }
 
 /// One sampling event.

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-use icecore_format::records::{ImagePartsV1, Piece};
+use icecore_format::records::{ImagePartsV1, LeftOut, Omission, Piece};
 use object::read::ReadCache;
 use rustc_hash::FxHashSet;
 
@@ -44,22 +44,23 @@ pub(crate) struct Carried {
     pub(crate) in_sections: u64,
     /// Bytes of them, before compression.
     pub(crate) bytes: u64,
-    /// Files that were wanted whole and are too large for that.
-    pub(crate) reduced: Vec<TooMuch>,
-    /// Files of which the recording has nothing.
-    pub(crate) too_large: Vec<TooMuch>,
-    /// Files that could not be opened or read, or are no programs.
-    pub(crate) unreadable: Vec<String>,
-    /// Files that were not looked at any more when somebody asked for an end.
-    pub(crate) interrupted: u64,
+    /// Files of which the recording has not what was wanted, in the order of their turns.
+    pub(crate) left_out: Vec<Omitted>,
 }
 
-/// A file that has more bytes than are free for it.
+/// A file that is left out, or reduced.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooMuch {
+pub(crate) struct Omitted {
+    pub(crate) row: LeftOut,
     pub(crate) path: String,
-    pub(crate) bytes: u64,
-    pub(crate) free_bytes: u64,
+}
+
+impl Omitted {
+    /// Nobody looked how large it is.
+    pub(super) fn of(image: u32, path: &[u8], why: Omission) -> Self {
+        let path = String::from_utf8_lossy(path).into_owned();
+        Self { row: LeftOut { image, why, needed_bytes: 0, free_bytes: 0 }, path }
+    }
 }
 
 /// Writes files until their room is used up, or nobody takes more.
@@ -87,10 +88,9 @@ impl<'a> Carrier<'a> {
 
     /// Carries the file of an image; `false` if nobody takes more.
     pub(super) fn carry(&mut self, image: u32, path: &[u8], content: Option<&Content>) -> bool {
-        let path = || String::from_utf8_lossy(path).into_owned();
         let planned = content.and_then(|content| Some((content, Plan::of(content, self.extent)?)));
         let Some((content, plan)) = planned else {
-            self.carried.unreadable.push(path());
+            self.leave_out(Omitted::of(image, path, Omission::UNREADABLE));
             return true;
         };
         if let Some(build_id) = plan.build_id.clone().filter(|build_id| !build_id.is_empty())
@@ -99,17 +99,20 @@ impl<'a> Carrier<'a> {
             return true;
         }
         let free_bytes = self.free_bytes();
-        let too_much = |bytes| TooMuch { path: path(), bytes, free_bytes };
+        let too_much = |why, needed_bytes| {
+            let omitted = Omitted::of(image, path, why);
+            Omitted { row: LeftOut { needed_bytes, free_bytes, ..omitted.row }, ..omitted }
+        };
         let wanted = match plan.whole {
             Some(whole) if plan.len <= free_bytes => whole,
             is_reduced => {
                 let bytes = plan.sections.iter().map(|stretch| stretch.end - stretch.start).sum();
                 if bytes > free_bytes {
-                    self.carried.too_large.push(too_much(bytes));
+                    self.leave_out(too_much(Omission::TOO_LARGE, bytes));
                     return true;
                 }
                 if is_reduced.is_some() {
-                    self.carried.reduced.push(too_much(plan.len));
+                    self.leave_out(too_much(Omission::REDUCED, plan.len));
                 }
                 plan.sections
             }
@@ -118,10 +121,14 @@ impl<'a> Carrier<'a> {
         match self.copy(image, content, plan.len, &wanted) {
             Ok(()) if is_whole => self.carried.whole += 1,
             Ok(()) => self.carried.in_sections += 1,
-            Err(Stopped::Unreadable) => self.carried.unreadable.push(path()),
+            Err(Stopped::Unreadable) => self.leave_out(Omitted::of(image, path, Omission::UNREADABLE)),
             Err(Stopped::Unwanted) => return false,
         }
         true
+    }
+
+    fn leave_out(&mut self, omitted: Omitted) {
+        self.carried.left_out.push(omitted);
     }
 
     /// What is left for one file.
@@ -129,9 +136,10 @@ impl<'a> Carrier<'a> {
         (self.max_bytes / PART_OF_ONE).min(self.max_bytes.saturating_sub(self.carried.bytes))
     }
 
-    /// Tells what became of the files; `left` were not carried.
-    pub(super) fn end(self, left: usize) -> Carried {
-        Carried { interrupted: left as u64, ..self.carried }
+    /// Tells what became of the files; `left` were not carried, or not to their end.
+    pub(super) fn end(mut self, left: Vec<Omitted>) -> Carried {
+        self.carried.left_out.extend(left);
+        self.carried
     }
 
     fn copy(
@@ -235,7 +243,12 @@ mod tests {
         };
         let mut carrier = Carrier::new(extent, max_bytes, &mut put);
         let wanted = images.iter().take_while(|image| carrier.carry(**image, b"/own", Some(&own()))).count();
-        (carrier.end(images.len() - wanted), blocks)
+        let left = images[wanted..].iter().map(|image| Omitted::of(*image, b"/own", Omission::INTERRUPTED));
+        (carrier.end(left.collect()), blocks)
+    }
+
+    fn left_out(why: Omission, needed_bytes: u64, free_bytes: u64) -> Vec<Omitted> {
+        vec![Omitted { row: LeftOut { image: 3, why, needed_bytes, free_bytes }, path: "/own".into() }]
     }
 
     #[test]
@@ -252,17 +265,21 @@ mod tests {
         let (sections, _) = carry(Extent::Sections, 1 << 40, &[3], usize::MAX);
         assert!(sections.in_sections == 1 && sections.bytes < len);
         let (carried, _) = carry(Extent::Whole, 4 * (len - 1), &[3], usize::MAX);
-        let reduced = vec![TooMuch { path: "/own".into(), bytes: len, free_bytes: len - 1 }];
-        assert_eq!(carried, Carried { in_sections: 1, bytes: sections.bytes, reduced, ..Carried::default() });
+        let reduced = left_out(Omission::REDUCED, len, len - 1);
+        let expected = Carried { in_sections: 1, bytes: sections.bytes, left_out: reduced, whole: 0 };
+        assert_eq!(carried, expected);
         let (carried, blocks) = carry(Extent::Whole, 4000, &[3], usize::MAX);
-        let too_large = vec![TooMuch { path: "/own".into(), bytes: sections.bytes, free_bytes: 1000 }];
-        assert_eq!((carried, blocks), (Carried { too_large, ..Carried::default() }, 0));
+        let too_large = left_out(Omission::TOO_LARGE, sections.bytes, 1000);
+        assert_eq!((carried, blocks), (Carried { left_out: too_large, ..Carried::default() }, 0));
     }
 
     #[test]
     fn nothing_more_is_read_when_nobody_takes_it() {
         let (carried, blocks) = carry(Extent::Whole, 1 << 40, &[3, 4], 2);
-        assert_eq!((carried.interrupted, carried.whole, blocks), (2, 0, 2));
+        let left: Vec<(u32, Omission)> =
+            carried.left_out.iter().map(|left| (left.row.image, left.row.why)).collect();
+        let expected = [3, 4].map(|image| (image, Omission::INTERRUPTED));
+        assert_eq!((&left[..], carried.whole, blocks), (&expected[..], 0, 2));
     }
 
     #[test]
@@ -271,6 +288,9 @@ mod tests {
         let mut carrier = Carrier::new(Extent::Sections, 1 << 40, &mut put);
         let text = Content::File(File::open("Cargo.toml").expect("the folder of this crate"));
         assert!(carrier.carry(1, b"/gone", None) && carrier.carry(2, b"/text", Some(&text)));
-        assert_eq!(carrier.end(0).unreadable, ["/gone", "/text"]);
+        let left_out = carrier.end(Vec::new()).left_out;
+        let told: Vec<_> = left_out.iter().map(|left| (&*left.path, left.row.image, left.row.why)).collect();
+        let why = Omission::UNREADABLE;
+        assert_eq!(told, [("/gone", 1, why), ("/text", 2, why)]);
     }
 }

@@ -15,16 +15,16 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use icecore_format::records::{ImageKind, ImagePartsV1, JitCode, Symbol};
+use icecore_format::records::{ImageKind, ImagePartsV1, Omission, Symbol};
 use object::read::ReadCache;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::identity::{Identity, Place, elf_build_id, open_regular};
 use crate::proc::maps;
 use crate::track::Note;
-use files::{Carried, Carrier, Content, Extent};
+use files::{Carried, Carrier, Content, Extent, Omitted};
 use functions::{Function, functions};
-use jit::{Jit, Told};
+use jit::{Jit, Made, Told};
 use room::{Held, Room};
 
 /// Images that are remembered. What is hit in those beyond stays unnamed.
@@ -73,7 +73,7 @@ pub(crate) struct Found {
     /// Pieces of code that were too many.
     pub(crate) left_out: u64,
     /// Code made at run time: what was not taken before.
-    pub(crate) jit: Vec<JitCode>,
+    pub(crate) jit: Vec<Made>,
     /// What is said of all of it.
     pub(crate) jit_told: Told,
 }
@@ -124,7 +124,7 @@ impl Evidence {
     }
 
     /// Looks again for files that tell code made at run time, and hands over what those of ended processes told.
-    pub(crate) fn take_jit(&mut self) -> Vec<JitCode> {
+    pub(crate) fn take_jit(&mut self) -> Vec<Made> {
         self.jit.take_rows()
     }
 
@@ -176,19 +176,31 @@ impl Evidence {
             .retain(|(image, source)| !matches!(source, Source::Nowhere) && self.counts.contains_key(image));
         images.sort_unstable_by_key(|(image, _)| (Reverse(self.counts[image]), *image));
         let mut carrier = Carrier::new(extent, max_bytes, put);
-        let mut left = images.len();
-        for (image, source) in images {
+        let mut images = images.into_iter();
+        let mut left: Vec<Omitted> = Vec::new();
+        for (image, source) in images.by_ref() {
             let (path, content) = source.open();
             if !carrier.carry(image, &path, content.as_ref()) {
+                left.push(Omitted::of(image, &path, Omission::INTERRUPTED));
                 break;
             }
-            left -= 1;
         }
+        left.extend(images.map(|(image, source)| Omitted::of(image, source.path(), Omission::INTERRUPTED)));
         carrier.end(left)
     }
 }
 
 impl Source {
+    /// The path of an image.
+    fn path(&self) -> &[u8] {
+        match self {
+            Self::Held(_, path) => path,
+            Self::Path(identity) => &identity.path,
+            Self::Vdso => b"[vdso]",
+            Self::Nowhere => b"",
+        }
+    }
+
     /// The path of an image, and what there is.
     fn open(self) -> (Vec<u8>, Option<Content>) {
         match self {
@@ -197,7 +209,10 @@ impl Source {
                 let file = Place::of_itself(&identity.path).open(&identity);
                 (identity.path, file.map(Content::File))
             }
-            Self::Vdso => (b"[vdso]".to_vec(), Some(vdso()).filter(|b| !b.is_empty()).map(Content::Memory)),
+            Self::Vdso => {
+                let bytes = Some(vdso()).filter(|bytes| !bytes.is_empty());
+                (self.path().to_vec(), bytes.map(Content::Memory))
+            }
             Self::Nowhere => (Vec::new(), None),
         }
     }

@@ -4,4 +4,5 @@ pub(crate) mod cgroup;
 pub(crate) mod cpus;
 pub(crate) mod kallsyms;
 pub(crate) mod maps;
+pub(crate) mod namespace;
 pub(crate) mod scan;

@@ -1,8 +1,10 @@
 //! What of the images went into the recording, and what did not.
 
+use icecore_format::records::Omission;
+
 use super::{bytes, grouped};
 use crate::digest::Embedded;
-use crate::evidence::files::{Carried, TooMuch};
+use crate::evidence::files::{Carried, Omitted};
 
 /// Files that are named one by one; of the rest it is told how many they are.
 const NAMED: usize = 5;
@@ -40,24 +42,28 @@ fn of_files(files: &Carried) -> Vec<String> {
     if !taken.is_empty() {
         lines.push(format!("{}, {} before compression", taken.join(", "), bytes(files.bytes)));
     }
-    lines.extend(each("only sections of", &files.reduced, too_much));
-    lines.extend(each("nothing of", &files.too_large, too_much));
-    lines.extend(each("nothing of", &files.unreadable, |path| {
-        format!("{path}: it cannot be read any more, or is no program")
+    let of = |why: Omission| -> Vec<&Omitted> {
+        files.left_out.iter().filter(|omitted| omitted.row.why == why).collect()
+    };
+    lines.extend(each("only sections of", &of(Omission::REDUCED), too_much));
+    lines.extend(each("nothing of", &of(Omission::TOO_LARGE), too_much));
+    lines.extend(each("nothing of", &of(Omission::UNREADABLE), |file| {
+        format!("{}: it cannot be read any more, or is no program", file.path)
     }));
-    if files.interrupted > 0 {
-        lines.push(format!("ended early: {} files are not, or not all in it", grouped(files.interrupted)));
+    let interrupted = of(Omission::INTERRUPTED).len() as u64;
+    if interrupted > 0 {
+        lines.push(format!("ended early: {} files are not, or not all in it", grouped(interrupted)));
     }
     lines
 }
 
-fn too_much(file: &TooMuch) -> String {
-    let (needed, free) = (bytes(file.bytes), bytes(file.free_bytes));
+fn too_much(file: &Omitted) -> String {
+    let (needed, free) = (bytes(file.row.needed_bytes), bytes(file.row.free_bytes));
     format!("{}: it has {needed}, and there was room for {free} (--embed-max)", file.path)
 }
 
 /// Names the first few.
-fn each<T>(what: &str, files: &[T], text: impl Fn(&T) -> String) -> Vec<String> {
+fn each(what: &str, files: &[&Omitted], text: impl Fn(&Omitted) -> String) -> Vec<String> {
     let mut lines: Vec<String> =
         files.iter().take(NAMED).map(|file| format!("{what} {}", text(file))).collect();
     if let Some(more) = files.len().checked_sub(NAMED).filter(|more| *more > 0) {
@@ -70,19 +76,18 @@ fn each<T>(what: &str, files: &[T], text: impl Fn(&T) -> String) -> Vec<String> 
 mod tests {
     use super::*;
     use crate::evidence::jit::Told;
+    use icecore_format::records::LeftOut;
 
     #[test]
     fn what_is_left_out_is_told_with_its_reason() {
-        let too_much = |path: &str| TooMuch { path: path.into(), bytes: 3 << 20, free_bytes: 1 << 20 };
-        let files = Carried {
-            whole: 2,
-            in_sections: 1,
-            bytes: 5 << 20,
-            reduced: vec![too_much("/a")],
-            too_large: (0..7).map(|number| too_much(&format!("/b{number}"))).collect(),
-            unreadable: vec!["/c".into()],
-            interrupted: 4,
+        let omitted = |why, path: &str| Omitted {
+            row: LeftOut { image: 1, why, needed_bytes: 3 << 20, free_bytes: 1 << 20 },
+            path: path.into(),
         };
+        let mut left_out = vec![omitted(Omission::REDUCED, "/a"), omitted(Omission::UNREADABLE, "/c")];
+        left_out.extend((0..7).map(|number| omitted(Omission::TOO_LARGE, &format!("/b{number}"))));
+        left_out.extend((0..4).map(|_| omitted(Omission::INTERRUPTED, "/d")));
+        let files = Carried { whole: 2, in_sections: 1, bytes: 5 << 20, left_out };
         let lines =
             lines(&Embedded { functions: 1200, images: 3, left_out: 9, files, ..Embedded::default() });
         assert!(lines[0].ends_with("; 9 more pieces of code were too many to look up"), "{}", lines[0]);

@@ -1,4 +1,6 @@
 use super::*;
+use crate::evidence::jit::{Line, Made, Piece};
+use crate::proc::kallsyms::Kallsyms;
 use icecore_format::records::Payload;
 
 fn tracker() -> Tracker {
@@ -45,6 +47,7 @@ fn mapped(tracker: &mut Tracker, time_ns: u64, start: u64, path: &[u8]) {
         file_off: 0x4000,
         identity: &identity,
         origin: Origin::EVENT,
+        mount_ns: 4_026_531_841,
     });
 }
 
@@ -161,4 +164,22 @@ fn what_a_sample_tells_holds_for_the_sample_itself() {
     tracker.settle(u64::MAX);
     let kept = tracker.take_batch(None).samples.span_ns().0;
     assert_eq!((kept_ns(5_999), kept_ns(6_000)), (kept, 6_000));
+}
+
+#[test]
+fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
+    let mut tracker = tracker();
+    let line = |off, line| Line { off, file: (*b"/a.py").into(), line };
+    let piece = Piece { start: 0x10, end: 0x20, lines: vec![line(0, 7), line(4, 8)], ..Piece::default() };
+    let made = [Made { tgid: 10, piece }];
+    let batch = tracker.jit(&made);
+    assert_eq!(batch.strings.bytes, b"/a.py");
+    let lines = rows(&batch.jit, |view| view.rows().expect("own bytes")[0].lines.clone());
+    let file = batch.strings.first_id;
+    assert_eq!(
+        lines.iter().map(|line| (line.off, line.file, line.line)).collect::<Vec<_>>(),
+        [(0, file, 7), (4, file, 8)]
+    );
+    let again = tracker.jit(&made);
+    assert_eq!((again.strings.items(), again.jit.items()), (0, 1));
 }

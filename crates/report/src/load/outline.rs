@@ -1,4 +1,4 @@
-//! What a file tells of itself without its samples and tables: sessions, receipts and losses, which are small.
+//! What a file tells of itself without its samples and tables: sessions, receipts, losses and what was left out, which are small.
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
@@ -11,7 +11,7 @@ use super::{Decoded, Skipped, Tables, damage, decode, skip};
 /// Reads the outline of a recording; every other table stays empty, and payloads of other kinds are not looked at.
 pub fn outline(recording: &Recording) -> Tables {
     let entries = recording.entries();
-    let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::LOSSES];
+    let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::LOSSES, Kind::LEFT_OUT];
     let small: Vec<Entry> =
         entries.iter().filter(|entry| kinds.contains(&entry.header.kind)).copied().collect();
     let decoded = |entry| decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)));
@@ -20,6 +20,7 @@ pub fn outline(recording: &Recording) -> Tables {
     let mut tables = Tables { damage: recording.damage().to_vec(), ..Tables::default() };
     for block in blocks {
         match block {
+            Decoded::LeftOut(rows) => tables.left_out.extend(rows),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Damaged(damage) => tables.damage.push(damage),
             _ => {}

@@ -124,6 +124,14 @@ impl Parts {
         (parts, part_of)
     }
 
+    /// One session that knows its mount namespace.
+    #[cfg(test)]
+    pub(crate) fn of_one(mount_ns: u64) -> Self {
+        let mut parts = Self::default();
+        parts.parts[0].session.mount_ns = mount_ns;
+        parts
+    }
+
     fn of_none() -> Self {
         let (parts, events, hosts, end_sequence) = Default::default();
         Self { parts, zero_ns: 0, start_unix_ns: 0, events, hosts, end_sequence }

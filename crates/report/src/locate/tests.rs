@@ -38,6 +38,7 @@ fn tables_of(nodes: Vec<Node>) -> Tables {
                 file_off: 0x40,
                 image,
                 origin,
+                mount_ns: 0,
             })
             .into(),
         ..Tables::default()

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn piece(start: u64, len: u64, since_ns: u64, until_ns: u64) -> JitCode {
-        JitCode { tgid: 7, start, end: start + len, since_ns, until_ns, name: Vec::new() }
+        JitCode { tgid: 7, start, end: start + len, since_ns, until_ns, ..JitCode::default() }
     }
 
     fn code(rows: &[JitCode]) -> Code {

@@ -6,7 +6,7 @@ fn change(time_ns: u64, change: Change, tgid: u32, parent_tgid: u32) -> Lifecycl
 
 /// A mapping of 0x100 bytes.
 fn mapping(time_ns: u64, tgid: u32, start: u64, image: u32, origin: Origin) -> Mapping {
-    Mapping { time_ns, tgid, start, len: 0x100, file_off: 0, image, origin }
+    Mapping { time_ns, tgid, start, len: 0x100, file_off: 0, image, origin, mount_ns: 0 }
 }
 
 fn event(time_ns: u64, tgid: u32, start: u64, image: u32) -> Mapping {
@@ -185,7 +185,7 @@ fn an_image_has_the_newest_address_at_which_nothing_lies_over_it() {
 }
 
 fn code(tgid: u32, start: u64, since_ns: u64) -> JitCode {
-    JitCode { tgid, start, end: start + 0x10, since_ns, until_ns: 0, name: b"f".to_vec() }
+    JitCode { tgid, start, end: start + 0x10, since_ns, name: b"f".to_vec(), ..JitCode::default() }
 }
 
 #[test]

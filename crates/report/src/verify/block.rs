@@ -7,8 +7,8 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1,
-    NamesV1, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
+    CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1, Location, LossesV1,
+    MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -122,7 +122,16 @@ impl Checked {
                 self.uses(Table::Images, vec![image]);
                 view.rows()?.len()
             }
-            Kind::JIT => payload.view::<JitV1>()?.rows()?.len(),
+            Kind::JIT => {
+                let rows = payload.view::<JitV1>()?.rows()?;
+                self.names(rows.iter().flat_map(|code| &code.lines).map(|line| line.file));
+                rows.len()
+            }
+            Kind::LEFT_OUT => {
+                let view = payload.view::<LeftOutV1>()?;
+                self.uses(Table::Images, view.rows().map(|row| row.image).collect());
+                view.rows().count()
+            }
             Kind::NAMES => {
                 let view = payload.view::<NamesV1>()?;
                 let places = view.table()?.places;

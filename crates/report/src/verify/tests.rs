@@ -40,6 +40,7 @@ fn mappings(image: u32) -> MappingsV1 {
         file_off,
         image,
         origin: Origin::SCAN,
+        mount_ns: 0,
     }])
 }
 

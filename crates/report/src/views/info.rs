@@ -13,6 +13,7 @@ use icecore_format::records::{ReceiptV1, SessionV1};
 use serde::Serialize;
 
 use super::DamageRow;
+use super::left_out::LeftOutRow;
 use super::summary::{losses, ratio};
 use crate::image::Search;
 use crate::load::Tables;
@@ -31,6 +32,7 @@ pub struct Info {
     blocks: Vec<BlockRow>,
     receipt: Option<ReceiptRow>,
     lost_by_cause: std::collections::BTreeMap<String, u64>,
+    left_out: Vec<LeftOutRow>,
     damage: Vec<DamageRow>,
     unknown: Vec<UnknownRow>,
     samples: u64,
@@ -75,6 +77,7 @@ struct SessionRow {
     ring_bytes: u64,
     labels: std::collections::BTreeMap<String, String>,
     notes: Vec<String>,
+    mount_ns: u64,
 }
 
 /// One sampling event.
@@ -188,6 +191,7 @@ impl Info {
             blocks: blocks(recording),
             receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, tables.session.start_ns)),
             lost_by_cause: losses(tables),
+            left_out: LeftOutRow::list(tables),
             damage: DamageRow::list(&tables.damage),
             unknown: tables.skipped.iter().map(UnknownRow::new).collect(),
             samples: tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum(),
@@ -245,6 +249,7 @@ impl SessionRow {
             ring_bytes: session.ring_bytes,
             labels: session.labels.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),
             notes: session.notes.clone(),
+            mount_ns: session.mount_ns,
         }
     }
 }

@@ -6,18 +6,23 @@ mod text;
 
 use std::collections::BTreeMap;
 
+use icecore_format::records::LeftOut;
 use serde::Serialize;
 
 use crate::cli;
 use crate::image::{EmbeddedFiles, Finder, Identity, Knowledge, Looked, Search, hex};
 use crate::load::clean;
 use crate::locate::Locator;
+use crate::map::Map;
+use crate::mounts::Elsewhere;
 use crate::pipeline::Report;
 use crate::profile::Amount;
 use crate::symbolize::Reason;
 use crate::term::path::shown;
 
+use super::left_out;
 use super::summary::ratio;
+use advice::Origin;
 use count::{Count, Lack, count};
 
 /// The document.
@@ -60,8 +65,22 @@ pub struct Row {
     /// Where the file lies that tells most; `None` if there is none.
     source: Option<&'static str>,
     tried: Vec<Tried>,
+    /// Only processes of other mount namespaces than the recorder's had mapped it: its path is one of theirs.
+    other_mounts: bool,
+    /// Why the recording does not have the file, or not all of it, though that was asked for.
+    left_out: Option<LeftOutOf>,
     /// Commands that may get it.
     get: Vec<String>,
+}
+
+/// What of a file was to be embedded, and is not.
+#[derive(Debug, Clone, Serialize)]
+pub struct LeftOutOf {
+    why: String,
+    needed_bytes: u64,
+    free_bytes: u64,
+    #[serde(skip)]
+    text: String,
 }
 
 /// A path that was tried.
@@ -83,12 +102,22 @@ impl Missing {
         let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
         let embedded = EmbeddedFiles::new(report.loaded.recording, &report.loaded.tables, identity);
         let finder = Finder { search, embedded: Some(&embedded) };
-        let scope = Scope { host: advice::host(report), search, whole, frames };
+        let tables = &report.loaded.tables;
+        let left_out = tables.left_out.iter().filter_map(|row| Some((locator.image(row.image)?, *row)));
+        let scope = Scope {
+            host: advice::host(report),
+            search,
+            whole,
+            frames,
+            left_out: left_out.collect(),
+            elsewhere: Elsewhere::new(tables, &locator),
+            report,
+        };
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for lack in lacks {
             let path = &*report.profile.names.images[lack.image as usize].path;
-            let images = locator.images.iter().filter(|image| image.path == path);
-            let looked = images.map(|image| (image, finder.look(image)));
+            let images = (0..).zip(&locator.images).filter(|(_, image)| image.path == path);
+            let looked = images.map(|image| (image, finder.look(image.1)));
             let rows: Vec<Row> = looked
                 .filter(|(_, looked)| could_tell_more(looked, lack.reason))
                 .map(|(image, looked)| scope.row(image, &lack, &looked))
@@ -132,16 +161,28 @@ fn could_tell_more(looked: &Looked, reason: Option<Reason>) -> bool {
     }
 }
 
+impl LeftOutOf {
+    fn new(row: &LeftOut) -> Self {
+        let LeftOut { why, needed_bytes, free_bytes, .. } = *row;
+        Self { why: why.name(), needed_bytes, free_bytes, text: left_out::why(row) }
+    }
+}
+
 /// What all rows of a document are made with.
 struct Scope<'a> {
     host: Option<&'a str>,
     search: &'a Search,
     whole: Amount,
     frames: u64,
+    /// By position of the image.
+    left_out: Map<u32, LeftOut>,
+    elsewhere: Elsewhere,
+    report: &'a Report<'a>,
 }
 
 impl Scope<'_> {
-    fn row(&self, image: &Identity, lack: &Lack, looked: &Looked) -> Row {
+    fn row(&self, (position, image): (u32, &Identity), lack: &Lack, looked: &Looked) -> Row {
+        let process = self.elsewhere.process(position, &self.report.loaded.tables);
         let reason = lack.reason.map(|reason| looked.files.as_ref().err().copied().unwrap_or(reason));
         let tried = looked.trail.iter().map(|step| Tried {
             source: step.source.code(),
@@ -159,7 +200,9 @@ impl Scope<'_> {
             why: advice::why(reason, looked),
             source: looked.files.as_ref().ok().map(|files| files.source().code()),
             tried: tried.collect(),
-            get: advice::get(image, looked, self.host, self.search),
+            other_mounts: process.is_some(),
+            left_out: self.left_out.get(&position).map(LeftOutOf::new),
+            get: advice::get(image, looked, Origin { host: self.host, process }, self.search),
         }
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::DamageRow;
 use super::info::{EventRow, ReceiptRow};
+use super::left_out::LeftOutRow;
 use crate::cli::{By, Sort};
 use crate::load::Tables;
 use crate::pipeline::Report;
@@ -59,6 +60,7 @@ pub struct Summary {
     start_unix_ns: u64,
     notes: Vec<String>,
     lost_by_cause: BTreeMap<String, u64>,
+    left_out: Vec<LeftOutRow>,
     damage: Vec<DamageRow>,
     processes: Vec<Process>,
     /// The heaviest cgroups; nothing if there are not several.
@@ -147,6 +149,7 @@ impl Summary {
             start_unix_ns: tables.parts.start_unix_ns(),
             notes: notes(tables),
             lost_by_cause,
+            left_out: LeftOutRow::list(tables),
             damage: DamageRow::list(&tables.damage),
             processes,
             cgroups: cgroups(report),

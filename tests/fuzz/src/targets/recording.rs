@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use icecore_format::header;
 use icecore_format::read::Recording;
-use icecore_format::records::{ImagePartsV1, Piece, SamplesV1};
+use icecore_format::records::{ImagePartsV1, JitCode, JitLine, LeftOut, Omission, Piece, SamplesV1};
 use icecore_report::load::load;
-use icecore_tests::synthetic::{Builder, story};
+use icecore_tests::synthetic::{Builder, START_NS, story};
 
 use super::{FREE_BYTES, image};
 use crate::{draft, memory};
@@ -73,6 +73,12 @@ pub(crate) fn files() -> [Vec<u8>; 3] {
         story.cgroup(1_000, 100, "/make.slice");
         story.cgroup_of_thread(50_000_000, 100, 101, "/make.slice/io");
         story.cgroup(60_000_000, 300, "");
+        let (since_ns, file) = (START_NS + 9, story.string("/a.js"));
+        let lines = [(0, 3), (8, 4)].map(|(off, line)| JitLine { off, file, line }).into();
+        let (start, end, until_ns, name) = (0x7_0000, 0x7_0100, 0, b"JS:*a".to_vec());
+        story.jit.push(JitCode { tgid: 300, start, end, since_ns, until_ns, name, lines });
+        let (why, needed_bytes, free_bytes) = (Omission::TOO_LARGE, 9 << 20, 1 << 20);
+        story.left_out.push(LeftOut { image: 1, why, needed_bytes, free_bytes });
         story
     };
     [write(short(), true), write(short(), false), write(Builder::default(), true)]

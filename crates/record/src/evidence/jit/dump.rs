@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use rustc_hash::FxHashMap;
 
+use super::lines::{self, Debug, Wanted};
 use super::{Asked, MAX_NAME_BYTES, Piece};
 
 /// Records of a file that are looked at: a few seconds. The code itself, most of the file, is not read.
@@ -17,12 +18,17 @@ const ARCH_TIMESTAMPS: u64 = 1;
 const HEADER_LEN: u64 = 40;
 const LOAD: u32 = 0;
 const MOVE: u32 = 1;
+const DEBUG: u32 = 2;
 const CLOSE: u32 = 3;
 /// Bytes of a record in front of what is its own: kind, length, time.
 const PREFIX_LEN: u64 = 16;
 /// LOAD up to its name, and MOVE.
 const LOAD_LEN: u64 = 56;
 const MOVE_LEN: u64 = 64;
+/// A debug record up to the address of its first entry.
+const DEBUG_LEN: u64 = 40;
+/// Debug records that wait for their code; each comes in front of it.
+const MAX_DEBUGS: usize = 4 << 10;
 /// What is read of a record.
 const HEAD_LEN: usize = MOVE_LEN as usize;
 
@@ -53,15 +59,23 @@ impl Source for [u8] {
 /// # Source
 /// Linux `tools/perf/Documentation/jitdump-specification.txt`, version 1, in the byte order of this machine
 pub(crate) fn find<S: Source + ?Sized>(file: &S, asked: &Asked<'_>) -> (Vec<Piece>, bool) {
-    let mut dump = Dump { file, asked, has_times: true, codes: FxHashMap::default(), pieces: Vec::new() };
+    let mut dump = Dump {
+        file,
+        asked,
+        has_times: true,
+        codes: FxHashMap::default(),
+        debugs: FxHashMap::default(),
+        lines: lines::Reader::new(),
+        pieces: Vec::new(),
+    };
     let is_cut = dump.read().unwrap_or(false);
-    (
-        dump.pieces
-            .into_iter()
-            .filter_map(|(piece, name)| Some(Piece { name: name.of(file)?, ..piece }))
-            .collect(),
-        is_cut,
-    )
+    let mut lines = dump.lines;
+    let piece = |(piece, Texts { name, debug }): (Piece, Texts)| {
+        let wanted = Wanted { start: piece.start, end: piece.end, asked };
+        let lines = debug.map_or_else(Vec::new, |debug| lines.lines(file, debug, wanted));
+        Some(Piece { name: name.of(file)?, lines, ..piece })
+    };
+    (dump.pieces.into_iter().filter_map(piece).collect(), is_cut)
 }
 
 struct Dump<'a, S: ?Sized> {
@@ -70,15 +84,25 @@ struct Dump<'a, S: ?Sized> {
     has_times: bool,
     /// By the number that the process gave it.
     codes: FxHashMap<u64, Code>,
-    /// What holds an address that is asked for, and where its name is.
-    pieces: Vec<(Piece, Name)>,
+    /// Debug records whose code has not come yet, by its address.
+    debugs: FxHashMap<u64, Debug>,
+    lines: lines::Reader,
+    /// What holds an address that is asked for, and where its texts are.
+    pieces: Vec<(Piece, Texts)>,
+}
+
+/// Where the texts of a piece of code are.
+#[derive(Debug, Clone, Copy)]
+struct Texts {
+    name: Name,
+    debug: Option<Debug>,
 }
 
 /// A piece of code that may move.
 #[derive(Debug, Clone, Copy)]
 struct Code {
     start: u64,
-    name: Name,
+    texts: Texts,
     /// Position in [`Dump::pieces`].
     piece: Option<usize>,
 }
@@ -127,6 +151,7 @@ impl<S: Source + ?Sized> Dump<'_, S> {
                     return Some(true);
                 }
                 MOVE if read.min(len) >= MOVE_LEN => self.moved(&head, time_ns),
+                DEBUG if read.min(len) >= DEBUG_LEN => self.debug(&head, off, len),
                 CLOSE => {
                     self.close(time_ns);
                     return Some(false);
@@ -138,15 +163,24 @@ impl<S: Source + ?Sized> Dump<'_, S> {
         Some(true)
     }
 
+    /// The lines of code that comes next.
+    fn debug(&mut self, head: &[u8], off: u64, len: u64) {
+        if self.debugs.len() >= MAX_DEBUGS {
+            self.debugs.clear();
+        }
+        self.debugs.insert(u64_at(head, 16), self.lines.note(head, off, len));
+    }
+
     /// Code was made; tells whether there was room for it.
     fn load(&mut self, head: &[u8], off: u64, len: u64, time_ns: u64) -> bool {
         let [start, size, number] = [32, 40, 48].map(|at| u64_at(head, at));
         let name = Name { off: off + LOAD_LEN, room: len - LOAD_LEN };
-        let piece = self.place(start, size, time_ns, name);
+        let texts = Texts { name, debug: self.debugs.remove(&start) };
+        let piece = self.place(start, size, time_ns, texts);
         if self.codes.len() >= MAX_PIECES && !self.codes.contains_key(&number) {
             return false;
         }
-        self.codes.insert(number, Code { start, name, piece });
+        self.codes.insert(number, Code { start, texts, piece });
         true
     }
 
@@ -155,7 +189,7 @@ impl<S: Source + ?Sized> Dump<'_, S> {
         let [old, new, size, number] = [32, 40, 48, 56].map(|at| u64_at(head, at));
         let Some(code) = self.codes.get(&number).copied().filter(|code| code.start == old) else { return };
         self.end(code.piece, time_ns);
-        let piece = self.place(new, size, time_ns, code.name);
+        let piece = self.place(new, size, time_ns, code.texts);
         self.codes.insert(number, Code { start: new, piece, ..code });
     }
 
@@ -172,23 +206,23 @@ impl<S: Source + ?Sized> Dump<'_, S> {
     }
 
     /// Takes a piece if it holds an address that is asked for.
-    fn place(&mut self, start: u64, size: u64, since_ns: u64, name: Name) -> Option<usize> {
+    fn place(&mut self, start: u64, size: u64, since_ns: u64, texts: Texts) -> Option<usize> {
         let end = start.checked_add(size)?;
         if self.asked.within(start, end).is_empty() || self.pieces.len() >= MAX_PIECES {
             return None;
         }
-        self.pieces.push((Piece { start, end, since_ns, until_ns: 0, name: Vec::new() }, name));
+        self.pieces.push((Piece { start, end, since_ns, ..Piece::default() }, texts));
         Some(self.pieces.len() - 1)
     }
 }
 
-fn u32_at(bytes: &[u8], off: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], off: usize) -> u32 {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[off..off + 4]);
     u32::from_ne_bytes(value)
 }
 
-fn u64_at(bytes: &[u8], off: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], off: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[off..off + 8]);
     u64::from_ne_bytes(value)
@@ -207,12 +241,15 @@ pub(crate) fn example(flags: u64) -> Vec<u8> {
         record(LOAD, time_ns, body.concat())
     };
     let moved = [pair(7, 7), words(&[0, 0x1000, 0x9000, 0x40, 1])].concat();
-    let debug = words(&[0x1000, 0]);
+    let entry =
+        |address: u64, line: u32, file: &[u8]| [words(&[address]), pair(line, 0), file.into()].concat();
+    let entries = [entry(0x1000, 7, b"/a.x\0"), entry(0x1010, 8, b"\xff\0")].concat();
+    let debug = |start: u64| record(DEBUG, 8, [words(&[start, 2]), entries.clone()].concat());
     [
         [pair(MAGIC, 1), pair(HEADER_LEN as u32, 62), pair(0, 7), words(&[5, flags])].concat(),
+        debug(0x1000),
         load(10, 0x1000, 1, "first"),
         load(20, 0x2000, 2, "second"),
-        record(2, 25, debug),
         record(MOVE, 30, moved),
         load(40, 0x1000, 3, "third"),
     ]
@@ -240,6 +277,16 @@ mod tests {
         assert_eq!(found(&example(0), &[0x1010, 0x903f]), all);
         assert_eq!(found(&example(0), &[0x2000, 0x2040]), [row(0x2000, 20, 0, "second")]);
         assert_eq!(found(&example(0), &[0x1040]), []);
+    }
+
+    #[test]
+    fn lines_go_with_their_code_wherever_it_moves() {
+        let (pieces, _) = find(&example(0)[..], &Asked::new(&[0x1004, 0x1010, 0x9011]));
+        let lines = |piece: &Piece| piece.lines.iter().map(|line| (line.off, line.line)).collect::<Vec<_>>();
+        let told: Vec<_> = pieces.iter().map(|piece| (piece.start, lines(piece))).collect();
+        let at_first = vec![(0, 7), (0x10, 8)];
+        assert_eq!(told, [(0x1000, at_first), (0x9000, vec![(0x10, 8)]), (0x1000, vec![])]);
+        assert!(pieces.iter().flat_map(|piece| &piece.lines).all(|line| *line.file == *b"/a.x"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::proc::scan;
+use crate::proc::{namespace, scan};
 use crate::sys::clock;
 use crate::sys::rooted::Seen;
 
@@ -37,9 +37,8 @@ impl Home {
         let uid = scan::status_numbers(&status, "Uid").nth(1)?;
         let own_tgid = scan::status_numbers(&status, "NSpid").last().unwrap_or(tgid);
         let root = PathBuf::from(format!("/proc/{tgid}/root"));
-        let mounts = |who: &str| fs::metadata(format!("/proc/{who}/ns/mnt")).ok().map(|meta| meta.ino());
         // Of a process that ended meanwhile neither is told.
-        let is_shared = mounts("self").is_some_and(|own| mounts(&tgid.to_string()) == Some(own));
+        let is_shared = namespace::mount("self").is_some_and(|own| namespace::mount(tgid) == Some(own));
         let root_after = fs::read_link(&root).ok().filter(|_| is_shared);
         let not_before = SystemTime::now().checked_sub(age(tgid)? + CLOCKS_APART)?;
         Some(Self { root, root_after, path: map_path(own_tgid), uid, not_before })

@@ -11,6 +11,7 @@
 
 pub(crate) mod dump;
 mod home;
+mod lines;
 pub(crate) mod perf_map;
 
 use std::cell::RefCell;
@@ -19,7 +20,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::rc::Rc;
 
-use icecore_format::records::{ImageKind, JitCode};
+use icecore_format::records::ImageKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{Held, Room};
@@ -41,7 +42,7 @@ const EAGER_LOOKS: u32 = 20;
 const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// A piece of code that a process tells.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -49,6 +50,25 @@ pub(crate) struct Piece {
     pub(crate) since_ns: u64,
     pub(crate) until_ns: u64,
     pub(crate) name: Vec<u8>,
+    /// Those that hold an address that is asked for, ascending.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// The source line of a piece of code from an offset on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) off: u64,
+    /// Empty if unknown.
+    pub(crate) file: Rc<[u8]>,
+    /// 0 if unknown.
+    pub(crate) line: u32,
+}
+
+/// A piece of code of one address space.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub(crate) tgid: u32,
+    pub(crate) piece: Piece,
 }
 
 /// Addresses that are asked for: ascending, each once.
@@ -69,6 +89,11 @@ impl<'a> Asked<'a> {
         let from = self.0.partition_point(|address| *address < start);
         from..from + self.0[from..].partition_point(|address| *address < end)
     }
+
+    /// The addresses in a range.
+    pub(crate) fn of(&self, start: u64, end: u64) -> &'a [u64] {
+        &self.0[self.within(start, end)]
+    }
 }
 
 /// Code made at run time: who has it, what of it was hit, what it is called.
@@ -79,7 +104,7 @@ pub(crate) struct Jit {
     /// Distinct addresses of all lives.
     hit_count: usize,
     /// What was found and is not yet taken.
-    rows: Vec<JitCode>,
+    rows: Vec<Made>,
     pub(crate) told: Told,
 }
 
@@ -151,7 +176,7 @@ impl Jit {
     }
 
     /// Looks for the files that were not there or were replaced, and hands over what was found since the last call.
-    pub(super) fn take_rows(&mut self) -> Vec<JitCode> {
+    pub(super) fn take_rows(&mut self) -> Vec<Made> {
         self.look_where(|_| true);
         std::mem::take(&mut self.rows)
     }
@@ -256,11 +281,10 @@ impl Jit {
 
 impl Life {
     /// A piece of code as a row of this address space; none if it had ended before.
-    fn row(&self, tgid: u32, piece: Piece) -> Option<JitCode> {
-        let Piece { start, end, since_ns, until_ns, name } = piece;
-        let was_there = until_ns == 0 || until_ns > self.since_ns;
-        let since_ns = since_ns.max(self.since_ns);
-        was_there.then_some(JitCode { tgid, start, end, since_ns, until_ns, name })
+    fn row(&self, tgid: u32, piece: Piece) -> Option<Made> {
+        let was_there = piece.until_ns == 0 || piece.until_ns > self.since_ns;
+        let since_ns = piece.since_ns.max(self.since_ns);
+        was_there.then_some(Made { tgid, piece: Piece { since_ns, ..piece } })
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn find_in(reader: impl BufRead, asked: &Asked<'_>) -> io::Result<Vec
             return;
         }
         at[held].fill(pieces.len());
-        pieces.push(Piece { start, end, since_ns: 0, until_ns: 0, name: name.to_vec() });
+        pieces.push(Piece { start, end, name: name.to_vec(), ..Piece::default() });
         // Of a line that is told again and again one is enough.
         if pieces.len() > 2 * at.len() + 1024 {
             compact(&mut pieces, &mut at);

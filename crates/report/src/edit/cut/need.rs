@@ -99,6 +99,8 @@ impl Need {
         strings.extend(rows.cgroups.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.path));
         let named = kernel_symbols.iter().map(|position| &rows.kernel_symbols[*position]);
         strings.extend(named.flat_map(|symbol| [symbol.name, symbol.module]));
+        let lines = jit.iter().flat_map(|position| &rows.jit[*position].lines);
+        strings.extend(lines.map(|line| line.file));
         strings.retain(|id| *id != 0 && rows.strings.find(*id).is_some());
         Needed {
             strings: Ids::new(strings, 1),

@@ -4,9 +4,9 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, Cgroup, CgroupsV1, Image, ImagesV1, JitV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
-    Location, LossesV1, Mapping, MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, StacksV1,
-    StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    Basis, Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol, KernelSymbolsV1,
+    LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping, MappingsV1, Node, Payload,
+    Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 use icecore_format::write::Writer;
 
@@ -83,7 +83,12 @@ impl<'a> Packer<'a> {
             Symbol { image: images.new_id(row.image), ..row.clone() }
         };
         listed(w, symbols.iter().map(symbol), SymbolsV1::from_rows)?;
-        listed(w, jit.iter().map(|position| rows.jit[*position].clone()), JitV1::from_rows)?;
+        let code = |position: &usize| {
+            let row = rows.jit[*position].clone();
+            let line = |line: &JitLine| JitLine { file: text(line.file), ..*line };
+            JitCode { lines: row.lines.iter().map(line).collect(), ..row }
+        };
+        listed(w, jit.iter().map(code), JitV1::from_rows)?;
         let mut draft = Draft::default();
         for (table, place) in names {
             let table = &rows.names[*table];
@@ -178,6 +183,11 @@ impl<'a> Packer<'a> {
     /// Writes the last samples, losses and the receipt.
     pub(super) fn end(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.flush(rows)?;
+        let images = &self.needed.images;
+        let is_kept = |row: &&LeftOut| images.old.binary_search(&row.image).is_ok();
+        let left_out = rows.left_out.iter().filter(is_kept);
+        let left_out = left_out.map(|row| LeftOut { image: images.new_id(row.image), ..*row });
+        listed(self.writer, left_out, LeftOutV1::from_rows)?;
         listed(self.writer, rows.losses.iter().copied(), LossesV1::from_rows)?;
         rows.receipt.as_ref().map_or(Ok(()), |receipt| self.append(receipt))
     }

@@ -4,9 +4,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Lifecycle,
-    LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, ReceiptV1, SessionV1,
-    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1,
+    Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, ReceiptV1,
+    SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
 };
 
 use crate::load::Tables;
@@ -33,6 +33,7 @@ pub(super) struct Rows {
     pub(super) image_parts: Vec<Entry>,
     pub(super) jit: Vec<JitCode>,
     pub(super) names: Vec<NameTable>,
+    pub(super) left_out: Vec<LeftOut>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
 }
@@ -120,6 +121,7 @@ impl Rows {
                     texts: texts.into_iter().map(Box::from).collect(),
                 });
             }
+            Kind::LEFT_OUT => self.left_out.extend(payload.view::<LeftOutV1>()?.rows()),
             Kind::LOSSES => self.losses.extend(payload.view::<LossesV1>()?.rows()),
             Kind::RECEIPT => self.receipt = Some(payload.view::<ReceiptV1>()?.to_owned_record()?),
             _ => {}

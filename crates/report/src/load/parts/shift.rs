@@ -79,10 +79,14 @@ impl Part {
                     // Zeros are no times: from the beginning, to the end.
                     let times = [&mut row.since_ns, &mut row.until_ns].into_iter().filter(|ns| **ns > 0);
                     times.for_each(|ns| *ns = self.time_ns(*ns));
+                    row.lines.iter_mut().for_each(|line| line.file = self.id(Counted::Strings, line.file));
                 }
             }
             Decoded::Names(table) => {
                 table.places.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
+            }
+            Decoded::LeftOut(rows) => {
+                rows.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
             }
             Decoded::Losses(rows) => rows.iter_mut().for_each(|row| row.time_ns = self.time_ns(row.time_ns)),
             Decoded::Session(_)

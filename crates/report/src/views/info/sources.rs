@@ -12,6 +12,7 @@ use crate::image::{EmbeddedFiles, Finder, Identity, Knowledge, Search, hex};
 use crate::load::{Tables, clean, load};
 use crate::locate::Locator;
 use crate::map::Map;
+use crate::mounts::Elsewhere;
 use crate::term::path::shown;
 use crate::term::quantity::{count, things};
 use crate::term::{Align, Page, Style, Table};
@@ -21,6 +22,9 @@ use crate::timeline::Timeline;
 const EXPLAINED: &str = "NAMES: of functions that were hit, in the recording; PACKED: places whose functions and lines are in \
                          it; FILE: where the best file is found now, and TELLS: lines, symbols (its symbol table) or \
                          exports";
+
+/// Behind a path that is none of the recorded machine's.
+const OTHER_MOUNTS: &str = " (in another mount namespace)";
 
 /// One image whose code stacks hold.
 #[derive(Debug, Serialize)]
@@ -38,6 +42,8 @@ pub(crate) struct SourceRow {
     tells: Option<&'static str>,
     /// Why there is none.
     reason: Option<&'static str>,
+    /// Only processes of other mount namespaces than the recorder's had mapped it.
+    other_mounts: bool,
     #[serde(skip)]
     why: String,
 }
@@ -52,8 +58,10 @@ impl SourceRow {
         let embedded = EmbeddedFiles::new(recording, &tables, identity);
         let finder = Finder { search, embedded: Some(&embedded) };
         let counts = Counts::new(&tables, &locator);
+        let elsewhere = Elsewhere::new(&tables, &locator);
         let row = |(image, counted): (&u32, &Counted)| {
-            Self::new(&locator.images[*image as usize], counted, &finder)
+            let other_mounts = elsewhere.process(*image, &tables).is_some();
+            Self { other_mounts, ..Self::new(&locator.images[*image as usize], counted, &finder) }
         };
         let mut rows: Vec<Self> = counts.of_image.par_iter().map(row).collect();
         rows.sort_by(|a, b| (&a.image, &a.build_id).cmp(&(&b.image, &b.build_id)));
@@ -80,6 +88,7 @@ impl SourceRow {
             path,
             tells,
             reason: reason.map(|reason| reason.code()),
+            other_mounts: false,
             why: reason.map(ToString::to_string).unwrap_or_default(),
         }
     }
@@ -139,7 +148,7 @@ pub(super) fn text(rows: &[SourceRow], page: &mut Page) {
             row.source.unwrap_or("-").to_owned(),
             row.tells.map_or_else(|| row.why.clone(), str::to_owned),
             if short.is_empty() { "-".to_owned() } else { short.to_owned() },
-            shown(std::path::Path::new(&row.image)),
+            shown(std::path::Path::new(&row.image)) + if row.other_mounts { OTHER_MOUNTS } else { "" },
         ]);
     }
     page.table(&table);

@@ -6,6 +6,7 @@ use super::{Info, ReceiptRow, SessionRow};
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, duration, percent, utc};
 use crate::term::{Align, Page, Style, Table};
+use crate::views::left_out;
 use crate::views::summary::ratio;
 
 impl Info {
@@ -25,6 +26,9 @@ impl Info {
         let lost: Vec<String> =
             self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
         page.item("lost", &if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") });
+        if let Some(left_out) = left_out::told(self.left_out.iter()) {
+            page.item("left out", &left_out);
+        }
         page.gap();
         match (&self.sizes, &self.symbol_sources) {
             (Some(sizes), _) => super::sizes::text(sizes, self.samples, page),

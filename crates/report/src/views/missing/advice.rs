@@ -31,22 +31,34 @@ pub(super) fn host<'r>(report: &'r Report<'_>) -> Option<&'r str> {
     }
 }
 
+/// Where an image comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin<'a> {
+    /// None if it is not known.
+    pub(super) host: Option<&'a str>,
+    /// A process in whose mount namespace its path is one, if it is not one of the host itself.
+    pub(super) process: Option<u32>,
+}
+
 /// The command that copies an image from the recorded host. Without a build-id it is known by its path, size and
 /// modification time alone.
-fn copy(image: &Identity, host: &str) -> String {
-    let from = format!("{host}:{}", image.path);
+fn copy(image: &Identity, origin: Origin<'_>) -> String {
+    let root = origin.process.map(|process| format!("/proc/{process}/root")).unwrap_or_default();
+    let from = format!("{}:{root}{}", origin.host.unwrap_or("HOST"), image.path);
     let from = quoted(Path::new(&from));
+    let while_it_runs = origin.process.map(|process| format!(" (while process {process} runs)"));
+    let while_it_runs = while_it_runs.unwrap_or_default();
     if !image.build_id.is_empty() {
-        return format!("scp {from} symbols/");
+        return format!("scp {from} symbols/{while_it_runs}");
     }
     let folder = Path::new(&image.path).parent().unwrap_or(Path::new("/"));
     let folder = Path::new("root").join(folder.strip_prefix("/").unwrap_or(folder));
     let folder = quoted(&folder);
-    format!("mkdir -p {folder} && scp -p {from} {folder}, then --sysroot root")
+    format!("mkdir -p {folder} && scp -p {from} {folder}{while_it_runs}, then --sysroot root")
 }
 
 /// Lists commands that may get the file.
-pub(super) fn get(image: &Identity, looked: &Looked, host: Option<&str>, search: &Search) -> Vec<String> {
+pub(super) fn get(image: &Identity, looked: &Looked, origin: Origin<'_>, search: &Search) -> Vec<String> {
     let mut commands = Vec::new();
     let is_here = looked.files.is_ok();
     if !image.build_id.is_empty() && search.downloads.is_none() {
@@ -57,7 +69,7 @@ pub(super) fn get(image: &Identity, looked: &Looked, host: Option<&str>, search:
     }
     if !is_here && image.path.starts_with('/') {
         commands.push(match image.path.strip_suffix(DELETED) {
-            None => copy(image, host.unwrap_or("HOST")),
+            None => copy(image, origin),
             Some(_) => "record again with --embed all: the file was deleted while it ran".to_owned(),
         });
     }

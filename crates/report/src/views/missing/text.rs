@@ -64,6 +64,16 @@ impl Missing {
             for line in self.tried(row) {
                 detail(page, "tried", &line);
             }
+            if row.other_mounts && row.source.is_none() {
+                detail(
+                    page,
+                    "path",
+                    "of another mount namespace, such as a container's: --sysroot DIR with a copy of its root",
+                );
+            }
+            if let Some(left_out) = &row.left_out {
+                detail(page, "embedded", &left_out.text);
+            }
             for line in &row.get {
                 detail(page, "get", line);
             }

@@ -9,6 +9,7 @@ use super::ratio;
 use crate::pipeline::Report;
 use crate::profile::{Profile, Taken, through};
 use crate::symbolize::Reason;
+use crate::term::path::quoted;
 use crate::term::quantity::{percent, things};
 
 /// A larger share of lost samples misleads: they are lost when the machine is busiest.
@@ -87,6 +88,7 @@ impl Quality {
             damage: report.loaded.tables.damage.len() as u64,
             endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
             lost_blocks: count(report, Cause::BLOCKS_DAMAGED),
+            file: &quoted(report.loaded.path),
         });
         quality.verdict = problems.first().map_or(Verdict::Good, |(verdict, _)| *verdict);
         quality.problems = problems.into_iter().map(|(_, text)| text).collect();
@@ -118,7 +120,7 @@ fn count(report: &Report<'_>, cause: Cause) -> u64 {
 
 /// What the verdict is made of.
 #[derive(Debug, Clone, Copy)]
-struct Facts {
+struct Facts<'a> {
     samples: u64,
     lost_share: f64,
     /// Why most of the lost samples are lost, if a lower rate would not have helped.
@@ -133,10 +135,12 @@ struct Facts {
     endless: u64,
     /// Blocks of names, stacks or mappings that were gone when the file was repaired or merged.
     lost_blocks: u64,
+    /// The recording, as a word for a shell.
+    file: &'a str,
 }
 
 /// Applies the rule: the problems, worst first.
-fn problems(facts: Facts) -> Vec<(Verdict, String)> {
+fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     let graded = |misleads: bool, shows: bool| match (misleads, shows) {
         (true, _) => Verdict::Misleading,
         (_, true) => Verdict::Usable,
@@ -153,7 +157,7 @@ fn problems(facts: Facts) -> Vec<(Verdict, String)> {
         format!("{} of the samples were lost, and not evenly: {why}", percent(lost)),
     ));
     if let Some(named) = facts.named_share {
-        let remedy = facts.worst.map_or("", remedy);
+        let remedy = facts.worst.map(|worst| remedy(worst, facts.file)).unwrap_or_default();
         problems.push((
             graded(named < NAMED_MISLEADS, named < NAMED_SHOWS),
             format!("only {} of the frames have a name{remedy}", percent(named)),
@@ -187,20 +191,20 @@ fn problems(facts: Facts) -> Vec<(Verdict, String)> {
 }
 
 /// What helps against the most frequent reason.
-fn remedy(reason: Reason) -> &'static str {
+fn remedy(reason: Reason, file: &str) -> String {
+    let missing = format!("`icecore-report missing {file}` says which");
     match reason {
         Reason::Unmapped => {
-            ": most addresses lie in no mapping, as when code without frame pointers is walked"
+            ": most addresses lie in no mapping, as when code without frame pointers is walked".to_owned()
         }
         Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged => {
-            ": the files are not here as they ran; report on a machine that has them, or give --debug-dir \
-             with copies of them (DIR/.build-id/xx/rest)"
+            format!(": the files that ran are not here; {missing}, and how to get them")
         }
-        Reason::ImageUnreadable | Reason::NotAFile => ": the images cannot be read here",
-        Reason::NoSymbol => ": install their debug files (-dbgsym, -debuginfo), or give --debug-dir",
-        Reason::Jit => ": most of them are code made at run time",
-        Reason::KernelSymbolMissing => ": record as root, with kernel.kptr_restrict at most 1",
-        Reason::Vdso | Reason::Special | Reason::StackLost => "",
+        Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
+        Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
+        Reason::Jit => ": most of them are code made at run time".to_owned(),
+        Reason::KernelSymbolMissing => ": record as root, with kernel.kptr_restrict at most 1".to_owned(),
+        Reason::Vdso | Reason::Special | Reason::StackLost => String::new(),
     }
 }
 
@@ -227,7 +231,7 @@ fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
 mod tests {
     use super::*;
 
-    const FINE: Facts = Facts {
+    const FINE: Facts<'_> = Facts {
         samples: 1000,
         lost_share: 0.0,
         lost_to: None,
@@ -237,9 +241,10 @@ mod tests {
         damage: 0,
         endless: 0,
         lost_blocks: 0,
+        file: "x.icecore",
     };
 
-    fn verdict(facts: Facts) -> Verdict {
+    fn verdict(facts: Facts<'_>) -> Verdict {
         problems(facts).first().map_or(Verdict::Good, |(verdict, _)| *verdict)
     }
 
@@ -274,6 +279,11 @@ mod tests {
         let facts = Facts { lost_share: 0.02, named_share: Some(0.1), worst: Some(Reason::NoSymbol), ..FINE };
         let problems = problems(facts);
         assert_eq!(problems.len(), 2);
-        assert!(problems[0].1.contains("10.0% of the frames") && problems[0].1.contains("--debug-dir"));
+        assert!(problems[0].1.contains("10.0% of the frames"));
+        assert!(
+            problems[0].1.ends_with("`icecore-report missing x.icecore` says which"),
+            "{}",
+            problems[0].1
+        );
     }
 }

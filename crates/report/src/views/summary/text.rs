@@ -8,6 +8,7 @@ use crate::term::path::{quoted, shown};
 use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::flame::file::default_name;
+use crate::views::left_out;
 use crate::views::top::clip;
 
 /// Longer names are cut here; `top` shows them whole.
@@ -112,6 +113,11 @@ impl Summary {
         }
         if let Some(names) = self.names() {
             page.item("  names", &names);
+        }
+        // Of files that were reduced to sections all names are there.
+        let nameless = self.left_out.iter().filter(|row| row.costs_names());
+        if let Some(left_out) = left_out::told(nameless).filter(|_| !self.quality.unnamed.is_empty()) {
+            page.item("  left out", &left_out);
         }
     }
 

@@ -1,0 +1,112 @@
+//! Files that were to travel with the recording and do not, or not whole, version 1.
+
+use rkyv::{Archive, Serialize};
+
+use super::packed::{Packed, narrow};
+use super::payload;
+use crate::block::Kind;
+
+/// Why a file is left out; the numbers are on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Omission(pub u8);
+
+impl Omission {
+    /// Nothing of it is in the recording: it needs more than was free for it.
+    pub const TOO_LARGE: Self = Self(1);
+    /// Only sections of it are: the whole file needs more than was free for it.
+    pub const REDUCED: Self = Self(2);
+    /// It was gone when its turn came, could not be read, or was no program.
+    pub const UNREADABLE: Self = Self(3);
+    /// Somebody asked for an end before its turn came, or while it was read.
+    pub const INTERRUPTED: Self = Self(4);
+    /// The disk refused it, or a part of it.
+    pub const WRITE_FAILED: Self = Self(5);
+
+    /// Name in lower case, or the number of one that this build does not know.
+    pub fn name(self) -> String {
+        match self {
+            Self::TOO_LARGE => "too_large".into(),
+            Self::REDUCED => "reduced".into(),
+            Self::UNREADABLE => "unreadable".into(),
+            Self::INTERRUPTED => "interrupted".into(),
+            Self::WRITE_FAILED => "write_failed".into(),
+            Self(other) => format!("omission_{other}"),
+        }
+    }
+}
+
+/// A file that the recording does not have, or not whole, though that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The image, an image id.
+    pub image: u32,
+    /// Why.
+    pub why: Omission,
+    /// What was wanted of it, bytes; 0 if nobody looked.
+    pub needed_bytes: u64,
+    /// What was free for it, bytes; 0 if that was not the cause.
+    pub free_bytes: u64,
+}
+
+/// Files that were left out.
+#[derive(Debug, Default, Archive, Serialize)]
+pub struct LeftOutV1 {
+    /// Images, as differences from the row before; signs folded.
+    pub image: Packed,
+    /// Numbers of [`Omission`].
+    pub why: Packed,
+    /// What was wanted, bytes.
+    pub needed_bytes: Packed,
+    /// What was free, bytes.
+    pub free_bytes: Packed,
+}
+
+payload!(
+    LeftOutV1, ArchivedLeftOutV1, Kind::LEFT_OUT, 1,
+    count image, same why, same needed_bytes, same free_bytes
+);
+
+impl LeftOutV1 {
+    /// Builds the columns.
+    pub fn from_rows(rows: &[LeftOut]) -> Self {
+        Self {
+            image: Packed::steps(rows.iter().map(|row| u64::from(row.image))),
+            why: rows.iter().map(|row| u64::from(row.why.0)).collect(),
+            needed_bytes: rows.iter().map(|row| row.needed_bytes).collect(),
+            free_bytes: rows.iter().map(|row| row.free_bytes).collect(),
+        }
+    }
+}
+
+impl ArchivedLeftOutV1 {
+    /// Lists the rows in the order of the block.
+    pub fn rows(&self) -> impl Iterator<Item = LeftOut> + '_ {
+        let bytes = self.needed_bytes.values().into_iter().zip(self.free_bytes.values());
+        let columns = self.image.sums().into_iter().zip(self.why.values()).zip(bytes);
+        columns.map(|((image, why), (needed_bytes, free_bytes))| LeftOut {
+            image: narrow(image),
+            why: Omission(why as u8),
+            needed_bytes,
+            free_bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::Payload as _;
+
+    #[test]
+    fn rows_survive_a_round_trip() {
+        let row = |image, why, needed_bytes, free_bytes| LeftOut { image, why, needed_bytes, free_bytes };
+        let rows = [
+            row(7, Omission::TOO_LARGE, 3 << 30, 1 << 20),
+            row(2, Omission::INTERRUPTED, 0, 0),
+            row(u32::MAX, Omission(77), u64::MAX, 1),
+        ];
+        let bytes = LeftOutV1::from_rows(&rows).to_bytes().expect("fits");
+        let view = LeftOutV1::view(&bytes).expect("own bytes");
+        assert_eq!(view.rows().collect::<Vec<_>>(), rows);
+    }
+}

@@ -1,0 +1,204 @@
+//! Source lines of code made at run time: the debug records of jitdump.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
+
+use super::dump::{Source, u32_at, u64_at};
+use super::{Asked, Line, MAX_NAME_BYTES};
+
+/// The longest debug record that is read: some hundred thousand lines.
+const MAX_RECORD_BYTES: u64 = 4 << 20;
+/// What is read of all records of a file: a second or so.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Bytes of a record in front of its entries: kind, length, time, address of the code, number of entries.
+const HEAD_LEN: u64 = 32;
+/// Address, line and discriminator of an entry; its file follows, up to a zero.
+const ENTRY_LEN: usize = 16;
+/// The file of an entry that has that of the one in front.
+const SAME_FILE: &[u8] = b"\xff";
+/// V8 tells addresses as they would be behind the ELF header that `perf inject` puts in front of the code.
+const V8_SHIFT: u64 = 0x40;
+
+/// Where the debug record of a piece of code is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Debug {
+    off: u64,
+    len: u64,
+    /// Where the code was when it was told.
+    code: u64,
+}
+
+/// What is needed to read debug records of one file.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// How far the first entries lie behind the beginning of their code, at least.
+    least: u64,
+    left_bytes: u64,
+    files: FxHashSet<Rc<[u8]>>,
+}
+
+/// The code of which lines are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) asked: &'a Asked<'a>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        Self { least: u64::MAX, left_bytes: MAX_FILE_BYTES, files: FxHashSet::default() }
+    }
+
+    /// Notes a debug record by its first bytes, up to the address of its first entry.
+    pub(super) fn note(&mut self, head: &[u8], off: u64, len: u64) -> Debug {
+        let [code, first] = [16, 32].map(|at| u64_at(head, at));
+        if let Some(behind) = first.checked_sub(code) {
+            self.least = self.least.min(behind);
+        }
+        Debug { off, len, code }
+    }
+
+    /// Reads the lines of a piece of code that hold addresses that are asked for. A record that is not sound as a whole
+    /// tells nothing: of V8, names of files can be other bytes than names.
+    pub(super) fn lines<S: Source + ?Sized>(
+        &mut self,
+        file: &S,
+        debug: Debug,
+        wanted: Wanted<'_>,
+    ) -> Vec<Line> {
+        let Some(len) = debug.len.checked_sub(HEAD_LEN).filter(|len| *len <= MAX_RECORD_BYTES) else {
+            return Vec::new();
+        };
+        let Some(left_bytes) = self.left_bytes.checked_sub(len) else { return Vec::new() };
+        self.left_bytes = left_bytes;
+        let mut bytes = vec![0; (HEAD_LEN + len) as usize];
+        if file.read(debug.off, &mut bytes) < bytes.len() {
+            return Vec::new();
+        }
+        let shift = if self.least == V8_SHIFT { V8_SHIFT } else { 0 };
+        let begin = debug.code.wrapping_add(shift);
+        let len = wanted.end - wanted.start;
+        let Some(mut entries) = entries(&bytes, begin, len) else { return Vec::new() };
+        // Of two entries at one address the second counts.
+        entries.sort_by_key(|entry| entry.off);
+        let mut lines: Vec<Line> = Vec::new();
+        for address in wanted.asked.of(wanted.start, wanted.end) {
+            let off = address - wanted.start;
+            let after = entries.partition_point(|entry| entry.off <= off);
+            let Some(entry) = after.checked_sub(1).map(|at| &entries[at]) else { continue };
+            if lines.last().is_none_or(|last| last.off < entry.off) {
+                lines.push(Line { off: entry.off, file: self.file(entry.file), line: entry.line });
+            }
+        }
+        lines
+    }
+
+    /// One copy of the name of a file.
+    fn file(&mut self, name: &[u8]) -> Rc<[u8]> {
+        let name = &name[..name.len().min(MAX_NAME_BYTES)];
+        if let Some(known) = self.files.get(name) {
+            return Rc::clone(known);
+        }
+        let new: Rc<[u8]> = name.into();
+        self.files.insert(Rc::clone(&new));
+        new
+    }
+}
+
+/// A line as the record has it.
+#[derive(Debug)]
+struct Entry<'a> {
+    off: u64,
+    file: &'a [u8],
+    line: u32,
+}
+
+/// Reads all entries of a record; `None` if one is torn, or lies outside of its code.
+fn entries(bytes: &[u8], begin: u64, len: u64) -> Option<Vec<Entry<'_>>> {
+    let count = u64_at(bytes, 24);
+    let mut rest = &bytes[HEAD_LEN as usize..];
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    for _ in 0..count {
+        let (head, behind) = rest.split_at_checked(ENTRY_LEN)?;
+        let name_len = behind.iter().position(|byte| *byte == 0)?;
+        let off = u64_at(head, 0).checked_sub(begin).filter(|off| *off <= len)?;
+        let file = match &behind[..name_len] {
+            SAME_FILE => entries.last()?.file,
+            name => name,
+        };
+        entries.push(Entry { off, file, line: i32::try_from(u32_at(head, 8)).map_or(0, i32::cast_unsigned) });
+        rest = &behind[name_len + 1..];
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A debug record of code at 0x1000.
+    fn record(entries: &[(u64, i32, &[u8])]) -> Vec<u8> {
+        let entry = |(address, line, file): &(u64, i32, &[u8])| {
+            [&address.to_ne_bytes()[..], &line.to_ne_bytes(), &[0; 4], file, b"\0"].concat()
+        };
+        let count = (entries.len() as u64).to_ne_bytes();
+        let entries: Vec<u8> = entries.iter().flat_map(entry).collect();
+        let len = (HEAD_LEN as u32 + entries.len() as u32).to_ne_bytes();
+        [&2_u32.to_ne_bytes()[..], &len, &[0; 8], &0x1000_u64.to_ne_bytes(), &count, &entries].concat()
+    }
+
+    /// Lines of code at 0x1000 or where it went, 0x100 bytes.
+    fn lines(record: &[u8], start: u64, asked: &[u64]) -> Vec<(u64, String, u32)> {
+        let mut reader = Reader::new();
+        let mut head = record.to_vec();
+        head.resize(record.len().max(64), 0);
+        let debug = reader.note(&head, 0, record.len() as u64);
+        let wanted = Wanted { start, end: start + 0x100, asked: &Asked::new(asked) };
+        let text = |line: Line| (line.off, String::from_utf8_lossy(&line.file).into_owned(), line.line);
+        reader.lines(record, debug, wanted).into_iter().map(text).collect()
+    }
+
+    fn row(off: u64, file: &str, line: u32) -> (u64, String, u32) {
+        (off, file.to_owned(), line)
+    }
+
+    #[test]
+    fn only_lines_that_were_hit_are_told_and_they_move_with_their_code() {
+        let record =
+            record(&[(0x1000, 7, b"/a.x"), (0x1010, 8, b"\xff"), (0x1020, 9, b"/b.x"), (0x1030, -1, b"")]);
+        assert_eq!(
+            lines(&record, 0x1000, &[0x1004, 0x1008, 0x1025]),
+            [row(0, "/a.x", 7), row(0x20, "/b.x", 9)]
+        );
+        assert_eq!(lines(&record, 0x8000, &[0x8010, 0x8030]), [row(0x10, "/a.x", 8), row(0x30, "", 0)]);
+        assert_eq!(lines(&record, 0x1000, &[0x2000]), []);
+    }
+
+    #[test]
+    fn entries_need_not_ascend_and_the_second_at_one_address_counts() {
+        let record = record(&[(0x1020, 9, b"/a"), (0x1004, 7, b"/a"), (0x1004, 8, b"/a")]);
+        assert_eq!(lines(&record, 0x1000, &[0x1003, 0x1005]), [row(4, "/a", 8)]);
+    }
+
+    #[test]
+    fn addresses_behind_an_elf_header_that_is_not_there_are_those_of_v8() {
+        let record = record(&[(0x1040, 1, b"/a"), (0x1048, 2, b"/a"), (0x1140, 3, b"/a")]);
+        assert_eq!(lines(&record, 0x1000, &[0x1000, 0x1009]), [row(0, "/a", 1), row(8, "/a", 2)]);
+    }
+
+    #[test]
+    fn a_record_that_is_not_sound_tells_nothing() {
+        let good = record(&[(0x1000, 7, b"/a"), (0x1010, 8, b"/a")]);
+        assert_eq!(lines(&good, 0x1000, &[0x1000, 0x1010]).len(), 2);
+        let outside = record(&[(0x1000, 7, b"/a"), (0x1101, 8, b"/a")]);
+        let before = record(&[(0x1000, 7, b"/a"), (0xfff, 8, b"/a")]);
+        let nothing_in_front = record(&[(0x1000, 7, b"\xff")]);
+        let mut too_many = good.clone();
+        too_many[24] = 3;
+        for bad in [&outside, &before, &nothing_in_front, &too_many, &good[..good.len() - 1].to_vec()] {
+            assert_eq!(lines(bad, 0x1000, &[0x1000, 0x1010]), []);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Events that wait until both sources have told what happened before them.
+
+use std::ops::Range;
+
+use icecore_format::records::{Change, Lifecycle, Mapping, Sample};
+
+use crate::spaces::Region;
+use crate::wire;
+
+/// Events in the order in which they were told.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: Vec<Waiting>,
+    /// Frames of the samples that wait, leaf first, kernel before user.
+    frames: Vec<u64>,
+}
+
+/// An event that waits for its turn.
+#[derive(Debug)]
+struct Waiting {
+    time_ns: u64,
+    what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum What {
+    Change { row: Lifecycle, ends_process: bool },
+    Mapping { row: Mapping, region: Region },
+    Sample(Unplaced),
+}
+
+/// A sample whose frames are addresses, positions in the frames of the queue.
+#[derive(Debug)]
+pub(super) struct Unplaced {
+    pub(super) row: Sample,
+    pub(super) tgid: u32,
+    pub(super) kernel: Range<usize>,
+    pub(super) user: Range<usize>,
+}
+
+impl Waiting {
+    /// Order of time. At equal times an exec empties the address space into which the new program is mapped
+    /// next, and an exec's renaming comes behind it.
+    fn turn(&self) -> (u64, u8) {
+        let rank = match self.what {
+            What::Change { row: Lifecycle { change: Change::EXEC, .. }, .. } => 0,
+            What::Change { .. } => 1,
+            What::Mapping { .. } => 2,
+            What::Sample(_) => 3,
+        };
+        (self.time_ns, rank)
+    }
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, time_ns: u64, what: What) {
+        self.waiting.push(Waiting { time_ns, what });
+    }
+
+    /// Takes what happened up to a moment, in the order of time.
+    pub(super) fn take_until(&mut self, until_ns: u64) -> impl Iterator<Item = What> + use<> {
+        self.waiting.sort_by_key(Waiting::turn);
+        let ready = self.waiting.partition_point(|waiting| waiting.time_ns <= until_ns);
+        let later = self.waiting.split_off(ready);
+        std::mem::replace(&mut self.waiting, later).into_iter().map(|waiting| waiting.what)
+    }
+
+    /// The earliest time of what waits.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.waiting.iter().map(|waiting| waiting.time_ns).min()
+    }
+
+    /// Frames of a sample.
+    pub(super) fn frames(&self, of: &Range<usize>) -> &[u64] {
+        &self.frames[of.clone()]
+    }
+
+    /// Keeps frames for a sample that will wait.
+    pub(super) fn note_frames(&mut self, frames: wire::Frames<'_>) -> Range<usize> {
+        let from = self.frames.len();
+        self.frames.extend(frames.leaf_first());
+        from..self.frames.len()
+    }
+
+    /// Drops the frames of samples that are settled.
+    pub(super) fn drop_frames(&mut self) {
+        let frames = std::mem::take(&mut self.frames);
+        for waiting in &mut self.waiting {
+            if let What::Sample(Unplaced { kernel, user, .. }) = &mut waiting.what {
+                for range in [kernel, user] {
+                    let from = self.frames.len();
+                    self.frames.extend_from_slice(&frames[range.clone()]);
+                    *range = from..self.frames.len();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Files that were to travel with the recording and do not, or not whole.
+
+use std::collections::BTreeMap;
+
+use icecore_format::records::{LeftOut, Omission};
+use serde::Serialize;
+
+use crate::load::Tables;
+use crate::term::quantity::{bytes, count};
+
+/// All files of one cause.
+#[derive(Debug, Serialize)]
+pub(crate) struct LeftOutRow {
+    why: String,
+    files: u64,
+    /// What was wanted of them, as far as somebody looked.
+    needed_bytes: u64,
+}
+
+impl LeftOutRow {
+    /// Adds up files by cause.
+    pub(crate) fn list(tables: &Tables) -> Vec<Self> {
+        let mut by_cause: BTreeMap<Omission, (u64, u64)> = BTreeMap::new();
+        for row in &tables.left_out {
+            let (files, needed_bytes) = by_cause.entry(row.why).or_default();
+            *files += 1;
+            *needed_bytes = needed_bytes.saturating_add(row.needed_bytes);
+        }
+        let row = |(why, (files, needed_bytes)): (Omission, _)| Self { why: why.name(), files, needed_bytes };
+        by_cause.into_iter().map(row).collect()
+    }
+
+    /// Tells whether names can be missing for it.
+    pub(crate) fn costs_names(&self) -> bool {
+        self.why != Omission::REDUCED.name()
+    }
+}
+
+/// Says how many there are; `None` without any.
+pub(crate) fn told<'r>(rows: impl Iterator<Item = &'r LeftOutRow>) -> Option<String> {
+    let rows: Vec<&LeftOutRow> = rows.collect();
+    let causes: Vec<String> = rows.iter().map(|row| format!("{} {}", row.why, count(row.files))).collect();
+    let is_large = |why: &str| [Omission::TOO_LARGE, Omission::REDUCED].iter().any(|it| it.name() == why);
+    let is_full = rows.iter().any(|row| is_large(&row.why));
+    let remedy = if is_full { "; record with a larger --embed-max" } else { "" };
+    (!rows.is_empty()).then(|| format!("of the files to embed: {}{remedy}", causes.join(", ")))
+}
+
+/// Says what of the file of one image is not in the recording.
+pub(crate) fn why(row: &LeftOut) -> String {
+    let (needed, free) = (bytes(row.needed_bytes), bytes(row.free_bytes));
+    match row.why {
+        Omission::TOO_LARGE => {
+            format!("nothing: {needed} were wanted, and there was room for {free} (record with --embed-max)")
+        }
+        Omission::REDUCED => {
+            format!(
+                "sections: the file has {needed}, and there was room for {free} (record with --embed-max)"
+            )
+        }
+        Omission::UNREADABLE => "nothing: the file could not be read when sampling was over".to_owned(),
+        Omission::INTERRUPTED => "not all: the taking of files was ended (Ctrl-C)".to_owned(),
+        Omission::WRITE_FAILED => "not all: the disk refused it".to_owned(),
+        other => format!("not all: {}", other.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(why: Omission, needed_bytes: u64) -> LeftOut {
+        LeftOut { image: 1, why, needed_bytes, free_bytes: 1 << 20 }
+    }
+
+    #[test]
+    fn causes_are_added_up_and_only_room_has_a_remedy() {
+        let left_out = vec![
+            row(Omission::INTERRUPTED, 0),
+            row(Omission::TOO_LARGE, 5),
+            row(Omission::TOO_LARGE, u64::MAX),
+        ];
+        let mut tables = Tables { left_out, ..Tables::default() };
+        let rows = LeftOutRow::list(&tables);
+        assert_eq!((rows[0].files, rows[0].needed_bytes), (2, u64::MAX));
+        assert!(rows.iter().all(LeftOutRow::costs_names));
+        let text = "of the files to embed: too_large 2, interrupted 1; record with a larger --embed-max";
+        assert_eq!(told(rows.iter()).as_deref(), Some(text));
+        tables.left_out.truncate(1);
+        let text = "of the files to embed: interrupted 1";
+        assert_eq!(told(LeftOutRow::list(&tables).iter()).as_deref(), Some(text));
+        assert_eq!(told(LeftOutRow::list(&Tables::default()).iter()), None);
+    }
+
+    #[test]
+    fn what_was_too_large_is_told_with_its_room() {
+        let text = why(&row(Omission::REDUCED, 3 << 20));
+        assert!(text.starts_with("sections: the file has 3.0 MiB, and there was room for 1.0 MiB"), "{text}");
+        assert_eq!(why(&row(Omission(99), 0)), "not all: omission_99");
+    }
+}
