@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::{items, payload};
+use super::{expect_rows, items, payload};
 use crate::Error;
 use crate::block::Kind;
 
@@ -140,13 +140,13 @@ impl ArchivedJitV1 {
     /// The lines of all rows, and how many each has.
     fn lines(&self) -> Result<(Vec<JitLine>, Vec<u64>), Error> {
         let wrong = |cause: String| Error::Payload { kind: Kind::JIT, cause };
-        let [off, file, number] = [&self.line_off, &self.file, &self.line].map(|column| column.values());
         let counts = self.line_count.values();
         let all = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
-        if [off.len(), file.len(), number.len()] != [usize::try_from(all).unwrap_or(usize::MAX); 3] {
-            let [offs, files, lines] = [off.len(), file.len(), number.len()];
-            return Err(wrong(format!("{all} lines have {offs} offsets, {files} files, {lines} numbers")));
+        let all = usize::try_from(all).unwrap_or(usize::MAX);
+        for (name, column) in [("line_off", &self.line_off), ("file", &self.file), ("line", &self.line)] {
+            expect_rows(Kind::JIT, name, column, all)?;
         }
+        let [off, file, number] = [&self.line_off, &self.file, &self.line].map(|column| column.values());
         let line = |((off, file), line)| JitLine { off, file: narrow(file), line: narrow(line) };
         let lines: Vec<JitLine> = off.into_iter().zip(file).zip(number).map(line).collect();
         let mut rest = &lines[..];
@@ -213,6 +213,13 @@ mod tests {
         assert!(is_refused(JitV1 { line_count: count(1), ..whole() })?);
         assert!(is_refused(JitV1 { line_count: count(u64::MAX), ..whole() })?);
         assert!(is_refused(JitV1 { file: count(1), ..whole() })?);
+        for lying in [
+            JitV1 { line_off: Packed::lying(), ..whole() },
+            JitV1 { file: Packed::lying(), ..whole() },
+            JitV1 { line: Packed::lying(), ..whole() },
+        ] {
+            assert!(JitV1::view(&lying.to_bytes()?).is_err());
+        }
         Ok(())
     }
 }

@@ -167,6 +167,8 @@ macro_rules! payload {
                 let view: &$archived = $crate::records::access($kind, bytes)?;
                 let _rows = $crate::records::rows_of($kind, stringify!($count), &view.$count)?;
                 $($crate::records::expect_rows($kind, stringify!($column), &view.$column, _rows)?;)*
+                // Its length is believed from here on.
+                $($crate::records::rows_of($kind, stringify!($other), &view.$other)?;)*
                 Ok(view)
             }
 

@@ -193,4 +193,17 @@ mod tests {
         assert!(cause(|c| c.line = [1_u64].into_iter().collect()).contains("3, 3 and 1"));
         assert!(cause(|c| c.text_lens = [99_u64, 0, 0].into_iter().collect()).contains("item 0"));
     }
+    #[test]
+    fn columns_that_claim_more_than_they_have_are_refused_before_they_are_unpacked() -> Result<(), Error> {
+        let whole = || NamesV1::from_table(&table());
+        for lying in [
+            NamesV1 { name: Packed::lying(), ..whole() },
+            NamesV1 { file: Packed::lying(), ..whole() },
+            NamesV1 { line: Packed::lying(), ..whole() },
+            NamesV1 { text_lens: Packed::lying(), ..whole() },
+        ] {
+            assert!(NamesV1::view(&lying.to_bytes()?).is_err());
+        }
+        Ok(())
+    }
 }

@@ -31,6 +31,12 @@ impl Packed {
         self.len == 0
     }
 
+    /// Claims more values than it has.
+    #[cfg(test)]
+    pub(super) fn lying() -> Self {
+        Self { len: u32::MAX, planes: vec![0; 100] }
+    }
+
     /// Packs the differences between neighbours, the first from 0, signs folded.
     pub fn steps(values: impl IntoIterator<Item = u64>) -> Self {
         let mut before = 0;

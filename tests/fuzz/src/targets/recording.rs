@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 
 use icecore_format::header;
 use icecore_format::read::Recording;
-use icecore_format::records::{ImagePartsV1, JitCode, JitLine, LeftOut, Omission, Piece, SamplesV1};
+use icecore_format::records::{
+    ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedPlace, Omission, Piece, SamplesV1,
+};
 use icecore_report::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, story};
 
@@ -77,6 +79,10 @@ pub(crate) fn files() -> [Vec<u8>; 3] {
         let lines = [(0, 3), (8, 4)].map(|(off, line)| JitLine { off, file, line }).into();
         let (start, end, until_ns, name) = (0x7_0000, 0x7_0100, 0, b"JS:*a".to_vec());
         story.jit.push(JitCode { tgid: 300, start, end, since_ns, until_ns, name, lines });
+        let place = NamedPlace { image: 0, file_off: 0x10, address: 0x2010, start: 0, frames: 0..2 };
+        let frames = [(0, 3), (1, 9)].map(|(name, line)| NamedFrame { name, file: Some(2), line });
+        let texts = ["inner", "outer", "/a.c"].map(|text| text.as_bytes().into());
+        story.names = NameTable { places: vec![place], frames: frames.into(), texts: texts.into() };
         let (why, needed_bytes, free_bytes) = (Omission::TOO_LARGE, 9 << 20, 1 << 20);
         story.left_out.push(LeftOut { image: 1, why, needed_bytes, free_bytes });
         story
