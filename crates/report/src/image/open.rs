@@ -13,11 +13,6 @@ use super::present::Present;
 use super::{FileOff, Layout, Section, Svma};
 use crate::symbolize::Reason;
 
-// The numbers of uapi/asm-generic/fcntl.h, which x86_64, aarch64 and riscv64 use unchanged. std adds O_CLOEXEC.
-const O_NOCTTY: i32 = 0o400;
-const O_NONBLOCK: i32 = 0o4000;
-const O_PATH: i32 = 0o10000000;
-
 /// File systems whose "regular" files do something when they are read (`/proc/kmsg`, `trace_pipe`).
 const PSEUDO: [&str; 2] = ["/proc", "/sys"];
 /// The same wherever they are mounted: proc, sysfs, debugfs, tracefs; uapi/linux/magic.h.
@@ -52,12 +47,15 @@ impl ElfFile {
         if !path.is_absolute() {
             return Err(Reason::ImageMissing);
         }
-        Self::at(OpenOptions::new().read(true).custom_flags(O_PATH).open(path).map_err(cause)?)
+        let open =
+            |flags: OFlags| OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+        Self::at(path, open)
     }
 
     /// Opens a regular file as a process would whose root directory is `root`: absolute links and `..` stay below it.
     pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<Self, Reason> {
-        Self::at(beneath(root, path).map_err(|errno| cause(errno.into()))?)
+        let below = root.join(path.strip_prefix("/").unwrap_or(path));
+        Self::at(&below, |flags| Ok(beneath(root, path, flags)?))
     }
 
     /// Takes a file that has no path, whose contents were made from those of another.
@@ -66,26 +64,28 @@ impl ElfFile {
         Ok(Self { file, real_path: made_from.to_owned(), len, modified_unix_ns: 0, present: None })
     }
 
-    /// Opens what an O_PATH descriptor refers to.
-    fn at(place: File) -> Result<Self, Reason> {
+    /// Opens what `open` leads to; `path` is what it is called where nothing tells its real path.
+    fn at(path: &Path, open: impl Fn(OFlags) -> std::io::Result<File>) -> Result<Self, Reason> {
+        let place = open(OFlags::PATH).map_err(cause)?;
         let meta = place.metadata().map_err(cause)?;
-        if !meta.is_file() {
-            return Err(Reason::NotAFile);
-        }
         let link = fd_path(&place);
-        let real_path = std::fs::read_link(&link).map_err(cause)?;
-        if is_pseudo(&place, &real_path) {
+        let real_path = std::fs::read_link(&link);
+        if !meta.is_file() || is_pseudo(&place, real_path.as_deref().unwrap_or(path)) {
             return Err(Reason::NotAFile);
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(O_NONBLOCK | O_NOCTTY)
-            .open(&link)
-            .map_err(|_| Reason::ImageUnreadable)?;
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match &real_path {
+            Ok(_) => OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(&link),
+            // In a root without /proc. The path is gone through once more, and must lead to the same file.
+            Err(_) => open(flags).and_then(|file| match file.metadata()? {
+                again if (again.dev(), again.ino()) == (meta.dev(), meta.ino()) => Ok(file),
+                _ => Err(ErrorKind::NotFound.into()),
+            }),
+        };
         let modified = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
         Ok(Self {
-            file,
-            real_path,
+            file: file.map_err(|_| Reason::ImageUnreadable)?,
+            real_path: real_path.unwrap_or_else(|_| path.to_owned()),
             len: meta.len(),
             modified_unix_ns: u64::try_from(modified).unwrap_or_default(),
             present: None,
@@ -163,21 +163,21 @@ fn cause(error: std::io::Error) -> Reason {
 /// # Errors
 /// If the kernel cannot, or the directory cannot be opened.
 pub fn supports_sysroot(root: &Path) -> std::io::Result<()> {
-    match beneath(root, Path::new(".")) {
+    match beneath(root, Path::new("."), OFlags::PATH) {
         Ok(_) => Ok(()),
         Err(Errno::NOSYS) => Err(std::io::Error::other("needs Linux 5.6 or newer")),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Finds a path below a directory without opening what lies there.
+/// Opens a path below a directory; with O_PATH without opening what lies there.
 ///
 /// # Errors
 /// ENOSYS before Linux 5.6; else as open(2).
-fn beneath(root: &Path, path: &Path) -> rustix::io::Result<File> {
+fn beneath(root: &Path, path: &Path, flags: OFlags) -> rustix::io::Result<File> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let open = || openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how);
+    let open = || openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), how);
     let attempts = std::iter::repeat_with(open).take(RACES);
     let first = attempts.into_iter().find(|opened| !matches!(opened, Err(Errno::AGAIN)));
     first.unwrap_or(Err(Errno::AGAIN)).map(File::from)
@@ -254,9 +254,9 @@ mod tests {
         // As seen below a root that has a /proc of its own.
         let reason = ElfFile::open_beneath(Path::new("/"), Path::new("/proc/self/status")).err();
         assert_eq!(reason, Some(Reason::NotAFile));
-        let place = beneath(Path::new("/proc"), Path::new("self/status")).expect("it is there");
+        let place = beneath(Path::new("/proc"), Path::new("self/status"), OFlags::PATH).expect("it is there");
         assert!(is_pseudo(&place, Path::new("/elsewhere/status")));
-        let place = beneath(Path::new("/"), Path::new("/etc/passwd")).expect("it is there");
+        let place = beneath(Path::new("/"), Path::new("/etc/passwd"), OFlags::PATH).expect("it is there");
         assert!(!is_pseudo(&place, Path::new("/etc/passwd")));
     }
 
