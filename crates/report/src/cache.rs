@@ -5,7 +5,7 @@
 //! from other files than those that are found now counts as absent and is written anew. Files appear whole, by renaming:
 //! reports that run at the same time see the old one or the new one.
 
-use std::io::{self, BufWriter, Read as _};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,6 +18,7 @@ use icecore_format::records::{
 };
 use icecore_format::write::Writer;
 
+use crate::edit::random_uuid;
 use crate::found::{Draft, Place};
 use crate::image::FileOff;
 use crate::load::clean;
@@ -145,10 +146,8 @@ impl Cache {
     ) -> Result<(), Error> {
         std::fs::create_dir_all(&self.dir)?;
         let file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.dir)?;
-        let mut uuid = [0; 16];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut uuid)?;
         // As a stream: what is lost with the power is found out again, so nothing waits for the disk.
-        let mut writer = Writer::stream(BufWriter::new(file.reopen()?), uuid)?;
+        let mut writer = Writer::stream(BufWriter::new(file.reopen()?), random_uuid()?)?;
         writer.append(&SessionV1 { recorder: MAKER.to_owned(), ..SessionV1::default() })?;
         let paths: Vec<&[u8]> = sources.iter().map(|source| source.path.as_bytes()).collect();
         writer.append(&StringsV1::from_rows(1, &paths))?;

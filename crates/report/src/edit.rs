@@ -12,8 +12,7 @@ pub mod cut;
 pub mod merge;
 pub mod pack;
 
-use std::fs::{File, Permissions};
-use std::io::Read;
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -95,12 +94,10 @@ fn cause(error: icecore_format::Error) -> anyhow::Error {
     }
 }
 
-/// A random identity for the recording.
-fn random_uuid() -> anyhow::Result<[u8; 16]> {
+/// A random identity for the recording; from the kernel itself, because `/dev` may be empty.
+pub(crate) fn random_uuid() -> std::io::Result<[u8; 16]> {
     let mut uuid = [0; 16];
-    let source = "/dev/urandom";
-    let read = File::open(source).and_then(|mut file| file.read_exact(&mut uuid));
-    read.with_context(|| format!("cannot read `{source}`"))?;
+    rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty())?;
     Ok(uuid)
 }
 
