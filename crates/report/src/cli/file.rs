@@ -17,8 +17,8 @@ Examples:
   icecore-report info demo.icecore --sizes
   icecore-report info demo.icecore --symbol-source
 
-Only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. Whether \
-the rest of the file is whole is what verify tells.")]
+Without options only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. \
+Whether the rest of the file is whole is what verify tells.")]
 // Files of images are looked for only if their sources are to be shown.
 #[command(group = ArgGroup::new("looked_for").args(LOOKUP).multiple(true).requires("symbol_source"))]
 pub struct Info {
@@ -161,9 +161,9 @@ Examples:
   icecore-report cache --clear
   icecore-report top demo.icecore --no-cache
 
-What a report has found out about the code of an image with a build-id, the next report need not find out again. \
-It is kept in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore, by build-id, as long as the files that told it stay as \
-they are, or are gone. A broken file there is ignored and written anew.")]
+What a report has found out about the code of an image, the next report need not find out again. \
+It is kept in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore, by build-id (else by path, size and time), as long as the \
+files that told it stay as they are, or are gone. A broken file there is ignored and written anew.")]
 pub struct Cache {
     /// Say what is there (the default)
     #[arg(long)]

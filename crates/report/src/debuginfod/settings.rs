@@ -51,7 +51,13 @@ impl Settings {
         }
         for server in &servers {
             if !["http://", "https://"].iter().any(|scheme| server.starts_with(scheme)) {
-                bail!("cannot ask debuginfod server `{server}`: it must begin with http:// or https://");
+                let remedy = match typed.is_empty() {
+                    true => "; it is of DEBUGINFOD_URLS, which --no-debuginfod leaves out",
+                    false => "",
+                };
+                bail!(
+                    "cannot ask debuginfod server `{server}`: it must begin with http:// or https://{remedy}"
+                );
             }
         }
         let number = |name: &str| -> anyhow::Result<Option<u64>> {
@@ -138,6 +144,8 @@ mod tests {
         };
         let text = refusal(&["ftp://x"], &[("HOME", "/h")]);
         assert_eq!(text, "cannot ask debuginfod server `ftp://x`: it must begin with http:// or https://");
+        let text = refusal(&[], &[("DEBUGINFOD_URLS", "file:///x"), ("HOME", "/h")]);
+        assert!(text.ends_with("; it is of DEBUGINFOD_URLS, which --no-debuginfod leaves out"), "{text}");
         let text = refusal(&["http://x"], &[("HOME", "/h"), ("DEBUGINFOD_MAXSIZE", "1M")]);
         assert_eq!(text, "cannot read DEBUGINFOD_MAXSIZE=`1M`: invalid digit found in string");
         let text = refusal(&["http://x"], &[]);

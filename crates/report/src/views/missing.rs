@@ -4,7 +4,7 @@ mod advice;
 mod count;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use icecore_format::records::LeftOut;
 use serde::Serialize;
@@ -116,8 +116,8 @@ impl Missing {
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for lack in lacks {
             let path = &*report.profile.names.images[lack.image as usize].path;
-            let images = (0..).zip(&locator.images).filter(|(_, image)| image.path == path);
-            let looked = images.map(|image| (image, finder.look(image.1)));
+            let images = builds(&locator.images, path, &scope.left_out);
+            let looked = images.into_iter().map(|image| (image, finder.look(image.1)));
             let rows: Vec<Row> = looked
                 .filter(|(_, looked)| could_tell_more(looked, lack.reason))
                 .map(|(image, looked)| scope.row(image, &lack, &looked))
@@ -149,6 +149,17 @@ impl Missing {
             shows_paths: options.paths,
         }
     }
+}
+
+/// Lists the images of a path. One build may be several, if the recorder could not always look at the file: it is one file
+/// to look for. `left_out` tells more of some.
+fn builds<'a>(images: &'a [Identity], path: &str, left_out: &Map<u32, LeftOut>) -> Vec<(u32, &'a Identity)> {
+    let mut images: Vec<(u32, &Identity)> =
+        (0..).zip(images).filter(|(_, image)| image.path == path).collect();
+    images.sort_by_key(|(position, _)| !left_out.contains_key(position));
+    let mut builds = BTreeSet::new();
+    images.retain(|(_, image)| image.build_id.is_empty() || builds.insert(&image.build_id));
+    images
 }
 
 /// Tells whether another file could name the frames, or add lines: not if the one with DWARF is there.
@@ -204,5 +215,38 @@ impl Scope<'_> {
             left_out: self.left_out.get(&position).map(LeftOutOf::new),
             get: advice::get(image, looked, Origin { host: self.host, process }, self.search),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icecore_format::records::{ImageKind, Omission};
+
+    use super::*;
+
+    #[test]
+    fn a_build_is_listed_once_and_as_that_of_which_more_is_known() {
+        let image = |path: &str, build_id: &[u8], size_bytes| Identity {
+            kind: ImageKind::FILE,
+            path: path.into(),
+            build_id: build_id.into(),
+            size_bytes,
+            modified_unix_ns: 0,
+        };
+        let images = [
+            image("/a", &[1], 0),
+            image("/b", &[1], 7),
+            image("/a", &[1], 7),
+            image("/a", &[2], 0),
+            image("/a", &[], 7),
+            image("/a", &[], 8),
+        ];
+        let of = |left_out: &[u32]| -> Vec<u32> {
+            let row = |image| LeftOut { image, why: Omission::TOO_LARGE, needed_bytes: 1, free_bytes: 0 };
+            let left_out = left_out.iter().map(|position| (*position, row(*position))).collect();
+            builds(&images, "/a", &left_out).into_iter().map(|(position, _)| position).collect()
+        };
+        assert_eq!(of(&[]), [0, 3, 4, 5]);
+        assert_eq!(of(&[2]), [2, 3, 4, 5]);
     }
 }

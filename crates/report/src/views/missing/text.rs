@@ -1,6 +1,6 @@
 //! The page for people.
 
-use super::{Missing, Row};
+use super::{Missing, Row, Tried};
 use crate::pipeline::Report;
 use crate::profile::Amount;
 use crate::term::quantity::{percent, things};
@@ -18,7 +18,7 @@ impl Missing {
         };
         page.item("named", &format!("{} of all frames", percent(named_share)));
         if self.names.is_empty() && self.lines.is_empty() {
-            page.item("missing", "nothing: every file that could name more is here");
+            page.item("missing", "nothing: no file could name more, or add lines");
         }
         self.names_text(page);
         self.lines_text(page);
@@ -84,8 +84,11 @@ impl Missing {
     fn tried(&self, row: &Row) -> Vec<String> {
         let (absent, there): (Vec<_>, Vec<_>) =
             row.tried.iter().partition(|tried| tried.outcome == "absent" && !self.shows_paths);
-        let mut lines: Vec<String> =
-            there.iter().map(|tried| format!("{}: {}", tried.path, tried.came_of_it)).collect();
+        let line = |tried: &&Tried| match tried.source {
+            "embedded" => format!("{} in the recording: {}", tried.path, tried.came_of_it),
+            _ => format!("{}: {}", tried.path, tried.came_of_it),
+        };
+        let mut lines: Vec<String> = there.iter().map(line).collect();
         match absent[..] {
             [] => {}
             [only] => lines.push(format!("{}: {}", only.path, only.came_of_it)),
