@@ -4,7 +4,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
 use serde_json::Value;
 
 /// Builds the programs of the workspace once, and returns the path of one.
@@ -172,6 +175,17 @@ fn compile(source: &str, options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let cc = Command::new("cc").args(options).arg(from).arg("-o").arg(&path).arg("-ldl").status();
     assert!(cc.expect("a C compiler").success(), "tests/programs/{source} does not compile");
     (dir, path)
+}
+
+/// Waits until a recording that is being made has samples.
+pub fn wait_for_samples(recording: &Path) {
+    let has_samples =
+        |recording: Recording| recording.entries().iter().any(|e| e.header.kind == Kind::SAMPLES);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !Recording::open(recording).is_ok_and(has_samples) {
+        assert!(Instant::now() < deadline, "there are no samples");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Sends a signal to a process.

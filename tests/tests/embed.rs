@@ -1,13 +1,10 @@
 //! Names that travel with the recording: what the recorded machine could name is named where nothing of it is.
 
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use icecore_format::block::Kind;
-use icecore_format::read::Recording;
 use icecore_tests::elsewhere::{frames, root_with, samples_elsewhere};
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, target, text};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, target, text, wait_for_samples};
 
 #[test]
 fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
@@ -33,11 +30,9 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
     assert_eq!(here.len(), elsewhere.len());
     assert!(here.len() > 2000, "{} frames", here.len());
 
-    // Stubs of the linker are no functions, and have no symbol: only who has the file can name them.
-    let is_named = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.ends_with("@plt"));
-    let named = here.iter().filter(|(name, _)| is_named(name)).count();
+    let named = here.iter().filter(|(name, _)| name.is_some()).count();
     let lost: Vec<_> =
-        here.iter().zip(&elsewhere).filter(|(here, there)| is_named(&here.0) && here != there).collect();
+        here.iter().zip(&elsewhere).filter(|(here, there)| here.0.is_some() && here != there).collect();
     eprintln!(
         "{} frames, {named} named here, {} of these elsewhere ({:.2} %)",
         here.len(),
@@ -46,6 +41,44 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
     );
     assert!(named * 2 > here.len(), "{named} of {} frames are named", here.len());
     assert!(lost.is_empty(), "{} of {named}, the first: {:?}", lost.len(), lost[0]);
+}
+
+/// Spends its time in `main.spin`, which calls nothing.
+const GO: &str = "
+package main
+//go:noinline
+func spin(n int) (sum int) { for i := 0; i < n; i++ { sum += i % 7 }; return }
+func main() { sum := 0; for i := 0; i < 300; i++ { sum += spin(1000000) }; println(sum) }
+";
+
+#[test]
+fn root_a_stripped_program_of_go_is_named_where_nothing_is() {
+    if !has_ebpf() {
+        return;
+    }
+    let work = tempfile::tempdir().expect("a folder for temporary files");
+    std::fs::write(work.path().join("main.go"), GO).expect("room");
+    // At a fixed address, anywhere, and linked by the linker of C.
+    for (mode, cgo, flags) in
+        [("exe", "0", "-s -w"), ("pie", "0", "-s -w"), ("exe", "1", "-s -w -linkmode=external")]
+    {
+        let mut go = Command::new("go");
+        go.args(["build", "-buildmode", mode, "-ldflags", flags, "-o", "spin", "main.go"])
+            .current_dir(work.path());
+        go.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go")).env("CGO_ENABLED", cgo);
+        go.envs([("GOFLAGS", ""), ("GO111MODULE", "off")]);
+        assert!(go.status().expect("Go is installed: run tests/setup.sh").success(), "{mode} {flags}");
+        let recorded = Recorded::new(&["-F", "997", "-q"], &[work.path().join("spin")]);
+        std::fs::remove_file(work.path().join("spin")).expect("it was there");
+        let samples = samples_elsewhere(&recorded.path());
+        let spinning = samples.iter().filter(|sample| sample.has("main.spin") && sample.has("runtime.main"));
+        let spinning = spinning.count();
+        assert!(
+            spinning > 100 && spinning * 10 > samples.len() * 8,
+            "{mode} {flags}: {spinning} of {}",
+            samples.len()
+        );
+    }
 }
 
 /// Records a copy of the target program, and does something to it while it runs; returns the names of its frames.
@@ -62,13 +95,7 @@ fn names_after(meanwhile: impl FnOnce(&Path)) -> Vec<String> {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the recorder runs");
-    let has_samples =
-        |recording: Recording| recording.entries().iter().any(|e| e.header.kind == Kind::SAMPLES);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !Recording::open(&path).is_ok_and(has_samples) {
-        assert!(Instant::now() < deadline, "there are no samples");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_samples(&path);
     meanwhile(&program);
     assert!(recorder.wait().expect("ours").success());
     let samples = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
@@ -77,9 +104,8 @@ fn names_after(meanwhile: impl FnOnce(&Path)) -> Vec<String> {
     let frames = frames(&samples);
     let names = frames.iter().filter(|(_, image)| image.contains("/service")).map(|(name, _)| name.clone());
     let all = names.clone().count();
-    // Stubs of the linker have no symbols; hardly a sample hits them.
     let names: Vec<String> = names.flatten().collect();
-    assert!(names.len() * 100 >= all * 99, "only {} of {all} frames are named", names.len());
+    assert_eq!(names.len(), all, "named frames");
     names
 }
 
@@ -118,6 +144,30 @@ fn root_a_program_in_a_root_of_its_own_is_named() {
     let names = frames(&samples_elsewhere(&recorded.path()));
     let found = names.iter().filter(|(name, _)| name.as_deref() == Some("takes_half")).count();
     assert!(found > 100, "{found} of {} frames", names.len());
+}
+
+#[test]
+fn root_symbols_are_read_in_a_root_without_proc() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let program = dir.path().join("stripped");
+    let strip = Command::new("strip").arg(target()).arg("-o").arg(&program).status();
+    assert!(strip.expect("binutils are installed").success());
+    let recorded =
+        Recorded::new(&["-F", "997", "-q"], &[program.as_os_str(), "shares".as_ref(), "300".as_ref()]);
+    let root = root_with(&icecore_tests::machine::program("icecore-report"), Some(&recorded.path()));
+    let has_names = || {
+        let mut report = Command::new("chroot");
+        report.arg(root.path()).args(["/icecore-report", "top", "/r.icecore", "--symbols", "/symbols"]);
+        text(&report.output().expect("chroot is everywhere").stdout).contains("takes_half")
+    };
+    let symbols = root.path().join("symbols");
+    std::fs::create_dir(&symbols).expect("room");
+    assert!(!has_names(), "the program is stripped");
+    std::fs::copy(target(), symbols.join("whole")).expect("room");
+    assert!(has_names());
 }
 
 #[test]

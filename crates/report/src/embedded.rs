@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::image::FileOff;
 use crate::map::Map;
-use crate::symbolize::demangled;
+use crate::symbolize::readable;
 
 /// Symbols that enclose an address are looked for so far back: real functions hardly ever lie in each other.
 const LOOKED_BACK: usize = 16;
@@ -22,8 +22,7 @@ pub struct Embedded<'a> {
 impl<'a> Embedded<'a> {
     /// Sorts symbols; `image_of` gives the position of an image by its id.
     pub fn new(symbols: &'a [Symbol], image_of: impl Fn(u32) -> Option<u32>) -> Self {
-        let readable = |symbol: &Symbol| demangled(&String::from_utf8_lossy(&symbol.name)).into();
-        let names: Vec<Arc<str>> = symbols.par_iter().map(readable).collect();
+        let names: Vec<Arc<str>> = symbols.par_iter().map(|symbol| readable(&symbol.name).into()).collect();
         let mut of_image: Map<u32, Vec<(&Symbol, Arc<str>)>> = Map::default();
         for (symbol, name) in symbols.iter().zip(names) {
             if let Some(image) = image_of(symbol.image) {

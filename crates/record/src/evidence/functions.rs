@@ -1,43 +1,46 @@
 //! Which functions of an ELF file lie around some of its offsets, as its symbol tables tell it.
 
-use object::elf::{self, FileHeader64, Sym64};
+use object::Endianness;
+use object::elf::{self, FileHeader64};
 use object::read::ReadRef;
-use object::read::elf::{
-    FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
-};
-use object::{Endianness, SectionIndex, SymbolIndex};
-use rustc_hash::FxHashMap;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-/// The largest symbol table that is read, bytes: more than two million symbols.
-const MAX_TABLE_BYTES: u64 = 64 << 20;
-/// The most sections of a file that is looked into.
-const MAX_SECTIONS: u32 = 64 << 10;
-/// The longest name that is kept, bytes.
-const MAX_NAME_BYTES: usize = 4 << 10;
+use super::symbol_table::SymbolTable;
+use super::{go, stubs};
 
 /// A function, by offsets in its file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Function {
     pub(crate) start: u64,
-    /// Behind its last byte; of a symbol without size, behind the last offset that was asked for.
+    /// Behind its last byte; if nothing tells its size, behind the last offset that was asked for.
     pub(crate) end: u64,
-    /// As the table has it, mangled.
+    /// As the table has it, mangled; of a stub with `@plt` behind it.
     pub(crate) name: Vec<u8>,
 }
 
 /// An offset that is asked for, and the address that the file gives it.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked {
     off: u64,
-    address: u64,
+    pub(super) address: u64,
 }
 
-/// A symbol that may be the function around an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    start: u64,
-    size: u64,
-    symbol: usize,
+/// What covers an address: a function, by addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Around {
+    pub(super) start: u64,
+    /// 0: nothing tells it.
+    pub(super) len: u64,
+    pub(super) name: Vec<u8>,
+}
+
+impl Asked {
+    /// By offsets; `None` if they make no sense.
+    fn function(&self, Around { start, len, name }: Around) -> Option<Function> {
+        let start = self.off.checked_sub(self.address.checked_sub(start)?)?;
+        let end = if len > 0 { start.checked_add(len)? } else { self.off + 1 };
+        Some(Function { start, end, name })
+    }
 }
 
 /// Finds the functions around offsets of a file; each once, in their order. `debug` is a file of debug information that
@@ -51,14 +54,16 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     asked.sort_unstable_by_key(|asked| asked.address);
     asked.dedup_by_key(|asked| asked.address);
     let mut found = Vec::new();
-    for table in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-        look_up(file, table, &mut asked, &mut found);
+    for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+        take(&mut asked, &mut found, |asked| Some(SymbolTable::read(file, kind)?.around(asked)));
     }
     if let Some(debug) = debug {
-        look_up(debug, elf::SHT_SYMTAB, &mut asked, &mut found);
+        take(&mut asked, &mut found, |asked| Some(SymbolTable::read(debug, elf::SHT_SYMTAB)?.around(asked)));
     }
+    take(&mut asked, &mut found, |asked| go::around(file, asked));
+    take(&mut asked, &mut found, |asked| stubs::around(file, asked));
     found.sort_unstable();
-    // A function is found once for each of its offsets. Of symbols without size the longest stretch comes last.
+    // A function is found once for each of its offsets. Of those without a size the longest stretch comes last.
     let mut functions: Vec<Function> = Vec::new();
     for function in found {
         match functions.last_mut() {
@@ -86,124 +91,46 @@ fn addresses<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> 
     Some(offsets.filter_map(asked).collect())
 }
 
-/// Finds the functions around addresses, which ascend, in one table of a file, and leaves those that are in none.
-fn look_up<'d, R: ReadRef<'d>>(
-    file: R,
-    table: elf::SectionType,
+/// Asks one source of names for what no other has told, and leaves what it does not tell either.
+fn take(
     asked: &mut Vec<Asked>,
     found: &mut Vec<Function>,
+    source: impl FnOnce(&[Asked]) -> Option<Vec<Option<Around>>>,
 ) {
     if asked.is_empty() {
         return;
     }
-    let Some(table) = Table::read(file, table) else { return };
-    let nearest = table.nearest(asked);
-    let names = table.names(nearest.iter().flatten());
-    let mut left = Vec::new();
-    for (asked, nearest) in asked.iter().zip(nearest) {
-        let function = nearest.and_then(|nearest| {
-            let name = names.get(&(nearest.start, nearest.size))?;
-            let start = asked.off.checked_sub(asked.address - nearest.start)?;
-            let end = if nearest.size > 0 { start.checked_add(nearest.size)? } else { asked.off + 1 };
-            Some(Function { start, end, name: name.to_vec() })
-        });
-        match function {
-            Some(function) => found.push(function),
-            None => left.push(*asked),
+    let Some(around) = source(asked) else { return };
+    let mut around = around.into_iter();
+    asked.retain(|asked| match around.next().flatten().and_then(|around| asked.function(around)) {
+        Some(function) => {
+            found.push(function);
+            false
         }
-    }
-    *asked = left;
+        None => true,
+    });
 }
 
-/// A symbol table.
-struct Table<'d, R: ReadRef<'d>> {
-    endian: Endianness,
-    sections: SectionTable<'d, FileHeader64<Endianness>, R>,
-    symbols: SymbolTable<'d, FileHeader64<Endianness>, R>,
-    is_dynamic: bool,
-}
+#[cfg(test)]
+pub(super) mod fixture {
+    use std::process::Command;
 
-impl<'d, R: ReadRef<'d>> Table<'d, R> {
-    fn read(file: R, table: elf::SectionType) -> Option<Self> {
-        let header = FileHeader64::<Endianness>::parse(file).ok()?;
-        let endian = header.endian().ok()?;
-        if header.shnum(endian, file).ok()? > MAX_SECTIONS {
-            return None;
-        }
-        let sections = header.sections(endian, file).ok()?;
-        let is_read = |kind| kind == table || kind == elf::SHT_SYMTAB_SHNDX;
-        let read = sections.iter().filter(|section| is_read(section.sh_type(endian)));
-        if read.fold(0, |sum: u64, section| sum.saturating_add(section.sh_size(endian))) > MAX_TABLE_BYTES {
-            return None;
-        }
-        let symbols = sections.symbols(endian, file, table).ok()?;
-        Some(Self { endian, sections, symbols, is_dynamic: table == elf::SHT_DYNSYM })
+    use super::Asked;
+
+    /// A program that was assembled; its code begins at 0x10000.
+    pub(in super::super) fn assembled(source: &str) -> Vec<u8> {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("x.s"), source).expect("written");
+        let args = ["-nostdlib", "-static", "-Wl,-Ttext=0x10000", "-Wl,--build-id=none", "x.s", "-o", "x"];
+        let status = Command::new("cc").args(args).current_dir(dir.path()).status().expect("a compiler");
+        assert!(status.success());
+        std::fs::read(dir.path().join("x")).expect("just made")
     }
 
-    /// The symbols that can name code, with their numbers.
-    fn code(&self) -> impl Iterator<Item = (usize, &'d Sym64<Endianness>)> + '_ {
-        let kinds = [elf::STT_FUNC, elf::STT_GNU_IFUNC, elf::STT_NOTYPE];
-        self.symbols.iter().enumerate().filter(move |(_, symbol)| {
-            kinds.contains(&symbol.st_type())
-                && symbol.st_shndx(self.endian) != elf::SHN_UNDEF
-                && symbol.st_name(self.endian) != 0
-        })
+    /// Addresses, as if offsets were the same.
+    pub(in super::super) fn asked(at: &[u64]) -> Vec<Asked> {
+        at.iter().map(|at| Asked { off: *at, address: *at }).collect()
     }
-
-    /// The symbol around each address, if there is one.
-    fn nearest(&self, asked: &[Asked]) -> Vec<Option<Candidate>> {
-        // The last symbol in front of each address, with and without size: noted at the first address behind it, and
-        // carried on from there to all others.
-        let (mut sized, mut sizeless) = (vec![None; asked.len()], vec![None; asked.len()]);
-        for (symbol, row) in self.code() {
-            let (start, size) = (row.st_value(self.endian), row.st_size(self.endian));
-            let last = if size > 0 { &mut sized } else { &mut sizeless };
-            if let Some(last) = last.get_mut(asked.partition_point(|asked| asked.address < start)) {
-                *last = (*last).max(Some(Candidate { start, size, symbol }));
-            }
-        }
-        let (mut last_sized, mut last_sizeless): (Option<Candidate>, Option<Candidate>) = (None, None);
-        let nearest = asked.iter().zip(sized).zip(sizeless).map(|((asked, sized), sizeless)| {
-            (last_sized, last_sizeless) = (last_sized.max(sized), last_sizeless.max(sizeless));
-            let covers = |c: &Candidate| asked.address - c.start < c.size;
-            let is_behind = |c: &Candidate| last_sized.is_none_or(|sized| sized.start <= c.start);
-            let may_cover = |c: &Candidate| is_behind(c) && self.may_cover(c, asked.address);
-            last_sized.filter(covers).or_else(|| last_sizeless.filter(may_cover))
-        });
-        nearest.collect()
-    }
-
-    /// A symbol without size ends with its section at the latest, and in the sparse table of dynamic symbols at once.
-    fn may_cover(&self, candidate: &Candidate, address: u64) -> bool {
-        let symbol = self.symbols.symbol(SymbolIndex(candidate.symbol)).ok();
-        let section = symbol.map(|symbol| SectionIndex(usize::from(symbol.st_shndx(self.endian).0)));
-        let section = section.and_then(|section| self.sections.section(section).ok());
-        let is_in_section = section.is_some_and(|section| {
-            address.wrapping_sub(section.sh_addr(self.endian)) < section.sh_size(self.endian)
-        });
-        is_in_section && (!self.is_dynamic || candidate.start == address)
-    }
-
-    /// The names of symbols by start and size. Of several the one that people know: `free`, not `__libc_free`.
-    fn names<'c>(&self, wanted: impl Iterator<Item = &'c Candidate>) -> FxHashMap<(u64, u64), &'d [u8]> {
-        let mut names: FxHashMap<(u64, u64), &[u8]> =
-            wanted.map(|wanted| ((wanted.start, wanted.size), &[][..])).collect();
-        for (_, row) in self.code() {
-            let at = (row.st_value(self.endian), row.st_size(self.endian));
-            let Some(known) = names.get_mut(&at) else { continue };
-            let Ok(name) = self.symbols.symbol_name(self.endian, row) else { continue };
-            if (1..=MAX_NAME_BYTES).contains(&name.len()) && (known.is_empty() || rank(name) < rank(known)) {
-                *known = name;
-            }
-        }
-        names.retain(|_, name| !name.is_empty());
-        names
-    }
-}
-
-/// Orders names of one function: few underscores in front, short.
-fn rank(name: &[u8]) -> (usize, usize, &[u8]) {
-    (name.iter().take_while(|byte| **byte == b'_').count(), name.len(), name)
 }
 
 #[cfg(test)]
@@ -238,12 +165,5 @@ mod tests {
         for bytes in [&[][..], &elf[..64], &elf[..elf.len() / 2], &[0; 4096]] {
             assert_eq!(functions(bytes, Some(bytes), [0, 64, u64::MAX].into_iter()), []);
         }
-    }
-
-    #[test]
-    fn names_that_people_know_come_first() {
-        let mut names = ["__libc_free", "cfree", "free", "__GI___libc_free"].map(str::as_bytes);
-        names.sort_by_key(|name| rank(name));
-        assert_eq!(names[0], b"free");
     }
 }

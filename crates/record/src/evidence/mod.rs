@@ -4,11 +4,15 @@
 //! Files are opened when their first mapping is seen, since they may be deleted or replaced before the recording ends,
 //! and read when it has ended.
 
+mod elf_file;
 pub(crate) mod files;
 pub(crate) mod functions;
+mod go;
 pub(crate) mod jit;
 mod room;
 pub(crate) mod sections;
+mod stubs;
+mod symbol_table;
 
 use std::cmp::Reverse;
 use std::fs::File;

@@ -11,6 +11,24 @@ const MAX_LEN: usize = 16 << 10;
 /// named `f`.
 const PREFIXES: [&str; 5] = ["_Z", "__Z", "___Z", "_R", "__R"];
 
+/// What is behind the name of a linker's stub.
+pub(super) const STUB: &str = "@plt";
+
+/// Makes the name of a symbol or of a stub readable.
+pub(crate) fn readable(raw: &[u8]) -> String {
+    let name = |raw| demangled(&String::from_utf8_lossy(raw));
+    match raw.strip_suffix(STUB.as_bytes()) {
+        Some(raw) => name(raw) + STUB,
+        None => name(unversioned(raw)),
+    }
+}
+
+/// `memcpy` of `memcpy@@GLIBC_2.14`.
+pub(super) fn unversioned(name: &[u8]) -> &[u8] {
+    let end = name.iter().position(|byte| *byte == b'@').filter(|end| *end > 0);
+    &name[..end.unwrap_or(name.len())]
+}
+
 /// Makes a name readable; one that is not mangled, or becomes absurdly long, stays as it is.
 pub(crate) fn demangled(raw: &str) -> String {
     if !PREFIXES.iter().any(|prefix| raw.starts_with(prefix)) {
@@ -50,6 +68,20 @@ mod tests {
         }
         assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
         assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+    }
+
+    #[test]
+    fn a_version_is_no_part_of_a_name_and_a_stub_is_told_from_what_it_calls() {
+        for (raw, name) in [
+            ("memcpy@@GLIBC_2.14", "memcpy"),
+            ("x@V", "x"),
+            ("@", "@"),
+            ("plain", "plain"),
+            ("_ZN3foo3barEi@plt", "foo::bar(int)@plt"),
+            ("*ABS*+0x9f550@plt", "*ABS*+0x9f550@plt"),
+        ] {
+            assert_eq!(readable(raw.as_bytes()), name);
+        }
     }
 
     #[test]

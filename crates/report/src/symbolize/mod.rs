@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use answer::{Answer, Function, Wanted};
-pub(crate) use mangled::demangled;
+pub(crate) use mangled::{demangled, readable};
 pub use reason::Reason;
 
 use crate::image::Finder;

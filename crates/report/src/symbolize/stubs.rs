@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use object::{Endianness, elf};
 
+use super::mangled::STUB;
 use super::relocations;
 use super::strings::Strings;
 use crate::image::{ElfFile, Layout, Section, Svma};
@@ -138,8 +139,8 @@ fn read_names(
             if let Some(known @ None) = names.get_mut(&relocation.place) {
                 *known = match relocation.symbol {
                     // A function that is chosen when the program is loaded.
-                    0 => Some(format!("*ABS*+{:#x}@plt", relocation.addend).into()),
-                    index => symbol(index).map(|raw| format!("{}@plt", strings.name(raw)).into()),
+                    0 => Some(format!("*ABS*+{:#x}{STUB}", relocation.addend).into()),
+                    index => symbol(index).map(|raw| format!("{}{STUB}", strings.name(raw)).into()),
                 };
                 open -= usize::from(known.is_some());
             }

@@ -13,6 +13,7 @@ use object::read::elf::{FileHeader, SectionHeader, Sym, SymbolTable};
 use object::{Endianness, FileKind, SymbolIndex};
 use rayon::prelude::*;
 
+use super::mangled::unversioned;
 use super::strings::Strings;
 use crate::image::Svma;
 
@@ -230,12 +231,6 @@ fn is_mark(name: &[u8]) -> bool {
     )
 }
 
-/// `memcpy` of `memcpy@@GLIBC_2.14`.
-fn unversioned(name: &[u8]) -> &[u8] {
-    let end = name.iter().position(|byte| *byte == b'@').filter(|end| *end > 0);
-    &name[..end.unwrap_or(name.len())]
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -273,14 +268,6 @@ mod tests {
         let at = [0x10000, 0x1000f, 0x10010, 0x10020, 0x1002f, 0x10030, 0x1003f, 0x10040, 0x1004f, 0x10050];
         let found = ["_start", "_start", "outer", "inner", "inner", "outer", "outer", "bare", "bare", ""];
         assert_eq!(names(source, &at), found);
-    }
-
-    #[test]
-    fn versions_are_no_part_of_a_name() {
-        for (name, plain) in [("memcpy@@GLIBC_2.14", "memcpy"), ("x@V", "x"), ("@", "@"), ("plain", "plain")]
-        {
-            assert_eq!(unversioned(name.as_bytes()), plain.as_bytes());
-        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use icecore_record::fuzz;
 
-use super::{FREE_BYTES, image};
+use super::{FREE_BYTES, image, stripped};
 use crate::memory;
 
 /// Finds functions all over a file.
@@ -12,5 +12,5 @@ pub fn run(data: &[u8]) {
 
 /// Small libraries, with and without symbol tables.
 pub fn seeds() -> Vec<Vec<u8>> {
-    image::seeds()
+    [image::seeds(), stripped::seeds()].concat()
 }
