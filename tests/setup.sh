@@ -29,7 +29,7 @@ else
 	has python3 || want python3
 	has pgrep || want procps
 	has node || want nodejs
-	# Peers of the symbolizing engine: Go (80 MB to fetch), LLVM's tools, which may have its version in their names, the
+	# Peers of the symbolizing engine: Go (81 MB to fetch, half a minute; Debian's programs of Go are stripped), LLVM's tools, which may have its version in their names, the
 	# linker of another processor, and the debug file of libc.
 	has go || want golang-go
 	for name in llvm-gsymutil llvm-dwp; do
