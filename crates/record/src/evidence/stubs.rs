@@ -51,7 +51,7 @@ pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<
     let mut stubs: Vec<Option<(u64, Stub)>> = vec![None; asked.len()];
     for section in elf.sections.iter() {
         let (begin, len) = (section.sh_addr(endian), section.sh_size(endian));
-        let is_code = section.sh_flags(endian).0 & u64::from(elf::SHF_EXECINSTR.0) != 0;
+        let is_code = section.sh_flags(endian).0 & elf::SHF_EXECINSTR.0 != 0;
         let name = elf.sections.section_name(endian, section).unwrap_or_default();
         if !is_code || !name.starts_with(b".plt") || len > MAX_STUBS_BYTES {
             continue;
