@@ -7,6 +7,7 @@
 #include "wire.h"
 #include "maps.h"
 #include "walk.h"
+#include "snapshot.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -14,10 +15,13 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct sample_record wire_sample = {};
 struct task_record wire_task = {};
 struct cgroup_record wire_cgroup = {};
+struct registers_record wire_registers = {};
+struct page_record wire_page = {};
 enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
 enum target_mode wire_target_mode = TARGET_SYSTEM;
+enum copy_mode wire_copy_mode = COPY_NOTHING;
 enum target_state wire_target_state = TARGET_LIVE;
 
 static __always_inline bool is_wanted(__u32 tgid, __u32 tid, bool in_user)
@@ -68,6 +72,7 @@ static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loo
 	record->user_len = 0;
 	record->kernel_end = WALK_NONE;
 	record->user_end = WALK_NONE;
+	record->snapshot = 0;
 
 	if (!in_user)
 		walk_kernel(ctx, scratch);
@@ -85,8 +90,11 @@ static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loo
 				regs.fp = TASK_FP(entry);
 			}
 			/* Kernel workers that share a process's memory (io_uring) never came from user space. */
-			if (regs.ip)
+			if (regs.ip) {
 				walk_by_loop(scratch, &regs);
+				if (copy_mode != COPY_NOTHING)
+					take_snapshot(ctx, record, in_user);
+			}
 		}
 	}
 

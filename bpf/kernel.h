@@ -54,8 +54,8 @@ struct bpf_perf_event_data {
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
-	unsigned long bp;
-	unsigned long ip;
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	unsigned long ip, sp;
 };
 #else
 struct pt_regs {
@@ -90,6 +90,12 @@ struct file {
 
 struct mm_struct {
 	struct file *exe_file;
+	unsigned long start_stack;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
 };
 
 struct kernfs_node {

@@ -12,6 +12,13 @@ const volatile bool take_idle = 0;
 /* User space is woken when this many bytes wait; below, it comes by itself. */
 const volatile __u64 wakeup_bytes = 1 << 20;
 
+/* Of snapshots: enum copy_mode, the most that is copied, and from how much on in the ring copies are shortened: half of
+ * it, three quarters of it. */
+const volatile __u32 copy_mode = COPY_NOTHING;
+const volatile __u32 max_stack_bytes = 1 << 20;
+const volatile __u64 ring_half = 2 << 20;
+const volatile __u64 ring_three_quarters = 3 << 20;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 << 20);
@@ -70,6 +77,34 @@ struct {
 	__type(key, struct program_key);
 	__type(value, __u8);
 } programs SEC(".maps");
+
+/* Where the stack of a thread lies that is not its process's first one, by thread id. */
+struct stack_range {
+	__u64 start;
+	__u64 end;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct stack_range);
+} stack_ranges SEC(".maps");
+
+/* A deep stack was copied whole, by thread id. Its outer part hardly changes from one millisecond to the next, so that most
+ * copies need only the inner part: the report completes one from the other. */
+struct whole_copy {
+	__u64 time_ns;
+	/* The highest stack pointer that was seen since: what lies above is as it was. */
+	__u64 highest_sp;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct whole_copy);
+} whole_copies SEC(".maps");
 
 /* Items lost, by cause; one counter per CPU. */
 struct {

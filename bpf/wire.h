@@ -16,6 +16,18 @@
 /* The longest path of a cgroup that is told, and the most cgroups that may be asked for. */
 #define CGROUP_PATH_LEN 1024
 #define MAX_TARGET_CGROUPS 64
+/* The stack that comes with the registers, and the unit in which more of it comes, bytes. */
+#define TOP_LEN 128
+#define STACK_PAGE_LEN 4096
+/* The most of a stack that --stack-bytes may ask for. */
+#define MAX_STACK_BYTES (1 << 20)
+/* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
+ * rip. arm64: x0 to x30, sp, pc. */
+#if defined(__TARGET_ARCH_x86)
+#define REGISTER_COUNT 17
+#else
+#define REGISTER_COUNT 33
+#endif
 
 enum record_type {
 	RECORD_SAMPLE = 1,
@@ -24,6 +36,8 @@ enum record_type {
 	RECORD_COMM = 4,
 	RECORD_EXIT = 5,
 	RECORD_CGROUP = 6,
+	RECORD_REGISTERS = 7,
+	RECORD_STACK_PAGE = 8,
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -44,7 +58,17 @@ enum loss_cause {
 	LOSS_RING_FULL_TASK = 1,
 	LOSS_NO_SCRATCH = 2,
 	LOSS_TARGETS_FULL = 3,
-	LOSS_CAUSES = 4,
+	LOSS_STACK_SHORTENED = 4,
+	LOSS_CAUSES = 5,
+};
+
+/* What is copied of stacks. */
+enum copy_mode {
+	COPY_NOTHING = 0,
+	/* The inner part, and all of a deeper stack now and then. */
+	COPY_INNER = 1,
+	/* All of it with every sample. */
+	COPY_WHOLE = 2,
 };
 
 /* What is known of a followed process. */
@@ -90,7 +114,8 @@ struct record_head {
  *   60    1  kernel_end   enum walk_end
  *   61    1  user_end     enum walk_end
  *   62    2  zero
- *   64       kernel_len addresses, leaf first, then user_len addresses, leaf first
+ *   64    8  snapshot     of the user stack, which came before on the same CPU; 0 if there is none
+ *   72       kernel_len addresses, leaf first, then user_len addresses, leaf first
  */
 struct sample_record {
 	struct record_head head;
@@ -100,6 +125,49 @@ struct sample_record {
 	__u8 kernel_end;
 	__u8 user_end;
 	__u16 zero;
+	__u64 snapshot;
+};
+
+/*
+ * The state of user space at a sample. Pages of the stack follow, then the sample, all of one CPU.
+ *
+ *  off size
+ *    0    4  type       RECORD_REGISTERS
+ *    4    4  cpu
+ *    8    8  snapshot   counts up on a CPU, from 1
+ *   16    8  stack_end  address behind the stack; 0 if it is not known
+ *   24    4  wanted     bytes of the stack that were to be copied, from the stack pointer on
+ *   28    4  top_len    bytes that `top` has: TOP_LEN, or 0 if they could not be read
+ *   32  128  top        the stack at the stack pointer
+ *  160       registers
+ */
+struct registers_record {
+	__u32 type;
+	__u32 cpu;
+	__u64 snapshot;
+	__u64 stack_end;
+	__u32 wanted;
+	__u32 top_len;
+	__u8 top[TOP_LEN];
+	__u64 registers[REGISTER_COUNT];
+};
+
+/*
+ * A page that holds a part of a stack. Pages that could not be read do not come.
+ *
+ *  off size
+ *    0    4  type      RECORD_STACK_PAGE
+ *    4    4  cpu
+ *    8    8  snapshot  that it belongs to
+ *   16    8  address
+ *   24 4096  bytes     all of the page, whatever of it is stack
+ */
+struct page_record {
+	__u32 type;
+	__u32 cpu;
+	__u64 snapshot;
+	__u64 address;
+	__u8 bytes[STACK_PAGE_LEN];
 };
 
 /*

@@ -17,9 +17,11 @@ import zstandard
 
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
-KINDS = dict(enumerate(KINDS, 1)) | {14: "image_parts", 15: "jit", 16: "cgroups", 17: "names", 18: "left_out"}
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 176, 48, 48, 96, 0, 56]
-ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {14: 48, 15: 128, 16: 64, 17: 116, 18: 48}
+KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
+KINDS += ["unwind_rules"]
+KINDS = dict(enumerate(KINDS, 1))
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68]
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
@@ -261,6 +263,13 @@ class Root:
         return times
 
 
+def told_words(root, at, distances_at):
+    """Section 5.19: ("code", id) or ("stack", distance)."""
+    distances = iter(root.values(distances_at, False))
+    for row in root.values(at, False):
+        yield ("code", row - 1) if row else ("stack", unfold(next(distances)))
+
+
 class Part:
     """One session and what is told behind it."""
 
@@ -270,6 +279,8 @@ class Part:
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
         self.left_out, self.mount_ns = [], 0
+        self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
+        self.unwind_rules = []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
@@ -329,7 +340,7 @@ class Part:
             (root.values(136), iter(root.values(148, False)), root.values(88), [0, 0]),
             (root.values(112), iter(root.values(124, False)), root.values(76), [0, 0]),
         ]
-        expected, recent = {}, {}
+        snapshot_rows, next_snapshot, expected, recent = root.values(172), root.u32(184), {}, {}
         for i in range(root.items):
             units = expected.get(cpu[i], first // unit) + late[i]
             expected[cpu[i]] = units + period
@@ -347,7 +358,9 @@ class Part:
                 if ends[i]:
                     last[stack != 0] = ends[i] - 1
                 told.append((stack, last[stack != 0]))
-            self.samples.append((units * unit & U64, cpu[i], event[i], task, weight[i], *told))
+            snapshot = next_snapshot + unfold(snapshot_rows[i] - 1) if snapshot_rows[i] else 0
+            next_snapshot = snapshot + 1 if snapshot else next_snapshot
+            self.samples.append((units * unit & U64, cpu[i], event[i], task, weight[i], *told, snapshot))
 
 
     def symbols_block(self, root):
@@ -392,6 +405,37 @@ class Part:
         rows = zip(root.steps(0), root.values(12), root.values(24), root.values(36))
         self.left_out.extend(list(row) for row in rows)
 
+    def stack_code_block(self, root):
+        for id, base, offset in zip(range(root.u32(0), U64), root.values(4), root.values(16)):
+            self.stack_code[id] = (base - 1 if base else None, offset)
+
+    def stack_pieces_block(self, root):
+        words = told_words(root, 16, 28)
+        for id, mask in zip(range(root.u32(0), U64), root.values(4)):
+            self.stack_pieces[id] = (mask, [next(words) for _ in range(mask.bit_count())])
+
+    def stack_nodes_block(self, root):
+        rows = zip(range(root.u32(0), U64), root.values(4), root.values(16), root.values(28))
+        for id, outer, gap, piece in rows:
+            outer = 0 if outer == 0 else id - 1 if outer == 1 else outer - 1
+            need(id < 1 << 32 and outer < id, "an outer node behind its inner one")
+            self.stack_nodes[id] = (outer, gap, piece)
+
+    def snapshots_block(self, root):
+        words = told_words(root, 64, 76)
+        columns = [root.values(at) for at in (4, 16, 28)] + [root.steps(40), root.values(52)]
+        for id, anchor, depth, not_copied, memory, mask in zip(range(root.u32(0), U64), *columns):
+            registers = {number: next(words) for number in range(64) if mask >> number & 1}
+            self.snapshots[id] = (anchor, depth, not_copied, memory, registers)
+
+    def unwind_rules_block(self, root):
+        at = 0
+        columns = [root.steps(off) for off in (0, 12, 24, 36)] + [root.values(56, False)]
+        for image, address, start, bias, length in zip(*columns, strict=True):
+            need(at + length <= len(root.bytes(48)), "bytes of entries")
+            self.unwind_rules.append([image, address, start, bias, root.bytes(48)[at : at + length].hex()])
+            at += length
+
     def names_block(self, root):
         texts, at = [], 0
         for length in root.values(104, False):
@@ -412,8 +456,10 @@ def read(recording):
     """All sessions of a recording."""
     readers = [Part.session, Part.strings_block, Part.tasks_block, Part.lifecycle, Part.images_block]
     readers += [Part.mappings_block, Part.stacks, Part.samples_block]
-    readers = dict(enumerate(readers, 1)) | {13: Part.symbols_block, 14: Part.image_parts_block}
-    readers |= {15: Part.jit_block, 16: Part.cgroups_block, 17: Part.names_block, 18: Part.left_out_block}
+    later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
+    later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
+    later += [Part.snapshots_block, Part.unwind_rules_block]
+    readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -529,12 +575,34 @@ def frames(part, space, time, stack, is_user):
     return out
 
 
+def held(part, id):
+    """Section 5.21: what a snapshot tells of registers, by number, and of the stack, by address."""
+    anchor, depth, not_copied, node, registers = part.snapshots[id]
+
+    def value(word, at):
+        return at + word[1] & U64 if word[0] == "stack" else list(part.stack_code[word[1]])
+
+    chain = []
+    while node:
+        node, gap, piece = part.stack_nodes[node]
+        chain.append((gap, piece))
+    words, number = [], -1
+    for gap, piece in reversed(chain):
+        number += 1 + gap
+        low = anchor - 512 * (number + 1)
+        mask, told = part.stack_pieces[piece]
+        places = [low + 8 * n for n in range(64) if mask >> n & 1]
+        words = [[at, value(word, at)] for at, word in zip(places, told)] + words
+    sp = anchor - depth
+    return [sp, anchor - not_copied, [[n, value(word, sp)] for n, word in registers.items()], words]
+
+
 def samples(parts):
     zero = min((part.start_unix_ns for part in parts), default=0)
     rows = []
     for part in parts:
         spaces, places = replay(part), cgroups(part)
-        for time, cpu, event, task, weight, kernel, user in part.samples:
+        for time, cpu, event, task, weight, kernel, user, snapshot in part.samples:
             tgid, tid, comm = part.tasks.get(task, (0, 0, None))
             begun = [space for space in spaces.get(tgid, []) if space.begin <= time]
             space = begun[-1] if begun else None
@@ -546,7 +614,7 @@ def samples(parts):
                 "ended": ENDS[user[1]] if user[1] < len(ENDS) else "unknown",
                 "kernel_ended": ENDS[kernel[1]] if kernel[1] < len(ENDS) else "unknown",
                 "kernel": [frame.get("address") for frame in frames(part, space, time, kernel[0], False)],
-                "user": frames(part, space, time, user[0], True),
+                "user": frames(part, space, time, user[0], True), "has_snapshot": snapshot > 0,
             })
     return sorted(rows, key=lambda row: (row["time_ns"], row["cpu"]))
 
@@ -563,6 +631,9 @@ def main():
         "image_parts": [block for part in parts for block in part.image_parts],
         "names": [place for part in parts for place in part.names],
         "left_out": [row for part in parts for row in part.left_out],
+        "snapshot_ids": [row[7] for part in parts for row in part.samples],
+        "snapshots": [held(part, id) for part in parts for id in part.snapshots],
+        "unwind_rules": [row for part in parts for row in part.unwind_rules],
         "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }
     json.dump(document, sys.stdout)

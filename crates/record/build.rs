@@ -6,7 +6,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 5] = ["icecore.bpf.c", "kernel.h", "maps.h", "walk.h", "wire.h"];
+const SOURCES: [&str; 6] = ["icecore.bpf.c", "kernel.h", "maps.h", "snapshot.h", "walk.h", "wire.h"];
 
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");

@@ -86,7 +86,7 @@ def one_run(programs, folder, workload, event):
     record, report = programs / "icecore-record", programs / "icecore-report"
     file, data, packed = folder / "r.icecore", folder / "perf.data", folder / "perf-z.data"
     out = {}
-    cost = recorded([record, "-a", "-F", RATE, "-q", "--force", "-o", file], workload)
+    cost = recorded([record, "-a", "-F", RATE, "-q", "--force", "--unwind", "fp", "-o", file], workload)
     seen = summary(report, file)
     out["icecore"] = {
         "samples": seen["samples"],
@@ -116,7 +116,7 @@ def one_run(programs, folder, workload, event):
 def density(programs, folder, workload, event, rate):
     """Bytes per sample of one workload, by tool: one run each, since files hardly differ between runs."""
     file = folder / "d.icecore"
-    recorded([programs / "icecore-record", "-a", "-F", rate, "-q", "--force", "-o", file], workload())
+    recorded([programs / "icecore-record", "-a", "-F", rate, "-q", "--force", "--unwind", "fp", "-o", file], workload())
     seen = summary(programs / "icecore-report", file)
     size = without_symbols(programs / "icecore-report", file)
     out = {"icecore": (size / seen["samples"], seen["samples"])}

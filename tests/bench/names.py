@@ -41,7 +41,7 @@ def main():
         folder = Path(folder)
         file, data = folder / "r.icecore", folder / "perf.data"
         workload = build(folder / "target", seconds)
-        recorded([record, "-a", "-F", RATE, "-q", "--force", "-o", file], workload)
+        recorded([record, "-a", "-F", RATE, "-q", "--force", "--unwind", "fp", "-o", file], workload)
         _, samples, _ = perf_recorded(data, "cpu-clock", RATE, [], lambda: workload)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         clear = lambda: measured([report, "cache", "--clear"])

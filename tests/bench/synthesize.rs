@@ -156,6 +156,7 @@ fn second(clocks: &mut [u64], running: &mut [u32], stacks: &Stacks, random: &mut
                 user_stack: stacks.user[stack as usize],
                 kernel_stack: if in_kernel { kernel_stack } else { 0 },
                 weight: PERIOD_NS,
+                snapshot: 0,
             });
         }
     }

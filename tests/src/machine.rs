@@ -157,6 +157,18 @@ pub fn jit() -> PathBuf {
     JIT.get_or_init(|| compile("jit.c", &[&WITH_FRAMES[..], &["-static"]].concat())).1.clone()
 }
 
+/// Compiles `tests/programs/stacks.c` once, with frame pointers, and returns its path.
+pub fn stacks_with_frames() -> PathBuf {
+    static STACKS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    STACKS.get_or_init(|| compile("stacks.c", &WITH_FRAMES)).1.clone()
+}
+
+/// Compiles `tests/programs/stacks.c` once, as distributions do, and returns its path.
+pub fn stacks_without_frames() -> PathBuf {
+    static STACKS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    STACKS.get_or_init(|| compile("stacks.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
+}
+
 /// What a program needs for its stacks to be walked, every frame of them.
 const WITH_FRAMES: [&str; 6] = [
     "-O1",

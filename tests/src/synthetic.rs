@@ -2,6 +2,8 @@
 //!
 //! [`Builder`] interns as the recorder does; [`story`] tells the recording that the goldens are made of.
 
+mod held;
+
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -13,6 +15,8 @@ use icecore_format::records::{
     SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
+
+pub use held::{Copied, Held, broken_walks};
 
 /// Start of every synthetic session, ns `CLOCK_MONOTONIC`.
 pub const START_NS: u64 = 1_000_000_000_000;
@@ -49,6 +53,8 @@ pub struct Builder {
     pub names: NameTable,
     /// Files that were left out.
     pub left_out: Vec<LeftOut>,
+    /// What registers and stacks held.
+    pub held: Held,
     /// Samples.
     pub samples: Vec<Sample>,
     /// Losses.
@@ -165,6 +171,7 @@ impl Builder {
             user_stack,
             kernel_stack,
             weight: PERIOD_NS,
+            snapshot: 0,
         });
         self.samples.last_mut().expect("bug: just pushed")
     }
@@ -190,6 +197,7 @@ impl Builder {
         writer.append(&MappingsV1::from_rows(&self.mappings))?;
         writer.append(&KernelSymbolsV1::from_rows(&self.kernel_symbols))?;
         writer.append(&StacksV1::from_rows(1, &self.nodes)?)?;
+        self.held.write(&mut writer)?;
         let block_len = if self.block_len == 0 { usize::MAX } else { self.block_len };
         for rows in self.samples.chunks(block_len.min(self.samples.len().max(1))) {
             writer.append(&SamplesV1::from_rows(rows, &self.basis)?)?;

@@ -16,11 +16,11 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, Cause, Change, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut, Location, Loss,
-    NameTable, NamedFrame, NamedPlace, Omission, Origin, Piece, ReceiptV1, SessionV1, Symbol, WalkEnd,
+    NameTable, NamedFrame, NamedPlace, Omission, Origin, Piece, ReceiptV1, SessionV1, Symbol, WalkEnd, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
-use icecore_tests::synthetic::{Builder, KERNEL, MOUNT_NS, PERIOD_NS, START_NS, session};
+use icecore_tests::synthetic::{Builder, Copied, KERNEL, MOUNT_NS, PERIOD_NS, START_NS, session};
 use serde_json::Value;
 
 /// What a view says of a recording, as JSON: one document, or one a line.
@@ -188,9 +188,17 @@ fn tiny() -> Builder {
     let at = |file_off| Location::Image { image: bin, file_off };
     let stack = b.stack_at(&[at(0x1234), at(0x1050)]);
     let jit = b.stack_at(&[Location::Address(0x9_0010), at(0x1050)]);
-    b.sample(10_000_000, 0, main, &[], &[]).user_stack = stack;
+    // The walk of the first sample has skipped a caller; of the second stack all but the top was not copied.
+    let copied = Copied { anchor: 0x7ff0_0000_1000, depth: 0x900, copied: 0x900 };
+    let whole = b.held.frames(copied, &[(0x7ff0_0000_0720, at(0x1144)), (0x7ff0_0000_0f00, at(0x1050))]);
+    let words = [(0x7ff0_0000_0710, Word::Stack(-0x10)), (0x7ff0_0000_0778, Word::Code(0))];
+    let registers = [(0, Word::Code(b.held.code(Location::Address(0x9_0020)))), (12, Word::Stack(0x80))];
+    let cut = b.held.snapshot(Copied { copied: 0x80, ..copied }, &registers, &words);
+    let sample = b.sample(10_000_000, 0, main, &[], &[]);
+    (sample.user_stack, sample.snapshot) = (stack, whole);
     b.sample(10_250_000, 1, main, &[], &[KERNEL + 0x10]).user_stack = stack;
-    b.sample(11_003_000, 0, main, &[], &[]).user_stack = jit;
+    let sample = b.sample(11_003_000, 0, main, &[], &[]);
+    (sample.user_stack, sample.snapshot) = (jit, cut);
     b.sample(700_000_000, 0, child, &[], &[]).user_stack = stack;
     b.sample(701_000_000, 0, child, &[0x77, 0x5_0040], &[]).user_end = WalkEnd::NOT_MONOTONIC;
     b.sample(702_000_000, 0, main, &[], &[KERNEL + 0x10, KERNEL + 0x4000]).weight = 2 * PERIOD_NS;

@@ -1,18 +1,25 @@
 //! `tests/read_recording.py`, a reader that was written from docs/FORMAT.md alone, reads what `icecore-report` reads:
 //! so the document is enough, and it is right.
 
+mod python_reader {
+    pub(crate) mod held;
+}
+
 use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, NameTable,
-    NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1, Symbol, SymbolsV1,
+    NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1, Symbol, SymbolsV1, UnwindRule,
+    UnwindRulesV1,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
 use icecore_tests::synthetic::{Builder, PERIOD_NS, session, story};
 use serde_json::{Value, json};
+
+use python_reader::held;
 
 /// What the Python reader says of a file; `None` if it cannot run here.
 fn told_by_python(path: &Path, options: &[&str]) -> Option<Value> {
@@ -70,6 +77,17 @@ fn completed(mut sample: Value, like: &Value) -> Value {
     sample
 }
 
+/// Takes what the report shows of a user stack that it has unwound: this reader only walks. The leaf is the same.
+fn mended(mut sample: Value, like: &Value) -> Value {
+    let has_snapshot = sample.as_object_mut().and_then(|sample| sample.remove("has_snapshot"));
+    let frames = |sample: &Value| sample["user"].as_array().map_or(0, Vec::len);
+    if has_snapshot == Some(json!(true)) && frames(&sample) < frames(like) {
+        assert_eq!(sample["user"][0], like["user"][0]);
+        (sample["user"], sample["ended"]) = (like["user"].clone(), like["ended"].clone());
+    }
+    sample
+}
+
 /// Compares both readers; returns the number of samples.
 fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     let python = told_by_python(path, options)?;
@@ -93,13 +111,21 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     let samples = python["samples"].as_array().expect("a list");
     assert_eq!(samples.len(), expected.len(), "{}", path.display());
     for (number, (sample, expected)) in samples.iter().zip(&expected).enumerate() {
-        assert_eq!(completed(sample.clone(), expected), *expected, "sample {number} of {}", path.display());
+        let sample = mended(completed(sample.clone(), expected), expected);
+        assert_eq!(sample, *expected, "sample {number} of {}", path.display());
     }
     assert_eq!(python["symbols"], symbols(path), "{}", path.display());
     assert_eq!(python["image_parts"], image_parts(path), "{}", path.display());
     assert_eq!(python["jit"], jit(path), "{}", path.display());
     assert_eq!(python["names"], names(path), "{}", path.display());
     assert_eq!(python["left_out"], left_out(path), "{}", path.display());
+    assert_eq!(python["unwind_rules"], unwind_rules(path), "{}", path.display());
+    assert_eq!(
+        (python["snapshot_ids"].clone(), python["snapshots"].clone()),
+        held::held(path),
+        "{}",
+        path.display()
+    );
     let namespaces = python["mount_namespaces"].as_array()?.iter();
     let namespaces: Value = namespaces.flat_map(|of| of[1].as_array()).flatten().cloned().collect();
     assert_eq!(namespaces, mount_namespaces(path), "{}", path.display());
@@ -146,6 +172,17 @@ fn mount_namespaces(path: &Path) -> Value {
 fn left_out(path: &Path) -> Value {
     let row = |row: LeftOut| json!([row.image, row.why.0, row.needed_bytes, row.free_bytes]);
     rows::<LeftOutV1>(path, |view| Some(view.rows().map(row).collect()))
+}
+
+/// The unwind rules of a file: image id, where the entry lies, first offset, bias, bytes in hexadecimal.
+fn unwind_rules(path: &Path) -> Value {
+    rows::<UnwindRulesV1>(path, |view| {
+        let row = |UnwindRule { image, at, start, bias, bytes }: UnwindRule<&[u8]>| {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            json!([image, at, start, bias, hex])
+        };
+        Some(view.rows().ok()?.into_iter().map(row).collect())
+    })
 }
 
 /// The code made at run time of a file: process, start, end, since, until, name, lines.
@@ -253,6 +290,7 @@ fn mixed() -> Builder {
             b.stack_at(&[at(0x1000 + i % 7 * 0x10_0000), at(0x1234), Location::Address(0x77 + i % 3)]);
         b.sample(i * 5_000_000 + 700, (i % 3) as u16, task, &[1], &[]).user_stack = stack;
     }
+    held::add(&mut b);
     b
 }
 
@@ -336,13 +374,30 @@ fn python_agrees_on_the_corpus() {
 }
 
 #[test]
+fn root_python_reads_the_registers_and_stacks_of_a_real_recording() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded =
+        Recorded::new(&["-F", "997", "--unwind", "dwarf"], &["python3", "-c", "sorted(range(3000000))"]);
+    let Some(python) = told_by_python(&recorded.path(), &[]) else { return };
+    let (ids, snapshots) = held::held(&recorded.path());
+    assert!(snapshots.as_array().is_some_and(|rows| rows.len() > 20), "{snapshots}");
+    let rules = python["unwind_rules"].as_array().map_or(0, Vec::len);
+    assert!(rules > 20, "{rules} entries of unwind rules");
+    assert!((&python["snapshot_ids"], &python["snapshots"]) == (&ids, &snapshots), "the two readers differ");
+}
+
+#[test]
 fn root_python_agrees_on_a_real_recording() {
     if !has_ebpf() {
         return;
     }
     let target = target();
     let command = format!("{0} recursion 300; ls / >&2; {0} threads 300", target.display());
-    let recorded = Recorded::new(&["-a", "-F", "997", "--flush", "0.3"], &["sh", "-c", &command]);
+    // What comes of unwinding is not the reader's matter.
+    let recorded =
+        Recorded::new(&["-a", "-F", "997", "--flush", "0.3", "--unwind", "fp"], &["sh", "-c", &command]);
     let Some(samples) = agree(&recorded.path(), &[]) else { return };
     assert!(samples > 100, "{samples}");
 }

@@ -86,7 +86,8 @@ fn root_a_stack_deeper_than_the_limit_is_cut_and_says_so() {
     if !has_ebpf() {
         return;
     }
-    let recorded = Recorded::target(&RATE, "deeper", 300);
+    // The limit is that of the walk: what is unwound is deeper.
+    let recorded = Recorded::target(&["-F", "997", "--unwind", "fp"], "deeper", 300);
     let cut = recorded.samples(&["--focus", "^at_the_bottom$"]);
     assert!(!cut.is_empty());
     assert!(

@@ -48,6 +48,16 @@ impl Kind {
     pub const NAMES: Self = Self(17);
     /// Files of images that are not in the recording, or not whole, though that was asked for.
     pub const LEFT_OUT: Self = Self(18);
+    /// Addresses of code that stacks held.
+    pub const STACK_CODE: Self = Self(19);
+    /// Pieces of stacks.
+    pub const STACK_PIECES: Self = Self(20);
+    /// How pieces of stacks lie inside each other.
+    pub const STACK_NODES: Self = Self(21);
+    /// What registers and stacks held at samples.
+    pub const SNAPSHOTS: Self = Self(22);
+    /// Unwind rules of code that stacks hold.
+    pub const UNWIND_RULES: Self = Self(23);
 
     /// Name in lower case, or the number of a kind that this build does not know.
     pub fn name(self) -> String {
@@ -70,6 +80,11 @@ impl Kind {
             Self::CGROUPS => "cgroups".into(),
             Self::NAMES => "names".into(),
             Self::LEFT_OUT => "left_out".into(),
+            Self::STACK_CODE => "stack_code".into(),
+            Self::STACK_PIECES => "stack_pieces".into(),
+            Self::STACK_NODES => "stack_nodes".into(),
+            Self::SNAPSHOTS => "snapshots".into(),
+            Self::UNWIND_RULES => "unwind_rules".into(),
             Self(other) => format!("kind_{other}"),
         }
     }

@@ -7,8 +7,9 @@ use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1, Location,
-    LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1,
-    StringsV1, SymbolsV1, Task, TasksV1, WalkEnd,
+    LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot,
+    SnapshotsV1, StackCodeV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1,
+    SymbolsV1, Task, TasksV1, UnwindRulesV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -77,7 +78,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
             first_mount_ns),
         compiled!("stacks", StacksV1: kernel_base first_id parent base offset kernel_offset),
         compiled!("samples", SamplesV1: first_ns last_ns processes period unit_ns newest_stack late cpu event
-            user_end kernel_end task user_new user_known kernel_new kernel_known weight),
+            user_end kernel_end task user_new user_known kernel_new kernel_known weight snapshot first_snapshot),
         compiled!("kernel_symbols", KernelSymbolsV1: start len name module),
         compiled!("losses", LossesV1: time_ns cpu cause count),
         compiled!("receipt", ReceiptV1: end_ns ended_by exit_code samples lost user_cpu_ns kernel_cpu_ns
@@ -89,6 +90,11 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
         compiled!("names", NamesV1: image file_off address back depth name file line texts text_lens),
         compiled!("left_out", LeftOutV1: image why needed_bytes free_bytes),
+        compiled!("stack_code", StackCodeV1: first_id base offset),
+        compiled!("stack_pieces", StackPiecesV1: first_id mask word distance),
+        compiled!("stack_nodes", StackNodesV1: first_id outer gap piece),
+        compiled!("snapshots", SnapshotsV1: first_id anchor depth not_copied memory mask register distance),
+        compiled!("unwind_rules", UnwindRulesV1: image at start bias bytes lens),
     ] {
         assert_eq!(root, documented(&root.name), "compiled, and documented");
     }
@@ -167,6 +173,75 @@ fn image_parts_have_exactly_these_bytes() -> Result<(), Error> {
 }
 
 #[test]
+fn what_a_stack_held_has_exactly_these_bytes() -> Result<(), Error> {
+    let code = [Location::Image { image: 5, file_off: 0x1234 }, Location::Address(0x70)];
+    let bytes = StackCodeV1::from_rows(3, &code).to_bytes()?;
+    // Image 5, an address; 0x1234 and 0x70: two planes.
+    let planes = [6, 0, 0x34, 0x70, 0x12, 0, 0, 0];
+    assert_eq!(bytes[..], [&planes[..], &root(&[3, 2, -16, 2, 2, -26, 4])].concat());
+
+    let words = vec![Word::Stack(16), Word::Code(4), Word::Stack(-8)];
+    let pieces =
+        [StackPiece { mask: 0x0101_0001, words }, StackPiece { mask: 2, words: vec![Word::Code(5)] }];
+    let bytes = StackPiecesV1::from_rows(9, &pieces)?.to_bytes()?;
+    // Four planes of two masks; stack, code 4, stack, code 5; 16 and −8, folded; padding.
+    let planes = [[1, 2], [0, 0], [1, 0], [1, 0], [0, 5], [0, 6], [32, 15], [0, 0]].concat();
+    assert_eq!(bytes[..], [&planes[..], &root(&[9, 2, -24, 8, 4, -28, 4, 2, -36, 2])].concat());
+    assert_eq!(StackPiecesV1::view(&bytes)?.rows()?, pieces);
+
+    let node = |outer, gap, piece| StackNode { outer, gap, piece };
+    let bytes = StackNodesV1::from_rows(7, &[node(0, 3, 9), node(7, 0, 10), node(7, 1, 9)])?.to_bytes()?;
+    // None, the node in front, node 7; padding.
+    let planes = [[0, 1, 8], [3, 0, 1], [9, 10, 9], [0, 0, 0]].concat();
+    assert_eq!(bytes[..], [&planes[..], &root(&[7, 3, -20, 3, 3, -29, 3, 3, -38, 3])].concat());
+    Ok(())
+}
+
+#[test]
+fn snapshots_have_exactly_these_bytes() -> Result<(), Error> {
+    let registers = vec![Word::Code(3), Word::Stack(0x40)];
+    let whole =
+        Snapshot { anchor: 0x7000, depth: 0x80, copied: 0x80, memory: 9, mask: 1 << 6 | 1, registers };
+    let cut =
+        Snapshot { depth: 0x1238, copied: 0x1000, memory: 7, mask: 0, registers: vec![], ..whole.clone() };
+    let bytes = SnapshotsV1::from_rows(5, &[whole.clone(), cut.clone()])?.to_bytes()?;
+    let planes = [
+        // Two planes each of anchors, depths and what was not copied.
+        &[[0, 0], [0x70, 0x70], [0x80, 0x38], [0, 0x12], [0, 0x38], [0, 2]].concat()[..],
+        // 9 and −2, folded; masks; code 3, stack; 0x40, folded; padding.
+        &[18, 3, 0x41, 0, 4, 0, 0x80, 0],
+    ];
+    let root = root(&[5, 2, -28, 4, 2, -36, 4, 2, -44, 4, 2, -52, 2, 2, -62, 2, 2, -72, 2, 1, -82, 1]);
+    assert_eq!(bytes[..], [&planes.concat()[..], &root].concat());
+    assert_eq!(SnapshotsV1::view(&bytes)?.rows()?, [whole, cut]);
+    Ok(())
+}
+
+#[test]
+fn words_that_a_column_claims_and_has_not_are_refused() -> Result<(), Error> {
+    let piece = StackPiece { mask: 1, words: vec![Word::Stack(8)] };
+    let row = Snapshot { mask: 1, registers: vec![Word::Stack(8)], ..Snapshot::default() };
+    // The u32 rows of the columns behind the counted ones, by their distance from the end of the archive.
+    let pieces = StackPiecesV1::from_rows(0, &[piece])?.to_bytes()?;
+    let snapshots = SnapshotsV1::from_rows(1, &[row])?.to_bytes()?;
+    for from_end in [24, 12] {
+        for claimed in [2, u32::MAX] {
+            for (bytes, view) in [
+                (&pieces, (|bytes| StackPiecesV1::view(bytes).is_ok()) as fn(&[u8]) -> bool),
+                (&snapshots, |bytes| SnapshotsV1::view(bytes).is_ok()),
+            ] {
+                let mut bytes = bytes.clone();
+                assert!(view(&bytes), "it is whole");
+                let at = bytes.len() - from_end;
+                bytes[at..at + 4].copy_from_slice(&claimed.to_le_bytes());
+                assert!(!view(&bytes), "{claimed} rows, {from_end} bytes in front of the end");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn pieces_that_overlap_or_lie_outside_of_their_file_are_refused() -> Result<(), Error> {
     let piece = |off, len| Piece { off, bytes: vec![7; len] };
     for (file_bytes, rows, is_right) in [
@@ -196,14 +271,18 @@ fn example() -> ([Sample; 4], Basis) {
         user_stack,
         kernel_stack,
         weight,
+        snapshot: 0,
     };
     let (none, kernel) = ((0, WalkEnd::NONE), (13, WalkEnd::UNSAID));
-    let rows = [
+    let mut rows = [
         sample(0, 0, (12, WalkEnd::ROOT), none, 1_000_000),
         sample(250, 1, (4, WalkEnd::UNREADABLE), kernel, 1_000_000),
         sample(1_003, 0, (12, WalkEnd::ROOT), none, 1_000_000),
         sample(1_249, 1, none, kernel, 2_000_000),
     ];
+    for (row, snapshot) in rows.iter_mut().zip([30, 0, 31, 33]) {
+        row.snapshot = snapshot;
+    }
     let processes = Processes::NONE.with(7);
     (rows, Basis { unit_ns: 1_000, period_ns: 1_000_000, newest_stack: 10, processes })
 }
@@ -248,7 +327,7 @@ fn the_worked_example_of_samples_is_what_is_written_and_reads_as_the_document_sa
 fn numbers_on_disk_are_little_endian_whatever_the_machine() -> Result<(), Error> {
     let (rows, basis) = example();
     let bytes = SamplesV1::from_rows(&rows, &basis)?.to_bytes()?;
-    let first_ns = bytes.len() - 176;
+    let first_ns = bytes.len() - 192;
     assert_eq!(bytes[first_ns..first_ns + 8], 5_000_000_000_u64.to_le_bytes());
     Ok(())
 }

@@ -7,4 +7,5 @@ mod torture {
     mod damage;
     mod evolution;
     mod hostile;
+    mod stacks;
 }

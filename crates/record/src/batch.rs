@@ -2,7 +2,8 @@
 
 use icecore_format::records::{
     CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload,
-    SamplesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
+    SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1,
+    TasksV1, UnwindRulesV1,
 };
 use icecore_format::write::Writer;
 
@@ -18,8 +19,13 @@ pub(crate) struct Batch {
     pub(crate) stacks: StacksV1,
     pub(crate) kernel_symbols: KernelSymbolsV1,
     pub(crate) losses: LossesV1,
+    pub(crate) stack_code: StackCodeV1,
+    pub(crate) stack_pieces: StackPiecesV1,
+    pub(crate) stack_nodes: StackNodesV1,
+    pub(crate) snapshots: SnapshotsV1,
     pub(crate) samples: SamplesV1,
     pub(crate) symbols: SymbolsV1,
+    pub(crate) unwind_rules: UnwindRulesV1,
     /// Behind all samples: there is time for them, and nothing else is lost if the disk is full.
     pub(crate) image_parts: ImagePartsV1,
     pub(crate) jit: JitV1,
@@ -38,8 +44,13 @@ impl Batch {
         append(writer, &self.stacks)?;
         append(writer, &self.kernel_symbols)?;
         append(writer, &self.losses)?;
+        append(writer, &self.stack_code)?;
+        append(writer, &self.stack_pieces)?;
+        append(writer, &self.stack_nodes)?;
+        append(writer, &self.snapshots)?;
         append(writer, &self.samples)?;
         append(writer, &self.symbols)?;
+        append(writer, &self.unwind_rules)?;
         append(writer, &self.jit)?;
         append(writer, &self.image_parts)
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::options::Embed;
+use crate::options::{Embed, Unwind};
 
 /// Samples this machine with eBPF and writes what it saw into one small file
 ///
@@ -77,6 +77,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_depth: u32,
 
+    /// What is kept of user stacks besides the walk along frame pointers, so that the report can unwind programs that
+    /// have none
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Unwind::Auto)]
+    pub unwind: Unwind,
+
+    /// Copy at most so much of a stack, 4K to 1M: the innermost 32K with every sample, all of it when more has changed
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_stack_bytes)]
+    pub stack_bytes: u32,
+
     /// Note KEY=VALUE in the file; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
@@ -147,6 +156,11 @@ fn parse_flush_bytes(text: &str) -> Result<u64, String> {
     } else {
         Err("must lie between 64K and 16M".to_owned())
     }
+}
+
+fn parse_stack_bytes(text: &str) -> Result<u32, String> {
+    let bytes = u32::try_from(parse_size(text)?).ok().filter(|bytes| (4 << 10..=1 << 20).contains(bytes));
+    bytes.ok_or("must lie between 4K and 1M".to_owned())
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {

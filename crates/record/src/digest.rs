@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use icecore_format::records::{Cause, Loss, Omission, Origin, SymbolsV1};
+use icecore_format::records::{Cause, Loss, Omission, Origin, SymbolsV1, UnwindRulesV1};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
@@ -57,6 +57,8 @@ pub(crate) struct Embedded {
 pub(crate) struct Wishes<'a> {
     pub(crate) embed: Embed,
     pub(crate) max_bytes: u64,
+    /// Stacks are copied.
+    pub(crate) has_stacks: bool,
     /// It is told if it takes long.
     pub(crate) is_told: bool,
     /// Somebody asked for an end.
@@ -74,7 +76,10 @@ pub(crate) fn digest(
     pace: Pace,
     wishes: Wishes<'_>,
 ) -> Digested {
-    usage::lower_priority();
+    // Behind it, stacks are copied into a ring that fills in a tenth of a second.
+    if !wishes.has_stacks {
+        usage::lower_priority();
+    }
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         identities: Identities::default(),
@@ -172,6 +177,7 @@ impl Digest {
             Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
+            Event::Registers(_) | Event::StackPage(_) => return,
         };
         if let Some(moved) = moved {
             self.tracker.cgroup(time_ns, &moved);
@@ -264,13 +270,17 @@ impl Digest {
     /// Writes down what the evidence tells, when sampling has ended.
     fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
         let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
-        let Found { symbols, images, left_out, jit, jit_told } = evidence.find();
+        let Found { symbols, rules, images, left_out, jit, jit_told } = evidence.find(wishes.has_stacks);
         self.send_jit(&jit);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });
         }
+        for rows in rules.chunks(SYMBOLS_PER_BLOCK) {
+            let unwind_rules = UnwindRulesV1::from_rows(rows);
+            let _ = self.batches.send(Batch { unwind_rules, ..Batch::default() });
+        }
         let functions = symbols.len() as u64;
-        drop(symbols);
+        drop((symbols, rules));
         let files = match wishes.embed {
             Embed::None | Embed::Hits => Carried::default(),
             Embed::Sections => self.carry(evidence, Extent::Sections, wishes),

@@ -25,8 +25,8 @@ impl<K: Hash + Eq + Clone> Interner<K> {
     /// The id of a key.
     pub(crate) fn id<Q>(&mut self, key: &Q) -> u32
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q> + From<Q::Owned>,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         if let Some(id) = self.ids.get(key) {
             return *id;
@@ -36,9 +36,15 @@ impl<K: Hash + Eq + Clone> Interner<K> {
         }
         let id = self.next;
         self.next = id.checked_add(1).expect("bug: more than 2³² distinct keys in one recording");
-        self.ids.insert(key.to_owned(), id);
-        self.pending.push(key.to_owned());
+        let key = K::from(key.to_owned());
+        self.ids.insert(key.clone(), id);
+        self.pending.push(key);
         id
+    }
+
+    /// Keys that were not handed over yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.pending.len()
     }
 
     /// Hands over the keys that are new since the last call, and the id of the first.

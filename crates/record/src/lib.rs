@@ -20,7 +20,7 @@
 //! | `cgroups`, `mounts` | in which cgroup every task is; in which mount namespace every process |
 //! | `identity` | which file a mapping belongs to |
 //! | `evidence` | what a report needs of these files where they are not |
-//! | `intern`, `spaces`, `stacks`, `track`, `batch` | events to rows: pure, tested from bytes |
+//! | `intern`, `spaces`, `stacks`, `snapshots`, `track`, `batch` | events to rows: pure, tested from bytes |
 //! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
 //! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
 
@@ -42,6 +42,7 @@ mod pump;
 pub mod run;
 mod sampler;
 mod session;
+mod snapshots;
 mod spaces;
 mod stacks;
 mod store;

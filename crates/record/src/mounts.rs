@@ -24,7 +24,7 @@ impl Mounts {
             Event::Fork { head, .. } | Event::Exec { head } | Event::Exit { head, whole_group: true } => {
                 self.known.remove(&head.tgid);
             }
-            Event::Sample(_) | Event::Comm { .. } | Event::Exit { .. } | Event::Cgroup { .. } => {}
+            _ => {}
         }
     }
 

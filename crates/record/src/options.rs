@@ -70,6 +70,17 @@ pub enum Embed {
     All,
 }
 
+/// What is kept of user stacks besides the walk along frame pointers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Unwind {
+    /// Nothing: stacks of programs without frame pointers are wrong
+    Fp,
+    /// Registers and the innermost part of the stack; all of it whenever more of it has changed
+    Auto,
+    /// Registers and all of the stack, with every sample
+    Dwarf,
+}
+
 /// Everything that one run of the recorder needs to know.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -91,6 +102,10 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// The most user frames of one stack.
     pub max_depth: u32,
+    /// What is kept of user stacks.
+    pub unwind: Unwind,
+    /// The most of a stack that is copied, bytes.
+    pub stack_bytes: u32,
     /// The user's labels.
     pub labels: Vec<(String, String)>,
     /// Size of the ring, bytes: a power of two.
@@ -170,7 +185,11 @@ impl Options {
             }
         };
         // Two seconds of the largest stream that is likely: 999 Hz, 250 frames.
-        let default_ring = (online.len() as u64 * (1 << 20)).clamp(4 << 20, 256 << 20);
+        let default_ring = match args.unwind {
+            Unwind::Fp => (online.len() as u64 * (1 << 20)).clamp(4 << 20, 256 << 20),
+            // A tenth of a second of 999 Hz, 64 KiB of stack.
+            Unwind::Auto | Unwind::Dwarf => (online.len() as u64 * (8 << 20)).clamp(16 << 20, 256 << 20),
+        };
         let ring_bytes = args.ring.unwrap_or(default_ring);
         ensure!(
             (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring_bytes),
@@ -186,6 +205,8 @@ impl Options {
             idle: args.include_idle,
             cpus,
             max_depth: args.max_depth,
+            unwind: args.unwind,
+            stack_bytes: args.stack_bytes,
             labels: args.labels,
             ring_bytes: ring_bytes.next_power_of_two(),
             flush_ns: u64::try_from(args.flush.as_nanos()).unwrap_or(u64::MAX),

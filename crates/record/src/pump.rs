@@ -160,8 +160,10 @@ impl Pump<'_> {
         let mut waited = 0;
         loop {
             let count = ring.consume_raw_n(TAKE_AT_ONCE);
-            let is_last = count < TAKE_AT_ONCE as i32;
             let mut bytes = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            // A whole ring later, all that was in it at the beginning is taken, however fast it is filled.
+            let is_last =
+                count < TAKE_AT_ONCE as i32 || waited + bytes.len() as u64 >= self.options.ring_bytes;
             if is_last || bytes.len() >= CHUNK_BYTES {
                 waited += bytes.len() as u64;
                 let ring = std::mem::take(&mut *bytes);

@@ -19,7 +19,7 @@ use icecore_format::write::Writer;
 use rustc_hash::FxHashSet;
 
 use crate::digest::{self, Digested, Embedded, Wishes};
-use crate::options::{Embed, Options, Target};
+use crate::options::{Embed, Options, Target, Unwind};
 use crate::output::{self, Output};
 use crate::proc::{kallsyms, scan};
 use crate::pump::{Pump, Pumped, Reason};
@@ -40,6 +40,7 @@ const WAITING: usize = 2;
 /// # Errors
 /// With the remedy. What had been written by then stays readable; a file without samples is removed.
 pub fn record(options: &Options) -> anyhow::Result<u8> {
+    usage::keep_freed_memory();
     let stop = listen_for_signals()?;
     let mut notes = Vec::new();
     let mut storage = MaybeUninit::uninit();
@@ -50,10 +51,15 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         idle: options.idle,
         max_depth: options.max_depth,
         ring_bytes: options.ring_bytes,
+        unwind: options.unwind,
+        stack_bytes: options.stack_bytes,
     };
     let mut sampler = Sampler::load(&mut storage, &settings, options.verbose)?;
     if !sampler.walks_deep() {
-        notes.push("this kernel has no bpf_loop (5.17): user stacks end at 127 frames".to_owned());
+        notes.push(
+            "this kernel has no bpf_loop (5.17): user stacks end at 127 frames, and are not copied"
+                .to_owned(),
+        );
     }
     if options.kernel && kallsyms::are_hidden() {
         notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
@@ -116,7 +122,8 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
 /// What is taken of the images that are hit.
 fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) -> Wishes<'a> {
     let is_told = !options.quiet && std::io::stderr().is_terminal();
-    Wishes { embed: options.embed, max_bytes: options.embed_max_bytes, is_told, stop, refused }
+    let has_stacks = options.unwind != Unwind::Fp;
+    Wishes { embed: options.embed, max_bytes: options.embed_max_bytes, has_stacks, is_told, stop, refused }
 }
 
 /// What is known when sampling has ended.

@@ -10,7 +10,7 @@ use icecore_format::records::Cause;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, ProgramType, RingBuffer, RingBufferBuilder};
 
-use crate::options::Target;
+use crate::options::{Target, Unwind};
 use crate::proc::cgroup::Cgroup;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
@@ -24,11 +24,13 @@ mod skeleton {
 
 pub(crate) use skeleton::types;
 use skeleton::{IcecoreSkel, IcecoreSkelBuilder};
-use types::{loss_cause, target_mode, target_state};
+use types::{copy_mode, loss_cause, target_mode, target_state};
 
 /// The value of a process or thread that has not ended.
 const LIVE: [u8; 1] = [target_state::TARGET_LIVE.0 as u8];
 
+/// User space is woken at the latest when so many bytes wait.
+const MAX_WAKEUP_BYTES: u64 = 1 << 20;
 /// Children that can be followed at one time.
 const MAX_TARGETS: u32 = 16 << 10;
 
@@ -41,6 +43,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) idle: bool,
     pub(crate) max_depth: u32,
     pub(crate) ring_bytes: u64,
+    pub(crate) unwind: Unwind,
+    pub(crate) stack_bytes: u32,
 }
 
 /// The loaded programs. What is attached stays so until [`Sampler::disarm`] or drop.
@@ -92,7 +96,16 @@ impl<'obj> Sampler<'obj> {
         rodata.take_user = settings.user;
         rodata.take_kernel = settings.kernel;
         rodata.take_idle = settings.idle;
-        rodata.wakeup_bytes = settings.ring_bytes / 4;
+        rodata.wakeup_bytes = (settings.ring_bytes / 4).min(MAX_WAKEUP_BYTES);
+        rodata.copy_mode = match settings.unwind {
+            Unwind::Fp => copy_mode::COPY_NOTHING,
+            Unwind::Auto => copy_mode::COPY_INNER,
+            Unwind::Dwarf => copy_mode::COPY_WHOLE,
+        }
+        .0;
+        rodata.max_stack_bytes = settings.stack_bytes;
+        rodata.ring_half = settings.ring_bytes / 2;
+        rodata.ring_three_quarters = settings.ring_bytes / 4 * 3;
 
         let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
         open.maps.scratches.set_max_entries(cpus)?;

@@ -105,6 +105,12 @@ impl Space {
         self.is_complete
     }
 
+    /// The first address of code, and the one behind the last.
+    pub(crate) fn bounds(&self) -> (u64, u64) {
+        let first = self.regions.first_key_value().map_or(u64::MAX, |(start, _)| *start);
+        (first, self.regions.last_key_value().map_or(0, |(_, region)| region.end))
+    }
+
     /// Finds the code at an address (AVMA); `None` if nothing executable is known to be mapped there.
     pub(crate) fn locate(&self, address: u64) -> Option<Location> {
         let (start, region) = self.regions.range(..=address).next_back()?;

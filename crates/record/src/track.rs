@@ -22,6 +22,7 @@ use rustc_hash::FxHashSet;
 use crate::cgroups::Moved;
 use crate::identity::Identity;
 use crate::intern::Interner;
+use crate::snapshots::{Arriving, Snapshots};
 use crate::spaces::{Region, Spaces};
 use crate::stacks::{Exhausted, Stacks};
 use crate::wire::{self, Event, Head};
@@ -78,6 +79,8 @@ pub(crate) struct Tracker {
     images: Interner<Image>,
     spaces: Spaces,
     stacks: Stacks,
+    arriving: Arriving,
+    snapshots: Snapshots,
     waiting: Queue,
     /// Mappings were lost: what looks like data may be code.
     is_unsure: bool,
@@ -108,6 +111,8 @@ impl Tracker {
             images: Interner::new(0, REMEMBERED),
             spaces: Spaces::default(),
             stacks: Stacks::default(),
+            arriving: Arriving::default(),
+            snapshots: Snapshots::default(),
             waiting: Queue::default(),
             is_unsure: false,
             lifecycle: Vec::new(),
@@ -135,6 +140,8 @@ impl Tracker {
             Event::Exit { head, whole_group } => self.change(Change::EXIT, head, 0, *whole_group),
             // What matters of it comes with whoever is in it.
             Event::Cgroup { .. } => {}
+            Event::Registers(registers) => self.arriving.registers(registers),
+            Event::StackPage(page) => self.arriving.page(page),
         }
     }
 
@@ -207,7 +214,7 @@ impl Tracker {
                     }
                     self.mappings.push(row);
                 }
-                What::Sample(sample) => lost += u64::from(self.sampled(&sample).is_err()),
+                What::Sample(sample) => lost += u64::from(self.sampled(sample).is_err()),
             }
         }
         self.is_unsure = false;
@@ -217,7 +224,9 @@ impl Tracker {
 
     /// Tells whether the batch should be written at this time.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        let bytes = size_of_val(&self.samples[..]) + size_of_val(self.stacks.waiting());
+        let bytes = size_of_val(&self.samples[..])
+            + size_of_val(self.stacks.waiting())
+            + self.snapshots.waiting_bytes();
         bytes >= self.pace.flush_bytes
             || self.first_ns.is_some_and(|first| now_ns.saturating_sub(first) >= self.pace.flush_ns)
     }
@@ -253,8 +262,13 @@ impl Tracker {
             user_stack: 0,
             kernel_stack: 0,
             weight: sample.weight,
+            snapshot: 0,
         };
-        self.wait(head.time_ns, What::Sample(Unplaced { row, tgid: head.tgid, kernel, user }));
+        let snapshot = self.arriving.take(head.cpu, sample.snapshot).map(Box::new);
+        self.wait(
+            head.time_ns,
+            What::Sample(Unplaced { row, tgid: head.tgid, tid: head.tid, kernel, user, snapshot }),
+        );
     }
 
     fn change(&mut self, change: Change, head: &Head<'_>, parent_tgid: u32, ends_process: bool) {
@@ -280,7 +294,7 @@ impl Tracker {
         self.lifecycle.push(row);
     }
 
-    fn sampled(&mut self, sample: &Unplaced) -> Result<(), Exhausted> {
+    fn sampled(&mut self, sample: Unplaced) -> Result<(), Exhausted> {
         let known = self.stacks.newest();
         let kernel = self.waiting.frames(&sample.kernel).iter().rev();
         let kernel_stack = self.stacks.id(kernel.map(|address| Location::Address(*address)))?;
@@ -294,7 +308,15 @@ impl Tracker {
         let user = self.waiting.frames(&sample.user);
         let (user_stack, user_end) = self.stacks.user(space, user, sample.row.user_end)?;
         self.notes.stack(sample.row.time_ns, sample.tgid, user_stack, self.stacks.addresses());
-        self.samples.push(Sample { kernel_stack, user_stack, user_end, ..sample.row });
+        let snapshot = match (space, sample.snapshot) {
+            (Some(space), Some(taken)) => {
+                let (id, spare) = self.snapshots.note(sample.tid, space, *taken);
+                self.arriving.reuse(spare);
+                id
+            }
+            _ => 0,
+        };
+        self.samples.push(Sample { kernel_stack, user_stack, user_end, snapshot, ..sample.row });
         self.totals.samples += 1;
         self.processes = self.processes.with(sample.tgid);
         Ok(())

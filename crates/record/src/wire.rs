@@ -4,7 +4,15 @@
 
 use std::mem::offset_of;
 
-use crate::sampler::types::{cgroup_record, record_head, record_type, sample_record, task_record};
+use crate::sampler::types::{
+    cgroup_record, page_record, record_head, record_type, registers_record, sample_record, task_record,
+};
+
+/// Registers of a snapshot, in DWARF's order up to the program counter.
+pub(crate) const REGISTER_COUNT: usize =
+    (size_of::<registers_record>() - offset_of!(registers_record, registers)) / 8;
+/// Which of them is the stack pointer; the program counter is the last one.
+pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
 
 /// One record, decoded. Borrowed from the chunk that it came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +32,10 @@ pub(crate) enum Event<'a> {
         head: Head<'a>,
         whole_group: bool,
     },
+    /// Registers and the top of the stack; pages of it follow, then the sample of the same CPU.
+    Registers(Registers<'a>),
+    /// A page of a stack.
+    StackPage(StackPage<'a>),
     /// A cgroup was made; its id is that of the head.
     Cgroup {
         head: Head<'a>,
@@ -53,6 +65,32 @@ pub(crate) struct Sample<'a> {
     pub(crate) user_end: u8,
     pub(crate) kernel: Frames<'a>,
     pub(crate) user: Frames<'a>,
+    /// The number of the snapshot that came before on the same CPU; 0 if there is none.
+    pub(crate) snapshot: u64,
+}
+
+/// What registers held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Registers<'a> {
+    pub(crate) cpu: u32,
+    /// Number on this CPU.
+    pub(crate) snapshot: u64,
+    pub(crate) values: [u64; REGISTER_COUNT],
+    /// Address behind the stack; 0 if it is not known.
+    pub(crate) stack_end: u64,
+    /// Bytes that follow in pages, from the stack pointer on.
+    pub(crate) wanted: u32,
+    /// What lies at the stack pointer; empty if it could not be read.
+    pub(crate) top: &'a [u8],
+}
+
+/// A page of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StackPage<'a> {
+    pub(crate) cpu: u32,
+    pub(crate) snapshot: u64,
+    pub(crate) address: u64,
+    pub(crate) bytes: &'a [u8],
 }
 
 /// Addresses of one side of a stack.
@@ -86,6 +124,11 @@ pub(crate) enum Undecodable {
 pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
     let short = Undecodable::Short { len: bytes.len() };
     let kind = u32_at(bytes, offset_of!(record_head, r#type)).ok_or(short)?;
+    match record_type(kind) {
+        record_type::RECORD_REGISTERS => return registers(bytes).ok_or(short).map(Event::Registers),
+        record_type::RECORD_STACK_PAGE => return stack_page(bytes).ok_or(short).map(Event::StackPage),
+        _ => {}
+    }
     let head = head(bytes).ok_or(short)?;
     Ok(match record_type(kind) {
         record_type::RECORD_SAMPLE => Event::Sample(sample(bytes, head)?),
@@ -136,6 +179,31 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
         user_end: *bytes.get(offset_of!(sample_record, user_end)).ok_or(short)?,
         kernel: Frames(kernel),
         user: Frames(user),
+        snapshot: u64_at(bytes, offset_of!(sample_record, snapshot)).ok_or(short)?,
+    })
+}
+
+fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
+    const TOP: usize = offset_of!(registers_record, top);
+    let top_len = u32_at(bytes, offset_of!(registers_record, top_len))? as usize;
+    let values = bytes.get(offset_of!(registers_record, registers)..size_of::<registers_record>())?;
+    let mut values = values.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+    Some(Registers {
+        cpu: u32_at(bytes, offset_of!(registers_record, cpu))?,
+        snapshot: u64_at(bytes, offset_of!(registers_record, snapshot))?,
+        values: std::array::from_fn(|_| values.next().unwrap_or_default()),
+        stack_end: u64_at(bytes, offset_of!(registers_record, stack_end))?,
+        wanted: u32_at(bytes, offset_of!(registers_record, wanted))?,
+        top: bytes.get(TOP..offset_of!(registers_record, registers))?.get(..top_len)?,
+    })
+}
+
+fn stack_page(bytes: &[u8]) -> Option<StackPage<'_>> {
+    Some(StackPage {
+        cpu: u32_at(bytes, offset_of!(page_record, cpu))?,
+        snapshot: u64_at(bytes, offset_of!(page_record, snapshot))?,
+        address: u64_at(bytes, offset_of!(page_record, address))?,
+        bytes: bytes.get(offset_of!(page_record, bytes)..size_of::<page_record>())?,
     })
 }
 
@@ -305,6 +373,64 @@ mod tests {
         let Ok(Event::Cgroup { head, path }) = decode(&bytes) else { panic!("it is one") };
         assert_eq!((head.cgroup_id, path), (9, &b"/a"[..]));
         assert!(decode(&bytes[..bytes.len() - 1]).is_err());
+    }
+
+    fn put(bytes: &mut [u8], at: usize, value: u64) {
+        bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// Registers 100, 101, …, and the top of a stack, as the program writes them.
+    fn registers_bytes() -> Vec<u8> {
+        let mut bytes = vec![0; size_of::<registers_record>()];
+        bytes[0] = record_type::RECORD_REGISTERS.0 as u8;
+        bytes[offset_of!(registers_record, cpu)] = 5;
+        put(&mut bytes, offset_of!(registers_record, snapshot), 77);
+        put(&mut bytes, offset_of!(registers_record, stack_end), 0x7000);
+        bytes[offset_of!(registers_record, wanted)] = 64;
+        bytes[offset_of!(registers_record, top_len)] = 128;
+        bytes[offset_of!(registers_record, top)..][..128].fill(9);
+        for number in 0..REGISTER_COUNT {
+            put(&mut bytes, offset_of!(registers_record, registers) + 8 * number, 100 + number as u64);
+        }
+        bytes
+    }
+
+    #[test]
+    fn registers_come_with_the_top_of_their_stack() {
+        let mut bytes = registers_bytes();
+        let Ok(Event::Registers(registers)) = decode(&bytes) else { panic!("they are") };
+        assert_eq!((registers.cpu, registers.snapshot, registers.stack_end), (5, 77, 0x7000));
+        assert_eq!((registers.wanted, registers.top), (64, &[9; 128][..]));
+        assert_eq!(registers.values, std::array::from_fn(|number| 100 + number as u64));
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
+        }
+        bytes[offset_of!(registers_record, top_len)] = 129;
+        assert!(decode(&bytes).is_err(), "a longer top than there is room for");
+        bytes[offset_of!(registers_record, top_len)] = 0;
+        assert!(matches!(decode(&bytes), Ok(Event::Registers(Registers { top: [], .. }))));
+    }
+
+    #[test]
+    fn a_page_of_a_stack_is_whole() {
+        let mut bytes = vec![0; size_of::<page_record>()];
+        bytes[0] = record_type::RECORD_STACK_PAGE.0 as u8;
+        bytes[offset_of!(page_record, cpu)] = 5;
+        put(&mut bytes, offset_of!(page_record, snapshot), 77);
+        put(&mut bytes, offset_of!(page_record, address), 0x7000);
+        bytes[offset_of!(page_record, bytes)..].fill(9);
+        let page = StackPage { cpu: 5, snapshot: 77, address: 0x7000, bytes: &[9; 4096] };
+        assert_eq!(decode(&bytes), Ok(Event::StackPage(page)));
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
+        }
+    }
+
+    #[test]
+    fn a_sample_names_the_snapshot_in_front_of_it() {
+        let mut bytes = sample_bytes();
+        put(&mut bytes, offset_of!(sample_record, snapshot), 77);
+        assert!(matches!(decode(&bytes), Ok(Event::Sample(Sample { snapshot: 77, .. }))));
     }
 
     /// A report with a build-id, as `perf record --buildid-mmap` gets it.

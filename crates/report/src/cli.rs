@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use file::{Cache, Cut, Info, Merge, Output, Pack, Repair, Verify};
 pub use lookup::Lookup;
 pub use source::{Source, Which};
-pub use view::{By, Flame, Folded, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
+pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
 #[derive(Debug, Parser)]
@@ -92,6 +92,8 @@ pub enum Command {
     Folded(Folded),
     /// Every sample with its stack, like perf script
     Samples(Samples),
+    /// How good the data is, and what makes it better
+    Health(Health),
     /// Which files would name more, and how to get them
     Missing(Missing),
     /// What is in the file: session, blocks, cost, damage

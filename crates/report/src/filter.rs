@@ -230,6 +230,7 @@ mod tests {
             user_stack: 0,
             kernel_stack: 0,
             weight: 1,
+            snapshot: 0,
         };
         let filter = Filter {
             from: Some(Moment { ns: 10 }),

@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
-use icecore_format::records::{Sample, SamplesV1, Task, WalkEnd};
+use icecore_format::records::{Sample, Task, WalkEnd};
 use rayon::prelude::*;
 
 use crate::cgroups::{CgroupId, Cgroups};
 use crate::filter::{Filter, Sides};
-use crate::load::{Tables, damage};
+use crate::load::{Tables, damage, samples};
 use crate::map::Map;
+use crate::mend::Mended;
 use crate::timeline::{SpaceId, Timeline};
 
 /// What samples have in common when they hit the same code in the same thread, or process. Ordered so that equal
@@ -86,9 +87,24 @@ pub struct Selection<'a> {
     pub cgroups: &'a Cgroups,
     /// Which samples are wanted.
     pub filter: &'a Filter,
+    /// Their stacks, where these are not those of the file.
+    pub mended: &'a Mended,
 }
 
 impl Selection<'_> {
+    /// Decodes a block of samples.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn samples(
+        &self,
+        recording: &Recording,
+        entry: &Entry,
+    ) -> Result<impl Iterator<Item = Sample>, icecore_format::Error> {
+        let rows = samples(recording, self.tables, entry)?;
+        Ok(rows.into_iter().map(|sample| self.mended.sample(sample)))
+    }
+
     /// Gives the key of a sample; `None` if the filter does not want it.
     pub fn key(&self, sample: &Sample) -> Option<Key> {
         self.key_in(&self.phase(sample.task, sample.time_ns), sample)
@@ -222,10 +238,8 @@ impl<'a> Counter<'a> {
     }
 
     fn block(&mut self, recording: &Recording, selection: Selection<'_>, entry: &Entry) {
-        let rows = recording.payload(entry).and_then(|payload| payload.view::<SamplesV1>()?.rows());
-        let part = selection.tables.parts.of(entry);
-        match rows {
-            Ok(rows) => rows.into_iter().for_each(|sample| self.sample(selection, &part.sample(sample))),
+        match selection.samples(recording, entry) {
+            Ok(samples) => samples.for_each(|sample| self.sample(selection, &sample)),
             Err(error) => self.damage.push(damage(entry, &error)),
         }
     }

@@ -8,7 +8,9 @@
 //! | [`pipeline`] | the way from a file to everything that a view may show |
 //! | [`load`] | a recording as tables; what is damaged, counted |
 //! | [`timeline`], [`cgroups`], [`mounts`] | address spaces and cgroups, replayed to any moment; whose paths recorded paths are |
+//! | [`mend`](mod@mend), [`unwind`] | stacks of programs without frame pointers, made whole |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
+//! | [`unwind`](mod@unwind) | registers and stack memory as stacks |
 //! | [`locate`], [`kernel`], [`embedded`] | addresses as places in images and in the kernel; names that the recording has |
 //! | [`debuginfod`] | files that are missing, downloaded if the user asked for it |
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
@@ -38,6 +40,7 @@ pub mod kernel;
 pub mod load;
 pub mod locate;
 mod map;
+pub mod mend;
 pub mod mounts;
 pub mod names;
 mod output;
@@ -49,6 +52,7 @@ pub mod symbolize;
 pub mod term;
 pub mod timeline;
 pub mod tree;
+pub mod unwind;
 pub mod usage;
 pub mod verify;
 pub mod views;

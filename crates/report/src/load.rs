@@ -1,6 +1,7 @@
 //! Loads a recording into tables. Samples stay in their blocks until [`crate::hits`] counts them.
 
 pub mod by_id;
+pub mod held;
 pub mod needed;
 pub mod outline;
 pub mod parts;
@@ -12,12 +13,15 @@ use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Cgroup, CgroupsV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut,
-    LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node,
-    Payload, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1,
+    Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode,
+    StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    UnwindRule, UnwindRulesV1,
 };
 use rayon::prelude::*;
 
 use by_id::ById;
+use held::{Held, HeldBlocks};
 use parts::Parts;
 
 /// Everything of a recording except its samples.
@@ -53,6 +57,10 @@ pub struct Tables {
     pub names: Vec<NameTable<Arc<str>>>,
     /// Files that were to be in the recording and are not, or not whole, in the order of the file.
     pub left_out: Vec<LeftOut>,
+    /// What registers and stacks held at samples.
+    pub held: Held,
+    /// Unwind rules of images, in the order of the file.
+    pub unwind_rules: Vec<UnwindRule>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// What the first session cost; absent if its recorder was killed.
@@ -111,6 +119,11 @@ enum Decoded {
     Jit(Vec<JitCode>),
     Names(NameTable<Arc<str>>),
     LeftOut(Vec<LeftOut>),
+    StackCode(u32, Vec<Location>),
+    StackPieces(u32, Vec<StackPiece>),
+    StackNodes(u32, Vec<StackNode>),
+    Snapshots(u32, Vec<Snapshot>),
+    UnwindRules(Vec<UnwindRule>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -151,6 +164,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
         }
     });
     let mut tables = Tables { damage: recording.damage().to_vec(), ..Tables::default() };
+    let mut held = HeldBlocks::default();
     let (mut strings, mut tasks, mut images, mut nodes) = (vec![], vec![], vec![], vec![]);
     for ((entry, block), part) in entries.iter().zip(blocks).zip(&part_of) {
         match block {
@@ -169,6 +183,11 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::Jit(rows) => tables.jit.extend(rows),
             Decoded::Names(table) => tables.names.push(table),
             Decoded::LeftOut(rows) => tables.left_out.extend(rows),
+            Decoded::StackCode(first, rows) => held.code.push((first, rows)),
+            Decoded::StackPieces(first, rows) => held.pieces.push((first, rows)),
+            Decoded::StackNodes(first, rows) => held.nodes.push((first, rows)),
+            Decoded::Snapshots(first, rows) => held.snapshots.push((first, rows)),
+            Decoded::UnwindRules(rows) => tables.unwind_rules.extend(rows),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::ImageParts => tables.image_parts.push((*part, *entry)),
@@ -185,10 +204,25 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
     tables.tasks = ById::from_blocks(tasks);
     tables.images = ById::from_blocks(images);
     tables.nodes = ById::from_blocks(nodes);
+    tables.held = held.join();
     let first = parts.part(0);
     (tables.session, tables.receipt) = (first.session.clone(), first.receipt.clone());
     tables.parts = parts;
     tables
+}
+
+/// Decodes a block of samples.
+///
+/// # Errors
+/// If it is damaged.
+pub(crate) fn samples(
+    recording: &Recording,
+    tables: &Tables,
+    entry: &Entry,
+) -> Result<Vec<Sample>, icecore_format::Error> {
+    let rows = recording.payload(entry)?.view::<SamplesV1>()?.rows()?;
+    let part = tables.parts.of(entry);
+    Ok(rows.into_iter().map(|sample| part.sample(sample)).collect())
 }
 
 fn clean_session(session: &mut SessionV1) {
@@ -268,6 +302,26 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
             })
         }
         (Kind::LEFT_OUT, 1) => Decoded::LeftOut(payload.view::<LeftOutV1>()?.rows().collect()),
+        (Kind::STACK_CODE, 1) => {
+            let view = payload.view::<StackCodeV1>()?;
+            Decoded::StackCode(view.first_id.to_native(), view.rows().collect())
+        }
+        (Kind::STACK_PIECES, 1) => {
+            let view = payload.view::<StackPiecesV1>()?;
+            Decoded::StackPieces(view.first_id.to_native(), view.rows()?)
+        }
+        (Kind::STACK_NODES, 1) => {
+            let view = payload.view::<StackNodesV1>()?;
+            Decoded::StackNodes(view.first_id.to_native(), view.rows()?)
+        }
+        (Kind::SNAPSHOTS, 1) => {
+            let view = payload.view::<SnapshotsV1>()?;
+            Decoded::Snapshots(view.first_id.to_native(), view.rows()?)
+        }
+        (Kind::UNWIND_RULES, 1) => {
+            let view = payload.view::<UnwindRulesV1>()?;
+            Decoded::UnwindRules(view.rows()?.into_iter().map(UnwindRule::to_owned).collect())
+        }
         (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
         (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),
         _ => Decoded::Unknown,

@@ -125,6 +125,11 @@ impl<'a> Locator<'a> {
         self.image_of.get(&id).copied()
     }
 
+    /// Finds the mapping that holds an address (AVMA).
+    pub fn mapping(&self, space: SpaceId, address: u64) -> Option<&Mapping> {
+        self.timeline.find(space, address)
+    }
+
     /// Finds the offset in its image of a location itself, whatever its role.
     pub fn file_off(&self, space: Option<SpaceId>, location: Location) -> Option<FileOff> {
         match location {

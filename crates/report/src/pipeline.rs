@@ -1,13 +1,14 @@
 //! The pipeline, drawn once: from a file to everything that a view may show.
 //!
 //! ```text
-//! open ─► load ─► replay ─► count ─► locate ─► name ─► profile ─► narrow ─► view
-//!         └────── Loaded ──────────┘ └── Named ──────┘ └──── Report ────┘
+//! open ─► load ─► replay ─► mend ─► count ─► locate ─► name ─► profile ─► narrow ─► view
+//!         └────── Loaded ──────────────────┘ └── Named ──────┘ └──── Report ────┘
 //! ```
 
 use std::path::Path;
 
 use icecore_format::read::Recording;
+use icecore_format::records::Node;
 
 use crate::cgroups::Cgroups;
 use crate::cli::Source;
@@ -18,6 +19,7 @@ use crate::hits::{self, Apart, Hits, Selection};
 use crate::image::{EmbeddedFiles, Finder, Search};
 use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::locate::{Located, Locator, Place, locate};
+use crate::mend::{Mended, mend};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::term::progress::Progress;
@@ -39,6 +41,8 @@ pub struct Loaded<'a> {
     pub filter: Filter,
     /// Which functions decide.
     pub patterns: Patterns,
+    /// Stacks that were unwound.
+    pub mended: Mended,
     /// Samples, counted.
     pub hits: Hits,
 }
@@ -66,20 +70,41 @@ pub struct Report<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    /// Loads a recording and counts its samples.
-    pub fn new(source: &'a Source, recording: &'a Recording, apart: Apart) -> Self {
-        let loaded = Self::filtered(&source.file, recording, source.filter(), apart);
+    /// Loads a recording, unwinds its stacks and counts its samples.
+    pub fn new(source: &'a Source, recording: &'a Recording, search: &Search, apart: Apart) -> Self {
+        let loaded = Self::filtered(&source.file, recording, source.filter(), search, apart);
         Self { patterns: source.patterns(), ..loaded }
     }
 
     /// The same, whatever functions the stacks hold.
-    pub fn filtered(path: &'a Path, recording: &'a Recording, filter: Filter, apart: Apart) -> Self {
+    pub fn filtered(
+        path: &'a Path,
+        recording: &'a Recording,
+        filter: Filter,
+        search: &Search,
+        apart: Apart,
+    ) -> Self {
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
         let timeline = Timeline::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
         let cgroups = Cgroups::replay(&tables);
-        let selection =
-            Selection { tables: &tables, timeline: &timeline, cgroups: &cgroups, filter: &filter };
+        let walked = Mended::default();
+        let selection = Selection {
+            tables: &tables,
+            timeline: &timeline,
+            cgroups: &cgroups,
+            filter: &filter,
+            mended: &walked,
+        };
+        let (mended, first_id, nodes) = mended(recording, selection, search);
+        tables.nodes.push(first_id, nodes);
+        let selection = Selection {
+            tables: &tables,
+            timeline: &timeline,
+            cgroups: &cgroups,
+            filter: &filter,
+            mended: &mended,
+        };
         let mut hits = hits::count(recording, selection, apart);
         if is_part {
             let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
@@ -91,13 +116,13 @@ impl<'a> Loaded<'a> {
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
         let patterns = Patterns::default();
-        Self { recording, path, tables, timeline, cgroups, filter, patterns, hits }
+        Self { recording, path, tables, timeline, cgroups, filter, patterns, mended, hits }
     }
 
     /// Decides about samples.
     pub fn selection(&self) -> Selection<'_> {
-        let Self { tables, timeline, cgroups, filter, .. } = self;
-        Selection { tables, timeline, cgroups, filter }
+        let Self { tables, timeline, cgroups, filter, mended, .. } = self;
+        Selection { tables, timeline, cgroups, filter, mended }
     }
 
     /// Names every distinct place. What the search does not find is downloaded first, if there are servers.
@@ -144,6 +169,18 @@ impl<'a> Loaded<'a> {
         let filtered = (!parts.is_empty()).then(|| clean(parts.join(", ").as_bytes()).into());
         Report { loaded: self, profile, filtered }
     }
+}
+
+/// Unwinds stacks; returns new nodes of the trie and the id of the first.
+fn mended(recording: &Recording, selection: Selection<'_>, search: &Search) -> (Mended, u32, Vec<Node>) {
+    let tables = selection.tables;
+    let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
+    let locator = Locator::new(tables, selection.timeline);
+    let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+    let embedded = EmbeddedFiles::new(recording, tables, identity);
+    let finder = Finder { search, embedded: Some(&embedded) };
+    let (mended, nodes) = mend(recording, selection, &locator, &finder, first_id);
+    (mended, first_id, nodes)
 }
 
 /// Tells of each image whether it has places of which the recording itself has not all that can be found out.

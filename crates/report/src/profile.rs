@@ -81,8 +81,8 @@ pub struct Row {
 pub struct Taken {
     /// How the user walk ended.
     pub end: WalkEnd,
-    /// The user stack reaches a root: the walk ended at a frame pointer of 0, or there is an entry point of a
-    /// program or thread.
+    /// The user stack reaches a root: it was unwound to one, the walk ended at a frame pointer of 0, or there is an entry
+    /// point of a program or thread.
     pub rooted: bool,
     /// It hit in the kernel.
     pub in_kernel: bool,
@@ -147,7 +147,7 @@ impl Profile {
                 .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
             let stack = of_spot[*leaf as usize];
             let Key { end, in_kernel, .. } = hit.key;
-            let mut taken = Taken { end, in_kernel, rooted: end == WalkEnd::ROOT };
+            let mut taken = Taken { end, in_kernel, rooted: end == WalkEnd::ROOT || end == WalkEnd::UNWOUND };
             taken.rooted |= taken.is_walked() && has_entry[stack as usize];
             let Hit { samples, weight, span_ns, .. } = *hit;
             rows.add(Row { thread, stack, taken, samples, weight, span_ns });

@@ -158,29 +158,35 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
         (Some(Command::Folded(options)), None) => &options.source,
         (Some(Command::Samples(options)), None) => &options.source,
         (Some(Command::Missing(options)), None) => &options.source,
+        (Some(Command::Health(options)), None) => &options.source,
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
-    report(cli, source, streams)?;
-    Ok(0)
+    report(cli, source, streams)
 }
 
-/// Shows a view of samples.
-fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Result<()> {
+/// Shows a view of samples; returns the exit code.
+fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let global = &cli.global;
     input::check(&source.filter())?;
     let servers = input::servers(&source.lookup)?;
     let search = input::search(&source.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
-    let loaded = Loaded::new(source, &recording, apart(cli));
+    let loaded = Loaded::new(source, &recording, &search, apart(cli));
     let named = loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
     let trouble = named.trouble.iter().filter(|_| !global.quiet).map(|trouble| format!("warning: {trouble}"));
     remark(streams, &trouble.collect::<Vec<_>>());
     remark(streams, &input::remarks(&search, servers.as_ref(), &named.fetched));
     if let Some(Command::Samples(_)) = &cli.command {
-        return views::samples::write(&loaded, named, global.json, streams.out);
+        views::samples::write(&loaded, named, global.json, streams.out)?;
+        return Ok(0);
     }
     let report = loaded.report(source, named);
+    if let Some(Command::Health(options)) = &cli.command {
+        let health = views::health::Health::new(&report);
+        emit(global, streams, &health, |page| health.text(&report, page))?;
+        return Ok(u8::from(options.strict && !health.is_good()));
+    }
     match &cli.command {
         Some(Command::Top(options)) => {
             let top = views::top::Top::new(&report, options);
@@ -190,7 +196,7 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
             // Indentation would make a deep tree quadratic.
             serde_json::to_writer(&mut *streams.out, &views::tree::TreeView::new(&report, options))?;
             writeln!(streams.out)?;
-            Ok(streams.out.flush()?)
+            streams.out.flush().map_err(anyhow::Error::from)
         }
         Some(Command::Tree(options)) => {
             let tree = views::tree::TreeView::new(&report, options);
@@ -209,7 +215,8 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
             let summary = views::summary::Summary::new(&report);
             emit(global, streams, &summary, |page| summary.text(&report, page))
         }
-    }
+    }?;
+    Ok(0)
 }
 
 /// Says what is worth less than the report.

@@ -4,9 +4,11 @@
 pub mod cache;
 pub mod flame;
 pub mod folded;
+pub mod health;
 pub mod info;
 mod left_out;
 pub mod missing;
+mod quality;
 pub mod repair;
 pub mod samples;
 pub mod summary;

@@ -19,6 +19,8 @@ impl Cause {
     pub const NO_SCRATCH: Self = Self(2);
     /// The table of followed processes was full: a child was not followed.
     pub const TARGETS_FULL: Self = Self(3);
+    /// The ring was so full that less of a stack was copied than was to be, or none.
+    pub const STACK_SHORTENED: Self = Self(4);
     /// The kernel's queue of mapping events was full.
     pub const MAPPING_QUEUE_FULL: Self = Self(16);
     /// A record in the ring could not be decoded.
@@ -46,6 +48,7 @@ impl Cause {
             Self::RING_FULL_TASK => "ring_full_task".into(),
             Self::NO_SCRATCH => "no_scratch".into(),
             Self::TARGETS_FULL => "targets_full".into(),
+            Self::STACK_SHORTENED => "stack_shortened".into(),
             Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
             Self::UNDECODABLE => "undecodable".into(),
             Self::WRITE_FAILED => "write_failed".into(),
@@ -59,7 +62,7 @@ impl Cause {
         }
     }
 
-    /// Tells whether samples are missing; other causes lose names, not time.
+    /// Tells whether samples are missing; other causes lose names or callers, not time.
     pub fn is_sample(self) -> bool {
         matches!(
             self,

@@ -21,10 +21,13 @@ mod packed;
 mod receipt;
 mod samples;
 mod session;
+mod snapshots;
+mod stack_memory;
 mod stacks;
 mod strings;
 mod symbols;
 mod tasks;
+mod unwind_rules;
 mod walk_end;
 
 pub use cgroups::{Cgroup, CgroupsV1};
@@ -41,10 +44,15 @@ pub use packed::{ArchivedPacked, Packed};
 pub use receipt::ReceiptV1;
 pub use samples::{Basis, Sample, SamplesV1};
 pub use session::{EventV1, LabelV1, SessionV1};
+pub use snapshots::{Snapshot, SnapshotsV1};
+pub use stack_memory::{
+    PIECE_BYTES, PIECE_WORDS, StackCodeV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, Word,
+};
 pub use stacks::{Location, Node, StacksV1};
 pub use strings::StringsV1;
 pub use symbols::{Symbol, SymbolsV1};
 pub use tasks::{Task, TasksV1};
+pub use unwind_rules::{UnwindRule, UnwindRulesV1};
 pub use walk_end::WalkEnd;
 
 use rkyv::util::AlignedVec;
@@ -97,7 +105,7 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
         && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
-            || (Kind::SYMBOLS..=Kind::LEFT_OUT).contains(&kind))
+            || (Kind::SYMBOLS..=Kind::UNWIND_RULES).contains(&kind))
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -130,6 +138,11 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::CGROUPS, 1) => of::<CgroupsV1>(payload),
         (Kind::NAMES, 1) => of::<NamesV1>(payload),
         (Kind::LEFT_OUT, 1) => of::<LeftOutV1>(payload),
+        (Kind::STACK_CODE, 1) => of::<StackCodeV1>(payload),
+        (Kind::STACK_PIECES, 1) => of::<StackPiecesV1>(payload),
+        (Kind::STACK_NODES, 1) => of::<StackNodesV1>(payload),
+        (Kind::SNAPSHOTS, 1) => of::<SnapshotsV1>(payload),
+        (Kind::UNWIND_RULES, 1) => of::<UnwindRulesV1>(payload),
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ mod relative;
 
 use rkyv::{Archive, Serialize};
 
-use super::packed::{Packed, fold, unfold};
+use super::packed::{Packed, fold, narrow, unfold};
 use super::{WalkEnd, payload};
 use crate::Error;
 use crate::block::{Kind, Processes};
@@ -31,6 +31,8 @@ pub struct Sample {
     pub kernel_stack: u32,
     /// What the sample stands for, in the event's unit.
     pub weight: u64,
+    /// What registers and stack held, a snapshot id; 0 if that was not noted.
+    pub snapshot: u32,
 }
 
 /// What the columns of a block are measured from. Any basis gives columns that read back the same; a fitting
@@ -94,12 +96,17 @@ pub struct SamplesV1 {
     pub kernel_known: Packed,
     /// Weights, as differences from the sample before; signs folded.
     pub weight: Packed,
+    /// Snapshots: 0 none, else 1 + the distance of the id from the one that was expected, signs folded. Expected is the
+    /// next id behind the last one; `first_snapshot` at first.
+    pub snapshot: Packed,
+    /// The first snapshot id of the block; 0 if there is none.
+    pub first_snapshot: u32,
 }
 
 payload!(
     SamplesV1, ArchivedSamplesV1, Kind::SAMPLES, 1,
     count late, same cpu, same event, same user_end, same kernel_end, same task, same user_new,
-    same kernel_new, same weight, other user_known, other kernel_known, span first_ns last_ns, concerns processes
+    same kernel_new, same weight, same snapshot, other user_known, other kernel_known, span first_ns last_ns, concerns processes
 );
 
 impl SamplesV1 {
@@ -128,6 +135,12 @@ impl SamplesV1 {
             kernel.push(row.kernel_stack, row.kernel_end, &mut newest);
             user.push(row.user_stack, row.user_end, &mut newest);
         }
+        let expected_snapshot = rows.iter().map(|row| row.snapshot).find(|id| *id > 0).unwrap_or(0);
+        let mut next = u64::from(expected_snapshot);
+        let snapshot = rows.iter().map(|row| match u64::from(row.snapshot) {
+            0 => 0,
+            id => fold(id.wrapping_sub(std::mem::replace(&mut next, id + 1))) + 1,
+        });
         Ok(Self {
             first_ns: units(rows.first()) * unit_ns,
             last_ns: units(rows.last()) * unit_ns,
@@ -146,6 +159,8 @@ impl SamplesV1 {
             kernel_new: kernel.new.into_iter().collect(),
             kernel_known: kernel.known.into_iter().collect(),
             weight: Packed::steps(rows.iter().map(|r| r.weight)),
+            first_snapshot: expected_snapshot,
+            snapshot: snapshot.collect(),
         })
     }
 }
@@ -165,7 +180,8 @@ impl ArchivedSamplesV1 {
         let [late, cpu, event, task] = [&self.late, &self.cpu, &self.event, &self.task].map(|c| c.values());
         let mut kernel = Told::new(&self.kernel_new, &self.kernel_known, &self.kernel_end)?;
         let mut user = Told::new(&self.user_new, &self.user_known, &self.user_end)?;
-        let weight = self.weight.sums();
+        let (weight, snapshot) = (self.weight.sums(), self.snapshot.values());
+        let mut next_snapshot = u64::from(self.first_snapshot.to_native());
         let mut rows = Vec::with_capacity(late.len());
         for i in 0..late.len() {
             let wrong =
@@ -180,6 +196,13 @@ impl ArchivedSamplesV1 {
                 kernel.next(i, &mut newest).ok_or_else(|| wrong("no such stack"))?;
             let (user_stack, user_end) = user.next(i, &mut newest).ok_or_else(|| wrong("no such stack"))?;
             let (event, weight) = (event[i] as u8, weight[i]);
+            let snapshot = match snapshot[i] {
+                0 => 0,
+                told => narrow(next_snapshot.wrapping_add(unfold(told - 1))),
+            };
+            if snapshot > 0 {
+                next_snapshot = u64::from(snapshot) + 1;
+            }
             rows.push(Sample {
                 time_ns,
                 cpu,
@@ -190,6 +213,7 @@ impl ArchivedSamplesV1 {
                 user_stack,
                 kernel_stack,
                 weight,
+                snapshot,
             });
         }
         Ok(rows)

@@ -25,6 +25,16 @@ impl WalkEnd {
     /// The frame held a return address that lies in no executable mapping: what the frame pointer points to
     /// is no frame. It and all that follows it is left out.
     pub const NOT_CODE: Self = Self(8);
+    /// The stack was unwound by the rules of its code, to the outermost frame.
+    pub const UNWOUND: Self = Self(16);
+    /// Unwinding came to a part of the stack that was not copied.
+    pub const NOT_COPIED: Self = Self(17);
+    /// Unwinding came to a place of the stack that held no address of code.
+    pub const NO_RETURN_ADDRESS: Self = Self(18);
+    /// Unwinding came to code that has no rules, or whose file is not here, and has no frame pointer.
+    pub const NO_RULES: Self = Self(19);
+    /// Unwinding came to code whose rules are broken, or do not fit the stack.
+    pub const BAD_RULES: Self = Self(20);
 
     /// Name in lower case.
     pub fn name(self) -> &'static str {
@@ -38,6 +48,11 @@ impl WalkEnd {
             Self::ZERO_RETURN => "zero_return",
             Self::UNSAID => "unsaid",
             Self::NOT_CODE => "not_code",
+            Self::UNWOUND => "unwound",
+            Self::NOT_COPIED => "not_copied",
+            Self::NO_RETURN_ADDRESS => "no_return_address",
+            Self::NO_RULES => "no_rules",
+            Self::BAD_RULES => "bad_rules",
             _ => "unknown",
         }
     }

@@ -236,7 +236,7 @@ proptest::proptest! {
 
     #[test]
     fn no_block_header_makes_it_panic(
-        kind in 0_u16..14, items: u32, sequence: u64, stored_len: u32, raw_len: u32, payload_crc: u32,
+        kind in 0_u16..24, items: u32, sequence: u64, stored_len: u32, raw_len: u32, payload_crc: u32,
     ) {
         let mut parts = Parts::new(How::Open);
         let forged = BlockHeader { kind: Kind(kind), items, sequence, stored_len, raw_len, payload_crc, ..header(0, 0) };

@@ -10,6 +10,7 @@ pub(crate) mod functions;
 mod go;
 pub(crate) mod jit;
 mod room;
+mod rules;
 pub(crate) mod sections;
 mod stubs;
 mod symbol_table;
@@ -19,8 +20,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use icecore_format::records::{ImageKind, ImagePartsV1, Omission, Symbol};
-use object::read::ReadCache;
+use icecore_format::records::{ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
+use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::identity::{Identity, Place, elf_build_id, open_regular};
@@ -30,6 +31,7 @@ use files::{Carried, Carrier, Content, Extent, Omitted};
 use functions::{Function, functions};
 use jit::{Jit, Made, Told};
 use room::{Held, Room};
+use rules::{Rule, rules};
 
 /// Images that are remembered. What is hit in those beyond stays unnamed.
 const MAX_IMAGES: usize = 64 << 10;
@@ -72,7 +74,9 @@ enum Source {
 pub(crate) struct Found {
     /// Ordered by image and start.
     pub(crate) symbols: Vec<Symbol>,
-    /// Images that gave at least one.
+    /// Ordered by image and address; none if nothing is to be unwound.
+    pub(crate) rules: Vec<UnwindRule>,
+    /// Images that gave at least one symbol.
     pub(crate) images: u64,
     /// Pieces of code that were too many.
     pub(crate) left_out: u64,
@@ -132,8 +136,8 @@ impl Evidence {
         self.jit.take_rows()
     }
 
-    /// Reads the symbol tables of the images that were hit.
-    pub(crate) fn find(&mut self) -> Found {
+    /// Reads the symbol tables of the images that were hit, and, if stacks are to be unwound, their unwind rules.
+    pub(crate) fn find(&mut self, has_stacks: bool) -> Found {
         self.jit.finish();
         let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
         let mut found = Found { left_out: self.left_out, jit, jit_told, ..Found::default() };
@@ -146,20 +150,27 @@ impl Evidence {
             let read = |file: &File| {
                 let file = ReadCache::new(file);
                 let debug = debug_file(&file).map(ReadCache::new);
-                functions(&file, debug.as_ref(), offsets.clone())
+                (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, &offsets, has_stacks))
             };
-            let functions = match self.sources.get(&image) {
+            let (functions, rules) = match self.sources.get(&image) {
                 Some(Source::Held(held, _)) => read(&held.file),
                 Some(Source::Path(identity)) => {
-                    Place::of_itself(&identity.path).open(identity).map_or_else(Vec::new, |file| read(&file))
+                    let file = Place::of_itself(&identity.path).open(identity);
+                    file.map(|file| read(&file)).unwrap_or_default()
                 }
-                Some(Source::Vdso) => functions(&vdso()[..], None::<&[u8]>, offsets),
-                Some(Source::Nowhere) => Vec::new(),
+                Some(Source::Vdso) => {
+                    let vdso = &vdso()[..];
+                    let functions = functions(vdso, None::<&[u8]>, offsets.clone());
+                    (functions, wanted_rules(vdso, &offsets, has_stacks))
+                }
+                Some(Source::Nowhere) => Default::default(),
                 None => {
                     found.left_out += offsets.count() as u64 / 2;
-                    Vec::new()
+                    Default::default()
                 }
             };
+            let rule = |Rule { at, start, bias, bytes }| UnwindRule { image, at, start, bias, bytes };
+            found.rules.extend(rules.into_iter().map(rule));
             found.images += u64::from(!functions.is_empty());
             let symbol = |Function { start, end, name }| Symbol { image, start, end, name };
             found.symbols.extend(functions.into_iter().map(symbol));
@@ -220,6 +231,15 @@ impl Source {
             Self::Nowhere => (Vec::new(), None),
         }
     }
+}
+
+/// The unwind rules for offsets of a file, if they are wanted.
+fn wanted_rules<'d>(
+    file: impl ReadRef<'d>,
+    offsets: &(impl Iterator<Item = u64> + Clone),
+    are_wanted: bool,
+) -> Vec<Rule> {
+    if are_wanted { rules(file, offsets.clone()) } else { Vec::new() }
 }
 
 /// The file with the debug information of a stripped one, if it is installed.

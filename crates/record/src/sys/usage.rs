@@ -71,6 +71,19 @@ pub(crate) fn bpf_runs(program: RawFd) -> BpfRuns {
     }
 }
 
+/// Keeps memory that was freed instead of giving it back at once: what is passed from thread to thread is as large as
+/// what comes next, and the kernel would have to clear it anew each time.
+pub(crate) fn keep_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    for parameter in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
+        // SAFETY: takes no pointers; that it may fail is harmless.
+        unsafe { libc::mallopt(parameter, KEPT_BYTES) };
+    }
+}
+
+/// What is kept at most, by each thread; also the largest piece that is kept.
+const KEPT_BYTES: libc::c_int = 16 << 20;
+
 /// Makes the calling thread yield to the programs that are being recorded.
 pub(crate) fn lower_priority() {
     be_nice(5);

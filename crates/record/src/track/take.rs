@@ -4,6 +4,7 @@ use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CgroupsV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol, KernelSymbolsV1,
     LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
+    UnwindRulesV1,
 };
 use rustc_hash::FxHashMap;
 
@@ -34,6 +35,8 @@ impl Tracker {
             newest_stack: first_node - 1,
             processes: std::mem::replace(&mut self.processes, Processes::NONE),
         };
+        let held = self.snapshots.take_new();
+        self.code.extend(held.in_images);
         let (first_string, strings) = self.strings.take_new();
         let (first_task, tasks) = self.tasks.take_new();
         let (first_image, images) = self.images.take_new();
@@ -47,9 +50,14 @@ impl Tracker {
             stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),
             kernel_symbols: KernelSymbolsV1::from_rows(&kernel_symbols),
             losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
+            stack_code: held.code,
+            stack_pieces: held.pieces,
+            stack_nodes: held.nodes,
+            snapshots: held.snapshots,
             samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
                 .expect("bug: samples out of order"),
             symbols: SymbolsV1::default(),
+            unwind_rules: UnwindRulesV1::default(),
             image_parts: ImagePartsV1::default(),
             jit: JitV1::default(),
         }

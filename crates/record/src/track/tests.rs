@@ -26,6 +26,7 @@ fn sampled(tracker: &mut Tracker, time_ns: u64) {
         user_end: 1,
         kernel: wire::Frames::from_bytes(&kernel),
         user: wire::Frames::from_bytes(&frames),
+        snapshot: 0,
     }));
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use icecore_format::records::{Change, Lifecycle, Mapping, Sample};
 
+use crate::snapshots::Taken;
 use crate::spaces::Region;
 use crate::wire;
 
@@ -35,8 +36,10 @@ pub(super) enum What {
 pub(super) struct Unplaced {
     pub(super) row: Sample,
     pub(super) tgid: u32,
+    pub(super) tid: u32,
     pub(super) kernel: Range<usize>,
     pub(super) user: Range<usize>,
+    pub(super) snapshot: Option<Box<Taken>>,
 }
 
 impl Waiting {

@@ -202,6 +202,26 @@ pub struct Samples {
     pub source: Source,
 }
 
+/// `health`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report health [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report health demo.icecore
+  icecore-report health demo.icecore --strict || exit 1    in a script: only if the data is good
+  icecore-report health demo.icecore --json | jq -r '.advice[]'
+
+The verdict is that of summary, by the same thresholds. A stack is rooted if it was unwound to the outermost \
+frame, if the walk along frame pointers ended there, or if it holds the entry point of a program or thread.")]
+pub struct Health {
+    /// Exit with 1 unless the verdict is good
+    #[arg(long)]
+    pub strict: bool,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
 /// `missing`
 #[derive(Debug, Args)]
 #[command(override_usage = "icecore-report missing [OPTIONS] <FILE>")]

@@ -33,6 +33,7 @@ use crate::filter::Filter;
 use crate::hits::Selection;
 use crate::load::parts::Part;
 use crate::load::{Skipped, Tables, clean, load};
+use crate::mend::Mended;
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, things};
 use crate::term::{Page, Style};
@@ -70,7 +71,14 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     let tables = load(&recording);
     let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
     let cgroups = Cgroups::replay(&tables);
-    let selection = Selection { tables: &tables, timeline: &timeline, cgroups: &cgroups, filter: &filter };
+    let mended = Mended::default();
+    let selection = Selection {
+        tables: &tables,
+        timeline: &timeline,
+        cgroups: &cgroups,
+        filter: &filter,
+        mended: &mended,
+    };
     let (pieces, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
         tables
             .parts

@@ -57,7 +57,7 @@ pub fn pack(
 ) -> anyhow::Result<(Pack, Fetched)> {
     let recording = input::open(&options.file)?;
     let cannot = || format!("cannot pack `{}`", options.file.display());
-    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), Apart::Processes);
+    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), search, Apart::Processes);
     let (tables, hits) = (&loaded.tables, &loaded.hits);
     if let Some(Damage { off, cause, .. }) = tables.damage.first() {
         let cause = anyhow!("at byte {off}: {cause}; make a whole file of it with repair");

@@ -40,6 +40,22 @@ impl<T> ById<T> {
         Self { runs }
     }
 
+    /// The id behind the largest; `None` if there is no such number.
+    pub fn next_id(&self) -> Option<u32> {
+        let behind = |run: &Run<T>| u32::try_from(run.first as usize + run.rows.len()).ok();
+        self.runs.last().map_or(Some(0), behind)
+    }
+
+    /// Adds rows behind all others.
+    pub fn push(&mut self, first: u32, rows: Vec<T>) {
+        let before = self.len();
+        match self.runs.last_mut() {
+            _ if rows.is_empty() => {}
+            Some(run) if run.first as usize + run.rows.len() == first as usize => run.rows.extend(rows),
+            _ => self.runs.push(Run { first, before, rows }),
+        }
+    }
+
     /// Finds the row of an id; `None` if its block is missing.
     pub fn find(&self, id: u32) -> Option<&T> {
         self.find_at(id).map(|(_, row)| row)

@@ -15,7 +15,9 @@ use super::{Decoded, decode};
 pub fn is_possible(recording: &Recording) -> bool {
     let mut sessions = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SESSION);
     let is_one = sessions.next().is_some_and(|entry| entry.header.sequence == 0) && sessions.next().is_none();
-    is_one && recording.damage().is_empty()
+    // The leaf of a stack tells where to unwind from.
+    let has_snapshots = recording.entries().iter().any(|entry| entry.header.kind == Kind::SNAPSHOTS);
+    is_one && !has_snapshots && recording.damage().is_empty()
 }
 
 /// Finds the nodes of these stacks for tables that were loaded without any; `None` if the blocks of the trie do not

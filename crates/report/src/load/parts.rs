@@ -58,7 +58,7 @@ pub struct Part {
     first_sequence: u64,
     next_sequence: u64,
     has_end: bool,
-    ids: [Ids; 4],
+    ids: [Ids; COUNTED],
     shift_ns: u64,
     /// Earliest time of a sample, on its own clock.
     first_sample_ns: Option<u64>,
@@ -74,7 +74,14 @@ enum Counted {
     Tasks,
     Images,
     Nodes,
+    StackCode,
+    StackPieces,
+    StackNodes,
+    Snapshots,
 }
+
+/// How many kinds of ids there are.
+const COUNTED: usize = 8;
 
 /// Ids of one kind in one part.
 #[derive(Debug, Clone, Copy, Default)]
@@ -140,7 +147,7 @@ impl Parts {
     /// Gives every part its numbers, once all are known.
     fn settle(&mut self) {
         let last = self.parts.len() - 1;
-        let mut bases = [0u32; 4];
+        let mut bases = [0u32; COUNTED];
         for (number, part) in self.parts.iter_mut().enumerate() {
             part.is_alone = last == 0;
             for (ids, base) in part.ids.iter_mut().zip(&mut bases) {
@@ -291,11 +298,8 @@ impl Part {
     /// cannot be in one session: blocks behind a receipt, or, where blocks are missing, ids that begin anew.
     fn ends_before(&self, entry: &Entry, block: &Decoded) -> bool {
         let misses = entry.header.sequence != self.next_sequence;
-        let again = || {
-            let (what, first, _) = block.ids()?;
-            Some(first < self.ids[what as usize].end)
-        };
-        entry.header.kind == Kind::SESSION || self.has_end || misses && again().unwrap_or(false)
+        let again = || block.ids().is_some_and(|(what, first, _)| first < self.ids[what as usize].end);
+        entry.header.kind == Kind::SESSION || self.has_end || misses && again()
     }
 
     fn learn(&mut self, entry: &Entry, block: &Decoded) {
@@ -362,14 +366,15 @@ impl Part {
             task: self.id(Counted::Tasks, own.task),
             user_stack: self.id(Counted::Nodes, own.user_stack),
             kernel_stack: self.id(Counted::Nodes, own.kernel_stack),
+            snapshot: self.id(Counted::Snapshots, own.snapshot),
             ..own
         }
     }
 
-    /// An id that is unique in the file. The empty string and the empty stack, both 0, are the same everywhere.
+    /// An id that is unique in the file. The empty string, the empty stack and no snapshot, all 0, are the same everywhere.
     fn id(&self, what: Counted, own: u32) -> u32 {
         match (what, own) {
-            (Counted::Strings | Counted::Nodes, 0) => 0,
+            (Counted::Strings | Counted::Nodes | Counted::StackNodes | Counted::Snapshots, 0) => 0,
             _ => self.ids[what as usize].shift(own),
         }
     }

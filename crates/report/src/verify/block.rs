@@ -8,7 +8,8 @@ use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
     CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1, Location, LossesV1,
-    MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, StacksV1, StringsV1, SymbolsV1, TasksV1, is_known,
+    MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, SnapshotsV1, StackCodeV1, StackNodesV1,
+    StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, Word, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -138,6 +139,39 @@ impl Checked {
                 self.uses(Table::Images, places.iter().map(|place| place.image).collect());
                 places.len()
             }
+            Kind::STACK_CODE => {
+                let view = payload.view::<StackCodeV1>()?;
+                self.uses(Table::Images, view.rows().filter_map(image).collect());
+                self.defines(Table::StackCode, view.first_id.to_native(), view.rows().count(), 0)
+            }
+            Kind::STACK_PIECES => {
+                let view = payload.view::<StackPiecesV1>()?;
+                let rows = view.rows()?;
+                self.words(rows.iter().flat_map(|piece| &piece.words));
+                self.defines(Table::StackPieces, view.first_id.to_native(), rows.len(), 0)
+            }
+            Kind::STACK_NODES => {
+                let view = payload.view::<StackNodesV1>()?;
+                let (first, rows) = (view.first_id.to_native(), view.rows()?);
+                let outer = rows.iter().map(|node| node.outer).filter(|outer| *outer != 0 && *outer < first);
+                self.uses(Table::StackNodes, outer.collect());
+                self.uses(Table::StackPieces, rows.iter().map(|node| node.piece).collect());
+                self.defines(Table::StackNodes, first, rows.len(), 1)
+            }
+            Kind::SNAPSHOTS => {
+                let view = payload.view::<SnapshotsV1>()?;
+                let rows = view.rows()?;
+                self.words(rows.iter().flat_map(|snapshot| &snapshot.registers));
+                let memory = rows.iter().map(|snapshot| snapshot.memory).filter(|node| *node != 0);
+                self.uses(Table::StackNodes, memory.collect());
+                self.defines(Table::Snapshots, view.first_id.to_native(), rows.len(), 1)
+            }
+            Kind::UNWIND_RULES => {
+                let view = payload.view::<UnwindRulesV1>()?;
+                let rows = view.rows()?;
+                self.uses(Table::Images, rows.iter().map(|rule| rule.image).collect());
+                rows.len()
+            }
             Kind::LOSSES => payload.view::<LossesV1>()?.rows().count(),
             Kind::RECEIPT => payload.view::<ReceiptV1>()?.to_owned_record()?.ended_by.len(),
             _ => return Ok(()),
@@ -155,10 +189,6 @@ impl Checked {
         // Parents in the block itself lie in front of their children, as the format has no other way to say it.
         let parents = rows.iter().map(|node| node.parent).filter(|parent| *parent != 0 && *parent < first);
         self.uses(Table::Stacks, parents.collect());
-        let image = |location| match location {
-            Location::Image { image, .. } => Some(image),
-            Location::Address(_) => None,
-        };
         self.uses(Table::Images, rows.iter().filter_map(|node| image(node.location)).collect());
         Ok(self.defines(Table::Stacks, first, rows.len(), 1))
     }
@@ -172,8 +202,18 @@ impl Checked {
         let stacks = rows.iter().flat_map(|row| [row.user_stack, row.kernel_stack]).filter(|id| *id != 0);
         self.uses(Table::Stacks, stacks.collect());
         self.uses(Table::Tasks, rows.iter().map(|row| row.task).collect());
+        let snapshots = rows.iter().map(|row| row.snapshot).filter(|id| *id != 0);
+        self.uses(Table::Snapshots, snapshots.collect());
         self.last_event = rows.iter().map(|row| row.event).max();
         Ok(self.times(entry, rows.iter().map(|row| row.time_ns)))
+    }
+
+    fn words<'w>(&mut self, words: impl Iterator<Item = &'w Word>) {
+        let code = words.filter_map(|word| match word {
+            Word::Code(code) => Some(*code),
+            Word::Stack(_) => None,
+        });
+        self.uses(Table::StackCode, code.collect());
     }
 
     fn names(&mut self, strings: impl Iterator<Item = u32>) {
@@ -218,6 +258,14 @@ impl Checked {
     }
 }
 
+/// The image of a location.
+fn image(location: Location) -> Option<u32> {
+    match location {
+        Location::Image { image, .. } => Some(image),
+        Location::Address(_) => None,
+    }
+}
+
 /// Hashes the rows of a block that defines ids, so that two of them can be compared.
 pub(super) fn row_hashes(recording: &Recording, entry: &Entry) -> Option<Vec<u64>> {
     fn hash(row: impl Hash) -> u64 {
@@ -231,6 +279,14 @@ pub(super) fn row_hashes(recording: &Recording, entry: &Entry) -> Option<Vec<u64
         Kind::TASKS => payload.view::<TasksV1>().ok()?.rows().map(hash).collect(),
         Kind::IMAGES => payload.view::<ImagesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
         Kind::STACKS => payload.view::<StacksV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
+        Kind::STACK_CODE => payload.view::<StackCodeV1>().ok()?.rows().map(hash).collect(),
+        Kind::STACK_PIECES => {
+            payload.view::<StackPiecesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
+        }
+        Kind::STACK_NODES => {
+            payload.view::<StackNodesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
+        }
+        Kind::SNAPSHOTS => payload.view::<SnapshotsV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
         _ => return None,
     })
 }

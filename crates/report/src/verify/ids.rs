@@ -1,4 +1,4 @@
-//! What blocks refer to: ids of strings, tasks, images and stacks that blocks in front of them define.
+//! What blocks refer to: ids of strings, tasks, images, stacks and so on that blocks in front of them define.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,6 +17,10 @@ pub(super) enum Table {
     Tasks,
     Images,
     Stacks,
+    StackCode,
+    StackPieces,
+    StackNodes,
+    Snapshots,
 }
 
 impl Table {
@@ -26,6 +30,10 @@ impl Table {
             Self::Tasks => "tasks",
             Self::Images => "images",
             Self::Stacks => "stacks",
+            Self::StackCode => "stack code",
+            Self::StackPieces => "stack pieces",
+            Self::StackNodes => "stack nodes",
+            Self::Snapshots => "snapshots",
         }
     }
 }

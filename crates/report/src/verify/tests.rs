@@ -3,7 +3,8 @@ use std::fs::File;
 use icecore_format::block::BlockHeader;
 use icecore_format::records::{
     Basis, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Location, Mapping, MappingsV1,
-    Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd,
+    Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode,
+    StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd, Word,
 };
 use icecore_format::write::Writer;
 
@@ -49,8 +50,8 @@ fn stacks(first: u32, parents: &[u32]) -> StacksV1 {
     StacksV1::from_rows(first, &parents.iter().map(node).collect::<Vec<_>>()).expect("parents in front")
 }
 
-fn samples(user_stack: u32, event: u8) -> SamplesV1 {
-    let sample = |time_ns| Sample {
+fn samples_row(time_ns: u64, user_stack: u32, event: u8) -> Sample {
+    Sample {
         time_ns,
         cpu: 0,
         event,
@@ -60,8 +61,13 @@ fn samples(user_stack: u32, event: u8) -> SamplesV1 {
         user_stack,
         kernel_stack: 0,
         weight: 1,
-    };
-    SamplesV1::from_rows(&[sample(10), sample(20)], &Basis::default()).expect("ordered")
+        snapshot: 0,
+    }
+}
+
+fn samples(user_stack: u32, event: u8) -> SamplesV1 {
+    let rows = [10, 20].map(|time_ns| samples_row(time_ns, user_stack, event));
+    SamplesV1::from_rows(&rows, &Basis::default()).expect("ordered")
 }
 
 /// What is found in a recording that is written so, without offsets.
@@ -140,6 +146,70 @@ fn what_is_referred_to_lies_in_front() {
             format!("5: {} 9", of("refers to 1 stacks")),
         ]
     );
+}
+
+/// Pieces, nodes and a snapshot; whatever they refer to is told by these ids.
+fn held(
+    writer: &mut Writer,
+    code: u32,
+    piece: u32,
+    outer: u32,
+    memory: u32,
+) -> Result<u64, icecore_format::Error> {
+    let words = vec![Word::Code(code), Word::Stack(-8)];
+    writer.append(&StackPiecesV1::from_rows(1, &[StackPiece { mask: 3, words: words.clone() }])?)?;
+    writer.append(&StackNodesV1::from_rows(5, &[StackNode { outer, gap: 2, piece }])?)?;
+    let snapshot = Snapshot { memory, mask: 0x41, registers: words, ..Snapshot::default() };
+    writer.append(&SnapshotsV1::from_rows(3, &[snapshot])?)
+}
+
+fn sampled(snapshot: u32) -> SamplesV1 {
+    let row = samples_row(10, 0, 0);
+    SamplesV1::from_rows(&[Sample { snapshot, ..row }], &Basis::default()).expect("ordered")
+}
+
+#[test]
+fn what_registers_and_stacks_refer_to_must_stand_in_front_of_it() {
+    let recording = |image, [code, piece, outer, memory, snapshot]: [u32; 5]| {
+        found(|writer| {
+            writer.append(&session())?;
+            writer.append(&strings(1, &["a", "b"]))?;
+            writer.append(&tasks())?;
+            writer.append(&images())?;
+            let code_of = [Location::Address(8), Location::Image { image, file_off: 8 }];
+            writer.append(&StackCodeV1::from_rows(6, &code_of))?;
+            held(writer, code, piece, outer, memory)?;
+            writer.append(&sampled(snapshot))
+        })
+    };
+    assert_eq!(recording(0, [7, 1, 0, 5, 3]), [""; 0]);
+    assert_eq!(recording(0, [6, 1, 0, 0, 0]), [""; 0]);
+    let of = |block: u32, what: &str, first: u32| {
+        format!("{block}: refers to 1 {what} that no block in front of it has, the first is {first}")
+    };
+    assert_eq!(recording(1, [6, 1, 0, 5, 3]), [of(4, "images", 1)]);
+    assert_eq!(recording(0, [8, 1, 0, 5, 3]), [of(5, "stack code", 8), of(7, "stack code", 8)]);
+    assert_eq!(recording(0, [6, 2, 0, 5, 3]), [of(6, "stack pieces", 2)]);
+    assert_eq!(recording(0, [6, 1, 4, 5, 3]), [of(6, "stack nodes", 4)]);
+    assert_eq!(recording(0, [6, 1, 0, 6, 3]), [of(7, "stack nodes", 6)]);
+    assert_eq!(recording(0, [6, 1, 0, 5, 4]), [of(8, "snapshots", 4)]);
+}
+
+#[test]
+fn what_stacks_held_is_never_two_things() {
+    let again = |second: Word| {
+        found(|writer| {
+            writer.append(&session())?;
+            writer.append(&StackCodeV1::from_rows(0, &[Location::Address(8), Location::Address(9)]))?;
+            for word in [Word::Code(0), second] {
+                let piece = StackPiece { mask: 1, words: vec![word] };
+                writer.append(&StackPiecesV1::from_rows(0, &[piece])?)?;
+            }
+            writer.append(&StackNodesV1::from_rows(1, &[])?)
+        })
+    };
+    assert_eq!(again(Word::Code(0)), [""; 0]);
+    assert_eq!(again(Word::Code(1)), ["3: stack pieces 0 to 0 are something else in block 2"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod rows;
 use std::io::Write;
 use std::ops::Range;
 
-use icecore_format::records::{Sample, SamplesV1};
+use icecore_format::records::Sample;
 use rayon::prelude::*;
 
 use crate::hits::Key;
@@ -73,10 +73,7 @@ fn pieces(frames: &[usize], most: usize) -> Vec<Range<usize>> {
 fn selected(loaded: &Loaded<'_>) -> Vec<(Sample, Key)> {
     let selection = loaded.selection();
     let of_block = |entry| {
-        let payload = loaded.recording.payload(entry);
-        let rows = payload.and_then(|payload| payload.view::<SamplesV1>()?.rows()).unwrap_or_default();
-        let part = loaded.tables.parts.of(entry);
-        let rows = rows.into_iter().map(|sample| part.sample(sample));
+        let rows = selection.samples(loaded.recording, entry).into_iter().flatten();
         let wanted = rows.filter_map(|sample| Some((sample, selection.key(&sample)?)));
         wanted.filter(|(_, key)| !selection.is_emptied(key)).collect()
     };

@@ -1,6 +1,5 @@
 //! `summary`: the first screen. What this is, how good it is, where time went.
 
-mod quality;
 mod sessions;
 mod text;
 
@@ -16,7 +15,7 @@ use crate::load::Tables;
 use crate::pipeline::Report;
 use crate::views::top::{self, Top};
 
-pub use quality::{Quality, Verdict};
+pub use super::quality::{Quality, Verdict};
 use sessions::{Spans, labels, notes};
 
 /// The document.

@@ -59,9 +59,10 @@ fn is_whole(path: &Path) {
 
 /// Drafts of a recording with everything in it, one for each filter, and what `recording` begins with.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let [everything, ..] = super::recording::files();
-    let filters = (0..FILTERS.len()).map(|filter| {
-        let mut draft = draft::of(&everything);
+    let [everything, stacks, ..] = super::recording::files();
+    let filters = (0..FILTERS.len()).flat_map(|filter| [(filter, &everything), (filter, &stacks)]);
+    let filters = filters.map(|(filter, file)| {
+        let mut draft = draft::of(file);
         draft[UUID_OFF] = filter as u8;
         draft
     });

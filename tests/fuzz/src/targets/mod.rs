@@ -11,6 +11,7 @@ pub mod proc;
 pub mod recording;
 pub mod report;
 pub mod stripped;
+pub mod unwind;
 pub mod wire;
 
 /// A parser under attack.
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 12] = [
+pub const ALL: [Target; 13] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -38,6 +39,7 @@ pub const ALL: [Target; 12] = [
     Target { name: "functions", run: functions::run, seeds: functions::seeds },
     Target { name: "jit", run: jit::run, seeds: jit::seeds },
     Target { name: "edit", run: edit::run, seeds: edit::seeds },
+    Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
 ];
 
 /// Finds a target by its name.

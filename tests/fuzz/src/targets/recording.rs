@@ -8,7 +8,7 @@ use icecore_format::records::{
     ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedPlace, Omission, Piece, SamplesV1,
 };
 use icecore_report::load::load;
-use icecore_tests::synthetic::{Builder, START_NS, story};
+use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
 
 use super::{FREE_BYTES, image};
 use crate::{draft, memory};
@@ -56,8 +56,8 @@ fn read(file: &[u8]) {
 /// A library that the recordings bring along, compiled once.
 static ELF: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// Recordings: one with everything in it, one still open, an empty one.
-pub(crate) fn files() -> [Vec<u8>; 3] {
+/// Recordings: one with everything in it but stacks to be unwound, one with these, one still open, an empty one.
+pub(crate) fn files() -> [Vec<u8>; 4] {
     let write = |builder: Builder, close| {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let path = dir.path().join("x");
@@ -87,7 +87,16 @@ pub(crate) fn files() -> [Vec<u8>; 3] {
         story.left_out.push(LeftOut { image: 1, why, needed_bytes, free_bytes });
         story
     };
-    [write(short(), true), write(short(), false), write(Builder::default(), true)]
+    // By the rules of a library, and, where there are none, by frame pointers.
+    let unwound = || {
+        let mut stacks = broken_walks();
+        stacks.samples.truncate(40);
+        let elf = ELF.get_or_init(|| image::seeds().swap_remove(0));
+        let whole = [Piece { off: 0, bytes: &elf[..] }];
+        stacks.image_parts.push(ImagePartsV1::from_rows(1, elf.len() as u64, &whole));
+        stacks
+    };
+    [write(short(), true), write(unwound(), true), write(short(), false), write(Builder::default(), true)]
 }
 
 /// The recordings; as drafts; as drafts stored raw with their index; as drafts that lie about their length.

@@ -70,11 +70,12 @@ fn is_json(text: &str) {
     }
 }
 
-/// A draft of a recording with everything in it for each command line, and what [`recording`] begins with.
+/// Drafts of recordings with everything in them for each command line, and what [`recording`] begins with.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let [everything, ..] = recording::files();
-    let lines = (0..LINES.len()).map(|line| {
-        let mut draft = draft::of(&everything);
+    let [everything, stacks, ..] = recording::files();
+    let lines = (0..LINES.len()).flat_map(|line| [(line, &everything), (line, &stacks)]);
+    let lines = lines.map(|(line, file)| {
+        let mut draft = draft::of(file);
         draft[UUID_OFF] = line as u8;
         draft
     });

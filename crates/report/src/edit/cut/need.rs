@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use icecore_format::records::{Change, JitCode, KernelSymbol, Location, NamedPlace, Sample, Symbol};
+use icecore_format::records::{
+    Change, JitCode, KernelSymbol, Location, NamedPlace, Sample, Snapshot, Symbol, Word,
+};
 
 use super::rows::Rows;
 
@@ -13,6 +15,7 @@ pub(super) struct Need {
     stacks: BTreeSet<u32>,
     user_stacks: BTreeSet<u32>,
     kernel_stacks: BTreeSet<u32>,
+    snapshots: BTreeSet<u32>,
 }
 
 /// What is written of a session, under new ids.
@@ -22,6 +25,7 @@ pub(super) struct Needed {
     pub(super) tasks: Ids,
     pub(super) images: Ids,
     pub(super) nodes: Ids,
+    pub(super) held: HeldIds,
     /// Processes of the samples, and those from which they were forked.
     pub(super) processes: BTreeSet<u32>,
     /// Positions in the kernel symbols.
@@ -32,6 +36,15 @@ pub(super) struct Needed {
     pub(super) jit: Vec<usize>,
     /// Named places: positions of tables, and of places in them.
     pub(super) names: Vec<(usize, usize)>,
+}
+
+/// Ids of what registers and stacks held.
+#[derive(Debug, Default)]
+pub(super) struct HeldIds {
+    pub(super) code: Ids,
+    pub(super) pieces: Ids,
+    pub(super) nodes: Ids,
+    pub(super) snapshots: Ids,
 }
 
 /// New ids of what there is, in the old order. One id in front of them is never given to a row: it stands for all that
@@ -73,12 +86,14 @@ impl Need {
             self.stacks.extend([sample.user_stack, sample.kernel_stack]);
             self.user_stacks.insert(sample.user_stack);
             self.kernel_stacks.insert(sample.kernel_stack);
+            self.snapshots.insert(sample.snapshot);
         }
     }
 
     /// Follows what is named to what that names.
     pub(super) fn settle(self, rows: &Rows) -> Needed {
         let nodes = closed(rows, &self.stacks);
+        let held = held(rows, &self.snapshots);
         let tasks: Vec<u32> = self.tasks.into_iter().filter(|id| rows.tasks.find(*id).is_some()).collect();
         let tgids = tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
         let processes = with_ancestors(rows, tgids.collect());
@@ -87,11 +102,30 @@ impl Need {
             Location::Image { image, .. } => Some(image),
             Location::Address(_) => None,
         });
-        let mut images: BTreeSet<u32> = mapped.chain(on_stacks).collect();
+        let on_held = held.code.old.iter().filter_map(|id| match rows.held.code.find(*id)? {
+            Location::Image { image, .. } => Some(*image),
+            Location::Address(_) => None,
+        });
+        let mut images: BTreeSet<u32> = mapped.chain(on_stacks).chain(on_held).collect();
         images.retain(|id| rows.images.find(*id).is_some());
         let kernel_symbols = symbols(&rows.kernel_symbols, &addresses(rows, &self.kernel_stacks));
-        let jit = jit(&rows.jit, &processes, &addresses(rows, &self.user_stacks));
-        let code = code(rows, &nodes);
+        let locations = || {
+            let on_stacks = nodes.iter().filter_map(|id| Some(rows.nodes.find(*id)?.location));
+            on_stacks.chain(held.code.old.iter().filter_map(|id| rows.held.code.find(*id).copied()))
+        };
+        let mut at_run_time = addresses(rows, &self.user_stacks);
+        at_run_time.extend(locations().filter_map(|location| match location {
+            Location::Address(address) => Some(address),
+            Location::Image { .. } => None,
+        }));
+        at_run_time.sort_unstable();
+        let jit = jit(&rows.jit, &processes, &at_run_time);
+        let code: BTreeSet<(u32, u64)> = locations()
+            .filter_map(|location| match location {
+                Location::Image { image, file_off } => Some((image, file_off)),
+                Location::Address(_) => None,
+            })
+            .collect();
         let mut strings = BTreeSet::new();
         strings.extend(tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.comm)));
         strings.extend(images.iter().filter_map(|id| Some(rows.images.find(*id)?.path)));
@@ -109,6 +143,7 @@ impl Need {
             symbols: image_symbols(rows, &code),
             names: names(rows, &code),
             nodes: Ids::new(nodes, 1),
+            held,
             processes,
             kernel_symbols,
             jit,
@@ -178,13 +213,36 @@ fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<us
     (0..code.len()).filter(|position| is_hit(&code[*position])).collect()
 }
 
-/// The code in images that nodes stand for: image and offset.
-fn code(rows: &Rows, nodes: &BTreeSet<u32>) -> BTreeSet<(u32, u64)> {
-    let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
-        Location::Image { image, file_off } => Some((image, file_off)),
-        Location::Address(_) => None,
-    };
-    nodes.iter().filter_map(of_node).collect()
+/// What these snapshots are made of.
+fn held(rows: &Rows, snapshots: &BTreeSet<u32>) -> HeldIds {
+    let held = &rows.held;
+    let there = |id: &u32| Some((*id, held.snapshots.find(*id)?));
+    let snapshots: Vec<(u32, &Snapshot)> = snapshots.iter().filter_map(there).collect();
+    let mut nodes = BTreeSet::new();
+    for (_, snapshot) in &snapshots {
+        let mut next = snapshot.memory;
+        while next != 0 {
+            match held.nodes.find(next) {
+                Some(node) if nodes.insert(next) => next = node.outer,
+                _ => break,
+            }
+        }
+    }
+    let pieces = nodes.iter().filter_map(|id| held.nodes.find(*id)).map(|node| node.piece);
+    let pieces: BTreeSet<u32> = pieces.filter(|id| held.pieces.find(*id).is_some()).collect();
+    let words = pieces.iter().filter_map(|id| held.pieces.find(*id)).flat_map(|piece| &piece.words);
+    let words = words.chain(snapshots.iter().flat_map(|(_, snapshot)| &snapshot.registers));
+    let code = words.filter_map(|word| match word {
+        Word::Code(id) => Some(*id),
+        Word::Stack(_) => None,
+    });
+    let code: BTreeSet<u32> = code.filter(|id| held.code.find(*id).is_some()).collect();
+    HeldIds {
+        code: Ids::new(code, 0),
+        pieces: Ids::new(pieces, 0),
+        nodes: Ids::new(nodes, 1),
+        snapshots: Ids::new(snapshots.into_iter().map(|(id, _)| id), 1),
+    }
 }
 
 /// Positions of the symbols of images in or right behind which a piece of code lies.

@@ -6,7 +6,8 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Basis, Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol, KernelSymbolsV1,
     LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping, MappingsV1, Node, Payload,
-    Sample, SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1, StackPiece,
+    StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Word,
 };
 use icecore_format::write::Writer;
 
@@ -47,7 +48,7 @@ impl<'a> Packer<'a> {
     /// Writes everything that samples refer to.
     pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.strings(rows)?;
-        let Needed { strings, tasks, images, nodes, processes, kernel_symbols, symbols, jit, names } =
+        let Needed { strings, tasks, images, nodes, held: _, processes, kernel_symbols, symbols, jit, names } =
             &self.needed;
         let (text, w) = (|id| strings.new_id(id), &mut *self.writer);
         let row = |task: &Task| Task { comm: text(task.comm), ..*task };
@@ -106,7 +107,47 @@ impl<'a> Packer<'a> {
                 address => address,
             },
         };
-        counted(w, nodes, |id| rows.nodes.find(id).map(row), StacksV1::from_rows)
+        counted(w, nodes, |id| rows.nodes.find(id).map(row), StacksV1::from_rows)?;
+        self.held(rows)
+    }
+
+    /// Writes what registers and stacks held.
+    fn held(&mut self, rows: &Rows) -> anyhow::Result<()> {
+        let (Needed { images, held, .. }, held_rows, w) = (&self.needed, &rows.held, &mut *self.writer);
+        let word = |word: &Word| match word {
+            Word::Code(code) => Word::Code(held.code.new_id(*code)),
+            Word::Stack(distance) => Word::Stack(*distance),
+        };
+        let code = |id| match held_rows.code.find(id)? {
+            Location::Image { image, file_off } => {
+                Some(Location::Image { image: images.new_id(*image), file_off: *file_off })
+            }
+            address => Some(*address),
+        };
+        counted(w, &held.code, code, |first, rows| Ok(StackCodeV1::from_rows(first, rows)))?;
+        let piece = |piece: &StackPiece| StackPiece {
+            mask: piece.mask,
+            words: piece.words.iter().map(word).collect(),
+        };
+        counted(w, &held.pieces, |id| held_rows.pieces.find(id).map(piece), StackPiecesV1::from_rows)?;
+        let node = |node: &StackNode| StackNode {
+            outer: held.nodes.new_id(node.outer),
+            piece: held.pieces.new_id(node.piece),
+            ..*node
+        };
+        counted(w, &held.nodes, |id| held_rows.nodes.find(id).map(node), StackNodesV1::from_rows)?;
+        let snapshot = |row: &Snapshot| Snapshot {
+            memory: held.nodes.new_id(row.memory),
+            registers: row.registers.iter().map(word).collect(),
+            ..*row
+        };
+        counted(w, &held.snapshots, |id| held_rows.snapshots.find(id).map(snapshot), SnapshotsV1::from_rows)?;
+        if held.snapshots.old.is_empty() {
+            return Ok(());
+        }
+        let are_kept = |rule: &&UnwindRule| images.old.binary_search(&rule.image).is_ok();
+        let rule = |rule: &UnwindRule| UnwindRule { image: images.new_id(rule.image), ..rule.clone() };
+        listed(w, rows.unwind_rules.iter().filter(are_kept).map(rule), |rows| UnwindRulesV1::from_rows(rows))
     }
 
     /// Copies what the recording has of the files of images; returns what of it is damaged.
@@ -174,6 +215,7 @@ impl<'a> Packer<'a> {
             sample.task = self.needed.tasks.new_id(sample.task);
             sample.user_stack = self.needed.nodes.new_id(sample.user_stack);
             sample.kernel_stack = self.needed.nodes.new_id(sample.kernel_stack);
+            sample.snapshot = self.needed.held.snapshots.new_id(sample.snapshot);
             self.newest_stack = self.newest_stack.max(sample.user_stack).max(sample.kernel_stack);
         }
         let payload = SamplesV1::from_rows(&samples, &self.basis).map_err(cause)?;

@@ -6,11 +6,13 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1,
     Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, ReceiptV1,
-    SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    SessionV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1,
+    Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 
 use crate::load::Tables;
 use crate::load::by_id::ById;
+use crate::load::held::{Held, HeldBlocks};
 use crate::load::parts::Part;
 
 /// Rows of one session.
@@ -21,6 +23,8 @@ pub(super) struct Rows {
     pub(super) tasks: ById<Task>,
     pub(super) images: ById<Image>,
     pub(super) nodes: ById<Node>,
+    pub(super) held: Held,
+    pub(super) unwind_rules: Vec<UnwindRule>,
     /// Ordered by time.
     pub(super) lifecycle: Vec<Lifecycle>,
     /// Ordered by time.
@@ -45,6 +49,7 @@ struct Blocks {
     tasks: Vec<(u32, Vec<Task>)>,
     images: Vec<(u32, Vec<Image>)>,
     nodes: Vec<(u32, Vec<Node>)>,
+    held: HeldBlocks,
 }
 
 impl Rows {
@@ -65,6 +70,7 @@ impl Rows {
         rows.tasks = ById::from_blocks(blocks.tasks);
         rows.images = ById::from_blocks(blocks.images);
         rows.nodes = ById::from_blocks(blocks.nodes);
+        rows.held = blocks.held.join();
         rows
     }
 
@@ -100,6 +106,26 @@ impl Rows {
             Kind::STACKS => {
                 let view = payload.view::<StacksV1>()?;
                 blocks.nodes.push((view.first_id.to_native(), view.rows()?));
+            }
+            Kind::STACK_CODE => {
+                let view = payload.view::<StackCodeV1>()?;
+                blocks.held.code.push((view.first_id.to_native(), view.rows().collect()));
+            }
+            Kind::STACK_PIECES => {
+                let view = payload.view::<StackPiecesV1>()?;
+                blocks.held.pieces.push((view.first_id.to_native(), view.rows()?));
+            }
+            Kind::STACK_NODES => {
+                let view = payload.view::<StackNodesV1>()?;
+                blocks.held.nodes.push((view.first_id.to_native(), view.rows()?));
+            }
+            Kind::SNAPSHOTS => {
+                let view = payload.view::<SnapshotsV1>()?;
+                blocks.held.snapshots.push((view.first_id.to_native(), view.rows()?));
+            }
+            Kind::UNWIND_RULES => {
+                let view = payload.view::<UnwindRulesV1>()?;
+                self.unwind_rules.extend(view.rows()?.into_iter().map(UnwindRule::to_owned));
             }
             Kind::LIFECYCLE => self.lifecycle.extend(payload.view::<LifecycleV1>()?.rows()),
             Kind::CGROUPS => self.cgroups.extend(payload.view::<CgroupsV1>()?.rows()),

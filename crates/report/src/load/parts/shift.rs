@@ -1,6 +1,6 @@
 //! The rows of a block, one kind after the other, under numbers that are unique in the file.
 
-use icecore_format::records::Location;
+use icecore_format::records::{Location, Word};
 
 use super::{Counted, Part};
 use crate::load::Decoded;
@@ -88,6 +88,35 @@ impl Part {
             Decoded::LeftOut(rows) => {
                 rows.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
             }
+            Decoded::StackCode(first, rows) => {
+                *first = self.first(Counted::StackCode, *first);
+                for location in rows {
+                    if let Location::Image { image, .. } = location {
+                        *image = self.id(Counted::Images, *image);
+                    }
+                }
+            }
+            Decoded::StackPieces(first, rows) => {
+                *first = self.first(Counted::StackPieces, *first);
+                rows.iter_mut().flat_map(|piece| &mut piece.words).for_each(|word| self.word(word));
+            }
+            Decoded::StackNodes(first, rows) => {
+                *first = self.first(Counted::StackNodes, *first);
+                for row in rows {
+                    row.outer = self.id(Counted::StackNodes, row.outer);
+                    row.piece = self.id(Counted::StackPieces, row.piece);
+                }
+            }
+            Decoded::Snapshots(first, rows) => {
+                *first = self.first(Counted::Snapshots, *first);
+                for row in rows {
+                    row.memory = self.id(Counted::StackNodes, row.memory);
+                    row.registers.iter_mut().for_each(|word| self.word(word));
+                }
+            }
+            Decoded::UnwindRules(rows) => {
+                rows.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
+            }
             Decoded::Losses(rows) => rows.iter_mut().for_each(|row| row.time_ns = self.time_ns(row.time_ns)),
             Decoded::Session(_)
             | Decoded::Receipt(_)
@@ -98,6 +127,12 @@ impl Part {
             | Decoded::Damaged(_) => {}
         }
         Ok(())
+    }
+
+    fn word(&self, word: &mut Word) {
+        if let Word::Code(code) = word {
+            *code = self.id(Counted::StackCode, *code);
+        }
     }
 
     /// The first id of a block: not yet looked at for holes.
@@ -114,6 +149,10 @@ impl Decoded {
             Self::Tasks(first, rows) => Some((Counted::Tasks, *first, rows.len())),
             Self::Images(first, rows) => Some((Counted::Images, *first, rows.len())),
             Self::Nodes(first, rows) => Some((Counted::Nodes, *first, rows.len())),
+            Self::StackCode(first, rows) => Some((Counted::StackCode, *first, rows.len())),
+            Self::StackPieces(first, rows) => Some((Counted::StackPieces, *first, rows.len())),
+            Self::StackNodes(first, rows) => Some((Counted::StackNodes, *first, rows.len())),
+            Self::Snapshots(first, rows) => Some((Counted::Snapshots, *first, rows.len())),
             _ => None,
         }
     }

@@ -54,7 +54,18 @@ fn divided(blocks: Vec<(Kind, Decoded)>, gaps: &[u64]) -> (Parts, Vec<u32>, Vec<
 
 fn sample(time_ns: u64, task: u32, event: u8, user_stack: u32) -> Sample {
     let (user_end, kernel_end) = (WalkEnd::NONE, WalkEnd::NONE);
-    Sample { time_ns, cpu: 0, event, user_end, kernel_end, task, user_stack, kernel_stack: 0, weight: 1 }
+    Sample {
+        time_ns,
+        cpu: 0,
+        event,
+        user_end,
+        kernel_end,
+        task,
+        user_stack,
+        kernel_stack: 0,
+        weight: 1,
+        snapshot: 0,
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use icecore_format::records::{Cause, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
-use super::ratio;
+use super::summary::ratio;
 use crate::pipeline::Report;
 use crate::profile::{Profile, Taken, through};
 use crate::symbolize::Reason;
@@ -57,7 +57,7 @@ pub struct Quality {
 }
 
 impl Quality {
-    pub(super) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
+    pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
         let taken = |which: fn(Taken) -> bool| report.profile.taken(which).samples;
         let walked = taken(Taken::is_walked);
         let of_walked = |n: u64| (walked > 0).then(|| ratio(n as f64, walked as f64));
@@ -78,7 +78,10 @@ impl Quality {
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
         };
+        let breaks = breaks(&report.profile);
         let problems = problems(Facts {
+            broken: breaks.first(),
+            is_walked_only: report.loaded.tables.held.snapshots.is_empty(),
             samples: report.profile.whole().samples,
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
             lost_to: lost_to(report, lost),
@@ -127,6 +130,10 @@ struct Facts<'a> {
     lost_to: Option<&'static str>,
     named_share: Option<f64>,
     rooted_share: Option<f64>,
+    /// Where most of the stacks end that reach no root.
+    broken: Option<&'a Break>,
+    /// Stacks were not copied when this was recorded.
+    is_walked_only: bool,
     /// Why most of the unnamed frames have no name.
     worst: Option<Reason>,
     /// Stretches of the file that could not be used.
@@ -165,9 +172,10 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     }
     if let Some(rooted) = facts.rooted_share {
         let so = "self times hold, callers and totals are incomplete";
+        let remedy = facts.broken.map(|broken| mending(broken, &facts)).unwrap_or_default();
         problems.push((
             graded(false, rooted < ROOTED_SHOWS),
-            format!("only {} of the user stacks reach a root: {so}", percent(rooted)),
+            format!("only {} of the user stacks reach a root: {so}{remedy}", percent(rooted)),
         ));
     }
     if facts.endless > 0 {
@@ -208,6 +216,68 @@ fn remedy(reason: Reason, file: &str) -> String {
     }
 }
 
+/// Where user stacks end that reach no root.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Break {
+    /// The image of their outermost frame; `None` if that is in none.
+    pub(crate) image: Option<String>,
+    pub(crate) end: WalkEnd,
+    pub(crate) samples: u64,
+    /// Of all user stacks.
+    pub(crate) share: f64,
+}
+
+/// Lists where user stacks end that reach no root, the most frequent first.
+pub(crate) fn breaks(profile: &Profile) -> Vec<Break> {
+    let mut sums: BTreeMap<(Option<u32>, WalkEnd), u64> = BTreeMap::new();
+    let mut walked = 0;
+    for row in profile.rows.iter().filter(|row| row.taken.is_walked()) {
+        walked += row.samples;
+        if !row.taken.rooted {
+            let outermost = profile.walk(row.stack).last().map(|stack| profile.function(stack));
+            *sums.entry((outermost.and_then(|function| function.image), row.taken.end)).or_default() +=
+                row.samples;
+        }
+    }
+    let image = |image: u32| profile.names.images[image as usize].path.to_string();
+    let row = |((of, end), samples): ((Option<u32>, WalkEnd), u64)| Break {
+        image: of.map(image),
+        end,
+        samples,
+        share: ratio(samples as f64, walked as f64),
+    };
+    let mut breaks: Vec<Break> = sums.into_iter().map(row).collect();
+    breaks.sort_by_key(|row| std::cmp::Reverse(row.samples));
+    breaks
+}
+
+/// Where most stacks end, and what helps against it.
+fn mending(broken: &Break, facts: &Facts<'_>) -> String {
+    let share = percent(broken.share);
+    let image =
+        broken.image.as_deref().map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));
+    match broken.end {
+        WalkEnd::DEPTH => {
+            format!("; {share} have more frames than were taken: record with a larger --max-depth")
+        }
+        WalkEnd::NOT_COPIED => {
+            format!("; {share} reach behind what was copied of the stack: record with --stack-bytes 1M")
+        }
+        WalkEnd::NO_RULES => {
+            format!(
+                "; {share} end in {image}, for which no unwind rules are here: give its file with --symbols"
+            )
+        }
+        WalkEnd::BAD_RULES | WalkEnd::NO_RETURN_ADDRESS => {
+            format!("; {share} end in {image}, whose unwind rules do not fit")
+        }
+        _ if facts.is_walked_only => {
+            format!("; {share} break in {image}, which has no frame pointers: record with --unwind auto")
+        }
+        _ => format!("; {share} break in {image}"),
+    }
+}
+
 /// Counts frames as `samples` lists them, inlined ones as well, and those without a name by reason.
 fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
     let through = through(profile, profile.at_stacks());
@@ -237,6 +307,8 @@ mod tests {
         lost_to: None,
         named_share: Some(1.0),
         rooted_share: Some(1.0),
+        broken: None,
+        is_walked_only: true,
         worst: None,
         damage: 0,
         endless: 0,
@@ -267,6 +339,26 @@ mod tests {
         for (share, expected) in [(0.9, Verdict::Good), (0.0, Verdict::Usable)] {
             assert_eq!(verdict(Facts { rooted_share: Some(share), ..FINE }), expected);
         }
+    }
+
+    #[test]
+    fn stacks_that_break_are_told_where_and_what_helps() {
+        let broken = |end| Break { image: Some("/lib/libfoo.so".into()), end, samples: 3, share: 0.31 };
+        let told = |end, is_walked_only| {
+            let broken = broken(end);
+            let facts = Facts { rooted_share: Some(0.5), broken: Some(&broken), is_walked_only, ..FINE };
+            problems(facts)[0].1.clone()
+        };
+        let walked = told(WalkEnd::MISALIGNED, true);
+        assert!(
+            walked.ends_with(
+                "31.0% break in `/lib/libfoo.so`, which has no frame pointers: record with --unwind auto"
+            ),
+            "{walked}"
+        );
+        assert!(told(WalkEnd::NOT_COPIED, false).ends_with("--stack-bytes 1M"));
+        assert!(told(WalkEnd::NO_RULES, false).contains("--symbols"));
+        assert!(told(WalkEnd::DEPTH, true).ends_with("--max-depth"));
     }
 
     #[test]

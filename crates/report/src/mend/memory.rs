@@ -1,0 +1,90 @@
+//! The words of a snapshot, by address.
+
+use icecore_format::records::{PIECE_BYTES, PIECE_WORDS, Snapshot, StackPiece, Word};
+
+use super::code::SpaceCode;
+use crate::load::held::Held;
+use crate::unwind::{Machine, Miss, Registers, StackMemory};
+
+/// The most parts of a stack that hold words: recorders copy 1 MiB at most.
+const MAX_PARTS: usize = 4096;
+
+/// Stack memory of one sample.
+pub(super) struct Memory<'a> {
+    snapshot: &'a Snapshot,
+    code: &'a SpaceCode<'a>,
+    /// Parts of the stack that hold addresses, by their number from the anchor; the innermost first.
+    parts: Vec<(u64, &'a StackPiece)>,
+}
+
+impl<'a> Memory<'a> {
+    /// Puts the stack together; `None` if a block of it is missing.
+    pub(super) fn new(held: &'a Held, snapshot: &'a Snapshot, code: &'a SpaceCode<'a>) -> Option<Self> {
+        let (mut parts, mut next) = (Vec::new(), snapshot.memory);
+        while next != 0 {
+            let node = held.nodes.find(next)?;
+            // Ids fall along the chain, so it ends; that a million snapshots share a chain must not cost a million times its length.
+            if parts.len() >= MAX_PARTS || node.outer >= next {
+                return None;
+            }
+            parts.push((u64::from(node.gap), held.pieces.find(node.piece)?));
+            next = node.outer;
+        }
+        let mut number = 0;
+        for (gap, _) in parts.iter_mut().rev() {
+            number += *gap;
+            *gap = number;
+            number += 1;
+        }
+        Some(Self { snapshot, code, parts })
+    }
+
+    /// Registers of the sample, as far as they held addresses.
+    pub(super) fn registers(&self, machine: Machine, pc: u64) -> Registers {
+        let Snapshot { mask, registers, .. } = self.snapshot;
+        let numbers = (0..64_u8).filter(|number| mask >> number & 1 == 1);
+        let mut known = numbers.zip(registers).peekable();
+        let sp = self.sp();
+        Registers::known(machine, sp, pc, |number| {
+            while known.next_if(|(known, _)| *known < number).is_some() {}
+            let (_, word) = known.next_if(|(known, _)| *known == number)?;
+            self.value(*word, sp)
+        })
+    }
+
+    fn sp(&self) -> u64 {
+        self.snapshot.anchor.wrapping_sub(u64::from(self.snapshot.depth))
+    }
+
+    fn value(&self, word: Word, at: u64) -> Option<u64> {
+        match word {
+            Word::Stack(distance) => Some(at.wrapping_add(distance as u64)),
+            Word::Code(id) => self.code.of_word(id),
+        }
+    }
+}
+
+impl StackMemory for Memory<'_> {
+    fn read_u64(&self, address: u64) -> Result<u64, Miss> {
+        let Snapshot { anchor, copied, .. } = *self.snapshot;
+        let into = address.wrapping_sub(self.sp());
+        if !address.is_multiple_of(8) || address < self.sp() || address >= anchor {
+            return Err(Miss::Elsewhere);
+        }
+        if into + 8 > u64::from(copied) {
+            return Err(Miss::Beyond);
+        }
+        let from_top = anchor - 8 - address;
+        let number = from_top / PIECE_BYTES;
+        let bit = PIECE_WORDS as u64 - 1 - from_top / 8 % PIECE_WORDS as u64;
+        // Numbers fall from the outermost part to the innermost.
+        let position =
+            self.parts.binary_search_by(|(part, _)| number.cmp(part)).map_err(|_| Miss::Elsewhere)?;
+        let piece = self.parts[position].1;
+        if piece.mask >> bit & 1 == 0 {
+            return Err(Miss::Elsewhere);
+        }
+        let word = piece.words[(piece.mask & ((1 << bit) - 1)).count_ones() as usize];
+        self.value(word, address).ok_or(Miss::Elsewhere)
+    }
+}

@@ -1,0 +1,143 @@
+//! Samples of a few seconds, unwound one after the other.
+
+use icecore_format::records::{Location, Sample, WalkEnd};
+
+use super::choose::{Choice, Walked, choose};
+use super::code::SpaceCode;
+use super::grown::Grown;
+use super::memory::Memory;
+use super::{Counts, rules};
+use crate::hits::Selection;
+use crate::locate::{Locator, steps};
+use crate::map::Map;
+use crate::unwind::{End, Frame, Unwinder};
+
+/// Unwinds the samples of a window.
+pub(super) struct Window<'a> {
+    selection: Selection<'a>,
+    locator: &'a Locator<'a>,
+    rules: &'a rules::Tables<'a>,
+    unwinder: &'a mut Unwinder,
+    done: Done,
+    /// The node of a frame that leads to a root.
+    known: Map<Seat, u32>,
+    /// Stacks of which the outer part was not copied.
+    open: Vec<Open>,
+    frames: Vec<Frame>,
+    path: Vec<u32>,
+}
+
+/// What came of a window.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) grown: Grown,
+    pub(super) stacks: Vec<Stack>,
+    pub(super) counts: Counts,
+}
+
+/// The stack of one snapshot.
+pub(super) struct Stack {
+    pub(super) snapshot: u32,
+    /// Its leaf in [`Done::grown`].
+    pub(super) node: u32,
+    pub(super) end: WalkEnd,
+}
+
+/// A frame of a thread: while it is there, what called it does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Seat {
+    tid: u32,
+    address: u64,
+    sp: u64,
+}
+
+/// A stack of which the outer part was not copied.
+struct Open {
+    snapshot: u32,
+    /// Its outermost frame.
+    seat: Seat,
+    /// The frames inside of that, outermost first.
+    inner: Vec<Location>,
+}
+
+impl<'a> Window<'a> {
+    pub(super) fn new(
+        selection: Selection<'a>,
+        locator: &'a Locator<'a>,
+        rules: &'a rules::Tables<'a>,
+        unwinder: &'a mut Unwinder,
+    ) -> Self {
+        let (done, known, open, frames, path) = Default::default();
+        Self { selection, locator, rules, unwinder, done, known, open, frames, path }
+    }
+
+    /// Unwinds the stack of a sample, if it is wanted and everything is there.
+    pub(super) fn sample(&mut self, sample: &Sample) -> Option<()> {
+        let tables = self.selection.tables;
+        let key = self.selection.key(sample).filter(|key| key.user != 0)?;
+        let snapshot = tables.held.snapshots.find(sample.snapshot)?;
+        let code = SpaceCode::new(self.locator, key.space?, self.rules);
+        let walked: Vec<Walked> =
+            steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
+        let memory = Memory::new(&tables.held, snapshot, &code)?;
+        let registers = memory.registers(self.rules.machine(), walked.first()?.address);
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
+        self.done.counts.unwound += 1;
+        let tid = tables.task(sample.task).tid;
+        let seat = |frame: &Frame| Seat { tid, address: frame.address, sp: frame.sp };
+        if let (End::LeftSnapshot, [inner @ .., last]) = (end, &frames[..]) {
+            let inner: Vec<Location> = inner.iter().rev().map(|frame| code.location(frame)).collect();
+            self.open.push(Open { snapshot: sample.snapshot, seat: seat(last), inner });
+        }
+        if let Choice::Other { unwound, walked, end } = choose(&frames, end, &walked, sample.user_end) {
+            let outer = walked.iter().rev().map(|frame| frame.location);
+            let inner = frames[..unwound].iter().rev().map(|frame| code.location(frame));
+            self.done.grown.add(0, outer.chain(inner), &mut self.path);
+            self.believe(sample.snapshot, end);
+            if end == WalkEnd::UNWOUND {
+                // Where a frame is known, all outside of it are.
+                let known = frames.iter().zip(self.path.iter().rev()).skip(1);
+                for (frame, node) in known {
+                    if self.known.insert(seat(frame), *node) == Some(*node) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.frames = frames;
+        Some(())
+    }
+
+    /// Completes open stacks.
+    pub(super) fn done(mut self) -> Done {
+        let mut stacks: Map<u32, usize> = Map::default();
+        for Open { snapshot, seat, inner } in std::mem::take(&mut self.open) {
+            let Some(node) = self.known.get(&seat).copied() else { continue };
+            if stacks.is_empty() {
+                stacks.extend(self.done.stacks.iter().enumerate().map(|(at, stack)| (stack.snapshot, at)));
+            }
+            self.done.grown.add(node, inner.into_iter(), &mut self.path);
+            let node = self.path.last().copied().unwrap_or(node);
+            self.done.counts.completed += 1;
+            let whole = Stack { snapshot, node, end: WalkEnd::UNWOUND };
+            match stacks.get(&snapshot) {
+                Some(at) => self.done.stacks[*at] = whole,
+                None => {
+                    self.done.counts.mended += 1;
+                    self.done.stacks.push(whole);
+                }
+            }
+        }
+        self.done
+    }
+
+    /// Takes the stack at hand for that of a snapshot.
+    fn believe(&mut self, snapshot: u32, end: WalkEnd) {
+        if let Some(node) = self.path.last() {
+            self.done.stacks.push(Stack { snapshot, node: *node, end });
+            self.done.counts.mended += 1;
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Finds the description of a function in `.eh_frame` or `.debug_frame` by an address.
+
+use gimli::{
+    BaseAddresses, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindSection,
+};
+
+/// Bytes of a section.
+pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
+type Cie<'d> = CommonInformationEntry<Slice<'d>>;
+type Fde<'d> = FrameDescriptionEntry<Slice<'d>>;
+
+/// The longest description of a function that is read, bytes: the work for one row is bounded by it. The longest of some
+/// hundred programs and libraries, in rustc, has 33 KiB.
+const MAX_FDE_BYTES: u32 = 128 << 10;
+/// The longest common part of descriptions that is read, bytes. Compilers write 20 to 40.
+const MAX_CIE_BYTES: u32 = 1 << 10;
+
+/// Version 1; address of `.eh_frame` relative to itself, 4 bytes; count, 4 bytes; rows relative to the section, 2 × 4
+/// bytes. Every linker writes that.
+const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+/// Bytes before the rows: the above, address, count.
+const HEADER_LEN: usize = 12;
+
+/// Functions by their first address.
+#[derive(Debug)]
+pub(super) enum Index<'d> {
+    /// The rows of `.eh_frame_hdr`, in place: first address and description, relative to the section.
+    Header {
+        rows: &'d [[u8; 8]],
+        at: u64,
+    },
+    Own(Functions),
+}
+
+/// First addresses of functions, ascending, and offsets of their descriptions.
+#[derive(Debug)]
+pub(super) struct Functions(Vec<(u64, u32)>);
+
+/// Reads where `.eh_frame` begins from `.eh_frame_hdr`, which program headers lead to where no section headers are left.
+pub fn eh_frame_at(header: &[u8], header_at: u64) -> Option<u64> {
+    let [1, 0x1b, _, _, pointer @ ..] = header else { return None };
+    let relative = i32::from_le_bytes(*pointer.first_chunk()?);
+    Some(header_at.wrapping_add(4).wrapping_add_signed(relative.into()))
+}
+
+impl<'d> Index<'d> {
+    /// Takes the rows of `.eh_frame_hdr`; `None` if they are of another format, torn, not in order, or of another `.eh_frame`.
+    pub(super) fn of_header(header: &'d [u8], header_at: u64, eh_frame: u64) -> Option<Self> {
+        if !header.starts_with(&HEADER) || eh_frame_at(header, header_at)? != eh_frame {
+            return None;
+        }
+        let count = u32::from_le_bytes(*header.get(8..)?.first_chunk()?) as usize;
+        let rows = header.get(HEADER_LEN..)?.as_chunks().0.get(..count)?;
+        let is_sound = !rows.is_empty() && rows.is_sorted_by_key(|row| relative(row, 0));
+        is_sound.then_some(Self::Header { rows, at: header_at })
+    }
+
+    /// Finds the offset in the section, which begins at `section_at`, of the description of the last function that begins
+    /// at or before an address.
+    #[inline]
+    pub(super) fn find(&self, section_at: u64, at: u64) -> Option<usize> {
+        match self {
+            Self::Header { rows, at: header_at } => {
+                let wanted = i32::try_from(at.wrapping_sub(*header_at).cast_signed()).ok()?;
+                let row = rows[..rows.partition_point(|row| relative(row, 0) <= wanted)].last()?;
+                let fde = header_at.wrapping_add_signed(relative(row, 4).into());
+                usize::try_from(fde.wrapping_sub(section_at)).ok()
+            }
+            Self::Own(functions) => functions.find(at),
+        }
+    }
+}
+
+impl Functions {
+    /// Reads all descriptions of a section.
+    ///
+    /// # Cost  one pass over the section; 16 bytes per function, of which each has 12 or more in the section
+    pub(super) fn of<'d, S: UnwindSection<Slice<'d>>>(section: &S, bases: &BaseAddresses) -> Self {
+        let mut functions = Vec::new();
+        let mut cie = None;
+        let (bytes, mut off) = (*section.section(), 0);
+        while let Some(len) = word(bytes, off) {
+            if len == 0 && S::has_zero_terminator() {
+                break;
+            }
+            // Descriptions of the 64-bit format, or too long ones, are passed over with what they claim to hold.
+            if let Some(fde) = read(section, bases, off, &mut cie).filter(|fde| fde.len() > 0)
+                && let Ok(off) = u32::try_from(off)
+            {
+                functions.push((fde.initial_address(), off));
+            }
+            let Some(next) = off.checked_add(4).and_then(|begin| begin.checked_add(len as usize)) else {
+                break;
+            };
+            off = next;
+        }
+        // Of several at one address the first counts.
+        functions.sort_by_key(|function| function.0);
+        functions.dedup_by_key(|function| function.0);
+        functions.shrink_to_fit();
+        Self(functions)
+    }
+
+    /// Finds the offset of the description of the last function that begins at or before an address.
+    #[inline]
+    pub(super) fn find(&self, at: u64) -> Option<usize> {
+        let row = self.0[..self.0.partition_point(|function| function.0 <= at)].last()?;
+        Some(row.1 as usize)
+    }
+}
+
+#[inline]
+fn relative(row: &[u8; 8], off: usize) -> i32 {
+    i32::from_le_bytes([row[off], row[off + 1], row[off + 2], row[off + 3]])
+}
+
+fn word(bytes: Slice<'_>, off: usize) -> Option<u32> {
+    bytes.slice().get(off..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+/// Reads the description at an offset; `cie` remembers the last common part, which neighbours share.
+pub(super) fn read<'d, S: UnwindSection<Slice<'d>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    off: usize,
+    cie: &mut Option<(usize, Cie<'d>)>,
+) -> Option<Fde<'d>> {
+    let bytes = *section.section();
+    if word(bytes, off)? > MAX_FDE_BYTES {
+        return None;
+    }
+    let fde = section.partial_fde_from_offset(bases, off.into()).ok()?;
+    let of: usize = gimli::UnwindOffset::into(fde.cie_offset());
+    if cie.as_ref().is_none_or(|known| known.0 != of) {
+        if word(bytes, of)? > MAX_CIE_BYTES {
+            return None;
+        }
+        let read = section.cie_from_offset(bases, of.into()).ok()?;
+        // 32-bit code has rules of its own.
+        *cie = (read.address_size() == 8).then_some((of, read));
+    }
+    let (_, cie) = cie.as_ref()?;
+    fde.parse(|_, _, _| Ok(cie.clone())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use gimli::EhFrame;
+    use object::{Object, ObjectSection};
+
+    use super::*;
+
+    /// Sections of this very program: `.eh_frame_hdr`, `.eh_frame`, with their addresses.
+    fn own() -> [(Vec<u8>, u64); 2] {
+        let bytes = std::fs::read("/proc/self/exe").expect("we are running");
+        let file = object::File::parse(&*bytes).expect("ELF");
+        [".eh_frame_hdr", ".eh_frame"].map(|name| {
+            let section = file.section_by_name(name).expect("unwind rules");
+            (section.data().expect("whole").to_vec(), section.address())
+        })
+    }
+
+    #[test]
+    fn the_linker_s_index_and_our_own_lead_to_the_same_functions() {
+        let [(header, header_at), (bytes, at)] = own();
+        let index = Index::of_header(&header, header_at, at).expect("a linker made it");
+        let section = EhFrame::new(&bytes, LittleEndian);
+        let bases = BaseAddresses::default().set_eh_frame(at);
+        let functions = Functions::of(&section, &bases);
+        assert!(functions.0.len() > 1000);
+        for &(start, off) in &functions.0 {
+            assert_eq!(
+                (index.find(at, start), functions.find(start)),
+                (Some(off as usize), Some(off as usize))
+            );
+            let fde = read(&section, &bases, off as usize, &mut None).expect("it was read before");
+            let last = start + fde.len() - 1;
+            assert_eq!(
+                (index.find(at, last), functions.find(last)),
+                (Some(off as usize), Some(off as usize))
+            );
+        }
+        let before = functions.0[0].0 - 1;
+        assert_eq!((index.find(at, before), functions.find(before)), (None, None));
+    }
+
+    #[test]
+    fn an_index_that_is_torn_unordered_or_of_another_section_is_not_believed() {
+        let [(header, header_at), (_, at)] = own();
+        let believed = |header: &[u8]| Index::of_header(header, header_at, at).is_some();
+        assert!(believed(&header) && Index::of_header(&header, header_at, at + 4).is_none());
+        for len in [0, 3, 7, 11, 12, 19, header.len() - 1] {
+            assert!(!believed(&header[..len]), "{len}");
+        }
+        let mut unordered = header.clone();
+        unordered[HEADER_LEN..HEADER_LEN + 4].copy_from_slice(&i32::MAX.to_le_bytes());
+        let mut other = header.clone();
+        other[3] = 0x1b;
+        assert!(!believed(&unordered) && !believed(&other));
+    }
+
+    #[test]
+    fn descriptions_that_are_too_long_are_passed_over() {
+        let [_, (mut bytes, at)] = own();
+        let bases = BaseAddresses::default().set_eh_frame(at);
+        let count = |bytes: &[u8]| Functions::of(&EhFrame::new(bytes, LittleEndian), &bases).0.len();
+        let whole = count(&bytes);
+        // A common part that no description may have.
+        bytes[..4].copy_from_slice(&(MAX_CIE_BYTES + 4).to_le_bytes());
+        assert!(count(&bytes) < whole);
+        assert_eq!(count(&[0xff; 64]), 0);
+    }
+}

@@ -1,0 +1,171 @@
+//! Makes a stack of registers and a copy of stack memory, by the unwind rules (CFI) of images: docs/UNWINDING.md.
+//!
+//! ```text
+//! pc ─► image, SVMA ─► row: cache, or ─► index ─► rules ─► CFA, return address, registers of the caller ─► pc …
+//!       (Modules)                        (UnwindTables)    (StackMemory)
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `registers` | registers of a frame, each known or not |
+//! | `tables`, `index` | rules of one image: sections, functions by address |
+//! | `row`, `cache` | rules of one address, compact; the ones that were used last |
+//! | `engine` | the loop: one frame after the other |
+//! | `full`, `expression` | rules that do not fit a compact row |
+//! | `without_rules` | code without rules: stubs, link register, frame pointer |
+//! | `growth` | stacks grow; what else may happen to a CFA |
+//! | `frame_pointers` | whether code keeps frame pointers; knows no other room |
+//!
+//! The room opens no file, knows no recording, and allocates nothing per frame. What it reads is hostile: every loop
+//! is bounded, and whatever it is given ends with an [`End`].
+
+mod cache;
+mod engine;
+mod expression;
+mod frame_pointers;
+mod full;
+mod growth;
+mod index;
+mod registers;
+mod row;
+mod tables;
+mod without_rules;
+
+pub use engine::Unwinder;
+pub use frame_pointers::{Census, census};
+pub use index::eh_frame_at;
+pub use registers::{Machine, Registers};
+pub use tables::{UnwindSections, UnwindTables};
+
+use crate::image::Svma;
+
+/// The most frames of a stack, if nothing else is asked for.
+pub const MAX_FRAMES: usize = 1024;
+
+/// Bounds of one stack, and what the machine of the recording does to addresses.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The most frames of a stack.
+    pub frames: usize,
+    /// Bits of a return address that do not belong to it: aarch64 signs return addresses in the upper bits.
+    pub not_address: u64,
+}
+
+impl Limits {
+    /// [`MAX_FRAMES`]; on aarch64 all bits from 48 upwards, which no address of user space has.
+    pub fn new(machine: Machine) -> Self {
+        let not_address = match machine {
+            Machine::X86_64 => 0,
+            Machine::Aarch64 => !0 << 48,
+        };
+        Self { frames: MAX_FRAMES, not_address }
+    }
+}
+
+/// The stack memory that was captured with a sample.
+pub trait StackMemory {
+    /// Reads 8 bytes, little-endian.
+    ///
+    /// # Errors
+    /// Why they are not there.
+    fn read_u64(&self, address: u64) -> Result<u64, Miss>;
+}
+
+/// Why memory is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Miss {
+    /// It belongs to the stack, but the copy ended before: a longer copy would hold it.
+    Beyond,
+    /// It does not belong to the stack, or could not be read when the sample was taken.
+    Elsewhere,
+}
+
+/// The code of a process at the time of a sample.
+pub trait Modules {
+    /// Finds what is at an address (AVMA); `None` if no executable memory is.
+    fn find(&self, address: u64) -> Option<Place<'_>>;
+}
+
+/// Code at an address.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'t> {
+    /// The image, by a number that stands for its tables as long as the [`Unwinder`] lives; `None` for code that is in no file.
+    pub module: Option<u32>,
+    /// The address as the image has it.
+    pub at: Svma,
+    /// Rules of the image; `None` if there are none, or the image could not be found.
+    pub tables: Option<&'t UnwindTables<'t>>,
+}
+
+/// One frame of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// The program counter (AVMA): the return address as it was found, without signature.
+    pub address: u64,
+    /// The stack pointer when this frame goes on: for all but the first, the CFA of the frame before. Two samples of a thread
+    /// with the same address and stack pointer have the same frames from there on.
+    pub sp: u64,
+    /// How it was found.
+    pub by: By,
+}
+
+impl Frame {
+    /// Tells whether the address is of an instruction that was interrupted. Else it is one behind a call, which may
+    /// belong to the next function already: the call is at the address before.
+    #[inline]
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self.by, By::Registers | By::Signal)
+    }
+}
+
+/// How a frame was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum By {
+    /// It is the first one, and the sample has its registers.
+    Registers,
+    /// Unwind rules of the frame before.
+    Rules,
+    /// Unwind rules of the frame before, which the kernel made for a signal: this one was interrupted by it.
+    Signal,
+    /// The frame pointer: the frame before has no rules.
+    FramePointer,
+    /// The link register: the frame before has no rules and is the first one.
+    LinkRegister,
+    /// The top of the stack: the frame before has no rules and is the first one, a stub of the linker or assembly.
+    TopOfStack,
+}
+
+/// Why a stack has no more frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The outermost frame: rules say that there is no return address, or it is zero.
+    Root,
+    /// What is needed next lies in the stack, but was not copied.
+    LeftSnapshot,
+    /// What is needed next lies in memory that is no stack, or could not be read.
+    Unreadable,
+    /// The last frame lies in code without rules, and neither a frame pointer nor anything else leads on.
+    NoRules(Option<u32>),
+    /// The rules of the last frame cannot be read, or need what they themselves declare lost.
+    BadRules(Option<u32>),
+    /// The return address of the last frame is in no executable memory.
+    Unmapped,
+    /// As many frames as were asked for.
+    Depth,
+    /// The stack would not grow: by its rules the caller of the last frame is deeper in the stack than the frame itself.
+    NotGrowing,
+}
+
+impl From<Miss> for End {
+    fn from(miss: Miss) -> Self {
+        match miss {
+            Miss::Beyond => Self::LeftSnapshot,
+            Miss::Elsewhere => Self::Unreadable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Holds the registers of one frame, by their DWARF numbers.
+
+/// How many registers are followed: aarch64 has x0 to x30, sp and pc.
+const LEN: usize = 33;
+
+/// The instruction set that registers and unwind rules are of. Both are little-endian with addresses of 8 bytes; nothing else
+/// is unwound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Machine {
+    /// 0 to 15 as the System V ABI numbers them (6 is rbp, 7 is rsp), 16 is rip.
+    X86_64,
+    /// 0 to 30 are x0 to x30 (29 the frame pointer, 30 the link register), 31 is sp, 32 is pc.
+    Aarch64,
+}
+
+impl Machine {
+    /// The number in ELF headers.
+    pub const fn elf(self) -> u16 {
+        match self {
+            Self::X86_64 => 62,
+            Self::Aarch64 => 183,
+        }
+    }
+
+    /// The stack pointer.
+    #[inline]
+    pub(super) const fn sp(self) -> u8 {
+        match self {
+            Self::X86_64 => 7,
+            Self::Aarch64 => 31,
+        }
+    }
+
+    /// The frame pointer.
+    #[inline]
+    pub(super) const fn fp(self) -> u8 {
+        match self {
+            Self::X86_64 => 6,
+            Self::Aarch64 => 29,
+        }
+    }
+
+    /// The program counter.
+    #[inline]
+    pub(super) const fn pc(self) -> u8 {
+        match self {
+            Self::X86_64 => 16,
+            Self::Aarch64 => 32,
+        }
+    }
+
+    /// The column of unwind rules in which the return address stands: rip, x30.
+    #[inline]
+    pub(super) const fn return_column(self) -> u8 {
+        match self {
+            Self::X86_64 => 16,
+            Self::Aarch64 => 30,
+        }
+    }
+
+    /// Registers that a function gives back as it got them, in the order in which a compact row lists their places. The
+    /// column of the return address is the last one.
+    #[inline]
+    pub(super) const fn kept(self) -> &'static [u8] {
+        match self {
+            Self::X86_64 => &[3, 6, 12, 13, 14, 15, 16],
+            Self::Aarch64 => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30],
+        }
+    }
+}
+
+/// Registers of one frame; each is known or not.
+///
+/// A register becomes unknown when the rules of a frame say that it is lost, or when the place where it was saved is in no
+/// captured memory. That is no error until a frame further out needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registers {
+    machine: Machine,
+    /// Bit n: register n is known.
+    known: u64,
+    /// Bit n: register n is unknown because memory was not captured.
+    uncaptured: u64,
+    values: [u64; LEN],
+}
+
+impl Registers {
+    /// rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip: the DWARF order, which is not that of the instruction set.
+    pub fn x86_64(values: &[u64; 17]) -> Self {
+        Self::of(Machine::X86_64, values)
+    }
+
+    /// x0 to x30, sp, pc.
+    pub fn aarch64(values: &[u64; 33]) -> Self {
+        Self::of(Machine::Aarch64, values)
+    }
+
+    fn of(machine: Machine, from: &[u64]) -> Self {
+        let mut values = [0; LEN];
+        values[..from.len()].copy_from_slice(from);
+        Self { machine, known: (1 << from.len()) - 1, uncaptured: 0, values }
+    }
+
+    /// The ones that are known, by their DWARF numbers; the stack pointer and the program counter always are.
+    pub fn known(machine: Machine, sp: u64, pc: u64, mut value: impl FnMut(u8) -> Option<u64>) -> Self {
+        let mut registers = Self { machine, known: 0, uncaptured: 0, values: [0; LEN] };
+        for number in 0..LEN as u8 {
+            let known = match number {
+                _ if number == machine.sp() => Some(sp),
+                _ if number == machine.pc() => Some(pc),
+                _ => value(number),
+            };
+            if let Some(value) = known {
+                registers.set(number, value);
+            }
+        }
+        registers
+    }
+
+    /// The instruction set.
+    #[inline]
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// The program counter.
+    #[inline]
+    pub fn pc(&self) -> u64 {
+        self.values[usize::from(self.machine.pc())]
+    }
+
+    /// The stack pointer.
+    #[inline]
+    pub fn sp(&self) -> u64 {
+        self.values[usize::from(self.machine.sp())]
+    }
+
+    /// A register by its DWARF number; `None` if it is unknown, or none that is followed.
+    #[inline]
+    pub fn value(&self, number: u8) -> Option<u64> {
+        (number < 64 && self.known >> number & 1 == 1).then(|| self.values[usize::from(number)])
+    }
+
+    /// Tells whether a register is unknown only because memory was not captured.
+    pub(super) fn is_uncaptured(&self, number: u8) -> bool {
+        number < 64 && self.uncaptured >> number & 1 == 1
+    }
+
+    /// Sets a register; nothing happens if it is none that is followed.
+    #[inline]
+    pub(super) fn set(&mut self, number: u8, value: u64) {
+        if let Some(slot) = self.values.get_mut(usize::from(number)) {
+            *slot = value;
+            self.known |= 1 << number;
+        }
+    }
+
+    /// Makes a register unknown.
+    pub(super) fn forget(&mut self, number: u8, is_uncaptured: bool) {
+        if usize::from(number) < LEN {
+            self.known &= !(1 << number);
+            self.uncaptured = self.uncaptured & !(1 << number) | u64::from(is_uncaptured) << number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forgotten_register_is_unknown_until_it_is_set() {
+        let mut registers = Registers::x86_64(&std::array::from_fn(|i| i as u64));
+        assert_eq!((registers.pc(), registers.sp(), registers.value(6)), (16, 7, Some(6)));
+        registers.forget(6, true);
+        assert_eq!((registers.value(6), registers.is_uncaptured(6)), (None, true));
+        registers.set(6, 9);
+        assert_eq!(registers.value(6), Some(9));
+    }
+
+    #[test]
+    fn numbers_that_no_machine_has_are_unknown() {
+        let mut registers = Registers::aarch64(&[1; 33]);
+        for number in [33, 63, 64, 72, 255] {
+            registers.set(number, 5);
+            registers.forget(number, true);
+            assert_eq!((registers.value(number), registers.is_uncaptured(number)), (None, false));
+        }
+        assert_eq!(Registers::x86_64(&[1; 17]).value(17), None);
+    }
+}

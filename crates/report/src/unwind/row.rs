@@ -1,0 +1,85 @@
+//! Keeps the rules of one address in 32 bytes, if they are as nearly all rules are.
+
+use gimli::{CfaRule, RegisterRule};
+
+use super::registers::Machine;
+use super::tables::{Broken, Full};
+
+/// The most registers that a function gives back: x19 to x30.
+const MAX_KEPT: usize = 12;
+/// Bytes of a register.
+const WORD: i64 = 8;
+
+/// What can be said of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The rest of the row says it all.
+    Compact,
+    /// Expressions, signal frames, offsets that do not fit: to be read again.
+    Slow,
+    /// There is nobody to return to.
+    Root,
+    /// No rules.
+    Absent,
+    /// Rules that cannot be read.
+    Broken,
+}
+
+/// Compact rules: `CFA = base + off`, and where registers were saved.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) cfa_off: i32,
+    pub(super) cfa_base: u8,
+    pub(super) kind: Kind,
+    /// Bit n: the nth of [`Machine::kept`] was saved; the others are as they were.
+    pub(super) saved: u16,
+    /// Where, in words from the CFA.
+    pub(super) places: [i16; MAX_KEPT],
+}
+
+impl Row {
+    /// A row of which the kind says it all.
+    pub(super) fn bare(kind: Kind) -> Self {
+        Self { cfa_off: 0, cfa_base: 0, kind, saved: 0, places: [0; MAX_KEPT] }
+    }
+
+    /// Makes a row of what was found at an address.
+    pub(super) fn new(machine: Machine, found: &Result<Option<Full<'_, '_>>, Broken>) -> Self {
+        match found {
+            Ok(Some(full)) => {
+                let rule = full.row.register(gimli::Register(full.return_column));
+                if rule == Some(RegisterRule::Undefined) {
+                    return Self::bare(Kind::Root);
+                }
+                Self::compact(machine, full).unwrap_or(Self::bare(Kind::Slow))
+            }
+            Ok(None) => Self::bare(Kind::Absent),
+            Err(Broken) => Self::bare(Kind::Broken),
+        }
+    }
+
+    fn compact(machine: Machine, full: &Full<'_, '_>) -> Option<Self> {
+        let CfaRule::RegisterAndOffset { register, offset } = *full.row.cfa() else { return None };
+        let mut row = Self::bare(Kind::Compact);
+        row.cfa_base = u8::try_from(register.0).ok()?;
+        row.cfa_off = i32::try_from(offset).ok()?;
+        if full.is_signal || full.return_column != u16::from(machine.return_column()) {
+            return None;
+        }
+        for (register, rule) in full.row.registers() {
+            match (machine.kept().iter().position(|kept| u16::from(*kept) == register.0), rule) {
+                (Some(position), RegisterRule::Offset(offset)) if offset % WORD == 0 => {
+                    row.places[position] = i16::try_from(offset / WORD).ok()?;
+                    row.saved |= 1 << position;
+                }
+                (_, RegisterRule::SameValue) => {}
+                // Vector registers, the state of pointer authentication.
+                (None, _) if register.0 > machine.pc().into() => {}
+                _ => return None,
+            }
+        }
+        // On x86-64 a return address is always in memory.
+        let has_return = machine == Machine::Aarch64 || row.saved >> (machine.kept().len() - 1) & 1 == 1;
+        has_return.then_some(row)
+    }
+}

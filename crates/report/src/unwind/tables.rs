@@ -1,0 +1,181 @@
+//! Holds the unwind rules of one image, and finds those of an address.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use gimli::{BaseAddresses, DebugFrame, EhFrame, Encoding, LittleEndian, UnwindSection, Vendor};
+
+use super::index::{self, Functions, Index, Slice};
+use super::registers::Machine;
+use crate::image::Svma;
+
+/// Sections of one image, as [`UnwindTables`] need them. A section that is not there is empty.
+#[derive(Debug, Clone)]
+pub struct UnwindSections<'d> {
+    /// What the code is for.
+    pub machine: Machine,
+    /// `.eh_frame`. Its end need not be known: it says itself where it ends, if `.eh_frame_hdr` is there.
+    pub eh_frame: &'d [u8],
+    /// Where that is; see [`eh_frame_at`](super::eh_frame_at).
+    pub eh_frame_at: Svma,
+    /// `.eh_frame_hdr`.
+    pub eh_frame_hdr: &'d [u8],
+    /// Where that is.
+    pub eh_frame_hdr_at: Svma,
+    /// `.debug_frame`, decompressed; of the image or its debug file.
+    pub debug_frame: &'d [u8],
+    /// Where `.text` begins, if it does.
+    pub text: Option<Svma>,
+    /// Where `.got` begins, if it does.
+    pub got: Option<Svma>,
+    /// The sections of stubs: those whose names begin with `.plt`.
+    pub stubs: Vec<Range<Svma>>,
+}
+
+/// Storage for the evaluation of rules: 64 registers; rows may be remembered seven deep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Storage;
+
+impl gimli::UnwindContextStorage<usize> for Storage {
+    type Rules = [(gimli::Register, gimli::RegisterRule<usize>); 64];
+    type Stack = Box<[gimli::UnwindTableRow<usize, Self>; 8]>;
+}
+
+pub(super) type Context = gimli::UnwindContext<usize, Storage>;
+pub(super) type GimliRow = gimli::UnwindTableRow<usize, Storage>;
+
+/// The unwind rules of one image. Bytes are borrowed; one index serves all threads.
+#[derive(Debug)]
+pub struct UnwindTables<'d> {
+    machine: Machine,
+    bases: BaseAddresses,
+    eh_frame: EhFrame<Slice<'d>>,
+    eh_frame_at: u64,
+    functions: Index<'d>,
+    debug_frame: DebugFrame<Slice<'d>>,
+    /// Built when `.eh_frame` is asked in vain for the first time.
+    debug_functions: OnceLock<Functions>,
+    stubs: Vec<Range<Svma>>,
+}
+
+/// Rules of one address, as they are written.
+pub(super) struct Full<'c, 'd> {
+    pub(super) row: &'c GimliRow,
+    /// Where the function begins.
+    pub(super) start: u64,
+    /// The column in which the return address stands.
+    pub(super) return_column: u16,
+    /// The frame is one that the kernel made: what it returns to was interrupted.
+    pub(super) is_signal: bool,
+    /// What offsets of expressions count from.
+    pub(super) section: &'d [u8],
+    pub(super) encoding: Encoding,
+}
+
+/// Rules are there, but they cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Broken;
+
+impl<'d> UnwindTables<'d> {
+    /// Prepares the sections of an image.
+    ///
+    /// # Cost  O(rows of `.eh_frame_hdr`); one pass over `.eh_frame` where that is missing or not in order
+    pub fn new(sections: UnwindSections<'d>) -> Self {
+        let eh_frame_at = sections.eh_frame_at.0;
+        let mut bases =
+            BaseAddresses::default().set_eh_frame(eh_frame_at).set_eh_frame_hdr(sections.eh_frame_hdr_at.0);
+        bases = sections.text.map_or(bases.clone(), |text| bases.set_text(text.0));
+        bases = sections.got.map_or(bases.clone(), |got| bases.set_got(got.0));
+        let vendor = match sections.machine {
+            Machine::X86_64 => Vendor::Default,
+            Machine::Aarch64 => Vendor::AArch64,
+        };
+        let mut eh_frame = EhFrame::new(sections.eh_frame, LittleEndian);
+        eh_frame.set_address_size(8);
+        eh_frame.set_vendor(vendor);
+        let mut debug_frame = DebugFrame::new(sections.debug_frame, LittleEndian);
+        debug_frame.set_address_size(8);
+        debug_frame.set_vendor(vendor);
+        let functions = Index::of_header(sections.eh_frame_hdr, sections.eh_frame_hdr_at.0, eh_frame_at)
+            .unwrap_or_else(|| Index::Own(Functions::of(&eh_frame, &bases)));
+        Self {
+            machine: sections.machine,
+            bases,
+            eh_frame,
+            eh_frame_at,
+            functions,
+            debug_frame,
+            debug_functions: OnceLock::new(),
+            stubs: sections.stubs,
+        }
+    }
+
+    /// The instruction set.
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Tells whether an address lies in a stub of the linker.
+    pub(super) fn is_stub(&self, at: u64) -> bool {
+        self.stubs.iter().any(|stubs| stubs.contains(&Svma(at)))
+    }
+
+    /// Tells whether an address lies in a function that has rules.
+    pub(super) fn describes(&self, at: u64) -> bool {
+        let debug_functions =
+            || self.debug_functions.get_or_init(|| Functions::of(&self.debug_frame, &self.bases));
+        let in_eh_frame = self.functions.find(self.eh_frame_at, at);
+        in_eh_frame.is_some_and(|off| fde(&self.eh_frame, &self.bases, off, at).is_some())
+            || debug_functions()
+                .find(at)
+                .is_some_and(|off| fde(&self.debug_frame, &self.bases, off, at).is_some())
+    }
+
+    /// Finds the rules of an address: in `.eh_frame`, else in `.debug_frame`; `None` if neither has any.
+    ///
+    /// # Errors
+    /// [`Broken`] if a function is described there, but its rules cannot be read.
+    pub(super) fn find<'c>(&self, at: u64, context: &'c mut Context) -> Result<Option<Full<'c, 'd>>, Broken> {
+        if let Some(off) = self.functions.find(self.eh_frame_at, at)
+            && let Some(fde) = fde(&self.eh_frame, &self.bases, off, at)
+        {
+            return full(&self.eh_frame, &self.bases, &fde, at, context).map(Some);
+        }
+        let section = &self.debug_frame;
+        let functions = self.debug_functions.get_or_init(|| Functions::of(section, &self.bases));
+        match functions.find(at).and_then(|off| fde(section, &self.bases, off, at)) {
+            Some(fde) => full(section, &self.bases, &fde, at, context).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+type Fde<'d> = gimli::FrameDescriptionEntry<Slice<'d>>;
+
+/// The description at an offset, if it is of a function that covers an address.
+fn fde<'d, S: UnwindSection<Slice<'d>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    off: usize,
+    at: u64,
+) -> Option<Fde<'d>> {
+    index::read(section, bases, off, &mut None).filter(|fde| fde.contains(at))
+}
+
+fn full<'c, 'd, S: UnwindSection<Slice<'d>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    fde: &Fde<'d>,
+    at: u64,
+    context: &'c mut Context,
+) -> Result<Full<'c, 'd>, Broken> {
+    let row = fde.unwind_info_for_address(section, bases, context, at).map_err(|_| Broken)?;
+    Ok(Full {
+        row,
+        start: fde.initial_address(),
+        return_column: fde.cie().return_address_register().0,
+        is_signal: fde.is_signal_trampoline(),
+        section: section.section().slice(),
+        encoding: fde.cie().encoding(),
+    })
+}

@@ -1,0 +1,284 @@
+//! Every ending, every way to find a frame, and what must not be believed.
+
+use gimli::Register;
+use gimli::write::CallFrameInstruction::{
+    Cfa, CfaExpression, CfaOffset, CfaRegister, Expression as At, Offset, Undefined, ValExpression, ValOffset,
+};
+use gimli::write::Expression;
+
+use super::fixture::{Function, IMAGE, MADE, STACK, Thread, rules, sections};
+use super::{By, End, Frame, Machine, Registers, UnwindTables};
+
+const RBX: Register = Register(3);
+const RBP: Register = Register(6);
+const RSP: Register = Register(7);
+const RIP: Register = Register(16);
+
+/// A leaf at 0x100 that uses 3 words, a caller at 0x200 that uses 2, a beginning at 0x300.
+fn chain() -> Vec<Function> {
+    vec![Function::using(0x100, 24), Function::using(0x200, 16), Function::new(0x300, vec![Undefined(RIP)])]
+}
+
+const WORDS: [u64; 6] = [1, 2, IMAGE + 0x205, 4, IMAGE + 0x305, 6];
+
+#[test]
+fn a_stack_ends_at_a_root_where_rules_say_that_nobody_is_returned_to() {
+    let (frames, end) = Thread::new(chain(), 0x104, &WORDS).unwind();
+    let frame = |address, sp, by| Frame { address: IMAGE + address, sp: STACK + sp, by };
+    let expected =
+        vec![frame(0x104, 0, By::Registers), frame(0x205, 24, By::Rules), frame(0x305, 40, By::Rules)];
+    assert_eq!((frames, end), (expected, End::Root));
+}
+
+#[test]
+fn a_return_address_of_zero_is_a_root_too() {
+    let thread = Thread::new(vec![Function::using(0x100, 8)], 0x100, &[0]);
+    assert_eq!(thread.offsets(), (vec![0x100], End::Root));
+}
+
+#[test]
+fn what_a_longer_copy_would_hold_is_told_from_what_none_would() {
+    let mut thread = Thread::new(chain(), 0x104, &WORDS[..3]);
+    assert_eq!(thread.offsets(), (vec![0x104, 0x205], End::LeftSnapshot));
+    thread.end = 0;
+    assert_eq!(thread.offsets(), (vec![0x104, 0x205], End::Unreadable));
+}
+
+#[test]
+fn a_register_that_was_not_copied_matters_only_when_it_is_needed() {
+    let by_rbp = Function::new(0x200, vec![Cfa(RBP, 16), Offset(RBP, -16)]);
+    let far = Function::new(0x100, vec![CfaOffset(16), Offset(RBP, 800), Offset(RBX, 808)]);
+    let thread = Thread::new(vec![far, by_rbp], 0x100, &[7, IMAGE + 0x205]);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x205], End::LeftSnapshot));
+    // The caller of `lost` cannot be found with rbp, and can without.
+    let lost = || Function::new(0x100, vec![CfaOffset(16), Undefined(RBP)]);
+    let by_rbp = Function::new(0x200, vec![Cfa(RBP, 16)]);
+    let thread = Thread::new(vec![lost(), by_rbp], 0x100, &[7, IMAGE + 0x205]);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x205], End::BadRules(Some(3))));
+    let thread = Thread::new(vec![lost(), Function::using(0x200, 8)], 0x100, &[7, IMAGE + 0x205, 0]);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x205], End::Root));
+}
+
+#[test]
+fn code_without_rules_ends_a_stack_if_nothing_leads_on() {
+    let thread = Thread::new(chain(), 0x700, &[1, 2, 3]);
+    assert_eq!(thread.offsets(), (vec![0x700], End::NoRules(Some(3))));
+    let mut made = Thread::new(chain(), 0, &[1, 2, 3]);
+    made.registers.set(16, MADE + 5);
+    assert_eq!(made.unwind().1, End::NoRules(None));
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_not_taken_for_missing_ones() {
+    let pop = Function::new(0x100, vec![CfaRegister(RBX), CfaExpression(Expression::raw(vec![0x22]))]);
+    let thread = Thread::new(vec![pop], 0x100, &WORDS);
+    assert_eq!(thread.offsets(), (vec![0x100], End::BadRules(Some(3))));
+    let endless = Function::new(0x100, vec![CfaExpression(Expression::raw(vec![0x2f, 0xfd, 0xff]))]);
+    assert_eq!(Thread::new(vec![endless], 0x100, &WORDS).offsets().1, End::BadRules(Some(3)));
+}
+
+#[test]
+fn a_return_address_outside_of_code_is_no_frame() {
+    let thread = Thread::new(chain(), 0x104, &[1, 2, 3, 4]);
+    assert_eq!(thread.offsets(), (vec![0x104], End::Unmapped));
+    let mut nowhere = Thread::new(chain(), 0, &WORDS);
+    nowhere.registers.set(16, 77);
+    assert_eq!((nowhere.unwind().0.len(), nowhere.unwind().1), (1, End::Unmapped));
+}
+
+#[test]
+fn a_stack_has_no_more_frames_than_were_asked_for() {
+    let words: Vec<u64> = std::iter::repeat_n(IMAGE + 0x105, 5000).collect();
+    let mut thread = Thread::new(vec![Function::using(0x100, 8)], 0x100, &words);
+    assert_eq!((thread.unwind().0.len(), thread.unwind().1), (1024, End::Depth));
+    thread.limits.frames = 3;
+    assert_eq!((thread.unwind().0.len(), thread.unwind().1), (3, End::Depth));
+}
+
+#[test]
+fn rules_that_lead_back_into_the_stack_end_it() {
+    for rule in [CfaOffset(0), CfaOffset(-8), Cfa(RBX, 0)] {
+        let mut thread = Thread::new(vec![Function::new(0x100, vec![rule])], 0x100, &WORDS);
+        thread.registers.set(3, STACK);
+        assert_eq!(thread.offsets(), (vec![0x100], End::NotGrowing));
+    }
+    // Two functions that send each other to and fro.
+    let to = Function::new(0x100, vec![Cfa(RBX, 8), ValOffset(RBX, 64)]);
+    let fro = Function::new(0x200, vec![Cfa(RBX, -64), ValOffset(RBX, -72)]);
+    let mut words = WORDS;
+    (words[0], words[1]) = (IMAGE + 0x205, IMAGE + 0x105);
+    let mut thread = Thread::new(vec![to, fro], 0x100, &words);
+    thread.registers.set(3, STACK);
+    assert_ne!(thread.unwind().1, End::Depth);
+}
+
+#[test]
+fn what_a_signal_interrupted_is_no_return_address() {
+    // The kernel has put rsp and rip there; the interrupted instruction is the first one of its function, on another stack.
+    let mut restorer = Function::new(
+        0xa00,
+        vec![
+            CfaExpression(Expression::raw(vec![0x77, 8, 0x06])),
+            ValExpression(RSP, Expression::raw(vec![0x77, 8, 0x06])),
+            At(RIP, Expression::raw(vec![0x77, 16])),
+        ],
+    );
+    restorer.is_signal = true;
+    let handler = Function::using(0x500, 8);
+    let other = STACK - 0x10000;
+    let words = [IMAGE + 0xa01, 1, other, IMAGE + 0x200];
+    let mut functions = chain();
+    functions.extend([handler, restorer]);
+    let mut thread = Thread::new(functions, 0x500, &words);
+    thread.words.extend([(other, 9), (other + 8, IMAGE + 0x305)]);
+    let (frames, end) = thread.unwind();
+    let by: Vec<_> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
+    let expected = [(0x500, By::Registers), (0xa01, By::Rules), (0x200, By::Signal), (0x305, By::Rules)];
+    assert_eq!((by.as_slice(), end), (expected.as_slice(), End::Root));
+    assert!(frames[2].is_interrupted() && frames[2].sp == other && !frames[1].is_interrupted());
+}
+
+#[test]
+fn a_stack_that_was_begun_by_hand_ends_there() {
+    // The address of a function's first instruction is where a call can only return to if it is the last of another one.
+    let thread =
+        Thread::new(vec![Function::using(0x100, 8), Function::using(0x200, 8)], 0x100, &[IMAGE + 0x200]);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x200], End::Root));
+}
+
+#[test]
+fn the_cfa_may_be_in_memory() {
+    // Dynamic alignment: rbp - 8 holds the address behind the return address.
+    let aligned = Function::new(0x100, vec![CfaExpression(Expression::raw(vec![0x76, 0x78, 0x06]))]);
+    let mut functions = chain();
+    functions[0] = aligned;
+    let words = [1, STACK + 40, 3, 4, IMAGE + 0x205, 6, IMAGE + 0x305];
+    let mut thread = Thread::new(functions, 0x100, &words);
+    thread.registers.set(6, STACK + 16);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x205, 0x305], End::Root));
+}
+
+#[test]
+fn frame_pointers_lead_through_code_without_rules() {
+    let mut thread = Thread::new(chain(), 0, &[1, 2, STACK + 32, MADE + 7, 5, IMAGE + 0x305]);
+    thread.registers.set(16, MADE + 1);
+    thread.registers.set(6, STACK + 16);
+    let (frames, end) = thread.unwind();
+    assert_eq!((frames[1].address, frames[1].by, frames[1].sp), (MADE + 7, By::FramePointer, STACK + 32));
+    assert_eq!((frames[2].address, frames.len(), end), (IMAGE + 0x305, 3, End::Root));
+    // Not one that points below the stack pointer, or to what is no frame.
+    for bad in [STACK - 8, STACK + 4, STACK + 8, 0] {
+        thread.registers.set(6, bad);
+        assert_eq!((thread.unwind().0.len(), thread.unwind().1), (1, End::NoRules(None)), "{bad:#x}");
+    }
+}
+
+#[test]
+fn a_function_without_rules_that_has_no_frame_yet_does_not_swallow_its_caller() {
+    let saved = STACK + 24;
+    for (words, found) in [
+        ([IMAGE + 0x305, 2, 3, 4, 5], Some(1)),     // at its first instruction
+        ([saved, IMAGE + 0x305, 3, 4, 5], Some(2)), // it has just pushed rbp
+        ([9, 8, IMAGE + 0x305, 7, 5], Some(3)),     // it has pushed two registers
+        ([9, 8, 7, 6, 5], None),
+    ] {
+        let mut thread = Thread::new(chain(), 0x700, &words);
+        thread.registers.set(6, saved);
+        let (frames, end) = thread.unwind();
+        let expected = found.map_or(End::NoRules(Some(3)), |_| End::Root);
+        assert_eq!((frames.get(1).map(|frame| (frame.sp - STACK) / 8), end), (found, expected));
+    }
+}
+
+#[test]
+fn a_stub_leaves_at_most_two_words_above_its_return_address() {
+    for words in [&[IMAGE + 0x305, 9, 9][..], &[7, IMAGE + 0x305, 9], &[STACK, 7, IMAGE + 0x305]] {
+        let (frames, end) = Thread::new(chain(), 0xe10, words).unwind();
+        assert_eq!((frames[1].address, frames[1].by, end), (IMAGE + 0x305, By::TopOfStack, End::Root));
+    }
+    assert_eq!(Thread::new(chain(), 0xe10, &[7, 7, 7, MADE]).unwind().1, End::NoRules(Some(3)));
+}
+
+#[test]
+fn debug_frame_is_asked_where_eh_frame_has_nothing() {
+    let mut thread = Thread::new(vec![], 0x104, &WORDS);
+    assert_eq!(thread.offsets(), (vec![0x104], End::NoRules(Some(3))));
+    let mut sections = sections(Machine::X86_64, chain().split_off(1));
+    sections.debug_frame = rules(Machine::X86_64, chain(), true);
+    thread.tables = UnwindTables::new(sections);
+    assert_eq!(thread.offsets(), (vec![0x104, 0x205, 0x305], End::Root));
+}
+
+#[test]
+fn rules_of_another_machine_are_none() {
+    let mut thread = Thread::new(chain(), 0x104, &WORDS);
+    thread.tables = UnwindTables::new(sections(Machine::Aarch64, chain()));
+    assert_eq!(thread.offsets(), (vec![0x104], End::NoRules(Some(3))));
+}
+
+/// Of aarch64: frames with x29 and x30 saved, return addresses that are signed.
+fn signed(address: u64) -> u64 {
+    (IMAGE + address) | 0x002a_0000_0000_0000
+}
+
+#[test]
+fn aarch64_return_addresses_lose_their_signature() {
+    let (fp, link) = (Register(29), Register(30));
+    let frame = |start| {
+        let rules = [
+            gimli::write::CallFrameInstruction::NegateRaState,
+            CfaOffset(32),
+            Offset(fp, -32),
+            Offset(link, -24),
+        ];
+        Function::new(start, rules.into())
+    };
+    let root = Function::new(0x300, vec![Undefined(link)]);
+    let words = [STACK + 32, signed(0x205), 3, 4, 0, signed(0x305), 7, 8];
+    let thread = Thread::of(Machine::Aarch64, vec![frame(0x100), frame(0x200), root], 0x100, &words);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x205, 0x305], End::Root));
+}
+
+#[test]
+fn aarch64_leaves_return_by_the_link_register() {
+    let root = || Function::new(0x300, vec![Undefined(Register(30))]);
+    // With rules that say so, and without any.
+    for (pc, by) in [(0x100, By::Rules), (0x700, By::LinkRegister)] {
+        let functions = vec![Function::new(0x100, vec![]), root()];
+        let mut thread = Thread::of(Machine::Aarch64, functions, pc, &[1, 2]);
+        thread.registers.set(30, signed(0x305));
+        let (frames, end) = thread.unwind();
+        let caller = Frame { address: IMAGE + 0x305, sp: STACK, by };
+        assert_eq!((frames[1], end), (caller, End::Root));
+    }
+    // Where a frame says the same, the frame counts; where the register is no address of code, nothing does.
+    let mut thread = Thread::of(Machine::Aarch64, vec![root()], 0x700, &[0, signed(0x305)]);
+    thread.registers.set(30, signed(0x305));
+    thread.registers.set(29, STACK);
+    assert_eq!(thread.unwind().0[1].by, By::FramePointer);
+    thread.registers.set(29, 5);
+    thread.registers.set(30, 77);
+    assert_eq!(thread.offsets(), (vec![0x700], End::NoRules(Some(3))));
+}
+
+#[test]
+fn aarch64_does_not_return_to_itself_for_ever() {
+    // A function that calls, without a rule for its return address.
+    let functions = vec![Function::new(0x100, vec![])];
+    let mut thread = Thread::of(Machine::Aarch64, functions, 0x100, &[1, 2]);
+    thread.registers.set(30, IMAGE + 0x105);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x105], End::NotGrowing));
+}
+
+#[test]
+fn registers_at_the_end_of_the_numbers_do_no_harm() {
+    for value in [0, 7, u64::MAX, u64::MAX - 7, 1 << 63] {
+        for functions in [chain(), vec![Function::new(0x100, vec![Cfa(RBX, i32::MAX)])]] {
+            let mut thread = Thread::new(functions, 0x100, &WORDS);
+            thread.registers = Registers::x86_64(&[value; 17]);
+            thread.unwind();
+            thread.registers.set(16, IMAGE + 0x100);
+            thread.unwind();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `health`: how good the data is, and what makes it better.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::quality::{Break, Quality, Verdict, breaks};
+use super::summary::{losses, lost, ratio};
+use crate::pipeline::Report;
+use crate::profile::Taken;
+use crate::term::path::shown;
+use crate::term::quantity::{count, percent, things};
+use crate::term::{Align, Page, Style, Table};
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Health {
+    schema: &'static str,
+    file: String,
+    samples: u64,
+    /// What was asked for, by event; 0 if samples were taken every so many units.
+    asked_hz: Vec<u64>,
+    /// Samples per second of CPU time that they stand for; `None` if weights are no times.
+    achieved_hz: Option<f64>,
+    /// Everything that was lost, by cause.
+    lost: BTreeMap<String, u64>,
+    lost_share: f64,
+    #[serde(flatten)]
+    quality: Quality,
+    /// User stacks that were unwound by the rules of their code.
+    unwound_share: f64,
+    /// User stacks that show more than the walk along frame pointers did.
+    repaired_share: f64,
+    /// User stacks whose outer part, which was not copied, is from another sample of the thread.
+    completed_share: f64,
+    /// Where user stacks end that reach no root.
+    images: Vec<ImageRow>,
+    /// What makes the next recording, or this report, better.
+    advice: Vec<String>,
+}
+
+/// Where stacks end.
+#[derive(Debug, Serialize)]
+struct ImageRow {
+    image: Option<String>,
+    ended: &'static str,
+    samples: u64,
+    share: f64,
+}
+
+/// Rows of images that people see.
+const SHOWN: usize = 10;
+
+impl Health {
+    /// Judges a recording.
+    pub fn new(report: &Report<'_>) -> Self {
+        let tables = &report.loaded.tables;
+        let whole = report.profile.whole();
+        let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
+        let lost = lost(tables);
+        let quality = Quality::new(report, in_file, lost);
+        let walked = report.profile.taken(Taken::is_walked).samples;
+        let counts = report.loaded.mended.counts;
+        let of_walked = |samples: u64| ratio(samples as f64, walked as f64);
+        let row =
+            |Break { image, end, samples, share }| ImageRow { image, ended: end.name(), samples, share };
+        let is_time = report.profile.unit == "ns" && whole.weight > 0;
+        Self {
+            schema: "icecore.health/1",
+            file: report.loaded.path.display().to_string(),
+            samples: whole.samples,
+            asked_hz: tables.parts.events().iter().map(|event| event.frequency_hz).collect(),
+            achieved_hz: is_time.then(|| whole.samples as f64 * 1e9 / whole.weight as f64),
+            lost: losses(tables),
+            lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
+            advice: quality.problems.clone(),
+            quality,
+            unwound_share: of_walked(counts.unwound),
+            repaired_share: of_walked(counts.mended),
+            completed_share: of_walked(counts.completed),
+            images: breaks(&report.profile).into_iter().map(row).collect(),
+        }
+    }
+
+    /// Tells whether conclusions can be drawn without reservations.
+    pub fn is_good(&self) -> bool {
+        self.quality.verdict == Verdict::Good
+    }
+
+    /// The page for people.
+    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        let (style, verdict) = match self.quality.verdict {
+            Verdict::Good => (Style::Good, "good"),
+            Verdict::Usable => (Style::Warn, "usable"),
+            Verdict::Misleading => (Style::Bad, "misleading"),
+        };
+        page.styled(Style::Dim, &format!("{}: how good this data is", shown(report.loaded.path)));
+        page.gap();
+        page.item("verdict", &page.style(style, verdict));
+        self.advice.iter().for_each(|line| page.item("", line));
+        page.item("samples", &self.samples_text());
+        page.item("lost", &self.lost_text());
+        self.stacks_text(page);
+        let named = self
+            .quality
+            .named_share
+            .map_or("no frames".to_owned(), |share| format!("{} of the frames have a name", percent(share)));
+        let unnamed =
+            self.quality.unnamed.iter().map(|(reason, share)| format!("{} {reason}", percent(*share)));
+        let unnamed: Vec<String> = unnamed.collect();
+        page.item(
+            "names",
+            &if unnamed.is_empty() { named } else { format!("{named}; {}", unnamed.join(", ")) },
+        );
+        self.images_text(page);
+    }
+
+    fn samples_text(&self) -> String {
+        let asked: Vec<String> =
+            self.asked_hz.iter().filter(|hz| **hz > 0).map(|hz| format!("{} Hz", count(*hz))).collect();
+        let asked =
+            if asked.is_empty() { String::new() } else { format!(", asked for {}", asked.join(", ")) };
+        let achieved = self.achieved_hz.map(|hz| format!("; one stands for 1/{hz:.0} s of CPU time"));
+        format!("{}{asked}{}", things(self.samples, "sample"), achieved.unwrap_or_default())
+    }
+
+    fn lost_text(&self) -> String {
+        if self.lost.is_empty() {
+            return "nothing".to_owned();
+        }
+        let causes: Vec<String> =
+            self.lost.iter().map(|(cause, n)| format!("{} {cause}", count(*n))).collect();
+        format!("{} of the samples; {}", percent(self.lost_share), causes.join(", "))
+    }
+
+    fn stacks_text(&self, page: &mut Page) {
+        let Some(rooted) = self.quality.rooted_share else {
+            page.item("stacks", "no user stacks, or none that tells how it ended");
+            return;
+        };
+        page.item("stacks", &format!("{} of the user stacks reach a root", percent(rooted)));
+        if self.unwound_share > 0.0 {
+            let text = format!(
+                "{} were unwound; {} show more than frame pointers did, {} were completed from another sample",
+                percent(self.unwound_share),
+                percent(self.repaired_share),
+                percent(self.completed_share)
+            );
+            page.item("", &text);
+        }
+        let ends = self.quality.user_ends.iter().map(|(end, n)| format!("{} {end}", count(*n)));
+        page.item("ended", &ends.collect::<Vec<_>>().join(", "));
+    }
+
+    fn images_text(&self, page: &mut Page) {
+        if self.images.is_empty() {
+            return;
+        }
+        page.gap();
+        page.styled(Style::Bold, "user stacks that reach no root, by where they end");
+        let columns = [
+            ("SHARE", Align::Right),
+            ("SAMPLES", Align::Right),
+            ("ENDED", Align::Left),
+            ("IMAGE OF THE OUTERMOST FRAME", Align::Left),
+        ];
+        let mut table = Table::new(0, &columns);
+        for row in self.images.iter().take(SHOWN) {
+            let image = row.image.clone().unwrap_or_else(|| "[none]".to_owned());
+            table.row(vec![percent(row.share), count(row.samples), row.ended.to_owned(), image]);
+        }
+        page.table(&table);
+        if let Some(more) = self.images.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            page.styled(Style::Dim, &format!("and {} more (--json has all)", things(more as u64, "row")));
+        }
+    }
+}

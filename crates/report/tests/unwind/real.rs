@@ -1,0 +1,169 @@
+//! Real programs, stopped anywhere: stacks reach a root, and framehop says the same where there are rules.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+
+use framehop::Unwinder as _;
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use icecore_report::unwind::{By, End, Frame, Limits, Machine, Modules, StackMemory, Unwinder};
+
+use crate::images::Images;
+use crate::running::{Snapshot, snapshots};
+
+/// Stacks that are taken of a program.
+const STACKS: usize = 500;
+
+/// What came of the stacks of a program.
+#[derive(Debug, Default)]
+struct Tally {
+    stacks: usize,
+    frames: usize,
+    rooted: usize,
+    /// How the others end, and where.
+    others: BTreeMap<String, usize>,
+    /// framehop says the same.
+    equal: usize,
+    /// framehop says the same as far as it gets.
+    theirs_ends_before: usize,
+    /// framehop goes on where we end.
+    ours_ends_before: usize,
+    /// Another frame behind code without rules, where both can only guess.
+    guesses: usize,
+    /// An address where no code is, where we have a frame.
+    theirs_is_no_code: usize,
+    /// Another frame behind code with rules.
+    different: Vec<String>,
+}
+
+impl Tally {
+    fn of(snapshots: &[Snapshot]) -> Self {
+        let mut tally = Self::default();
+        let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
+        let mut framehop = Framehop::default();
+        for snapshot in snapshots {
+            let mut frames = Vec::new();
+            let registers = snapshot.registers.clone();
+            let end = unwinder.unwind(registers, snapshot, &*snapshot.images, &mut frames);
+            tally.count(&frames, end, &snapshot.images);
+            tally.compare(&frames, &framehop.unwind(snapshot), &snapshot.images);
+        }
+        tally
+    }
+
+    fn count(&mut self, frames: &[Frame], end: End, images: &Images) {
+        self.stacks += 1;
+        self.frames += frames.len();
+        if end == End::Root {
+            self.rooted += 1;
+        } else {
+            let last = frames.last().map(|frame| images.symbol(frame.address)).unwrap_or_default();
+            *self.others.entry(format!("{end:?} {last}")).or_default() += 1;
+        }
+    }
+
+    fn compare(&mut self, ours: &[Frame], theirs: &[u64], images: &Images) {
+        let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours.address == **theirs).count();
+        match (ours.get(same), theirs.get(same)) {
+            (None, None) => self.equal += 1,
+            (Some(_), None) => self.theirs_ends_before += 1,
+            (None, Some(_)) => self.ours_ends_before += 1,
+            (Some(Frame { by: By::TopOfStack | By::FramePointer, .. }), Some(_)) => self.guesses += 1,
+            (Some(_), Some(other)) if images.find(*other).is_none() => self.theirs_is_no_code += 1,
+            (Some(frame), Some(other)) => {
+                let [before, ours, theirs] =
+                    [ours[same - 1].address, frame.address, *other].map(|at| images.symbol(at));
+                self.different.push(format!("{before}: {ours} and not {theirs}"));
+            }
+        }
+    }
+}
+
+/// The other one, for images that change.
+#[derive(Default)]
+struct Framehop {
+    engine: Option<Engine>,
+}
+
+type Engine = (Rc<Images>, UnwinderX86_64<&'static [u8]>, CacheX86_64);
+
+impl Framehop {
+    fn unwind(&mut self, snapshot: &Snapshot) -> Vec<u64> {
+        let images = &snapshot.images;
+        let known = self.engine.take().filter(|known| Rc::ptr_eq(&known.0, images));
+        let (_, unwinder, cache) = self
+            .engine
+            .insert(known.unwrap_or_else(|| (images.clone(), images.framehop(), CacheX86_64::new())));
+        let registers = &snapshot.registers;
+        let rbp = registers.value(6).expect("all are known");
+        let start = UnwindRegsX86_64::new(registers.pc(), registers.sp(), rbp);
+        let mut read = |address| snapshot.read_u64(address).map_err(drop);
+        let mut frames = unwinder.iter_frames(registers.pc(), start, cache, &mut read);
+        let mut found = Vec::new();
+        while let (Ok(Some(frame)), true) = (frames.next(), found.len() < 2000) {
+            found.push(frame.address());
+        }
+        found
+    }
+}
+
+#[test]
+fn stacks_of_compilers_and_interpreters_reach_a_root() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for mut command in [cc1(dir.path()), python(), rustc(dir.path())] {
+        let tally = Tally::of(&snapshots(&mut command, STACKS));
+        println!("{}: {tally:#?}", command.get_program().display());
+        assert!(tally.stacks > STACKS / 4 && tally.rooted * 100 >= tally.stacks * 99);
+        assert!(tally.different.is_empty() && tally.ours_ends_before * 100 <= tally.stacks);
+    }
+}
+
+#[test]
+fn stacks_of_code_made_at_run_time_reach_a_root_by_frame_pointers() {
+    let script = "for (let i = 0; i < 300; i++) {
+        JSON.parse(JSON.stringify(Array.from({ length: 5000 }, (_, j) => ({ a: j, b: String(j) }))));
+        [...Array(20000).keys()].map(String).sort();
+    }";
+    let mut node = Command::new("node");
+    node.args(["-e", script]);
+    let tally = Tally::of(&snapshots(&mut node, STACKS));
+    println!("node: {tally:#?}");
+    assert!(tally.stacks > STACKS / 4 && tally.rooted * 100 >= tally.stacks * 97);
+}
+
+fn cc1(dir: &Path) -> Command {
+    let path = Command::new("gcc").arg("-print-prog-name=cc1").output().expect("gcc is installed").stdout;
+    let function = |i| {
+        format!(
+            "int f{i}(int a, int *b) {{ for (int i = 0; i < a; i++) b[i] += b[i ^ {i}] * a; return b[a]; }}\n"
+        )
+    };
+    std::fs::write(dir.join("large.c"), (0..4000).map(function).collect::<String>()).expect("room");
+    let mut cc1 = Command::new(String::from_utf8(path).expect("a path").trim());
+    cc1.args(["-O2", "-quiet", "-o", "/dev/null"]).arg(dir.join("large.c"));
+    cc1
+}
+
+fn python() -> Command {
+    let script = "import json, re
+for i in range(400):
+    json.loads(json.dumps([{'a': j, 'b': str(j)} for j in range(2000)]))
+    re.sub('a+b', 'c', 'aaab' * 5000)
+    sorted(map(str, range(20000)), key=lambda text: text[::-1])";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]);
+    python
+}
+
+fn rustc(dir: &Path) -> Command {
+    let function = |i| {
+        format!(
+            "pub fn f{i}(v: &mut Vec<u64>) -> String {{ v.sort(); v.iter().map(|x| format!(\"{{x:?}}{i}\")).collect() }}\n"
+        )
+    };
+    std::fs::write(dir.join("large.rs"), (0..600).map(function).collect::<String>()).expect("room");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["-O", "--crate-type=lib", "-o"]).arg(dir.join("large.rlib")).arg(dir.join("large.rs"));
+    rustc
+}

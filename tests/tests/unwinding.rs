@@ -1,0 +1,154 @@
+//! Stacks of programs without frame pointers, through real eBPF: chains of callers are known, and every sample has all of
+//! its own, or says where it ends.
+
+use std::path::Path;
+
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, stacks_with_frames, stacks_without_frames};
+
+/// Fast enough for half a second to hold some hundred samples; prime, so that nothing runs in lockstep.
+const RATE: [&str; 3] = ["-F", "997", "-q"];
+
+/// Records a part of `tests/programs/stacks.c`; returns the samples that hit in its `leaf`, or where `is_wanted` says.
+fn recorded(
+    program: &Path,
+    name: &str,
+    options: &[&str],
+    is_wanted: impl Fn(&Sample) -> bool,
+) -> Vec<Sample> {
+    let options = [&RATE[..], options].concat();
+    let recorded = Recorded::new(&options, &[program.as_os_str(), name.as_ref(), "500".as_ref()]);
+    let mut samples = recorded.samples(&[]);
+    let all = samples.len();
+    samples.retain(is_wanted);
+    let rooted = samples.iter().filter(|sample| is_rooted(sample)).count();
+    println!("{name} {options:?}: {rooted} of {} stacks are rooted; {all} samples", samples.len());
+    assert!(samples.len() > 200 && samples.len() * 10 > all * 8, "{} of {all}", samples.len());
+    samples
+}
+
+fn in_leaf(sample: &Sample) -> bool {
+    sample.names("user").first() == Some(&"leaf")
+}
+
+/// Tells whether the outermost frame is that of a program or of a thread.
+fn is_rooted(sample: &Sample) -> bool {
+    matches!(sample.names("user").last(), Some(&("_start" | "clone3" | "__clone3")))
+}
+
+/// Asserts of every sample that it begins with these frames and reaches the root.
+fn assert_whole(samples: &[Sample], chain: &[&str]) {
+    for sample in samples {
+        let names = sample.names("user");
+        assert!(names.starts_with(chain), "{}: {names:?}", sample.0["ended"]);
+        assert!(is_rooted(sample), "{}: {names:?}", sample.0["ended"]);
+    }
+}
+
+#[test]
+fn root_a_program_without_frame_pointers_has_whole_stacks() {
+    if !has_ebpf() {
+        return;
+    }
+    let chain = ["leaf", "b", "a", "chain", "main"];
+    for options in [&[][..], &["--unwind", "dwarf"]] {
+        assert_whole(&recorded(&stacks_without_frames(), "chain", options, in_leaf), &chain);
+    }
+    // Without unwinding they are not, so this test can fail.
+    let walked = recorded(&stacks_without_frames(), "chain", &["--unwind", "fp"], in_leaf);
+    assert!(walked.iter().all(|sample| !sample.names("user").starts_with(&chain)));
+}
+
+#[test]
+fn root_who_called_memcpy_is_in_every_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    let in_libc =
+        |sample: &Sample| sample.0["frames"][0]["image"].as_str().is_some_and(|image| image.contains("libc"));
+    let samples = recorded(&stacks_with_frames(), "copies", &[], in_libc);
+    for sample in &samples {
+        let names = sample.names("user");
+        assert_eq!(names[1..4], ["copies", "memory", "main"], "{}", sample.0["ended"]);
+    }
+    let walked = recorded(&stacks_with_frames(), "copies", &["--unwind", "fp"], in_libc);
+    assert!(walked.iter().all(|sample| !sample.has("copies")), "the hole that this closes");
+}
+
+#[test]
+fn root_stacks_that_are_deeper_than_what_is_copied_of_each_are_whole() {
+    if !has_ebpf() {
+        return;
+    }
+    let chain = [&["leaf"][..], &["deep"; 300], &["recursion", "main"]].concat();
+    for options in [&[][..], &["--unwind", "dwarf"]] {
+        assert_whole(&recorded(&stacks_without_frames(), "deep", options, in_leaf), &chain);
+    }
+}
+
+#[test]
+fn root_a_stack_of_which_little_is_copied_has_no_wrong_callers() {
+    if !has_ebpf() {
+        return;
+    }
+    let samples = recorded(&stacks_without_frames(), "deep", &["--stack-bytes", "4K"], in_leaf);
+    for sample in &samples {
+        let names = sample.names("user");
+        assert_eq!(sample.text("ended"), "not_copied", "{names:?}");
+        assert!(names.len() > 4 && names[1..].iter().all(|name| *name == "deep"), "{names:?}");
+    }
+    // Where frame pointers lead on, they are followed.
+    let chain = [&["leaf"][..], &["deep"; 300], &["recursion", "main"]].concat();
+    for sample in recorded(&stacks_with_frames(), "deep", &["--stack-bytes", "4K"], in_leaf) {
+        assert!(sample.names("user").starts_with(&chain), "{}", sample.0);
+    }
+}
+
+#[test]
+fn root_stacks_of_threads_are_whole() {
+    if !has_ebpf() {
+        return;
+    }
+    let samples = recorded(&stacks_without_frames(), "thread", &[], in_leaf);
+    assert_whole(&samples, &["leaf", "b", "a", "chain", "in_thread", "start_thread"]);
+}
+
+#[test]
+fn root_a_signal_handler_shows_whom_it_interrupted() {
+    if !has_ebpf() {
+        return;
+    }
+    for sample in &recorded(&stacks_without_frames(), "handler", &[], in_leaf) {
+        let names = sample.names("user");
+        let [own @ .., "raises", "handled", "main", _, _, "_start"] = &names[..] else { panic!("{names:?}") };
+        assert_eq!(own[..2], ["leaf", "handler"], "{names:?}");
+    }
+}
+
+#[test]
+fn root_a_signal_handler_on_a_stack_of_its_own_says_where_it_ends() {
+    if !has_ebpf() {
+        return;
+    }
+    for sample in &recorded(&stacks_without_frames(), "alternate", &[], in_leaf) {
+        let names = sample.names("user");
+        assert_eq!(names[..2], ["leaf", "handler"], "{names:?}");
+        // What it interrupted lies on the other stack, which was not copied; nothing is made up of it.
+        assert!(names[2..].iter().all(|name| ["", "__restore_rt"].contains(name)), "{names:?}");
+        assert_eq!(sample.text("ended"), "no_return_address", "{names:?}");
+    }
+}
+
+#[test]
+fn root_python_without_frame_pointers_reaches_its_root() {
+    if !has_ebpf() {
+        return;
+    }
+    let script = "def f(n):\n return sum(i * i for i in range(n))\nfor _ in range(40): f(100000)";
+    let recorded = Recorded::new(&RATE, &["/usr/bin/python3", "-c", script]);
+    let mut samples = recorded.samples(&[]);
+    // Until the dynamic linker has begun there is no stack to speak of.
+    samples.retain(|sample| !sample.names("user").is_empty() && sample.text("comm") == "python3");
+    let rooted = samples.iter().filter(|sample| is_rooted(sample)).count();
+    println!("python3: {rooted} of {} stacks are rooted", samples.len());
+    assert!(samples.len() > 100 && rooted * 100 >= samples.len() * 97, "{rooted} of {}", samples.len());
+}
