@@ -147,7 +147,7 @@ impl<'a> Packer<'a> {
         }
         let are_kept = |rule: &&UnwindRule| images.old.binary_search(&rule.image).is_ok();
         let rule = |rule: &UnwindRule| UnwindRule { image: images.new_id(rule.image), ..rule.clone() };
-        listed(w, rows.unwind_rules.iter().filter(are_kept).map(rule), |rows| UnwindRulesV1::from_rows(rows))
+        listed(w, rows.unwind_rules.iter().filter(are_kept).map(rule), UnwindRulesV1::from_rows)
     }
 
     /// Copies what the recording has of the files of images; returns what of it is damaged.
