@@ -29,8 +29,8 @@ else
 	has python3 || want python3
 	has pgrep || want procps
 	has node || want nodejs
-	# Peers of the symbolizing engine: Go (81 MB to fetch, half a minute; Debian's programs of Go are stripped), LLVM's tools, which may have its version in their names, the
-	# linker of another processor, and the debug file of libc.
+	# Peers of the symbolizing engine: Go (81 MB to fetch, 474 MB on disk), LLVM's tools, which may have its version in their
+	# names, the linker of another processor, and the debug file of libc.
 	has go || want golang-go
 	for name in llvm-gsymutil llvm-dwp; do
 		has $name || ls /usr/bin/$name-[0-9]* >/dev/null 2>&1 || { want llvm; break; }
