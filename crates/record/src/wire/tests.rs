@@ -1,0 +1,170 @@
+use super::*;
+
+/// A sample of two kernel frames and one user frame, as the program writes it.
+fn sample_bytes() -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<sample_record>()];
+    bytes[offset_of!(record_head, r#type)] = record_type::RECORD_SAMPLE.0 as u8;
+    bytes[offset_of!(record_head, tgid)] = 7;
+    bytes[offset_of!(record_head, cgroup_id)] = 9;
+    bytes[offset_of!(record_head, comm)..][..4].copy_from_slice(b"comm");
+    bytes[offset_of!(sample_record, kernel_len)] = 2;
+    bytes[offset_of!(sample_record, user_len)] = 1;
+    bytes[offset_of!(sample_record, user_end)] = 3;
+    for address in [0xffff_ffff_8100_0010_u64, 0xffff_ffff_8100_0020, 0x5000] {
+        bytes.extend_from_slice(&address.to_ne_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_sample_has_kernel_frames_in_front_of_user_frames() {
+    let bytes = sample_bytes();
+    let Ok(Event::Sample(sample)) = decode(&bytes) else { panic!("it is one") };
+    assert_eq!((sample.head.tgid, sample.head.comm, sample.user_end), (7, &b"comm"[..], 3));
+    assert_eq!(sample.head.cgroup_id, 9);
+    assert_eq!(
+        sample.kernel.leaf_first().collect::<Vec<_>>(),
+        [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020]
+    );
+    assert_eq!(sample.user.leaf_first().collect::<Vec<_>>(), [0x5000]);
+}
+
+#[test]
+fn every_shorter_record_is_refused_with_its_length() {
+    let bytes = sample_bytes();
+    for len in 0..bytes.len() {
+        assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
+    }
+    let mut unknown = bytes;
+    unknown[0] = 99;
+    assert_eq!(decode(&unknown), Err(Undecodable::Type(99)));
+}
+
+#[test]
+fn a_task_record_tells_who_forked_and_whether_all_threads_are_gone() {
+    let mut bytes = vec![0; size_of::<task_record>()];
+    bytes[0] = record_type::RECORD_FORK.0 as u8;
+    bytes[offset_of!(task_record, parent_tgid)] = 5;
+    assert!(matches!(decode(&bytes), Ok(Event::Fork { parent_tgid: 5, .. })));
+    bytes[0] = record_type::RECORD_EXIT.0 as u8;
+    bytes[offset_of!(task_record, whole_group)] = 1;
+    assert!(matches!(decode(&bytes), Ok(Event::Exit { whole_group: true, .. })));
+}
+
+#[test]
+fn a_new_cgroup_has_an_id_and_a_path() {
+    let mut bytes = vec![0; size_of::<cgroup_record>()];
+    bytes[0] = record_type::RECORD_CGROUP.0 as u8;
+    bytes[offset_of!(record_head, cgroup_id)] = 9;
+    bytes[offset_of!(cgroup_record, path)..][..2].copy_from_slice(b"/a");
+    let Ok(Event::Cgroup { head, path }) = decode(&bytes) else { panic!("it is one") };
+    assert_eq!((head.cgroup_id, path), (9, &b"/a"[..]));
+    assert!(decode(&bytes[..bytes.len() - 1]).is_err());
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+}
+
+/// Registers 100, 101, …, and the top of a stack, as the program writes them.
+fn registers_bytes() -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<registers_record>()];
+    bytes[0] = record_type::RECORD_REGISTERS.0 as u8;
+    bytes[offset_of!(registers_record, cpu)] = 5;
+    put(&mut bytes, offset_of!(registers_record, snapshot), 77);
+    put(&mut bytes, offset_of!(registers_record, stack_end), 0x7000);
+    bytes[offset_of!(registers_record, wanted)] = 64;
+    bytes[offset_of!(registers_record, top_len)] = 128;
+    bytes[offset_of!(registers_record, top)..][..128].fill(9);
+    for number in 0..REGISTER_COUNT {
+        put(&mut bytes, offset_of!(registers_record, registers) + 8 * number, 100 + number as u64);
+    }
+    bytes
+}
+
+#[test]
+fn registers_come_with_the_top_of_their_stack() {
+    let mut bytes = registers_bytes();
+    let Ok(Event::Registers(registers)) = decode(&bytes) else { panic!("they are") };
+    assert_eq!((registers.cpu, registers.snapshot, registers.stack_end), (5, 77, 0x7000));
+    assert_eq!((registers.wanted, registers.top), (64, &[9; 128][..]));
+    assert_eq!(registers.values, std::array::from_fn(|number| 100 + number as u64));
+    for len in 0..bytes.len() {
+        assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
+    }
+    bytes[offset_of!(registers_record, top_len)] = 129;
+    assert!(decode(&bytes).is_err(), "a longer top than there is room for");
+    bytes[offset_of!(registers_record, top_len)] = 0;
+    assert!(matches!(decode(&bytes), Ok(Event::Registers(Registers { top: [], .. }))));
+}
+
+#[test]
+fn a_page_of_a_stack_is_whole() {
+    let mut bytes = vec![0; size_of::<page_record>()];
+    bytes[0] = record_type::RECORD_STACK_PAGE.0 as u8;
+    bytes[offset_of!(page_record, cpu)] = 5;
+    put(&mut bytes, offset_of!(page_record, snapshot), 77);
+    put(&mut bytes, offset_of!(page_record, address), 0x7000);
+    bytes[offset_of!(page_record, bytes)..].fill(9);
+    let page = StackPage { cpu: 5, snapshot: 77, address: 0x7000, bytes: &[9; 4096] };
+    assert_eq!(decode(&bytes), Ok(Event::StackPage(page)));
+    for len in 0..bytes.len() {
+        assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
+    }
+}
+
+#[test]
+fn a_sample_names_the_snapshot_in_front_of_it() {
+    let mut bytes = sample_bytes();
+    put(&mut bytes, offset_of!(sample_record, snapshot), 77);
+    assert!(matches!(decode(&bytes), Ok(Event::Sample(Sample { snapshot: 77, .. }))));
+}
+
+/// A report with a build-id, as `perf record --buildid-mmap` gets it.
+fn report_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let misc = libbpf_sys::PERF_RECORD_MISC_MMAP_BUILD_ID as u16 | 2;
+    bytes.extend_from_slice(&libbpf_sys::PERF_RECORD_MMAP2.to_ne_bytes());
+    bytes.extend_from_slice(&misc.to_ne_bytes());
+    bytes.extend_from_slice(&96_u16.to_ne_bytes());
+    bytes.extend_from_slice(&[7_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat());
+    for number in [0x5000_u64, 0x1000, 0x2000] {
+        bytes.extend_from_slice(&number.to_ne_bytes());
+    }
+    bytes.extend_from_slice(&[20, 0, 0, 0]);
+    bytes.extend_from_slice(&[0xab; 20]);
+    bytes.extend_from_slice(&[(libc::PROT_EXEC as u32).to_ne_bytes(), 2_u32.to_ne_bytes()].concat());
+    bytes.extend_from_slice(b"/usr/bin/true\0\0\0");
+    bytes.extend_from_slice(&77_u64.to_ne_bytes());
+    bytes
+}
+
+#[test]
+fn a_report_names_the_file_by_its_build_id() {
+    let bytes = report_bytes();
+    let Some(Report::Mapping(mapping)) = reports(&bytes).next() else { panic!("it is one") };
+    assert_eq!((mapping.tgid, mapping.start, mapping.len, mapping.file_off), (7, 0x5000, 0x1000, 0x2000));
+    assert_eq!((mapping.path, mapping.time_ns), (&b"/usr/bin/true"[..], 77));
+    assert_eq!(mapping.file, FileRef::BuildId(&[0xab; 20]));
+}
+
+#[test]
+fn lost_reports_are_counted_and_torn_ones_end_the_list() {
+    let mut bytes = report_bytes();
+    bytes.extend_from_slice(&libbpf_sys::PERF_RECORD_LOST.to_ne_bytes());
+    bytes.extend_from_slice(&[0, 0, 32, 0]);
+    bytes.extend_from_slice(&[1_u64.to_ne_bytes(), 5_u64.to_ne_bytes(), 78_u64.to_ne_bytes()].concat());
+    assert_eq!(reports(&bytes).last(), Some(Report::Lost(5)));
+    for len in 0..bytes.len() {
+        assert!(reports(&bytes[..len]).count() < 2, "{len} bytes");
+    }
+    assert_eq!(reports(&[0; 64]).count(), 0, "a record of no length must not repeat for ever");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+        let _ = decode(&bytes);
+        let _ = reports(&bytes).count();
+    }
+}
