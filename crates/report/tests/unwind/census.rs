@@ -44,7 +44,8 @@ fn libraries_of_this_machine_are_counted() {
 
 #[test]
 fn a_return_address_in_a_function_without_frame_pointer_is_known() {
-    let own = Images::of(std::process::id() as i32, &Memory::of(nix::unistd::getpid()).file);
+    let own =
+        Images::of_process(nix::unistd::getpid(), &Memory::of(nix::unistd::getpid()).expect("our own").file);
     let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
     // This very function, compiled with frame pointers (.cargo/config.toml).
     let here = a_return_address_in_a_function_without_frame_pointer_is_known as fn() as usize as u64;

@@ -8,6 +8,7 @@ use framehop::ExplicitModuleSectionInfo;
 use framehop::x86_64::UnwinderX86_64;
 use icecore_report::image::Svma;
 use icecore_report::unwind::{Machine, Modules, Place, UnwindSections, UnwindTables};
+use nix::unistd::Pid;
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 
@@ -37,9 +38,8 @@ struct Image {
 }
 
 impl Images {
-    /// Reads what is mapped in a process that stands still.
-    pub(crate) fn of(pid: i32, memory: &fs::File) -> Self {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("the process is there");
+    /// Reads what is mapped in a process that stands still, by its `maps` and memory.
+    pub(crate) fn of(maps: &str, memory: &fs::File) -> Self {
         let mut all = Self { mappings: Vec::new(), writable: Vec::new() };
         for line in maps.lines() {
             let mut fields = line.split_ascii_whitespace();
@@ -63,6 +63,13 @@ impl Images {
             all.mappings.push((range, place));
         }
         all
+    }
+
+    /// The same, for a process that is known to be there.
+    #[allow(dead_code)] // the benchmark has no such
+    pub(crate) fn of_process(pid: Pid, memory: &fs::File) -> Self {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("the process is there");
+        Self::of(&maps, memory)
     }
 
     fn at(&self, address: u64) -> Option<&Mapping> {

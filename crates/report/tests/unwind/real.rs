@@ -33,6 +33,9 @@ struct Tally {
     guesses: usize,
     /// An address where no code is, where we have a frame.
     theirs_is_no_code: usize,
+    /// Frames that framehop leaves out: it goes on with one that we have further out. Where a function begins or ends
+    /// it judges by instructions, we by the rules.
+    theirs_skips: Vec<String>,
     /// Another frame behind code with rules.
     different: Vec<String>,
 }
@@ -72,9 +75,11 @@ impl Tally {
             (Some(Frame { by: By::TopOfStack | By::FramePointer, .. }), Some(_)) => self.guesses += 1,
             (Some(_), Some(other)) if images.find(*other).is_none() => self.theirs_is_no_code += 1,
             (Some(frame), Some(other)) => {
+                let outer = ours[same..].iter().any(|frame| frame.address == *other);
                 let [before, ours, theirs] =
                     [ours[same - 1].address, frame.address, *other].map(|at| images.symbol(at));
-                self.different.push(format!("{before}: {ours} and not {theirs}"));
+                let kind = if outer { &mut self.theirs_skips } else { &mut self.different };
+                kind.push(format!("frame {same} behind {before}: {ours} and not {theirs}"));
             }
         }
     }
@@ -115,7 +120,8 @@ fn stacks_of_compilers_and_interpreters_reach_a_root() {
         let tally = Tally::of(&snapshots(&mut command, STACKS));
         println!("{}: {tally:#?}", command.get_program().display());
         assert!(tally.stacks > STACKS / 4 && tally.rooted * 100 >= tally.stacks * 99);
-        assert!(tally.different.is_empty() && tally.ours_ends_before * 100 <= tally.stacks);
+        assert!(tally.different.is_empty());
+        assert!((tally.ours_ends_before + tally.theirs_skips.len()) * 100 <= tally.stacks);
     }
 }
 

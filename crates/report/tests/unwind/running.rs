@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use icecore_report::unwind::{Miss, Registers, StackMemory};
 use nix::sys::ptrace;
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::images::Images;
@@ -49,7 +50,7 @@ pub(crate) fn snapshots(command: &mut Command, count: usize) -> Vec<Snapshot> {
     let pid = victim.pid();
     let mut snapshots = Vec::new();
     let mut seen = HashSet::new();
-    let mut images: Option<(String, Rc<Images>)> = None;
+    let mut images = None;
     while snapshots.len() < count {
         std::thread::sleep(Duration::from_millis(2));
         let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { break };
@@ -57,21 +58,11 @@ pub(crate) fn snapshots(command: &mut Command, count: usize) -> Vec<Snapshot> {
         for thread in threads.flatten() {
             let Ok(tid) = thread.file_name().to_string_lossy().parse() else { continue };
             let Some(stopped) = Stopped::new(Pid::from_raw(tid)) else { continue };
-            let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it stands still");
-            let memory = Memory::of(pid);
-            if images.as_ref().is_none_or(|known| known.0 != maps) {
-                images = Some((maps, Rc::new(Images::of(pid.as_raw(), &memory.file))));
-            }
-            let Some((_, images)) = &images else { continue };
-            let registers = registers(stopped.0);
-            let Some(stack) = images.writable(registers.sp()) else { continue };
-            let memory_range = registers.sp()..stack.end;
-            let mut bytes = vec![0; (memory_range.end - memory_range.start) as usize];
+            let Some(snapshot) = snapshot(pid, &stopped, &mut images) else { continue };
             // A thread that waits is where it was.
-            if memory.file.read_exact_at(&mut bytes, registers.sp()).is_ok()
-                && seen.insert((tid, registers.pc(), registers.sp(), seen_count(&registers)))
-            {
-                snapshots.push(Snapshot { registers, images: images.clone(), memory: memory_range, bytes });
+            let registers = &snapshot.registers;
+            if seen.insert((tid, registers.pc(), registers.sp(), seen_count(registers))) {
+                snapshots.push(snapshot);
             }
         }
         if seen.len() == before && !std::path::Path::new(&format!("/proc/{pid}/exe")).exists() {
@@ -81,26 +72,62 @@ pub(crate) fn snapshots(command: &mut Command, count: usize) -> Vec<Snapshot> {
     snapshots
 }
 
+/// What a thread holds, unless another one of its process ends them all meanwhile.
+fn snapshot(pid: Pid, stopped: &Stopped, known: &mut Option<(String, Rc<Images>)>) -> Option<Snapshot> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let memory = Memory::of(pid)?;
+    let registers = registers(stopped.0)?;
+    if known.as_ref().is_none_or(|known| known.0 != maps) {
+        let images = Rc::new(Images::of(&maps, &memory.file));
+        *known = Some((maps, images));
+    }
+    let images = known.as_ref()?.1.clone();
+    let stack = registers.sp()..images.writable(registers.sp())?.end;
+    let mut bytes = vec![0; (stack.end - stack.start) as usize];
+    memory.file.read_exact_at(&mut bytes, stack.start).ok()?;
+    Some(Snapshot { registers, images, memory: stack, bytes })
+}
+
 /// Tells apart visits of one place.
 fn seen_count(registers: &Registers) -> u64 {
     (0..16).filter_map(|number| registers.value(number)).fold(0, |sum, value| sum.rotate_left(7) ^ value)
 }
 
-/// A thread that stands still until this is dropped.
+/// A thread that is traced until this is dropped, and stands still.
 struct Stopped(Pid);
 
 impl Stopped {
     fn new(tid: Pid) -> Option<Self> {
         ptrace::seize(tid, ptrace::Options::empty()).ok()?;
+        let traced = Self(tid);
         ptrace::interrupt(tid).ok()?;
-        let status = waitpid(tid, Some(WaitPidFlag::__WALL)).ok()?;
-        matches!(status, nix::sys::wait::WaitStatus::PtraceEvent(..)).then_some(Self(tid))
+        match waitpid(tid, Some(WaitPidFlag::__WALL)).ok()? {
+            WaitStatus::PtraceEvent(..) => Some(traced),
+            WaitStatus::Stopped(_, signal) => {
+                traced.let_go(Some(signal));
+                None
+            }
+            _ => {
+                // It has ended and is reaped.
+                std::mem::forget(traced);
+                None
+            }
+        }
+    }
+
+    /// Lets it run on, with the signal that it was about to get.
+    fn let_go(self, signal: Option<Signal>) {
+        if ptrace::detach(self.0, signal).is_ok() {
+            std::mem::forget(self);
+        }
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may have ended.
-        let _ = ptrace::detach(self.0, None);
+        // A thread that ended meanwhile is ours to reap: its process could not end otherwise.
+        if ptrace::detach(self.0, None).is_err() {
+            let _ = waitpid(self.0, Some(WaitPidFlag::__WALL));
+        }
     }
 }

@@ -18,9 +18,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn of(pid: Pid) -> Self {
-        let file = File::open(format!("/proc/{pid}/mem")).expect("we may trace it");
-        Self { file, pages: RefCell::default() }
+    pub(crate) fn of(pid: Pid) -> Option<Self> {
+        let file = File::open(format!("/proc/{pid}/mem")).ok()?;
+        Some(Self { file, pages: RefCell::default() })
     }
 
     /// Forgets what was read: the process has run.
@@ -59,12 +59,12 @@ impl StackMemory for Memory {
 }
 
 /// Registers by their DWARF numbers.
-pub(crate) fn registers(pid: Pid) -> Registers {
-    let r = ptrace::getregs(pid).expect("it stands still");
-    Registers::x86_64(&[
+pub(crate) fn registers(pid: Pid) -> Option<Registers> {
+    let r = ptrace::getregs(pid).ok()?;
+    Some(Registers::x86_64(&[
         r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
         r.r14, r.r15, r.rip,
-    ])
+    ]))
 }
 
 /// A process of ours, which dies with this.

@@ -95,13 +95,13 @@ fn follow(program: &Program) -> Tally {
     victim.0.stdin.take().expect("piped").write_all(b"g").expect("it reads");
     assert_eq!(waitpid(pid, None), Ok(WaitStatus::Stopped(pid, Signal::SIGTRAP)), "{}", program.name);
 
-    let memory = Memory::of(pid);
-    let mut judge = Judge::new(Images::of(pid.as_raw(), &memory.file));
-    let mut truth = judge.begin(registers(pid), &memory);
+    let memory = Memory::of(pid).expect("we may trace it");
+    let mut judge = Judge::new(Images::of_process(pid, &memory.file));
+    let mut truth = judge.begin(registers(pid).expect("it stands still"), &memory);
     let mut tally = Tally::default();
     let mut signal = None;
     loop {
-        let before = registers(pid);
+        let before = registers(pid).expect("it stands still");
         let code = memory.word(before.pc()).map(u64::to_le_bytes).expect("code");
         if code[0] == BREAKPOINT {
             return tally;
@@ -116,10 +116,10 @@ fn follow(program: &Program) -> Tally {
             }
             other => panic!("{}: {other:?}", program.name),
         };
-        let now = registers(pid);
+        let now = registers(pid).expect("it stands still");
         let mut find = |sp| {
             // A stack that is not known was made meanwhile, and images may have been, too.
-            judge = Judge::new(Images::of(pid.as_raw(), &memory.file));
+            judge = Judge::new(Images::of_process(pid, &memory.file));
             judge.images.writable(sp).expect("a stack can be written")
         };
         if was_signal {
