@@ -356,7 +356,7 @@ class Part:
                 else:
                     stack = next(known)
                 if ends[i]:
-                    last[stack != 0] = ends[i] - 1
+                    last[stack != 0] = (ends[i] - 1) & 0xFF
                 told.append((stack, last[stack != 0]))
             snapshot = next_snapshot + unfold(snapshot_rows[i] - 1) if snapshot_rows[i] else 0
             next_snapshot = snapshot + 1 if snapshot else next_snapshot

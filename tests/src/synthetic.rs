@@ -11,8 +11,8 @@ use icecore_format::Error;
 use icecore_format::records::{
     Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode,
     JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location,
-    Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1,
-    SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    Loss, LossesV1, Mapping, MappingsV1, Mending, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample,
+    SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -172,6 +172,7 @@ impl Builder {
             kernel_stack,
             weight: PERIOD_NS,
             snapshot: 0,
+            mending: Mending::NONE,
         });
         self.samples.last_mut().expect("bug: just pushed")
     }

@@ -14,8 +14,8 @@ pub(crate) use notes::Note;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Cause, Cgroup, Change, Image, ImageKind, Lifecycle, Location, Loss, Mapping, Origin, Sample, Task,
-    WalkEnd,
+    Cause, Cgroup, Change, Image, ImageKind, Lifecycle, Location, Loss, Mapping, Mending, Origin, Sample,
+    Task, WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
@@ -263,6 +263,7 @@ impl Tracker {
             kernel_stack: 0,
             weight: sample.weight,
             snapshot: 0,
+            mending: Mending::NONE,
         };
         let snapshot = self.arriving.take(head.cpu, sample.snapshot).map(Box::new);
         self.wait(

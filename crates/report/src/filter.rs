@@ -169,7 +169,7 @@ impl fmt::Display for Moment {
 
 #[cfg(test)]
 mod tests {
-    use icecore_format::records::WalkEnd;
+    use icecore_format::records::{Mending, WalkEnd};
 
     use super::*;
 
@@ -231,6 +231,7 @@ mod tests {
             kernel_stack: 0,
             weight: 1,
             snapshot: 0,
+            mending: Mending::NONE,
         };
         let filter = Filter {
             from: Some(Moment { ns: 10 }),

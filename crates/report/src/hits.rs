@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
-use icecore_format::records::{Sample, Task, WalkEnd};
+use icecore_format::records::{Mending, Sample, Task, WalkEnd};
 use rayon::prelude::*;
 
 use crate::cgroups::{CgroupId, Cgroups};
@@ -28,6 +28,8 @@ pub struct Key {
     pub task: u32,
     /// How the user walk ended.
     pub end: WalkEnd,
+    /// What became of the walk.
+    pub mending: Mending,
     /// They hit in the kernel, whether its frames are wanted or not.
     pub in_kernel: bool,
     /// The cgroup of the thread.
@@ -110,15 +112,20 @@ impl Selection<'_> {
         self.key_in(&self.phase(sample.task, sample.time_ns), sample)
     }
 
+    /// Tells whether a thread, a task id, is wanted by its numbers.
+    pub fn wants_thread(&self, id: u32) -> bool {
+        let (task, parts) = (self.tables.task(id), &self.tables.parts);
+        self.filter.wants_ids(&Task { tgid: parts.pid(task.tgid), tid: parts.pid(task.tid), ..task })
+    }
+
     /// Describes the life of a task around a moment.
     fn phase(&self, id: u32, time_ns: u64) -> Phase {
         let parts = &self.tables.parts;
         let task = &self.tables.task(id);
-        let known_as = Task { tgid: parts.pid(task.tgid), tid: parts.pid(task.tid), ..*task };
         let (space, in_space_ns) = self.timeline.stay(task.tgid, time_ns);
         let (cgroup, in_cgroup_ns) = self.cgroups.stay(task.tgid, task.tid, time_ns);
         let during_ns = in_space_ns.start.max(in_cgroup_ns.start)..in_space_ns.end.min(in_cgroup_ns.end);
-        let wanted = self.filter.wants_ids(&known_as)
+        let wanted = self.wants_thread(id)
             && self.filter.wants_host(|| &parts.part(parts.of_task(id)).session.host)
             && (self.filter.cgroups.is_empty() || self.cgroups.is_below(cgroup, &self.filter.cgroups))
             && self.is_named_as_wanted(task, space);
@@ -136,7 +143,7 @@ impl Selection<'_> {
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;
-        Some(Key { task, space, cgroup, user, kernel, end, in_kernel })
+        Some(Key { task, space, cgroup, user, kernel, end, mending: sample.mending, in_kernel })
     }
 
     /// Tells whether a block may hold a wanted sample.

@@ -11,7 +11,8 @@
 //! | `memory` | the words of a snapshot, by address |
 //! | `code` | what lies at an address of a process |
 //! | `rules` | the unwind rules of images |
-//! | `window` | samples of a few seconds, one after the other |
+//! | `windows` | samples of a few seconds, thread by thread |
+//! | `window` | samples of one of these, one after the other |
 //! | `choose` | which of two stacks is believed |
 //! | `grown` | mended stacks as nodes of the trie |
 
@@ -21,67 +22,64 @@ mod grown;
 mod memory;
 mod rules;
 mod window;
+mod windows;
 
-use icecore_format::index::Entry;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
 use icecore_format::read::Recording;
-use icecore_format::records::{Node, Sample, WalkEnd};
+use icecore_format::records::{Mending, Node, Sample, WalkEnd};
 use rayon::prelude::*;
 
 use crate::hits::Selection;
 use crate::image::Finder;
-use crate::load::samples;
 use crate::locate::Locator;
 use crate::map::Map;
 use crate::unwind::{Limits, Unwinder};
 use grown::Trie;
 use rules::Rules;
 use window::Window;
+use windows::windows;
 
-/// Stacks that are better than the walk's.
+/// What came of unwinding.
 #[derive(Debug, Default)]
 pub struct Mended {
-    /// Stack and how it ended, by the snapshot of the sample.
-    by_snapshot: Map<u32, (u32, WalkEnd)>,
-    /// What came of unwinding.
-    pub counts: Counts,
+    /// By the snapshot of the sample.
+    by_snapshot: Map<u32, Outcome>,
+    /// Ids of the nodes that are new, by part.
+    ids_of_parts: Vec<Range<u32>>,
 }
 
-/// What came of unwinding, in samples that are wanted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// They have a snapshot.
-    pub unwound: u64,
-    /// Their stack is another one than the walk's.
-    pub mended: u64,
-    /// The outer part of it, which was not copied, is from another sample.
-    pub completed: u64,
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        self.unwound += other.unwound;
-        self.mended += other.mended;
-        self.completed += other.completed;
-    }
+/// What came of one sample.
+#[derive(Debug, Clone, Copy)]
+struct Outcome {
+    /// The stack and how it ended, if it is not the walk's.
+    other: Option<(u32, WalkEnd)>,
+    mending: Mending,
 }
 
 impl Mended {
     /// The sample with the stack that is believed.
     pub fn sample(&self, sample: Sample) -> Sample {
         match self.by_snapshot.get(&sample.snapshot) {
-            Some((user_stack, user_end)) => Sample { user_stack: *user_stack, user_end: *user_end, ..sample },
+            Some(Outcome { other: Some((user_stack, user_end)), mending }) => {
+                Sample { user_stack: *user_stack, user_end: *user_end, mending: *mending, ..sample }
+            }
+            Some(Outcome { other: None, mending }) => Sample { mending: *mending, ..sample },
             None => sample,
         }
     }
+
+    /// Ids of the new nodes of a part.
+    pub fn ids_of_part(&self, part: u32) -> Range<u32> {
+        self.ids_of_parts.get(part as usize).cloned().unwrap_or_default()
+    }
 }
 
-/// Blocks of samples that are unwound together: a stack that was not copied whole is completed from another sample of the
-/// same thread, which must not be far away.
-const WINDOW: usize = 4;
-
-/// Unwinds the stacks of all samples that are wanted. Nodes that are new have ids from `first_id` on.
+/// Unwinds the stacks of all samples of threads that are wanted, where there may be a sample that is. What comes of one
+/// does not depend on what else is wanted. Nodes that are new have ids from `first_id` on.
 ///
-/// # Cost   windows of blocks in parallel; the new nodes are put together one after the other
+/// # Cost   windows and threads in parallel; the new nodes are put together one after the other
 pub fn mend(
     recording: &Recording,
     selection: Selection<'_>,
@@ -93,36 +91,75 @@ pub fn mend(
     if tables.held.snapshots.is_empty() {
         return Default::default();
     }
-    let blocks: Vec<&Entry> =
-        tables.sample_blocks.iter().filter(|entry| selection.may_be_in(entry)).collect();
     let files = Rules::find(locator, finder);
     let rules = files.tables();
     let limits =
         Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(rules.machine()) };
-    let windows = blocks.par_chunks(WINDOW).map_init(
-        || Unwinder::new(limits),
-        |unwinder, blocks| {
-            let mut window = Window::new(selection, locator, &rules, unwinder);
-            for entry in blocks {
-                // A block that is damaged is counted where its samples are.
-                let samples = samples(recording, tables, entry).unwrap_or_default();
-                samples.iter().filter(|sample| sample.snapshot != 0).for_each(|sample| {
-                    window.sample(sample);
-                });
-            }
-            window.done()
-        },
-    );
-    let windows: Vec<window::Done> = windows.collect();
-    let (mut all, mut trie) = (Mended::default(), Trie::new(first_id));
-    for window in windows {
-        all.counts.add(&window.counts);
-        let ids = trie.add(&window.grown);
-        let stacks = window.stacks.into_iter();
-        all.by_snapshot
-            .extend(stacks.map(|stack| (stack.snapshot, (ids[stack.node as usize - 1], stack.end))));
+    let unwinders = Unwinders::new(limits);
+    let all = windows(selection);
+    let done: Vec<Vec<window::Done>> = all
+        .par_iter()
+        .map(|window| {
+            let threads = window.threads(recording, selection);
+            let done = threads.par_iter().map(|samples| {
+                unwinders.with(|unwinder| {
+                    let mut window = Window::new(selection, locator, &rules, unwinder);
+                    samples.iter().for_each(|sample| {
+                        window.sample(sample);
+                    });
+                    window.done()
+                })
+            });
+            done.collect()
+        })
+        .collect();
+    let mut mended = Mended::default();
+    let (mut nodes, mut next_id) = (Vec::new(), first_id);
+    let mut done = all.iter().zip(done).peekable();
+    for part in 0..tables.parts.len() as u32 {
+        // Ids of images tell parts apart, addresses do not: each part has a trie of its own.
+        let mut trie = Trie::new(next_id);
+        while let Some((_, threads)) = done.next_if(|(window, _)| window.part == part) {
+            threads.into_iter().for_each(|done| mended.add(done, &mut trie));
+        }
+        let begin = next_id;
+        next_id = trie.next_id();
+        nodes.append(&mut trie.into_nodes());
+        mended.ids_of_parts.push(begin..next_id);
     }
-    (all, trie.into_nodes())
+    (mended, nodes)
+}
+
+impl Mended {
+    fn add(&mut self, done: window::Done, trie: &mut Trie) {
+        let ids = trie.add(&done.grown);
+        let outcome = |stack: &window::Stack| Outcome {
+            other: stack.other.map(|(node, end)| (ids[node as usize - 1], end)),
+            mending: stack.mending,
+        };
+        self.by_snapshot.extend(done.stacks.iter().map(|stack| (stack.snapshot, outcome(stack))));
+    }
+}
+
+/// Unwinders that wait: what they have learnt of the rules is worth keeping.
+struct Unwinders {
+    limits: Limits,
+    free: Mutex<Vec<Unwinder>>,
+}
+
+impl Unwinders {
+    fn new(limits: Limits) -> Self {
+        Self { limits, free: Mutex::default() }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Unwinder) -> T) -> T {
+        let free = || self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = free().pop();
+        let mut unwinder = waiting.unwrap_or_else(|| Unwinder::new(self.limits));
+        let result = work(&mut unwinder);
+        free().push(unwinder);
+        result
+    }
 }
 
 #[cfg(test)]

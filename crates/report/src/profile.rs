@@ -4,7 +4,7 @@ mod entry;
 mod narrow;
 mod sums;
 
-use icecore_format::records::WalkEnd;
+use icecore_format::records::{Mending, WalkEnd};
 
 use crate::cgroups::CgroupId;
 use crate::hits::{Hit, Hits, Key, Selection, widened};
@@ -84,6 +84,8 @@ pub struct Taken {
     /// The user stack reaches a root: it was unwound to one, the walk ended at a frame pointer of 0, or there is an entry
     /// point of a program or thread.
     pub rooted: bool,
+    /// What became of the user walk.
+    pub mending: Mending,
     /// It hit in the kernel.
     pub in_kernel: bool,
 }
@@ -146,8 +148,9 @@ impl Profile {
                 .entry((hit.key.task, hit.key.space, hit.key.cgroup))
                 .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
             let stack = of_spot[*leaf as usize];
-            let Key { end, in_kernel, .. } = hit.key;
-            let mut taken = Taken { end, in_kernel, rooted: end == WalkEnd::ROOT || end == WalkEnd::UNWOUND };
+            let Key { end, mending, in_kernel, .. } = hit.key;
+            let rooted = end == WalkEnd::ROOT || end == WalkEnd::UNWOUND;
+            let mut taken = Taken { end, rooted, mending, in_kernel };
             taken.rooted |= taken.is_walked() && has_entry[stack as usize];
             let Hit { samples, weight, span_ns, .. } = *hit;
             rows.add(Row { thread, stack, taken, samples, weight, span_ns });

@@ -25,7 +25,7 @@ pub(crate) fn weigh(located: &Located, hits: &[Hit], images: usize) -> Vec<u64> 
 
 #[cfg(test)]
 mod tests {
-    use icecore_format::records::WalkEnd;
+    use icecore_format::records::{Mending, WalkEnd};
 
     use super::*;
     use crate::hits::Key;
@@ -42,8 +42,16 @@ mod tests {
             spots: vec![spot(u32::MAX, u32::MAX), spot(0, 0), spot(1, 1), spot(1, 0), spot(3, 2), spot(0, 3)],
             leaves: vec![2, 4, 5],
         };
-        let key =
-            Key { cgroup: 0, space: None, user: 1, kernel: 0, task: 0, end: WalkEnd::ROOT, in_kernel: false };
+        let key = Key {
+            cgroup: 0,
+            space: None,
+            user: 1,
+            kernel: 0,
+            task: 0,
+            end: WalkEnd::ROOT,
+            mending: Mending::NONE,
+            in_kernel: false,
+        };
         let hits = [3, 5, 9].map(|samples| Hit { key, samples, weight: 1, span_ns: (0, 0) });
         assert_eq!(weigh(&located, &hits, 3), [3 * 2 + 5 * 2, 5, 0]);
     }

@@ -1,5 +1,5 @@
 use icecore_format::records::{
-    Change, Image, ImageKind, Lifecycle, Location, Mapping, Node, Origin, WalkEnd,
+    Change, Image, ImageKind, Lifecycle, Location, Mapping, Mending, Node, Origin, WalkEnd,
 };
 
 use super::*;
@@ -49,7 +49,16 @@ fn tables_of(nodes: Vec<Node>) -> Tables {
 fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
     let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
     let space = timeline.space(7, 5);
-    let key = Key { task: 0, space, user, kernel, end: WalkEnd::ROOT, in_kernel: kernel != 0, cgroup: 0 };
+    let key = Key {
+        task: 0,
+        space,
+        user,
+        kernel,
+        end: WalkEnd::ROOT,
+        mending: Mending::NONE,
+        in_kernel: kernel != 0,
+        cgroup: 0,
+    };
     let hit = Hit { key, samples: 1, weight: 1, span_ns: (5, 5) };
     let located = locate(&Locator::new(tables, &timeline), &[hit, hit]);
     assert_eq!(located.leaves[0], located.leaves[1]);
@@ -68,7 +77,16 @@ fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
     let hit = |(space, user, kernel): &(u32, u32, u32)| {
         let (space, end) = (Some(SpaceId(*space)), WalkEnd::ROOT);
         let in_kernel = *kernel != 0;
-        let key = Key { space, user: *user, kernel: *kernel, task: 0, end, in_kernel, cgroup: 0 };
+        let key = Key {
+            space,
+            user: *user,
+            kernel: *kernel,
+            task: 0,
+            end,
+            mending: Mending::NONE,
+            in_kernel,
+            cgroup: 0,
+        };
         Hit { key, samples: 1, weight: 1, span_ns: (5, 5) }
     };
     let hits: Vec<Hit> = stacks.iter().map(hit).collect();

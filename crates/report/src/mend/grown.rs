@@ -58,6 +58,11 @@ impl Trie {
         ids
     }
 
+    /// The id that the next node gets.
+    pub(super) fn next_id(&self) -> u32 {
+        self.first_id.saturating_add(self.nodes.len() as u32)
+    }
+
     pub(super) fn into_nodes(self) -> Vec<Node> {
         self.nodes
     }

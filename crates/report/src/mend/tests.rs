@@ -6,6 +6,7 @@ use icecore_format::records::{
 use super::code::SpaceCode;
 use super::grown::Grown;
 use super::memory::Memory;
+use super::window::Stack;
 use super::*;
 use crate::cgroups::Cgroups;
 use crate::filter::Filter;
@@ -60,9 +61,9 @@ impl Recorded {
         self.timeline.space(7, 5).expect("it has mappings")
     }
 
-    /// Unwinds samples one after the other in one window: of each, by its snapshot, the addresses of its stack, leaf first,
-    /// as offsets, and how it ended.
-    fn mended(&self, samples: &[Sample]) -> (Vec<(u32, Vec<u64>, WalkEnd)>, Counts) {
+    /// Unwinds samples one after the other in one window: of each whose stack is another one, by its snapshot, the addresses
+    /// of that, leaf first, as offsets, and how it ended; and what became of every walk, by snapshot.
+    fn mended(&self, samples: &[Sample]) -> (Vec<(u32, Vec<u64>, WalkEnd)>, Vec<Mending>) {
         let locator = Locator::new(&self.tables, &self.timeline);
         let search = Search::nowhere();
         let files = Rules::find(&locator, &Finder { search: &search, embedded: None });
@@ -85,10 +86,11 @@ impl Recorded {
         let ids = trie.add(&done.grown);
         let nodes = ById::from_blocks(vec![(1, trie.into_nodes())]);
         let frames = |leaf: u32| chain(&nodes, ids[leaf as usize - 1]);
-        let mut stacks: Vec<_> =
-            done.stacks.iter().map(|stack| (stack.snapshot, frames(stack.node), stack.end)).collect();
-        stacks.sort_by_key(|(snapshot, ..)| *snapshot);
-        (stacks, done.counts)
+        let mut stacks = done.stacks;
+        stacks.sort_by_key(|stack| stack.snapshot);
+        let mendings = stacks.iter().map(|stack| stack.mending).collect();
+        let other = |stack: &Stack| stack.other.map(|(node, end)| (stack.snapshot, frames(node), end));
+        (stacks.iter().filter_map(other).collect(), mendings)
     }
 }
 
@@ -122,6 +124,7 @@ fn sample(task: u32, leaf: u32, snapshot: u32) -> Sample {
         kernel_stack: 0,
         weight: 1,
         snapshot,
+        mending: Mending::NONE,
     }
 }
 
@@ -346,9 +349,9 @@ const FRAMES: [(u64, u32); 3] = [(0xd00, 0x30), (0x900, 0x20), (0x300, 0x10)];
 fn what_a_walk_has_skipped_is_there_again() {
     let mut b = Builder::default();
     let id = b.frames(0xe00, 0xe00, &FRAMES);
-    let (stacks, counts) = b.recorded().mended(&[sample(0, 0x100, id)]);
+    let (stacks, mendings) = b.recorded().mended(&[sample(0, 0x100, id)]);
     assert_eq!(stacks, [(id, vec![0x100, 0x30, 0x20, 0x10], WalkEnd::NO_RULES)]);
-    assert_eq!(counts, Counts { unwound: 1, mended: 1, completed: 0 });
+    assert_eq!(mendings, [Mending::REPLACED]);
 }
 
 #[test]
@@ -358,13 +361,10 @@ fn without_registers_or_tables_the_walk_stays() {
     b.snapshots[0].mask = 0;
     b.snapshots[0].registers.clear();
     let recorded = b.recorded();
-    assert_eq!(
-        recorded.mended(&[sample(0, 0x100, id)]),
-        (vec![], Counts { unwound: 1, ..Counts::default() })
-    );
+    assert_eq!(recorded.mended(&[sample(0, 0x100, id)]), (vec![], vec![Mending::KEPT]));
     // No such snapshot, no stack, no such thread.
     for sample in [sample(0, 0x100, 9), sample(0, 0, id), sample(9, 0x100, id)] {
-        assert_eq!(recorded.mended(&[sample]), (vec![], Counts::default()));
+        assert_eq!(recorded.mended(&[sample]), (vec![], vec![]));
     }
 }
 
@@ -381,7 +381,7 @@ fn a_stack_that_was_not_copied_whole_is_completed_by_another_sample_of_the_threa
     let [first, second] = [sample(0, 0x100, whole), sample(0, 0x200, cut)];
     // Whichever comes first.
     for samples in [[first, second], [second, first]] {
-        let (stacks, counts) = recorded.mended(&samples);
+        let (stacks, mendings) = recorded.mended(&samples);
         assert_eq!(
             stacks,
             [
@@ -389,7 +389,7 @@ fn a_stack_that_was_not_copied_whole_is_completed_by_another_sample_of_the_threa
                 (cut, vec![0x200, 0x30, 0x20, 0x10], WalkEnd::UNWOUND),
             ]
         );
-        assert_eq!(counts, Counts { unwound: 2, mended: 2, completed: 1 });
+        assert_eq!(mendings, [Mending::REPLACED, Mending::COMPLETED]);
     }
 }
 
@@ -407,9 +407,9 @@ fn a_stack_is_not_completed_by_another_thread_nor_by_another_place_of_the_same()
         sample(0, 0x100, differently),
         sample(0, 0x100, open),
     ] {
-        let (stacks, counts) = recorded.mended(&[other, sample(0, 0x200, cut)]);
+        let (stacks, mendings) = recorded.mended(&[other, sample(0, 0x200, cut)]);
         let told = stacks.iter().find(|(snapshot, ..)| *snapshot == cut);
         assert_eq!(told, Some(&(cut, vec![0x200, 0x30, 0x20], WalkEnd::NOT_COPIED)), "{}", other.snapshot);
-        assert_eq!(counts.completed, 0);
+        assert!(!mendings.contains(&Mending::COMPLETED));
     }
 }

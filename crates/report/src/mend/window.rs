@@ -1,12 +1,12 @@
-//! Samples of a few seconds, unwound one after the other.
+//! Samples of threads in a few seconds, unwound one after the other.
 
-use icecore_format::records::{Location, Sample, WalkEnd};
+use icecore_format::records::{Location, Mending, Sample, WalkEnd};
 
 use super::choose::{Choice, Walked, choose};
 use super::code::SpaceCode;
 use super::grown::Grown;
 use super::memory::Memory;
-use super::{Counts, rules};
+use super::rules;
 use crate::hits::Selection;
 use crate::locate::{Locator, steps};
 use crate::map::Map;
@@ -32,15 +32,14 @@ pub(super) struct Window<'a> {
 pub(super) struct Done {
     pub(super) grown: Grown,
     pub(super) stacks: Vec<Stack>,
-    pub(super) counts: Counts,
 }
 
 /// The stack of one snapshot.
 pub(super) struct Stack {
     pub(super) snapshot: u32,
-    /// Its leaf in [`Done::grown`].
-    pub(super) node: u32,
-    pub(super) end: WalkEnd,
+    /// Its leaf in [`Done::grown`] and how it ended, if it is not the walk's.
+    pub(super) other: Option<(u32, WalkEnd)>,
+    pub(super) mending: Mending,
 }
 
 /// A frame of a thread: while it is there, what called it does not change.
@@ -71,12 +70,13 @@ impl<'a> Window<'a> {
         Self { selection, locator, rules, unwinder, done, known, open, frames, path }
     }
 
-    /// Unwinds the stack of a sample, if it is wanted and everything is there.
+    /// Unwinds the stack of a sample, if everything is there.
     pub(super) fn sample(&mut self, sample: &Sample) -> Option<()> {
         let tables = self.selection.tables;
-        let key = self.selection.key(sample).filter(|key| key.user != 0)?;
+        let task = tables.task(sample.task);
+        let space = self.selection.timeline.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
-        let code = SpaceCode::new(self.locator, key.space?, self.rules);
+        let code = SpaceCode::new(self.locator, space, self.rules);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let memory = Memory::new(&tables.held, snapshot, &code)?;
@@ -84,9 +84,7 @@ impl<'a> Window<'a> {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
-        self.done.counts.unwound += 1;
-        let tid = tables.task(sample.task).tid;
-        let seat = |frame: &Frame| Seat { tid, address: frame.address, sp: frame.sp };
+        let seat = |frame: &Frame| Seat { tid: task.tid, address: frame.address, sp: frame.sp };
         if let (End::LeftSnapshot, [inner @ .., last]) = (end, &frames[..]) {
             let inner: Vec<Location> = inner.iter().rev().map(|frame| code.location(frame)).collect();
             self.open.push(Open { snapshot: sample.snapshot, seat: seat(last), inner });
@@ -95,7 +93,8 @@ impl<'a> Window<'a> {
             let outer = walked.iter().rev().map(|frame| frame.location);
             let inner = frames[..unwound].iter().rev().map(|frame| code.location(frame));
             self.done.grown.add(0, outer.chain(inner), &mut self.path);
-            self.believe(sample.snapshot, end);
+            let other = self.path.last().map(|node| (*node, end));
+            self.done.stacks.push(Stack { snapshot: sample.snapshot, other, mending: Mending::REPLACED });
             if end == WalkEnd::UNWOUND {
                 // Where a frame is known, all outside of it are.
                 let known = frames.iter().zip(self.path.iter().rev()).skip(1);
@@ -105,6 +104,9 @@ impl<'a> Window<'a> {
                     }
                 }
             }
+        } else {
+            let kept = Stack { snapshot: sample.snapshot, other: None, mending: Mending::KEPT };
+            self.done.stacks.push(kept);
         }
         self.frames = frames;
         Some(())
@@ -120,24 +122,11 @@ impl<'a> Window<'a> {
             }
             self.done.grown.add(node, inner.into_iter(), &mut self.path);
             let node = self.path.last().copied().unwrap_or(node);
-            self.done.counts.completed += 1;
-            let whole = Stack { snapshot, node, end: WalkEnd::UNWOUND };
-            match stacks.get(&snapshot) {
-                Some(at) => self.done.stacks[*at] = whole,
-                None => {
-                    self.done.counts.mended += 1;
-                    self.done.stacks.push(whole);
-                }
+            if let Some(at) = stacks.get(&snapshot) {
+                let other = Some((node, WalkEnd::UNWOUND));
+                self.done.stacks[*at] = Stack { snapshot, other, mending: Mending::COMPLETED };
             }
         }
         self.done
-    }
-
-    /// Takes the stack at hand for that of a snapshot.
-    fn believe(&mut self, snapshot: u32, end: WalkEnd) {
-        if let Some(node) = self.path.last() {
-            self.done.stacks.push(Stack { snapshot, node: *node, end });
-            self.done.counts.mended += 1;
-        }
     }
 }

@@ -1,12 +1,13 @@
 //! Small profiles for tests, from folded lines.
 
-use icecore_format::records::WalkEnd;
+use icecore_format::records::{Mending, WalkEnd};
 
 use super::*;
 use crate::names::{Frame, ImageName, Side};
 
 /// How all samples of [`profile`] were taken.
-pub(crate) const TAKEN: Taken = Taken { end: WalkEnd::NONE, rooted: false, in_kernel: false };
+pub(crate) const TAKEN: Taken =
+    Taken { end: WalkEnd::NONE, rooted: false, mending: Mending::NONE, in_kernel: false };
 
 /// Builds a profile of one thread; a stack is root first, each sample weighs 10.
 pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {

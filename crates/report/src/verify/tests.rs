@@ -3,8 +3,8 @@ use std::fs::File;
 use icecore_format::block::BlockHeader;
 use icecore_format::records::{
     Basis, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Location, Mapping, MappingsV1,
-    Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode,
-    StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd, Word,
+    Mending, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1,
+    StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd, Word,
 };
 use icecore_format::write::Writer;
 
@@ -62,6 +62,7 @@ fn samples_row(time_ns: u64, user_stack: u32, event: u8) -> Sample {
         kernel_stack: 0,
         weight: 1,
         snapshot: 0,
+        mending: Mending::NONE,
     }
 }
 

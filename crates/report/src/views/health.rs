@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use icecore_format::records::Mending;
 use serde::Serialize;
 
 use super::quality::{Break, Quality, Verdict, breaks};
@@ -60,8 +61,10 @@ impl Health {
         let lost = lost(tables);
         let quality = Quality::new(report, in_file, lost);
         let walked = report.profile.taken(Taken::is_walked).samples;
-        let counts = report.loaded.mended.counts;
-        let of_walked = |samples: u64| ratio(samples as f64, walked as f64);
+        let of_walked = |which: fn(Mending) -> bool| {
+            let samples = report.profile.taken(|taken| taken.is_walked() && which(taken.mending)).samples;
+            ratio(samples as f64, walked as f64)
+        };
         let row =
             |Break { image, end, samples, share }| ImageRow { image, ended: end.name(), samples, share };
         let is_time = report.profile.unit == "ns" && whole.weight > 0;
@@ -75,9 +78,9 @@ impl Health {
             lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
             advice: quality.problems.clone(),
             quality,
-            unwound_share: of_walked(counts.unwound),
-            repaired_share: of_walked(counts.mended),
-            completed_share: of_walked(counts.completed),
+            unwound_share: of_walked(|mending| mending != Mending::NONE),
+            repaired_share: of_walked(|mending| mending > Mending::KEPT),
+            completed_share: of_walked(|mending| mending == Mending::COMPLETED),
             images: breaks(&report.profile).into_iter().map(row).collect(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{Cause, ReceiptV1, WalkEnd};
+use icecore_format::records::{Cause, Mending, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
 use super::summary::ratio;
@@ -81,7 +81,7 @@ impl Quality {
         let breaks = breaks(&report.profile);
         let problems = problems(Facts {
             broken: breaks.first(),
-            is_walked_only: report.loaded.tables.held.snapshots.is_empty(),
+            is_walked_only: taken(|taken| taken.mending != Mending::NONE) == 0,
             samples: report.profile.whole().samples,
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
             lost_to: lost_to(report, lost),

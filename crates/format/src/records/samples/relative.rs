@@ -1,9 +1,12 @@
 //! What the columns of samples are told by: the newest stack, the last end of a walk, the CPU's recent tasks.
 
 use super::super::packed::ArchivedPacked;
-use super::super::{WalkEnd, rows_of};
+use super::super::{Mending, WalkEnd, rows_of};
 use crate::Error;
 use crate::block::Kind;
+
+/// How a walk ended, and what became of it.
+pub(super) type End = (WalkEnd, Mending);
 
 /// One side of all samples, to be written.
 #[derive(Default)]
@@ -15,7 +18,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn push(&mut self, id: u32, end: WalkEnd, newest: &mut u64) {
+    pub(super) fn push(&mut self, id: u32, end: End, newest: &mut u64) {
         let wide = u64::from(id);
         if wide > *newest {
             self.new.push(wide - std::mem::replace(newest, wide));
@@ -24,7 +27,7 @@ impl Side {
             self.known.push(wide);
         }
         let last = std::mem::replace(self.last_end.of(id), end);
-        self.end.push(if last == end { 0 } else { u64::from(end.0) + 1 });
+        self.end.push(if last == end { 0 } else { u64::from(end.1.0) * 256 + u64::from(end.0.0) + 1 });
     }
 }
 
@@ -48,7 +51,7 @@ impl Told {
     }
 
     /// The stack and the end of the walk of sample `i`; `None` if there can be no such stack.
-    pub(super) fn next(&mut self, i: usize, newest: &mut u64) -> Option<(u32, WalkEnd)> {
+    pub(super) fn next(&mut self, i: usize, newest: &mut u64) -> Option<(u32, End)> {
         let id = match self.new[i] {
             0 => self.known.next()?,
             above => {
@@ -59,7 +62,8 @@ impl Told {
         let id = u32::try_from(id).ok()?;
         let last = self.last_end.of(id);
         if self.end[i] > 0 {
-            *last = WalkEnd((self.end[i] - 1) as u8);
+            let told = self.end[i] - 1;
+            *last = (WalkEnd(told as u8), Mending((told >> 8) as u8));
         }
         Some((id, *last))
     }
@@ -67,10 +71,10 @@ impl Told {
 
 /// How walks ended last, of empty stacks and of others.
 #[derive(Default)]
-struct LastEnd([WalkEnd; 2]);
+struct LastEnd([End; 2]);
 
 impl LastEnd {
-    fn of(&mut self, stack: u32) -> &mut WalkEnd {
+    fn of(&mut self, stack: u32) -> &mut End {
         &mut self.0[usize::from(stack != 0)]
     }
 }
