@@ -5,10 +5,14 @@
 //! | [`merge`] | several in one: blocks are copied as they are |
 //! | [`pack`] | one, and what this machine knows about its code |
 //! | [`cut`] | a piece of one: samples are chosen, and what these need is encoded anew |
+//! | [`compact`] | one with its stacks unwound, and without the memory that they were unwound from |
+//! | `excerpt` | what these two have in common |
 //!
-//! Both write a new file, whole or not at all, and never touch one that they read.
+//! All write a new file, whole or not at all, and never touch one that they read.
 
+pub mod compact;
 pub mod cut;
+mod excerpt;
 pub mod merge;
 pub mod pack;
 

@@ -140,6 +140,13 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             emit(global, streams, &pack, |page| pack.text(page))?;
             return Ok(0);
         }
+        (Some(Command::Compact(options)), None) => {
+            let servers = input::servers(&options.lookup)?;
+            let search = input::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?;
+            let compact = edit::compact::compact(options, &search)?;
+            emit(global, streams, &compact, |page| compact.text(page))?;
+            return Ok(0);
+        }
         (Some(Command::Cache(options)), None) => {
             let cache = streams.cache.clone();
             let cache =

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 
 use super::lookup::LOOKUP;
 use super::{Lookup, Which};
@@ -150,6 +150,65 @@ pub struct Pack {
     /// Where images and debug files are found.
     #[command(flatten)]
     pub lookup: Lookup,
+}
+
+/// `compact`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report compact [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report compact build.icecore -o build-compact.icecore
+  icecore-report compact prod.icecore -o share.icecore --redact args,paths,comm,labels,host
+
+Stacks are unwound here and now, with the unwind rules that the recording has or that are found here. Then registers \
+and stack memory are left out: no report needs them any more, and every report on OUT equals one on FILE.
+
+What is redacted has pseudonyms in OUT: equal texts have equal ones in every recording, so that comparisons hold. \
+Whoever guesses a text can check the guess, unless --redact-key is given. Names of functions stay; names that come \
+from files are found by build-id, or are in OUT if FILE was packed before.")]
+pub struct Compact {
+    /// The recording; `-`: stdin
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+    /// Replace texts by pseudonyms: args, paths, comm (names of threads and processes), labels, host
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_possible_values = true)]
+    pub redact: Vec<Redact>,
+    /// Make the pseudonyms with the content of this file, which nobody else knows
+    #[arg(long, value_name = "FILE", requires = "redact")]
+    pub redact_key: Option<PathBuf>,
+    /// Where images and debug files are found.
+    #[command(flatten)]
+    pub lookup: Lookup,
+}
+
+/// What nobody is to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Redact {
+    /// Arguments of the command that was recorded, and of the recorder.
+    Args,
+    /// Paths of images, cgroups and source files.
+    Paths,
+    /// Names of threads and processes.
+    Comm,
+    /// Values of labels.
+    Labels,
+    /// The name of the host.
+    Host,
+}
+
+impl Redact {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Args => "args",
+            Self::Paths => "paths",
+            Self::Comm => "comm",
+            Self::Labels => "labels",
+            Self::Host => "host",
+        }
+    }
 }
 
 /// `cache`

@@ -1,38 +1,17 @@
 //! `cut`: a recording with only the samples that the filters keep, and what these need.
 //!
-//! ```text
-//! blocks of samples ─► choose ─► need: tasks, stacks, processes, … ─► renumber ─► write, session by session
-//! ```
-//!
-//! | room | what lives there |
-//! |---|---|
-//! | `choose` | the wanted samples, block by block; twice, so that they are never all in memory |
-//! | `rows` | all other rows of a session, under its own numbers |
-//! | `need` | which of these the chosen samples need, and their new ids |
-//! | `pack` | rows as blocks |
-//! | `pieces` | blocks with pieces of files |
-//!
 //! A report on the new file equals one on the old file with the filters: the clock, the names of processes and the
 //! mappings that they inherit stay.
 
-mod choose;
-mod need;
-mod pack;
-mod pieces;
-mod rows;
-
 use std::path::Path;
 
-use icecore_format::read::{Damage, Recording};
-use icecore_format::records::{Cause, Loss, SessionV1};
-use icecore_format::write::Writer;
+use icecore_format::read::Damage;
 use serde::Serialize;
 
+use super::excerpt::{Excerpt, Piece, What};
 use crate::cgroups::Cgroups;
-use crate::filter::Filter;
 use crate::hits::Selection;
-use crate::load::parts::Part;
-use crate::load::{Skipped, Tables, clean, load};
+use crate::load::{Skipped, clean, load};
 use crate::mend::Mended;
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, things};
@@ -40,10 +19,6 @@ use crate::term::{Page, Style};
 use crate::timeline::Timeline;
 use crate::views::DamageRow;
 use crate::{cli, input};
-use choose::Chooser;
-use need::Need;
-use pack::Packer;
-use rows::Rows;
 
 /// What was written.
 #[derive(Debug, Serialize)]
@@ -79,16 +54,15 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
         filter: &filter,
         mended: &mended,
     };
-    let (pieces, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
-        tables
-            .parts
-            .iter()
-            .map(|part| piece(&recording, selection, part, writer))
-            .collect::<anyhow::Result<Vec<_>>>()
-    })?;
-    let mut damage = tables.damage;
-    damage.extend(pieces.iter().flat_map(|piece| piece.damage.clone()));
-    damage.sort_by_key(|damage| damage.off);
+    let excerpt = Excerpt { recording: &recording, selection, what: What::Wanted };
+    let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());
+    let version = env!("CARGO_PKG_VERSION");
+    let note = |samples, of_all| {
+        let of_all = things(of_all, "sample");
+        format!("cut by icecore-report {version} to {kept}: {} of {of_all}", count(samples))
+    };
+    let (pieces, file_bytes) =
+        super::write(&options.output, &[&options.file], |writer| excerpt.write(writer, &note))?;
     let left_out = |skipped: &Skipped| skipped.blocks;
     Ok(Cut {
         schema: "icecore.cut/1",
@@ -99,74 +73,15 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
         samples_in_input: tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum(),
         filter: filter.describe().map(|text| clean(text.as_bytes()).into()),
         left_out_blocks: tables.skipped.iter().map(left_out).sum(),
-        damage: DamageRow::list(&damage),
+        damage: damage(tables.damage, &pieces),
     })
 }
 
-/// What became of one session.
-struct Piece {
-    samples: u64,
-    damage: Vec<Damage>,
-}
-
-fn piece(
-    recording: &Recording,
-    selection: Selection<'_>,
-    part: &Part,
-    writer: &mut Writer,
-) -> anyhow::Result<Piece> {
-    let chooser = Chooser::new(recording, selection, part);
-    let mut need = Need::default();
-    let mut damage = Vec::new();
-    let (mut samples, mut lost) = (0, chooser.lost());
-    chooser.each(|chosen| {
-        match chosen {
-            Ok(chosen) => {
-                samples += chosen.samples.len() as u64;
-                need.add(&chosen.samples);
-            }
-            Err((broken, items)) => {
-                lost += items;
-                damage.push(broken);
-            }
-        }
-        Ok(())
-    })?;
-    let mut rows = Rows::load(recording, selection.tables, part);
-    if lost > 0 {
-        let time_ns = chooser.last_ns();
-        rows.losses.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count: lost });
-    }
-    let session = rows.session.take().unwrap_or_else(|| {
-        super::unknown_session("cut from a damaged file: who recorded this, where and when is lost")
-    });
-    let session = dated(session, selection.tables, part);
-    let of_all = chooser.items();
-    let mut packer = Packer::new(writer, need.settle(&rows));
-    packer.session(&noted(session, selection.filter, samples, of_all))?;
-    packer.rows(&rows)?;
-    damage.extend(packer.pieces(recording, &rows)?);
-    chooser.each(|chosen| chosen.map_or(Ok(()), |chosen| packer.samples(chosen, &rows)))?;
-    packer.end(&rows)?;
-    Ok(Piece { samples, damage })
-}
-
-/// Keeps a session that does not tell when it began where it stood among others: its first sample, by which it was
-/// placed, may be gone.
-fn dated(mut session: SessionV1, tables: &Tables, part: &Part) -> SessionV1 {
-    if tables.parts.len() > 1 && (session.start_ns, session.start_unix_ns) == (0, 0) {
-        (session.start_ns, session.start_unix_ns) = (part.start_ns(), tables.parts.start_unix_ns());
-    }
-    session
-}
-
-/// Notes in a session what was cut.
-fn noted(mut session: SessionV1, filter: &Filter, samples: u64, of_all: u64) -> SessionV1 {
-    let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());
-    let version = env!("CARGO_PKG_VERSION");
-    let of_all = things(of_all, "sample");
-    session.notes.push(format!("cut by icecore-report {version} to {kept}: {} of {of_all}", count(samples)));
-    session
+/// Lists what of the input could not be used.
+pub(super) fn damage(mut of_tables: Vec<Damage>, pieces: &[Piece]) -> Vec<DamageRow> {
+    of_tables.extend(pieces.iter().flat_map(|piece| piece.damage.clone()));
+    of_tables.sort_by_key(|damage| damage.off);
+    DamageRow::list(&of_tables)
 }
 
 impl Cut {
@@ -176,14 +91,19 @@ impl Cut {
         let (kept, all) = (count(self.samples), things(self.samples_in_input, "sample"));
         let filter = self.filter.as_ref().map(|filter| format!(" ({filter})")).unwrap_or_default();
         page.line(&format!("wrote {file} ({}): {kept} of {all}{filter}", bytes(self.file_bytes)));
-        if self.left_out_blocks > 0 {
-            let blocks = things(self.left_out_blocks, "block");
-            page.styled(Style::Warn, &format!("{blocks} of unknown kinds left out"));
-        }
-        if let Some(first) = self.damage.first() {
-            let parts = things(self.damage.len() as u64, "part");
-            let text = format!("damaged: {parts} left out; at byte {}: {}", first.offset, first.cause);
-            page.styled(Style::Bad, &text);
-        }
+        left_out_text(self.left_out_blocks, &self.damage, page);
+    }
+}
+
+/// Says what of the input is not in the output.
+pub(super) fn left_out_text(left_out_blocks: u64, damage: &[DamageRow], page: &mut Page) {
+    if left_out_blocks > 0 {
+        let blocks = things(left_out_blocks, "block");
+        page.styled(Style::Warn, &format!("{blocks} of unknown kinds left out"));
+    }
+    if let Some(first) = damage.first() {
+        let parts = things(damage.len() as u64, "part");
+        let text = format!("damaged: {parts} left out; at byte {}: {}", first.offset, first.cause);
+        page.styled(Style::Bad, &text);
     }
 }

@@ -74,6 +74,11 @@ impl<T> ById<T> {
         self.runs.iter().flat_map(|run| (run.first..).zip(&run.rows))
     }
 
+    /// Changes every row.
+    pub fn for_each_mut(&mut self, change: impl FnMut(&mut T)) {
+        self.runs.iter_mut().flat_map(|run| &mut run.rows).for_each(change);
+    }
+
     /// Counts the rows.
     pub fn len(&self) -> usize {
         self.runs.last().map_or(0, |run| run.before + run.rows.len())

@@ -22,6 +22,9 @@ const CODE: u64 = 0x5555_0000_0000;
 /// Where the stack of its threads ends.
 const ANCHOR: u64 = 0x7ffd_0000_1000;
 
+/// A stack that is another one than the walk: its snapshot, its addresses, how it ended.
+type Believed = (u32, Vec<u64>, WalkEnd);
+
 /// A recording without file.
 struct Recorded {
     tables: Tables,
@@ -63,7 +66,7 @@ impl Recorded {
 
     /// Unwinds samples one after the other in one window: of each whose stack is another one, by its snapshot, the addresses
     /// of that, leaf first, as offsets, and how it ended; and what became of every walk, by snapshot.
-    fn mended(&self, samples: &[Sample]) -> (Vec<(u32, Vec<u64>, WalkEnd)>, Vec<Mending>) {
+    fn mended(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<Mending>) {
         let locator = Locator::new(&self.tables, &self.timeline);
         let search = Search::nowhere();
         let files = Rules::find(&locator, &Finder { search: &search, embedded: None });

@@ -18,6 +18,15 @@ pub(super) struct Need {
     snapshots: BTreeSet<u32>,
 }
 
+/// How much is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// What samples need.
+    Needed,
+    /// That, and every task, process and image of the machine.
+    Machine,
+}
+
 /// What is written of a session, under new ids.
 #[derive(Debug, Default)]
 pub(super) struct Needed {
@@ -91,12 +100,20 @@ impl Need {
     }
 
     /// Follows what is named to what that names.
-    pub(super) fn settle(self, rows: &Rows) -> Needed {
+    pub(super) fn settle(mut self, rows: &Rows, extent: Extent) -> Needed {
+        if extent == Extent::Machine {
+            self.tasks.extend(rows.tasks.iter().map(|(id, _)| id));
+        }
         let nodes = closed(rows, &self.stacks);
         let held = held(rows, &self.snapshots);
         let tasks: Vec<u32> = self.tasks.into_iter().filter(|id| rows.tasks.find(*id).is_some()).collect();
         let tgids = tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
-        let processes = with_ancestors(rows, tgids.collect());
+        let mut processes = with_ancestors(rows, tgids.collect());
+        if extent == Extent::Machine {
+            processes.extend(rows.lifecycle.iter().map(|row| row.tgid));
+            processes.extend(rows.mappings.iter().map(|row| row.tgid));
+            processes.extend(rows.cgroups.iter().map(|row| row.tgid));
+        }
         let mapped = rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.image);
         let on_stacks = nodes.iter().filter_map(|id| match rows.nodes.find(*id)?.location {
             Location::Image { image, .. } => Some(image),
@@ -107,6 +124,9 @@ impl Need {
             Location::Address(_) => None,
         });
         let mut images: BTreeSet<u32> = mapped.chain(on_stacks).chain(on_held).collect();
+        if extent == Extent::Machine {
+            images.extend(rows.images.iter().map(|(id, _)| id));
+        }
         images.retain(|id| rows.images.find(*id).is_some());
         let kernel_symbols = symbols(&rows.kernel_symbols, &addresses(rows, &self.kernel_stacks));
         let locations = || {

@@ -1,11 +1,14 @@
 //! Chooses samples: what the filters want of each block, under the numbers of its session.
 
+use std::ops::Range;
+
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
-use icecore_format::records::{Sample, SamplesV1};
+use icecore_format::records::{Location, Node, Sample, SamplesV1};
 use rayon::prelude::*;
 
+use super::rows::Rows;
 use crate::hits::Selection;
 use crate::load::damage;
 use crate::load::parts::Part;
@@ -31,14 +34,58 @@ pub(super) struct Chooser<'a> {
     recording: &'a Recording,
     selection: Selection<'a>,
     part: &'a Part,
+    grown: Option<Grown>,
     blocks: Vec<&'a Entry>,
 }
 
+/// Nodes of stacks that were unwound, behind all that the session has.
+#[derive(Debug, Clone)]
+pub(super) struct Grown {
+    /// Their ids in the tables of the file.
+    ids: Range<u32>,
+    /// The id of the first among the rows of the session.
+    first: u32,
+}
+
+impl Grown {
+    /// Adds the nodes of a session to its rows.
+    pub(super) fn add(selection: Selection<'_>, part: &Part, rows: &mut Rows) -> Self {
+        let tables = selection.tables;
+        let ids = selection.mended.ids_of_part(part.number());
+        // Without a number for the next node the report has none to add, either.
+        let first = rows.nodes.next_id().unwrap_or(u32::MAX).max(1);
+        let grown = Self { ids, first };
+        let own = |id: u32| {
+            let node = tables.nodes.find(id)?;
+            let location = match node.location {
+                Location::Image { image, file_off } => {
+                    Location::Image { image: tables.parts.of_image(image).1, file_off }
+                }
+                address => address,
+            };
+            Some(Node { parent: grown.own_id(node.parent).unwrap_or(0), location })
+        };
+        rows.nodes.push(first, grown.ids.clone().map_while(own).collect());
+        grown
+    }
+
+    /// The id of a stack among the rows of the session; `None` if it is not of these.
+    fn own_id(&self, id: u32) -> Option<u32> {
+        self.ids.contains(&id).then(|| self.first.saturating_add(id - self.ids.start))
+    }
+}
+
 impl<'a> Chooser<'a> {
-    pub(super) fn new(recording: &'a Recording, selection: Selection<'a>, part: &'a Part) -> Self {
+    /// With `grown`, samples have the stacks that are believed, and no snapshots.
+    pub(super) fn new(
+        recording: &'a Recording,
+        selection: Selection<'a>,
+        part: &'a Part,
+        grown: Option<Grown>,
+    ) -> Self {
         let all = selection.tables.sample_blocks.iter();
         let of_part = |entry: &&Entry| selection.tables.parts.of(entry).number() == part.number();
-        Self { recording, selection, part, blocks: all.filter(of_part).collect() }
+        Self { recording, selection, part, grown, blocks: all.filter(of_part).collect() }
     }
 
     /// Hands over the wanted samples of every block, in the order of the file.
@@ -61,9 +108,20 @@ impl<'a> Chooser<'a> {
         let view = payload.view::<SamplesV1>().map_err(broken)?;
         let mut samples = view.rows().map_err(broken)?;
         samples.retain(|sample| self.selection.key(&self.part.sample(*sample)).is_some());
+        if let Some(grown) = &self.grown {
+            samples.iter_mut().for_each(|sample| *sample = self.unwound(grown, *sample));
+        }
         let unit_ns = view.unit_ns.to_native();
         let period_ns = view.period.to_native().saturating_mul(u64::from(unit_ns));
         Ok(Chosen { samples, unit_ns, period_ns })
+    }
+
+    /// A sample with the stack that is believed.
+    fn unwound(&self, grown: &Grown, sample: Sample) -> Sample {
+        let Sample { user_stack, user_end, mending, .. } =
+            self.selection.mended.sample(self.part.sample(sample));
+        let user_stack = grown.own_id(user_stack).unwrap_or(sample.user_stack);
+        Sample { user_stack, user_end, mending, snapshot: 0, ..sample }
     }
 
     /// Counts all samples of the session.

@@ -1,0 +1,137 @@
+//! A recording from samples of another one, with what these need: what `cut` and `compact` have in common.
+//!
+//! ```text
+//! blocks of samples ─► choose ─► need: tasks, stacks, processes, … ─► renumber ─► write, session by session
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `choose` | the wanted samples, block by block; twice, so that they are never all in memory |
+//! | `rows` | all other rows of a session, under its own numbers |
+//! | `redact` | texts of these that nobody is to read |
+//! | `need` | which of these the chosen samples need, and their new ids |
+//! | `pack` | rows as blocks |
+//! | `pieces` | blocks with pieces of files |
+//!
+//! Ids keep their order, so that whatever a report orders by them stays where it was.
+
+mod choose;
+mod need;
+mod pack;
+mod pieces;
+pub(super) mod redact;
+mod rows;
+
+use icecore_format::read::{Damage, Recording};
+use icecore_format::records::{Cause, Loss, SessionV1};
+use icecore_format::write::Writer;
+
+use crate::hits::Selection;
+use crate::load::Tables;
+use crate::load::parts::Part;
+use choose::{Chooser, Grown};
+use need::{Extent, Need};
+use pack::Packer;
+use redact::Redaction;
+use rows::Rows;
+
+/// What is written of a recording.
+pub(super) struct Excerpt<'a> {
+    pub(super) recording: &'a Recording,
+    pub(super) selection: Selection<'a>,
+    pub(super) what: What<'a>,
+}
+
+/// Which samples are written, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What<'a> {
+    /// Those that the filter wants, as they are; nothing that only others needed.
+    Wanted,
+    /// All, with the stacks that are believed; what these were made of is left out, and texts that are to be redacted.
+    Unwound(&'a Redaction),
+}
+
+/// What became of one session.
+pub(super) struct Piece {
+    pub(super) samples: u64,
+    /// Pieces of files that are left out, since they hold what is redacted.
+    pub(super) withheld_blocks: u64,
+    pub(super) damage: Vec<Damage>,
+}
+
+impl Excerpt<'_> {
+    /// Writes all sessions. Each notes what `note` says of its samples and how many there were.
+    pub(super) fn write(
+        &self,
+        writer: &mut Writer,
+        note: &dyn Fn(u64, u64) -> String,
+    ) -> anyhow::Result<Vec<Piece>> {
+        let parts = self.selection.tables.parts.iter();
+        parts.map(|part| self.piece(part, writer, note)).collect()
+    }
+
+    fn piece(
+        &self,
+        part: &Part,
+        writer: &mut Writer,
+        note: &dyn Fn(u64, u64) -> String,
+    ) -> anyhow::Result<Piece> {
+        let Self { recording, selection, what } = *self;
+        let mut rows = Rows::load(recording, selection.tables, part);
+        let grown = match what {
+            What::Wanted => None,
+            What::Unwound(_) => Some(Grown::add(selection, part, &mut rows)),
+        };
+        let chooser = Chooser::new(recording, selection, part, grown);
+        let mut need = Need::default();
+        let mut damage = Vec::new();
+        let (mut samples, mut lost) = (0, chooser.lost());
+        chooser.each(|chosen| {
+            match chosen {
+                Ok(chosen) => {
+                    samples += chosen.samples.len() as u64;
+                    need.add(&chosen.samples);
+                }
+                Err((broken, items)) => {
+                    lost += items;
+                    damage.push(broken);
+                }
+            }
+            Ok(())
+        })?;
+        if lost > 0 {
+            let time_ns = chooser.last_ns();
+            rows.losses.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count: lost });
+        }
+        let session = rows.session.take().unwrap_or_else(|| {
+            super::unknown_session("from a damaged file: who recorded this, where and when is lost")
+        });
+        let mut session = dated(session, selection.tables, part);
+        let mut withheld_blocks = 0;
+        if let What::Unwound(redaction) = what {
+            redaction.session(&mut session);
+            withheld_blocks = redaction.rows(&mut rows);
+        }
+        session.notes.push(note(samples, chooser.items()));
+        let extent = match what {
+            What::Wanted => Extent::Needed,
+            What::Unwound(_) => Extent::Machine,
+        };
+        let mut packer = Packer::new(writer, need.settle(&rows, extent));
+        packer.session(&session)?;
+        packer.rows(&rows)?;
+        damage.extend(packer.pieces(recording, &rows)?);
+        chooser.each(|chosen| chosen.map_or(Ok(()), |chosen| packer.samples(chosen, &rows)))?;
+        packer.end(&rows)?;
+        Ok(Piece { samples, withheld_blocks, damage })
+    }
+}
+
+/// Keeps a session that does not tell when it began where it stood among others: its first sample, by which it was
+/// placed, may be gone.
+fn dated(mut session: SessionV1, tables: &Tables, part: &Part) -> SessionV1 {
+    if tables.parts.len() > 1 && (session.start_ns, session.start_unix_ns) == (0, 0) {
+        (session.start_ns, session.start_unix_ns) = (part.start_ns(), tables.parts.start_unix_ns());
+    }
+    session
+}

@@ -1,0 +1,180 @@
+//! Texts that nobody is to read, replaced by pseudonyms.
+//!
+//! A pseudonym is made of a hash of the text, so that equal texts have equal ones in every recording and comparisons hold.
+//! Whoever guesses a text can check the guess, unless a key goes into the hash.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use icecore_format::records::{NameTable, SessionV1};
+use ring::hmac::{HMAC_SHA256, Key, sign};
+
+use super::rows::Rows;
+use crate::cli::Redact;
+
+/// Digits of a pseudonym: two of a million texts have the same one once in 560 recordings.
+const DIGITS: usize = 12;
+
+/// What is replaced, and how.
+#[derive(Debug)]
+pub(in crate::edit) struct Redaction {
+    what: Vec<Redact>,
+    key: Key,
+}
+
+impl Redaction {
+    pub(in crate::edit) fn new(what: &[Redact], key: &[u8]) -> Self {
+        Self { what: what.to_vec(), key: Key::new(HMAC_SHA256, key) }
+    }
+
+    fn replaces(&self, what: Redact) -> bool {
+        self.what.contains(&what)
+    }
+
+    /// Replaces texts of a session. Notes may hold anything, and go.
+    pub(super) fn session(&self, session: &mut SessionV1) {
+        if self.what.is_empty() {
+            return;
+        }
+        session.notes.clear();
+        if self.replaces(Redact::Args) {
+            let args = session.command_line.iter_mut().skip(1);
+            args.for_each(|arg| *arg = self.pseudonym("arg", arg.as_bytes()));
+        }
+        if self.replaces(Redact::Labels) {
+            session
+                .labels
+                .iter_mut()
+                .for_each(|label| label.value = self.pseudonym("label", label.value.as_bytes()));
+        }
+        if self.replaces(Redact::Host) && !session.host.is_empty() {
+            session.host = self.pseudonym("host", session.host.as_bytes());
+        }
+        if self.replaces(Redact::Paths) {
+            session.target = self.within(&session.target);
+            // The recorder itself, and whatever it was told to run or to write.
+            session.command_line.iter_mut().for_each(|arg| *arg = self.within(arg));
+        }
+    }
+
+    /// Replaces texts of rows. Returns how many blocks with pieces of files are left out: these tell paths.
+    pub(super) fn rows(&self, rows: &mut Rows) -> u64 {
+        let mut texts = Texts {
+            known: BTreeMap::new(),
+            rows: Vec::new(),
+            first: rows.strings.next_id().unwrap_or(u32::MAX),
+        };
+        let strings = &rows.strings;
+        if self.replaces(Redact::Comm) {
+            let mut comm =
+                |id: &mut u32| *id = texts.other(*id, strings.find(*id), |text| self.pseudonym("comm", text));
+            rows.tasks.for_each_mut(|task| comm(&mut task.comm));
+            rows.lifecycle.iter_mut().for_each(|row| comm(&mut row.comm));
+        }
+        let mut withheld = 0;
+        if self.replaces(Redact::Paths) {
+            let mut path = |id: &mut u32| *id = texts.other(*id, strings.find(*id), |text| self.path(text));
+            rows.images.for_each_mut(|image| path(&mut image.path));
+            rows.cgroups.iter_mut().for_each(|row| path(&mut row.path));
+            rows.jit.iter_mut().flat_map(|code| &mut code.lines).for_each(|line| path(&mut line.file));
+            for code in &mut rows.jit {
+                code.name = self.within(&String::from_utf8_lossy(&code.name)).into_bytes();
+            }
+            rows.names.iter_mut().for_each(|table| self.names(table));
+            withheld = std::mem::take(&mut rows.image_parts).len() as u64;
+        }
+        rows.strings.push(texts.first, texts.rows);
+        withheld
+    }
+
+    fn names(&self, table: &mut NameTable) {
+        let mut files: Vec<u32> = table.frames.iter().filter_map(|frame| frame.file).collect();
+        files.sort_unstable();
+        files.dedup();
+        for file in files {
+            if let Some(text) = table.texts.get_mut(file as usize) {
+                *text = self.path(text).into_bytes().into();
+            }
+        }
+    }
+
+    /// Replaces each part of a path. What is no path (`[vdso]`) stays.
+    fn path(&self, path: &[u8]) -> String {
+        let text = String::from_utf8_lossy(path);
+        if text.is_empty() || text.starts_with('[') {
+            return text.into_owned();
+        }
+        let parts = text.split('/').map(|part| match part {
+            "" | "." | ".." => Cow::Borrowed(part),
+            part => Cow::Owned(self.pseudonym("", part.as_bytes())),
+        });
+        parts.collect::<Vec<_>>().join("/")
+    }
+
+    /// Replaces paths within a text: from the first slash of a word to its end, lines behind a colon excepted.
+    fn within(&self, text: &str) -> String {
+        let word = |word: &str| {
+            let Some(begin) = word.find('/') else { return word.to_owned() };
+            let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+            let numbers = word.rsplit(':').take_while(is_number).map(|part| part.len() + 1).sum::<usize>();
+            let end = word.len().saturating_sub(numbers).max(begin);
+            format!("{}{}{}", &word[..begin], self.path(&word.as_bytes()[begin..end]), &word[end..])
+        };
+        text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    fn pseudonym(&self, kind: &str, text: &[u8]) -> String {
+        let hash = sign(&self.key, text);
+        let digits: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{kind}{}{}", if kind.is_empty() { "x" } else { "-" }, &digits[..DIGITS])
+    }
+}
+
+/// Strings that take the place of others.
+struct Texts {
+    /// By the id and the new text of the old one: the same string may be a name here and a path there.
+    known: BTreeMap<(u32, String), u32>,
+    rows: Vec<Vec<u8>>,
+    first: u32,
+}
+
+impl Texts {
+    /// The id of the string that takes the place of another; the empty one stays, and what is lost.
+    fn other(&mut self, id: u32, text: Option<&Vec<u8>>, new: impl Fn(&[u8]) -> String) -> u32 {
+        let Some(text) = text.filter(|_| id != 0) else { return id };
+        let rows = &mut self.rows;
+        *self.known.entry((id, new(text))).or_insert_with_key(|(_, new)| {
+            rows.push(new.clone().into_bytes());
+            self.first.saturating_add(rows.len() as u32 - 1)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_equal_pseudonyms_and_a_key_makes_others() {
+        let [one, two, keyed] = [&b""[..], b"", b"secret"].map(|key| Redaction::new(&[Redact::Paths], key));
+        let path = one.path(b"/srv/app/libapp.so");
+        assert_eq!(path, two.path(b"/srv/app/libapp.so"));
+        assert_ne!(path, keyed.path(b"/srv/app/libapp.so"));
+        // Of HMAC-SHA256 with an empty key, as any other implementation has it.
+        assert_eq!(one.path(b"app"), "x91d7c63d3fdf");
+    }
+
+    #[test]
+    fn the_shape_of_a_path_stays_and_nothing_else_of_it() {
+        let redaction = Redaction::new(&[Redact::Paths], b"");
+        let path = redaction.path(b"/srv/app/app");
+        let parts: Vec<&str> = path.split('/').collect();
+        assert_eq!((parts.len(), parts[0], parts[2]), (4, "", parts[3]));
+        assert!(!path.contains("srv") && !path.contains("app"));
+        assert_eq!(redaction.path(b"[vdso]"), "[vdso]");
+        let name = redaction.within("LazyCompile:~foo /home/me/app.js:12:7");
+        assert!(name.starts_with("LazyCompile:~foo /x") && name.ends_with(":12:7"), "{name}");
+        assert!(!name.contains("home") && !name.contains("app.js"));
+        assert_eq!(redaction.within("a::b<c> d"), "a::b<c> d");
+    }
+}
