@@ -30,7 +30,7 @@ fn said(name: &str, bytes: &[u8], view: &str) -> String {
     std::fs::write(&path, bytes).expect("room");
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    let code = run(["icecore-report", view, &path.display().to_string(), "--json"], &mut streams);
+    let code = run(["icecore-report", "--quiet", view, &path.display().to_string(), "--json"], &mut streams);
     assert_eq!((code, String::from_utf8_lossy(&err).as_ref()), (0, ""), "{name}: {view}");
     let text = String::from_utf8(out).expect("UTF-8");
     text.replace(&format!("{}/", dir.path().display()), "")

@@ -7,8 +7,12 @@ use std::path::Path;
 use icecore_report::{Streams, run};
 use icecore_tests::synthetic::{Builder, story};
 
-/// Runs a command line inside `dir`; returns exit code, stdout and stderr.
+/// Runs a command line inside `dir`, without warnings; returns exit code, stdout and stderr.
 fn report(dir: &Path, args: &[&str]) -> (u8, String, String) {
+    run_in(dir, &[&["--quiet"], args].concat())
+}
+
+fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
     let args = args.iter().map(|arg| arg.replace("DIR", &dir.display().to_string()));
@@ -97,6 +101,23 @@ fn what_a_story_misses() {
     golden(dir.path(), "missing.json", &["missing", file, "--no-debuginfod", "--json", "--comm", "jit"]);
     let nothing = told(Builder::default(), true);
     golden(nothing.path(), "missing_empty", &["missing", file, "--no-debuginfod"]);
+}
+
+#[test]
+fn a_view_that_does_not_show_the_verdict_warns_in_one_line_if_data_misleads() {
+    let dir = told(story(), true);
+    let warning = "warning: this data misleads: only 24.0% of the frames have a name: ";
+    for view in ["top", "tree", "samples", "folded", "missing"] {
+        let (code, _, err) = run_in(dir.path(), &[view, "DIR/story.icecore"]);
+        assert!(code == 0 && err.starts_with(warning) && err.lines().count() == 1, "{view}: {err}");
+        assert!(err.ends_with("(more: icecore-report health story.icecore)\n"), "{view}: {err}");
+    }
+    for view in ["summary", "health"] {
+        let (code, out, err) = run_in(dir.path(), &[view, "DIR/story.icecore"]);
+        assert!(code == 0 && err.is_empty() && out.contains("misleading"), "{view}: {err}");
+    }
+    // Frames of the kernel have names.
+    assert_eq!(run_in(dir.path(), &["top", "DIR/story.icecore", "--kernel"]).2, "");
 }
 
 #[test]

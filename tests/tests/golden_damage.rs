@@ -166,7 +166,7 @@ fn a_broken_pipe_is_no_failure() {
         let mut streams =
             Streams { out: &mut Gone, err: &mut err, color: false, progress: false, cache: None };
         let file = path.display().to_string();
-        let args = ["icecore-report"].iter().chain(line).copied().chain([file.as_str()]);
+        let args = ["icecore-report", "--quiet"].iter().chain(line).copied().chain([file.as_str()]);
         assert_eq!(run(args, &mut streams), 0, "{line:?}");
         assert_eq!(err, b"");
     }

@@ -161,8 +161,8 @@ impl<'a> Loaded<'a> {
     }
 
     /// Builds the profile that views are made of.
-    pub fn report(&'a self, source: &Source, named: Named) -> Report<'a> {
-        let profile = Profile::build(self.selection(), &self.hits, &named.located, named.names);
+    pub fn report(&'a self, source: &Source, located: &Located, names: Names) -> Report<'a> {
+        let profile = Profile::build(self.selection(), &self.hits, located, names);
         let profile = profile.narrow(&self.patterns);
         let parts = [self.filter.describe(), source.patterns().describe()];
         let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -12,7 +12,7 @@ use crate::cli::{By, Cli, Command, Global, Root, Source, When};
 use crate::hits::Apart;
 use crate::load::clean;
 use crate::load::outline::outline;
-use crate::pipeline::Loaded;
+use crate::pipeline::{Loaded, Named};
 use crate::term::Page;
 use crate::verify::verify;
 use crate::{edit, input, usage, views};
@@ -180,21 +180,22 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
     let loaded = Loaded::new(source, &recording, &search, apart(cli));
-    let named = loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
-    let trouble = named.trouble.iter().filter(|_| !global.quiet).map(|trouble| format!("warning: {trouble}"));
-    remark(streams, &trouble.collect::<Vec<_>>());
-    remark(streams, &input::remarks(&search, servers.as_ref(), &named.fetched));
-    if let Some(Command::Samples(_)) = &cli.command {
-        views::samples::write(&loaded, named, global.json, streams.out)?;
-        return Ok(0);
-    }
-    let report = loaded.report(source, named);
+    let Named { located, names, fetched, trouble } =
+        loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
+    let report = loaded.report(source, &located, names);
+    // Summary and health begin with how good the data is.
+    let tells = matches!(&cli.command, None | Some(Command::Summary(_) | Command::Health(_)));
+    let misleads = if tells { None } else { views::quality::warning(&report) };
+    let warnings = trouble.into_iter().chain(misleads).filter(|_| !global.quiet);
+    remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
+    remark(streams, &input::remarks(&search, servers.as_ref(), &fetched));
     if let Some(Command::Health(options)) = &cli.command {
         let health = views::health::Health::new(&report);
         emit(global, streams, &health, |page| health.text(&report, page))?;
         return Ok(u8::from(options.strict && !health.is_good()));
     }
     match &cli.command {
+        Some(Command::Samples(_)) => views::samples::write(&report, &located, global.json, streams.out),
         Some(Command::Top(options)) => {
             let top = views::top::Top::new(&report, options);
             emit(global, streams, &top, |page| top.text(&report, page))

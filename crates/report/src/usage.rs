@@ -39,7 +39,9 @@ fn unknown_command(error: &clap::Error, args: &[OsString]) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let word = args.get(1)?.to_str().filter(|word| !word.starts_with('-') && !word.contains(['/', '.']))?;
+    let is_flag = |arg: &&OsString| ["--json", "--quiet", "-q"].iter().any(|flag| arg.as_os_str() == *flag);
+    let word = args.iter().skip(1).find(|arg| !is_flag(arg))?;
+    let word = word.to_str().filter(|word| !word.starts_with('-') && !word.contains(['/', '.']))?;
     let commands = Cli::command();
     let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
     if names.contains(&word) {

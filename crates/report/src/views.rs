@@ -8,7 +8,7 @@ pub mod health;
 pub mod info;
 mod left_out;
 pub mod missing;
-mod quality;
+pub(crate) mod quality;
 pub mod repair;
 pub mod samples;
 pub mod summary;

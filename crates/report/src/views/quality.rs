@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use icecore_format::records::{Cause, Mending, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
-use super::summary::ratio;
+use super::summary::{lost, ratio};
 use crate::pipeline::Report;
 use crate::profile::{Profile, Taken, through};
 use crate::symbolize::Reason;
@@ -20,8 +20,9 @@ pub(crate) const LOST_SHOWS: f64 = 0.01;
 pub(crate) const NAMED_MISLEADS: f64 = 0.50;
 /// A smaller share of named frames is worth knowing.
 pub(crate) const NAMED_SHOWS: f64 = 0.90;
-/// A smaller share of stacks that reach a root is worth knowing: totals and callers suffer. It never
-/// misleads alone, because self times hold, and because a stack can be whole without our knowing it.
+/// A smaller share of stacks that reach a root makes totals and callers wrong in a way that looks right.
+pub(crate) const ROOTED_MISLEADS: f64 = 0.50;
+/// A smaller share of stacks that reach a root is worth knowing. It may be that they are whole without our knowing it.
 pub(crate) const ROOTED_SHOWS: f64 = 0.90;
 
 /// Whether conclusions can be drawn.
@@ -54,6 +55,9 @@ pub struct Quality {
     pub unnamed: BTreeMap<&'static str, f64>,
     /// Samples by how the walk of the user stack ended.
     pub user_ends: BTreeMap<&'static str, u64>,
+    /// No stack was unwound: those that seem whole were walked along what may be no frame pointers.
+    #[serde(skip)]
+    pub is_walked_only: bool,
 }
 
 impl Quality {
@@ -77,11 +81,12 @@ impl Quality {
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
+            is_walked_only: taken(|taken| taken.mending != Mending::NONE) == 0,
         };
         let breaks = breaks(&report.profile);
         let problems = problems(Facts {
             broken: breaks.first(),
-            is_walked_only: taken(|taken| taken.mending != Mending::NONE) == 0,
+            is_walked_only: quality.is_walked_only,
             samples: report.profile.whole().samples,
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
             lost_to: lost_to(report, lost),
@@ -97,6 +102,16 @@ impl Quality {
         quality.problems = problems.into_iter().map(|(_, text)| text).collect();
         quality
     }
+}
+
+/// What is to be said in front of a view that does not tell how good the data is: nothing unless it misleads.
+pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
+    let tables = &report.loaded.tables;
+    let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
+    let quality = Quality::new(report, in_file, lost(tables));
+    let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
+    let first = quality.problems.first().filter(|_| misleads)?;
+    Some(format!("this data misleads: {first} (more: icecore-report health {})", quoted(report.loaded.path)))
 }
 
 /// Counts the sessions whose recorder never came to their end, or whose end was cut off.
@@ -174,7 +189,7 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         let so = "self times hold, callers and totals are incomplete";
         let remedy = facts.broken.map(|broken| mending(broken, &facts)).unwrap_or_default();
         problems.push((
-            graded(false, rooted < ROOTED_SHOWS),
+            graded(rooted < ROOTED_MISLEADS, rooted < ROOTED_SHOWS),
             format!("only {} of the user stacks reach a root: {so}{remedy}", percent(rooted)),
         ));
     }
@@ -336,7 +351,7 @@ mod tests {
         {
             assert_eq!(verdict(Facts { named_share: Some(share), ..FINE }), expected);
         }
-        for (share, expected) in [(0.9, Verdict::Good), (0.0, Verdict::Usable)] {
+        for (share, expected) in [(0.9, Verdict::Good), (0.5, Verdict::Usable), (0.49, Verdict::Misleading)] {
             assert_eq!(verdict(Facts { rooted_share: Some(share), ..FINE }), expected);
         }
     }

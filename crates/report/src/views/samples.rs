@@ -9,8 +9,8 @@ use icecore_format::records::Sample;
 use rayon::prelude::*;
 
 use crate::hits::Key;
-use crate::locate::{Locator, steps};
-use crate::pipeline::{Loaded, Named};
+use crate::locate::{Located, Locator, steps};
+use crate::pipeline::{Loaded, Report};
 use rows::Lister;
 
 /// Frames that one thread prints at once, or the samples if these are more: a stack has up to a thousand.
@@ -20,17 +20,14 @@ const PIECES: usize = 64;
 
 /// Writes all samples that the filters keep, as lines of text or of JSON.
 pub fn write(
-    loaded: &Loaded<'_>,
-    named: Named,
+    report: &Report<'_>,
+    located: &Located,
     json: bool,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let lister = Lister {
-        loaded,
-        named: &named,
-        locator: Locator::new(&loaded.tables, &loaded.timeline),
-        matches: loaded.patterns.matches(&named.names),
-    };
+    let (loaded, names) = (report.loaded, &report.profile.names);
+    let locator = Locator::new(&loaded.tables, &loaded.timeline);
+    let lister = Lister { loaded, located, names, locator, matches: loaded.patterns.matches(names) };
     let samples = selected(loaded);
     let depth = |stack| steps(&loaded.tables, stack).count();
     let frames: Vec<usize> = samples.par_iter().map(|(_, key)| depth(key.user) + depth(key.kernel)).collect();

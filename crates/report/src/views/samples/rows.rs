@@ -6,16 +6,17 @@ use icecore_format::records::Sample;
 use serde::Serialize;
 
 use crate::hits::Key;
-use crate::locate::{Locator, Place, Step, steps};
-use crate::names::Side;
-use crate::pipeline::{Loaded, Named};
+use crate::locate::{Located, Locator, Place, Step, steps};
+use crate::names::{Names, Side};
+use crate::pipeline::Loaded;
 use crate::profile::Matches;
 use crate::timeline::SpaceId;
 
 /// Prints samples.
 pub(super) struct Lister<'a> {
     pub(super) loaded: &'a Loaded<'a>,
-    pub(super) named: &'a Named,
+    pub(super) located: &'a Located,
+    pub(super) names: &'a Names,
     pub(super) locator: Locator<'a>,
     pub(super) matches: Matches,
 }
@@ -93,9 +94,9 @@ impl<'a> Lister<'a> {
         let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
         let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
         for (place, step, side) in kernel.chain(user) {
-            let position = self.named.located.position(place)?;
-            for frame in self.named.names.of_places.of(position) {
-                let function = self.named.names.frames[*frame as usize].function as usize;
+            let position = self.located.position(place)?;
+            for frame in self.names.of_places.of(position) {
+                let function = self.names.frames[*frame as usize].function as usize;
                 focused |= self.matches.in_focus[function];
                 if self.matches.hidden[function] {
                     hidden = true;
@@ -108,7 +109,7 @@ impl<'a> Lister<'a> {
     }
 
     fn frame(&'a self, id: u32, place: Place, step: Step, side: Side, space: Option<SpaceId>) -> Frame<'a> {
-        let names = &self.named.names;
+        let names = self.names;
         let frame = &names.frames[id as usize];
         let function = &names.functions[frame.function as usize];
         let in_image = matches!(place, Place::Image(..));

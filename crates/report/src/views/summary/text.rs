@@ -21,9 +21,16 @@ const REASONS: usize = 3;
 impl Summary {
     /// Prints the screen.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
-        self.what(page);
-        page.gap();
-        self.how_good(page);
+        // What is not good comes first.
+        if self.quality.verdict == Verdict::Good {
+            self.what(page);
+            page.gap();
+            self.how_good(page);
+        } else {
+            self.how_good(page);
+            page.gap();
+            self.what(page);
+        }
         super::super::caveats(report, page);
         self.where_time_went(page);
         self.cost(page);
@@ -139,9 +146,11 @@ impl Summary {
         let rooted = percent(self.quality.rooted_share?);
         let cut = self.quality.cut_share.filter(|cut| *cut > 0.0);
         let cut = cut.map(|cut| format!(", {} cut by the depth limit", percent(cut))).unwrap_or_default();
-        Some(format!(
-            "{rooted} of user stacks reach a root{cut}; code without frame pointers can look so, too"
-        ))
+        let seeming = match self.quality.is_walked_only {
+            true => "; code without frame pointers can look so, too",
+            false => "",
+        };
+        Some(format!("{rooted} of user stacks reach a root{cut}{seeming}"))
     }
 
     fn names(&self) -> Option<String> {
