@@ -1,5 +1,6 @@
-/* A program without any library, so that all of its code is compiled as it is asked for here. `alone MILLISECONDS FILE` spends
- * that time in `leaf` and `framed`, maps FILE executable if there is one, and goes on for as long again. x86-64 and arm64. */
+/* A program without any library, so that all of its code is compiled as it is asked for here. `alone MILLISECONDS` spends that
+ * time in `leaf` and `framed`. `alone MILLISECONDS map FILE` then maps a file executable and goes on for as long again,
+ * `alone MILLISECONDS exec PROGRAM ARGUMENTS…` becomes that program. x86-64 and arm64. */
 typedef unsigned long word;
 
 #define KEEP __attribute__((noinline, noclone))
@@ -7,7 +8,7 @@ typedef unsigned long word;
 #define CALL(call) do { call; __asm__ volatile("" ::: "memory"); } while (0)
 
 #if defined(__x86_64__)
-enum { OPEN = 2, MMAP = 9, EXIT = 231, CLOCK_GETTIME = 228 };
+enum { OPENAT = 257, MMAP = 9, EXECVE = 59, EXIT = 231, CLOCK_GETTIME = 228 };
 static long call(long number, long a, long b, long c, long d, long e, long f)
 {
 	long result;
@@ -24,7 +25,7 @@ __asm__(".globl _start\n.type _start,@function\n_start:\n.cfi_startproc\n.cfi_un
 __asm__(".globl leaf\n.type leaf,@function\nleaf:\n.cfi_startproc\n"
 	"mov $400000, %eax\n1: dec %eax\njnz 1b\nret\n.cfi_endproc\n.size leaf,.-leaf\n");
 #else
-enum { OPEN = 56, MMAP = 222, EXIT = 94, CLOCK_GETTIME = 113 };
+enum { OPENAT = 56, MMAP = 222, EXECVE = 221, EXIT = 94, CLOCK_GETTIME = 113 };
 static long call(long number, long a, long b, long c, long d, long e, long f)
 {
 	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
@@ -61,7 +62,10 @@ KEEP void calls(int n)
 	CALL(framed());
 }
 
-KEEP void outer(int n) { CALL(calls(n + 1)); }
+#ifndef OUTER
+#define OUTER
+#endif
+KEEP OUTER void outer(int n) { CALL(calls(n + 1)); }
 
 KEEP void spend(long ms)
 {
@@ -81,16 +85,15 @@ void begin(word *stack)
 		for (const char *digit = arguments[1]; *digit; digit++)
 			ms = ms * 10 + *digit - '0';
 	CALL(spend(ms));
-	if (stack[0] > 2) {
-#if defined(__x86_64__)
-		long file = call(OPEN, (long)arguments[2], 0, 0, 0, 0, 0);
-#else
-		long file = call(OPEN, -100, (long)arguments[2], 0, 0, 0, 0);
-#endif
+	if (stack[0] > 3 && *arguments[2] == 'm') {
+		long file = call(OPENAT, -100, (long)arguments[3], 0, 0, 0, 0);
 		/* Readable and executable, private. */
 		if (file < 0 || call(MMAP, 0, 4096, 5, 2, file, 0) < 0)
 			call(EXIT, 1, 0, 0, 0, 0, 0);
 		CALL(spend(ms));
+	} else if (stack[0] > 3) {
+		call(EXECVE, (long)arguments[3], (long)(arguments + 3), 0, 0, 0, 0);
+		call(EXIT, 1, 0, 0, 0, 0, 0);
 	}
 	call(EXIT, 0, 0, 0, 0, 0, 0);
 }

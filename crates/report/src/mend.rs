@@ -14,12 +14,14 @@
 //! | `window` | samples of a few seconds, one after the other |
 //! | `choose` | which of two stacks is believed |
 //! | `grown` | mended stacks as nodes of the trie |
+//! | `suspect` | stacks of walks that cannot be whole |
 
 mod choose;
 mod code;
 mod grown;
 mod memory;
 mod rules;
+mod suspect;
 mod window;
 
 use icecore_format::index::Entry;
@@ -35,6 +37,7 @@ use crate::map::Map;
 use crate::unwind::{Limits, Unwinder};
 use grown::Trie;
 use rules::Rules;
+pub(crate) use suspect::{Suspects, suspects};
 use window::Window;
 
 /// Stacks that are better than the walk's.
@@ -44,6 +47,8 @@ pub struct Mended {
     by_snapshot: Map<u32, (u32, WalkEnd)>,
     /// What came of unwinding.
     pub counts: Counts,
+    /// Stacks that rest on walks, and cannot be whole.
+    pub(crate) suspects: Suspects,
 }
 
 /// What came of unwinding, in samples that are wanted.
@@ -117,6 +122,7 @@ pub fn mend(
     let (mut all, mut trie) = (Mended::default(), Trie::new(first_id));
     for window in windows {
         all.counts.add(&window.counts);
+        all.suspects.add(&window.suspects);
         let ids = trie.add(&window.grown);
         let stacks = window.stacks.into_iter();
         all.by_snapshot

@@ -148,6 +148,11 @@ impl Health {
             );
             page.item("", &text);
         }
+        if let Some(suspect) = self.quality.suspect_share.filter(|share| *share > 0.0) {
+            let text =
+                format!("{} lack callers: they pass through code without frame pointers", percent(suspect));
+            page.item("", &text);
+        }
         let ends = self.quality.user_ends.iter().map(|(end, n)| format!("{} {end}", count(*n)));
         page.item("ended", &ends.collect::<Vec<_>>().join(", "));
     }

@@ -24,6 +24,9 @@ pub(crate) const NAMED_SHOWS: f64 = 0.90;
 /// misleads alone, because self times hold, and because a stack can be whole without our knowing it.
 pub(crate) const ROOTED_SHOWS: f64 = 0.90;
 
+/// A larger share of stacks that lack callers is worth knowing.
+pub(crate) const SUSPECT_SHOWS: f64 = 0.10;
+
 /// Whether conclusions can be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,6 +51,10 @@ pub struct Quality {
     pub rooted_share: Option<f64>,
     /// User stacks that were cut by the depth limit.
     pub cut_share: Option<f64>,
+    /// User stacks that are believed because the walk came to a root, and that pass through a function without a frame
+    /// pointer: its caller is missing. `None` if no unwind rules tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect_share: Option<f64>,
     /// Frames that have a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
     /// Share of all frames by why they have no name.
@@ -65,6 +72,7 @@ impl Quality {
         let of_frames = |n: u64| ratio(n as f64, frames as f64);
         let nameless: u64 = unnamed.values().sum();
         let worst = unnamed.iter().max_by_key(|(_, n)| **n).map(|(reason, _)| *reason);
+        let (suspects, skipping) = report.loaded.suspects();
         let mut user_ends = BTreeMap::new();
         for row in &report.profile.rows {
             *user_ends.entry(row.taken.end.name()).or_default() += row.samples;
@@ -74,6 +82,7 @@ impl Quality {
             problems: Vec::new(),
             rooted_share: of_walked(taken(|taken| taken.rooted)),
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
+            suspect_share: (suspects.judged > 0).then(|| ratio(suspects.samples as f64, walked as f64)),
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
@@ -87,6 +96,8 @@ impl Quality {
             lost_to: lost_to(report, lost),
             named_share: quality.named_share,
             rooted_share: quality.rooted_share,
+            suspect_share: quality.suspect_share.unwrap_or_default(),
+            skipping: skipping.as_deref(),
             worst,
             damage: report.loaded.tables.damage.len() as u64,
             endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
@@ -130,6 +141,10 @@ struct Facts<'a> {
     lost_to: Option<&'static str>,
     named_share: Option<f64>,
     rooted_share: Option<f64>,
+    /// Of user stacks: callers were skipped, and nothing else shows it.
+    suspect_share: f64,
+    /// The image in which most of them were.
+    skipping: Option<&'a str>,
     /// Where most of the stacks end that reach no root.
     broken: Option<&'a Break>,
     /// Stacks were not copied when this was recorded.
@@ -178,6 +193,7 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
             format!("only {} of the user stacks reach a root: {so}{remedy}", percent(rooted)),
         ));
     }
+    problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));
     if facts.endless > 0 {
         let sessions = things(facts.endless, "session");
         let text =
@@ -278,6 +294,16 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
     }
 }
 
+/// How many stacks lack callers without showing it, and what helps against it.
+fn skipped(facts: &Facts<'_>) -> String {
+    let share = percent(facts.suspect_share);
+    let most = facts.skipping.map(|image| format!(", most of them through `{image}`")).unwrap_or_default();
+    let unwind = if facts.is_walked_only { "auto" } else { "dwarf" };
+    format!(
+        "{share} of the user stacks pass through code without frame pointers{most}, and lack callers there: record with --unwind {unwind}"
+    )
+}
+
 /// Counts frames as `samples` lists them, inlined ones as well, and those without a name by reason.
 fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
     let through = through(profile, profile.at_stacks());
@@ -307,6 +333,8 @@ mod tests {
         lost_to: None,
         named_share: Some(1.0),
         rooted_share: Some(1.0),
+        suspect_share: 0.0,
+        skipping: None,
         broken: None,
         is_walked_only: true,
         worst: None,
@@ -359,6 +387,24 @@ mod tests {
         assert!(told(WalkEnd::NOT_COPIED, false).ends_with("--stack-bytes 1M"));
         assert!(told(WalkEnd::NO_RULES, false).contains("--symbols"));
         assert!(told(WalkEnd::DEPTH, true).ends_with("--max-depth"));
+    }
+
+    #[test]
+    fn stacks_that_lack_callers_are_told_with_what_helps() {
+        let skipping = Some("/lib/libfoo.so");
+        assert_eq!(verdict(Facts { suspect_share: 0.1, skipping, ..FINE }), Verdict::Good);
+        let told = |is_walked_only| {
+            let (verdict, text) =
+                problems(Facts { suspect_share: 0.31, skipping, is_walked_only, ..FINE }).remove(0);
+            assert_eq!(verdict, Verdict::Usable);
+            text
+        };
+        assert_eq!(
+            told(true),
+            "31.0% of the user stacks pass through code without frame pointers, most of them through `/lib/libfoo.so`, \
+             and lack callers there: record with --unwind auto"
+        );
+        assert!(told(false).ends_with("record with --unwind dwarf"));
     }
 
     #[test]
