@@ -237,6 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn whoever_has_other_code_than_before_is_told() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.fork(1, 2);
+        spaces.exec(3, 6);
+        spaces.complete(4);
+        spaces.exit(5);
+        let mut changed: Vec<u32> = spaces.take_changed().into_iter().collect();
+        changed.sort_unstable();
+        assert_eq!(changed, [1, 2, 3, 4]);
+        assert!(spaces.take_changed().is_empty());
+    }
+
+    #[test]
     fn an_exec_that_is_told_late_keeps_the_new_program() {
         let mut spaces = Spaces::default();
         spaces.map(1, 0x1000, region(0x2000, 7, 0));

@@ -97,7 +97,7 @@ impl Trust {
             _ => return Verdict::NotTrusted,
         }
         let maps = std::fs::read(format!("/proc/{tgid}/maps")).unwrap_or_default();
-        let verdict = self.look(space, &maps);
+        let verdict = look(space, &maps, self.page_bytes, |image| self.images.keeps(image));
         if let Verdict::Trusted(pages) = verdict {
             if self.known.len() >= MAX_TRUSTED {
                 self.known.clear();
@@ -106,21 +106,22 @@ impl Trust {
         }
         verdict
     }
+}
 
-    /// Judges by all mappings that a process has. They must be those of its address space, or that is not up to date.
-    fn look(&self, space: &Space, maps: &[u8]) -> Verdict {
-        let mut bytes = 0;
-        for line in maps::executable(maps).filter(|line| line.start <= i64::MAX as u64) {
-            let calls_nobody = line.inode == 0 && matches!(&*line.path, b"[vdso]" | b"[uprobes]");
-            let image = space.code(line.start).filter(|(_, file_off)| *file_off == line.file_off);
-            let keeps = image.and_then(|(image, _)| self.images.keeps(image));
-            if line.is_writable || !(calls_nobody || keeps == Some(true)) {
-                return Verdict::NotTrusted;
-            }
-            bytes += line.end - line.start;
+/// Judges by all mappings that a process has. They must be those of its address space, or that is not up to date.
+fn look(space: &Space, maps: &[u8], page_bytes: u64, keeps: impl Fn(u32) -> Option<bool>) -> Verdict {
+    let mut bytes = 0;
+    // What lies in the kernel's half is none of the process's pages.
+    for line in maps::executable(maps).filter(|line| line.start <= i64::MAX as u64) {
+        let calls_nobody = line.inode == 0 && matches!(&*line.path, b"[vdso]" | b"[uprobes]");
+        let image = space.code(line.start).filter(|(_, file_off)| *file_off == line.file_off);
+        let keeps = image.and_then(|(image, _)| keeps(image));
+        if line.is_writable || !(calls_nobody || keeps == Some(true)) {
+            return Verdict::NotTrusted;
         }
-        if bytes == 0 { Verdict::NotTrusted } else { Verdict::Trusted(bytes / self.page_bytes) }
+        bytes += line.end - line.start;
     }
+    if bytes == 0 { Verdict::NotTrusted } else { Verdict::Trusted(bytes / page_bytes) }
 }
 
 #[cfg(test)]
