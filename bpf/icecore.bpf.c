@@ -153,6 +153,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid &&
 	    bpf_map_update_elem(&target_tgids, &child_tgid, &live, 0))
 		count_loss(LOSS_TARGETS_FULL);
+	if (copy_mode == COPY_INNER && parent_tgid != child_tgid)
+		inherit_trust(parent_tgid, child_tgid);
 	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0, wakeup_flags());
 	return 0;
 }
@@ -179,7 +181,7 @@ static __always_inline bool is_first_exec(struct task_struct *task)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 {
-	__u32 tid = task->pid, old = old_tid;
+	__u32 tgid = task->tgid, tid = task->pid, old = old_tid;
 	__u64 *renamed = bpf_map_lookup_elem(&renamed_ns, &tid);
 	__u8 live = TARGET_LIVE;
 
@@ -189,7 +191,9 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 		bpf_map_delete_elem(&target_tids, &old);
 	}
 
-	if (is_target_process(task->tgid))
+	if (copy_mode == COPY_INNER)
+		bpf_map_delete_elem(&trusted_tgids, &tgid);
+	if (is_target_process(tgid))
 		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0,
 			  is_first_exec(task) ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
 	return 0;
@@ -220,6 +224,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, wakeup_flags());
 	if (whole_group && has_target_lists())
 		bpf_map_update_elem(&target_tgids, &tgid, &ending, 0);
+	if (copy_mode == COPY_INNER && whole_group)
+		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &tid))
 		bpf_map_update_elem(&target_tids, &tid, &ending, 0);
 	return 0;

@@ -91,6 +91,7 @@ struct file {
 struct mm_struct {
 	struct file *exe_file;
 	unsigned long start_stack;
+	unsigned long exec_vm;
 };
 
 struct vm_area_struct {

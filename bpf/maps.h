@@ -106,6 +106,15 @@ struct {
 	__type(value, struct whole_copy);
 } whole_copies SEC(".maps");
 
+/* Processes whose walks are believed, by process id, and how many pages of code that cannot be written they had when user space
+ * looked at all of it. A process that has another number by now has mapped code that nobody has looked at. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} trusted_tgids SEC(".maps");
+
 /* Items lost, by cause; one counter per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -139,6 +148,18 @@ static __always_inline bool is_in_target_cgroup(void)
 		if (bpf_current_task_under_cgroup(&target_cgroups, i) == 1)
 			return 1;
 	return 0;
+}
+
+/* A new process has the code of its parent. */
+static __always_inline void inherit_trust(__u32 parent_tgid, __u32 tgid)
+{
+	__u64 *pages = bpf_map_lookup_elem(&trusted_tgids, &parent_tgid);
+
+	/* Its number may have been another's. */
+	if (pages)
+		bpf_map_update_elem(&trusted_tgids, &tgid, pages, 0);
+	else
+		bpf_map_delete_elem(&trusted_tgids, &tgid);
 }
 
 /* Leaves user space asleep until enough waits to be worth the switch. */

@@ -123,6 +123,20 @@ static __always_inline __u32 wanted_bytes(struct sample_record *record, __u64 sp
 	return depth;
 }
 
+/* Tells whether the walk shows the stack: user space has seen that the code of the process keeps frame pointers, it has no other
+ * code by now, and the walk came to the end. A walk of one frame ends wherever the frame pointer is not used. */
+static __always_inline bool is_believed(struct sample_record *record)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 tgid = record->head.tgid;
+	__u64 *pages;
+
+	if (copy_mode != COPY_INNER || record->user_end != WALK_ROOT || record->user_len < 2)
+		return 0;
+	pages = bpf_map_lookup_elem(&trusted_tgids, &tgid);
+	return pages && *pages == BPF_CORE_READ(task, mm, exec_vm);
+}
+
 /* Sends registers and stack; the sample that they belong to has its walk. */
 static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct sample_record *record, bool in_user)
 {
@@ -149,7 +163,7 @@ static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struc
 	sp = taken->registers[STACK_POINTER];
 	end = stack_end(record->head.tid, sp);
 	limit = copy_limit();
-	if (end > sp)
+	if (end > sp && !is_believed(record))
 		wanted = wanted_bytes(record, sp, end - sp);
 	if (limit < wanted)
 		count_loss(LOSS_STACK_SHORTENED);

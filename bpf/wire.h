@@ -65,7 +65,7 @@ enum loss_cause {
 /* What is copied of stacks. */
 enum copy_mode {
 	COPY_NOTHING = 0,
-	/* The inner part, and all of a deeper stack now and then. */
+	/* The inner part, and all of a deeper stack now and then; of a walk that is believed nothing but the top. */
 	COPY_INNER = 1,
 	/* All of it with every sample. */
 	COPY_WHOLE = 2,

@@ -169,6 +169,22 @@ pub fn stacks_without_frames() -> PathBuf {
     STACKS.get_or_init(|| compile("stacks.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
 }
 
+/// Compiles `tests/programs/alone.c` once, every function with a frame pointer, and returns its path.
+pub fn alone() -> PathBuf {
+    static ALONE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    ALONE.get_or_init(|| compile("alone.c", &[&WITH_FRAMES[..], &WITHOUT_LIBRARIES].concat())).1.clone()
+}
+
+/// Compiles it once with a function `outer` that keeps no frame pointer, and returns its path.
+pub fn alone_with_a_gap() -> PathBuf {
+    static ALONE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let gap = ["-DOUTER=__attribute__((optimize(\"omit-frame-pointer\")))"];
+    ALONE.get_or_init(|| compile("alone.c", &[&WITH_FRAMES[..], &WITHOUT_LIBRARIES, &gap].concat())).1.clone()
+}
+
+/// What makes a program that is all of its code.
+const WITHOUT_LIBRARIES: [&str; 4] = ["-nostdlib", "-static", "-fno-stack-protector", "-Wl,--eh-frame-hdr"];
+
 /// What a program needs for its stacks to be walked, every frame of them.
 const WITH_FRAMES: [&str; 6] = [
     "-O1",

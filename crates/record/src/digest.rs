@@ -23,6 +23,7 @@ use crate::pump::Chunk;
 use crate::summary::tell;
 use crate::sys::{clock, usage};
 use crate::track::{MappingRow, Pace, Totals, Tracker, kept_ns};
+use crate::trust::Trust;
 use crate::wire::{self, Event, NewMapping, Report};
 
 /// Rows of one block of symbols: a few MiB of names.
@@ -67,12 +68,19 @@ pub(crate) struct Wishes<'a> {
     pub(crate) refused: &'a AtomicBool,
 }
 
-/// Works through chunks until the last has come. `followed` are the recorded processes; `None` means
-/// all.
+/// What is known of processes when recording begins.
+pub(crate) struct Processes {
+    /// Those that are recorded; `None` means all.
+    pub(crate) followed: Option<FxHashSet<u32>>,
+    /// Finds those of which the stacks need not be copied; `None` if all are, or none.
+    pub(crate) trust: Option<Trust>,
+}
+
+/// Works through chunks until the last has come.
 pub(crate) fn digest(
     chunks: &Receiver<Chunk>,
     batches: SyncSender<Batch>,
-    followed: Option<FxHashSet<u32>>,
+    processes: Processes,
     pace: Pace,
     wishes: Wishes<'_>,
 ) -> Digested {
@@ -80,12 +88,14 @@ pub(crate) fn digest(
     if !wishes.has_stacks {
         usage::lower_priority();
     }
+    let Processes { followed, trust } = processes;
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         identities: Identities::default(),
         cgroups: Cgroups::new(),
         mounts: Mounts::default(),
         evidence: (wishes.embed != Embed::None).then(Evidence::new),
+        trust,
         kallsyms: None,
         followed,
         ended: Vec::new(),
@@ -112,6 +122,7 @@ struct Digest {
     mounts: Mounts,
     /// None if none is wanted.
     evidence: Option<Evidence>,
+    trust: Option<Trust>,
     /// Read when the first kernel function needs a name.
     kallsyms: Option<Kallsyms>,
     followed: Option<FxHashSet<u32>>,
@@ -199,8 +210,12 @@ impl Digest {
             origin: Origin::EVENT,
             mount_ns: self.mounts.of(mapping.tgid),
         });
+        let place = Place::of_report(mapping);
         if let Some(evidence) = &mut self.evidence {
-            evidence.see(mapping.time_ns, image, &identity, &Place::of_report(mapping));
+            evidence.see(mapping.time_ns, image, &identity, &place);
+        }
+        if let Some(trust) = &mut self.trust {
+            trust.see(image, &identity, &place);
         }
     }
 
@@ -223,8 +238,12 @@ impl Digest {
                     origin: Origin::SCAN,
                     mount_ns: self.mounts.of(process.tgid),
                 });
+                let place = Place::of_maps_line(process.tgid, &line);
                 if let Some(evidence) = &mut self.evidence {
-                    evidence.see(time_ns, image, &identity, &Place::of_maps_line(process.tgid, &line));
+                    evidence.see(time_ns, image, &identity, &place);
+                }
+                if let Some(trust) = &mut self.trust {
+                    trust.see(image, &identity, &place);
                 }
             }
         }
@@ -243,6 +262,10 @@ impl Digest {
         let notes = self.tracker.take_notes();
         if let Some(evidence) = &mut self.evidence {
             evidence.note(&notes);
+        }
+        let changed = self.tracker.take_changed();
+        if let Some(trust) = &mut self.trust {
+            trust.settle(changed, &self.tracker);
         }
     }
 

@@ -20,6 +20,7 @@
 //! | `cgroups`, `mounts` | in which cgroup every task is; in which mount namespace every process |
 //! | `identity` | which file a mapping belongs to |
 //! | `evidence` | what a report needs of these files where they are not |
+//! | `trust` | which processes keep frame pointers, by the unwind rules of their code |
 //! | `intern`, `spaces`, `stacks`, `snapshots`, `track`, `batch` | events to rows: pure, tested from bytes |
 //! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
 //! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
@@ -49,4 +50,5 @@ mod store;
 mod summary;
 mod sys;
 mod track;
+mod trust;
 mod wire;

@@ -75,7 +75,8 @@ pub enum Embed {
 pub enum Unwind {
     /// Nothing: stacks of programs without frame pointers are wrong
     Fp,
-    /// Registers and the innermost part of the stack; all of it whenever more of it has changed
+    /// Registers and the innermost part of the stack, all of it whenever more of it has changed; only 128 bytes where all code
+    /// keeps frame pointers
     Auto,
     /// Registers and all of the stack, with every sample
     Dwarf,

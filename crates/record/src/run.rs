@@ -18,7 +18,7 @@ use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
 use icecore_format::write::Writer;
 use rustc_hash::FxHashSet;
 
-use crate::digest::{self, Digested, Embedded, Wishes};
+use crate::digest::{self, Digested, Embedded, Processes, Wishes};
 use crate::options::{Embed, Options, Target, Unwind};
 use crate::output::{self, Output};
 use crate::proc::{kallsyms, scan};
@@ -29,6 +29,7 @@ use crate::summary::{self, Ended};
 use crate::sys::child::{self, Paused};
 use crate::sys::perf::Event;
 use crate::sys::{clock, usage};
+use crate::trust::Trust;
 use crate::{events, session};
 
 /// Exit code for every failure of the recorder itself; otherwise it is the command's own.
@@ -90,6 +91,9 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
         .map_err(|error| explain_begin(error, &output))?;
 
+    let copies_some = options.unwind == Unwind::Auto && sampler.walks_deep();
+    let trust = copies_some.then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?)?)).transpose()?;
+    let processes = Processes { followed: first_tgids, trust };
     let started_ns = clock::monotonic_ns();
     let refused = AtomicBool::new(false);
     let (pumped, digested, stored, command) = thread::scope(|scope| {
@@ -97,7 +101,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         let (batches_to, batches) = sync_channel(WAITING);
         let (stop, refused) = (&stop, &refused);
         let (pace, wishes) = (options.pace(), wishes(options, stop, refused));
-        let digest = move || digest::digest(&chunks, batches_to, first_tgids, pace, wishes);
+        let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
         let store = move || store::store(writer, &batches, refused);
         let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
         let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;

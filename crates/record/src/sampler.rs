@@ -8,7 +8,9 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use icecore_format::records::Cause;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, ProgramType, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramType, RingBuffer, RingBufferBuilder,
+};
 
 use crate::options::{Target, Unwind};
 use crate::proc::cgroup::Cgroup;
@@ -31,6 +33,8 @@ const LIVE: [u8; 1] = [target_state::TARGET_LIVE.0 as u8];
 
 /// User space is woken at the latest when so many bytes wait.
 const MAX_WAKEUP_BYTES: u64 = 1 << 20;
+/// Processes that can be trusted at one time.
+pub(crate) const MAX_TRUSTED: usize = 16 << 10;
 /// Children that can be followed at one time.
 const MAX_TARGETS: u32 = 16 << 10;
 
@@ -113,6 +117,9 @@ impl<'obj> Sampler<'obj> {
         if matches!(settings.target, Target::Processes(_) | Target::Threads(_) | Target::Command) {
             open.maps.target_tgids.set_max_entries(MAX_TARGETS)?;
             open.maps.target_tids.set_max_entries(MAX_TARGETS)?;
+        }
+        if settings.unwind == Unwind::Auto {
+            open.maps.trusted_tgids.set_max_entries(MAX_TRUSTED as u32)?;
         }
         let skel = open.load().map_err(explain_load)?;
         Ok(Self { skel, has_loop, has_cgroups, links: Vec::new(), _run_counter: usage::count_bpf_runs() })
@@ -224,6 +231,12 @@ impl<'obj> Sampler<'obj> {
             .collect()
     }
 
+    /// The list of processes whose walks are believed.
+    pub(crate) fn trusted(&self) -> anyhow::Result<Trusted> {
+        let map = MapHandle::try_from(&self.skel.maps.trusted_tgids);
+        Ok(Trusted(map.context("cannot open the list of trusted processes")?))
+    }
+
     /// Reads how often the sampler ran, and how long.
     pub(crate) fn runs(&self) -> BpfRuns {
         usage::bpf_runs(self.sampling_program().as_fd().as_raw_fd())
@@ -231,6 +244,22 @@ impl<'obj> Sampler<'obj> {
 
     fn sampling_program(&self) -> &libbpf_rs::ProgramMut<'obj> {
         if self.has_loop { &self.skel.progs.sample_by_loop } else { &self.skel.progs.sample_by_helper }
+    }
+}
+
+/// Processes whose walks are believed: their code keeps frame pointers. What is not on the list is copied, so that nothing is
+/// wrong if it cannot be written.
+pub(crate) struct Trusted(MapHandle);
+
+impl Trusted {
+    /// Trusts a process as long as it has so many pages of code.
+    pub(crate) fn put(&self, tgid: u32, pages: u64) {
+        let _ = self.0.update(&tgid.to_ne_bytes(), &pages.to_ne_bytes(), MapFlags::ANY);
+    }
+
+    /// Does not trust a process any more; most never were.
+    pub(crate) fn withdraw(&self, tgid: u32) {
+        let _ = self.0.delete(&tgid.to_ne_bytes());
     }
 }
 

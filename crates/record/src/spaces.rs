@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use icecore_format::records::Location;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The address spaces of all processes.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Spaces {
     by_tgid: FxHashMap<u32, Arc<Space>>,
     /// Processes that ended: the last samples of a thread come after its end was told.
     ended: Vec<u32>,
+    /// Processes whose address space is another than when this was taken.
+    changed: FxHashSet<u32>,
     versions: u32,
 }
 
@@ -51,6 +53,7 @@ impl Spaces {
 
     /// All that a process has mapped will be told: it was looked at.
     pub(crate) fn complete(&mut self, tgid: u32) {
+        self.changed.insert(tgid);
         Arc::make_mut(self.by_tgid.entry(tgid).or_default()).is_complete = true;
     }
 
@@ -61,11 +64,13 @@ impl Spaces {
             None => self.by_tgid.remove(&child),
         };
         self.ended.retain(|tgid| *tgid != child);
+        self.changed.insert(child);
     }
 
     /// A process runs a new program: what was mapped before is gone. An exec is told when it is done, and
     /// counts from its beginning: the new program may have been mapped by now.
     pub(crate) fn exec(&mut self, tgid: u32, time_ns: u64) {
+        self.changed.insert(tgid);
         self.versions = self.versions.wrapping_add(1);
         let space = Arc::make_mut(self.by_tgid.entry(tgid).or_default());
         space.version = self.versions;
@@ -85,8 +90,14 @@ impl Spaces {
         }
     }
 
+    /// Takes the processes whose address space has changed since they were taken, or that are new.
+    pub(crate) fn take_changed(&mut self) -> FxHashSet<u32> {
+        std::mem::take(&mut self.changed)
+    }
+
     /// A process maps executable memory, over whatever was there.
     pub(crate) fn map(&mut self, tgid: u32, start: u64, region: Region) {
+        self.changed.insert(tgid);
         self.versions = self.versions.wrapping_add(1);
         let space = Arc::make_mut(self.by_tgid.entry(tgid).or_default());
         space.version = self.versions;
@@ -103,6 +114,11 @@ impl Space {
     /// Tells whether what is nowhere in it is no code.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// What it shows, an image id each; `None` for code that is in no file.
+    pub(crate) fn images(&self) -> impl Iterator<Item = Option<u32>> + '_ {
+        self.regions.values().map(|region| region.image)
     }
 
     /// The first address of code, and the one behind the last.
@@ -218,6 +234,20 @@ mod tests {
         assert_eq!((at(&spaces, 1, 0x8000), at(&spaces, 2, 0x8000)), (None, Some((9, 0))));
         spaces.fork(77, 2);
         assert_eq!(at(&spaces, 2, 0x8000), None);
+    }
+
+    #[test]
+    fn whoever_has_other_code_than_before_is_told() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.fork(1, 2);
+        spaces.exec(3, 6);
+        spaces.complete(4);
+        spaces.exit(5);
+        let mut changed: Vec<u32> = spaces.take_changed().into_iter().collect();
+        changed.sort_unstable();
+        assert_eq!(changed, [1, 2, 3, 4]);
+        assert!(spaces.take_changed().is_empty());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::cgroups::Moved;
 use crate::identity::Identity;
 use crate::intern::Interner;
 use crate::snapshots::{Arriving, Snapshots};
-use crate::spaces::{Region, Spaces};
+use crate::spaces::{Region, Space, Spaces};
 use crate::stacks::{Exhausted, Stacks};
 use crate::wire::{self, Event, Head};
 use notes::Notes;
@@ -239,6 +239,16 @@ impl Tracker {
     /// Counts over the recording so far.
     pub(crate) fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// Takes the processes whose address space has changed since they were taken.
+    pub(crate) fn take_changed(&mut self) -> FxHashSet<u32> {
+        self.spaces.take_changed()
+    }
+
+    /// The address space of a process as it is at the moment that was settled last.
+    pub(crate) fn space(&self, tgid: u32) -> Option<&Space> {
+        self.spaces.of(tgid)
     }
 
     /// Takes what happened to processes since it was taken, in the order of time.

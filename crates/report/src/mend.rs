@@ -15,12 +15,14 @@
 //! | `window` | samples of one of these, one after the other |
 //! | `choose` | which of two stacks is believed |
 //! | `grown` | mended stacks as nodes of the trie |
+//! | `suspect` | stacks of walks that cannot be whole |
 
 mod choose;
 mod code;
 mod grown;
 mod memory;
 mod rules;
+mod suspect;
 mod window;
 mod windows;
 
@@ -38,6 +40,7 @@ use crate::map::Map;
 use crate::unwind::{Limits, Unwinder};
 use grown::Trie;
 use rules::Rules;
+pub(crate) use suspect::{Suspects, suspects};
 use window::Window;
 use windows::windows;
 

@@ -19,7 +19,7 @@ use crate::hits::{self, Apart, Hits, Selection};
 use crate::image::{EmbeddedFiles, Finder, Search};
 use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::locate::{Located, Locator, Place, locate};
-use crate::mend::{Mended, mend};
+use crate::mend::{Mended, Suspects, mend, suspects};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::term::progress::Progress;
@@ -45,6 +45,7 @@ pub struct Loaded<'a> {
     pub mended: Mended,
     /// Samples, counted.
     pub hits: Hits,
+    search: &'a Search,
 }
 
 /// Places and their names.
@@ -71,7 +72,7 @@ pub struct Report<'a> {
 
 impl<'a> Loaded<'a> {
     /// Loads a recording, unwinds its stacks and counts its samples.
-    pub fn new(source: &'a Source, recording: &'a Recording, search: &Search, apart: Apart) -> Self {
+    pub fn new(source: &'a Source, recording: &'a Recording, search: &'a Search, apart: Apart) -> Self {
         let loaded = Self::filtered(&source.file, recording, source.filter(), search, apart);
         Self { patterns: source.patterns(), ..loaded }
     }
@@ -81,7 +82,7 @@ impl<'a> Loaded<'a> {
         path: &'a Path,
         recording: &'a Recording,
         filter: Filter,
-        search: &Search,
+        search: &'a Search,
         apart: Apart,
     ) -> Self {
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
@@ -116,13 +117,24 @@ impl<'a> Loaded<'a> {
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
         let patterns = Patterns::default();
-        Self { recording, path, tables, timeline, cgroups, filter, patterns, mended, hits }
+        Self { recording, path, tables, timeline, cgroups, filter, patterns, mended, hits, search }
     }
 
     /// Decides about samples.
     pub fn selection(&self) -> Selection<'_> {
         let Self { tables, timeline, cgroups, filter, mended, .. } = self;
         Selection { tables, timeline, cgroups, filter, mended }
+    }
+
+    /// Counts the stacks that cannot be whole in a recording of walks alone; behind it the path of the image that most of them pass through.
+    pub(crate) fn suspects(&self) -> (Suspects, Option<String>) {
+        let locator = Locator::new(&self.tables, &self.timeline);
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let finder = Finder { search: self.search, embedded: Some(&embedded) };
+        let suspects = suspects(&locator, &finder, &self.hits.rows);
+        let worst = suspects.worst.and_then(|image| locator.images.get(image as usize));
+        (suspects, worst.map(|image| image.path.clone()))
     }
 
     /// Names every distinct place. What the search does not find is downloaded first, if there are servers.

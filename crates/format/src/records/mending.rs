@@ -14,4 +14,33 @@ impl Mending {
     pub const REPLACED: Self = Self(2);
     /// Likewise, and the outer part of it, which was not copied, is from another sample.
     pub const COMPLETED: Self = Self(3);
+
+    /// The same with what is known of the walk that the stack rests on: nothing, or whether it has skipped a caller.
+    #[must_use]
+    pub fn judged(self, is_suspect: Option<bool>) -> Self {
+        match is_suspect {
+            None => self,
+            Some(false) => Self(self.0 | JUDGED),
+            Some(true) => Self(self.0 | JUDGED | SUSPECT),
+        }
+    }
+
+    /// One of the four.
+    #[must_use]
+    pub fn kind(self) -> Self {
+        Self(self.0 & 3)
+    }
+
+    /// The stack rests on the walk, and unwind rules tell of some of its calls whether they keep frame pointers.
+    pub fn is_judged(self) -> bool {
+        self.0 & JUDGED != 0
+    }
+
+    /// One of these does not: the walk has skipped a caller.
+    pub fn is_suspect(self) -> bool {
+        self.0 & SUSPECT != 0
+    }
 }
+
+const JUDGED: u8 = 4;
+const SUSPECT: u8 = 8;

@@ -10,7 +10,7 @@ pub(crate) mod functions;
 mod go;
 pub(crate) mod jit;
 mod room;
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod sections;
 mod stubs;
 mod symbol_table;

@@ -2,9 +2,10 @@
 //! `.eh_frame_hdr`. They are copied, not understood.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use object::Endianness;
-use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::elf::{self, FileHeader64, Machine, ProgramHeader64};
 use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
@@ -36,22 +37,24 @@ pub(crate) fn rules<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u6
     let wanted: BTreeSet<(u64, u64, u64)> = offsets.filter_map(|off| table.find(off)).collect();
     let mut rules = BTreeSet::new();
     for (at, start, bias) in wanted {
-        let Some(bytes) = table.entry(file, at) else { continue };
-        let shared = bytes.get(4..8).and_then(|id| id.first_chunk()).map(|id| u32::from_le_bytes(*id));
-        let shared = shared.filter(|back| *back != 0).and_then(|back| (at + 4).checked_sub(back.into()));
-        let Some((shared, shared_bytes)) = shared.and_then(|at| Some((at, table.entry(file, at)?))) else {
-            continue;
-        };
-        rules.insert(Rule { at: shared, start: 0, bias: 0, bytes: shared_bytes.to_vec() });
+        let Some((bytes, shared)) = table.entries(file, at) else { continue };
+        rules.insert(Rule { at: shared.at, start: 0, bias: 0, bytes: shared.bytes.to_vec() });
         rules.insert(Rule { at, start, bias, bytes: bytes.to_vec() });
     }
     rules.into_iter().collect()
 }
 
+/// An entry that several functions share.
+pub(crate) struct Shared<'d> {
+    pub(crate) at: u64,
+    pub(crate) bytes: &'d [u8],
+}
+
 /// Functions by address.
-struct Table<'d> {
+pub(crate) struct Table<'d> {
     loads: Vec<&'d ProgramHeader64<Endianness>>,
     endian: Endianness,
+    pub(crate) machine: Machine,
     /// Where the header lies in memory.
     at: u64,
     /// Function and entry, relative to the header; sorted by the first.
@@ -59,7 +62,7 @@ struct Table<'d> {
 }
 
 impl<'d> Table<'d> {
-    fn read(file: impl ReadRef<'d>) -> Option<Self> {
+    pub(crate) fn read(file: impl ReadRef<'d>) -> Option<Self> {
         let header = FileHeader64::<Endianness>::parse(file).ok()?;
         let endian = header.endian().ok().filter(|endian| *endian == Endianness::Little)?;
         let segments = header.program_headers(endian, file).ok()?;
@@ -73,7 +76,37 @@ impl<'d> Table<'d> {
         }
         let rows = file.read_bytes_at(off.checked_add(HEADER_LEN)?, u64::from(count) * 8).ok()?;
         let rows = rows.as_chunks::<4>().0.as_chunks::<2>().0;
-        Some(Self { loads: of_type(elf::PT_LOAD).collect(), endian, at: segment.p_vaddr(endian), rows })
+        let (loads, machine) = (of_type(elf::PT_LOAD).collect(), header.e_machine(endian));
+        Some(Self { loads, endian, machine, at: segment.p_vaddr(endian), rows })
+    }
+
+    /// The addresses of code.
+    pub(crate) fn code(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let loads = self.loads.iter().filter(|load| load.p_flags(self.endian).0 & elf::PF_X.0 != 0);
+        loads.map(|load| {
+            let start = load.p_vaddr(self.endian);
+            start..start.saturating_add(load.p_filesz(self.endian))
+        })
+    }
+
+    /// Which functions lie in a range of addresses, by their numbers.
+    pub(crate) fn functions(&self, code: &Range<u64>) -> Range<usize> {
+        let before = |address| self.rows.partition_point(|row| self.address(row[0]) < address);
+        before(code.start)..before(code.end)
+    }
+
+    /// The address of a function, and that of its entry.
+    pub(crate) fn function(&self, number: usize) -> Option<(u64, u64)> {
+        let [function, entry] = self.rows.get(number)?;
+        Some((self.address(*function), self.address(*entry)))
+    }
+
+    /// The entry of a function, and what it shares with others.
+    pub(crate) fn entries(&self, file: impl ReadRef<'d>, at: u64) -> Option<(&'d [u8], Shared<'d>)> {
+        let bytes = self.entry(file, at)?;
+        let back = u32::from_le_bytes(*bytes.get(4..8)?.first_chunk()?);
+        let at = at.checked_add(4)?.checked_sub(back.into()).filter(|_| back != 0)?;
+        Some((bytes, Shared { at, bytes: self.entry(file, at)? }))
     }
 
     /// Where the rules for an offset of code lie in memory, the offset at which they begin to hold, and the bias of that code.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 pub(crate) struct MapsLine<'a> {
     pub(crate) start: u64,
     pub(crate) end: u64,
+    pub(crate) is_writable: bool,
     pub(crate) file_off: u64,
     pub(crate) major: u32,
     pub(crate) minor: u32,
@@ -37,6 +38,7 @@ fn parse_line(line: &[u8]) -> Option<MapsLine<'_>> {
     let line = MapsLine {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
+        is_writable: perms.as_bytes().get(1) == Some(&b'w'),
         file_off: u64::from_str_radix(file_off, 16).ok()?,
         major: u32::from_str_radix(major, 16).ok()?,
         minor: u32::from_str_radix(minor, 16).ok()?,
@@ -87,6 +89,7 @@ mod tests {
         assert_eq!(*lines[0].path, *b"/usr/bin/a b");
         assert_eq!((lines[0].start, lines[0].file_off, lines[0].inode), (0x55d0_c0a2_6000, 0x26000, 131));
         assert_eq!((lines[0].major, lines[0].minor), (0xfe, 0));
+        assert_eq!((lines[0].is_writable, lines[1].is_writable), (false, true));
         assert_eq!(*lines[1].path, *b"");
         assert_eq!(*lines[2].path, *b"[vdso]");
         assert_eq!(*unescaped(b"/a\\012b\\01"), *b"/a\nb\\01");

@@ -61,7 +61,7 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
         let hits = loaded.hits.rows.iter().filter(|hit| which(hit.key.mending));
         hits.map(|hit| hit.samples).sum::<u64>()
     };
-    let (unwound, repaired) = (with(|how| how != Mending::NONE), with(|how| how > Mending::KEPT));
+    let (unwound, repaired) = (with(|how| how != Mending::NONE), with(|how| how.kind() > Mending::KEPT));
     let excerpt =
         Excerpt { recording: &recording, selection: loaded.selection(), what: What::Unwound(&redaction) };
     let version = env!("CARGO_PKG_VERSION");

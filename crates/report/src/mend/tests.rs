@@ -416,3 +416,26 @@ fn a_stack_is_not_completed_by_another_thread_nor_by_another_place_of_the_same()
         assert!(!mendings.contains(&Mending::COMPLETED));
     }
 }
+
+/// Makes `stack` the walk of stack id 1: offsets, the outermost first.
+fn with_walk(mut recorded: Recorded, root_first: &[u64]) -> (Recorded, u32) {
+    let node = |(parent, off): (u32, &u64)| Node { parent, location: at(*off) };
+    let nodes: Vec<Node> = (0..).zip(root_first).map(node).collect();
+    let leaf = nodes.len() as u32;
+    recorded.tables.nodes = ById::from_blocks(vec![(1, nodes)]);
+    (recorded, leaf)
+}
+
+#[test]
+fn a_walk_goes_on_behind_a_caller_that_it_has_skipped() {
+    let (depth, copied, fp) = (4096, 128, 1024);
+    let mut b = Builder::default();
+    // The leaf has no frame: its return address is on top, and the frame pointer is its caller's.
+    let memory = b.node(0, depth / 512 - 1, &[(0, Word::Code(0x20))]);
+    let registers = vec![Word::Stack(fp)];
+    b.snapshots.push(Snapshot { anchor: ANCHOR, depth, copied, memory, mask: 1 << 6, registers });
+    let (recorded, leaf) = with_walk(b.recorded(), &[0x50, 0x40, 0x30, 0x10]);
+    let walked = |user_end| recorded.mended(&[Sample { user_end, ..sample(0, leaf, 1) }]).0;
+    assert_eq!(walked(WalkEnd::ROOT), [(1, vec![0x10, 0x20, 0x30, 0x40, 0x50], WalkEnd::ROOT)]);
+    assert_eq!(walked(WalkEnd::DEPTH), [(1, vec![0x10, 0x20, 0x30, 0x40, 0x50], WalkEnd::DEPTH)]);
+}

@@ -7,10 +7,11 @@ use super::code::SpaceCode;
 use super::grown::Grown;
 use super::memory::Memory;
 use super::rules;
+use super::suspect::Known;
 use crate::hits::Selection;
 use crate::locate::{Locator, steps};
 use crate::map::Map;
-use crate::unwind::{End, Frame, Unwinder};
+use crate::unwind::{End, Frame, Modules as _, Unwinder};
 
 /// Unwinds the samples of a window.
 pub(super) struct Window<'a> {
@@ -23,6 +24,8 @@ pub(super) struct Window<'a> {
     known: Map<Seat, u32>,
     /// Stacks of which the outer part was not copied.
     open: Vec<Open>,
+    /// Which calls keep frame pointers.
+    kept: Known,
     frames: Vec<Frame>,
     path: Vec<u32>,
 }
@@ -66,8 +69,8 @@ impl<'a> Window<'a> {
         rules: &'a rules::Tables<'a>,
         unwinder: &'a mut Unwinder,
     ) -> Self {
-        let (done, known, open, frames, path) = Default::default();
-        Self { selection, locator, rules, unwinder, done, known, open, frames, path }
+        let (done, known, open, kept, frames, path) = Default::default();
+        Self { selection, locator, rules, unwinder, done, known, open, kept, frames, path }
     }
 
     /// Unwinds the stack of a sample, if everything is there.
@@ -79,8 +82,9 @@ impl<'a> Window<'a> {
         let code = SpaceCode::new(self.locator, space, self.rules);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
-        let memory = Memory::new(&tables.held, snapshot, &code)?;
+        let mut memory = Memory::new(&tables.held, snapshot, &code)?;
         let registers = memory.registers(self.rules.machine(), walked.first()?.address);
+        memory.add_step(&registers, &walked);
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
@@ -89,12 +93,24 @@ impl<'a> Window<'a> {
             let inner: Vec<Location> = inner.iter().rev().map(|frame| code.location(frame)).collect();
             self.open.push(Open { snapshot: sample.snapshot, seat: seat(last), inner });
         }
-        if let Choice::Other { unwound, walked, end } = choose(&frames, end, &walked, sample.user_end) {
+        let choice = choose(&frames, end, &walked, sample.user_end);
+        let rests_on = match &choice {
+            Choice::Walk if end != End::Root && sample.user_end == WalkEnd::ROOT => &walked[1..],
+            Choice::Other { walked, end: WalkEnd::ROOT, .. } => walked,
+            _ => &[],
+        };
+        let calls = rests_on.iter().filter_map(|walked| code.find(walked.address.checked_sub(1)?));
+        let is_suspect = self.kept.judge(calls, self.unwinder).is_suspect();
+        if let Choice::Other { unwound, walked, end } = choice {
             let outer = walked.iter().rev().map(|frame| frame.location);
             let inner = frames[..unwound].iter().rev().map(|frame| code.location(frame));
             self.done.grown.add(0, outer.chain(inner), &mut self.path);
             let other = self.path.last().map(|node| (*node, end));
-            self.done.stacks.push(Stack { snapshot: sample.snapshot, other, mending: Mending::REPLACED });
+            self.done.stacks.push(Stack {
+                snapshot: sample.snapshot,
+                other,
+                mending: Mending::REPLACED.judged(is_suspect),
+            });
             if end == WalkEnd::UNWOUND {
                 // Where a frame is known, all outside of it are.
                 let known = frames.iter().zip(self.path.iter().rev()).skip(1);
@@ -105,7 +121,8 @@ impl<'a> Window<'a> {
                 }
             }
         } else {
-            let kept = Stack { snapshot: sample.snapshot, other: None, mending: Mending::KEPT };
+            let kept =
+                Stack { snapshot: sample.snapshot, other: None, mending: Mending::KEPT.judged(is_suspect) };
             self.done.stacks.push(kept);
         }
         self.frames = frames;

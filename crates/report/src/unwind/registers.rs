@@ -33,7 +33,7 @@ impl Machine {
 
     /// The frame pointer.
     #[inline]
-    pub(super) const fn fp(self) -> u8 {
+    pub const fn fp(self) -> u8 {
         match self {
             Self::X86_64 => 6,
             Self::Aarch64 => 29,

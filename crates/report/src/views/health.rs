@@ -79,8 +79,8 @@ impl Health {
             advice: quality.problems.clone(),
             quality,
             unwound_share: of_walked(|mending| mending != Mending::NONE),
-            repaired_share: of_walked(|mending| mending > Mending::KEPT),
-            completed_share: of_walked(|mending| mending == Mending::COMPLETED),
+            repaired_share: of_walked(|mending| mending.kind() > Mending::KEPT),
+            completed_share: of_walked(|mending| mending.kind() == Mending::COMPLETED),
             images: breaks(&report.profile).into_iter().map(row).collect(),
         }
     }
@@ -149,6 +149,11 @@ impl Health {
                 percent(self.repaired_share),
                 percent(self.completed_share)
             );
+            page.item("", &text);
+        }
+        if let Some(suspect) = self.quality.suspect_share.filter(|share| *share > 0.0) {
+            let text =
+                format!("{} lack callers: they pass through code without frame pointers", percent(suspect));
             page.item("", &text);
         }
         let ends = self.quality.user_ends.iter().map(|(end, n)| format!("{} {end}", count(*n)));

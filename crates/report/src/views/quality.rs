@@ -6,6 +6,7 @@ use icecore_format::records::{Cause, Mending, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
 use super::summary::{lost, ratio};
+use crate::mend::Suspects;
 use crate::pipeline::Report;
 use crate::profile::{Profile, Taken, through};
 use crate::symbolize::Reason;
@@ -24,6 +25,9 @@ pub(crate) const NAMED_SHOWS: f64 = 0.90;
 pub(crate) const ROOTED_MISLEADS: f64 = 0.50;
 /// A smaller share of stacks that reach a root is worth knowing. It may be that they are whole without our knowing it.
 pub(crate) const ROOTED_SHOWS: f64 = 0.90;
+
+/// A larger share of stacks that lack callers is worth knowing.
+pub(crate) const SUSPECT_SHOWS: f64 = 0.10;
 
 /// Whether conclusions can be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -49,6 +53,10 @@ pub struct Quality {
     pub rooted_share: Option<f64>,
     /// User stacks that were cut by the depth limit.
     pub cut_share: Option<f64>,
+    /// User stacks that are believed because the walk came to a root, and that pass through a function without a frame
+    /// pointer: its caller is missing. `None` if no unwind rules tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect_share: Option<f64>,
     /// Frames that have a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
     /// Share of all frames by why they have no name.
@@ -62,6 +70,18 @@ pub struct Quality {
 
 impl Quality {
     pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
+        let is_unwound = report.profile.taken(|taken| taken.mending != Mending::NONE).samples > 0;
+        // Where stacks were unwound, samples tell what of them is walked.
+        let walks = if is_unwound { Default::default() } else { report.loaded.suspects() };
+        Self::with(report, samples_in_file, lost, walks)
+    }
+
+    fn with(
+        report: &Report<'_>,
+        samples_in_file: u64,
+        lost: u64,
+        (suspects, skipping): (Suspects, Option<String>),
+    ) -> Self {
         let taken = |which: fn(Taken) -> bool| report.profile.taken(which).samples;
         let walked = taken(Taken::is_walked);
         let of_walked = |n: u64| (walked > 0).then(|| ratio(n as f64, walked as f64));
@@ -69,6 +89,8 @@ impl Quality {
         let of_frames = |n: u64| ratio(n as f64, frames as f64);
         let nameless: u64 = unnamed.values().sum();
         let worst = unnamed.iter().max_by_key(|(_, n)| **n).map(|(reason, _)| *reason);
+        let judged = suspects.judged + taken(|taken| taken.mending.is_judged());
+        let suspect = suspects.samples + taken(|taken| taken.mending.is_suspect());
         let mut user_ends = BTreeMap::new();
         for row in &report.profile.rows {
             *user_ends.entry(row.taken.end.name()).or_default() += row.samples;
@@ -78,6 +100,7 @@ impl Quality {
             problems: Vec::new(),
             rooted_share: of_walked(taken(|taken| taken.rooted)),
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
+            suspect_share: (judged > 0).then(|| ratio(suspect as f64, walked as f64)),
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
@@ -92,6 +115,8 @@ impl Quality {
             lost_to: lost_to(report, lost),
             named_share: quality.named_share,
             rooted_share: quality.rooted_share,
+            suspect_share: quality.suspect_share.unwrap_or_default(),
+            skipping: skipping.as_deref(),
             worst,
             damage: report.loaded.tables.damage.len() as u64,
             endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
@@ -108,7 +133,8 @@ impl Quality {
 pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
     let tables = &report.loaded.tables;
     let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
-    let quality = Quality::new(report, in_file, lost(tables));
+    // Suspects never mislead, and to find them takes time.
+    let quality = Quality::with(report, in_file, lost(tables), Default::default());
     let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
     let first = quality.problems.first().filter(|_| misleads)?;
     Some(format!("this data misleads: {first} (more: icecore-report health {})", quoted(report.loaded.path)))
@@ -145,6 +171,10 @@ struct Facts<'a> {
     lost_to: Option<&'static str>,
     named_share: Option<f64>,
     rooted_share: Option<f64>,
+    /// Of user stacks: callers were skipped, and nothing else shows it.
+    suspect_share: f64,
+    /// The image in which most of them were.
+    skipping: Option<&'a str>,
     /// Where most of the stacks end that reach no root.
     broken: Option<&'a Break>,
     /// Stacks were not copied when this was recorded.
@@ -193,6 +223,7 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
             format!("only {} of the user stacks reach a root: {so}{remedy}", percent(rooted)),
         ));
     }
+    problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));
     if facts.endless > 0 {
         let sessions = things(facts.endless, "session");
         let text =
@@ -293,6 +324,16 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
     }
 }
 
+/// How many stacks lack callers without showing it, and what helps against it.
+fn skipped(facts: &Facts<'_>) -> String {
+    let share = percent(facts.suspect_share);
+    let most = facts.skipping.map(|image| format!(", most of them through `{image}`")).unwrap_or_default();
+    let unwind = if facts.is_walked_only { "auto" } else { "dwarf" };
+    format!(
+        "{share} of the user stacks pass through code without frame pointers{most}, and lack callers there: record with --unwind {unwind}"
+    )
+}
+
 /// Counts frames as `samples` lists them, inlined ones as well, and those without a name by reason.
 fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
     let through = through(profile, profile.at_stacks());
@@ -322,6 +363,8 @@ mod tests {
         lost_to: None,
         named_share: Some(1.0),
         rooted_share: Some(1.0),
+        suspect_share: 0.0,
+        skipping: None,
         broken: None,
         is_walked_only: true,
         worst: None,
@@ -374,6 +417,24 @@ mod tests {
         assert!(told(WalkEnd::NOT_COPIED, false).ends_with("--stack-bytes 1M"));
         assert!(told(WalkEnd::NO_RULES, false).contains("--symbols"));
         assert!(told(WalkEnd::DEPTH, true).ends_with("--max-depth"));
+    }
+
+    #[test]
+    fn stacks_that_lack_callers_are_told_with_what_helps() {
+        let skipping = Some("/lib/libfoo.so");
+        assert_eq!(verdict(Facts { suspect_share: 0.1, skipping, ..FINE }), Verdict::Good);
+        let told = |is_walked_only| {
+            let (verdict, text) =
+                problems(Facts { suspect_share: 0.31, skipping, is_walked_only, ..FINE }).remove(0);
+            assert_eq!(verdict, Verdict::Usable);
+            text
+        };
+        assert_eq!(
+            told(true),
+            "31.0% of the user stacks pass through code without frame pointers, most of them through `/lib/libfoo.so`, \
+             and lack callers there: record with --unwind auto"
+        );
+        assert!(told(false).ends_with("record with --unwind dwarf"));
     }
 
     #[test]

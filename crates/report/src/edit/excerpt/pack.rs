@@ -142,7 +142,8 @@ impl<'a> Packer<'a> {
             ..*row
         };
         counted(w, &held.snapshots, |id| held_rows.snapshots.find(id).map(snapshot), SnapshotsV1::from_rows)?;
-        if held.snapshots.old.is_empty() {
+        // Walks are judged by rules, too; what was unwound is.
+        if held.snapshots.old.is_empty() && !held_rows.snapshots.is_empty() {
             return Ok(());
         }
         let are_kept = |rule: &&UnwindRule| images.old.binary_search(&rule.image).is_ok();

@@ -1,0 +1,133 @@
+//! Which images keep frame pointers, as far as they have been judged.
+
+use icecore_format::records::ImageKind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::judge::{Judge, Wanted};
+use crate::identity::{Identity, Place};
+
+/// Images that are remembered; those beyond are not trusted.
+const MAX_IMAGES: usize = 64 << 10;
+
+/// Images by id. Those of one build-id are judged once.
+pub(super) struct Images {
+    judge: Judge,
+    /// The image that was judged for it; `None` if it cannot be trusted, whatever it holds.
+    judged_as: FxHashMap<u32, Option<u32>>,
+    by_build_id: FxHashMap<Vec<u8>, u32>,
+    keeps: FxHashMap<u32, bool>,
+    /// Images whose file could not be opened, or that were too many. They are tried again when they are mapped again.
+    unread: FxHashSet<u32>,
+}
+
+impl Images {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let (judged_as, by_build_id, keeps, unread) = Default::default();
+        Ok(Self { judge: Judge::start()?, judged_as, by_build_id, keeps, unread })
+    }
+
+    /// Has an image judged, unless it or its like was.
+    pub(super) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
+        let judged_as = match self.judged_as.get(&image) {
+            Some(known) => *known,
+            None if self.judged_as.len() < MAX_IMAGES => self.meet(image, identity),
+            None => None,
+        };
+        if let Some(judged_as) = judged_as.filter(|judged_as| self.unread.contains(judged_as))
+            && self.judge.ask(Wanted::new(judged_as, identity, place))
+        {
+            self.unread.remove(&judged_as);
+        }
+    }
+
+    /// Notes a new image; returns what is judged for it.
+    fn meet(&mut self, image: u32, identity: &Identity) -> Option<u32> {
+        let judged_as = match identity.kind {
+            ImageKind::FILE if identity.build_id.is_empty() => Some(image),
+            ImageKind::FILE => Some(*self.by_build_id.entry(identity.build_id.clone()).or_insert(image)),
+            ImageKind::VDSO => Some(image),
+            _ => None,
+        };
+        self.judged_as.insert(image, judged_as);
+        if identity.kind == ImageKind::VDSO {
+            // It calls nobody.
+            self.keeps.insert(image, true);
+        } else if judged_as == Some(image) {
+            self.unread.insert(image);
+        }
+        judged_as
+    }
+
+    /// Tells whether the code of an image keeps frame pointers; `None` if it is being judged.
+    pub(super) fn keeps(&self, image: u32) -> Option<bool> {
+        match self.judged_as.get(&image) {
+            Some(Some(judged_as)) if !self.unread.contains(judged_as) => self.keeps.get(judged_as).copied(),
+            _ => Some(false),
+        }
+    }
+
+    /// Takes what has been judged meanwhile; tells whether anything was.
+    pub(super) fn take_answers(&mut self) -> bool {
+        let mut any = false;
+        for (image, keeps) in self.judge.answers() {
+            any = true;
+            if let Some(keeps) = keeps {
+                self.keeps.insert(image, keeps);
+            } else {
+                self.unread.insert(image);
+            }
+        }
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::proc::{maps, scan};
+
+    fn answered(images: &mut Images) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !images.take_answers() {
+            assert!(Instant::now() < deadline, "no answer");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn images_of_one_build_id_are_judged_once_and_tried_again_if_there_was_no_file() {
+        let own = scan::one(std::process::id()).expect("we are running");
+        let line = maps::executable(&own.maps).find(|line| line.inode != 0).expect("a program");
+        let identity = crate::identity::Identities::default().of_maps_line(own.tgid, &line);
+        let identity = Identity { build_id: b"of no file".to_vec(), ..identity };
+        let mut images = Images::new().expect("a thread");
+        let place = Place::of_maps_line(own.tgid, &line);
+        images.see(1, &identity, &place);
+        images.see(2, &identity, &place);
+        assert_eq!((images.keeps(1), images.keeps(2), images.keeps(3)), (None, None, Some(false)));
+        answered(&mut images);
+        assert_eq!((images.keeps(1), images.keeps(2)), (Some(false), Some(false)), "it was not found");
+        images.see(2, &identity, &place);
+        assert_eq!((images.keeps(1), images.keeps(2)), (None, None), "it is asked again");
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_judged() {
+        let mut images = Images::new().expect("a thread");
+        let place = Place::of_itself(b"");
+        let identity = |kind| Identity {
+            kind,
+            path: Vec::new(),
+            build_id: Vec::new(),
+            dev: 0,
+            inode: 0,
+            size_bytes: 0,
+            modified_unix_ns: 0,
+        };
+        images.see(1, &identity(ImageKind::VDSO), &place);
+        images.see(2, &identity(ImageKind::ANONYMOUS), &place);
+        assert_eq!((images.keeps(1), images.keeps(2)), (Some(true), Some(false)));
+    }
+}

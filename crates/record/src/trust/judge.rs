@@ -1,0 +1,83 @@
+//! A thread that reads unwind rules, behind everything else that the recorder does.
+
+use std::fs::File;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::Builder;
+
+use object::read::ReadCache;
+
+use super::ENOUGH;
+use super::frames::frames;
+use crate::identity::{Identity, Place};
+use crate::sys::usage;
+
+/// The most functions of an image that are looked at: their share is within a percent of that of all.
+const MAX_FUNCTIONS: usize = 2048;
+/// Functions that are looked at first, and the share below which these will do.
+const GLANCE: usize = 64;
+const ENOUGH_AT_A_GLANCE: f64 = 0.5;
+/// Images that may wait.
+const MAX_WAITING: usize = 4096;
+
+/// The thread. It ends when this is dropped.
+pub(super) struct Judge {
+    wanted: SyncSender<Wanted>,
+    answers: Receiver<(u32, Option<bool>)>,
+}
+
+/// An image that is to be judged, and where one of its processes has it mapped.
+pub(super) struct Wanted {
+    image: u32,
+    identity: Identity,
+    tgid: u32,
+    start: u64,
+    end: u64,
+    path: Vec<u8>,
+}
+
+impl Wanted {
+    pub(super) fn new(image: u32, identity: &Identity, place: &Place<'_>) -> Self {
+        let Place { tgid, start, end, path } = *place;
+        Self { image, identity: identity.clone(), tgid, start, end, path: path.to_vec() }
+    }
+
+    /// Tells whether the image keeps frame pointers; `None` if its file cannot be found.
+    fn judge(&self) -> Option<bool> {
+        let Self { tgid, start, end, ref path, .. } = *self;
+        let file = Place { tgid, start, end, path }.open(&self.identity)?;
+        Some(keeps_frame_pointers(&file))
+    }
+}
+
+impl Judge {
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
+        let (answer, answers) = channel();
+        Builder::new().spawn(move || {
+            usage::background_priority();
+            for wanted in asked {
+                if answer.send((wanted.image, wanted.judge())).is_err() {
+                    break;
+                }
+            }
+        })?;
+        Ok(Self { wanted, answers })
+    }
+
+    /// Has an image judged; false if too many wait.
+    pub(super) fn ask(&self, wanted: Wanted) -> bool {
+        self.wanted.try_send(wanted).is_ok()
+    }
+
+    /// The images that were judged since the last call; `None` of those whose file could not be found.
+    pub(super) fn answers(&self) -> impl Iterator<Item = (u32, Option<bool>)> + '_ {
+        self.answers.try_iter()
+    }
+}
+
+/// Most images can be told at a glance: all that do not keep frame pointers on purpose.
+fn keeps_frame_pointers(file: &File) -> bool {
+    let file = ReadCache::new(file);
+    let share = |most| frames(&file, most).map_or(0.0, |frames| frames.share());
+    share(GLANCE) >= ENOUGH_AT_A_GLANCE && share(MAX_FUNCTIONS) >= ENOUGH
+}

@@ -1,0 +1,114 @@
+//! Programs whose code keeps frame pointers, through real eBPF: only the top of their stacks is copied, and nothing is missing.
+
+use std::path::Path;
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::SnapshotsV1;
+use icecore_tests::machine::{Recorded, Sample, alone, alone_with_a_gap, has_ebpf, stacks_without_frames};
+
+/// Blocks are so short that no stack is completed from one that was copied before the program was judged.
+const OPTIONS: [&str; 5] = ["-F", "997", "-q", "--flush", "0.1"];
+/// `TOP_LEN` of bpf/wire.h.
+const TOP_BYTES: u32 = 128;
+/// What the stack holds of a sample in the assembly of `alone.c`.
+const CHAIN: [&str; 6] = ["leaf", "calls", "outer", "spend", "begin", "_start"];
+
+fn recorded(options: &[&str], program: &Path, arguments: &[&str]) -> Recorded {
+    let program = program.to_str().expect("a path of this test");
+    Recorded::new(&[&OPTIONS[..], options].concat(), &[&[program], arguments].concat())
+}
+
+/// How many bytes of each stack were copied, in the order of time.
+fn copied(recorded: &Recorded) -> Vec<u32> {
+    let recording = Recording::open(&recorded.path()).expect("it was just written");
+    let blocks = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SNAPSHOTS);
+    let rows = blocks.flat_map(|entry| {
+        let payload = recording.payload(entry).expect("it is whole");
+        payload.view::<SnapshotsV1>().expect("it is valid").rows().expect("it is valid")
+    });
+    rows.map(|row| row.copied).collect()
+}
+
+/// Samples in the leaf without a frame.
+fn in_leaf(recorded: &Recorded) -> Vec<Sample> {
+    let mut samples = recorded.samples(&[]);
+    samples.retain(|sample| sample.names("user").first() == Some(&"leaf"));
+    samples
+}
+
+#[test]
+fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
+    if !has_ebpf() {
+        return;
+    }
+    let auto = recorded(&[], &alone(), &["1500"]);
+    let copied = copied(&auto);
+    let small = copied.iter().filter(|len| **len == TOP_BYTES).count();
+    let bytes = std::fs::metadata(auto.path()).expect("it was written").len();
+    println!("{small} of {} stacks are tops; {} bytes per sample", copied.len(), bytes / copied.len() as u64);
+    assert!(copied.len() > 1000 && small * 10 > copied.len() * 7, "{small} of {}", copied.len());
+    let samples = in_leaf(&auto);
+    assert!(samples.len() > 500, "{}", samples.len());
+    for sample in &samples {
+        assert_eq!(sample.names("user"), CHAIN, "{}", sample.text("ended"));
+    }
+    // Most of them end as the walk did: its frames are there, behind those that it has skipped.
+    let walked = samples.iter().filter(|sample| sample.text("ended") == "root").count();
+    assert!(walked * 10 > samples.len() * 5, "{walked} of {}", samples.len());
+    // Without the top the caller is missing, so this test can fail.
+    let walked = in_leaf(&recorded(&["--unwind", "fp"], &alone(), &["300"]));
+    assert!(walked.iter().all(|sample| !sample.has("calls")) && walked.len() > 100, "{}", walked.len());
+}
+
+#[test]
+fn root_trust_ends_with_code_that_nobody_has_looked_at() {
+    if !has_ebpf() {
+        return;
+    }
+    let library = stacks_without_frames();
+    let library = library.to_str().expect("a path of this test");
+    let copied = copied(&recorded(&[], &alone(), &["800", "map", library]));
+    let (before, after) = copied.split_at(copied.len() * 55 / 100);
+    assert!(before.contains(&TOP_BYTES), "it was trusted at first");
+    assert!(after.len() > 500 && after.iter().all(|len| *len > TOP_BYTES), "{after:?}");
+}
+
+#[test]
+fn root_trust_ends_with_the_program() {
+    if !has_ebpf() {
+        return;
+    }
+    let next = stacks_without_frames();
+    let next = next.to_str().expect("a path of this test");
+    let recorded = recorded(&[], &alone(), &["600", "exec", next, "chain", "600"]);
+    let mut samples = in_leaf(&recorded);
+    samples.retain(|sample| sample.text("comm") == "stacks");
+    assert!(samples.len() > 300, "{}", samples.len());
+    for sample in &samples {
+        assert!(sample.names("user").starts_with(&["leaf", "b", "a", "chain", "main"]), "{}", sample.0);
+    }
+    let tops = copied(&recorded).iter().filter(|len| **len == TOP_BYTES).count();
+    assert!(tops > 200, "the first program was trusted: {tops}");
+}
+
+#[test]
+fn root_walks_through_code_without_frame_pointers_are_suspect() {
+    if !has_ebpf() {
+        return;
+    }
+    let suspect = |recorded: &Recorded| recorded.json("health", &[])["suspect_share"].as_f64();
+    let walked = recorded(&["--unwind", "fp"], &alone_with_a_gap(), &["400"]);
+    assert!(in_leaf(&walked).iter().all(|sample| !sample.has("spend")), "the walk has skipped it");
+    let share = suspect(&walked).expect("the program has rules");
+    println!("{share} of the walks are suspect");
+    assert!(share > 0.9, "{share}");
+    let advice = walked.json("health", &[])["advice"].to_string();
+    assert!(advice.contains("lack callers") && advice.contains("--unwind auto"), "{advice}");
+    for (program, options) in
+        [(alone(), &["--unwind", "fp"][..]), (alone_with_a_gap(), &["--unwind", "dwarf"])]
+    {
+        let share = suspect(&recorded(options, &program, &["300"]));
+        assert!(share.is_none_or(|share| share < 0.01), "{share:?}");
+    }
+}
