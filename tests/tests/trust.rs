@@ -7,8 +7,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::SnapshotsV1;
 use icecore_tests::machine::{Recorded, Sample, alone, alone_with_a_gap, has_ebpf, stacks_without_frames};
 
-/// Blocks are so short that no stack is completed from one that was copied before the program was judged.
-const OPTIONS: [&str; 5] = ["-F", "997", "-q", "--flush", "0.1"];
+const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
 /// `TOP_LEN` of bpf/wire.h.
 const TOP_BYTES: u32 = 128;
 /// What the stack holds of a sample in the assembly of `alone.c`.

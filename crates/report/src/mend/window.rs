@@ -137,12 +137,14 @@ impl<'a> Window<'a> {
             if stacks.is_empty() {
                 stacks.extend(self.done.stacks.iter().enumerate().map(|(at, stack)| (stack.snapshot, at)));
             }
+            let Some(stack) = stacks.get(&snapshot).map(|at| &mut self.done.stacks[*at]) else { continue };
+            // A walk to a root that unwind rules bear out is this sample's own.
+            if stack.mending.is_judged() && !stack.mending.is_suspect() {
+                continue;
+            }
             self.done.grown.add(node, inner.into_iter(), &mut self.path);
             let node = self.path.last().copied().unwrap_or(node);
-            if let Some(at) = stacks.get(&snapshot) {
-                let other = Some((node, WalkEnd::UNWOUND));
-                self.done.stacks[*at] = Stack { snapshot, other, mending: Mending::COMPLETED };
-            }
+            *stack = Stack { snapshot, other: Some((node, WalkEnd::UNWOUND)), mending: Mending::COMPLETED };
         }
         self.done
     }
