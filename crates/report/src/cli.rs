@@ -7,7 +7,7 @@ mod view;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use file::{Cache, Cut, Info, Merge, Output, Pack, Repair, Verify};
+pub use file::{Cache, Cut, Import, Info, Merge, Output, Pack, Repair, Verify};
 pub use lookup::Lookup;
 pub use source::{Source, Which};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
@@ -108,6 +108,8 @@ pub enum Command {
     Cut(Cut),
     /// The same recording with the names, inlined functions and source lines that are found here
     Pack(Pack),
+    /// A recording made of a file of `perf record`
+    Import(Import),
     /// What is kept of earlier reports, so that the next one is fast
     Cache(Cache),
 }

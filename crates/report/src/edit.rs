@@ -5,10 +5,12 @@
 //! | [`merge`] | several in one: blocks are copied as they are |
 //! | [`pack`] | one, and what this machine knows about its code |
 //! | [`cut`] | a piece of one: samples are chosen, and what these need is encoded anew |
+//! | [`import`] | one, of a file of `perf record` |
 //!
-//! Both write a new file, whole or not at all, and never touch one that they read.
+//! All write a new file, whole or not at all, and never touch one that they read.
 
 pub mod cut;
+pub mod import;
 pub mod merge;
 pub mod pack;
 

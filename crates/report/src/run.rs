@@ -140,6 +140,11 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             emit(global, streams, &pack, |page| pack.text(page))?;
             return Ok(0);
         }
+        (Some(Command::Import(options)), None) => {
+            let imported = edit::import::import(options, streams.progress && !global.quiet)?;
+            emit(global, streams, &imported, |page| imported.text(page))?;
+            return Ok(0);
+        }
         (Some(Command::Cache(options)), None) => {
             let cache = streams.cache.clone();
             let cache =

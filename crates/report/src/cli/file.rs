@@ -152,6 +152,27 @@ pub struct Pack {
     pub lookup: Lookup,
 }
 
+/// `import`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report import [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  perf record -g -- make && icecore-report import perf.data -o build.icecore
+  perf record --call-graph dwarf,65528 -- make && icecore-report import perf.data -o build.icecore
+  ssh HOST perf record -a -g -o - -- sleep 10 | icecore-report import - -o host.icecore
+
+Samples, call chains, mappings, build-ids and names of tasks become a recording. Of `--call-graph dwarf`, registers and \
+stacks are kept as a recorder keeps them, addresses alone, and are unwound by every report. perf.data has no names of kernel \
+functions. Nothing is looked up on this machine. Of a file that is cut off the rest is imported; what is missing or \
+has no place in a recording is told.")]
+pub struct Import {
+    /// The perf.data file; `-`: stdin
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// `cache`
 #[derive(Debug, Args)]
 #[command(override_usage = "icecore-report cache [--clear]")]
