@@ -11,6 +11,8 @@ difference. A class of differences is told with the frame in front of the first 
   longer     icecore has perf's frames, and more behind them
   shorter    perf has icecore's frames, and more behind them
   other      they part at a frame that both have
+
+Who is right is told by the bytes in front of the first frame that differs: whether there is a call, and of what (calls.py).
 """
 
 import collections
@@ -22,6 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from calls import call
 from compare import measured
 
 RECORD = ["perf", "record", "-q", "-N", "--buildid-all", "-e", "cpu-clock", "-F", "499", "--call-graph", "dwarf,16384"]
@@ -183,8 +186,15 @@ def place(frame):
     return f"{image}+{frame[0]:#x}" + (f" {frame[2]}" if len(frame) > 2 and frame[2] else "")
 
 
+def verdict(stack, at, add):
+    """What stands in front of the return address of a frame; `ends` if there is no such frame."""
+    if at >= len(stack):
+        return "ends"
+    return call((stack[at][0] + add, stack[at][1]), stack[at - 1]) if at > 0 else "leaf"
+
+
 def differences(own, perf):
-    """Counts classes, and each difference by where it is."""
+    """Counts classes, and differences by what stands at the first frame that differs, each with an example."""
     classes, causes, examples = collections.Counter(), collections.Counter(), {}
     for tid, stacks in perf.items():
         if len(stacks) != len(own[tid]):
@@ -196,20 +206,22 @@ def differences(own, perf):
             kind, same = compare(ours, theirs)
             classes[kind] += 1
             if kind != "equal":
-                last = place(ours[same - 1]) if same else "the leaf"
-                cause = (kind, ended, last)
+                cause = (kind, verdict(ours, same, 0), verdict(theirs, same, 1))
                 causes[cause] += 1
-                examples.setdefault(cause, (ours, theirs, same))
+                examples.setdefault(cause, []).append((ours, theirs, same, ended))
     return classes, causes, examples
 
 
-def show(causes, examples, limit=12):
-    """Prints the most frequent differences, each with the stacks of one example."""
-    for (kind, ended, last), count in causes.most_common(limit):
-        ours, theirs, same = examples[kind, ended, last]
-        print(f"  {count:>6} {kind}, {ended}, behind {last} ({same} frames in common)")
-        print(f"           icecore  {' < '.join(place(f) for f in ours[same:same + 3])} … {len(ours)} frames")
-        print(f"           perf     {' < '.join(place(f) for f in theirs[same:same + 3])} … {len(theirs)} frames")
+def show(causes, examples):
+    """Prints the differences, and of each the two most frequent places."""
+    for cause, count in causes.most_common():
+        kind, own, perf = cause
+        print(f"  {count:>6} {kind}: icecore's next frame {own!r}, perf's {perf!r}")
+        places = collections.Counter((Path(ours[same - 1][1] or "?").name, ended) for ours, _, same, ended in examples[cause])
+        print("           behind " + ", ".join(f"{image} {count} ({ended})" for (image, ended), count in places.most_common(5)))
+        for ours, theirs, same, _ in examples[cause][:2]:
+            print(f"           icecore  {' < '.join(place(f)[:60] for f in ours[max(same - 1, 0):same + 3])} … {len(ours)} frames")
+            print(f"           perf     {' < '.join(place(f)[:60] for f in theirs[max(same - 1, 0):same + 3])} … {len(theirs)} frames")
 
 
 def main():
