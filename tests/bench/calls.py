@@ -53,11 +53,28 @@ def is_stub(code):
     return code[:2] == b"\xff\x25"
 
 
+def jumps_on(file, function, wanted):
+    """Tells whether a function that is called ends with a jump to the wanted one, which is in another file if it is `None`."""
+    position = bisect.bisect_right(file.starts, function)
+    end = file.starts[position] if position < len(file.starts) else function + 4096
+    at = file.offset(function)
+    body = file.bytes[at:at + min(end - function, 1 << 16)]
+    for place, byte in enumerate(body):
+        if byte == 0xE9 and place + 5 <= len(body):
+            target = function + place + 5 + struct.unpack_from("<i", body, place + 1)[0]
+            to = file.offset(target)
+            if to is not None and (is_stub(file.bytes[to:to + 16]) if wanted is None else file.start(wanted) == target):
+                return "calls it"
+        if byte == 0xFF and place + 2 <= len(body) and (body[place + 1] >> 3 & 7 == 4):
+            return "may call it"
+    return "calls another"
+
+
 def call(caller, callee):
     """What stands in front of a return address: (offset, image), with the frame that it is said to have called.
 
-    `calls it`: a call of the function of the callee. `may call it`: through a register, memory or a stub of the linker, or of a
-    function that may have jumped on. `no call`: it can be no return address.
+    `calls it`: a call of the function of the callee, or of one that jumps on to it. `may call it`: through a register, memory or a stub
+    of the linker, or of a function that jumps to where a register says. `no call`: it can be no return address.
     """
     file = elf(caller[1])
     if file is None:
@@ -69,12 +86,11 @@ def call(caller, callee):
     if code[-5] == 0xE8:
         target = address + 1 + struct.unpack("<i", code[-4:])[0]
         at = file.offset(target)
-        if at is not None and callee[1] == caller[1]:
-            own = file.address(callee[0])
-            if own is not None and file.start(own) == file.start(target):
-                return "calls it"
+        own = file.address(callee[0]) if callee[1] == caller[1] else None
+        if own is not None and file.start(own) == file.start(target):
+            return "calls it"
         if at is not None:
-            return "may call it" if is_stub(file.bytes[at:at + 16]) or callee[1] == caller[1] else "calls another"
+            return "may call it" if is_stub(file.bytes[at:at + 16]) else jumps_on(file, target, own)
     for length in range(2, 8):
         if code[-length] == 0xFF and code[1 - length] >> 3 & 7 == 2:
             return "may call it"

@@ -27,7 +27,7 @@ from pathlib import Path
 from calls import call
 from compare import measured
 
-RECORD = ["perf", "record", "-q", "-N", "--buildid-all", "-e", "cpu-clock", "-F", "499", "--call-graph", "dwarf,16384"]
+RECORD = ["perf", "record", "-q", "--buildid-mmap", "-e", "cpu-clock", "-F", "499", "--call-graph", "dwarf,16384"]
 POSTGRES = Path("/usr/lib/postgresql")
 PYTHON = """
 import collections, json, re, time

@@ -15,8 +15,8 @@ impl Imported {
     fn new(program: &Path, name: &str, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let mut perf = Command::new("perf");
-        // Build-ids of all files, not only of those that leaves are in; and no copies of files in the user's home.
-        perf.args(["record", "-q", "-N", "--buildid-all", "-e", "cpu-clock", "-F", "997"]).args(options);
+        // Build-ids of all files, not only of those that leaves are in.
+        perf.args(["record", "-q", "--buildid-mmap", "-e", "cpu-clock", "-F", "997"]).args(options);
         perf.arg("-o").arg(dir.path().join("perf.data")).arg("--").arg(program).args([name, "500"]);
         let out = perf.output().expect("perf runs");
         assert!(out.status.success(), "perf record failed: {}", text(&out.stderr));
@@ -104,7 +104,7 @@ fn root_compressed_and_streamed_files_of_perf_are_read() {
     }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let recording = dir.path().join("r.icecore");
-    let script = "perf record -q -N -e cpu-clock,page-faults -c 1000000 -g -o - -- \"$1\" chain 300 | \"$2\" import - -o \"$3\" --json";
+    let script = "perf record -q --buildid-mmap -e cpu-clock,page-faults -c 1000000 -g -o - -- \"$1\" chain 300 | \"$2\" import - -o \"$3\" --json";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(stacks_with_frames());
     let out = shell

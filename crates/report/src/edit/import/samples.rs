@@ -190,6 +190,7 @@ impl<'a> Samples<'a> {
         let (id, len) = self.stack(leaf_first, locate)?;
         let end = match (leaf_first.is_empty(), is_chain) {
             (true, _) => WalkEnd::NONE,
+            _ if len == MAX_FRAMES as usize => WalkEnd::DEPTH,
             _ if len < leaf_first.len() => WalkEnd::NOT_CODE,
             (_, true) => ended(attr, leaf_first),
             // Nobody walked, and the stack that was copied is not unwound yet.
