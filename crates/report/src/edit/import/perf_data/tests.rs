@@ -23,8 +23,17 @@ fn read(bytes: &[u8]) -> anyhow::Result<PerfData> {
     PerfData::read(file)
 }
 
-/// What a file says, without the places of samples.
-fn told(bytes: &[u8]) -> (Vec<(u64, Event)>, Vec<(u64, u64)>, String, Vec<String>) {
+/// What a file says.
+#[derive(Debug, PartialEq)]
+struct Told {
+    events: Vec<(u64, Event)>,
+    /// Time and address.
+    samples: Vec<(u64, u64)>,
+    host: String,
+    names: Vec<String>,
+}
+
+fn told(bytes: &[u8]) -> Told {
     let data = read(bytes).expect("sound");
     let mut buffer = Vec::new();
     let ip =
@@ -33,12 +42,13 @@ fn told(bytes: &[u8]) -> (Vec<(u64, Event)>, Vec<(u64, u64)>, String, Vec<String
     assert!(data.damage.is_empty(), "{:?}", data.damage);
     assert_eq!(data.not_imported.iter().collect::<Vec<_>>(), [(&"namespaces", &1)]);
     assert_eq!((data.cpus.iter().copied().collect::<Vec<_>>(), data.has_idle), (vec![1], false));
-    (data.events, samples, data.features.host.clone(), data.attrs.iter().map(Attr::name).collect())
+    let names = data.attrs.iter().map(Attr::name).collect();
+    Told { events: data.events, samples, host: data.features.host, names }
 }
 
 #[test]
 fn records_are_read_in_the_order_of_time() {
-    let (events, samples, host, names) = told(&small().bytes());
+    let Told { events, samples, host, names } = told(&small().bytes());
     assert_eq!(samples, [(200, 0x40_0020), (300, 0x40_0010)]);
     assert_eq!((&host[..], names), ("host", vec!["cpu-clock:u".to_owned()]));
     let kinds: Vec<u64> = events.iter().map(|(time_ns, _)| *time_ns).collect();
