@@ -99,7 +99,7 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
         file_bytes,
         perf: data.features.perf_version.clone(),
         host: data.features.host.clone(),
-        events: data.attrs.iter().map(Attr::name).collect(),
+        events: data.events().map(Attr::name).collect(),
         samples: counts.samples,
         lost: world.losses.iter().fold(0, |sum, loss| loss.count.saturating_add(sum)),
         snapshots: counts.snapshots,

@@ -105,13 +105,23 @@ impl PerfData {
             attrs, features, mut events, mut samples, cpus, has_idle, not_imported, too_short, ..
         } = reader;
         damage.extend(too_short);
-        if attrs.is_empty() {
+        if attrs.iter().all(Attr::is_dummy) {
             bail!("there are no events in it");
         }
         // Records of one CPU are in order; those of several are not.
         events.sort_by_key(|(time_ns, _)| *time_ns);
         samples.sort_by_key(|sample| sample.time_ns);
         Ok(Self { records: all, attrs, features, events, samples, cpus, has_idle, not_imported, damage })
+    }
+
+    /// Events that sample: perf has others that only tell of tasks and mappings.
+    pub(super) fn events(&self) -> impl Iterator<Item = &Attr> {
+        self.attrs.iter().filter(|attr| !attr.is_dummy())
+    }
+
+    /// The position among these of a sample's event.
+    pub(super) fn event(&self, attr: u32) -> usize {
+        self.attrs.iter().take(attr as usize).filter(|attr| !attr.is_dummy()).count()
     }
 
     /// Reads a sample; `None` if it is shorter than it should be.

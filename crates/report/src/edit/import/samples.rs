@@ -43,8 +43,6 @@ pub(super) struct Samples<'a> {
     data: &'a PerfData,
     world: &'a World,
     machine: Option<Registers>,
-    /// Nothing was lost, so that all code is known.
-    is_complete: bool,
     names: Names<'a>,
     code: Code<'a>,
     tasks: Ids<Task>,
@@ -68,7 +66,6 @@ impl<'a> Samples<'a> {
             data,
             world,
             machine,
-            is_complete: world.losses.is_empty() && data.damage.is_empty(),
             names: Names::new(world),
             code: Code::new(&world.timeline, &world.images),
             tasks: Ids::from(0),
@@ -125,8 +122,16 @@ impl<'a> Samples<'a> {
         } else {
             let space = self.world.timeline.space(sample.tgid, time_ns);
             let kernel_end = self.kernel_end(attr, &kernel);
-            let kernel_stack = self.stack(&kernel, |_, address, _| Some(Location::Address(address)))?.0;
-            let (user_stack, user_end) = self.user_stack(space, &user, attr, is_chain)?;
+            let kernel_stack = self.stack(&kernel, |_, address, _| Location::Address(address))?;
+            let user_stack =
+                self.stack(&user, |code, address, is_leaf| located(code, space, address, is_leaf))?;
+            let user_end = match user.is_empty() {
+                true => WalkEnd::NONE,
+                false if is_chain => ended(attr, &user),
+                // Nobody walked, and the stack that was copied is not unwound yet.
+                false if attr.stack_bytes > 0 => WalkEnd::UNSAID,
+                false => WalkEnd::NONE,
+            };
             let snapshot = space.filter(|_| self.machine.is_some() && user_stack != 0);
             let snapshot = snapshot.and_then(|space| self.snapshots.note(sample, space, &mut self.code));
             self.count(sample, snapshot);
@@ -135,7 +140,7 @@ impl<'a> Samples<'a> {
             self.waiting.push(Row {
                 time_ns,
                 cpu: sample.cpu.unwrap_or(0).min(u32::from(u16::MAX)) as u16,
-                event: (number as usize).min(MAX_EVENTS - 1) as u8,
+                event: self.data.event(number).min(MAX_EVENTS - 1) as u8,
                 user_end,
                 kernel_end,
                 task: self.tasks.id(task).ok_or_else(no_ids)?,
@@ -167,53 +172,18 @@ impl<'a> Samples<'a> {
         if leaf_first.is_empty() || !attr.has_chains() { WalkEnd::NONE } else { ended(attr, leaf_first) }
     }
 
-    /// The stack of user space, and how it ended.
-    ///
-    /// As a recorder does it (docs/FORMAT.md §5.8), a stack is cut at the first return address that is no code, if all code
-    /// is known.
-    fn user_stack(
-        &mut self,
-        space: Option<SpaceId>,
-        leaf_first: &[u64],
-        attr: &Attr,
-        is_chain: bool,
-    ) -> anyhow::Result<(u32, WalkEnd)> {
-        let leaf = space.zip(leaf_first.first()).and_then(|(space, leaf)| self.code.at(space, *leaf));
-        let keeps_unknown = leaf.is_none() || !self.is_complete;
-        let locate = |code: &mut Code<'_>, address, is_leaf| {
-            let located =
-                space.and_then(
-                    |space| if is_leaf { code.at(space, address) } else { code.before(space, address) },
-                );
-            located.or_else(|| keeps_unknown.then_some(Location::Address(address)))
-        };
-        let (id, len) = self.stack(leaf_first, locate)?;
-        let end = match (leaf_first.is_empty(), is_chain) {
-            (true, _) => WalkEnd::NONE,
-            _ if len == MAX_FRAMES as usize => WalkEnd::DEPTH,
-            _ if len < leaf_first.len() => WalkEnd::NOT_CODE,
-            (_, true) => ended(attr, leaf_first),
-            // Nobody walked, and the stack that was copied is not unwound yet.
-            _ if attr.stack_bytes > 0 => WalkEnd::UNSAID,
-            _ => WalkEnd::NONE,
-        };
-        Ok((id, end))
-    }
-
-    /// The id of a stack, and how many frames it has: up to the first that `locate` does not know.
+    /// The id of a stack, 0 if it is empty.
     fn stack(
         &mut self,
         leaf_first: &[u64],
-        locate: impl Fn(&mut Code<'_>, u64, bool) -> Option<Location>,
-    ) -> anyhow::Result<(u32, usize)> {
-        let frames = leaf_first.iter().take(MAX_FRAMES as usize).enumerate();
-        let frames: Vec<Location> =
-            frames.map_while(|(at, address)| locate(&mut self.code, *address, at == 0)).collect();
+        locate: impl Fn(&mut Code<'_>, u64, bool) -> Location,
+    ) -> anyhow::Result<u32> {
         let mut parent = 0;
-        for location in frames.iter().rev() {
-            parent = self.nodes.id(Node { parent, location: *location }).ok_or_else(no_ids)?;
+        for (at, address) in leaf_first.iter().enumerate().take(MAX_FRAMES as usize).rev() {
+            let location = locate(&mut self.code, *address, at == 0);
+            parent = self.nodes.id(Node { parent, location }).ok_or_else(no_ids)?;
         }
-        Ok((parent, frames.len()))
+        Ok(parent)
     }
 
     fn flush(&mut self, writer: &mut Writer) -> anyhow::Result<()> {
@@ -229,9 +199,17 @@ impl<'a> Samples<'a> {
     }
 }
 
+/// Where the code of a frame lies. What is nowhere stays as perf has it: whether all mappings are known, nobody knows.
+fn located(code: &mut Code<'_>, space: Option<SpaceId>, address: u64, is_leaf: bool) -> Location {
+    let found =
+        space.and_then(|space| if is_leaf { code.at(space, address) } else { code.before(space, address) });
+    found.unwrap_or(Location::Address(address))
+}
+
 /// How a walk along frame pointers ended: the kernel has a limit for both sides of a stack together.
 fn ended(attr: &Attr, leaf_first: &[u64]) -> WalkEnd {
-    if leaf_first.len() >= attr.most_frames() as usize { WalkEnd::DEPTH } else { WalkEnd::UNSAID }
+    let limit = attr.most_frames().min(MAX_FRAMES) as usize;
+    if leaf_first.len() >= limit { WalkEnd::DEPTH } else { WalkEnd::UNSAID }
 }
 
 fn no_ids() -> anyhow::Error {

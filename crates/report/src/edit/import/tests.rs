@@ -94,21 +94,31 @@ fn a_call_chain_is_divided_where_the_kernel_ends() {
     assert_eq!((said.samples, said.snapshots), (1, 0));
     assert_eq!(frames(&tables, rows[0].kernel_stack), [Location::Address(u64::MAX << 20)]);
     assert_eq!(rows[0].kernel_end, WalkEnd::UNSAID);
-    // Nothing maps 0x6666: what the walk found there was no frame.
+    // Nothing maps 0x6666; perf shows it all the same.
     let user = (frames(&tables, rows[0].user_stack), rows[0].user_end);
-    assert_eq!(user, (vec![in_file(0x2010), in_file(0x2400)], WalkEnd::NOT_CODE));
+    let expected = [in_file(0x2010), in_file(0x2400), Location::Address(0x6666), in_file(0x2500)];
+    assert_eq!(user, (expected.to_vec(), WalkEnd::UNSAID));
 }
 
 #[test]
-fn where_records_were_lost_addresses_without_code_stay() {
+fn a_chain_that_is_as_long_as_there_may_be_frames_is_cut() {
     let mut file = begun();
-    let chain = [CONTEXT_USER, CODE + 0x10, 0x6666, CODE + 0x500];
-    file.record(9, 2, &sample(200, CODE + 0x10, &chain, &registers(0, CODE + 0x10), &[]));
+    let long: Vec<u64> = std::iter::once(CONTEXT_USER).chain((0..127).map(|n| CODE + 8 * n)).collect();
+    file.record(9, 2, &sample(200, CODE, &long, &registers(0, CODE), &[]));
+    file.record(9, 2, &sample(210, CODE, &long[..127], &registers(0, CODE), &[]));
+    let (tables, rows, _) = imported(&file);
+    assert_eq!(rows.iter().map(|row| row.user_end).collect::<Vec<_>>(), [WalkEnd::DEPTH, WalkEnd::UNSAID]);
+    assert_eq!(frames(&tables, rows[0].user_stack).len(), 127);
+}
+
+#[test]
+fn lost_records_are_losses_of_samples() {
+    let mut file = begun();
+    file.record(9, 2, &sample(200, CODE, &[], &registers(0, CODE), &[]));
     file.event(2, 0, &[1, 0, 3, 0], b"", 250);
-    let (tables, rows, said) = imported(&file);
-    assert_eq!((said.lost, tables.losses.len()), (3, 1));
-    assert_eq!(frames(&tables, rows[0].user_stack).len(), 3);
-    assert_eq!(rows[0].user_end, WalkEnd::UNSAID);
+    let (tables, _, said) = imported(&file);
+    assert_eq!((said.lost, tables.losses.len(), tables.losses[0].count), (3, 1, 3));
+    assert!(tables.losses[0].cause.is_sample());
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(super) fn session(data: &PerfData, world: &World, until_unix_ns: u64) -> Ses
         idle: data.has_idle,
         page_bytes: 4096,
         target: target(data),
-        events: events(&data.attrs),
+        events: events(data),
         max_depth: data
             .attrs
             .iter()
@@ -74,13 +74,14 @@ pub(super) fn session(data: &PerfData, world: &World, until_unix_ns: u64) -> Ses
     }
 }
 
-fn events(attrs: &[Attr]) -> Vec<EventV1> {
+fn events(data: &PerfData) -> Vec<EventV1> {
     let event = |attr: &Attr| {
         let (frequency_hz, period) = attr.rate();
         EventV1 { name: attr.name(), unit: attr.unit(), frequency_hz, period }
     };
-    let mut events: Vec<EventV1> = attrs.iter().take(MAX_EVENTS).map(event).collect();
-    if attrs.len() > MAX_EVENTS {
+    let mut events: Vec<EventV1> = data.events().map(event).collect();
+    if events.len() > MAX_EVENTS {
+        events.truncate(MAX_EVENTS);
         events[MAX_EVENTS - 1] =
             EventV1 { name: "others".into(), unit: "events".into(), ..EventV1::default() };
     }

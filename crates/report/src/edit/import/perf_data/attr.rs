@@ -39,6 +39,8 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
+/// Of software events: one that counts nothing.
+const DUMMY: u64 = 9;
 
 /// The most frames if an event does not tell: `kernel.perf_event_max_stack`.
 const USUAL_MAX_STACK: u32 = 127;
@@ -130,6 +132,11 @@ impl Attr {
     /// Its records other than samples end with what tells time and CPU.
     pub(super) fn tells_all(&self) -> bool {
         self.has(SAMPLE_ID_ALL)
+    }
+
+    /// It counts nothing, and only tells of tasks and mappings.
+    pub(super) fn is_dummy(&self) -> bool {
+        (self.kind, self.config) == (SOFTWARE, DUMMY)
     }
 
     /// It was to begin with the command of `perf record`.

@@ -161,6 +161,15 @@ fn records_of_events_are_told_apart_by_their_numbers() {
 }
 
 #[test]
+fn events_that_only_tell_of_tasks_are_not_among_the_events() {
+    let dummy = Attr { kind: 1, config: 9, ..Attr::default() };
+    let mut data = read(&small().bytes()).expect("sound");
+    data.attrs.insert(0, dummy.clone());
+    data.attrs.push(dummy);
+    assert_eq!((data.events().count(), data.event(1)), (1, 0));
+}
+
+#[test]
 fn records_that_are_too_short_are_counted_and_the_first_is_shown() {
     let mut file = small();
     file.record(kind::COMM, 0, &[0; 12]).record(kind::MMAP2, 0, &mmap2(7, 1, 1, 0, b"x", 4)[..40]);
