@@ -127,9 +127,8 @@ impl<'a> Samples<'a> {
                 self.stack(&user, |code, address, is_leaf| located(code, space, address, is_leaf))?;
             let user_end = match user.is_empty() {
                 true => WalkEnd::NONE,
-                false if is_chain => ended(attr, &user),
-                // Nobody walked, and the stack that was copied is not unwound yet.
-                false if attr.stack_bytes > 0 => WalkEnd::UNSAID,
+                // The kernel does not say it; or nobody walked, and the stack that was copied is not unwound yet.
+                false if is_chain || attr.stack_bytes > 0 => WalkEnd::UNSAID,
                 false => WalkEnd::NONE,
             };
             let snapshot = space.filter(|_| self.machine.is_some() && user_stack != 0);
@@ -160,7 +159,7 @@ impl<'a> Samples<'a> {
         self.counts.narrow += u64::from(sample.registers.is_some_and(|registers| !registers.is_64));
     }
 
-    /// The kernel does not say how its walks end, but at the limit.
+    /// The kernel does not say how its walks end. Notes which of its code was hit.
     fn kernel_end(&mut self, attr: &Attr, leaf_first: &[u64]) -> WalkEnd {
         for address in leaf_first {
             let symbols = &self.world.kernel_symbols;
@@ -169,7 +168,7 @@ impl<'a> Samples<'a> {
                 self.kernel_hits[hit] = true;
             }
         }
-        if leaf_first.is_empty() || !attr.has_chains() { WalkEnd::NONE } else { ended(attr, leaf_first) }
+        if leaf_first.is_empty() || !attr.has_chains() { WalkEnd::NONE } else { WalkEnd::UNSAID }
     }
 
     /// The id of a stack, 0 if it is empty.
@@ -204,12 +203,6 @@ fn located(code: &mut Code<'_>, space: Option<SpaceId>, address: u64, is_leaf: b
     let found =
         space.and_then(|space| if is_leaf { code.at(space, address) } else { code.before(space, address) });
     found.unwrap_or(Location::Address(address))
-}
-
-/// How a walk along frame pointers ended: the kernel has a limit for both sides of a stack together.
-fn ended(attr: &Attr, leaf_first: &[u64]) -> WalkEnd {
-    let limit = attr.most_frames().min(MAX_FRAMES) as usize;
-    if leaf_first.len() >= limit { WalkEnd::DEPTH } else { WalkEnd::UNSAID }
 }
 
 fn no_ids() -> anyhow::Error {

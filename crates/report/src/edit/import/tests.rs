@@ -101,17 +101,6 @@ fn a_call_chain_is_divided_where_the_kernel_ends() {
 }
 
 #[test]
-fn a_chain_that_is_as_long_as_there_may_be_frames_is_cut() {
-    let mut file = begun();
-    let long: Vec<u64> = std::iter::once(CONTEXT_USER).chain((0..127).map(|n| CODE + 8 * n)).collect();
-    file.record(9, 2, &sample(200, CODE, &long, &registers(0, CODE), &[]));
-    file.record(9, 2, &sample(210, CODE, &long[..127], &registers(0, CODE), &[]));
-    let (tables, rows, _) = imported(&file);
-    assert_eq!(rows.iter().map(|row| row.user_end).collect::<Vec<_>>(), [WalkEnd::DEPTH, WalkEnd::UNSAID]);
-    assert_eq!(frames(&tables, rows[0].user_stack).len(), 127);
-}
-
-#[test]
 fn lost_records_are_losses_of_samples() {
     let mut file = begun();
     file.record(9, 2, &sample(200, CODE, &[], &registers(0, CODE), &[]));
