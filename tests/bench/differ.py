@@ -18,6 +18,7 @@ Who is right is told by the bytes in front of the first frame that differs: whet
 import collections
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -90,15 +91,11 @@ def record_git(folder, data):
     record(data, "sh", "-c", f"cd {folder} && {steps}")
 
 
-def record_postgres(folder, data):
-    """Backends of a cluster of its own, under pgbench."""
+def record_postgres(_, data):
+    """Backends of a cluster of its own, under pgbench, in a folder that their user can reach."""
     binaries = max(POSTGRES.iterdir()) / "bin"
-    home = folder / "pg"
-    home.mkdir()
+    home = Path(tempfile.mkdtemp(dir="/tmp"))
     subprocess.run(["chown", "postgres", home], check=True)
-    for path in [folder, *folder.parents]:
-        if path.stat().st_uid == os.getuid() and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o55)
     user = ["runuser", "-u", "postgres", "--"]
     quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
     subprocess.run([*user, binaries / "initdb", "-D", home / "d", "-U", "postgres"], **quiet)
@@ -116,6 +113,7 @@ def record_postgres(folder, data):
         bench.wait()
     finally:
         subprocess.run([*control, "stop"], **quiet)
+        shutil.rmtree(home)
 
 
 WORKLOADS = {
