@@ -29,6 +29,10 @@ else
 	has python3 || want python3
 	has pgrep || want procps
 	has node || want nodejs
+	# The peer whose files are imported. Ubuntu has one for each kernel.
+	if ! perf --version >/dev/null 2>&1; then
+		if has apt-cache && ! apt-cache show linux-perf >/dev/null 2>&1; then want linux-tools-generic; else want linux-perf; fi
+	fi
 	# Peers of the symbolizing engine: Go (81 MB to fetch, 474 MB on disk), LLVM's tools, which may have its version in their
 	# names, the linker of another processor, and the debug file of libc.
 	has go || want golang-go

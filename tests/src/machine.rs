@@ -79,6 +79,21 @@ pub fn has_node() -> bool {
     is_there
 }
 
+/// Tells whether perf can record here, as `tests/setup.sh` sees to it. Where `ICECORE_REQUIRE_EBPF` is set, as in CI, it
+/// must.
+pub fn has_perf() -> bool {
+    let probe =
+        Command::new("perf").args(["record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]).output();
+    let cause = match probe {
+        Ok(out) if out.status.success() => return true,
+        Ok(out) => format!("perf cannot record here: {}", text(&out.stderr)),
+        Err(_) => "there is no perf here: run tests/setup.sh".to_owned(),
+    };
+    assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
+    eprintln!("skipped, {cause}");
+    false
+}
+
 /// The recorder, to be given arguments.
 pub fn record() -> Command {
     Command::new(program("icecore-record"))

@@ -7,7 +7,7 @@ mod view;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use file::{Cache, Compact, Cut, Info, Merge, Output, Pack, Redact, Repair, Verify};
+pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
 pub use lookup::Lookup;
 pub use source::{Source, Which};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
@@ -110,6 +110,8 @@ pub enum Command {
     Pack(Pack),
     /// The same recording with its stacks unwound, without registers and stack memory
     Compact(Compact),
+    /// A recording made of a file of `perf record`
+    Import(Import),
     /// What is kept of earlier reports, so that the next one is fast
     Cache(Cache),
 }

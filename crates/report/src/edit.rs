@@ -7,12 +7,14 @@
 //! | [`cut`] | a piece of one: samples are chosen, and what these need is encoded anew |
 //! | [`compact`] | one with its stacks unwound, and without the memory that they were unwound from |
 //! | `excerpt` | what these two have in common |
+//! | [`import`] | one, of a file of `perf record` |
 //!
 //! All write a new file, whole or not at all, and never touch one that they read.
 
 pub mod compact;
 pub mod cut;
 mod excerpt;
+pub mod import;
 pub mod merge;
 pub mod pack;
 

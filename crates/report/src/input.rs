@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use icecore_format::header::FileHeader;
 use icecore_format::read::Recording;
 
 use crate::cache::Cache;
@@ -52,6 +53,33 @@ fn open_as(path: &Path, map: Map) -> anyhow::Result<Recording> {
     open().with_context(|| format!("cannot open recording `{}`", path.display()))
 }
 
+/// Opens a file of `perf record`: a file, a pipe by its name, or stdin as `-`.
+///
+/// # Errors
+/// With the cause.
+pub fn open_perf_data(path: &Path) -> anyhow::Result<File> {
+    let stdin = io::stdin();
+    let mut file: File = match path.as_os_str() == "-" {
+        true if stdin.is_terminal() => bail!("it would come from a terminal: pipe one in, or name a file"),
+        true => stdin.as_fd().try_clone_to_owned()?.into(),
+        false => File::open(path)?,
+    };
+    let kind = file.metadata()?;
+    if kind.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+    }
+    let is_whole = kind.is_file() && file.stream_position()? == 0;
+    if is_whole { Ok(file) } else { spool(file, begins_like_perf_data) }
+}
+
+fn begins_like_recording(head: &[u8]) -> bool {
+    FileHeader::decode(head).is_ok()
+}
+
+fn begins_like_perf_data(head: &[u8]) -> bool {
+    head.get(..8).is_some_and(|magic| PERF_DATA.iter().any(|known| magic == *known))
+}
+
 /// Tells whether a path is a way to a pipe that has no name of its own.
 pub fn is_nameless(path: &Path) -> bool {
     ["-", "/dev/stdin", "/dev/fd", "/proc"].iter().any(|name| path.starts_with(name))
@@ -64,7 +92,7 @@ fn from(mut file: File, map: Map) -> anyhow::Result<Recording> {
     }
     // A file that has been read in part is a stream of what is left.
     let is_whole = kind.is_file() && file.stream_position()? == 0;
-    let file = if is_whole { file } else { spool(file)? };
+    let file = if is_whole { file } else { spool(file, begins_like_recording)? };
     map(&file).map_err(|error| explain(error, &file))
 }
 
@@ -76,7 +104,11 @@ fn explain(error: icecore_format::Error, mut file: &File) -> anyhow::Error {
     match error {
         // The cause alone: it would be printed a second time as its own source.
         icecore_format::Error::Io(cause) => cause.into(),
-        _ if is_perf_data => anyhow!("this is a perf.data file, not an icecore recording"),
+        _ if is_perf_data => {
+            anyhow!(
+                "this is a perf.data file, not an icecore recording; make one of it with `icecore-report import`"
+            )
+        }
         other => other.into(),
     }
 }
@@ -171,7 +203,8 @@ mod tests {
         let perf = dir.path().join("perf.data");
         std::fs::write(&perf, [&b"PERFILE2"[..], &[0; 200]].concat()).expect("written");
         let text = refusal(open(&perf));
-        assert!(text.ends_with("perf.data`: this is a perf.data file, not an icecore recording"), "{text}");
+        assert!(text.contains("perf.data`: this is a perf.data file, not an icecore recording"), "{text}");
+        assert!(text.ends_with("`icecore-report import`"), "{text}");
         let text = refusal(open(dir.path()));
         assert!(text.ends_with("`: is a directory"), "{text}");
         let text = refusal(open(Path::new("/dev/null")));

@@ -147,6 +147,11 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             emit(global, streams, &compact, |page| compact.text(page))?;
             return Ok(0);
         }
+        (Some(Command::Import(options)), None) => {
+            let imported = edit::import::import(options, streams.progress && !global.quiet)?;
+            emit(global, streams, &imported, |page| imported.text(page))?;
+            return Ok(0);
+        }
         (Some(Command::Cache(options)), None) => {
             let cache = streams.cache.clone();
             let cache =

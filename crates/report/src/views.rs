@@ -24,6 +24,14 @@ use crate::term::path::shown;
 use crate::term::quantity::{count, things, weight};
 use crate::term::{Page, Style};
 
+/// The program that recorded: our own has its version alone, others have their names (`perf 6.1`).
+fn recorder(version: &str) -> String {
+    match version.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        true => version.to_owned(),
+        false => format!("icecore-record {version}"),
+    }
+}
+
 /// A stretch of the file that could not be used.
 #[derive(Debug, Serialize)]
 pub struct DamageRow {

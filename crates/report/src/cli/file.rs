@@ -211,6 +211,30 @@ impl Redact {
     }
 }
 
+/// `import`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report import [OPTIONS] <FILE> -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  perf record -g --buildid-mmap -- make && icecore-report import perf.data -o build.icecore
+  perf record --call-graph dwarf,65528 --buildid-mmap -- make
+  icecore-report import perf.data -o build.icecore
+  ssh HOST perf record -a -g --buildid-mmap -o - -- sleep 10 | icecore-report import - -o host.icecore
+
+Samples, call chains, mappings, build-ids and names of tasks become a recording. Of `--call-graph dwarf`, registers and \
+stacks are kept as a recorder keeps them, addresses alone, and every report unwinds them. perf.data has no names of \
+kernel functions. Of a file that is cut off the rest is imported; what is missing, or has no place in a recording, is told.
+
+With --buildid-mmap perf notes the build-ids of all files; without it, of those alone that a sample's leaf is in. Other \
+files are recognised only where the recording was made, as long as they are unchanged.")]
+pub struct Import {
+    /// The perf.data file; `-`: stdin
+    pub file: PathBuf,
+    /// Where to write
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// `cache`
 #[derive(Debug, Args)]
 #[command(override_usage = "icecore-report cache [--clear]")]

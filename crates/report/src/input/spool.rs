@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use anyhow::{Context as _, anyhow};
-use icecore_format::header::{self, FileHeader};
+use icecore_format::header;
 
 /// Bytes that are moved at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -12,15 +12,15 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Reads a pipe to its end, into a file that is gone when it is closed.
 ///
 /// # Errors
-/// If the pipe or the folder for temporary files fails. What does not begin like a recording is not read on: it may have
+/// If the pipe or the folder for temporary files fails. What `is_one` does not take by its first bytes is not read on: it may have
 /// no end.
-pub(super) fn spool(pipe: impl Read) -> anyhow::Result<File> {
+pub(super) fn spool(pipe: impl Read, is_one: impl Fn(&[u8]) -> bool) -> anyhow::Result<File> {
     let mut pipe = Patient(pipe);
     let mut file = tempfile::tempfile().map_err(|error| no_room(&error))?;
     let mut head = Vec::with_capacity(header::LEN);
     pipe.by_ref().take(header::LEN as u64).read_to_end(&mut head)?;
     file.write_all(&head).map_err(|error| no_room(&error))?;
-    if FileHeader::decode(&head).is_err() {
+    if !is_one(&head) {
         // Whoever maps it says what is wrong.
         return Ok(file);
     }
@@ -61,6 +61,8 @@ fn no_room(error: &io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use icecore_format::header::FileHeader;
+
     use super::*;
 
     /// A source that fails, or goes on for ever.
@@ -82,10 +84,14 @@ mod tests {
         FileHeader { mark: header::Mark::Streamed, incompatible: 0, compatible: 0, uuid: [1; 16] }.encode()
     }
 
+    fn is_recording(head: &[u8]) -> bool {
+        FileHeader::decode(head).is_ok()
+    }
+
     #[test]
     fn a_pipe_is_kept_byte_for_byte() {
         let bytes: Vec<u8> = head().into_iter().chain((0..1_000_000_u32).map(|n| n as u8)).collect();
-        let mut file = spool(&bytes[..]).expect("room");
+        let mut file = spool(&bytes[..], is_recording).expect("room");
         let mut back = Vec::new();
         io::Seek::rewind(&mut file).and_then(|()| file.read_to_end(&mut back)).expect("ours");
         assert_eq!(back, bytes);
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_is_no_recording_is_not_read_to_its_end() {
-        let file = spool(Source(None)).expect("room");
+        let file = spool(Source(None), is_recording).expect("room");
         assert_eq!(file.metadata().expect("ours").len(), header::LEN as u64);
     }
 
@@ -101,7 +107,7 @@ mod tests {
     fn a_pipe_that_fails_is_an_error_with_its_cause() {
         let head = head();
         let broken = (&head[..]).chain(Source(Some(io::ErrorKind::ConnectionReset)));
-        let error = spool(broken).expect_err("broken");
+        let error = spool(broken, is_recording).expect_err("broken");
         assert_eq!(format!("{error:#}"), "cannot read on: connection reset");
     }
 

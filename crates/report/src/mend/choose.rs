@@ -48,7 +48,10 @@ pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk
     });
     let joined = followed.checked_sub(1).filter(|at| is_last(&walked[*at]));
     let joined = joined.or_else(|| walked.iter().take(all).rposition(is_last));
+    // A leaf that nobody walked from, as perf has it of stacks that it copies: only unwinding says how it ends.
+    let is_unwalked = walked.len() == 1 && walk_end == WalkEnd::UNSAID;
     match joined {
+        Some(0) if is_unwalked => Choice::Other { unwound: all, walked: &[], end: ended(end) },
         Some(at) if at + 1 == all && is_prefix(unwound, walked) => Choice::Walk,
         Some(at) => Choice::Other { unwound: all, walked: &walked[at + 1..], end: walk_end },
         None if all > 1 => Choice::Other { unwound: all, walked: &[], end: ended(end) },
@@ -145,6 +148,14 @@ mod tests {
     fn a_leaf_alone_does_not_replace_the_walk() {
         assert_eq!(chosen(&[1], End::NoRules(None), &[1, 2, 3], WalkEnd::ROOT), None);
         assert_eq!(chosen(&[1], End::LeftSnapshot, &[], WalkEnd::NONE), None);
+    }
+
+    #[test]
+    fn of_a_leaf_that_nobody_walked_from_unwinding_says_how_it_ends() {
+        let told = |end, told| assert_eq!(chosen(&[1], end, &[1], WalkEnd::UNSAID), Some((vec![1], told)));
+        told(End::NoRules(Some(1)), WalkEnd::NO_RULES);
+        told(End::LeftSnapshot, WalkEnd::NOT_COPIED);
+        assert_eq!(chosen(&[1], End::NoRules(None), &[1, 2], WalkEnd::UNSAID), None);
     }
 
     #[test]

@@ -257,7 +257,10 @@ fn remedy(reason: Reason, file: &str) -> String {
         Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
         Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
         Reason::Jit => ": most of them are code made at run time".to_owned(),
-        Reason::KernelSymbolMissing => ": record as root, with kernel.kptr_restrict at most 1".to_owned(),
+        Reason::KernelSymbolMissing => {
+            ": record as root, with kernel.kptr_restrict at most 1; files of perf have no kernel names"
+                .to_owned()
+        }
         Reason::Vdso | Reason::Special | Reason::StackLost => String::new(),
     }
 }

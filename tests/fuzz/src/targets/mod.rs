@@ -4,6 +4,7 @@ pub mod dwarf;
 pub mod edit;
 pub mod functions;
 pub mod image;
+pub mod import;
 pub mod jit;
 pub mod kallsyms;
 pub mod notes;
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 13] = [
+pub const ALL: [Target; 14] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -39,6 +40,7 @@ pub const ALL: [Target; 13] = [
     Target { name: "functions", run: functions::run, seeds: functions::seeds },
     Target { name: "jit", run: jit::run, seeds: jit::seeds },
     Target { name: "edit", run: edit::run, seeds: edit::seeds },
+    Target { name: "import", run: import::run, seeds: import::seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
 ];
 

@@ -6,8 +6,8 @@ use super::{Info, ReceiptRow, SessionRow};
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, duration, percent, utc};
 use crate::term::{Align, Page, Style, Table};
-use crate::views::left_out;
 use crate::views::summary::ratio;
+use crate::views::{left_out, recorder};
 
 impl Info {
     /// Prints it for people; `each` lists every block.
@@ -118,7 +118,7 @@ impl Info {
 
 impl SessionRow {
     fn text(&self, page: &mut Page) {
-        page.item("recorder", &format!("icecore-record {}: {}", self.recorder, self.command_line.join(" ")));
+        page.item("recorder", &format!("{}: {}", recorder(&self.recorder), self.command_line.join(" ")));
         let kernel = format!("Linux {} {} {}", self.kernel_release, self.kernel_version, self.arch);
         page.item("machine", &format!("{} · {kernel} · {} CPUs", self.host, self.cpus.len()));
         page.item("began", &utc(self.start_unix_ns));

@@ -8,8 +8,8 @@ use crate::term::path::{quoted, shown};
 use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::flame::file::default_name;
-use crate::views::left_out;
 use crate::views::top::clip;
+use crate::views::{left_out, recorder};
 
 /// Longer names are cut here; `top` shows them whole.
 const NAME_LEN: usize = 72;
@@ -54,10 +54,7 @@ impl Summary {
             false => self.each_session(page),
         }
         let length = duration((self.duration_s * 1e9) as u64);
-        page.item(
-            "made",
-            &format!("{} · {length} · icecore-record {}", utc(self.start_unix_ns), self.recorder),
-        );
+        page.item("made", &format!("{} · {length} · {}", utc(self.start_unix_ns), recorder(&self.recorder)));
         page.item("command", &self.command_line.join(" "));
         page.item("sampled", &self.sampled());
         if !self.labels.is_empty() {
@@ -243,8 +240,13 @@ impl Summary {
 }
 
 fn machine(host: &str, kernel_release: &str, arch: &str, cpus: &[u32]) -> String {
-    let cpus = format!("{} ({})", things(cpus.len() as u64, "CPU"), ranges(cpus));
-    format!("{host} · Linux {kernel_release} · {arch} · {cpus}")
+    let known = |text: &str| if text.is_empty() { "?".to_owned() } else { text.to_owned() };
+    let machine = format!("{} · Linux {} · {arch}", known(host), known(kernel_release));
+    match cpus {
+        // perf need not tell which CPUs it sampled.
+        [] => machine,
+        cpus => format!("{machine} · {} ({})", things(cpus.len() as u64, "CPU"), ranges(cpus)),
+    }
 }
 
 /// A list of numbers as `0-3,7`.

@@ -1,0 +1,155 @@
+//! `import`: a recording made of a file of `perf record`.
+//!
+//! ```text
+//! perf.data ─► perf_data ─┬─► world: tasks, mappings, images ─► Timeline
+//!                         └─► samples ─► stacks, snapshots ───────┴─► write
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `perf_data` | the file, read without trust |
+//! | `world` | tasks, images and mappings as rows, and the address spaces that these make |
+//! | `samples` | samples as rows, in the order of time |
+//! | `snapshots`, `registers` | what registers and stacks held |
+//! | `code` | addresses of processes as code of images |
+//! | `here` | files that still lie where they were mapped |
+//! | `ids` | numbers for rows that repeat |
+//! | `write` | rows as blocks |
+//!
+//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here` proves.
+
+mod code;
+mod here;
+mod ids;
+mod perf_data;
+mod registers;
+mod samples;
+mod snapshots;
+mod world;
+mod write;
+
+use std::fs::File;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::term::path::shown;
+use crate::term::progress::Progress;
+use crate::term::quantity::{bytes, count, things};
+use crate::term::{Page, Style};
+use crate::views::DamageRow;
+use crate::{cli, input};
+use perf_data::{Attr, PerfData};
+use samples::{Counts, Samples};
+use world::World;
+
+/// What was written.
+#[derive(Debug, Serialize)]
+pub struct Imported {
+    schema: &'static str,
+    file: String,
+    file_bytes: u64,
+    /// Version of perf; empty if it is not told.
+    perf: String,
+    host: String,
+    events: Vec<String>,
+    samples: u64,
+    /// Records that perf has lost, most of them samples.
+    lost: u64,
+    /// Samples with registers and stack.
+    snapshots: u64,
+    not_imported: Vec<NotImported>,
+    damage: Vec<DamageRow>,
+}
+
+/// Records of a type that are not in the recording.
+#[derive(Debug, Serialize)]
+struct NotImported {
+    what: &'static str,
+    count: u64,
+}
+
+/// Imports the file of a command line.
+///
+/// # Errors
+/// If the file cannot be opened or is no perf.data file, or the output cannot be written.
+pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported> {
+    let cannot = || format!("cannot import `{}`", options.file.display());
+    let file = input::open_perf_data(&options.file).with_context(cannot)?;
+    let changed_unix_ns = changed(&file);
+    let data = PerfData::read(file).with_context(cannot)?;
+    let mut world = World::of(&data);
+    let session = write::session(&data, &world, changed_unix_ns);
+    here::identify(&mut world.images, &world.strings, session.start_unix_ns);
+    let (counts, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
+        write::append(writer, &session)?;
+        write::world(writer, &world)?;
+        let progress = Progress::of("importing samples", data.samples.len() as u64, progress);
+        let counts = Samples::new(&data, &world).write(writer, &|done| progress.tick(done));
+        progress.finish();
+        let counts = counts.with_context(cannot)?;
+        write::end(writer, &world, &counts)?;
+        Ok(counts)
+    })?;
+    Ok(Imported {
+        schema: "icecore.import/1",
+        file: options.output.output.display().to_string(),
+        file_bytes,
+        perf: data.features.perf_version.clone(),
+        host: data.features.host.clone(),
+        events: data.events().map(Attr::name).collect(),
+        samples: counts.samples,
+        lost: world.losses.iter().fold(0, |sum, loss| loss.count.saturating_add(sum)),
+        snapshots: counts.snapshots,
+        not_imported: not_imported(&data, &counts),
+        damage: DamageRow::list(&data.damage),
+    })
+}
+
+/// When a file was changed last, ns since 1970-01-01 UTC; 0 if it does not tell.
+fn changed(file: &File) -> u64 {
+    let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
+    let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
+}
+
+fn not_imported(data: &PerfData, counts: &Counts) -> Vec<NotImported> {
+    let of_samples = [
+        ("sample_too_short", counts.too_short),
+        ("sample_of_guest", counts.guest),
+        ("registers_of_32_bits", counts.narrow),
+    ];
+    let records = data.not_imported.iter().map(|(what, count)| (*what, *count));
+    let all = records.chain(of_samples).filter(|(_, count)| *count > 0);
+    all.map(|(what, count)| NotImported { what, count }).collect()
+}
+
+impl Imported {
+    /// Says it to people.
+    pub fn text(&self, page: &mut Page) {
+        let file = shown(Path::new(&self.file));
+        let with = match self.snapshots {
+            0 => String::new(),
+            snapshots => format!(", {} with registers and stack", count(snapshots)),
+        };
+        let samples = things(self.samples, "sample");
+        page.line(&format!("wrote {file} ({}): {samples}{with}", bytes(self.file_bytes)));
+        if self.lost > 0 {
+            let text = format!("perf has lost {}", things(self.lost, "record"));
+            page.styled(Style::Warn, &text);
+        }
+        if !self.not_imported.is_empty() {
+            let row = |row: &NotImported| format!("{} {}", count(row.count), row.what);
+            let rows: Vec<String> = self.not_imported.iter().map(row).collect();
+            page.styled(Style::Dim, &format!("not imported: {}", rows.join(", ")));
+        }
+        for damage in &self.damage {
+            page.styled(Style::Bad, &format!("at byte {}: {}", damage.offset, damage.cause));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Addresses of processes as code of images.
+
+use icecore_format::records::{Image, ImageKind, Location};
+
+use crate::timeline::{SpaceId, Timeline};
+
+/// Tells what lies at addresses of one process at a moment.
+#[derive(Debug)]
+pub(super) struct Code<'a> {
+    timeline: &'a Timeline,
+    images: &'a [Image],
+    /// Pages that were looked up, each in the one slot that it can be in.
+    seen: Vec<Slot>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    space: SpaceId,
+    page: u64,
+    found: Found,
+}
+
+/// What a page shows.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    NoCode,
+    /// Code in no file, or in one that the process has mapped twice.
+    Nameless,
+    /// The image, and what is added to an address to get the offset in its file.
+    Image(u32, u64),
+}
+
+const PAGE_BITS: u32 = 12;
+const SLOT_BITS: u32 = 14;
+
+impl<'a> Code<'a> {
+    pub(super) fn new(timeline: &'a Timeline, images: &'a [Image]) -> Self {
+        let nothing = Slot { space: SpaceId(u32::MAX), page: u64::MAX, found: Found::NoCode };
+        Self { timeline, images, seen: vec![nothing; 1 << SLOT_BITS] }
+    }
+
+    /// What lies at an address; `None` if it is no code.
+    pub(super) fn at(&mut self, space: SpaceId, address: u64) -> Option<Location> {
+        let page = address >> PAGE_BITS;
+        let hash = (page ^ u64::from(space.0) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let slot = (hash >> (64 - SLOT_BITS)) as usize;
+        if (self.seen[slot].space, self.seen[slot].page) != (space, page) {
+            self.seen[slot] = Slot { space, page, found: self.find(space, address) };
+        }
+        match self.seen[slot].found {
+            Found::NoCode => None,
+            Found::Nameless => Some(Location::Address(address)),
+            Found::Image(image, add) => Some(Location::Image { image, file_off: address.wrapping_add(add) }),
+        }
+    }
+
+    /// What lies in front of a return address, told as the return address.
+    pub(super) fn before(&mut self, space: SpaceId, address: u64) -> Option<Location> {
+        Some(match self.at(space, address.checked_sub(1)?)? {
+            Location::Image { image, file_off } => {
+                Location::Image { image, file_off: file_off.wrapping_add(1) }
+            }
+            Location::Address(_) => Location::Address(address),
+        })
+    }
+
+    fn find(&self, space: SpaceId, address: u64) -> Found {
+        let Some(mapping) = self.timeline.find(space, address) else { return Found::NoCode };
+        let is_file = self.images.get(mapping.image as usize);
+        let is_file =
+            is_file.is_some_and(|image| image.kind == ImageKind::FILE || image.kind == ImageKind::VDSO);
+        let add = mapping.file_off.wrapping_sub(mapping.start);
+        // A reader finds the address again, or it must be told as it is.
+        let is_unique =
+            self.timeline.address(space, mapping.image, address.wrapping_add(add)) == Some(address);
+        if is_file && is_unique { Found::Image(mapping.image, add) } else { Found::Nameless }
+    }
+}

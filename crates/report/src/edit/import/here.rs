@@ -1,0 +1,76 @@
+//! Files that still lie where they were mapped.
+//!
+//! `perf record` notes build-ids of files that samples hit with their leaf, and of a copied stack it has nothing but leaves. Of
+//! other files there are path, device and inode. If these are the same here, and nothing about the file has changed since
+//! the recording began, it is the file that ran: its size and time of change then identify it as they do in a recording.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use icecore_format::records::{Image, ImageKind};
+
+/// Identifies images that have no build-id by the files here, if these are the same.
+pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], began_unix_ns: u64) {
+    for image in images.iter_mut().filter(|image| image.kind == ImageKind::FILE && image.build_id.is_empty())
+    {
+        let path = (image.path as usize).checked_sub(1).and_then(|position| strings.get(position));
+        let file = path.and_then(|path| fs::metadata(Path::new(OsStr::from_bytes(path))).ok());
+        let Some(file) = file.filter(|file| is_same(file, image, began_unix_ns)) else { continue };
+        image.size_bytes = file.size();
+        image.modified_unix_ns = unix_ns(file.mtime(), file.mtime_nsec());
+    }
+}
+
+fn is_same(file: &fs::Metadata, image: &Image, began_unix_ns: u64) -> bool {
+    let is_unchanged = unix_ns(file.ctime(), file.ctime_nsec()) < began_unix_ns;
+    file.is_file() && image.inode != 0 && (file.dev(), file.ino()) == (image.dev, image.inode) && is_unchanged
+}
+
+fn unix_ns(seconds: i64, ns: i64) -> u64 {
+    u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_one_that_ran_only_if_nothing_has_changed() {
+        let file = tempfile::NamedTempFile::new().expect("room");
+        fs::write(file.path(), "it ran").expect("room");
+        let there = fs::metadata(file.path()).expect("there");
+        let strings = [file.path().as_os_str().as_bytes().to_vec(), b"/no/such".to_vec()];
+        let after = unix_ns(there.ctime(), there.ctime_nsec()) + 1;
+        let good = Image {
+            kind: ImageKind::FILE,
+            path: 1,
+            build_id: vec![],
+            dev: there.dev(),
+            inode: there.ino(),
+            size_bytes: 0,
+            modified_unix_ns: 0,
+        };
+        let identified = |image: &Image, began| {
+            let mut images = [image.clone()];
+            identify(&mut images, &strings, began);
+            let [image] = images;
+            (image.size_bytes, image.modified_unix_ns)
+        };
+        let known = (6, unix_ns(there.mtime(), there.mtime_nsec()));
+        assert_eq!(identified(&good, after), known);
+        for other in [
+            Image { inode: good.inode + 1, ..good.clone() },
+            Image { dev: good.dev + 1, ..good.clone() },
+            Image { path: 2, ..good.clone() },
+            Image { path: 0, ..good.clone() },
+            Image { build_id: vec![1; 20], ..good.clone() },
+            Image { kind: ImageKind::ANONYMOUS, ..good.clone() },
+        ] {
+            assert_eq!(identified(&other, after), (0, 0), "{other:?}");
+        }
+        assert_eq!(identified(&good, after - 1), (0, 0), "it was changed later");
+    }
+}

@@ -1,0 +1,257 @@
+//! Files of `perf record`, read without trust: every length is compared with what is there, and nothing is allocated that
+//! the file is too small for.
+//!
+//! ```text
+//! header ─► events (attr), features
+//! records, one after the other ─┬─► what happened to tasks and mappings, decoded at once
+//!                               └─► samples: time and place, to be read again in the order of time
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `header` | events, features, and where the records are |
+//! | `attr` | what an event is, and how its records are laid out |
+//! | `features` | host, command line, build-ids … |
+//! | `records` | records one after the other, compressed ones too |
+//! | `event`, `sample` | what a record says |
+//! | `bytes` | little-endian fields |
+//!
+//! # Source   uapi/linux/perf_event.h · tools/perf/Documentation/perf.data-file-format.txt
+
+mod attr;
+mod bytes;
+mod event;
+mod features;
+#[cfg(test)]
+pub(super) mod fixture;
+mod header;
+mod records;
+mod sample;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+use anyhow::bail;
+use icecore_format::read::Damage;
+
+use crate::map::Map;
+pub(super) use attr::Attr;
+use attr::field;
+use bytes::Bytes;
+pub(super) use event::{Event, Mapped};
+use event::{common, kind, unwanted};
+pub(super) use features::Features;
+pub(super) use records::At;
+use records::{Record, Records};
+pub(super) use sample::{Sample, UserRegisters};
+
+/// Records that perf makes itself.
+const HEADER_ATTR: u32 = 64;
+const HEADER_BUILD_ID: u32 = 67;
+const HEADER_FEATURE: u32 = 80;
+
+/// What the header tells.
+#[derive(Debug, Default)]
+struct Head {
+    attrs: Vec<Attr>,
+    features: Features,
+    records: Range<u64>,
+    damage: Vec<Damage>,
+}
+
+/// Where a sample is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SampleAt {
+    /// 0 if it is not told.
+    pub(super) time_ns: u64,
+    /// Its event, a position in [`PerfData::attrs`].
+    pub(super) attr: u32,
+    pub(super) at: At,
+}
+
+/// A perf.data file.
+#[derive(Debug)]
+pub(super) struct PerfData {
+    records: Records,
+    pub(super) attrs: Vec<Attr>,
+    pub(super) features: Features,
+    /// What happened to tasks and mappings, and when; by time. What was there before has the time 0.
+    pub(super) events: Vec<(u64, Event)>,
+    /// Samples, by time.
+    pub(super) samples: Vec<SampleAt>,
+    /// CPUs that samples hit on; empty if they do not tell.
+    pub(super) cpus: BTreeSet<u32>,
+    /// Samples of the idle task are among them.
+    pub(super) has_idle: bool,
+    /// Records that say what a recording has no place for, by type.
+    pub(super) not_imported: BTreeMap<&'static str, u64>,
+    pub(super) damage: Vec<Damage>,
+}
+
+impl PerfData {
+    /// Reads a file, but for what its samples say.
+    ///
+    /// # Errors
+    /// If it is no perf.data file, its events cannot be read or told apart, or the file fails.
+    pub(super) fn read(file: File) -> anyhow::Result<Self> {
+        let file_len = file.metadata()?.len();
+        let Head { attrs, features, records, mut damage } = header::read(&file, file_len)?;
+        let mut reader = Reader { attrs, features, ..Reader::default() };
+        let mut all = Records::new(file);
+        damage.extend(all.walk(records, |record| reader.record(record))?);
+        let Reader {
+            attrs, features, mut events, mut samples, cpus, has_idle, not_imported, too_short, ..
+        } = reader;
+        damage.extend(too_short);
+        if attrs.iter().all(Attr::is_dummy) {
+            bail!("there are no events in it");
+        }
+        // Records of one CPU are in order; those of several are not.
+        events.sort_by_key(|(time_ns, _)| *time_ns);
+        samples.sort_by_key(|sample| sample.time_ns);
+        Ok(Self { records: all, attrs, features, events, samples, cpus, has_idle, not_imported, damage })
+    }
+
+    /// Events that sample: perf has others that only tell of tasks and mappings.
+    pub(super) fn events(&self) -> impl Iterator<Item = &Attr> {
+        self.attrs.iter().filter(|attr| !attr.is_dummy())
+    }
+
+    /// The position among these of a sample's event.
+    pub(super) fn event(&self, attr: u32) -> usize {
+        self.attrs.iter().take(attr as usize).filter(|attr| !attr.is_dummy()).count()
+    }
+
+    /// Reads a sample; `None` if it is shorter than it should be.
+    ///
+    /// # Errors
+    /// If the file fails.
+    pub(super) fn sample<'b>(
+        &self,
+        sample: SampleAt,
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Option<Sample<'b>>> {
+        let body = self.records.body(sample.at, buffer)?;
+        Ok(Sample::decode(body, sample.at.misc, &self.attrs[sample.attr as usize]))
+    }
+}
+
+fn damage(off: u64, cause: String) -> Damage {
+    Damage { off, len: 0, cause }
+}
+
+/// Takes records as they come.
+#[derive(Default)]
+struct Reader {
+    attrs: Vec<Attr>,
+    features: Features,
+    /// Positions of events, by the numbers that records have.
+    by_id: Map<u64, u32>,
+    /// The field that tells which event a record is of; `None` if there is one event.
+    id_field: Option<u64>,
+    /// The events are known: the first record of one has come.
+    is_ready: bool,
+    events: Vec<(u64, Event)>,
+    samples: Vec<SampleAt>,
+    cpus: BTreeSet<u32>,
+    has_idle: bool,
+    not_imported: BTreeMap<&'static str, u64>,
+    /// The first record that has less bytes than it needs.
+    too_short: Option<Damage>,
+}
+
+impl Reader {
+    /// Prepares to tell the records of several events apart.
+    fn prepare(&mut self) -> anyhow::Result<()> {
+        let Some((first, others)) = self.attrs.split_first() else {
+            bail!("there are records in front of the events that they are of");
+        };
+        let all_have = |field| first.has_field(field) && others.iter().all(|attr| attr.has_field(field));
+        let are_alike = others.iter().all(|attr| attr.sample_type == first.sample_type);
+        let tell_all = |attr: &Attr| attr.tells_all() == first.tells_all();
+        self.id_field = match others {
+            [] => None,
+            _ if !others.iter().all(tell_all) => bail!("its events cannot be told apart"),
+            _ if all_have(field::IDENTIFIER) => Some(field::IDENTIFIER),
+            _ if are_alike && all_have(field::ID) => Some(field::ID),
+            _ => bail!("its events cannot be told apart: records have no numbers of events"),
+        };
+        self.is_ready = true;
+        for (attr, number) in self.attrs.iter().zip(0..) {
+            self.by_id.extend(attr.ids.iter().map(|id| (*id, number)));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, Record { kind, body, at }: Record<'_>) -> anyhow::Result<()> {
+        match kind {
+            HEADER_ATTR => return self.attr(body),
+            HEADER_FEATURE => {
+                let mut bytes = Bytes(body);
+                if let Some(feature) = bytes.u64() {
+                    // What cannot be read is not there.
+                    let _ =
+                        self.features.take(feature.min(u64::from(u32::MAX)) as u32, bytes.0, &mut self.attrs);
+                }
+                return Ok(());
+            }
+            HEADER_BUILD_ID => {
+                let _ = self.features.build_id(at.misc, body);
+                return Ok(());
+            }
+            _ => {}
+        }
+        if let Some(name) = unwanted(kind) {
+            *self.not_imported.entry(name).or_default() += 1;
+        }
+        if kind >= kind::FIRST_OF_PERF {
+            return Ok(());
+        }
+        if !self.is_ready {
+            self.prepare()?;
+        }
+        let id = self.id_field.and_then(|field| common(kind, body, &self.attrs[0], field));
+        // Records that perf made up have no number.
+        let number = id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(0);
+        let attr = &self.attrs[number as usize];
+        let time_ns = common(kind, body, attr, field::TIME).unwrap_or(0);
+        match kind {
+            kind::SAMPLE => {
+                let of = |field| common(kind, body, attr, field);
+                self.cpus.extend(of(field::CPU).map(|cpu| cpu as u32));
+                self.has_idle |= of(field::TID) == Some(0);
+                self.samples.push(SampleAt { time_ns, attr: number, at });
+            }
+            _ => match Event::decode(kind, at.misc, body, attr) {
+                Ok(event) => self.events.extend(event.map(|event| (time_ns, event))),
+                Err(_) => {
+                    *self.not_imported.entry("too_short").or_default() += 1;
+                    self.too_short.get_or_insert_with(|| {
+                        damage(at.offset(), format!("a record of type {kind} is too short"))
+                    });
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Takes an event that a stream tells of: the attribute, and its numbers.
+    fn attr(&mut self, body: &[u8]) -> anyhow::Result<()> {
+        let attr = Attr::decode(body);
+        let len = body.get(4..8).and_then(|len| Bytes(len).u32()).unwrap_or(0) as usize;
+        let (Some(mut attr), Some(ids)) = (attr, body.get(len..)) else {
+            bail!("an event of it cannot be read")
+        };
+        attr.ids = Bytes(ids).words(ids.len() as u64 / 8).map(|ids| ids.iter().collect()).unwrap_or_default();
+        if self.is_ready {
+            bail!("an event is told of behind records of others");
+        }
+        self.attrs.push(attr);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

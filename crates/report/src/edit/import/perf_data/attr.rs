@@ -1,0 +1,246 @@
+//! What an event is, and how its records are laid out: `struct perf_event_attr`.
+
+use super::bytes::Bytes;
+
+/// Bits of `sample_type`: which fields a sample has, in the order of its fields but for `IDENTIFIER`, which comes first.
+pub(super) mod field {
+    pub(in super::super) const IP: u64 = 1 << 0;
+    pub(in super::super) const TID: u64 = 1 << 1;
+    pub(in super::super) const TIME: u64 = 1 << 2;
+    pub(in super::super) const ADDR: u64 = 1 << 3;
+    pub(in super::super) const READ: u64 = 1 << 4;
+    pub(in super::super) const CALLCHAIN: u64 = 1 << 5;
+    pub(in super::super) const ID: u64 = 1 << 6;
+    pub(in super::super) const CPU: u64 = 1 << 7;
+    pub(in super::super) const PERIOD: u64 = 1 << 8;
+    pub(in super::super) const STREAM_ID: u64 = 1 << 9;
+    pub(in super::super) const RAW: u64 = 1 << 10;
+    pub(in super::super) const BRANCH_STACK: u64 = 1 << 11;
+    pub(in super::super) const REGS_USER: u64 = 1 << 12;
+    pub(in super::super) const STACK_USER: u64 = 1 << 13;
+    pub(in super::super) const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// Bits of `read_format`.
+pub(super) mod read {
+    pub(in super::super) const TIME_ENABLED: u64 = 1 << 0;
+    pub(in super::super) const TIME_RUNNING: u64 = 1 << 1;
+    pub(in super::super) const ID: u64 = 1 << 2;
+    pub(in super::super) const GROUP: u64 = 1 << 3;
+    pub(in super::super) const LOST: u64 = 1 << 4;
+}
+
+const FREQUENCY: u64 = 1 << 10;
+const ENABLE_ON_EXEC: u64 = 1 << 12;
+const SAMPLE_ID_ALL: u64 = 1 << 18;
+const EXCLUDE_USER: u64 = 1 << 4;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+
+const HARDWARE: u32 = 0;
+const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
+/// Of software events: one that counts nothing.
+const DUMMY: u64 = 9;
+
+/// The most frames if an event does not tell: `kernel.perf_event_max_stack`.
+const USUAL_MAX_STACK: u32 = 127;
+
+/// Names of generic events, by their numbers.
+const HARDWARE_NAMES: [&str; 10] = [
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branches",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+];
+const SOFTWARE_NAMES: [&str; 9] = [
+    "cpu-clock",
+    "task-clock",
+    "page-faults",
+    "context-switches",
+    "cpu-migrations",
+    "minor-faults",
+    "major-faults",
+    "alignment-faults",
+    "emulation-faults",
+];
+
+/// One event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in super::super) struct Attr {
+    pub(super) kind: u32,
+    pub(super) config: u64,
+    /// A frequency or a period: see `flags`.
+    pub(super) rate: u64,
+    pub(super) sample_type: u64,
+    pub(super) read_format: u64,
+    pub(super) flags: u64,
+    pub(super) branch_sample_type: u64,
+    /// Registers of user space in a sample, by the numbers of the kernel.
+    pub(in super::super) user_registers: u64,
+    /// Bytes of the stack that were asked for.
+    pub(in super::super) stack_bytes: u32,
+    /// Most frames of a call chain; 0 if unsaid.
+    pub(super) max_stack: u16,
+    /// Numbers by which records name it.
+    pub(super) ids: Vec<u64>,
+    /// As `perf` calls it; empty if the file does not tell.
+    pub(super) name: String,
+}
+
+impl Attr {
+    /// Bytes of the first version; every field behind them is 0 where it is missing.
+    const LEAST_LEN: usize = 64;
+
+    /// Reads one; `None` if it is too short. What a newer kernel knows besides is passed over.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let len = Bytes(bytes.get(4..8)?).u32()? as usize;
+        if len < Self::LEAST_LEN {
+            return None;
+        }
+        let bytes = bytes.get(..len).unwrap_or(bytes);
+        let at = |off: usize| bytes.get(off..).and_then(|bytes| Bytes(bytes).u64()).unwrap_or(0);
+        Some(Self {
+            kind: at(0) as u32,
+            config: at(8),
+            rate: at(16),
+            sample_type: at(24),
+            read_format: at(32),
+            flags: at(40),
+            branch_sample_type: at(72),
+            user_registers: at(80),
+            stack_bytes: at(88) as u32,
+            max_stack: (at(104) >> 32) as u16,
+            ids: Vec::new(),
+            name: String::new(),
+        })
+    }
+
+    fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn has_field(&self, field: u64) -> bool {
+        self.sample_type & field != 0
+    }
+
+    /// Its records other than samples end with what tells time and CPU.
+    pub(super) fn tells_all(&self) -> bool {
+        self.has(SAMPLE_ID_ALL)
+    }
+
+    /// It counts nothing, and only tells of tasks and mappings.
+    pub(super) fn is_dummy(&self) -> bool {
+        (self.kind, self.config) == (SOFTWARE, DUMMY)
+    }
+
+    /// It was to begin with the command of `perf record`.
+    pub(in super::super) fn is_of_command(&self) -> bool {
+        self.has(ENABLE_ON_EXEC)
+    }
+
+    /// Whether user space and kernel were sampled.
+    pub(in super::super) fn sides(&self) -> (bool, bool) {
+        (!self.has(EXCLUDE_USER), !self.has(EXCLUDE_KERNEL))
+    }
+
+    /// It has call chains.
+    pub(in super::super) fn has_chains(&self) -> bool {
+        self.has_field(field::CALLCHAIN)
+    }
+
+    /// The most frames of a call chain, both sides together.
+    pub(in super::super) fn most_frames(&self) -> u32 {
+        match self.max_stack {
+            0 => USUAL_MAX_STACK,
+            max_stack => u32::from(max_stack),
+        }
+    }
+
+    /// The frequency that was asked for, or the period; the other is 0.
+    pub(in super::super) fn rate(&self) -> (u64, u64) {
+        if self.has(FREQUENCY) { (self.rate, 0) } else { (0, self.rate) }
+    }
+
+    /// Its name as perf has it: told by the file, or the usual one of its number.
+    pub(in super::super) fn name(&self) -> String {
+        match self.usual_name() {
+            _ if !self.name.is_empty() => self.name.clone(),
+            Some(name) => name.to_owned(),
+            None => format!("event {}:{:#x}", self.kind, self.config),
+        }
+    }
+
+    fn usual_name(&self) -> Option<&'static str> {
+        let names = match self.kind {
+            HARDWARE => &HARDWARE_NAMES[..],
+            SOFTWARE => &SOFTWARE_NAMES[..],
+            _ => return None,
+        };
+        names.get(usize::try_from(self.config).ok()?).copied()
+    }
+
+    /// What its weights count.
+    pub(in super::super) fn unit(&self) -> String {
+        match self.usual_name() {
+            Some("cpu-clock" | "task-clock") => "ns".to_owned(),
+            Some(name) => name.to_owned(),
+            None if self.kind == TRACEPOINT => "events".to_owned(),
+            None => {
+                let name = self.name();
+                name.split([':', '/']).find(|part| !part.is_empty()).unwrap_or("events").to_owned()
+            }
+        }
+    }
+
+    /// The weight of a sample that tells none.
+    pub(in super::super) fn usual_weight(&self) -> u64 {
+        match self.rate() {
+            (hz @ 1.., _) if self.unit() == "ns" => 1_000_000_000 / hz,
+            (_, period) => period.max(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_units_and_weights_are_those_of_the_event() {
+        let of = |kind, config, name: &str| {
+            let attr =
+                Attr { kind, config, rate: 500, flags: FREQUENCY, name: name.into(), ..Attr::default() };
+            (attr.name(), attr.unit(), attr.usual_weight())
+        };
+        let told = |name: &str, unit: &str, weight| (name.to_owned(), unit.to_owned(), weight);
+        assert_eq!(of(1, 0, ""), told("cpu-clock", "ns", 2_000_000));
+        assert_eq!(of(0, 0, "cycles:P"), told("cycles:P", "cycles", 1));
+        assert_eq!(of(1, 2, ""), told("page-faults", "page-faults", 1));
+        assert_eq!(of(2, 77, "sched:sched_switch"), told("sched:sched_switch", "events", 1));
+        assert_eq!(of(4, 0x1c2, "cpu/event=0xc2/"), told("cpu/event=0xc2/", "cpu", 1));
+        assert_eq!(of(9, 5, ""), told("event 9:0x5", "event 9", 1));
+        let period = Attr { rate: 7, ..Attr::default() };
+        assert_eq!((period.rate(), period.usual_weight()), ((0, 7), 7));
+    }
+
+    #[test]
+    fn an_event_of_any_kernel_is_read() {
+        let mut bytes = vec![0; 200];
+        bytes[4] = 200;
+        bytes[24] = 0x87;
+        bytes[108] = 127;
+        let attr = Attr::decode(&bytes).expect("long enough");
+        assert_eq!((attr.sample_type, attr.max_stack), (0x87, 127));
+        bytes[4] = 64;
+        assert_eq!(Attr::decode(&bytes[..64]).expect("the oldest").max_stack, 0);
+        bytes[4] = 63;
+        assert_eq!(Attr::decode(&bytes), None);
+        assert_eq!(Attr::decode(&bytes[..6]), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! What happened to tasks and mappings: the records of the kernel that are no samples.
+
+use super::attr::{Attr, field};
+use super::bytes::Bytes;
+
+/// Types of records.
+pub(super) mod kind {
+    pub(in super::super) const MMAP: u32 = 1;
+    pub(in super::super) const LOST: u32 = 2;
+    pub(in super::super) const COMM: u32 = 3;
+    pub(in super::super) const EXIT: u32 = 4;
+    pub(in super::super) const FORK: u32 = 7;
+    pub(in super::super) const SAMPLE: u32 = 9;
+    pub(in super::super) const MMAP2: u32 = 10;
+    pub(in super::super) const LOST_SAMPLES: u32 = 13;
+    pub(in super::super) const KSYMBOL: u32 = 17;
+    /// From here on they are made by perf itself.
+    pub(in super::super) const FIRST_OF_PERF: u32 = 64;
+}
+
+/// The mapping is not executable.
+const MISC_DATA: u16 = 1 << 13;
+/// The new name is that of a new program.
+const MISC_EXEC: u16 = 1 << 13;
+/// There is a build-id instead of device and inode.
+const MISC_BUILD_ID: u16 = 1 << 14;
+const PROT_EXEC: u32 = 4;
+/// A kernel symbol is gone.
+const UNREGISTERED: u16 = 1;
+
+/// An executable mapping.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in super::super) struct Mapped {
+    pub(in super::super) tgid: u32,
+    pub(in super::super) start: u64,
+    pub(in super::super) len: u64,
+    pub(in super::super) file_off: u64,
+    pub(in super::super) path: Vec<u8>,
+    /// Empty if it is not told.
+    pub(in super::super) build_id: Vec<u8>,
+    pub(in super::super) dev: u64,
+    pub(in super::super) inode: u64,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) enum Event {
+    Mapped(Mapped),
+    /// A thread has this name; it runs a new program if `is_exec`.
+    Named {
+        tgid: u32,
+        tid: u32,
+        comm: Vec<u8>,
+        is_exec: bool,
+    },
+    Forked {
+        tgid: u32,
+        tid: u32,
+        creator: u32,
+        creator_tid: u32,
+    },
+    Exited {
+        tgid: u32,
+        tid: u32,
+    },
+    /// Records were lost; `is_samples` if they are known to be samples.
+    Lost {
+        count: u64,
+        cpu: Option<u32>,
+        is_samples: bool,
+    },
+    /// Code that was loaded into the kernel.
+    KernelCode {
+        start: u64,
+        len: u32,
+        name: Vec<u8>,
+    },
+}
+
+impl Event {
+    /// Reads the body of a record; `Ok(None)` if it says nothing that is wanted.
+    ///
+    /// # Errors
+    /// If it is too short.
+    pub(super) fn decode(kind: u32, misc: u16, body: &[u8], attr: &Attr) -> Result<Option<Self>, TooShort> {
+        Self::of(kind, misc, body, attr).ok_or(TooShort)
+    }
+
+    fn of(kind: u32, misc: u16, body: &[u8], attr: &Attr) -> Option<Option<Self>> {
+        let (fields, tail) = body.split_at_checked(body.len().checked_sub(tail_len(attr))?)?;
+        let mut bytes = Bytes(fields);
+        Some(match kind {
+            kind::MMAP | kind::MMAP2 => mapped(kind, misc, &mut bytes)?.map(Self::Mapped),
+            kind::COMM => {
+                let (tgid, tid) = (bytes.u32()?, bytes.u32()?);
+                let comm = bytes.text().to_vec();
+                Some(Self::Named { tgid, tid, comm, is_exec: misc & MISC_EXEC != 0 })
+            }
+            kind::FORK => {
+                let [tgid, creator, tid, creator_tid] = four(&mut bytes)?;
+                Some(Self::Forked { tgid, tid, creator, creator_tid })
+            }
+            kind::EXIT => {
+                let [tgid, _, tid, _] = four(&mut bytes)?;
+                Some(Self::Exited { tgid, tid })
+            }
+            kind::LOST => {
+                bytes.u64()?;
+                Some(Self::Lost { count: bytes.u64()?, cpu: cpu(tail, attr), is_samples: false })
+            }
+            kind::LOST_SAMPLES => {
+                Some(Self::Lost { count: bytes.u64()?, cpu: cpu(tail, attr), is_samples: true })
+            }
+            kind::KSYMBOL => {
+                let (start, len) = (bytes.u64()?, bytes.u32()?);
+                bytes.u16()?;
+                let is_gone = bytes.u16()? & UNREGISTERED != 0;
+                let name = bytes.text().to_vec();
+                (!is_gone).then_some(Self::KernelCode { start, len, name })
+            }
+            _ => None,
+        })
+    }
+}
+
+/// A record has fewer bytes than its kind needs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooShort;
+
+fn four(bytes: &mut Bytes<'_>) -> Option<[u32; 4]> {
+    Some([bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?])
+}
+
+/// A mapping, if it is of user space and executable.
+fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Mapped>> {
+    let (tgid, _tid) = (bytes.u32()?, bytes.u32()?);
+    let (start, len, file_off) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+    let mut mapped = Mapped { tgid, start, len, file_off, ..Mapped::default() };
+    let mut is_code = misc & MISC_DATA == 0;
+    if kind == kind::MMAP2 {
+        let mut identity = Bytes(bytes.take(24)?);
+        if misc & MISC_BUILD_ID != 0 {
+            let id_len = usize::from(identity.u32()? as u8);
+            mapped.build_id = identity.0.get(..id_len).unwrap_or_default().to_vec();
+        } else {
+            let (major, minor) = (u64::from(identity.u32()?), u64::from(identity.u32()?));
+            mapped.dev = device(major, minor);
+            mapped.inode = identity.u64()?;
+        }
+        is_code = bytes.u32()? & PROT_EXEC != 0;
+        bytes.u32()?;
+    }
+    mapped.path = bytes.text().to_vec();
+    // The kernel's own mappings are of process −1.
+    Some((is_code && tgid != u32::MAX && len > 0).then_some(mapped))
+}
+
+/// A device as `stat` numbers it.
+fn device(major: u64, minor: u64) -> u64 {
+    (major & 0xfff) << 8 | (major & !0xfff) << 32 | minor & 0xff | (minor & !0xff) << 12
+}
+
+/// Fields at the end of every record that is no sample, in their order.
+const TAIL: [u64; 6] = [field::TID, field::TIME, field::ID, field::STREAM_ID, field::CPU, field::IDENTIFIER];
+
+/// How many bytes they are.
+fn tail_len(attr: &Attr) -> usize {
+    if attr.tells_all() { 8 * TAIL.iter().filter(|field| attr.has_field(**field)).count() } else { 0 }
+}
+
+/// One of these fields.
+fn in_tail(tail: &[u8], attr: &Attr, wanted: u64) -> Option<u64> {
+    let fields = TAIL.iter().filter(|field| attr.has_field(**field));
+    let position = fields.into_iter().position(|field| *field == wanted)?;
+    Bytes(tail.get(8 * position..)?).u64()
+}
+
+fn cpu(tail: &[u8], attr: &Attr) -> Option<u32> {
+    in_tail(tail, attr, field::CPU).map(|cpu| cpu as u32)
+}
+
+/// Fields at the beginning of a sample, in their order.
+const HEAD: [u64; 8] = [
+    field::IDENTIFIER,
+    field::IP,
+    field::TID,
+    field::TIME,
+    field::ADDR,
+    field::ID,
+    field::STREAM_ID,
+    field::CPU,
+];
+
+/// One of the fields that most records have; `None` if it is not there.
+pub(super) fn common(kind: u32, body: &[u8], attr: &Attr, wanted: u64) -> Option<u64> {
+    if kind != kind::SAMPLE {
+        let at = body.len().checked_sub(tail_len(attr)).filter(|_| attr.tells_all())?;
+        return in_tail(&body[at..], attr, wanted);
+    }
+    let fields = HEAD.iter().filter(|field| attr.has_field(**field));
+    let position = fields.into_iter().position(|field| *field == wanted)?;
+    Bytes(body.get(8 * position..)?).u64()
+}
+
+/// The name of a type of record that is not imported; `None` of those that only help perf to read its file.
+pub(super) fn unwanted(kind: u32) -> Option<&'static str> {
+    Some(match kind {
+        kind::MMAP..=kind::EXIT
+        | kind::FORK
+        | kind::SAMPLE
+        | kind::MMAP2
+        | kind::LOST_SAMPLES
+        | kind::KSYMBOL => {
+            return None;
+        }
+        5 => "throttle",
+        6 => "unthrottle",
+        8 => "read",
+        11 => "aux",
+        12 => "itrace_start",
+        14 | 15 => "switch",
+        16 => "namespaces",
+        18 => "bpf_event",
+        19 => "cgroup",
+        20 => "text_poke",
+        21 => "aux_output_hw_id",
+        22 => "callchain_deferred",
+        0..64 => "unknown",
+        71 | 72 => "auxtrace",
+        75..=77 => "stat",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{attr_with_tail, mmap2};
+    use super::*;
+
+    #[test]
+    fn mappings_of_code_are_kept_and_others_are_not() {
+        let attr = attr_with_tail();
+        let map = |kind, misc, body: &[u8]| Event::decode(kind, misc, body, &attr);
+        let body = mmap2(7, 0x40_0000, 0x1000, 0x2000, b"/bin/x", PROT_EXEC);
+        let Ok(Some(Event::Mapped(mapped))) = map(kind::MMAP2, 0, &body) else { panic!("it is code") };
+        assert_eq!((mapped.tgid, mapped.start, mapped.len, mapped.file_off), (7, 0x40_0000, 0x1000, 0x2000));
+        assert_eq!((mapped.dev, mapped.inode, &mapped.path[..]), (device(8, 1), 99, &b"/bin/x"[..]));
+        let Ok(Some(Event::Mapped(named))) = map(kind::MMAP2, MISC_BUILD_ID, &body) else {
+            panic!("it is code")
+        };
+        assert_eq!((named.build_id.len(), named.inode), (8, 0), "the first byte is the length");
+        assert_eq!(map(kind::MMAP2, 0, &mmap2(7, 1, 1, 0, b"/x", 1)), Ok(None));
+        assert_eq!(map(kind::MMAP2, 0, &mmap2(u32::MAX, 1, 1, 0, b"[kernel]", 4)), Ok(None));
+        for len in 0..72 {
+            assert_eq!(map(kind::MMAP2, 0, &body[..len]), Err(TooShort), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_build_id_that_is_too_long_is_none() {
+        let mut body = mmap2(7, 0x40_0000, 0x1000, 0, b"/bin/x", PROT_EXEC);
+        body[32] = 255;
+        let Ok(Some(Event::Mapped(mapped))) =
+            Event::decode(kind::MMAP2, MISC_BUILD_ID, &body, &attr_with_tail())
+        else {
+            panic!("it is code")
+        };
+        assert!(mapped.build_id.is_empty());
+    }
+
+    #[test]
+    fn devices_are_numbered_as_stat_does() {
+        assert_eq!(device(8, 1), 0x801);
+        assert_eq!(device(0x1fff, 0x12345), 0x1000_123f_ff45);
+    }
+}

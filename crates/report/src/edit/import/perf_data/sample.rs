@@ -1,0 +1,236 @@
+//! Samples: `PERF_RECORD_SAMPLE`.
+
+use super::attr::{Attr, field, read};
+use super::bytes::{Bytes, Words};
+
+/// The call chain goes on in the kernel, in user space …; what is above is one of these, not an address.
+const CONTEXT_LEAST: u64 = -4095_i64 as u64;
+const CONTEXT_KERNEL: u64 = -128_i64 as u64;
+const CONTEXT_USER: u64 = -512_i64 as u64;
+
+/// `misc` of a record: where it was taken.
+const MODE: u16 = 7;
+const MODE_KERNEL: u16 = 1;
+const MODE_USER: u16 = 2;
+
+/// The branch stack begins with the number of its newest entry.
+const BRANCH_HARDWARE_INDEX: u64 = 1 << 17;
+/// Registers are those of a 64-bit program.
+const ABI_64: u64 = 2;
+
+/// Where the CPU was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Side {
+    User,
+    Kernel,
+    /// A guest, a hypervisor, or unknown.
+    Other,
+}
+
+/// One sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Sample<'a> {
+    pub(in super::super) side: Side,
+    pub(in super::super) tgid: u32,
+    pub(in super::super) tid: u32,
+    pub(in super::super) ip: u64,
+    pub(in super::super) cpu: Option<u32>,
+    pub(in super::super) period: Option<u64>,
+    pub(in super::super) chain: Option<Words<'a>>,
+    pub(in super::super) registers: Option<UserRegisters<'a>>,
+    pub(in super::super) stack: &'a [u8],
+    /// Less than was asked for could be read: behind it, no memory is.
+    pub(in super::super) is_stack_whole: bool,
+}
+
+/// Registers of user space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct UserRegisters<'a> {
+    /// Of a 32-bit program they cannot be used.
+    pub(in super::super) is_64: bool,
+    mask: u64,
+    values: Words<'a>,
+}
+
+impl<'a> UserRegisters<'a> {
+    /// Values and numbers as the kernel numbers them, ascending.
+    pub(in super::super) fn iter(self) -> impl Iterator<Item = (u8, u64)> + 'a {
+        (0..64).filter(move |number| self.mask >> number & 1 == 1).zip(self.values.iter())
+    }
+
+    pub(in super::super) fn find(self, wanted: u8) -> Option<u64> {
+        self.iter().find(|(number, _)| *number == wanted).map(|(_, value)| value)
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// Reads the body of a record; `None` if it is too short.
+    ///
+    /// # Source   uapi/linux/perf_event.h `PERF_RECORD_SAMPLE`
+    pub(in super::super) fn decode(body: &'a [u8], misc: u16, attr: &Attr) -> Option<Self> {
+        let mut bytes = Bytes(body);
+        let has = |field| attr.has_field(field);
+        if has(field::IDENTIFIER) {
+            bytes.u64()?;
+        }
+        let ip = if has(field::IP) { bytes.u64()? } else { 0 };
+        let (tgid, tid) = if has(field::TID) { (bytes.u32()?, bytes.u32()?) } else { (0, 0) };
+        for field in [field::TIME, field::ADDR, field::ID, field::STREAM_ID] {
+            if has(field) {
+                bytes.u64()?;
+            }
+        }
+        let cpu = if has(field::CPU) { Some(bytes.u64()? as u32) } else { None };
+        let period = if has(field::PERIOD) { Some(bytes.u64()?) } else { None };
+        if has(field::READ) {
+            pass_counts(&mut bytes, attr.read_format)?;
+        }
+        let chain = if has(field::CALLCHAIN) {
+            let len = bytes.u64()?;
+            Some(bytes.words(len)?)
+        } else {
+            None
+        };
+        if has(field::RAW) {
+            let len = bytes.u32()? as usize;
+            bytes.take(len)?;
+        }
+        if has(field::BRANCH_STACK) {
+            let len = bytes.u64()?;
+            if attr.branch_sample_type & BRANCH_HARDWARE_INDEX != 0 {
+                bytes.u64()?;
+            }
+            bytes.words(len.checked_mul(3)?)?;
+        }
+        let registers = if has(field::REGS_USER) { registers(&mut bytes, attr)? } else { None };
+        let (stack, is_stack_whole) =
+            if has(field::STACK_USER) { stack(&mut bytes)? } else { (&[][..], false) };
+        let side = match misc & MODE {
+            MODE_USER => Side::User,
+            MODE_KERNEL => Side::Kernel,
+            _ => Side::Other,
+        };
+        Some(Self { side, tgid, tid, ip, cpu, period, chain, registers, stack, is_stack_whole })
+    }
+
+    /// Divides the call chain into its kernel and its user side, each leaf first.
+    ///
+    /// Without a chain there is the address alone. What belongs to neither (guests, hypervisors) is left out.
+    pub(in super::super) fn sides(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
+        kernel.clear();
+        user.clear();
+        let mut side = self.side;
+        for address in self.chain.into_iter().flat_map(Words::iter) {
+            match address {
+                CONTEXT_KERNEL => side = Side::Kernel,
+                CONTEXT_USER => side = Side::User,
+                CONTEXT_LEAST.. => side = Side::Other,
+                _ if side == Side::Kernel => kernel.push(address),
+                _ if side == Side::User => user.push(address),
+                _ => {}
+            }
+        }
+        match self.side {
+            Side::Kernel if kernel.is_empty() => kernel.push(self.ip),
+            Side::User if user.is_empty() => user.push(self.ip),
+            _ => {}
+        }
+    }
+}
+
+/// Passes over the values of counters.
+fn pass_counts(bytes: &mut Bytes<'_>, format: u64) -> Option<()> {
+    let has = |bit| u64::from(format & bit != 0);
+    let times = has(read::TIME_ENABLED) + has(read::TIME_RUNNING);
+    let each = 1 + has(read::ID) + has(read::LOST);
+    let count = if format & read::GROUP != 0 { bytes.u64()?.checked_mul(each)? } else { each };
+    bytes.words(count.checked_add(times)?).map(drop)
+}
+
+fn registers<'a>(bytes: &mut Bytes<'a>, attr: &Attr) -> Option<Option<UserRegisters<'a>>> {
+    let abi = bytes.u64()?;
+    if abi == 0 {
+        return Some(None);
+    }
+    let mask = attr.user_registers;
+    let values = bytes.words(u64::from(mask.count_ones()))?;
+    Some(Some(UserRegisters { is_64: abi == ABI_64, mask, values }))
+}
+
+/// The bytes from the stack pointer on, and whether they end where the memory does.
+fn stack<'a>(bytes: &mut Bytes<'a>) -> Option<(&'a [u8], bool)> {
+    let len = bytes.u64()?;
+    if len == 0 {
+        return Some((&[], false));
+    }
+    let stack = bytes.take(usize::try_from(len).ok()?)?;
+    let read = bytes.u64()?.min(len);
+    Some((&stack[..read as usize], read < len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::attr;
+    use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn every_field_stands_where_the_kernel_puts_it() {
+        use field::*;
+        let all = IDENTIFIER | IP | TID | TIME | ADDR | ID | STREAM_ID | CPU | PERIOD | READ | CALLCHAIN;
+        let attr = Attr {
+            read_format: read::GROUP | read::ID | read::TIME_ENABLED,
+            branch_sample_type: BRANCH_HARDWARE_INDEX,
+            user_registers: 1 << 7 | 1 << 2,
+            ..attr(all | RAW | BRANCH_STACK | REGS_USER | STACK_USER)
+        };
+        let head = [1, 0x1000, 7 | 8 << 32, 5, 0, 1, 1, 3, 99];
+        let counts = [2, 1000, 1, 2, 3, 4];
+        let chain = [5, CONTEXT_KERNEL, 0x2000, CONTEXT_USER, 0x1000, 0x1010];
+        let (raw, branches) = ([4 | 5 << 32], [1, 0, 1, 2, 3]);
+        let rest = [ABI_64, 20, 70, 16, 11, 12, 8];
+        let body = bytes(&[&head[..], &counts, &chain, &raw, &branches, &rest].concat());
+        let sample = Sample::decode(&body, MODE_KERNEL, &attr).expect("whole");
+        assert_eq!((sample.ip, sample.tgid, sample.tid, sample.cpu), (0x1000, 7, 8, Some(3)));
+        assert_eq!((sample.period, sample.side), (Some(99), Side::Kernel));
+        let registers = sample.registers.expect("there");
+        assert_eq!(registers.iter().collect::<Vec<_>>(), [(2, 20), (7, 70)]);
+        assert_eq!((registers.find(7), registers.find(3), registers.is_64), (Some(70), None, true));
+        assert_eq!((sample.stack, sample.is_stack_whole), (&bytes(&[11])[..], true));
+        let (mut kernel, mut user) = (vec![9], vec![9]);
+        sample.sides(&mut kernel, &mut user);
+        assert_eq!((kernel, user), (vec![0x2000], vec![0x1000, 0x1010]));
+        for len in 0..body.len() {
+            assert_eq!(Sample::decode(&body[..len], 0, &attr), None, "{len} bytes are not enough");
+        }
+    }
+
+    #[test]
+    fn lengths_that_overflow_are_refused() {
+        for (fields, word) in
+            [(field::CALLCHAIN, u64::MAX), (field::BRANCH_STACK, u64::MAX / 2), (field::STACK_USER, u64::MAX)]
+        {
+            let body = bytes(&[word, 0, 0]);
+            assert_eq!(Sample::decode(&body, 0, &attr(fields)), None);
+        }
+        let attr = Attr { read_format: read::GROUP | read::ID, ..attr(field::READ) };
+        assert_eq!(Sample::decode(&bytes(&[u64::MAX]), 0, &attr), None);
+    }
+
+    #[test]
+    fn without_a_chain_there_is_the_address_alone() {
+        let (mut kernel, mut user) = Default::default();
+        let body = bytes(&[0x1234]);
+        for (misc, expected) in [
+            (MODE_USER, (vec![], vec![0x1234])),
+            (MODE_KERNEL, (vec![0x1234], vec![])),
+            (5, (vec![], vec![])),
+        ] {
+            Sample::decode(&body, misc, &attr(field::IP)).expect("whole").sides(&mut kernel, &mut user);
+            assert_eq!((kernel.clone(), user.clone()), expected);
+        }
+    }
+}

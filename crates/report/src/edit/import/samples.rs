@@ -1,0 +1,212 @@
+//! Samples as rows, with their stacks, in the order of time.
+
+use icecore_format::block::Processes;
+use icecore_format::limits::MAX_FRAMES;
+use icecore_format::records::{
+    Basis, KernelSymbolsV1, Location, Mending, Node, Sample as Row, SamplesV1, StacksV1, Task, TasksV1,
+    WalkEnd,
+};
+use icecore_format::write::Writer;
+
+use super::code::Code;
+use super::ids::Ids;
+use super::perf_data::{Attr, PerfData, Sample};
+use super::registers::Registers;
+use super::snapshots::Snapshots;
+use super::world::{Names, World};
+use super::write::append;
+use crate::edit::cause;
+use crate::timeline::SpaceId;
+
+/// Samples of one block.
+const ROWS: usize = 32 << 10;
+/// The longest time of one block: a stack that was not copied whole is looked for in a few blocks (docs/UNWINDING.md).
+const SPAN_NS: u64 = 2_000_000_000;
+/// Events that can be told apart; the last one stands for all that are more.
+pub(super) const MAX_EVENTS: usize = 256;
+
+/// What became of samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) samples: u64,
+    /// With registers and stack.
+    pub(super) snapshots: u64,
+    /// Their records are too short.
+    pub(super) too_short: u64,
+    /// They hit in a guest or a hypervisor.
+    pub(super) guest: u64,
+    /// Their registers are those of a 32-bit program.
+    pub(super) narrow: u64,
+}
+
+/// Turns samples into rows.
+pub(super) struct Samples<'a> {
+    data: &'a PerfData,
+    world: &'a World,
+    machine: Option<Registers>,
+    names: Names<'a>,
+    code: Code<'a>,
+    tasks: Ids<Task>,
+    nodes: Ids<Node>,
+    snapshots: Snapshots,
+    waiting: Vec<Row>,
+    basis: Basis,
+    /// Kernel code that was hit, by position.
+    kernel_hits: Vec<bool>,
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+    counts: Counts,
+}
+
+impl<'a> Samples<'a> {
+    pub(super) fn new(data: &'a PerfData, world: &'a World) -> Self {
+        let machine = Registers::of(&data.features.arch);
+        let attr = data.attrs.first();
+        let period_ns = attr.filter(|attr| attr.unit() == "ns").map_or(0, Attr::usual_weight);
+        Self {
+            data,
+            world,
+            machine,
+            names: Names::new(world),
+            code: Code::new(&world.timeline, &world.images),
+            tasks: Ids::from(0),
+            nodes: Ids::from(1),
+            snapshots: Snapshots::new(machine.unwrap_or(Registers::X86_64)),
+            waiting: Vec::new(),
+            basis: Basis { period_ns, processes: Processes::NONE, ..Basis::default() },
+            kernel_hits: vec![false; world.kernel_symbols.len()],
+            kernel: Vec::new(),
+            user: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Writes all samples and what they are made of; `tick` is told how many more are done.
+    ///
+    /// # Errors
+    /// If the perf.data file or the writer fails, or there are no more ids.
+    pub(super) fn write(mut self, writer: &mut Writer, tick: &dyn Fn(u64)) -> anyhow::Result<Counts> {
+        let (mut buffer, mut told) = (Vec::new(), 0_u64);
+        for (done, at) in (0..).zip(&self.data.samples) {
+            let time_ns = at.time_ns.max(self.world.span_ns.0);
+            let is_full = self.waiting.first().is_some_and(|first| time_ns - first.time_ns > SPAN_NS);
+            if is_full || self.waiting.len() == ROWS {
+                self.flush(writer)?;
+                tick(done - std::mem::replace(&mut told, done));
+            }
+            match self.data.sample(*at, &mut buffer)? {
+                Some(sample) => self.sample(time_ns, at.attr, &sample)?,
+                None => self.counts.too_short += 1,
+            }
+        }
+        self.flush(writer)?;
+        let symbols = self.world.kernel_symbols.iter().zip(&self.kernel_hits);
+        let symbols: Vec<_> = symbols.filter_map(|(symbol, is_hit)| is_hit.then_some(*symbol)).collect();
+        append(writer, &KernelSymbolsV1::from_rows(&symbols))?;
+        Ok(self.counts)
+    }
+
+    fn sample(&mut self, time_ns: u64, number: u32, sample: &Sample<'_>) -> anyhow::Result<()> {
+        let attr = &self.data.attrs[number as usize];
+        let (mut kernel, mut user) = (std::mem::take(&mut self.kernel), std::mem::take(&mut self.user));
+        sample.sides(&mut kernel, &mut user);
+        let pc = sample
+            .registers
+            .zip(self.machine)
+            .and_then(|(registers, machine)| machine.program_counter(registers));
+        let is_chain = attr.has_chains() && !user.is_empty() && sample.stack.is_empty();
+        if let Some(pc) = pc.filter(|_| user.is_empty()) {
+            user.push(pc);
+        }
+        if kernel.is_empty() && user.is_empty() {
+            self.counts.guest += 1;
+        } else {
+            let space = self.world.timeline.space(sample.tgid, time_ns);
+            let kernel_end = self.kernel_end(attr, &kernel);
+            let kernel_stack = self.stack(&kernel, |_, address, _| Location::Address(address))?;
+            let user_stack =
+                self.stack(&user, |code, address, is_leaf| located(code, space, address, is_leaf))?;
+            let user_end = match user.is_empty() {
+                true => WalkEnd::NONE,
+                // The kernel does not say it; or nobody walked, and the stack that was copied is not unwound yet.
+                false if is_chain || attr.stack_bytes > 0 => WalkEnd::UNSAID,
+                false => WalkEnd::NONE,
+            };
+            let snapshot = space.filter(|_| self.machine.is_some() && user_stack != 0);
+            let snapshot = snapshot.and_then(|space| self.snapshots.note(sample, space, &mut self.code));
+            self.count(sample, snapshot);
+            let task = Task { tgid: sample.tgid, tid: sample.tid, comm: self.names.at(sample.tid, time_ns) };
+            self.basis.processes = self.basis.processes.with(task.tgid);
+            self.waiting.push(Row {
+                time_ns,
+                cpu: sample.cpu.unwrap_or(0).min(u32::from(u16::MAX)) as u16,
+                event: self.data.event(number).min(MAX_EVENTS - 1) as u8,
+                user_end,
+                kernel_end,
+                task: self.tasks.id(task).ok_or_else(no_ids)?,
+                user_stack,
+                kernel_stack,
+                weight: sample.period.unwrap_or_else(|| attr.usual_weight()),
+                snapshot: snapshot.unwrap_or(0),
+                mending: Mending::NONE,
+            });
+        }
+        (self.kernel, self.user) = (kernel, user);
+        Ok(())
+    }
+
+    fn count(&mut self, sample: &Sample<'_>, snapshot: Option<u32>) {
+        self.counts.samples += 1;
+        self.counts.snapshots += u64::from(snapshot.is_some());
+        self.counts.narrow += u64::from(sample.registers.is_some_and(|registers| !registers.is_64));
+    }
+
+    /// The kernel does not say how its walks end. Notes which of its code was hit.
+    fn kernel_end(&mut self, attr: &Attr, leaf_first: &[u64]) -> WalkEnd {
+        for address in leaf_first {
+            let symbols = &self.world.kernel_symbols;
+            let position = symbols.partition_point(|symbol| symbol.start <= *address);
+            if let Some(hit) = position.checked_sub(1).filter(|at| *address <= symbols[*at].end) {
+                self.kernel_hits[hit] = true;
+            }
+        }
+        if leaf_first.is_empty() || !attr.has_chains() { WalkEnd::NONE } else { WalkEnd::UNSAID }
+    }
+
+    /// The id of a stack, 0 if it is empty.
+    fn stack(
+        &mut self,
+        leaf_first: &[u64],
+        locate: impl Fn(&mut Code<'_>, u64, bool) -> Location,
+    ) -> anyhow::Result<u32> {
+        let mut parent = 0;
+        for (at, address) in leaf_first.iter().enumerate().take(MAX_FRAMES as usize).rev() {
+            let location = locate(&mut self.code, *address, at == 0);
+            parent = self.nodes.id(Node { parent, location }).ok_or_else(no_ids)?;
+        }
+        Ok(parent)
+    }
+
+    fn flush(&mut self, writer: &mut Writer) -> anyhow::Result<()> {
+        let rows = std::mem::take(&mut self.waiting);
+        let (first, tasks) = self.tasks.take_new();
+        append(writer, &TasksV1::from_rows(first, &tasks))?;
+        let (first, nodes) = self.nodes.take_new();
+        append(writer, &StacksV1::from_rows(first, &nodes).map_err(cause)?)?;
+        self.snapshots.write(writer)?;
+        append(writer, &SamplesV1::from_rows(&rows, &self.basis).map_err(cause)?)?;
+        self.basis = Basis { newest_stack: self.nodes.newest(), processes: Processes::NONE, ..self.basis };
+        Ok(())
+    }
+}
+
+/// Where the code of a frame lies. What is nowhere stays as perf has it: whether all mappings are known, nobody knows.
+fn located(code: &mut Code<'_>, space: Option<SpaceId>, address: u64, is_leaf: bool) -> Location {
+    let found =
+        space.and_then(|space| if is_leaf { code.at(space, address) } else { code.before(space, address) });
+    found.unwrap_or(Location::Address(address))
+}
+
+fn no_ids() -> anyhow::Error {
+    anyhow::anyhow!("there are more distinct stacks than a recording has numbers for")
+}

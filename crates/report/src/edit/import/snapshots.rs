@@ -1,0 +1,167 @@
+//! What registers and stacks held, reduced to what unwinding needs: addresses of code and of the stack. Every other word is
+//! dropped, as a recorder does (docs/UNWINDING.md).
+
+use icecore_format::records::{
+    Location, PIECE_BYTES, PIECE_WORDS, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
+    StackPiece, StackPiecesV1, Word,
+};
+use icecore_format::write::Writer;
+
+use super::code::Code;
+use super::ids::Ids;
+use super::perf_data::{Sample, UserRegisters};
+use super::registers::Registers;
+use super::write::append;
+use crate::timeline::SpaceId;
+
+/// perf does not tell where a stack ends. Behind a copy that is as long as it was to be, so much is believed to be more of
+/// it: what points there is kept, and unwinding that comes there has left the copy.
+const REST_BYTES: u64 = 8 << 20;
+/// Stacks of processes lie below.
+const HIGHEST: u64 = 1 << 56;
+
+/// Gives snapshots ids, and what they are made of.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    machine: Registers,
+    code: Ids<Location>,
+    pieces: Ids<StackPiece>,
+    nodes: Ids<StackNode>,
+    first_id: u32,
+    rows: Vec<Snapshot>,
+}
+
+impl Snapshots {
+    pub(super) fn new(machine: Registers) -> Self {
+        Self {
+            machine,
+            code: Ids::from(0),
+            pieces: Ids::from(0),
+            nodes: Ids::from(1),
+            first_id: 1,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Notes what a sample holds; its id, or `None` if it holds nothing that could be used.
+    pub(super) fn note(&mut self, sample: &Sample<'_>, space: SpaceId, code: &mut Code<'_>) -> Option<u32> {
+        let registers = sample.registers.filter(|registers| registers.is_64)?;
+        let sp = self.machine.stack_pointer(registers).filter(|sp| *sp < HIGHEST)?;
+        let end = sp + sample.stack.len() as u64;
+        let anchor = match sample.is_stack_whole {
+            true => end.next_multiple_of(8),
+            // The same for all samples of a stack, or parts of it would never be equal.
+            false => (end + REST_BYTES / 2).next_multiple_of(REST_BYTES),
+        };
+        if sample.stack.is_empty() {
+            return None;
+        }
+        let mut words =
+            Words { machine: self.machine, space, code, ids: &mut self.code, low: sp, high: anchor };
+        let (mask, registers) = words.registers(registers)?;
+        let memory = memory(sample.stack, &mut words, &mut self.pieces, &mut self.nodes)?;
+        let (depth, copied) = ((anchor - sp) as u32, sample.stack.len() as u32);
+        self.rows.push(Snapshot { anchor, depth, copied, memory, mask, registers });
+        self.first_id.checked_add(self.rows.len() as u32 - 1)
+    }
+
+    /// Writes what is new.
+    pub(super) fn write(&mut self, writer: &mut Writer) -> anyhow::Result<()> {
+        let (first, code) = self.code.take_new();
+        append(writer, &StackCodeV1::from_rows(first, &code))?;
+        let (first, pieces) = self.pieces.take_new();
+        append(writer, &StackPiecesV1::from_rows(first, &pieces)?)?;
+        let (first, nodes) = self.nodes.take_new();
+        append(writer, &StackNodesV1::from_rows(first, &nodes)?)?;
+        let rows = std::mem::take(&mut self.rows);
+        append(writer, &SnapshotsV1::from_rows(self.first_id, &rows)?)?;
+        self.first_id += rows.len() as u32;
+        Ok(())
+    }
+}
+
+/// Notes the parts of a stack, the outermost first; the innermost node, 0 if there are no addresses.
+///
+/// ```text
+/// anchor ───────────────► part 0
+///                         …            not copied
+/// end of the copy ──────►   part n     the first that is looked at, in general not whole
+/// stack pointer ────────►     part m   the last, likewise
+/// ```
+fn memory(
+    stack: &[u8],
+    words: &mut Words<'_, '_>,
+    pieces: &mut Ids<StackPiece>,
+    nodes: &mut Ids<StackNode>,
+) -> Option<u32> {
+    let (sp, anchor) = (words.low, words.high);
+    let end = sp + stack.len() as u64;
+    let first = (anchor - end) / PIECE_BYTES;
+    let (mut node, mut gap) = (0, first as u32);
+    for number in first..(anchor - sp).div_ceil(PIECE_BYTES) {
+        let high = anchor - number * PIECE_BYTES;
+        let low = (high - PIECE_BYTES).max(sp).next_multiple_of(8);
+        let held = (low - sp) as usize..(high.min(end) - sp) as usize;
+        let piece = words.piece(stack.get(held).unwrap_or_default(), low);
+        if piece.mask == 0 {
+            gap += 1;
+        } else {
+            node = nodes.id(StackNode { outer: node, gap, piece: pieces.id(piece)? })?;
+            gap = 0;
+        }
+    }
+    Some(node)
+}
+
+/// Tells addresses from other words.
+struct Words<'a, 'c> {
+    machine: Registers,
+    space: SpaceId,
+    code: &'a mut Code<'c>,
+    ids: &'a mut Ids<Location>,
+    /// The stack pointer.
+    low: u64,
+    /// The anchor.
+    high: u64,
+}
+
+impl Words<'_, '_> {
+    /// Registers that hold addresses, as DWARF numbers them; all but stack pointer and program counter.
+    fn registers(&mut self, registers: UserRegisters<'_>) -> Option<(u64, Vec<Word>)> {
+        let mut held: Vec<(u8, Word)> = Vec::new();
+        for (number, value) in registers.iter() {
+            if let Some(number) = self.machine.dwarf_number(number)
+                && let Some(word) = self.word(value, self.low)
+            {
+                held.push((number, word));
+            }
+        }
+        held.sort_unstable_by_key(|(number, _)| *number);
+        let mask = held.iter().fold(0, |mask, (number, _)| mask | 1 << number);
+        Some((mask, held.into_iter().map(|(_, word)| word).collect()))
+    }
+
+    /// What a part of the stack held that begins at an address.
+    fn piece(&mut self, bytes: &[u8], from: u64) -> StackPiece {
+        let mut piece = StackPiece::default();
+        for (word, at) in bytes.as_chunks().0.iter().zip((from..).step_by(8)) {
+            if let Some(word) = self.word(u64::from_le_bytes(*word), at) {
+                // Counted from the lowest address of the part.
+                let bit = PIECE_WORDS as u64 - 1 - (self.high - at - 8) / 8 % PIECE_WORDS as u64;
+                piece.mask |= 1 << bit;
+                piece.words.push(word);
+            }
+        }
+        piece
+    }
+
+    /// What a word can be, told from the address at which it lies.
+    fn word(&mut self, value: u64, at: u64) -> Option<Word> {
+        // Where a stack ends is a guess, so that code comes first.
+        let code = self.machine.code_address(value);
+        if let Some(location) = self.code.before(self.space, code) {
+            return self.ids.id(location).map(Word::Code);
+        }
+        (self.low..=self.high).contains(&value).then(|| Word::Stack(value.wrapping_sub(at) as i64))
+    }
+}

@@ -1,0 +1,208 @@
+//! Tasks, images and mappings as rows, and the address spaces that these make.
+
+use icecore_format::records::{
+    Cause, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin,
+};
+
+use super::perf_data::{Event, Features, Mapped, PerfData};
+use crate::map::{Interned, Map};
+use crate::timeline::Timeline;
+
+/// Everything that samples refer to.
+#[derive(Debug)]
+pub(super) struct World {
+    /// Earliest and latest time of anything that happened, ns.
+    pub(super) span_ns: (u64, u64),
+    /// By id, from 1 on.
+    pub(super) strings: Vec<Vec<u8>>,
+    pub(super) images: Vec<Image>,
+    pub(super) lifecycle: Vec<Lifecycle>,
+    pub(super) mappings: Vec<Mapping>,
+    pub(super) kernel_symbols: Vec<KernelSymbol>,
+    pub(super) losses: Vec<Loss>,
+    pub(super) timeline: Timeline,
+    /// The name of the idle task, a string id.
+    pub(super) idle: u32,
+}
+
+impl World {
+    /// Puts together what the records tell.
+    pub(super) fn of(data: &PerfData) -> Self {
+        let mut draft = Draft::new(data);
+        for (time_ns, event) in &data.events {
+            draft.event(*time_ns, event);
+        }
+        let Draft { span_ns, strings, images, lifecycle, mappings, mut kernel_symbols, losses, idle, .. } =
+            draft;
+        kernel_symbols.sort_by_key(|symbol| symbol.start);
+        // Of code that took the place of other code the first is kept: what lies there has one name in a recording.
+        kernel_symbols.dedup_by(|later, first| later.start < first.end);
+        Self {
+            span_ns,
+            strings: strings.into_items(),
+            images: images.into_items(),
+            timeline: Timeline::replay(&lifecycle, &mappings),
+            lifecycle,
+            mappings,
+            kernel_symbols,
+            losses,
+            idle,
+        }
+    }
+}
+
+struct Draft<'a> {
+    span_ns: (u64, u64),
+    strings: Interned<Vec<u8>>,
+    images: Interned<Image>,
+    /// Build-ids of files, by path.
+    build_ids: Map<&'a [u8], &'a [u8]>,
+    /// Names of threads, string ids.
+    comms: Map<u32, u32>,
+    lifecycle: Vec<Lifecycle>,
+    mappings: Vec<Mapping>,
+    kernel_symbols: Vec<KernelSymbol>,
+    losses: Vec<Loss>,
+    idle: u32,
+}
+
+impl<'a> Draft<'a> {
+    fn new(data: &'a PerfData) -> Self {
+        let times = data.events.iter().map(|(time_ns, _)| *time_ns);
+        let times =
+            times.chain(data.samples.iter().map(|sample| sample.time_ns)).filter(|time_ns| *time_ns > 0);
+        let (first, last) = times.fold((u64::MAX, 0), |(first, last), ns| (first.min(ns), last.max(ns)));
+        let Features { build_ids, .. } = &data.features;
+        let mut strings = Interned::new();
+        let idle = strings.intern(b"swapper".to_vec()) + 1;
+        Self {
+            span_ns: (first.min(last), last),
+            strings,
+            images: Interned::new(),
+            build_ids: build_ids.iter().map(|(path, id)| (&path[..], &id[..])).collect(),
+            comms: Map::default(),
+            lifecycle: Vec::new(),
+            mappings: Vec::new(),
+            kernel_symbols: Vec::new(),
+            losses: Vec::new(),
+            idle,
+        }
+    }
+
+    fn string(&mut self, text: &[u8]) -> u32 {
+        if text.is_empty() { 0 } else { self.strings.intern(text.to_vec()) + 1 }
+    }
+
+    fn event(&mut self, time_ns: u64, event: &Event) {
+        // perf makes up records of what was there when it began.
+        let was_there = time_ns == 0;
+        let time_ns = time_ns.max(self.span_ns.0);
+        match event {
+            Event::Mapped(mapped) => {
+                let image = self.image(mapped);
+                let origin = if was_there { Origin::SCAN } else { Origin::EVENT };
+                let Mapped { tgid, start, len, file_off, .. } = *mapped;
+                self.mappings.push(Mapping {
+                    time_ns,
+                    tgid,
+                    start,
+                    len,
+                    file_off,
+                    image,
+                    origin,
+                    mount_ns: 0,
+                });
+            }
+            Event::Named { tgid, tid, comm, is_exec } => {
+                let comm = self.string(comm);
+                self.comms.insert(*tid, comm);
+                let change = match (was_there, is_exec) {
+                    (true, _) => Change::FOUND,
+                    (_, true) => Change::EXEC,
+                    _ => Change::COMM,
+                };
+                self.change(time_ns, change, (*tgid, *tid), 0, comm);
+            }
+            // A thread that was there has a name, too.
+            Event::Forked { .. } if was_there => {}
+            Event::Forked { tgid, tid, creator, creator_tid } => {
+                let comm = self.comms.get(creator_tid).copied().unwrap_or(0);
+                self.comms.insert(*tid, comm);
+                self.change(time_ns, Change::FORK, (*tgid, *tid), *creator, comm);
+            }
+            Event::Exited { tgid, tid } => {
+                let comm = self.comms.get(tid).copied().unwrap_or(0);
+                self.change(time_ns, Change::EXIT, (*tgid, *tid), 0, comm);
+            }
+            Event::Lost { count, cpu, .. } => {
+                let cpu = cpu.unwrap_or(u32::MAX);
+                self.losses.push(Loss { time_ns, cpu, cause: Cause::RING_FULL_SAMPLE, count: *count });
+            }
+            Event::KernelCode { start, len, name } => {
+                let name = self.string(name);
+                let end = start.saturating_add(u64::from(*len));
+                self.kernel_symbols.push(KernelSymbol { start: *start, end, name, module: 0 });
+            }
+        }
+    }
+
+    fn change(&mut self, time_ns: u64, change: Change, (tgid, tid): (u32, u32), parent_tgid: u32, comm: u32) {
+        self.lifecycle.push(Lifecycle { time_ns, change, tgid, tid, parent_tgid, comm });
+    }
+
+    /// The image of a mapping.
+    fn image(&mut self, mapped: &Mapped) -> u32 {
+        let kind = kind_of(&mapped.path);
+        let path = match kind {
+            ImageKind::ANONYMOUS if !mapped.path.starts_with(b"/memfd:") => &b"[anon]"[..],
+            _ => &mapped.path,
+        };
+        let build_id = match &mapped.build_id[..] {
+            [] => self.build_ids.get(path).copied().unwrap_or_default(),
+            told => told,
+        };
+        let path = self.string(path);
+        let (size_bytes, modified_unix_ns) = (0, 0);
+        let Mapped { dev, inode, .. } = *mapped;
+        let build_id = build_id.to_vec();
+        self.images.intern(Image { kind, path, build_id, dev, inode, size_bytes, modified_unix_ns })
+    }
+}
+
+/// What lies at a path as perf tells it.
+fn kind_of(path: &[u8]) -> ImageKind {
+    let is_memory = [&b"//anon"[..], b"/memfd:", b"/dev/zero", b"/anon_hugepage", b"/SYSV", b"[anon"];
+    match path {
+        b"" | b"[heap]" | b"[stack]" => ImageKind::ANONYMOUS,
+        b"[vdso]" => ImageKind::VDSO,
+        _ if is_memory.iter().any(|name| path.starts_with(name)) => ImageKind::ANONYMOUS,
+        [b'/', ..] => ImageKind::FILE,
+        _ => ImageKind::SPECIAL,
+    }
+}
+
+/// The names that threads have at a moment, replayed.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    changes: std::iter::Peekable<std::slice::Iter<'a, Lifecycle>>,
+    comms: Map<u32, u32>,
+    idle: u32,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(world: &'a World) -> Self {
+        Self { changes: world.lifecycle.iter().peekable(), comms: Map::default(), idle: world.idle }
+    }
+
+    /// The name of a thread, a string id; 0 if it was never told. Moments do not go back.
+    pub(super) fn at(&mut self, tid: u32, time_ns: u64) -> u32 {
+        while let Some(change) = self.changes.next_if(|change| change.time_ns <= time_ns) {
+            self.comms.insert(change.tid, change.comm);
+        }
+        match self.comms.get(&tid) {
+            Some(comm) => *comm,
+            None if tid == 0 => self.idle,
+            None => 0,
+        }
+    }
+}
