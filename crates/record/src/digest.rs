@@ -259,6 +259,10 @@ impl Digest {
             0 => {}
             count => self.lost(Cause::STACKS_EXHAUSTED, u32::MAX, count),
         }
+        match self.tracker.take_refused_stacks() {
+            0 => {}
+            count => self.lost(Cause::STACK_SHORTENED, u32::MAX, count),
+        }
         let notes = self.tracker.take_notes();
         if let Some(evidence) = &mut self.evidence {
             evidence.note(&notes);

@@ -82,6 +82,8 @@ pub(crate) struct Tracker {
     arriving: Arriving,
     snapshots: Snapshots,
     waiting: Queue,
+    /// Stacks for which no room was.
+    refused_stacks: u64,
     /// Mappings were lost: what looks like data may be code.
     is_unsure: bool,
     lifecycle: Vec<Lifecycle>,
@@ -114,6 +116,7 @@ impl Tracker {
             arriving: Arriving::default(),
             snapshots: Snapshots::default(),
             waiting: Queue::default(),
+            refused_stacks: 0,
             is_unsure: false,
             lifecycle: Vec::new(),
             cgroups: Vec::new(),
@@ -236,6 +239,11 @@ impl Tracker {
         !self.kernel_addresses.is_empty()
     }
 
+    /// Takes the number of stacks that were refused since it was taken: too many waited.
+    pub(crate) fn take_refused_stacks(&mut self) -> u64 {
+        std::mem::take(&mut self.refused_stacks)
+    }
+
     /// Counts over the recording so far.
     pub(crate) fn totals(&self) -> Totals {
         self.totals
@@ -275,7 +283,16 @@ impl Tracker {
             snapshot: 0,
             mending: Mending::NONE,
         };
-        let snapshot = self.arriving.take(head.cpu, sample.snapshot).map(Box::new);
+        let taken = self.arriving.take(head.cpu, sample.snapshot);
+        let snapshot = match taken {
+            Some(taken) if self.waiting.has_room_for_stack() => Some(Box::new(taken)),
+            Some(taken) => {
+                self.refused_stacks += 1;
+                self.arriving.reuse(taken.bytes);
+                None
+            }
+            None => None,
+        };
         self.wait(
             head.time_ns,
             What::Sample(Unplaced { row, tgid: head.tgid, tid: head.tid, kernel, user, snapshot }),

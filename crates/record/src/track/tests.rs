@@ -17,6 +17,10 @@ fn head(time_ns: u64) -> Head<'static> {
 }
 
 fn sampled(tracker: &mut Tracker, time_ns: u64) {
+    sampled_with(tracker, time_ns, 0);
+}
+
+fn sampled_with(tracker: &mut Tracker, time_ns: u64, snapshot: u64) {
     let frames = [0x10_u64, 0x20].map(u64::to_ne_bytes).concat();
     let kernel = [0xffff_ffff_8100_0010_u64].map(u64::to_ne_bytes).concat();
     tracker.event(&Event::Sample(wire::Sample {
@@ -26,7 +30,7 @@ fn sampled(tracker: &mut Tracker, time_ns: u64) {
         user_end: 1,
         kernel: wire::Frames::from_bytes(&kernel),
         user: wire::Frames::from_bytes(&frames),
-        snapshot: 0,
+        snapshot,
     }));
 }
 
@@ -183,4 +187,30 @@ fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
     );
     let again = tracker.jit(&made);
     assert_eq!((again.strings.items(), again.jit.items()), (0, 1));
+}
+
+#[test]
+fn stacks_of_samples_that_wait_take_a_bounded_room() {
+    let mut tracker = tracker();
+    let stack = |tracker: &mut Tracker, snapshot| {
+        let registers = wire::Registers {
+            cpu: 1,
+            snapshot,
+            values: [0; wire::REGISTER_COUNT],
+            stack_end: 0,
+            // Room for it is made, whether it comes or not.
+            wanted: 60 << 20,
+            top: &[0; 128],
+        };
+        tracker.event(&Event::Registers(registers));
+        sampled_with(tracker, 100_000 + snapshot, snapshot);
+    };
+    (1..=5).for_each(|snapshot| stack(&mut tracker, snapshot));
+    assert_eq!(tracker.settle(100_001), 0);
+    assert_eq!((tracker.take_refused_stacks(), tracker.take_refused_stacks()), (2, 0));
+    // Two of three still wait.
+    (6..=8).for_each(|snapshot| stack(&mut tracker, snapshot));
+    assert_eq!(tracker.take_refused_stacks(), 2);
+    assert_eq!(tracker.settle(u64::MAX), 0);
+    assert_eq!(tracker.totals().samples, 8, "samples are never refused");
 }
