@@ -187,9 +187,10 @@ impl Evidence {
         put: &mut dyn FnMut(ImagePartsV1) -> bool,
     ) -> Carried {
         let mut images: Vec<(u32, Source)> = self.sources.into_iter().collect();
-        images
-            .retain(|(image, source)| !matches!(source, Source::Nowhere) && self.counts.contains_key(image));
-        images.sort_unstable_by_key(|(image, _)| (Reverse(self.counts[image]), *image));
+        // Code that only copied stacks hold is on no walk: its image comes last.
+        let is_hit = |image: &u32| self.counts.contains_key(image) || self.hits.contains_key(image);
+        images.retain(|(image, source)| !matches!(source, Source::Nowhere) && is_hit(image));
+        images.sort_unstable_by_key(|(image, _)| (Reverse(self.counts.get(image)), *image));
         let mut carrier = Carrier::new(extent, max_bytes, put);
         let mut images = images.into_iter();
         let mut left: Vec<Omitted> = Vec::new();
