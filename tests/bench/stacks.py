@@ -61,7 +61,7 @@ def perf(folder, command):
     data = folder / "perf.data"
     recorder = ["perf", "record", "-q", "-F", RATE, "-e", "cpu-clock", "--call-graph", "dwarf,16384", "-o", data]
     subprocess.run([*recorder, "--", *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    script = ["perf", "script", "-i", data, "-F", "comm,ip,sym"]
+    script = ["perf", "script", "--no-inline", "-i", data, "-F", "comm,ip,sym"]
     run = measured(script)
     text = subprocess.run(script, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     stacks = [stack.splitlines() for stack in text.split("\n\n") if stack.strip()]
@@ -81,7 +81,7 @@ def main():
         script = folder / "x.py"
         script.write_text(INTERPRETED)
         workloads = {
-            "g++ -O2": ["sh", "-c", f"for i in 1 2 3 4; do g++ -O2 -c {source} -o {folder}/x.o; done"],
+            "g++ -O2": ["sh", "-c", f"for i in 1 2; do g++ -O2 -c {source} -o {folder}/x.o; done"],
             "python3": ["/usr/bin/python3", str(script)],
         }
         head = f"{'':<22}{'samples':>9}{'lost':>7}{'B/sample':>10}{'CPU µs':>8}{'BPF µs':>8}{'whole':>8}{'read s':>8}"
@@ -92,7 +92,7 @@ def main():
             for label, (samples, lost, size, cpu, bpf, whole, seconds) in rows.items():
                 cell = lambda value, form: "" if value is None else format(value, form)
                 print(f"{label:<22}{samples:>9}{cell(lost, 'd'):>7}{size:>10.0f}{cell(cpu, '.1f'):>8}{cell(bpf, '.1f'):>8}{whole:>8.1%}{seconds:>8.2f}")
-            print()
+            print(flush=True)
         print("CPU: of the recorder, per sample; BPF: inside the sampled programs, per sample; whole: user stacks that reach the start of a")
         print("program or thread; read: health, perf script. Files are without names of functions (--embed none)")
 
