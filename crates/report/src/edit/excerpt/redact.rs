@@ -111,10 +111,12 @@ impl Redaction {
         parts.collect::<Vec<_>>().join("/")
     }
 
-    /// Replaces paths within a text: from the first slash of a word to its end, lines behind a colon excepted.
+    /// Replaces paths within a text, relative ones, too: a word with a slash, but not what a mark sets off in front of it
+    /// (`--output=`, `py::name:`), nor lines behind a colon.
     fn within(&self, text: &str) -> String {
         let word = |word: &str| {
-            let Some(begin) = word.find('/') else { return word.to_owned() };
+            let Some(slash) = word.find('/') else { return word.to_owned() };
+            let begin = word[..slash].rfind(['=', ':', ',', '(', '"', '\'']).map_or(0, |mark| mark + 1);
             let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
             let numbers = word.rsplit(':').take_while(is_number).map(|part| part.len() + 1).sum::<usize>();
             let end = word.len().saturating_sub(numbers).max(begin);
@@ -176,5 +178,11 @@ mod tests {
         assert!(name.starts_with("LazyCompile:~foo /x") && name.ends_with(":12:7"), "{name}");
         assert!(!name.contains("home") && !name.contains("app.js"));
         assert_eq!(redaction.within("a::b<c> d"), "a::b<c> d");
+        let relative = redaction.within("--output=secret/place secret/tool py::run:secret/x.py");
+        assert!(relative.starts_with("--output=x") && relative.contains(" py::run:x"), "{relative}");
+        assert!(
+            ["secret", "place", "tool", "x.py"].iter().all(|part| !relative.contains(part)),
+            "{relative}"
+        );
     }
 }
