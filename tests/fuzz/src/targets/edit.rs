@@ -1,4 +1,4 @@
-//! `cut` and `merge`: whatever they are given, what they write is whole, and can be reported on.
+//! `cut`, `compact` and `merge`: whatever they are given, what they write is whole, and can be reported on.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{draft, scratch};
 const FILTERS: [&[&str]; 4] = [&[], &["--from", "0.5", "--to", "1.5"], &["--comm", "make"], &["--cpu", "1"]];
 const UUID_OFF: usize = 32;
 
-/// Merges a recording (or a [`draft`]) with a whole one, and cuts it.
+/// Merges a recording (or a [`draft`]) with a whole one, cuts it and makes it compact.
 pub fn run(data: &[u8]) {
     let file = draft::finished(data);
     let filter = FILTERS[usize::from(file.get(UUID_OFF).copied().unwrap_or(0)) % FILTERS.len()];
@@ -35,11 +35,18 @@ pub fn run(data: &[u8]) {
             is_whole(&piece);
             assert!(line(&["summary".to_owned(), path(&piece)]), "what was cut cannot be read");
         }
+        let all = "args,paths,comm,labels,host".to_owned();
+        let names = ["--redact".to_owned(), all, "--force".to_owned(), "--no-cache".to_owned()];
+        let compact = ["compact".to_owned(), path(input), "-o".to_owned(), path(&piece)];
+        if line(&[&compact[..], &names].concat()) {
+            is_whole(&piece);
+            assert!(line(&["summary".to_owned(), path(&piece)]), "what is compact cannot be read");
+        }
     }
 }
 
 /// Runs a command line; tells whether it was done.
-fn line(line: &[String]) -> bool {
+pub(super) fn line(line: &[String]) -> bool {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
     let options = ["--threads".to_owned(), "1".to_owned()];

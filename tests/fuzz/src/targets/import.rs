@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use icecore_format::read::Recording;
-use icecore_report::{Streams, run as report};
 
 use super::FREE_BYTES;
+use super::edit::line;
 use crate::{memory, scratch};
 
 /// What the import of one byte may hold: records of 8 bytes become rows of a hundred and more.
@@ -28,18 +28,6 @@ pub fn run(data: &[u8]) {
         assert!(line(&["verify".to_owned(), path(&to)]), "what was written is not well");
         assert!(line(&["samples".to_owned(), path(&to)]), "what was written cannot be read");
     }
-}
-
-/// Runs a command line; tells whether it was done.
-fn line(line: &[String]) -> bool {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    let options = ["--threads".to_owned(), "1".to_owned()];
-    let args = ["icecore-report".to_owned()].into_iter().chain(line.iter().cloned()).chain(options);
-    let code = report(args, &mut streams);
-    let err = String::from_utf8(err).expect("errors are text");
-    assert!(code == 0 || code == 2 && err.starts_with("error: "), "{line:?}: {code}: {err}");
-    code == 0
 }
 
 /// Events, tasks, a mapping and samples with call chain, registers and stack: as a file, as a stream, compressed.
