@@ -19,6 +19,8 @@ pub struct Filter {
     pub cgroups: Vec<String>,
     /// Exact names of hosts; empty: all.
     pub hosts: Vec<String>,
+    /// Exact names of events; empty: all.
+    pub events: Vec<String>,
     /// CPUs; empty: all.
     pub cpus: Vec<Cpus>,
     /// First moment, after the start of the session (the earliest of several).
@@ -72,6 +74,11 @@ impl Filter {
         self.hosts.is_empty() || self.hosts.iter().any(|host| host == name())
     }
 
+    /// Tells whether an event is wanted; its name is looked up only if it matters.
+    pub fn wants_event<'a>(&self, name: impl Fn() -> &'a str) -> bool {
+        self.events.is_empty() || self.events.iter().any(|event| event == name())
+    }
+
     /// Tells whether a sample is wanted for where and when it was taken.
     pub fn wants_sample(&self, sample: &Sample, start_ns: u64) -> bool {
         let after_ns = sample.time_ns.saturating_sub(start_ns);
@@ -110,6 +117,7 @@ impl Filter {
             list("comm", &self.comms),
             list("cgroup", &self.cgroups),
             list("host", &self.hosts),
+            list("event", &self.events),
             list("cpu", &self.cpus),
             self.from.map(|from| format!("from {from}")),
             self.to.map(|to| format!("to {to}")),

@@ -12,7 +12,8 @@ use crate::filter::{Filter, Sides};
 use crate::load::{Tables, damage, samples};
 use crate::map::Map;
 use crate::mend::Mended;
-use crate::timeline::{SpaceId, Timeline};
+use crate::spaces::{SpaceId, Spaces};
+use crate::spans::{Slices, Slicing, Spans};
 
 /// What samples have in common when they hit the same code in the same thread, or process. Ordered so that equal
 /// stacks are neighbours.
@@ -34,6 +35,10 @@ pub struct Key {
     pub in_kernel: bool,
     /// The cgroup of the thread.
     pub cgroup: CgroupId,
+    /// The event, where events are counted apart; else 0.
+    pub event: u8,
+    /// The slice of time, where slices are counted apart; else 0.
+    pub slice: u32,
 }
 
 /// All samples with one key.
@@ -56,6 +61,8 @@ pub struct Hits {
     pub rows: Vec<Hit>,
     /// What was counted on the way.
     pub seen: Seen,
+    /// The slices of time, if they are apart.
+    pub slices: Option<Slices>,
     /// Blocks of samples that could not be used.
     pub damage: Vec<Damage>,
 }
@@ -69,13 +76,16 @@ pub struct Seen {
     pub events: Vec<u8>,
 }
 
-/// What is counted apart. There are many times more distinct pairs of thread and stack than of process and stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Apart {
-    /// The samples of each thread.
-    Threads,
-    /// Those of each process.
-    Processes,
+/// What is counted apart: less of it is faster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// The samples of each thread, else those of each process. There are many times more distinct pairs of thread and
+    /// stack than of process and stack.
+    pub threads: bool,
+    /// The samples of each event. Then weights have the unit of their event.
+    pub events: bool,
+    /// The samples of each slice of time.
+    pub slices: Option<Slicing>,
 }
 
 /// Selects and describes samples, the same way for counting and for listing.
@@ -84,7 +94,7 @@ pub struct Selection<'a> {
     /// The recording as tables.
     pub tables: &'a Tables,
     /// Its address spaces.
-    pub timeline: &'a Timeline,
+    pub spaces: &'a Spaces,
     /// Its cgroups.
     pub cgroups: &'a Cgroups,
     /// Which samples are wanted.
@@ -122,7 +132,7 @@ impl Selection<'_> {
     fn phase(&self, id: u32, time_ns: u64) -> Phase {
         let parts = &self.tables.parts;
         let task = &self.tables.task(id);
-        let (space, in_space_ns) = self.timeline.stay(task.tgid, time_ns);
+        let (space, in_space_ns) = self.spaces.stay(task.tgid, time_ns);
         let (cgroup, in_cgroup_ns) = self.cgroups.stay(task.tgid, task.tid, time_ns);
         let during_ns = in_space_ns.start.max(in_cgroup_ns.start)..in_space_ns.end.min(in_cgroup_ns.end);
         let wanted = self.wants_thread(id)
@@ -133,7 +143,10 @@ impl Selection<'_> {
     }
 
     fn key_in(&self, phase: &Phase, sample: &Sample) -> Option<Key> {
-        if !phase.wanted || !self.filter.wants_sample(sample, self.tables.parts.zero_ns()) {
+        let wanted = phase.wanted
+            && self.filter.wants_sample(sample, self.tables.parts.zero_ns())
+            && self.filter.wants_event(|| self.event_name(sample.event));
+        if !wanted {
             return None;
         }
         let (user, kernel) = match self.filter.sides {
@@ -143,7 +156,8 @@ impl Selection<'_> {
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;
-        Some(Key { task, space, cgroup, user, kernel, end, mending: sample.mending, in_kernel })
+        let (mending, event, slice) = (sample.mending, 0, 0);
+        Some(Key { task, space, cgroup, user, kernel, end, mending, in_kernel, event, slice })
     }
 
     /// Tells whether a block may hold a wanted sample.
@@ -161,10 +175,14 @@ impl Selection<'_> {
 
     /// Tells the name of a thread's process; the thread's own if it was never told.
     pub fn process_name(&self, task: &Task, space: Option<SpaceId>) -> &str {
-        match space.map_or(0, |space| self.timeline.process_name(space)) {
+        match space.map_or(0, |space| self.spaces.process_name(space)) {
             0 => self.tables.text(task.comm),
             name => self.tables.text(name),
         }
+    }
+
+    fn event_name(&self, event: u8) -> &str {
+        self.tables.parts.events().get(usize::from(event)).map_or("", |event| &event.name)
     }
 
     /// Tells whether the side filter took all frames of a sample.
@@ -188,19 +206,18 @@ struct Phase {
 pub fn count(recording: &Recording, selection: Selection<'_>, apart: Apart) -> Hits {
     let all = selection.tables.sample_blocks.iter();
     let blocks: Vec<&Entry> = all.filter(|entry| selection.may_be_in(entry)).collect();
-    let leaders = match apart {
-        Apart::Threads => Map::default(),
-        Apart::Processes => leaders(selection.tables),
-    };
+    let Selection { tables, filter, .. } = selection;
+    let slices = apart.slices.map(|slicing| Slices::new(Spans::new(tables, filter).hull_ns(), slicing));
+    let leaders = if apart.threads { Map::default() } else { leaders(selection.tables) };
     let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
     let counted = blocks.par_chunks(stretch).map(|blocks| {
-        let mut counter = Counter::new(&leaders);
+        let mut counter = Counter::new(&leaders, apart, slices);
         blocks.iter().for_each(|entry| counter.block(recording, selection, entry));
         counter
     });
     let merged = counted.collect::<Vec<Counter<'_>>>().into_iter().reduce(Counter::merged);
-    let mut all = merged.map(Counter::into_hits).unwrap_or_default();
-    if all.seen.events.len() > 1 {
+    let mut all = Hits { slices, ..merged.map(Counter::into_hits).unwrap_or_default() };
+    if all.seen.events.len() > 1 && !apart.events {
         // Weights of different events have different units: every sample counts as one.
         all.rows.iter_mut().for_each(|hit| hit.weight = hit.samples);
     }
@@ -228,6 +245,8 @@ struct Counter<'a> {
     phases: Map<u32, (u32, Phase)>,
     /// The task that stands for all of a process, by the process's number; of no process if each is counted apart.
     leaders: &'a Map<u32, u32>,
+    apart: Apart,
+    slices: Option<Slices>,
 }
 
 /// What is counted of a key.
@@ -239,9 +258,10 @@ struct Count {
 }
 
 impl<'a> Counter<'a> {
-    fn new(leaders: &'a Map<u32, u32>) -> Self {
+    fn new(leaders: &'a Map<u32, u32>, apart: Apart, slices: Option<Slices>) -> Self {
         let (rows, damage, phases) = Default::default();
-        Self { rows, without_frames: 0, events: [false; 1 << u8::BITS], damage, phases, leaders }
+        let events = [false; 1 << u8::BITS];
+        Self { rows, without_frames: 0, events, damage, phases, leaders, apart, slices }
     }
 
     fn block(&mut self, recording: &Recording, selection: Selection<'_>, entry: &Entry) {
@@ -265,7 +285,9 @@ impl<'a> Counter<'a> {
             self.without_frames += 1;
             return;
         }
-        let key = Key { task: *counted_as, ..key };
+        let event = if self.apart.events { sample.event } else { 0 };
+        let slice = self.slices.map_or(0, |slices| slices.of(sample.time_ns));
+        let key = Key { task: *counted_as, event, slice, ..key };
         self.events[usize::from(sample.event)] = true;
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
         self.add(key, Count { samples: 1, weight, span_ns });
@@ -298,7 +320,7 @@ impl<'a> Counter<'a> {
         rows.par_sort_unstable_by_key(|hit| hit.key);
         let events = (0..=u8::MAX).filter(|event| self.events[usize::from(*event)]).collect();
         let seen = Seen { without_frames: self.without_frames, events };
-        Hits { rows, seen, damage: self.damage }
+        Hits { rows, seen, slices: self.slices, damage: self.damage }
     }
 }
 

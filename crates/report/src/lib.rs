@@ -7,7 +7,7 @@
 //! | [`run`](mod@run) | one command line: pipeline, then view |
 //! | [`pipeline`] | the way from a file to everything that a view may show |
 //! | [`load`] | a recording as tables; what is damaged, counted |
-//! | [`timeline`], [`cgroups`], [`mounts`] | address spaces and cgroups, replayed to any moment; whose paths recorded paths are |
+//! | [`spaces`], [`spans`], [`cgroups`], [`mounts`] | address spaces and cgroups, replayed to any moment; when sessions ran; whose paths recorded paths are |
 //! | [`mend`](mod@mend), [`unwind`] | stacks of programs without frame pointers, made whole |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
 //! | [`unwind`](mod@unwind) | registers and stack memory as stacks |
@@ -48,9 +48,10 @@ pub mod pipeline;
 pub mod profile;
 pub mod repair;
 pub mod run;
+pub mod spaces;
+pub mod spans;
 pub mod symbolize;
 pub mod term;
-pub mod timeline;
 pub mod tree;
 pub mod unwind;
 pub mod usage;

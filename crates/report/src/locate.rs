@@ -24,7 +24,7 @@ use crate::hits::{Hit, Key};
 use crate::image::{FileOff, Identity};
 use crate::load::Tables;
 use crate::map::{Interned, Map};
-use crate::timeline::{SpaceId, Timeline};
+use crate::spaces::{SpaceId, Spaces};
 
 /// What an address on a stack says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,7 +95,7 @@ pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
 pub struct Locator<'a> {
     /// The recording as tables.
     pub tables: &'a Tables,
-    timeline: &'a Timeline,
+    spaces: &'a Spaces,
     /// Distinct identities of images.
     pub images: Vec<Identity>,
     /// Position in `images` by image id.
@@ -104,7 +104,7 @@ pub struct Locator<'a> {
 
 impl<'a> Locator<'a> {
     /// Prepares; images that were recorded twice become one.
-    pub fn new(tables: &'a Tables, timeline: &'a Timeline) -> Self {
+    pub fn new(tables: &'a Tables, spaces: &'a Spaces) -> Self {
         let mut images = Interned::new();
         let image_of = tables.images.iter().map(|(id, image)| {
             let identity = Identity {
@@ -117,7 +117,7 @@ impl<'a> Locator<'a> {
             (id, images.intern(identity))
         });
         let image_of = image_of.collect();
-        Self { tables, timeline, images: images.into_items(), image_of }
+        Self { tables, spaces, images: images.into_items(), image_of }
     }
 
     /// Finds the position in [`Locator::images`] of an image id.
@@ -127,7 +127,7 @@ impl<'a> Locator<'a> {
 
     /// Finds the mapping that holds an address (AVMA).
     pub fn mapping(&self, space: SpaceId, address: u64) -> Option<&Mapping> {
-        self.timeline.find(space, address)
+        self.spaces.find(space, address)
     }
 
     /// Finds the offset in its image of a location itself, whatever its role.
@@ -135,7 +135,7 @@ impl<'a> Locator<'a> {
         match location {
             Location::Image { file_off, .. } => Some(FileOff(file_off)),
             Location::Address(address) => {
-                let mapping = self.timeline.find(space?, address)?;
+                let mapping = self.spaces.find(space?, address)?;
                 Some(FileOff((address - mapping.start).wrapping_add(mapping.file_off)))
             }
         }
@@ -147,7 +147,7 @@ impl<'a> Locator<'a> {
             Location::Address(address) => Some(address),
             Location::Image { image, file_off } => {
                 let lookup = step.role.lookup(file_off);
-                let address = self.timeline.address(space?, image, lookup)?;
+                let address = self.spaces.address(space?, image, lookup)?;
                 Some(address + (file_off - lookup))
             }
         }
@@ -160,7 +160,7 @@ impl<'a> Locator<'a> {
             Some(Location::Image { image, file_off }) => (image, step.role.lookup(file_off)),
             Some(Location::Address(address)) => {
                 let lookup = step.role.lookup(address);
-                let mapping = space.and_then(|space| self.timeline.find(space, lookup));
+                let mapping = space.and_then(|space| self.spaces.find(space, lookup));
                 if let Some(place) = self.made_at_run_time(space, mapping, lookup) {
                     return place;
                 }
@@ -180,7 +180,7 @@ impl<'a> Locator<'a> {
         mapping: Option<&Mapping>,
         address: u64,
     ) -> Option<Place> {
-        let code = self.timeline.code(space?, address)?;
+        let code = self.spaces.code(space?, address)?;
         let line = self.tables.jit.get(code)?.line_at(address).map_or(u32::MAX, |line| line as u32);
         let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
         let is_memory = image.is_none_or(|image| image.kind == ImageKind::ANONYMOUS);

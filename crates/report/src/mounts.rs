@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use crate::load::by_id::ById;
     use crate::load::parts::Parts;
-    use crate::timeline::Timeline;
+    use crate::spaces::Spaces;
 
     const OWN: u64 = 4_026_531_841;
     const OTHER: u64 = 4_026_532_207;
@@ -72,8 +72,8 @@ mod tests {
             parts: Parts::of_one(own),
             ..Tables::default()
         };
-        let timeline = Timeline::replay(&[], &tables.mappings);
-        let locator = Locator::new(&tables, &timeline);
+        let spaces = Spaces::replay(&[], &tables.mappings);
+        let locator = Locator::new(&tables, &spaces);
         let elsewhere = Elsewhere::new(&tables, &locator);
         [0, 1, 2, 3].map(|image| elsewhere.process(locator.image(image).expect("it is there"), &tables))
     }

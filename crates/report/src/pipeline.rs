@@ -22,8 +22,8 @@ use crate::locate::{Located, Locator, Place, locate};
 use crate::mend::{Mended, Suspects, mend, suspects};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
+use crate::spaces::Spaces;
 use crate::term::progress::Progress;
-use crate::timeline::Timeline;
 
 /// A recording with its samples counted.
 pub struct Loaded<'a> {
@@ -34,7 +34,7 @@ pub struct Loaded<'a> {
     /// Everything but samples.
     pub tables: Tables,
     /// Address spaces.
-    pub timeline: Timeline,
+    pub spaces: Spaces,
     /// Cgroups.
     pub cgroups: Cgroups,
     /// Which samples are wanted.
@@ -87,12 +87,12 @@ impl<'a> Loaded<'a> {
     ) -> Self {
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
-        let timeline = Timeline::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
+        let spaces = Spaces::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
         let cgroups = Cgroups::replay(&tables);
         let walked = Mended::default();
         let selection = Selection {
             tables: &tables,
-            timeline: &timeline,
+            spaces: &spaces,
             cgroups: &cgroups,
             filter: &filter,
             mended: &walked,
@@ -101,7 +101,7 @@ impl<'a> Loaded<'a> {
         tables.nodes.push(first_id, nodes);
         let selection = Selection {
             tables: &tables,
-            timeline: &timeline,
+            spaces: &spaces,
             cgroups: &cgroups,
             filter: &filter,
             mended: &mended,
@@ -117,18 +117,18 @@ impl<'a> Loaded<'a> {
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
         let patterns = Patterns::default();
-        Self { recording, path, tables, timeline, cgroups, filter, patterns, mended, hits, search }
+        Self { recording, path, tables, spaces, cgroups, filter, patterns, mended, hits, search }
     }
 
     /// Decides about samples.
     pub fn selection(&self) -> Selection<'_> {
-        let Self { tables, timeline, cgroups, filter, mended, .. } = self;
-        Selection { tables, timeline, cgroups, filter, mended }
+        let Self { tables, spaces, cgroups, filter, mended, .. } = self;
+        Selection { tables, spaces, cgroups, filter, mended }
     }
 
     /// Counts the stacks that cannot be whole in a recording of walks alone; behind it the path of the image that most of them pass through.
     pub(crate) fn suspects(&self) -> (Suspects, Option<String>) {
-        let locator = Locator::new(&self.tables, &self.timeline);
+        let locator = Locator::new(&self.tables, &self.spaces);
         let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
         let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
         let finder = Finder { search: self.search, embedded: Some(&embedded) };
@@ -139,7 +139,7 @@ impl<'a> Loaded<'a> {
 
     /// Names every distinct place. What the search does not find is downloaded first, if there are servers.
     pub fn name(&self, search: &Search, servers: Option<&debuginfod::Settings>, progress: bool) -> Named {
-        let locator = Locator::new(&self.tables, &self.timeline);
+        let locator = Locator::new(&self.tables, &self.spaces);
         let located = locate(&locator, &self.hits.rows);
         let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
         let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
@@ -187,7 +187,7 @@ impl<'a> Loaded<'a> {
 fn mended(recording: &Recording, selection: Selection<'_>, search: &Search) -> (Mended, u32, Vec<Node>) {
     let tables = selection.tables;
     let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
-    let locator = Locator::new(tables, selection.timeline);
+    let locator = Locator::new(tables, selection.spaces);
     let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
     let embedded = EmbeddedFiles::new(recording, tables, identity);
     let finder = Finder { search, embedded: Some(&embedded) };

@@ -59,7 +59,7 @@ pub struct Thread {
     pub cgroup: CgroupId,
 }
 
-/// All samples of a thread with one stack that was taken in one way.
+/// All samples of a thread with one stack that was taken in one way; of one event and slice of time, where these are apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// A position in [`Profile::threads`].
@@ -68,6 +68,10 @@ pub struct Row {
     pub stack: u32,
     /// How the samples were taken.
     pub taken: Taken,
+    /// Their event, where events are apart; else 0.
+    pub event: u8,
+    /// Their slice of time, where slices are apart; else 0.
+    pub slice: u32,
     /// How many samples.
     pub samples: u64,
     /// Their weight together.
@@ -148,12 +152,12 @@ impl Profile {
                 .entry((hit.key.task, hit.key.space, hit.key.cgroup))
                 .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
             let stack = of_spot[*leaf as usize];
-            let Key { end, mending, in_kernel, .. } = hit.key;
+            let Key { end, mending, in_kernel, event, slice, .. } = hit.key;
             let rooted = end == WalkEnd::ROOT || end == WalkEnd::UNWOUND;
             let mut taken = Taken { end, rooted, mending, in_kernel };
             taken.rooted |= taken.is_walked() && has_entry[stack as usize];
             let Hit { samples, weight, span_ns, .. } = *hit;
-            rows.add(Row { thread, stack, taken, samples, weight, span_ns });
+            rows.add(Row { thread, stack, taken, event, slice, samples, weight, span_ns });
         }
         let unit = unit(selection, hits);
         let threads = threads.into_items();
@@ -235,12 +239,13 @@ fn unit(selection: Selection<'_>, hits: &Hits) -> String {
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<Row>,
-    positions: Map<(u32, u32, Taken), usize>,
+    positions: Map<(u32, u32, Taken, u8, u32), usize>,
 }
 
 impl Rows {
     fn add(&mut self, new: Row) {
-        let position = *self.positions.entry((new.thread, new.stack, new.taken)).or_insert(self.rows.len());
+        let key = (new.thread, new.stack, new.taken, new.event, new.slice);
+        let position = *self.positions.entry(key).or_insert(self.rows.len());
         match self.rows.get_mut(position) {
             Some(row) => {
                 row.samples += new.samples;

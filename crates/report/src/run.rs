@@ -249,7 +249,7 @@ fn apart(cli: &Cli) -> Apart {
         Some(Command::Folded(options)) => options.root == Root::Thread,
         _ => false,
     };
-    if by_thread { Apart::Threads } else { Apart::Processes }
+    Apart { threads: by_thread, ..Apart::default() }
 }
 
 /// Prints a view as text or JSON.

@@ -58,6 +58,9 @@ pub struct Which {
     /// Only hosts of exactly this name, of a recording of several; may be repeated
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
+    /// Only samples of events of exactly this name: cpu-clock; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub event: Vec<String>,
     /// Only these CPUs: 0,2-3; may be repeated
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cpu: Vec<Cpus>,
@@ -78,6 +81,7 @@ impl Which {
             comms: self.comm.clone(),
             cgroups: self.cgroup.clone(),
             hosts: self.host.clone(),
+            events: self.event.clone(),
             cpus: self.cpu.clone(),
             from: self.from,
             to: self.to,

@@ -44,6 +44,8 @@ mod tests {
         };
         let key = Key {
             cgroup: 0,
+            event: 0,
+            slice: 0,
             space: None,
             user: 1,
             kernel: 0,

@@ -56,7 +56,7 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
     };
     let redaction = Redaction::new(&options.redact, &key);
     let recording = input::open(&options.file)?;
-    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), search, Apart::Processes);
+    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), search, Apart::default());
     let with = |which: fn(Mending) -> bool| {
         let hits = loaded.hits.rows.iter().filter(|hit| which(hit.key.mending));
         hits.map(|hit| hit.samples).sum::<u64>()

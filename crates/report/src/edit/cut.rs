@@ -13,10 +13,10 @@ use crate::cgroups::Cgroups;
 use crate::hits::Selection;
 use crate::load::{Skipped, clean, load};
 use crate::mend::Mended;
+use crate::spaces::Spaces;
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, things};
 use crate::term::{Page, Style};
-use crate::timeline::Timeline;
 use crate::views::DamageRow;
 use crate::{cli, input};
 
@@ -44,16 +44,11 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     input::check(&filter)?;
     let recording = input::open(&options.file)?;
     let tables = load(&recording);
-    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+    let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let cgroups = Cgroups::replay(&tables);
     let mended = Mended::default();
-    let selection = Selection {
-        tables: &tables,
-        timeline: &timeline,
-        cgroups: &cgroups,
-        filter: &filter,
-        mended: &mended,
-    };
+    let selection =
+        Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter, mended: &mended };
     let excerpt = Excerpt { recording: &recording, selection, what: What::Wanted };
     let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());
     let version = env!("CARGO_PKG_VERSION");

@@ -1,7 +1,7 @@
 //! `import`: a recording made of a file of `perf record`.
 //!
 //! ```text
-//! perf.data ─► perf_data ─┬─► world: tasks, mappings, images ─► Timeline
+//! perf.data ─► perf_data ─┬─► world: tasks, mappings, images ─► Spaces
 //!                         └─► samples ─► stacks, snapshots ───────┴─► write
 //! ```
 //!

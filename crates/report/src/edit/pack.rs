@@ -57,13 +57,13 @@ pub fn pack(
 ) -> anyhow::Result<(Pack, Fetched)> {
     let recording = input::open(&options.file)?;
     let cannot = || format!("cannot pack `{}`", options.file.display());
-    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), search, Apart::Processes);
+    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), search, Apart::default());
     let (tables, hits) = (&loaded.tables, &loaded.hits);
     if let Some(Damage { off, cause, .. }) = tables.damage.first() {
         let cause = anyhow!("at byte {off}: {cause}; make a whole file of it with repair");
         return Err(cause).with_context(cannot);
     }
-    let locator = Locator::new(tables, &loaded.timeline);
+    let locator = Locator::new(tables, &loaded.spaces);
     let located = locate(&locator, &hits.rows);
     let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
     let files = EmbeddedFiles::new(&recording, tables, identity);

@@ -47,8 +47,8 @@ fn tables_of(nodes: Vec<Node>) -> Tables {
 
 /// Places of the stack of a hit, leaf first.
 fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
-    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-    let space = timeline.space(7, 5);
+    let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
+    let space = spaces.space(7, 5);
     let key = Key {
         task: 0,
         space,
@@ -58,9 +58,11 @@ fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
         mending: Mending::NONE,
         in_kernel: kernel != 0,
         cgroup: 0,
+        event: 0,
+        slice: 0,
     };
     let hit = Hit { key, samples: 1, weight: 1, span_ns: (5, 5) };
-    let located = locate(&Locator::new(tables, &timeline), &[hit, hit]);
+    let located = locate(&Locator::new(tables, &spaces), &[hit, hit]);
     assert_eq!(located.leaves[0], located.leaves[1]);
     let mut spot = located.leaves[0];
     std::iter::from_fn(|| {
@@ -73,7 +75,7 @@ fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
 
 /// The innermost spots of stacks (space, user, kernel), and how many spots there are.
 fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
-    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
+    let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let hit = |(space, user, kernel): &(u32, u32, u32)| {
         let (space, end) = (Some(SpaceId(*space)), WalkEnd::ROOT);
         let in_kernel = *kernel != 0;
@@ -86,11 +88,13 @@ fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
             mending: Mending::NONE,
             in_kernel,
             cgroup: 0,
+            event: 0,
+            slice: 0,
         };
         Hit { key, samples: 1, weight: 1, span_ns: (5, 5) }
     };
     let hits: Vec<Hit> = stacks.iter().map(hit).collect();
-    let located = locate(&Locator::new(tables, &timeline), &hits);
+    let located = locate(&Locator::new(tables, &spaces), &hits);
     (located.leaves, located.spots.len())
 }
 
@@ -160,9 +164,9 @@ fn code_in_a_file_needs_no_mapping_to_be_found_and_one_to_have_an_address() {
     let expected = [Place::Image(0, FileOff(0x140)), Place::Image(0, FileOff(0x103f))];
     assert_eq!(places(&tables, 2, 0), expected);
     assert_eq!(places(&tables, 3, 0), [Place::Lost]);
-    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-    let locator = Locator::new(&tables, &timeline);
-    let address = |stack| steps(&tables, stack).map(|step| locator.address(timeline.space(7, 5), step));
+    let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
+    let locator = Locator::new(&tables, &spaces);
+    let address = |stack| steps(&tables, stack).map(|step| locator.address(spaces.space(7, 5), step));
     assert_eq!(address(2).collect::<Vec<_>>(), [Some(0x2100), Some(0x2000)]);
     assert_eq!(address(3).collect::<Vec<_>>(), [None]);
 }

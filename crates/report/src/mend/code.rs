@@ -8,7 +8,7 @@ use super::choose::Walked;
 use super::rules::Tables;
 use crate::image::FileOff;
 use crate::locate::{Locator, Role, Step};
-use crate::timeline::SpaceId;
+use crate::spaces::SpaceId;
 use crate::unwind::{Frame, Modules, Place};
 
 /// The code of one address space.

@@ -14,7 +14,7 @@ use crate::image::Search;
 use crate::load::Tables;
 use crate::load::by_id::ById;
 use crate::load::held::Held;
-use crate::timeline::{SpaceId, Timeline};
+use crate::spaces::{SpaceId, Spaces};
 use crate::unwind::{Machine, Miss, StackMemory as _};
 
 /// Where code of image 0 lies in process 7; it is in no file, and keeps frame pointers.
@@ -28,7 +28,7 @@ type Believed = (u32, Vec<u64>, WalkEnd);
 /// A recording without file.
 struct Recorded {
     tables: Tables,
-    timeline: Timeline,
+    spaces: Spaces,
 }
 
 impl Recorded {
@@ -56,25 +56,25 @@ impl Recorded {
             held,
             ..Tables::default()
         };
-        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-        Self { tables, timeline }
+        let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
+        Self { tables, spaces }
     }
 
     fn space(&self) -> SpaceId {
-        self.timeline.space(7, 5).expect("it has mappings")
+        self.spaces.space(7, 5).expect("it has mappings")
     }
 
     /// Unwinds samples one after the other in one window: of each whose stack is another one, by its snapshot, the addresses
     /// of that, leaf first, as offsets, and how it ended; and what became of every walk, by snapshot.
     fn mended(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<Mending>) {
-        let locator = Locator::new(&self.tables, &self.timeline);
+        let locator = Locator::new(&self.tables, &self.spaces);
         let search = Search::nowhere();
         let files = Rules::find(&locator, &Finder { search: &search, embedded: None });
         let rules = files.tables();
         let (cgroups, filter) = (Cgroups::replay(&self.tables), Filter::default());
         let selection = Selection {
             tables: &self.tables,
-            timeline: &self.timeline,
+            spaces: &self.spaces,
             cgroups: &cgroups,
             filter: &filter,
             mended: &Mended::default(),
@@ -192,7 +192,7 @@ impl Builder {
 
 /// Asks for the memory of snapshot 1.
 fn with_memory<T>(recorded: &Recorded, ask: impl FnOnce(Option<Memory<'_>>) -> T) -> T {
-    let locator = Locator::new(&recorded.tables, &recorded.timeline);
+    let locator = Locator::new(&recorded.tables, &recorded.spaces);
     let search = Search::nowhere();
     let files = Rules::find(&locator, &Finder { search: &search, embedded: None });
     let rules = files.tables();

@@ -77,7 +77,7 @@ impl<'a> Window<'a> {
     pub(super) fn sample(&mut self, sample: &Sample) -> Option<()> {
         let tables = self.selection.tables;
         let task = tables.task(sample.task);
-        let space = self.selection.timeline.space(task.tgid, sample.time_ns)?;
+        let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
         let code = SpaceCode::new(self.locator, space, self.rules);
         let walked: Vec<Walked> =

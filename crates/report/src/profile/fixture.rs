@@ -21,7 +21,17 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
             trie.intern(Stack { caller, frame: functions.intern(function) })
         });
         let (samples, weight) = (*samples, samples * 10);
-        rows.add(Row { thread: 0, stack: leaf, taken: TAKEN, samples, weight, span_ns: (0, 0) });
+        let row = Row {
+            thread: 0,
+            stack: leaf,
+            taken: TAKEN,
+            event: 0,
+            slice: 0,
+            samples,
+            weight,
+            span_ns: (0, 0),
+        };
+        rows.add(row);
     }
     let frame = |function| Frame { function, file: None, line: None, inlined: false };
     let names = Names {

@@ -97,7 +97,7 @@ impl Missing {
     /// Looks for the files of every image with frames that lack something.
     pub fn new(report: &Report<'_>, search: &Search, options: &cli::Missing) -> Self {
         let Count { lacks, mut others, frames } = count(&report.profile);
-        let locator = Locator::new(&report.loaded.tables, &report.loaded.timeline);
+        let locator = Locator::new(&report.loaded.tables, &report.loaded.spaces);
         let whole = report.profile.whole();
         let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
         let embedded = EmbeddedFiles::new(report.loaded.recording, &report.loaded.tables, identity);

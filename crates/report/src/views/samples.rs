@@ -26,7 +26,7 @@ pub fn write(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let (loaded, names) = (report.loaded, &report.profile.names);
-    let locator = Locator::new(&loaded.tables, &loaded.timeline);
+    let locator = Locator::new(&loaded.tables, &loaded.spaces);
     let lister = Lister { loaded, located, names, locator, matches: loaded.patterns.matches(names) };
     let samples = selected(loaded);
     let depth = |stack| steps(&loaded.tables, stack).count();

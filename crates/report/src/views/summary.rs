@@ -16,7 +16,8 @@ use crate::pipeline::Report;
 use crate::views::top::{self, Top};
 
 pub use super::quality::{Quality, Verdict};
-use sessions::{Spans, labels, notes};
+use crate::spans::Spans;
+use sessions::{labels, notes};
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -106,9 +107,9 @@ impl Summary {
         let whole = report.profile.whole();
         let samples_in_file = tables.sample_blocks.iter().map(|b| u64::from(b.header.items)).sum();
         let lost_by_cause = losses(tables);
-        let spans = Spans::new(loaded);
+        let spans = Spans::new(tables, &loaded.filter);
         let duration_s = spans.together_ns() as f64 / 1e9;
-        let sessions = if spans.is_one() { Vec::new() } else { spans.rows(report) };
+        let sessions = if spans.is_one() { Vec::new() } else { sessions::rows(report, &spans) };
         let ((quality, processes), (functions, _)) = rayon::join(
             || (Quality::new(report, samples_in_file, lost(tables)), processes(report)),
             || Top::rank(report, By::Function, Sort::Own, FUNCTIONS),

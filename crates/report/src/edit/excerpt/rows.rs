@@ -62,7 +62,7 @@ impl Rows {
             // An error means that nothing of the block was taken.
             drop(rows.take(recording, entry, &mut blocks));
         }
-        // As the timeline does: of equal times the first written stays first.
+        // As replay does: of equal times the first written stays first.
         rows.lifecycle.sort_by_key(|row| row.time_ns);
         rows.cgroups.sort_by_key(|row| row.time_ns);
         rows.mappings.sort_by_key(|row| row.time_ns);

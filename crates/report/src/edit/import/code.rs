@@ -2,12 +2,12 @@
 
 use icecore_format::records::{Image, ImageKind, Location};
 
-use crate::timeline::{SpaceId, Timeline};
+use crate::spaces::{SpaceId, Spaces};
 
 /// Tells what lies at addresses of one process at a moment.
 #[derive(Debug)]
 pub(super) struct Code<'a> {
-    timeline: &'a Timeline,
+    spaces: &'a Spaces,
     images: &'a [Image],
     /// Pages that were looked up, each in the one slot that it can be in.
     seen: Vec<Slot>,
@@ -34,9 +34,9 @@ const PAGE_BITS: u32 = 12;
 const SLOT_BITS: u32 = 14;
 
 impl<'a> Code<'a> {
-    pub(super) fn new(timeline: &'a Timeline, images: &'a [Image]) -> Self {
+    pub(super) fn new(spaces: &'a Spaces, images: &'a [Image]) -> Self {
         let nothing = Slot { space: SpaceId(u32::MAX), page: u64::MAX, found: Found::NoCode };
-        Self { timeline, images, seen: vec![nothing; 1 << SLOT_BITS] }
+        Self { spaces, images, seen: vec![nothing; 1 << SLOT_BITS] }
     }
 
     /// What lies at an address; `None` if it is no code.
@@ -65,14 +65,13 @@ impl<'a> Code<'a> {
     }
 
     fn find(&self, space: SpaceId, address: u64) -> Found {
-        let Some(mapping) = self.timeline.find(space, address) else { return Found::NoCode };
+        let Some(mapping) = self.spaces.find(space, address) else { return Found::NoCode };
         let is_file = self.images.get(mapping.image as usize);
         let is_file =
             is_file.is_some_and(|image| image.kind == ImageKind::FILE || image.kind == ImageKind::VDSO);
         let add = mapping.file_off.wrapping_sub(mapping.start);
         // A reader finds the address again, or it must be told as it is.
-        let is_unique =
-            self.timeline.address(space, mapping.image, address.wrapping_add(add)) == Some(address);
+        let is_unique = self.spaces.address(space, mapping.image, address.wrapping_add(add)) == Some(address);
         if is_file && is_unique { Found::Image(mapping.image, add) } else { Found::Nameless }
     }
 }

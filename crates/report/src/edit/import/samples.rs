@@ -16,7 +16,7 @@ use super::snapshots::Snapshots;
 use super::world::{Names, World};
 use super::write::append;
 use crate::edit::cause;
-use crate::timeline::SpaceId;
+use crate::spaces::SpaceId;
 
 /// Samples of one block.
 const ROWS: usize = 32 << 10;
@@ -68,7 +68,7 @@ impl<'a> Samples<'a> {
             world,
             machine,
             names: Names::new(world),
-            code: Code::new(&world.timeline, &world.images),
+            code: Code::new(&world.spaces, &world.images),
             tasks: Ids::from(0),
             nodes: Ids::from(1),
             snapshots: Snapshots::new(machine.unwrap_or(Registers::X86_64)),
@@ -121,7 +121,7 @@ impl<'a> Samples<'a> {
         if kernel.is_empty() && user.is_empty() {
             self.counts.guest += 1;
         } else {
-            let space = self.world.timeline.space(sample.tgid, time_ns);
+            let space = self.world.spaces.space(sample.tgid, time_ns);
             let kernel_end = self.kernel_end(attr, &kernel);
             let kernel_stack = self.stack(&kernel, |_, address, _| Location::Address(address))?;
             let user_stack =

@@ -4,7 +4,7 @@ use icecore_format::records::{Location, WalkEnd, Word};
 use super::perf_data::fixture::{File as PerfFile, sample};
 use super::*;
 use crate::load::{Tables, load, samples};
-use crate::timeline::Timeline;
+use crate::spaces::Spaces;
 use crate::verify::verify;
 
 /// Where `/bin/prog` has its code, from 0x2000 on in the file.
@@ -127,8 +127,8 @@ fn names_of_threads_and_mappings_are_those_of_the_moment() {
     let image = |row: &icecore_format::records::Sample| frames(&tables, row.user_stack)[0];
     assert_eq!(image(&rows[1]), in_file(0x2010));
     assert_eq!(image(&rows[2]), Location::Image { image: 1, file_off: 0x2010 });
-    let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-    let space = |time_ns| timeline.space(7, time_ns).and_then(|space| timeline.find(space, CODE));
+    let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
+    let space = |time_ns| spaces.space(7, time_ns).and_then(|space| spaces.find(space, CODE));
     assert_eq!((space(300).map(|m| m.image), space(400).map(|m| m.image)), (Some(0), Some(1)));
 }
 

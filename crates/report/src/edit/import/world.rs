@@ -6,7 +6,7 @@ use icecore_format::records::{
 
 use super::perf_data::{Event, Features, Mapped, PerfData};
 use crate::map::{Interned, Map};
-use crate::timeline::Timeline;
+use crate::spaces::Spaces;
 
 /// Everything that samples refer to.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct World {
     pub(super) mappings: Vec<Mapping>,
     pub(super) kernel_symbols: Vec<KernelSymbol>,
     pub(super) losses: Vec<Loss>,
-    pub(super) timeline: Timeline,
+    pub(super) spaces: Spaces,
     /// The name of the idle task, a string id.
     pub(super) idle: u32,
 }
@@ -41,7 +41,7 @@ impl World {
             span_ns,
             strings: strings.into_items(),
             images: images.into_items(),
-            timeline: Timeline::replay(&lifecycle, &mappings),
+            spaces: Spaces::replay(&lifecycle, &mappings),
             lifecycle,
             mappings,
             kernel_symbols,

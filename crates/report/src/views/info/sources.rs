@@ -13,10 +13,10 @@ use crate::load::{Tables, clean, load};
 use crate::locate::Locator;
 use crate::map::Map;
 use crate::mounts::Elsewhere;
+use crate::spaces::Spaces;
 use crate::term::path::shown;
 use crate::term::quantity::{count, things};
 use crate::term::{Align, Page, Style, Table};
-use crate::timeline::Timeline;
 
 /// What the columns are.
 const EXPLAINED: &str = "NAMES: of functions that were hit, in the recording; PACKED: places whose functions and lines are in \
@@ -52,8 +52,8 @@ impl SourceRow {
     /// Looks for the files of all images whose code stacks hold; by path, then build-id.
     pub(crate) fn list(recording: &Recording, search: &Search) -> Vec<Self> {
         let tables = load(recording);
-        let timeline = Timeline::replay(&tables.lifecycle, &tables.mappings);
-        let locator = Locator::new(&tables, &timeline);
+        let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
+        let locator = Locator::new(&tables, &spaces);
         let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
         let embedded = EmbeddedFiles::new(recording, &tables, identity);
         let finder = Finder { search, embedded: Some(&embedded) };

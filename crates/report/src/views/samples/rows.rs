@@ -10,7 +10,7 @@ use crate::locate::{Located, Locator, Place, Step, steps};
 use crate::names::{Names, Side};
 use crate::pipeline::Loaded;
 use crate::profile::Matches;
-use crate::timeline::SpaceId;
+use crate::spaces::SpaceId;
 
 /// Prints samples.
 pub(super) struct Lister<'a> {

@@ -17,24 +17,24 @@ fn scan(time_ns: u64, tgid: u32, start: u64, image: u32) -> Mapping {
     mapping(time_ns, tgid, start, image, Origin::SCAN)
 }
 
-fn image(timeline: &Timeline, tgid: u32, time_ns: u64, address: u64) -> Option<u32> {
-    timeline.find(timeline.space(tgid, time_ns)?, address).map(|m| m.image)
+fn image(spaces: &Spaces, tgid: u32, time_ns: u64, address: u64) -> Option<u32> {
+    spaces.find(spaces.space(tgid, time_ns)?, address).map(|m| m.image)
 }
 
 #[test]
 fn what_a_scan_found_was_there_from_the_beginning() {
-    let timeline = Timeline::replay(&[change(50, Change::FOUND, 7, 1)], &[scan(60, 7, 0x1000, 3)]);
-    assert_eq!(image(&timeline, 7, 5, 0x1080), Some(3));
-    assert_eq!(image(&timeline, 7, 5, 0x1100), None);
-    assert_eq!(image(&timeline, 8, 5, 0x1080), None);
+    let spaces = Spaces::replay(&[change(50, Change::FOUND, 7, 1)], &[scan(60, 7, 0x1000, 3)]);
+    assert_eq!(image(&spaces, 7, 5, 0x1080), Some(3));
+    assert_eq!(image(&spaces, 7, 5, 0x1100), None);
+    assert_eq!(image(&spaces, 8, 5, 0x1080), None);
 }
 
 #[test]
 fn what_a_scan_found_after_an_exec_belongs_to_the_new_program() {
     let changes = [change(10, Change::EXEC, 7, 0), change(50, Change::FOUND, 7, 1)];
-    let timeline = Timeline::replay(&changes, &[scan(60, 7, 0x1000, 3)]);
-    assert_eq!(image(&timeline, 7, 9, 0x1080), None);
-    assert_eq!(image(&timeline, 7, 10, 0x1080), Some(3));
+    let spaces = Spaces::replay(&changes, &[scan(60, 7, 0x1000, 3)]);
+    assert_eq!(image(&spaces, 7, 9, 0x1080), None);
+    assert_eq!(image(&spaces, 7, 10, 0x1080), Some(3));
 }
 
 #[test]
@@ -42,73 +42,73 @@ fn a_stale_scan_neither_renames_nor_covers_what_the_kernel_reported() {
     // The scan looked before the exec, and was written behind it.
     let exec = Lifecycle { comm: 99, ..change(10, Change::EXEC, 7, 0) };
     let changes = [exec, change(50, Change::FOUND, 7, 1)];
-    let timeline = Timeline::replay(&changes, &[event(10, 7, 0x1000, 4), scan(60, 7, 0x1000, 3)]);
-    assert_eq!(image(&timeline, 7, 70, 0x1080), Some(4));
-    assert_eq!(timeline.process_name(timeline.space(7, 70).expect("found")), 99);
+    let spaces = Spaces::replay(&changes, &[event(10, 7, 0x1000, 4), scan(60, 7, 0x1000, 3)]);
+    assert_eq!(image(&spaces, 7, 70, 0x1080), Some(4));
+    assert_eq!(spaces.process_name(spaces.space(7, 70).expect("found")), 99);
 }
 
 #[test]
 fn an_event_seen_before_the_scan_stays_on_top_of_it() {
     let changes = [change(50, Change::FOUND, 7, 1)];
-    let timeline = Timeline::replay(&changes, &[event(40, 7, 0x1000, 9), scan(60, 7, 0x1000, 3)]);
-    assert_eq!(image(&timeline, 7, 30, 0x1080), Some(3));
-    assert_eq!(image(&timeline, 7, 70, 0x1080), Some(9));
+    let spaces = Spaces::replay(&changes, &[event(40, 7, 0x1000, 9), scan(60, 7, 0x1000, 3)]);
+    assert_eq!(image(&spaces, 7, 30, 0x1080), Some(3));
+    assert_eq!(image(&spaces, 7, 70, 0x1080), Some(9));
 }
 
 #[test]
 fn dlopen_is_not_there_before_it_happened() {
     let changes = [change(0, Change::FOUND, 7, 1)];
-    let timeline = Timeline::replay(&changes, &[scan(1, 7, 0x1000, 3), event(100, 7, 0x5000, 4)]);
-    assert_eq!(image(&timeline, 7, 99, 0x5000), None);
-    assert_eq!(image(&timeline, 7, 100, 0x5000), Some(4));
+    let spaces = Spaces::replay(&changes, &[scan(1, 7, 0x1000, 3), event(100, 7, 0x5000, 4)]);
+    assert_eq!(image(&spaces, 7, 99, 0x5000), None);
+    assert_eq!(image(&spaces, 7, 100, 0x5000), Some(4));
 }
 
 #[test]
 fn fork_copies_the_mappings_of_that_moment_only() {
     let changes = [change(0, Change::FOUND, 7, 1), change(100, Change::FORK, 8, 7)];
     let mappings = [scan(1, 7, 0x1000, 3), event(150, 7, 0x5000, 4), event(160, 8, 0x1000, 5)];
-    let timeline = Timeline::replay(&changes, &mappings);
-    assert_eq!(image(&timeline, 8, 99, 0x1000), None);
-    assert_eq!(image(&timeline, 8, 100, 0x1000), Some(3));
-    assert_eq!(image(&timeline, 8, 155, 0x5000), None);
-    assert_eq!(image(&timeline, 8, 160, 0x1000), Some(5));
-    assert_eq!(image(&timeline, 7, 170, 0x1000), Some(3));
+    let spaces = Spaces::replay(&changes, &mappings);
+    assert_eq!(image(&spaces, 8, 99, 0x1000), None);
+    assert_eq!(image(&spaces, 8, 100, 0x1000), Some(3));
+    assert_eq!(image(&spaces, 8, 155, 0x5000), None);
+    assert_eq!(image(&spaces, 8, 160, 0x1000), Some(5));
+    assert_eq!(image(&spaces, 7, 170, 0x1000), Some(3));
 }
 
 #[test]
 fn a_copy_of_a_copy_is_a_copy() {
     let mut changes = vec![change(0, Change::FOUND, 1, 0)];
     changes.extend((2..50).map(|tgid| change(u64::from(tgid), Change::FORK, tgid, tgid - 1)));
-    let timeline = Timeline::replay(&changes, &[scan(1, 1, 0x1000, 3)]);
-    assert_eq!(image(&timeline, 49, 60, 0x1000), Some(3));
+    let spaces = Spaces::replay(&changes, &[scan(1, 1, 0x1000, 3)]);
+    assert_eq!(image(&spaces, 49, 60, 0x1000), Some(3));
 }
 
 #[test]
 fn creating_a_thread_copies_nothing() {
     let thread = Lifecycle { tid: 9, ..change(50, Change::FORK, 7, 7) };
-    let timeline = Timeline::replay(&[change(0, Change::FOUND, 7, 1), thread], &[scan(1, 7, 0x1000, 3)]);
-    assert_eq!(timeline.lives.len(), 1);
-    assert_eq!(image(&timeline, 7, 60, 0x1000), Some(3));
+    let spaces = Spaces::replay(&[change(0, Change::FOUND, 7, 1), thread], &[scan(1, 7, 0x1000, 3)]);
+    assert_eq!(spaces.lives.len(), 1);
+    assert_eq!(image(&spaces, 7, 60, 0x1000), Some(3));
 }
 
 #[test]
 fn exec_empties_and_comes_before_mappings_of_the_same_moment() {
     let changes = [change(0, Change::FOUND, 7, 1), change(100, Change::EXEC, 7, 0)];
     let mappings = [scan(1, 7, 0x1000, 3), event(100, 7, 0x2000, 4)];
-    let timeline = Timeline::replay(&changes, &mappings);
-    assert_eq!(image(&timeline, 7, 99, 0x1000), Some(3));
-    assert_eq!(image(&timeline, 7, 100, 0x1000), None);
-    assert_eq!(image(&timeline, 7, 100, 0x2000), Some(4));
+    let spaces = Spaces::replay(&changes, &mappings);
+    assert_eq!(image(&spaces, 7, 99, 0x1000), Some(3));
+    assert_eq!(image(&spaces, 7, 100, 0x1000), None);
+    assert_eq!(image(&spaces, 7, 100, 0x2000), Some(4));
 }
 
 #[test]
 fn a_later_mapping_shadows_what_it_covers() {
     let changes = [change(0, Change::FOUND, 7, 1)];
-    let timeline = Timeline::replay(&changes, &[scan(1, 7, 0x1000, 3), event(100, 7, 0x1080, 4)]);
-    assert_eq!(image(&timeline, 7, 100, 0x107f), Some(3));
-    assert_eq!(image(&timeline, 7, 100, 0x1080), Some(4));
-    assert_eq!(image(&timeline, 7, 100, 0x117f), Some(4));
-    assert_eq!(image(&timeline, 7, 99, 0x1080), Some(3));
+    let spaces = Spaces::replay(&changes, &[scan(1, 7, 0x1000, 3), event(100, 7, 0x1080, 4)]);
+    assert_eq!(image(&spaces, 7, 100, 0x107f), Some(3));
+    assert_eq!(image(&spaces, 7, 100, 0x1080), Some(4));
+    assert_eq!(image(&spaces, 7, 100, 0x117f), Some(4));
+    assert_eq!(image(&spaces, 7, 99, 0x1080), Some(3));
 }
 
 #[test]
@@ -120,44 +120,44 @@ fn a_process_number_used_again_is_another_process() {
         change(50, Change::EXIT, 7, 0),
         change(80, Change::FORK, 7, 1),
     ];
-    let timeline = Timeline::replay(&changes, &[scan(1, 1, 0x9000, 1), event(12, 7, 0x1000, 3)]);
-    assert_eq!(image(&timeline, 7, 40, 0x1000), Some(3));
-    assert_eq!(image(&timeline, 7, 90, 0x1000), None);
-    assert_eq!(image(&timeline, 7, 90, 0x9000), Some(1));
+    let spaces = Spaces::replay(&changes, &[scan(1, 1, 0x9000, 1), event(12, 7, 0x1000, 3)]);
+    assert_eq!(image(&spaces, 7, 40, 0x1000), Some(3));
+    assert_eq!(image(&spaces, 7, 90, 0x1000), None);
+    assert_eq!(image(&spaces, 7, 90, 0x9000), Some(1));
 }
 
 #[test]
 fn threads_that_outlive_the_leader_keep_their_addresses_but_a_new_mapping_begins_anew() {
     let changes = [change(0, Change::FOUND, 7, 1), change(50, Change::EXIT, 7, 0)];
-    let timeline = Timeline::replay(&changes, &[scan(1, 7, 0x1000, 3), event(90, 7, 0x2000, 4)]);
-    assert_eq!(image(&timeline, 7, 60, 0x1000), Some(3));
-    assert_eq!(image(&timeline, 7, 90, 0x1000), None);
-    assert_eq!(image(&timeline, 7, 90, 0x2000), Some(4));
+    let spaces = Spaces::replay(&changes, &[scan(1, 7, 0x1000, 3), event(90, 7, 0x2000, 4)]);
+    assert_eq!(image(&spaces, 7, 60, 0x1000), Some(3));
+    assert_eq!(image(&spaces, 7, 90, 0x1000), None);
+    assert_eq!(image(&spaces, 7, 90, 0x2000), Some(4));
 }
 
 #[test]
 fn a_process_that_was_never_announced_still_has_its_mappings() {
-    let timeline = Timeline::replay(&[], &[event(90, 7, 0x2000, 4)]);
-    assert_eq!(image(&timeline, 7, 90, 0x2000), Some(4));
-    assert_eq!(image(&timeline, 7, 89, 0x2000), None);
+    let spaces = Spaces::replay(&[], &[event(90, 7, 0x2000, 4)]);
+    assert_eq!(image(&spaces, 7, 90, 0x2000), Some(4));
+    assert_eq!(image(&spaces, 7, 89, 0x2000), None);
 }
 
 #[test]
 fn the_process_is_called_as_its_leader_was_last() {
     let renamed = Lifecycle { comm: 99, ..change(20, Change::COMM, 7, 0) };
     let thread = Lifecycle { tid: 8, comm: 55, ..renamed };
-    let timeline = Timeline::replay(&[change(0, Change::FOUND, 7, 1), renamed, thread], &[]);
-    assert_eq!(timeline.process_name(timeline.space(7, 5).expect("found")), 99);
+    let spaces = Spaces::replay(&[change(0, Change::FOUND, 7, 1), renamed, thread], &[]);
+    assert_eq!(spaces.process_name(spaces.space(7, 5).expect("found")), 99);
 }
 
 #[test]
 fn a_fork_before_the_scan_copies_what_the_scan_finds_later() {
     let changes = [change(5, Change::FOUND, 7, 1), change(10, Change::FORK, 8, 7)];
     let mappings = [event(8, 7, 0x5000, 4), scan(20, 7, 0x1000, 3), event(30, 7, 0x6000, 6)];
-    let timeline = Timeline::replay(&changes, &mappings);
-    assert_eq!(image(&timeline, 8, 40, 0x1000), Some(3));
-    assert_eq!(image(&timeline, 8, 40, 0x5000), Some(4));
-    assert_eq!(image(&timeline, 8, 40, 0x6000), None);
+    let spaces = Spaces::replay(&changes, &mappings);
+    assert_eq!(image(&spaces, 8, 40, 0x1000), Some(3));
+    assert_eq!(image(&spaces, 8, 40, 0x5000), Some(4));
+    assert_eq!(image(&spaces, 8, 40, 0x6000), None);
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn the_name_that_an_exec_gives_is_not_the_old_programs() {
     let found = change(0, Change::FOUND, 7, 1);
     let exec = Lifecycle { comm: 99, ..change(20, Change::EXEC, 7, 0) };
     let renamed = Lifecycle { change: Change::COMM, ..exec };
-    let timeline = Timeline::replay(&[found, renamed, exec], &[]);
-    let name = |time_ns| timeline.process_name(timeline.space(7, time_ns).expect("found"));
+    let spaces = Spaces::replay(&[found, renamed, exec], &[]);
+    let name = |time_ns| spaces.process_name(spaces.space(7, time_ns).expect("found"));
     assert_eq!((name(19), name(20)), (70, 99));
 }
 
@@ -175,13 +175,13 @@ fn an_image_has_the_newest_address_at_which_nothing_lies_over_it() {
     let mut mappings = vec![event(1, 7, 0x1000, 3), event(2, 7, 0x3000, 3), event(3, 7, 0x3000, 5)];
     mappings.extend((0..5000).map(|n| event(10 + n, 7, 0x10_0000 + n * 0x100, 6)));
     mappings.push(event(9000, 7, 0x2000, 3));
-    let timeline = Timeline::replay(&[change(0, Change::FOUND, 7, 1)], &mappings);
-    let at = |time_ns| timeline.address(timeline.space(7, time_ns).expect("found"), 3, 0x40);
+    let spaces = Spaces::replay(&[change(0, Change::FOUND, 7, 1)], &mappings);
+    let at = |time_ns| spaces.address(spaces.space(7, time_ns).expect("found"), 3, 0x40);
     assert_eq!(
         [0, 1, 2, 3, 8999, 9000].map(at),
         [None, Some(0x1040), Some(0x3040), Some(0x1040), Some(0x1040), Some(0x2040)]
     );
-    assert_eq!(timeline.address(timeline.space(7, 9000).expect("found"), 3, 0x100), None);
+    assert_eq!(spaces.address(spaces.space(7, 9000).expect("found"), 3, 0x100), None);
 }
 
 fn code(tgid: u32, start: u64, since_ns: u64) -> JitCode {
@@ -197,11 +197,11 @@ fn code_made_at_run_time_belongs_to_the_address_space_in_which_it_was_made() {
         change(0, Change::FOUND, 9, 1),
     ];
     let rows = [code(7, 0x1000, 0), code(7, 0x1000, 100), code(9, 0x1000, 50), code(5, 0x1000, 0)];
-    let timeline = Timeline::replay_with_code(&changes, &[event(200, 7, 0x5000, 4)], &rows);
-    let at = |tgid, time_ns| timeline.code(timeline.space(tgid, time_ns)?, 0x1008);
+    let spaces = Spaces::replay_with_code(&changes, &[event(200, 7, 0x5000, 4)], &rows);
+    let at = |tgid, time_ns| spaces.code(spaces.space(tgid, time_ns)?, 0x1008);
     assert_eq!([5, 99, 100, 250].map(|ns| at(7, ns)), [Some(0), Some(0), Some(1), Some(1)]);
     assert_eq!((at(8, 160), at(9, 10), at(9, 60)), (None, Some(2), Some(2)));
-    assert_eq!(image(&timeline, 7, 250, 0x5000), Some(4));
+    assert_eq!(image(&spaces, 7, 250, 0x5000), Some(4));
 }
 
 #[test]
@@ -210,10 +210,10 @@ fn a_space_ends_where_code_is_made_over_other_code() {
     let nameless = JitCode { name: Vec::new(), ..code(7, 0x1000, 70) };
     let rows = [&rows[..], &[nameless]].concat();
     let changes = [change(0, Change::FOUND, 7, 1)];
-    let timeline = Timeline::replay_with_code(&changes, &[scan(1, 7, 0x1000, 3)], &rows);
-    let at = |time_ns, address| timeline.code(timeline.space(7, time_ns)?, address);
+    let spaces = Spaces::replay_with_code(&changes, &[scan(1, 7, 0x1000, 3)], &rows);
+    let at = |time_ns, address| spaces.code(spaces.space(7, time_ns)?, address);
     assert_eq!([5, 49, 50, 80].map(|ns| at(ns, 0x1004)), [Some(0), Some(0), Some(1), Some(1)]);
     assert_eq!((at(49, 0x1008), at(50, 0x1008), at(5, 0x2000)), (Some(0), Some(3), Some(2)));
-    assert_eq!([timeline.stay(7, 20).1, timeline.stay(7, 60).1], [0..50, 50..u64::MAX]);
-    assert_eq!(image(&timeline, 7, 60, 0x1080), Some(3));
+    assert_eq!([spaces.stay(7, 20).1, spaces.stay(7, 60).1], [0..50, 50..u64::MAX]);
+    assert_eq!(image(&spaces, 7, 60, 0x1080), Some(3));
 }

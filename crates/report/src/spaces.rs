@@ -32,7 +32,7 @@ pub struct SpaceId(pub u32);
 
 /// All address spaces of a recording.
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub struct Spaces {
     lives: Vec<Life>,
     layers: Vec<Layers>,
     /// Code made at run time, by the number of the life; only of lives that have some.
@@ -56,7 +56,7 @@ struct Life {
     ended: bool,
 }
 
-impl Timeline {
+impl Spaces {
     /// Replays the changes of tasks and their mappings.
     ///
     /// Both are merged by time; at equal times a change of a task comes before a mapping, because an
@@ -65,25 +65,25 @@ impl Timeline {
         Self::replay_with_code(changes, mappings, &[])
     }
 
-    /// As [`Timeline::replay`], and lays code made at run time over each other in the address spaces that it belongs to.
+    /// As [`Spaces::replay`], and lays code made at run time over each other in the address spaces that it belongs to.
     pub fn replay_with_code(changes: &[Lifecycle], mappings: &[Mapping], code: &[JitCode]) -> Self {
         let mut changes: Vec<&Lifecycle> = changes.iter().collect();
         let mut mappings: Vec<&Mapping> = mappings.iter().filter(|m| m.len > 0).collect();
         // An exec renames its thread at the moment from which it counts: the old program keeps its name.
         changes.sort_by_key(|c| (c.time_ns, c.change != Change::EXEC));
         mappings.sort_by_key(|m| m.time_ns);
-        let mut timeline = Self::default();
+        let mut spaces = Self::default();
         let mut changes = changes.into_iter().peekable();
         for mapping in mappings {
             while let Some(change) = changes.next_if(|c| c.time_ns <= mapping.time_ns) {
-                timeline.change(change);
+                spaces.change(change);
             }
-            timeline.map(mapping);
+            spaces.map(mapping);
         }
-        changes.for_each(|change| timeline.change(change));
-        timeline.make(code);
-        timeline.number_spaces();
-        timeline
+        changes.for_each(|change| spaces.change(change));
+        spaces.make(code);
+        spaces.number_spaces();
+        spaces
     }
 
     /// Finds the address space of a process at a moment.
