@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
 pub use lookup::Lookup;
-pub use source::{Source, Which};
+pub use source::{Select, Source, Which};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.

@@ -179,15 +179,16 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
 /// Shows a view of samples; returns the exit code.
 fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let global = &cli.global;
-    input::check(&source.filter())?;
-    let servers = input::servers(&source.lookup)?;
-    let search = input::search(&source.lookup, servers.as_ref(), streams.cache.as_ref())?;
-    let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
+    let select = &source.select;
+    input::check(&select.filter())?;
+    let servers = input::servers(&select.lookup)?;
+    let search = input::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
-    let loaded = Loaded::new(source, &recording, &search, apart(cli));
+    let loaded = Loaded::new(&source.file, &recording, select, &search, apart(cli));
     let Named { located, names, fetched, trouble } =
         loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
-    let report = loaded.report(source, &located, names);
+    let report = loaded.report(&located, names);
     // Summary and health begin with how good the data is.
     let tells = matches!(&cli.command, None | Some(Command::Summary(_) | Command::Health(_)));
     let misleads = if tells { None } else { views::quality::warning(&report) };
