@@ -28,6 +28,7 @@
 pub mod cache;
 pub mod cgroups;
 pub mod cli;
+pub mod compare;
 pub mod debuginfod;
 pub mod edit;
 pub mod embedded;
