@@ -16,6 +16,7 @@
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
 //! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
+//! | [`same`] | which functions of two builds are the same |
 //! | [`views`] | what is printed |
 //! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |
 //! | [`edit`] | recordings made of recordings: several in one, a piece of one |
@@ -49,6 +50,7 @@ pub mod pipeline;
 pub mod profile;
 pub mod repair;
 pub mod run;
+pub mod same;
 pub mod spaces;
 pub mod spans;
 pub mod symbolize;

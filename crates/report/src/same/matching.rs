@@ -1,0 +1,200 @@
+//! Rows of two recordings, put together where they are one function.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use super::dialect::{self, Dialects};
+use super::moved;
+use super::names::{is_address, unnumbered};
+use super::parameters::without_parameters;
+use super::{function, image};
+use crate::map::Map;
+
+/// A function of one side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// As people are shown it.
+    pub name: &'a str,
+    /// Path of its image, or what stands for one; `None` if no image is known.
+    pub image: Option<&'a str>,
+    /// Build-id of its image; empty if it is not known.
+    pub build_id: &'a [u8],
+    /// Where its source is, if that is known.
+    pub file: Option<&'a str>,
+}
+
+/// What shows that the items of a group are one function; the later, the less certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum By {
+    /// Equal names in images of one key. So is every group that has one side only.
+    Name,
+    /// Equal [`function`] keys in images of one key.
+    Decoration,
+    /// The same but for numbers of closures, and nothing else fits.
+    Number,
+    /// The same as far as two manglings of Rust both tell.
+    Mangling,
+    /// The same but for the types of parameters and of the result, one on either side.
+    Signature,
+    /// The same in another image, one on either side.
+    Image,
+}
+
+/// One function: positions of its items, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Empty: it is new.
+    pub before: Vec<usize>,
+    /// Empty: it is gone.
+    pub after: Vec<usize>,
+    /// What shows it.
+    pub by: By,
+}
+
+impl Group {
+    /// Reports whether it has items of both sides.
+    pub fn is_pair(&self) -> bool {
+        !self.before.is_empty() && !self.after.is_empty()
+    }
+}
+
+/// Puts the functions of two sides together; every item is in exactly one group.
+///
+/// Whatever has one key is one group, on one side as on both. Those with one side only are joined if a looser key fits:
+/// without numbers, then without what a mangling makes of types, then without parameters, then in another image. Builds that
+/// are on both sides have no decoration that differs: their functions are the same by name or not at all, and so are
+/// their addresses.
+///
+/// # Shape   by the first position before, then after; exchanging the sides exchanges them in every group
+/// # Cost    O(n log n), some regular expressions per item
+pub fn matched(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<Group> {
+    let mut open = Open { before: singles(before, after), after: singles(after, before), pairs: Vec::new() };
+    open.join(By::Decoration, |it| Some((it.key.to_string(), it.image.clone())), |_, _| true);
+    for pair in &mut open.pairs {
+        let names = |items: &[Item<'_>], side: &[usize]| -> HashSet<String> {
+            side.iter().map(|position| items[*position].name.to_owned()).collect()
+        };
+        if names(before, &pair.before) == names(after, &pair.after) {
+            pair.by = By::Name;
+        }
+    }
+    let loose = |it: &Single<'_>| (!it.is_final).then(|| unnumbered(&it.key).into_owned());
+    open.join(By::Number, |it| Some((loose(it)?, it.image.clone())), |_, _| true);
+
+    let dialects = [Dialects::of(before), Dialects::of(after)];
+    let is_translated = |before: &[&Single<'_>], _: &[&Single<'_>]| {
+        let image = before.first().and_then(|it| it.image.as_deref());
+        dialects[0].in_image(image) != dialects[1].in_image(image)
+    };
+    for key in dialect::KEYS {
+        open.join(By::Mangling, |it| Some((key(&loose(it)?), it.image.clone())), is_translated);
+    }
+    let without_parameters = |it: &Single<'_>| Some((without_parameters(&loose(it)?)?, it.image.clone()));
+    open.join(By::Signature, without_parameters, |before, after| before.len() == 1 && after.len() == 1);
+    moved::join(&mut open, before, after);
+    open.into_groups()
+}
+
+/// Items of one side that have one key.
+#[derive(Debug)]
+pub(super) struct Single<'a> {
+    pub(super) key: Cow<'a, str>,
+    pub(super) image: Option<String>,
+    pub(super) file: Option<&'a str>,
+    positions: Vec<usize>,
+    /// Only an equal key in the same image fits.
+    pub(super) is_final: bool,
+}
+
+/// What has been matched, and what has not yet.
+#[derive(Debug)]
+pub(super) struct Open<'a> {
+    pub(super) before: Vec<Single<'a>>,
+    pub(super) after: Vec<Single<'a>>,
+    pairs: Vec<Group>,
+}
+
+fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>]) -> Vec<Single<'a>> {
+    let other_builds: HashSet<&[u8]> = others.iter().map(|item| item.build_id).collect();
+    let mut by_key: Map<(Cow<'a, str>, Option<String>), usize> = Map::default();
+    let mut singles: Vec<Single<'a>> = Vec::new();
+    for (position, item) in items.iter().enumerate() {
+        let is_final = !item.build_id.is_empty() && other_builds.contains(item.build_id);
+        let key = if is_final && is_address(item.name) { item.name.into() } else { function(item.name) };
+        let image = item.image.map(|path| image(path).into_owned());
+        let single = *by_key.entry((key.clone(), image.clone())).or_insert_with(|| {
+            singles.push(Single { key, image, file: None, positions: Vec::new(), is_final });
+            singles.len() - 1
+        });
+        let single = &mut singles[single];
+        single.file = single.file.or(item.file);
+        single.is_final &= is_final;
+        single.positions.push(position);
+    }
+    singles
+}
+
+impl Open<'_> {
+    /// Joins what is left and has one key on both sides, if it is accepted.
+    pub(super) fn join<K: Hash + Eq>(
+        &mut self,
+        by: By,
+        key: impl Fn(&Single<'_>) -> Option<K>,
+        is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
+    ) {
+        let mut families: Map<K, [Vec<usize>; 2]> = Map::default();
+        for (side, singles) in [&self.before, &self.after].into_iter().enumerate() {
+            for (position, single) in singles.iter().enumerate() {
+                if let Some(key) = key(single) {
+                    families.entry(key).or_default()[side].push(position);
+                }
+            }
+        }
+        let mut is_joined = [vec![false; self.before.len()], vec![false; self.after.len()]];
+        for family in families.into_values() {
+            let [before, after] = &family;
+            let before_singles: Vec<_> = before.iter().map(|position| &self.before[*position]).collect();
+            let after_singles: Vec<_> = after.iter().map(|position| &self.after[*position]).collect();
+            if before.is_empty() || after.is_empty() || !is_accepted(&before_singles, &after_singles) {
+                continue;
+            }
+            self.pairs.push(Group {
+                before: positions(&before_singles),
+                after: positions(&after_singles),
+                by,
+            });
+            for (side, positions) in family.iter().enumerate() {
+                positions.iter().for_each(|position| is_joined[side][*position] = true);
+            }
+        }
+        let [before, after] = is_joined;
+        keep(&mut self.before, &before);
+        keep(&mut self.after, &after);
+    }
+
+    fn into_groups(self) -> Vec<Group> {
+        let gone =
+            self.before.into_iter().map(|it| Group { before: it.positions, after: Vec::new(), by: By::Name });
+        let new =
+            self.after.into_iter().map(|it| Group { before: Vec::new(), after: it.positions, by: By::Name });
+        let mut groups: Vec<Group> = self.pairs.into_iter().chain(gone).chain(new).collect();
+        let first = |side: &[usize]| side.first().copied().unwrap_or(usize::MAX);
+        groups.sort_by_key(|group| (first(&group.before), first(&group.after)));
+        groups
+    }
+}
+
+fn positions(singles: &[&Single<'_>]) -> Vec<usize> {
+    let mut positions: Vec<usize> = singles.iter().flat_map(|single| &single.positions).copied().collect();
+    positions.sort_unstable();
+    positions
+}
+
+fn keep(singles: &mut Vec<Single<'_>>, is_joined: &[bool]) {
+    let mut is_joined = is_joined.iter();
+    singles.retain(|_| is_joined.next() == Some(&false));
+}
+
+#[cfg(test)]
+mod tests;
