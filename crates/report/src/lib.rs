@@ -16,6 +16,7 @@
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
 //! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
+//! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`views`] | what is printed |
 //! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |
 //! | [`edit`] | recordings made of recordings: several in one, a piece of one |
@@ -29,6 +30,7 @@ pub mod cache;
 pub mod cgroups;
 pub mod cli;
 pub mod debuginfod;
+pub mod depths;
 pub mod edit;
 pub mod embedded;
 pub mod filter;
