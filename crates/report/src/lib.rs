@@ -16,6 +16,7 @@
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
 //! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
+//! | [`changes`](mod@changes) | where a series of values goes over to another level |
 //! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`views`] | what is printed |
 //! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |
@@ -28,6 +29,7 @@
 
 pub mod cache;
 pub mod cgroups;
+pub mod changes;
 pub mod cli;
 pub mod debuginfod;
 pub mod depths;
