@@ -3,6 +3,7 @@
 mod file;
 mod lookup;
 mod source;
+mod time;
 mod view;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
 pub use lookup::Lookup;
 pub use source::{Select, Source, Which};
+pub use time::{Depth, Owner};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
@@ -92,6 +94,8 @@ pub enum Command {
     Folded(Folded),
     /// Every sample with its stack, like perf script
     Samples(Samples),
+    /// How deep stacks are, and what recurs in them
+    Depth(Depth),
     /// How good the data is, and what makes it better
     Health(Health),
     /// Which files would name more, and how to get them

@@ -17,6 +17,8 @@
 //! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`same`] | which functions of two builds are the same |
+//! | [`changes`](mod@changes) | where a series of values goes over to another level |
+//! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`views`] | what is printed |
 //! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |
 //! | [`edit`] | recordings made of recordings: several in one, a piece of one |
@@ -28,9 +30,11 @@
 
 pub mod cache;
 pub mod cgroups;
+pub mod changes;
 pub mod cli;
 pub mod compare;
 pub mod debuginfod;
+pub mod depths;
 pub mod edit;
 pub mod embedded;
 pub mod filter;

@@ -8,7 +8,7 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::cache::Cache;
-use crate::cli::{By, Cli, Command, Global, Root, Source, When};
+use crate::cli::{By, Cli, Command, Global, Owner, Root, Source, When};
 use crate::hits::Apart;
 use crate::load::clean;
 use crate::load::outline::outline;
@@ -171,6 +171,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
         (Some(Command::Samples(options)), None) => &options.source,
         (Some(Command::Missing(options)), None) => &options.source,
         (Some(Command::Health(options)), None) => &options.source,
+        (Some(Command::Depth(options)), None) => &options.source,
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
     report(cli, source, streams)
@@ -216,6 +217,10 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
             let tree = views::tree::TreeView::new(&report, options);
             emit(global, streams, &tree, |page| tree.text(&report, page))
         }
+        Some(Command::Depth(options)) => {
+            let depth = views::depth::Depth::new(&report, options);
+            emit(global, streams, &depth, |page| depth.text(&report, page))
+        }
         Some(Command::Flame(options)) => views::flame::write(&report, options, global.json, streams.out),
         Some(Command::Missing(options)) => {
             let missing = views::missing::Missing::new(&report, &search, options);
@@ -248,9 +253,11 @@ fn apart(cli: &Cli) -> Apart {
         Some(Command::Tree(options)) => options.root == Root::Thread,
         Some(Command::Flame(options)) => options.root == Root::Thread,
         Some(Command::Folded(options)) => options.root == Root::Thread,
+        Some(Command::Depth(options)) => options.by == Owner::Thread,
         _ => false,
     };
-    Apart { threads: by_thread, ..Apart::default() }
+    let by_event = matches!(&cli.command, Some(Command::Depth(_)));
+    Apart { threads: by_thread, events: by_event, ..Apart::default() }
 }
 
 /// Prints a view as text or JSON.

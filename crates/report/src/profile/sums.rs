@@ -30,26 +30,35 @@ pub struct Sum {
 pub fn sums(profile: &Profile, group_of: &[u32], groups: usize) -> Vec<Sum> {
     let own = profile.at_stacks();
     let through = through(profile, own.clone());
-    let (first_child, siblings) = children(profile);
     let mut sums = vec![Sum::default(); groups];
     let mut on_path = vec![0u32; groups];
-    // The positive half of an entry is "enter this stack", the other "leave it".
-    let mut work: Vec<(u32, bool)> = listed(&first_child, &siblings, 0).map(|stack| (stack, true)).collect();
-    while let Some((stack, enter)) = work.pop() {
+    depth_first(profile, |stack, enters| {
         let group = group_of[stack as usize] as usize;
-        if !enter {
+        if !enters {
             on_path[group] -= 1;
-            continue;
+            return;
         }
         sums[group].own.add(own[stack as usize]);
         if on_path[group] == 0 {
             sums[group].total.add(through[stack as usize]);
         }
         on_path[group] += 1;
-        work.push((stack, false));
-        work.extend(listed(&first_child, &siblings, stack).map(|child| (child, true)));
-    }
+    });
     sums
+}
+
+/// Walks over the trie, callers before callees: `visit` is told each stack twice, when it is entered (`true`) and when
+/// all that is below it was left.
+pub(crate) fn depth_first(profile: &Profile, mut visit: impl FnMut(u32, bool)) {
+    let (first_child, siblings) = children(profile);
+    let mut work: Vec<(u32, bool)> = listed(&first_child, &siblings, 0).map(|stack| (stack, true)).collect();
+    while let Some((stack, enters)) = work.pop() {
+        visit(stack, enters);
+        if enters {
+            work.push((stack, false));
+            work.extend(listed(&first_child, &siblings, stack).map(|child| (child, true)));
+        }
+    }
 }
 
 /// Adds what hit each stack to all its callers.
