@@ -17,6 +17,7 @@
 //! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`same`] | which functions of two builds are the same |
+//! | [`compare`](mod@compare) | rates of two sides, their noise, and what is more than that |
 //! | [`changes`](mod@changes) | where a series of values goes over to another level |
 //! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`views`] | what is printed |

@@ -1,5 +1,7 @@
 //! Runs one command line: from what was typed, through the pipeline, to one view.
 
+mod diff;
+
 use std::ffi::OsString;
 use std::io::{self, Write};
 
@@ -108,6 +110,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             emit(global, streams, &info, |page| info.text(options.blocks, page))?;
             return Ok(0);
         }
+        (Some(Command::Diff(options)), None) => return diff::diff(options, global, streams),
         (Some(Command::Verify(options)), None) => {
             let recording = input::open(&options.file)?;
             let found = verify(&recording);

@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod depth;
+pub mod diff;
 pub mod flame;
 pub mod folded;
 pub mod health;

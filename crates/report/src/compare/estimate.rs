@@ -27,8 +27,15 @@ impl Base {
         Self { of, draws, of_sums, per_sample, is_share }
     }
 
-    fn rate(&self, part: &[f64]) -> f64 {
+    /// The rate of a weight by slice.
+    pub fn rate(&self, part: &[f64]) -> f64 {
         quotient(part.iter().sum(), self.of.iter().sum())
+    }
+
+    /// The variance of a rate that sampling alone would have.
+    pub fn of_sampling_at(&self, rate: f64) -> f64 {
+        let samples = if self.per_sample > 0.0 { rate / self.per_sample } else { 0.0 };
+        self.of_sampling(samples as u64, rate)
     }
 
     /// The variance that sampling alone would have if samples were independent. Nothing seen is not nothing there: one
@@ -84,6 +91,8 @@ pub struct Estimate {
     pub spread: (f64, f64),
     /// Variance of the difference by chance inside the recordings.
     pub variance: f64,
+    /// The variance that sampling alone would have.
+    pub of_sampling: f64,
     /// Degrees of freedom of that variance.
     pub degrees: f64,
     /// Length of the blocks, a position in `noise::LEVELS`.
@@ -113,20 +122,35 @@ pub enum Piece {
 
 /// Estimates one row.
 pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estimate {
-    let mean = |side: &[Seen<'_>]| side.iter().map(Seen::rate).sum::<f64>() / side.len() as f64;
-    let (rate_before, rate_after) = (mean(before), mean(after));
+    let few = estimate_few(before, after);
     let of_time = match piece {
-        Piece::OfTime(least_level) => of_blocks(before, after, least_level, rate_after - rate_before),
+        Piece::OfTime(least_level) => of_blocks(before, after, least_level, few.delta()),
         Piece::WholeRun => of_steps(before, after),
     };
-    let side =
-        |side: &[Seen<'_>]| side.iter().map(Seen::of_sampling).sum::<f64>() / (side.len() as f64).powi(2);
     Estimate {
-        before: rate_before,
-        after: rate_after,
-        variance: of_time.variance.max(side(before) + side(after)),
+        before: few.before,
+        after: few.after,
+        variance: of_time.variance.max(few.of_sampling),
+        of_sampling: few.of_sampling,
         between: between(before, after),
         ..of_time
+    }
+}
+
+/// Estimates one row of which there are too few samples to say more.
+pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
+    let mean = |side: &[Seen<'_>]| side.iter().map(|seen| seen.rate()).sum::<f64>() / side.len() as f64;
+    let noise = |side: &[Seen<'_>]| {
+        side.iter().map(|seen| seen.of_sampling()).sum::<f64>() / (side.len() as f64).powi(2)
+    };
+    let of_sampling = noise(before) + noise(after);
+    Estimate {
+        before: mean(before),
+        after: mean(after),
+        variance: of_sampling,
+        of_sampling,
+        degrees: blocks_left(0),
+        ..Estimate::default()
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Judged {
     pub significant: bool,
     /// The smallest change of this row that would have been found, with [`POWER`].
     pub detectable: f64,
+    /// Standard error of the difference.
+    pub error: f64,
 }
 
 /// What is said of all rows together.
@@ -44,7 +46,22 @@ pub struct Judgement {
     pub widened: f64,
     /// The probability below which a row is called changed.
     pub threshold: f64,
+    /// How many times larger the variance of a row is than that of its samples, in the middle.
+    pub excess: f64,
 }
+
+impl Judgement {
+    /// The smallest change that would have been found in a row of which sampling alone has this variance.
+    pub fn detectable(&self, of_sampling: f64) -> f64 {
+        detectable(
+            Noise { error: of_sampling.sqrt() * self.excess.sqrt() * self.widened, degrees: MANY },
+            self.threshold,
+        )
+    }
+}
+
+/// Degrees of freedom of what is known of many rows.
+const MANY: f64 = 100.0;
 
 /// Judges rows: which of them are to be tested, and what was estimated of each.
 pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64) -> Judgement {
@@ -61,9 +78,12 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64) -> Judgemen
         let (low, high) = interval(&estimates[row], noise[row], widened);
         let excludes_zero = low > 0.0 || high < 0.0;
         let significant = is_tested[row] && p[row] <= threshold && excludes_zero;
-        Judged { low, high, p: p[row], significant, detectable: detectable(noise[row], threshold) }
+        let detectable = detectable(noise[row], threshold);
+        Judged { low, high, p: p[row], significant, detectable, error: noise[row].error }
     });
-    Judgement { rows: rows.collect(), tested: tested.len(), widened, threshold }
+    let excess = tested.iter().map(|row| of_sampling_alone(&estimates[*row], noise[*row], widened));
+    let excess = median(excess.collect()).unwrap_or(1.0).max(1.0);
+    Judgement { rows: rows.collect(), tested: tested.len(), widened, threshold, excess }
 }
 
 /// The standard error of a difference, and its degrees of freedom.
@@ -77,9 +97,8 @@ struct Noise {
 /// badly, so what all rows say together is mixed in.
 fn noises(estimates: &[Estimate], is_tested: &[bool]) -> Vec<Noise> {
     let tested = estimates.iter().zip(is_tested).filter(|(_, is_tested)| **is_tested);
-    let mut ratios: Vec<f64> = tested.filter_map(|(estimate, _)| Some(estimate.between?.0)).collect();
-    ratios.sort_unstable_by(f64::total_cmp);
-    let common = ratios.get(ratios.len() / 2).copied().unwrap_or(1.0);
+    let ratios = tested.filter_map(|(estimate, _)| Some(estimate.between?.0));
+    let common = median(ratios.collect()).unwrap_or(1.0);
     let noise = |estimate: &Estimate| {
         let of_chance = Noise { error: estimate.variance.sqrt(), degrees: estimate.degrees };
         let Some((ratio, degrees)) = estimate.between else { return of_chance };
@@ -95,6 +114,16 @@ fn noises(estimates: &[Estimate], is_tested: &[bool]) -> Vec<Noise> {
         }
     };
     estimates.iter().map(noise).collect()
+}
+
+/// How many times larger the variance of a row is than that of its samples.
+fn of_sampling_alone(estimate: &Estimate, noise: Noise, widened: f64) -> f64 {
+    (noise.error / widened).powi(2) / estimate.of_sampling
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// A difference in standard errors, as a value of the normal distribution.

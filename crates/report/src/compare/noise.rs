@@ -13,7 +13,7 @@
 //! Künsch 1989, Politis and Romano 1992 (circular block bootstrap); Flyvbjerg and Petersen 1989 (length of blocks)
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 
 /// Slices of each recording.
 pub const SLICES: usize = 64;

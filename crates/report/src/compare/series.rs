@@ -109,7 +109,7 @@ mod tests {
         let mut profile = fixture::profile(&[("main;f;f", 3), ("main;f", 2), ("main", 1)]);
         profile.rows[1].slice = 1;
         let of_frame: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
-        let of_stack = groups(&profile, &of_frame, true);
+        let of_stack = groups(&profile, &of_frame, |_| true);
         let series = Series::of_code(&profile, 2, &of_stack, profile.names.functions.len());
         let group = |name: &str| {
             profile.names.functions.iter().position(|f| &*f.name == name).expect("a function of the profile")

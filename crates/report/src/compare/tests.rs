@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 
 use super::estimate::{Base, Estimate, Piece, Seen, estimate, growth};
 use super::judge::{FALSE_DISCOVERIES, FEWEST_SAMPLES, Judgement, judge};
@@ -40,7 +40,7 @@ enum Course {
 fn recording(random: &mut Random, samples: usize, course: Course, slower: f64) -> Vec<Vec<f64>> {
     let mut rows = vec![vec![0.0; SLICES]; ROWS];
     let mut state = [0.0; ROWS];
-    for slice in 0..SLICES {
+    for slice in 0..rows[0].len() {
         let weights: Vec<f64> = (0..ROWS)
             .map(|row| {
                 let base = if row == 0 { 0.35 * slower } else { 0.5 / (row as f64 + 2.0).powf(1.3) };
