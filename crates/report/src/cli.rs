@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
 pub use lookup::Lookup;
 pub use source::{Source, Which};
-pub use time::{Depth, Owner};
+pub use time::{Depth, Owner, Timeline, TimelineBy};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
@@ -96,6 +96,8 @@ pub enum Command {
     Samples(Samples),
     /// How deep stacks are, and what recurs in them
     Depth(Depth),
+    /// What was spent when, and when that changed
+    Timeline(Timeline),
     /// How good the data is, and what makes it better
     Health(Health),
     /// Which files would name more, and how to get them

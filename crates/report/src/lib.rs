@@ -16,6 +16,7 @@
 //! | [`image`], [`symbolize`](mod@symbolize), [`names`] | places as functions and source lines |
 //! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
+//! | [`activity`] | what was spent when |
 //! | [`changes`](mod@changes) | where a series of values goes over to another level |
 //! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`views`] | what is printed |
@@ -27,6 +28,7 @@
 //! Data flows down that list. Every stage is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads.
 
+pub mod activity;
 pub mod cache;
 pub mod cgroups;
 pub mod changes;
