@@ -77,15 +77,25 @@ pub fn changes(values: &[f64], errors: Option<&[f64]>, rule: Rule) -> Vec<Change
     pairs.map(|(pair, found)| Change { before: pair[0], after: pair[1], p: found.p }).collect()
 }
 
-/// Moves each change to where it is clearest between its neighbours.
-fn settle(white: &Whitened, found: &mut [Found], shortest: usize) {
-    for position in 0usize..found.len() {
-        let begin = position.checked_sub(1).map_or(0, |before| found[before].at);
-        let end = found.get(position + 1).map_or(white.values.len(), |after| after.at);
-        let scan = Scan::new(&white.values[begin..end], &white.weights[begin..end], shortest);
-        if let Some(at) = scan.clearest() {
-            found[position].at = begin + at;
+/// Moves each change to where it is clearest between its neighbours, and takes out what another explains: a change that
+/// was found too early leaves a second one to be found behind it.
+fn settle(white: &Whitened, found: &mut Vec<Found>, shortest: usize) {
+    loop {
+        let mut weakest: Option<(f64, usize)> = None;
+        for position in 0..found.len() {
+            let begin = position.checked_sub(1).map_or(0, |before: usize| found[before].at);
+            let end = found.get(position + 1).map_or(white.values.len(), |after| after.at);
+            let step = Scan::new(&white.values[begin..end], &white.weights[begin..end], shortest).clearest();
+            let change = &mut found[position];
+            if step.clear > 0.0 {
+                change.at = begin + step.at;
+            }
+            if step.clear <= change.threshold && weakest.is_none_or(|(clear, _)| step.clear < clear) {
+                weakest = Some((step.clear, position));
+            }
         }
+        let Some((_, position)) = weakest else { return };
+        found.remove(position);
     }
 }
 

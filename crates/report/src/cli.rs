@@ -13,7 +13,7 @@ pub use diff::{Condition, Diff, DiffBy, DiffUnit, Measure, Stretch};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
 pub use lookup::Lookup;
 pub use source::{Select, Source, Which};
-pub use time::{Depth, Owner};
+pub use time::{Depth, Owner, Timeline, TimelineBy};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
@@ -100,6 +100,8 @@ pub enum Command {
     Depth(Depth),
     /// What changed between two recordings, and whether that can be chance
     Diff(Diff),
+    /// What was spent when, and when that changed
+    Timeline(Timeline),
     /// How good the data is, and what makes it better
     Health(Health),
     /// Which files would name more, and how to get them

@@ -18,6 +18,7 @@
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`same`] | which functions of two builds are the same |
 //! | [`compare`](mod@compare) | rates of two sides, their noise, and what is more than that |
+//! | [`activity`] | what was spent when |
 //! | [`changes`](mod@changes) | where a series of values goes over to another level |
 //! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`views`] | what is printed |
@@ -29,6 +30,7 @@
 //! Data flows down that list. Every stage is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads.
 
+pub mod activity;
 pub mod cache;
 pub mod cgroups;
 pub mod changes;

@@ -15,6 +15,7 @@ pub(crate) mod quality;
 pub mod repair;
 pub mod samples;
 pub mod summary;
+pub mod timeline;
 pub mod top;
 pub mod tree;
 pub mod verify;

@@ -19,6 +19,8 @@ pub(super) struct Found {
     pub(super) at: usize,
     /// The share of shuffled series with one as clear.
     pub(super) p: f64,
+    /// Less clear steps are made by chance.
+    pub(super) threshold: f64,
 }
 
 /// A piece of a series, and intervals in it: of all lengths, at all places, few enough.
@@ -32,10 +34,10 @@ pub(super) struct Scan<'a> {
 
 /// The clearest step in an interval.
 #[derive(Debug, Clone, Copy, Default)]
-struct Step {
-    at: usize,
+pub(super) struct Step {
+    pub(super) at: usize,
     /// The difference of the means, squared, over its variance.
-    clear: f64,
+    pub(super) clear: f64,
 }
 
 impl<'a> Scan<'a> {
@@ -43,11 +45,10 @@ impl<'a> Scan<'a> {
         Self { values, weights, shortest, intervals: intervals(values.len(), 2 * shortest) }
     }
 
-    /// The place where the whole piece has its clearest step.
-    pub(super) fn clearest(&self) -> Option<usize> {
+    /// The clearest step of the whole piece.
+    pub(super) fn clearest(&self) -> Step {
         let sums = Sums::new(self.values.iter().copied(), self.weights);
-        let step = sums.clearest(0, self.values.len(), self.shortest);
-        (step.clear > 0.0).then_some(step.at)
+        sums.clearest(0, self.values.len(), self.shortest)
     }
 
     /// A step that at most this share of the shuffled pieces show as clearly: the one of the shortest interval that shows
@@ -67,7 +68,7 @@ impl<'a> Scan<'a> {
                 .then_with(|| steps[*b].clear.total_cmp(&steps[*a].clear))
                 .then_with(|| a.cmp(b))
         })?;
-        Some(Found { at: steps[shown].at, p: by_chance.p })
+        Some(Found { at: steps[shown].at, p: by_chance.p, threshold: by_chance.threshold })
     }
 
     /// Shuffles the piece again and again; `None` if too many show a step as clear.
@@ -203,7 +204,7 @@ mod tests {
         let values: Vec<f64> = (0..40).map(|t| f64::from(u8::from(t >= 25))).collect();
         let weights = vec![1.0; 40];
         let scan = Scan::new(&values, &weights, 3);
-        assert_eq!(scan.clearest(), Some(25));
+        assert_eq!(scan.clearest().at, 25);
         assert_eq!(scan.change(0.01).map(|found| found.at), Some(25));
         assert!(Scan::new(&[5.0; 40], &weights, 3).change(0.5).is_none());
     }

@@ -114,6 +114,19 @@ fn a_spike_is_two_changes_and_has_its_levels() {
 }
 
 #[test]
+fn a_step_is_one_change_however_clear_it_is() {
+    for (seed, noise) in (0..30).zip([0.0, 0.05, 0.2].into_iter().cycle()) {
+        let mut normal = Normal::new(seed);
+        // A share of nothing at all, then of some.
+        let value =
+            |t: usize, normal: &mut Normal| if t < 140 { 0.0 } else { 0.2 + noise * 0.2 * normal.next() };
+        let series: Vec<f64> = (0..LEN).map(|t| value(t, &mut normal)).collect();
+        let found = changes(&series, None, RULE);
+        assert_eq!(found.iter().map(|change| change.after.begin).collect::<Vec<_>>(), [140], "{seed}");
+    }
+}
+
+#[test]
 fn a_step_without_noise_is_found_and_a_constant_has_none() {
     let step: Vec<f64> = (0..60).map(|t| if t < 31 { 0.25 } else { 0.5 }).collect();
     let found = changes(&step, None, RULE);
