@@ -3,8 +3,8 @@
 
 usage: differences.py FOLDER-WITH-PROGRAMS [null|power|all]
 
-null   the same program recorded twice, 40 pairs of different programs, rates and lengths, without and with --unwind: a pair
-       counts as a false alarm if any function is called changed.
+null   the same program recorded twice, 40 pairs of different programs and rates, whole runs and windows into running
+       programs: a pair counts as a false alarm if any function is called changed.
 power  a program with one function that is 3, 5, 10 and 20 % slower, each recorded for minutes at 99 and 999 Hz and cut
        into pieces of 10, 30 and 60 seconds: how often the function is found, beside what was stated to be detectable.
 """
@@ -75,8 +75,9 @@ def workloads(folder):
         name not in ("xz", "zstd", "sqlite3", "openssl", "g++") or found([name]))}
 
 
-def record(programs, output, options, command):
-    subprocess.run([programs / "icecore-record", "-q", "--force", "-o", output, *options, "--", *command],
+def record(programs, output, options, command=()):
+    command = ["--", *command] if command else []
+    subprocess.run([programs / "icecore-record", "-q", "--force", "-o", output, *options, *command],
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -95,11 +96,11 @@ def null(programs, folder, pairs):
         rates = RATES[pair % 4], RATES[(pair + pair // 4) % 4]
         files = [folder / f"{pair}{side}.icecore" for side in "ab"]
         for file, rate in zip(files, rates):
-            # Every third pair is a window into a program that goes on.
-            if pair % 3 == 2:
+            # Some are a window into a program that goes on.
+            if pair % 2 and command[0] != "sh":
                 running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 time.sleep(0.3)
-                record(programs, file, ["-a", "-F", str(rate)], ["sleep", str(SECONDS * 0.7)])
+                record(programs, file, ["-F", str(rate), "-p", str(running.pid), "-d", str(SECONDS * 0.7)])
                 running.wait()
             else:
                 record(programs, file, ["-F", str(rate)], command)

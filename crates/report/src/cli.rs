@@ -5,6 +5,7 @@ mod file;
 mod lookup;
 mod source;
 mod time;
+mod trend;
 mod view;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -14,6 +15,7 @@ pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, R
 pub use lookup::Lookup;
 pub use source::{Select, Source, Which};
 pub use time::{Depth, Owner, Timeline, TimelineBy};
+pub use trend::{Order, Trend, TrendBy};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
@@ -102,6 +104,8 @@ pub enum Command {
     Diff(Diff),
     /// What was spent when, and when that changed
     Timeline(Timeline),
+    /// Shares of functions over many recordings, and when they changed
+    Trend(Trend),
     /// How good the data is, and what makes it better
     Health(Health),
     /// Which files would name more, and how to get them

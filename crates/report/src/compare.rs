@@ -12,13 +12,17 @@ pub mod estimate;
 mod functions;
 pub mod judge;
 pub mod noise;
+mod point;
 mod renames;
 mod rows;
 pub mod series;
 mod shift;
 mod unit;
 
-pub use comparison::{Compared, Comparison, Facts, Options, Row, SHOWN_AT, Side, Status, Summary, compare};
+pub use comparison::{
+    Compared, Comparison, Facts, Options, Row, SHOWN_AT, Side, Status, Summary, compare, facts, slices,
+};
+pub use point::{Point, point};
 pub use rows::{Key, Rows, Sided};
 pub use series::Metric;
 pub use unit::{Unit, Work};

@@ -21,6 +21,7 @@
 //! | [`activity`] | what was spent when |
 //! | [`changes`](mod@changes) | where a series of values goes over to another level |
 //! | [`depths`] | how deep stacks are, and what recurs in them |
+//! | [`trend`] | shares over many recordings |
 //! | [`views`] | what is printed |
 //! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |
 //! | [`edit`] | recordings made of recordings: several in one, a piece of one |
@@ -63,6 +64,7 @@ pub mod spans;
 pub mod symbolize;
 pub mod term;
 pub mod tree;
+pub mod trend;
 pub mod unwind;
 pub mod usage;
 pub mod verify;

@@ -1,6 +1,7 @@
 //! Runs one command line: from what was typed, through the pipeline, to one view.
 
 mod diff;
+mod trend;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -111,6 +112,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             return Ok(0);
         }
         (Some(Command::Diff(options)), None) => return diff::diff(options, global, streams),
+        (Some(Command::Trend(options)), None) => return trend::trend(options, global, streams),
         (Some(Command::Verify(options)), None) => {
             let recording = input::open(&options.file)?;
             let found = verify(&recording);

@@ -1,5 +1,7 @@
 //! Text for people: pages, tables, quantities, progress.
 
+pub mod chart;
+pub mod csv;
 pub mod path;
 pub mod progress;
 pub mod quantity;

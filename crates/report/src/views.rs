@@ -18,6 +18,7 @@ pub mod summary;
 pub mod timeline;
 pub mod top;
 pub mod tree;
+pub mod trend;
 pub mod verify;
 
 use serde::Serialize;

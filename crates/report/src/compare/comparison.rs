@@ -220,7 +220,8 @@ fn seen<'a>(runs: &[&'a Run], row: usize, metric: Metric) -> Vec<Seen<'a>> {
     runs.iter().map(|run| run.seen(row, metric)).collect()
 }
 
-fn facts(report: &Report<'_>) -> Facts {
+/// Describes a recording.
+pub fn facts(report: &Report<'_>) -> Facts {
     let loaded = report.loaded;
     let (tables, filter) = (&loaded.tables, &loaded.filter);
     let (begin, end) = Spans::new(tables, filter).hull_ns();
@@ -242,7 +243,8 @@ fn facts(report: &Report<'_>) -> Facts {
     }
 }
 
-fn slices(report: &Report<'_>) -> Slices {
+/// The slices of a recording that was counted by them.
+pub fn slices(report: &Report<'_>) -> Slices {
     report.loaded.hits.slices.expect("bug: recordings that are compared are counted by slice")
 }
 

@@ -67,15 +67,20 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// How much each slice moves the rate.
+    pub(super) fn pulls(&self) -> Vec<f64> {
+        noise::pulls(self.part(), &self.base.of)
+    }
+
     fn part(&self) -> &[f64] {
         self.part.unwrap_or(&[0.0; SLICES])
     }
 
-    fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> f64 {
         self.base.rate(self.part())
     }
 
-    fn of_sampling(&self) -> f64 {
+    pub(super) fn of_sampling(&self) -> f64 {
         self.base.of_sampling(self.samples, self.rate())
     }
 }
@@ -198,7 +203,7 @@ fn together(
     let (mut sum, mut squares) = (0.0, 0.0);
     for side in [before, after] {
         for seen in side {
-            let variance = variance(&noise::pulls(seen.part(), &seen.base.of)) / (side.len() as f64).powi(2);
+            let variance = variance(&seen.pulls()) / (side.len() as f64).powi(2);
             sum += variance;
             squares += variance.powi(2);
         }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::Timeline;
 use super::lines::What;
+use crate::term::csv::quoted;
 
 impl Timeline {
     /// Writes a heading and the values, quoted as RFC 4180 says.
@@ -48,24 +49,5 @@ fn cells(what: &What) -> [String; 6] {
             let host = owner.host.clone().unwrap_or_default();
             [kind.into(), owner.comm.to_string(), none(), host, owner.tgid.to_string(), tid]
         }
-    }
-}
-
-/// A field: within quotes if it needs them, its own quotes doubled.
-fn quoted(field: &str) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_with_commas_quotes_and_line_ends_are_quoted() {
-        assert_eq!(quoted("std::map<int, int>::find"), "\"std::map<int, int>::find\"");
-        assert_eq!((quoted("a\"b"), quoted("plain;x")), ("\"a\"\"b\"".into(), "plain;x".into()));
     }
 }

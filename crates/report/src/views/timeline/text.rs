@@ -5,6 +5,7 @@ use super::found::{ChangeRow, Stretch};
 use super::lines::{Line, What};
 use crate::names::short;
 use crate::pipeline::Report;
+use crate::term::chart::chart;
 use crate::term::path::quoted;
 use crate::term::quantity::{count, percent, things};
 use crate::term::{Align, Page, Style, Table};
@@ -12,8 +13,6 @@ use crate::views::owners::columns;
 use crate::views::preface;
 use crate::views::top::clip;
 
-/// Eighths of a character.
-const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 /// Characters of the line of everything, one above the other.
 const TALL: usize = 3;
 /// Characters of a name in a sentence.
@@ -195,27 +194,12 @@ fn squeezed(values: &[f64], per: usize) -> (Vec<f64>, f64) {
     (values, peak)
 }
 
-/// Lines of characters, the uppermost first. What is there has at least an eighth of a character.
-fn chart(values: &[f64], peak: f64, tall: usize) -> Vec<String> {
-    let eighths = |value: &f64| match peak > 0.0 && *value > 0.0 {
-        true => ((value / peak * (tall * 8) as f64).round() as usize).clamp(1, tall * 8),
-        false => 0,
-    };
-    let line = |row: usize| {
-        values.iter().map(|value| LEVELS[eighths(value).saturating_sub(row * 8).min(8)]).collect()
-    };
-    (0..tall).rev().map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_drawn_and_the_peak_fills_the_line() {
-        assert_eq!(chart(&[0.0, 0.001, 0.5, 1.0], 1.0, 1), [" ▁▄█"]);
-        assert_eq!(chart(&[0.25, 2.0, 1.0], 2.0, 2), [" █ ", "▂██"]);
-        assert_eq!(chart(&[0.0], 0.0, 1), [" "]);
+    fn neighbours_are_drawn_as_their_mean() {
         assert_eq!(squeezed(&[1.0, 3.0, 5.0], 2), (vec![2.0, 5.0], 5.0));
     }
 

@@ -1,0 +1,91 @@
+//! `trend`: many recordings.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use regex::Regex;
+
+use super::{Select, Sort};
+
+/// `trend`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report trend [OPTIONS] <FILE>...")]
+#[command(after_help = "\
+Examples:
+  icecore-report trend archive/*.icecore                          the heaviest functions over time
+  icecore-report trend archive/*.icecore --function '^compress'
+  icecore-report trend builds/*.icecore --order label:version     ordered by what --label version=… said
+  icecore-report trend archive/*.icecore --csv > trend.csv
+
+Shown are shares of all that was sampled, so recordings of different rates and lengths can be mixed. A change is listed if \
+hardly any shuffling of the recordings shows one as clear (5% for all rows together), with the first recording that \
+shows it; a level needs three recordings. Functions are matched across builds, as diff does.")]
+pub struct Trend {
+    /// The recordings
+    #[arg(required = true, value_name = "FILE", help_heading = "Arguments")]
+    pub files: Vec<PathBuf>,
+    /// Only rows whose name matches
+    #[arg(long, value_name = "REGEX")]
+    pub function: Option<Regex>,
+    /// How many rows, the heaviest; 0: all
+    #[arg(long, short = 'n', visible_alias = "rows", value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// What a row is: function, image, process or thread
+    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
+    pub by: TrendBy,
+    /// What is followed: self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// Compare functions as they were compiled: what was inlined into one counts for it
+    #[arg(long)]
+    pub physical: bool,
+    /// How recordings are ordered: time, given (as they are typed) or label:KEY (numbers in it by their value)
+    #[arg(long, value_name = "ORDER", default_value = "time")]
+    pub order: Order,
+    /// Print comma-separated values instead of text
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// Which samples of all the recordings.
+    #[command(flatten)]
+    pub select: Select,
+}
+
+/// What a row of `trend` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TrendBy {
+    /// Functions.
+    Function,
+    /// Images.
+    Image,
+    /// Processes of one name.
+    Process,
+    /// Threads of one name.
+    Thread,
+}
+
+/// How recordings are ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// By their start.
+    Time,
+    /// As they are typed.
+    Given,
+    /// By the value of a label.
+    Label(String),
+}
+
+impl FromStr for Order {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "time" => Ok(Self::Time),
+            "given" => Ok(Self::Given),
+            _ => match text.strip_prefix("label:") {
+                Some(key) if !key.is_empty() => Ok(Self::Label(key.to_owned())),
+                _ => Err("use time, given or label:KEY".to_owned()),
+            },
+        }
+    }
+}

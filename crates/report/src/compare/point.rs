@@ -1,0 +1,38 @@
+//! One row of one recording: its rate, and how far that may be off by chance.
+
+use statrs::distribution::ContinuousCDF;
+
+use super::estimate::{Piece, Seen};
+use super::judge::student;
+use super::noise::{self, LEVELS};
+
+/// A rate with its noise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// The rate.
+    pub rate: f64,
+    /// Its standard error.
+    pub error: f64,
+    /// 95 % confidence interval.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+/// Measures one row.
+pub fn point(seen: Seen<'_>, piece: Piece) -> Point {
+    let pulls = seen.pulls();
+    let left = |level: usize| noise::blocks(level) - 1.0;
+    let (variance, degrees) = match piece {
+        Piece::WholeRun => (noise::variance_of_steps(&pulls), left(0) * 2.0 / 3.0),
+        Piece::OfTime(least) => {
+            let variances: [f64; LEVELS.len()] = std::array::from_fn(|level| noise::variance(&pulls, level));
+            let level = noise::level(variances, left).max(least);
+            (variances[level], left(level))
+        }
+    };
+    let rate = seen.rate();
+    let error = variance.max(seen.of_sampling()).sqrt();
+    let reach = student(degrees).inverse_cdf(0.975) * error;
+    Point { rate, error, low: (rate - reach).max(0.0), high: rate + reach }
+}

@@ -1,0 +1,68 @@
+//! Runs `trend`: measures every recording, and shows how shares went.
+
+use std::path::Path;
+
+use anyhow::bail;
+use rayon::prelude::*;
+
+use super::{Streams, emit, remark};
+use crate::cli::{Global, Trend, TrendBy};
+use crate::compare::noise::SLICES;
+use crate::hits::Apart;
+use crate::image::Search;
+use crate::pipeline::Loaded;
+use crate::spans::Slicing;
+use crate::trend::{Recorded, measure};
+use crate::{debuginfod, input, views};
+
+/// Shows a trend; returns the exit code.
+pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let select = &options.select;
+    input::check(&select.filter())?;
+    let servers = input::servers(&select.lookup)?;
+    let search = input::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let measured = options.files.par_iter().map(|path| recorded(path, options, &search, servers.as_ref()));
+    let (mut recorded, mut left_out) = (Vec::new(), Vec::new());
+    for (path, measured) in options.files.iter().zip(measured.collect::<Vec<_>>()) {
+        match measured {
+            Ok(measured) => recorded.push(measured),
+            Err(error) => left_out.push((path, error)),
+        }
+    }
+    if recorded.is_empty() {
+        match left_out.into_iter().next() {
+            Some((_, error)) => return Err(error),
+            None => bail!("cannot follow nothing: name recordings"),
+        }
+    }
+    let warning = |(_, error): &(_, anyhow::Error)| format!("warning: left out: {error:#}");
+    remark(streams, &left_out.iter().map(warning).collect::<Vec<_>>());
+    let view = views::trend::Trend::new(recorded, options)?;
+    match options.csv {
+        true => view.csv(streams.out)?,
+        false => emit(global, streams, &view, |page| view.text(page))?,
+    }
+    Ok(0)
+}
+
+/// Measures one recording.
+fn recorded(
+    path: &Path,
+    options: &Trend,
+    search: &Search,
+    servers: Option<&debuginfod::Settings>,
+) -> anyhow::Result<Recorded> {
+    let recording = input::open_by_index(path)?;
+    let apart = Apart {
+        threads: options.by == TrendBy::Thread,
+        slices: Some(Slicing::Number(SLICES as u32)),
+        ..Apart::default()
+    };
+    let loaded = Loaded::new(path, &recording, &options.select, search, apart);
+    let named = loaded.name(search, servers, false);
+    let report = loaded.report(&named.located, named.names);
+    if report.profile.whole().weight == 0 {
+        bail!("cannot follow `{}`: it has no samples", path.display());
+    }
+    Ok(measure(&report, options))
+}

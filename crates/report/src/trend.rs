@@ -1,0 +1,134 @@
+//! Shares over many recordings: what each recording says of each row.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::cli::{Sort, Trend, TrendBy};
+use crate::compare::estimate::{Base, Piece, Seen};
+use crate::compare::noise::{Draws, SEED, SLICES};
+use crate::compare::series::{Series, whole};
+use crate::compare::{Facts, Metric, Point, facts, point};
+use crate::map::Interned;
+use crate::names::Names;
+use crate::pipeline::Report;
+use crate::profile::groups;
+use crate::same;
+
+/// Lighter rows are not kept, unless they are asked for by name.
+const LEAST_SHARE: f64 = 0.0005;
+
+/// What is the same in all recordings: name, and image.
+pub type Key = (String, String);
+
+/// One recording, measured.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The file.
+    pub path: PathBuf,
+    /// Begin of sampling, ns since 1970-01-01 UTC.
+    pub start_unix_ns: u64,
+    /// Labels of the first session.
+    pub labels: BTreeMap<String, String>,
+    /// Samples that the filters keep.
+    pub samples: u64,
+    /// What is known of a row that the recording does not have.
+    pub nothing: Point,
+    /// Each row: as people know it, and its share.
+    pub rows: BTreeMap<Key, Row>,
+}
+
+/// A row of one recording.
+#[derive(Debug)]
+pub struct Row {
+    /// As this recording has it.
+    pub name: String,
+    /// Path of the image.
+    pub image: Option<String>,
+    /// Its share.
+    pub point: Point,
+}
+
+/// Measures the rows of a recording, which was counted by [`SLICES`] slices.
+pub fn measure(report: &Report<'_>, options: &Trend) -> Recorded {
+    let facts: Facts = facts(report);
+    let (profile, tables) = (&report.profile, &report.loaded.tables);
+    let mut keys: Interned<Key> = Interned::new();
+    let mut shown: Vec<(String, Option<String>)> = Vec::new();
+    let mut intern = |key: Key, name: &str, image: Option<&str>| {
+        let row = keys.intern(key);
+        if shown.len() <= row as usize {
+            shown.push((name.to_owned(), image.map(str::to_owned)));
+        }
+        row
+    };
+    let names = &profile.names;
+    let series_of = |of_stack: &[u32], count| Series::of_code(profile, SLICES, of_stack, count);
+    let series = match options.by {
+        TrendBy::Function | TrendBy::Image => {
+            let of_function: Vec<u32> = (0..names.functions.len())
+                .map(|function| {
+                    let (name, image) = called(names, function);
+                    let path = image.unwrap_or("[no image]");
+                    match options.by {
+                        TrendBy::Image => {
+                            intern((same::image(path).into_owned(), String::new()), path, image)
+                        }
+                        _ => intern(
+                            (same::function(name).into_owned(), same::image(path).into_owned()),
+                            name,
+                            image,
+                        ),
+                    }
+                })
+                .collect();
+            let of_frame: Vec<u32> =
+                names.frames.iter().map(|frame| of_function[frame.function as usize]).collect();
+            let of_stack = groups(profile, &of_frame, |_| !options.physical);
+            series_of(&of_stack, shown.len())
+        }
+        TrendBy::Process | TrendBy::Thread => {
+            let of_thread: Vec<u32> = profile
+                .threads
+                .iter()
+                .map(|thread| {
+                    let name = if options.by == TrendBy::Process { &thread.process } else { &thread.comm };
+                    intern((name.to_string(), String::new()), name, None)
+                })
+                .collect();
+            let of_row = |row: usize| of_thread[profile.rows[row].thread as usize];
+            Series::of_rows(profile, SLICES, of_row, shown.len())
+        }
+    };
+    let weight = facts.weight as f64 / facts.samples.max(1) as f64;
+    let base = Base::new(whole(profile, SLICES), Arc::new(Draws::new(SEED)), weight, true);
+    let piece = if facts.is_whole_run { Piece::WholeRun } else { Piece::OfTime(0) };
+    let metric = if options.sort == Sort::Own { Metric::Own } else { Metric::Total };
+    let is_wanted = |name: &str| options.function.as_ref().is_none_or(|regex| regex.is_match(name));
+    let rows =
+        keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, (name, image)))| {
+            let (part, samples) = series.of(group, metric);
+            let is_heavy = base.rate(part) >= LEAST_SHARE || options.function.is_some();
+            let is_kept = samples > 0 && is_heavy && is_wanted(&name);
+            is_kept.then(|| {
+                (
+                    key,
+                    Row { name, image, point: point(Seen { base: &base, part: Some(part), samples }, piece) },
+                )
+            })
+        });
+    let labels = tables.session.labels.iter().map(|label| (label.key.clone(), label.value.clone()));
+    Recorded {
+        path: facts.path,
+        start_unix_ns: tables.parts.start_unix_ns(),
+        labels: labels.collect(),
+        samples: facts.samples,
+        nothing: point(Seen { base: &base, part: None, samples: 0 }, piece),
+        rows: rows.collect(),
+    }
+}
+
+fn called(names: &Names, function: usize) -> (&str, Option<&str>) {
+    let function = &names.functions[function];
+    (&function.name, names.image(function).map(|image| &*image.path))
+}

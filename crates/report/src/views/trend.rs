@@ -1,0 +1,147 @@
+//! `trend`: shares of functions over many recordings.
+
+mod csv;
+mod order;
+mod text;
+
+use std::collections::BTreeSet;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::changes::{Rule, changes};
+use crate::cli::{self, Sort, TrendBy};
+use crate::compare::Point;
+use crate::load::clean;
+use crate::term::path::shown;
+use crate::trend::{Key, Recorded};
+
+/// The probability that any change is listed where nothing changes, at most.
+const FALSE_ALARMS: f64 = 0.05;
+/// Recordings of a level, at least.
+const SHORTEST: usize = 3;
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Trend {
+    schema: &'static str,
+    by: &'static str,
+    sort: &'static str,
+    unit: &'static str,
+    /// In the order of the trend.
+    recordings: Vec<Recording>,
+    /// Rows there are; `rows` may hold fewer.
+    row_count: u64,
+    rows: Vec<Row>,
+}
+
+/// One recording.
+#[derive(Debug, Serialize)]
+struct Recording {
+    file: String,
+    start_unix_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    samples: u64,
+}
+
+/// One row.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    image: Option<String>,
+    mean: f64,
+    points: Vec<Share>,
+    changes: Vec<Change>,
+}
+
+/// A share and its 95 % confidence interval.
+#[derive(Debug, Serialize)]
+struct Share {
+    share: f64,
+    low: f64,
+    high: f64,
+}
+
+/// A change of level.
+#[derive(Debug, Serialize)]
+struct Change {
+    /// Position of the first recording that shows it.
+    at: usize,
+    /// That recording.
+    file: String,
+    /// Mean shares of the levels on both sides.
+    before: f64,
+    after: f64,
+    /// The share of shuffled series that show as clear a change.
+    p: f64,
+}
+
+impl Trend {
+    /// Puts measured recordings in order and side by side.
+    ///
+    /// # Errors
+    /// If they are to be ordered by a label that none of them has.
+    pub fn new(mut recorded: Vec<Recorded>, options: &cli::Trend) -> anyhow::Result<Self> {
+        let label = order::order(&mut recorded, &options.order)?;
+        let keys: BTreeSet<&Key> = recorded.iter().flat_map(|it| it.rows.keys()).collect();
+        let mean = |key: &Key| {
+            let sum: f64 = recorded.iter().filter_map(|it| it.rows.get(key)).map(|row| row.point.rate).sum();
+            sum / recorded.len() as f64
+        };
+        let mut ranked: Vec<(f64, &Key)> = keys.into_iter().map(|key| (mean(key), key)).collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let row_count = ranked.len() as u64;
+        ranked.truncate(if options.top > 0 { options.top } else { usize::MAX });
+        let rule = Rule { false_alarms: FALSE_ALARMS / ranked.len().max(1) as f64, shortest: SHORTEST };
+        let rows = ranked.par_iter().map(|(mean, key)| Row::new(key, *mean, &recorded, rule)).collect();
+        let recordings = recorded.iter().map(|it| Recording {
+            file: shown(&it.path),
+            start_unix_ns: it.start_unix_ns,
+            label: label
+                .as_ref()
+                .and_then(|key| it.labels.get(key))
+                .map(|value| clean(value.as_bytes()).into()),
+            samples: it.samples,
+        });
+        Ok(Self {
+            schema: "icecore.trend/1",
+            by: match options.by {
+                TrendBy::Function => "function",
+                TrendBy::Image => "image",
+                TrendBy::Process => "process",
+                TrendBy::Thread => "thread",
+            },
+            sort: if options.sort == Sort::Own { "self" } else { "total" },
+            unit: "share",
+            recordings: recordings.collect(),
+            row_count,
+            rows,
+        })
+    }
+}
+
+impl Row {
+    fn new(key: &Key, mean: f64, recorded: &[Recorded], rule: Rule) -> Self {
+        let points: Vec<Point> =
+            recorded.iter().map(|it| it.rows.get(key).map_or(it.nothing, |row| row.point)).collect();
+        let rates: Vec<f64> = points.iter().map(|point| point.rate).collect();
+        let errors: Vec<f64> = points.iter().map(|point| point.error).collect();
+        let found = changes(&rates, Some(&errors), rule).into_iter().map(|change| Change {
+            at: change.after.begin,
+            file: shown(&recorded[change.after.begin].path),
+            before: change.before.mean,
+            after: change.after.mean,
+            p: change.p,
+        });
+        // As the newest recording that has it calls it.
+        let newest = recorded.iter().rev().find_map(|it| it.rows.get(key));
+        Self {
+            name: newest.map_or_else(|| key.0.clone(), |row| row.name.clone()),
+            image: newest.and_then(|row| row.image.clone()),
+            mean,
+            points: points.iter().map(|it| Share { share: it.rate, low: it.low, high: it.high }).collect(),
+            changes: found.collect(),
+        }
+    }
+}

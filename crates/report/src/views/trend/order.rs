@@ -1,0 +1,63 @@
+//! The order of recordings.
+
+use anyhow::bail;
+
+use crate::cli::Order;
+use crate::trend::Recorded;
+
+/// Puts recordings in order; returns the key of the label that decides.
+///
+/// # Errors
+/// If no recording has that label.
+pub(super) fn order(recorded: &mut [Recorded], order: &Order) -> anyhow::Result<Option<String>> {
+    match order {
+        Order::Given => Ok(None),
+        Order::Time => {
+            recorded.sort_by(|a, b| (a.start_unix_ns, &a.path).cmp(&(b.start_unix_ns, &b.path)));
+            Ok(None)
+        }
+        Order::Label(key) => {
+            if recorded.iter().all(|it| !it.labels.contains_key(key)) {
+                bail!(
+                    "cannot order by the label `{key}`: no recording has it (icecore-record --label {key}=VALUE)"
+                );
+            }
+            // Those without the label come first.
+            recorded.sort_by_cached_key(|it| {
+                (it.labels.get(key).map(|value| natural(value)), it.start_unix_ns, it.path.clone())
+            });
+            Ok(Some(key.clone()))
+        }
+    }
+}
+
+/// A piece of a label.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Piece {
+    Number(u128),
+    Text(String),
+}
+
+/// A key by which `1.10` comes behind `1.9`.
+fn natural(value: &str) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let characters: Vec<char> = value.chars().collect();
+    for run in characters.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+        let text: String = run.iter().collect();
+        pieces.push(text.parse().map_or_else(|_| Piece::Text(text.clone()), Piece::Number));
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural;
+
+    #[test]
+    fn numbers_in_labels_count() {
+        let mut labels = ["v1.10", "v1.9", "v1", "a", "v1.9-rc2", "10", "9"];
+        labels.sort_by_key(|label| natural(label));
+        assert_eq!(labels, ["9", "10", "a", "v1", "v1.9", "v1.9-rc2", "v1.10"]);
+        assert!(natural(&"9".repeat(60)) > natural("9"), "too long for a number");
+    }
+}

@@ -1,0 +1,130 @@
+//! Lines and changes for people.
+
+use std::path::Path;
+
+use super::{Recording, Row, Trend};
+use crate::names::short;
+use crate::term::chart::chart;
+use crate::term::path::quoted;
+use crate::term::quantity::{count, percent, things, utc};
+use crate::term::{Align, Page, Style, Table};
+use crate::views::top::clip;
+
+/// Characters of a line.
+const WIDTH: usize = 48;
+/// Recordings on each side of the command that explains a change.
+const EXPLAINED_BY: usize = 3;
+
+impl Trend {
+    /// The page for people.
+    pub fn text(&self, page: &mut Page) {
+        let what = if self.sort == "self" { "itself" } else { "and all that it calls" };
+        let of = things(self.recordings.len() as u64, "recording");
+        page.styled(Style::Dim, &format!("{of}: share of all that was sampled, of each {} {what}", self.by));
+        if let [first, .., last] = &self.recordings[..] {
+            page.styled(Style::Dim, &format!("from {} to {}", first.called(), last.called()));
+        }
+        page.gap();
+        if self.rows.is_empty() {
+            page.line("no row matches");
+            return;
+        }
+        page.table(&self.table());
+        page.gap();
+        page.styled(
+            Style::Dim,
+            "each line is drawn up to its own highest share; ± is half of a 95% interval",
+        );
+        self.changes(page);
+        if (self.rows.len() as u64) < self.row_count {
+            page.gap();
+            let shown = count(self.rows.len() as u64);
+            page.styled(Style::Dim, &format!("{shown} of {}: -n 0 shows all", things(self.row_count, "row")));
+        }
+    }
+
+    fn table(&self) -> Table {
+        let mut columns = vec![
+            ("FIRST", Align::Right),
+            ("LAST", Align::Right),
+            ("±", Align::Right),
+            ("LOWEST", Align::Right),
+            ("HIGHEST", Align::Right),
+            ("TREND", Align::Left),
+        ];
+        let has_images = self.by == "function";
+        columns.extend(has_images.then_some(("IMAGE", Align::Left)));
+        columns.push(("NAME", Align::Left));
+        let mut table = Table::new(0, &columns);
+        for row in &self.rows {
+            let shares: Vec<f64> = row.points.iter().map(|point| point.share).collect();
+            let highest = shares.iter().copied().fold(0.0, f64::max);
+            let lowest = shares.iter().copied().fold(f64::INFINITY, f64::min);
+            let (Some(first), Some(last)) = (row.points.first(), row.points.last()) else { continue };
+            let mut cells = vec![
+                percent(first.share),
+                percent(last.share),
+                percent((last.high - last.low) / 2.0),
+                percent(lowest),
+                percent(highest),
+                line(&shares, highest),
+            ];
+            cells.extend(has_images.then(|| clip(short(row.image.as_deref().unwrap_or("-")), 20)));
+            cells.push(row.name.clone());
+            table.row(cells);
+        }
+        table
+    }
+
+    fn changes(&self, page: &mut Page) {
+        let changes = self.rows.iter().flat_map(|row| row.changes.iter().map(move |change| (row, change)));
+        let mut changes: Vec<(&Row, &super::Change)> = changes.collect();
+        changes.sort_by_key(|(_, change)| change.at);
+        page.gap();
+        if changes.is_empty() {
+            page.styled(Style::Good, "No row changes its level.");
+            return;
+        }
+        page.styled(Style::Bold, "changes");
+        for (row, change) in changes {
+            let verb = if change.after > change.before { "grew" } else { "shrank" };
+            let first = &self.recordings[change.at];
+            page.line(&format!(
+                "  from {} on, {} {verb} from {} to {}",
+                first.called(),
+                clip(&row.name, 60),
+                percent(change.before),
+                percent(change.after)
+            ));
+            page.styled(Style::Dim, &format!("    {}", self.explained(change.at)));
+        }
+    }
+
+    /// The command that compares the recordings in front of a change with those behind it.
+    fn explained(&self, at: usize) -> String {
+        let files = |recordings: &[Recording]| {
+            let files: Vec<String> = recordings.iter().map(|it| quoted(Path::new(&it.file))).collect();
+            files.join(" ")
+        };
+        let before = &self.recordings[at.saturating_sub(EXPLAINED_BY)..at];
+        let after = &self.recordings[at..(at + EXPLAINED_BY).min(self.recordings.len())];
+        format!("icecore-report diff --before {} --after {}", files(before), files(after))
+    }
+}
+
+impl Recording {
+    fn called(&self) -> String {
+        match &self.label {
+            Some(label) => format!("{} ({label})", self.file),
+            None => format!("{} ({})", self.file, utc(self.start_unix_ns)),
+        }
+    }
+}
+
+/// A line of characters; where there are more recordings than characters, each is the mean of neighbours.
+fn line(shares: &[f64], highest: f64) -> String {
+    let each = shares.len().div_ceil(WIDTH).max(1);
+    let means: Vec<f64> =
+        shares.chunks(each).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect();
+    chart(&means, highest, 1).concat()
+}
