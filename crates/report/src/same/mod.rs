@@ -20,6 +20,7 @@ mod made_at_run_time;
 mod matching;
 mod moved;
 mod names;
+mod numbers;
 mod parameters;
 mod renamed;
 
