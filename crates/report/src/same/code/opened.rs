@@ -15,6 +15,8 @@ use crate::symbolize::{readable, stub_names};
 const MAX_CONSTANT_LEN: usize = 64;
 /// Where constants are: what is not written to.
 const CONSTANTS: &[u8] = b".rodata";
+/// What the name of a stub begins with if its slot has no symbol.
+const NAMELESS: &str = "*ABS*+0x";
 /// Programs that are not relocated begin above this; everything else begins at 0.
 const MIN_FIXED: u64 = 1 << 16;
 
@@ -104,10 +106,13 @@ impl Code {
         if let Some(function) = self.around(at) {
             return Thing::Function(function.key.clone(), at - function.place.start);
         }
-        match stub_names(&self.file, &self.layout, &[Svma(at)]).pop().flatten() {
-            Some(stub) => Thing::Function(function(&stub).into_owned(), 0),
-            None => Thing::Unknown,
-        }
+        let Some(stub) = stub_names(&self.file, &self.layout, &[Svma(at)]).pop().flatten() else {
+            return Thing::Unknown;
+        };
+        // A stub of a function that chooses its code when the program starts is named by the address of that function.
+        let chosen = stub.strip_prefix(NAMELESS).and_then(|rest| rest.strip_suffix("@plt"));
+        let chosen = chosen.and_then(|address| self.around(u64::from_str_radix(address, 16).ok()?));
+        Thing::Function(chosen.map_or_else(|| function(&stub).into_owned(), |chosen| chosen.key.clone()), 0)
     }
 
     fn around(&self, at: u64) -> Option<&Function> {
