@@ -117,6 +117,35 @@ KEEP void goes_deeper(int left, long ms)
 	__asm__ volatile("" ::: "memory");
 }
 
+/* mutual: exactly 200 frames each of two functions that call each other. */
+KEEP void pings(int left, long ms);
+KEEP void pongs(int left, long ms)
+{
+	if (left > 1)
+		pings(left - 1, ms);
+	else
+		at_the_bottom(ms);
+	__asm__ volatile("" ::: "memory");
+}
+KEEP void pings(int left, long ms)
+{
+	pongs(left, ms);
+	__asm__ volatile("" ::: "memory");
+}
+
+/* phases: all of the time in one function, then three tenths of it in another, in turns that no usual rate beats with. */
+KEEP void always(long us) { long until = cpu_us() + us; SPIN_UNTIL(until); }
+KEEP void only_later(long us) { long until = cpu_us() + us; SPIN_UNTIL(until); }
+
+KEEP void phases(long ms)
+{
+	always(ms * 500);
+	for (long until = cpu_us() + ms * 500; cpu_us() < until;) {
+		always(1617);
+		only_later(693);
+	}
+}
+
 /* family: a parent, a forked child, and a grandchild that runs this program anew. */
 KEEP void in_parent(long ms) { long until = cpu_us() + ms * 1000; SPIN_UNTIL(until); }
 KEEP void in_forked_child(long ms) { long until = cpu_us() + ms * 1000; SPIN_UNTIL(until); }
@@ -168,6 +197,10 @@ int main(int argc, char **argv)
 		goes_down(500, ms);
 	else if (!strcmp(name, "deeper"))
 		goes_deeper(3000, ms);
+	else if (!strcmp(name, "mutual"))
+		pings(200, ms);
+	else if (!strcmp(name, "phases"))
+		phases(ms);
 	else if (!strcmp(name, "family"))
 		family(argv[0], argv[2]);
 	else if (!strcmp(name, "after_exec"))

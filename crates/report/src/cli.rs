@@ -1,15 +1,19 @@
 //! What was typed.
 
+mod diff;
 mod file;
 mod lookup;
 mod source;
+mod time;
 mod view;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use diff::{Condition, Diff, DiffBy, DiffUnit, Measure, Stretch};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
 pub use lookup::Lookup;
-pub use source::{Source, Which};
+pub use source::{Select, Source, Which};
+pub use time::{Depth, Owner, Timeline, TimelineBy};
 pub use view::{By, Flame, Folded, Health, Missing, Root, Samples, Sort, Summary, Top, Tree, Weight};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
@@ -39,7 +43,7 @@ Examples:
   icecore-report top demo.icecore --json | jq '.rows[0]'
   ssh HOST icecore-record -a -d 10 -o - | icecore-report -
 
-Exit codes: 0 done, 1 verify found something wrong, 2 failed. A reader that goes away (| head) is no failure.";
+Exit codes: 0 done, 1 what was to be checked is not well (verify, health --strict, diff --fail-on), 2 failed. A reader that goes away (| head) is no failure.";
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
@@ -92,6 +96,12 @@ pub enum Command {
     Folded(Folded),
     /// Every sample with its stack, like perf script
     Samples(Samples),
+    /// How deep stacks are, and what recurs in them
+    Depth(Depth),
+    /// What changed between two recordings, and whether that can be chance
+    Diff(Diff),
+    /// What was spent when, and when that changed
+    Timeline(Timeline),
     /// How good the data is, and what makes it better
     Health(Health),
     /// Which files would name more, and how to get them

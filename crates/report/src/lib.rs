@@ -17,6 +17,10 @@
 //! | [`cache`], `found` | what earlier reports found out: on this machine, and in the recording |
 //! | [`profile`], [`tree`] | named stacks; stacks merged into trees |
 //! | [`same`] | which functions of two builds are the same |
+//! | [`compare`](mod@compare) | rates of two sides, their noise, and what is more than that |
+//! | [`activity`] | what was spent when |
+//! | [`changes`](mod@changes) | where a series of values goes over to another level |
+//! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`views`] | what is printed |
 //! | [`verify`](mod@verify), [`repair`] | everything in a file checked; a whole file made of what is whole |
 //! | [`edit`] | recordings made of recordings: several in one, a piece of one |
@@ -26,10 +30,14 @@
 //! Data flows down that list. Every stage is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads.
 
+pub mod activity;
 pub mod cache;
 pub mod cgroups;
+pub mod changes;
 pub mod cli;
+pub mod compare;
 pub mod debuginfod;
+pub mod depths;
 pub mod edit;
 pub mod embedded;
 pub mod filter;

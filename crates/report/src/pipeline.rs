@@ -11,7 +11,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::Node;
 
 use crate::cgroups::Cgroups;
-use crate::cli::Source;
+use crate::cli::Select;
 use crate::debuginfod::{self, Fetched, Wish, fetch, weigh};
 use crate::filter::Filter;
 use crate::found::Found;
@@ -72,9 +72,15 @@ pub struct Report<'a> {
 
 impl<'a> Loaded<'a> {
     /// Loads a recording, unwinds its stacks and counts its samples.
-    pub fn new(source: &'a Source, recording: &'a Recording, search: &'a Search, apart: Apart) -> Self {
-        let loaded = Self::filtered(&source.file, recording, source.filter(), search, apart);
-        Self { patterns: source.patterns(), ..loaded }
+    pub fn new(
+        path: &'a Path,
+        recording: &'a Recording,
+        select: &Select,
+        search: &'a Search,
+        apart: Apart,
+    ) -> Self {
+        let loaded = Self::filtered(path, recording, select.filter(), search, apart);
+        Self { patterns: select.patterns(), ..loaded }
     }
 
     /// The same, whatever functions the stacks hold.
@@ -173,10 +179,10 @@ impl<'a> Loaded<'a> {
     }
 
     /// Builds the profile that views are made of.
-    pub fn report(&'a self, source: &Source, located: &Located, names: Names) -> Report<'a> {
+    pub fn report(&'a self, located: &Located, names: Names) -> Report<'a> {
         let profile = Profile::build(self.selection(), &self.hits, located, names);
         let profile = profile.narrow(&self.patterns);
-        let parts = [self.filter.describe(), source.patterns().describe()];
+        let parts = [self.filter.describe(), self.patterns.describe()];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let filtered = (!parts.is_empty()).then(|| clean(parts.join(", ").as_bytes()).into());
         Report { loaded: self, profile, filtered }

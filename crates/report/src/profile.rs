@@ -14,6 +14,7 @@ use crate::map::{Interned, Map};
 use crate::names::{Function, Names};
 
 pub use narrow::{Matches, Patterns};
+pub(crate) use sums::depth_first;
 pub use sums::{Sum, groups, sums, through};
 
 /// Named stacks and who hit them.

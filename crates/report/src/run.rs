@@ -1,5 +1,7 @@
 //! Runs one command line: from what was typed, through the pipeline, to one view.
 
+mod diff;
+
 use std::ffi::OsString;
 use std::io::{self, Write};
 
@@ -8,7 +10,7 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::cache::Cache;
-use crate::cli::{By, Cli, Command, Global, Root, Source, When};
+use crate::cli::{By, Cli, Command, Global, Owner, Root, Source, TimelineBy, When};
 use crate::hits::Apart;
 use crate::load::clean;
 use crate::load::outline::outline;
@@ -108,6 +110,7 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             emit(global, streams, &info, |page| info.text(options.blocks, page))?;
             return Ok(0);
         }
+        (Some(Command::Diff(options)), None) => return diff::diff(options, global, streams),
         (Some(Command::Verify(options)), None) => {
             let recording = input::open(&options.file)?;
             let found = verify(&recording);
@@ -171,6 +174,8 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
         (Some(Command::Samples(options)), None) => &options.source,
         (Some(Command::Missing(options)), None) => &options.source,
         (Some(Command::Health(options)), None) => &options.source,
+        (Some(Command::Depth(options)), None) => &options.source,
+        (Some(Command::Timeline(options)), None) => &options.source,
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
     report(cli, source, streams)
@@ -179,15 +184,17 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
 /// Shows a view of samples; returns the exit code.
 fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let global = &cli.global;
-    input::check(&source.filter())?;
-    let servers = input::servers(&source.lookup)?;
-    let search = input::search(&source.lookup, servers.as_ref(), streams.cache.as_ref())?;
-    let open = if source.filter().skips_blocks() { input::open_by_index } else { input::open };
+    let select = &source.select;
+    input::check(&select.filter())?;
+    let servers = input::servers(&select.lookup)?;
+    let search = input::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
-    let loaded = Loaded::new(source, &recording, &search, apart(cli));
+    let width = if streams.color { terminal_width() } else { None }.unwrap_or(WIDTH);
+    let loaded = Loaded::new(&source.file, &recording, select, &search, apart(cli, width));
     let Named { located, names, fetched, trouble } =
         loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
-    let report = loaded.report(source, &located, names);
+    let report = loaded.report(&located, names);
     // Summary and health begin with how good the data is.
     let tells = matches!(&cli.command, None | Some(Command::Summary(_) | Command::Health(_)));
     let misleads = if tells { None } else { views::quality::warning(&report) };
@@ -215,6 +222,17 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
             let tree = views::tree::TreeView::new(&report, options);
             emit(global, streams, &tree, |page| tree.text(&report, page))
         }
+        Some(Command::Depth(options)) => {
+            let depth = views::depth::Depth::new(&report, options);
+            emit(global, streams, &depth, |page| depth.text(&report, page))
+        }
+        Some(Command::Timeline(options)) => {
+            let timeline = views::timeline::Timeline::new(&report, options, width)?;
+            match options.csv {
+                true => timeline.csv(streams.out).map_err(anyhow::Error::from),
+                false => emit(global, streams, &timeline, |page| timeline.text(&report, page)),
+            }
+        }
         Some(Command::Flame(options)) => views::flame::write(&report, options, global.json, streams.out),
         Some(Command::Missing(options)) => {
             let missing = views::missing::Missing::new(&report, &search, options);
@@ -240,16 +258,30 @@ fn remark(streams: &mut Streams<'_>, remarks: &[String]) {
     }
 }
 
-/// What the view tells apart.
-fn apart(cli: &Cli) -> Apart {
+/// The width of pages that nobody reads on a terminal.
+const WIDTH: u32 = 80;
+
+fn terminal_width() -> Option<u32> {
+    terminal_size::terminal_size().map(|(width, _)| u32::from(width.0))
+}
+
+/// What the view tells apart, if pages are so wide.
+fn apart(cli: &Cli, width: u32) -> Apart {
     let by_thread = match &cli.command {
         Some(Command::Top(options)) => options.by == By::Thread,
         Some(Command::Tree(options)) => options.root == Root::Thread,
         Some(Command::Flame(options)) => options.root == Root::Thread,
         Some(Command::Folded(options)) => options.root == Root::Thread,
+        Some(Command::Depth(options)) => options.by == Owner::Thread,
+        Some(Command::Timeline(options)) => options.by == TimelineBy::Thread,
         _ => false,
     };
-    Apart { threads: by_thread, ..Apart::default() }
+    let by_event = matches!(&cli.command, Some(Command::Depth(_)));
+    let slices = match &cli.command {
+        Some(Command::Timeline(options)) => Some(views::timeline::slicing(options, width)),
+        _ => None,
+    };
+    Apart { threads: by_thread, events: by_event, slices }
 }
 
 /// Prints a view as text or JSON.

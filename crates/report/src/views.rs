@@ -2,16 +2,20 @@
 //! describes the latter.
 
 pub mod cache;
+pub mod depth;
+pub mod diff;
 pub mod flame;
 pub mod folded;
 pub mod health;
 pub mod info;
 mod left_out;
 pub mod missing;
+mod owners;
 pub(crate) mod quality;
 pub mod repair;
 pub mod samples;
 pub mod summary;
+pub mod timeline;
 pub mod top;
 pub mod tree;
 pub mod verify;
@@ -62,7 +66,24 @@ fn preface(report: &Report<'_>, whole: Amount, page: &mut Page) {
     caveats(report, page);
 }
 
+/// Says how many samples a view is made of that adds up no weights, and what limits its truth.
+fn preface_of_samples(report: &Report<'_>, samples: u64, page: &mut Page) {
+    let filtered = report.filtered.as_ref().map(|filter| format!(" · {filter}")).unwrap_or_default();
+    let text = format!("{}: {}{filtered}", shown(report.loaded.path), things(samples, "sample"));
+    page.styled(Style::Dim, &text);
+    omissions(report, page);
+    damage(report, page);
+}
+
 fn caveats(report: &Report<'_>, page: &mut Page) {
+    omissions(report, page);
+    if report.loaded.hits.seen.events.len() > 1 {
+        page.styled(Style::Warn, "several events with different units: every sample counts as one");
+    }
+    damage(report, page);
+}
+
+fn omissions(report: &Report<'_>, page: &mut Page) {
     let without = report.loaded.hits.seen.without_frames;
     if without > 0 {
         page.styled(
@@ -77,9 +98,9 @@ fn caveats(report: &Report<'_>, page: &mut Page) {
         );
         page.styled(Style::Dim, &text);
     }
-    if report.loaded.hits.seen.events.len() > 1 {
-        page.styled(Style::Warn, "several events with different units: every sample counts as one");
-    }
+}
+
+fn damage(report: &Report<'_>, page: &mut Page) {
     let damage = &report.loaded.tables.damage;
     if let Some(first) = damage.first() {
         let more = if damage.len() > 1 {

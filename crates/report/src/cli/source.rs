@@ -1,4 +1,4 @@
-//! The recording, and which samples of it.
+//! The recording, which samples of it, and where their names are found.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,15 @@ pub struct Source {
     /// The recording; `-`: stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
+    /// Which samples of it.
+    #[command(flatten)]
+    pub select: Select,
+}
+
+/// Which samples and frames, and where their names are found.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct Select {
     /// Where images and debug files are found.
     #[command(flatten)]
     pub lookup: Lookup,
@@ -90,7 +99,7 @@ impl Which {
     }
 }
 
-impl Source {
+impl Select {
     /// The filters that need no names.
     pub fn filter(&self) -> Filter {
         Filter {

@@ -1,14 +1,16 @@
 //! Self and total of whatever frames are grouped by.
 
 use super::{Amount, Profile};
+use crate::names::Frame;
 
-/// The group of every stack's innermost frame, if `of_frame` has that of every frame. Inlined frames belong to the
-/// function that they were inlined into, or `apart` to their own. Entry 0 (the empty stack) means nothing.
-pub fn groups(profile: &Profile, of_frame: &[u32], apart: bool) -> Vec<u32> {
+/// The group of every stack's innermost frame, if `of_frame` has that of every frame. Inlined frames that are
+/// not apart belong to the function that they were inlined into. Entry 0 (the empty stack) means nothing.
+pub fn groups(profile: &Profile, of_frame: &[u32], is_apart: impl Fn(&Frame) -> bool) -> Vec<u32> {
     let mut of_stack = vec![0; profile.stacks.len()];
     for (stack, entry) in profile.stacks.iter().enumerate().skip(1) {
         let frame = entry.frame as usize;
-        let is_part = profile.names.frames[frame].inlined && entry.caller != 0 && !apart;
+        let inlined = &profile.names.frames[frame];
+        let is_part = inlined.inlined && entry.caller != 0 && !is_apart(inlined);
         of_stack[stack] = if is_part { of_stack[entry.caller as usize] } else { of_frame[frame] };
     }
     of_stack
@@ -30,26 +32,35 @@ pub struct Sum {
 pub fn sums(profile: &Profile, group_of: &[u32], groups: usize) -> Vec<Sum> {
     let own = profile.at_stacks();
     let through = through(profile, own.clone());
-    let (first_child, siblings) = children(profile);
     let mut sums = vec![Sum::default(); groups];
     let mut on_path = vec![0u32; groups];
-    // The positive half of an entry is "enter this stack", the other "leave it".
-    let mut work: Vec<(u32, bool)> = listed(&first_child, &siblings, 0).map(|stack| (stack, true)).collect();
-    while let Some((stack, enter)) = work.pop() {
+    depth_first(profile, |stack, enters| {
         let group = group_of[stack as usize] as usize;
-        if !enter {
+        if !enters {
             on_path[group] -= 1;
-            continue;
+            return;
         }
         sums[group].own.add(own[stack as usize]);
         if on_path[group] == 0 {
             sums[group].total.add(through[stack as usize]);
         }
         on_path[group] += 1;
-        work.push((stack, false));
-        work.extend(listed(&first_child, &siblings, stack).map(|child| (child, true)));
-    }
+    });
     sums
+}
+
+/// Walks over the trie, callers before callees: `visit` is told each stack twice, when it is entered (`true`) and when
+/// all that is below it was left.
+pub(crate) fn depth_first(profile: &Profile, mut visit: impl FnMut(u32, bool)) {
+    let (first_child, siblings) = children(profile);
+    let mut work: Vec<(u32, bool)> = listed(&first_child, &siblings, 0).map(|stack| (stack, true)).collect();
+    while let Some((stack, enters)) = work.pop() {
+        visit(stack, enters);
+        if enters {
+            work.push((stack, false));
+            work.extend(listed(&first_child, &siblings, stack).map(|child| (child, true)));
+        }
+    }
 }
 
 /// Adds what hit each stack to all its callers.
@@ -86,7 +97,7 @@ mod tests {
     fn by_function(profile: &Profile) -> Vec<(String, u64, u64)> {
         let group_of: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
         let functions = &profile.names.functions;
-        let sums = sums(profile, &groups(profile, &group_of, false), functions.len());
+        let sums = sums(profile, &groups(profile, &group_of, |_| false), functions.len());
         let named = functions.iter().zip(sums);
         named.map(|(f, s)| (f.name.to_string(), s.own.samples, s.total.samples)).collect()
     }
@@ -105,13 +116,13 @@ mod tests {
         profile.names.frames.iter_mut().for_each(|frame| frame.inlined = frame.function as usize == g);
         assert_eq!(by_function(&profile), [("main".into(), 0, 5), ("f".into(), 5, 5), ("g".into(), 0, 0)]);
         let of_frame: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
-        let apart = sums(&profile, &groups(&profile, &of_frame, true), 3);
+        let apart = sums(&profile, &groups(&profile, &of_frame, |_| true), 3);
         assert_eq!(apart.iter().map(|sum| sum.own.samples).collect::<Vec<_>>(), [0, 2, 3]);
     }
 
     #[test]
     fn an_empty_profile_has_no_sums() {
         let profile = fixture::profile(&[]);
-        assert_eq!(sums(&profile, &groups(&profile, &[], false), 0), []);
+        assert_eq!(sums(&profile, &groups(&profile, &[], |_| false), 0), []);
     }
 }

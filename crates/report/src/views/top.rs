@@ -190,7 +190,8 @@ fn code_sums(profile: &Profile, by: By) -> (Vec<Key>, Vec<Sum>) {
             })
         })
         .collect();
-    let of_stack = groups(profile, &key_of_frame, matches!(by, By::Line | By::Inlined));
+    let is_apart = matches!(by, By::Line | By::Inlined);
+    let of_stack = groups(profile, &key_of_frame, |_| is_apart);
     let sums = sums(profile, &of_stack, keys.len());
     (keys.into_items(), sums)
 }

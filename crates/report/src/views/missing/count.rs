@@ -75,7 +75,7 @@ pub(super) fn count(profile: &Profile) -> Count {
         None => 0,
     };
     let of_frame: Vec<u32> = profile.names.frames.iter().map(group).collect();
-    let group_of = groups(profile, &of_frame, true);
+    let group_of = groups(profile, &of_frame, |_| true);
     let sums = sums(profile, &group_of, 2 * images + 1);
     let amounts = through(profile, profile.at_stacks());
     let mut of_group = vec![0u64; sums.len()];

@@ -1,0 +1,249 @@
+//! `diff`: two sides of recordings.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::{Select, Sort};
+use crate::filter::Moment;
+
+/// `diff`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report diff [OPTIONS] <BEFORE> <AFTER>\n       \
+icecore-report diff [OPTIONS] --before <FILE>... --after <FILE>...\n       \
+icecore-report diff [OPTIONS] <FILE> --slice <A..B> --against <C..D>")]
+#[command(after_help = "\
+Examples:
+  icecore-report diff before.icecore after.icecore             which functions changed
+  icecore-report diff before.icecore after.icecore --sort total
+  icecore-report diff old.icecore new.icecore -o diff.svg      and a flame graph: red grew, blue shrank
+  icecore-report diff --before a1 a2 a3 --after b1 b2 b3       several runs: what differs between runs is no change
+  icecore-report diff FILE --slice 12.4..13 --against ..12     the spike against the calm in front of it
+  icecore-report diff old new --unit work --work-before 5000 --work-after 8000      CPU time per request
+  icecore-report diff old new --fail-on 'self>2%' || exit 1    in CI: a function takes 2 points more than before
+
+Shown are changes that chance does not explain: of the rows that are called changed, 5% may be chance (Benjamini and \
+Hochberg). Noise is learned from how rates vary over time inside the recordings, and with several recordings on a side from \
+how these differ; of whole runs of a command only what varies from moment to moment counts. Rates, lengths and periods may \
+differ: all is compared as shares, or per time or work.
+
+--fail-on: `self>2%` a function's self time grew by more than 2% of everything before, `total<-5%` shrank; `self_ratio>1.2` it \
+is 1.2 times what it was; `whole>5%` everything takes 5% more CPU per second. Changes that may be chance never count, and \
+neither do those of shares that only follow from the changes of others.
+
+Exit codes: 0 done; 1 a condition of --fail-on holds; 2 failed.")]
+pub struct Diff {
+    /// The recordings: before and after; or one, with --slice and --against
+    #[arg(value_name = "FILE", num_args = 0..=2, conflicts_with_all = ["before", "after"], help_heading = "Arguments")]
+    pub files: Vec<PathBuf>,
+    /// Recordings of the side before
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "after")]
+    pub before: Vec<PathBuf>,
+    /// Recordings of the side after
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
+    pub after: Vec<PathBuf>,
+    /// Of one recording: the stretch of time in question, A..B, seconds after the start
+    #[arg(long, value_name = "A..B", requires = "against", conflicts_with_all = ["from", "to", "before"])]
+    pub slice: Option<Stretch>,
+    /// Of one recording: the stretch to compare it with
+    #[arg(long, value_name = "C..D", requires = "slice")]
+    pub against: Option<Stretch>,
+    /// What a row is: function, line, image, process, thread or stack
+    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
+    pub by: DiffBy,
+    /// What is compared: self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// What rates are: share (of all that was sampled), cpu (CPU seconds per second of wall time) or work (per unit of work)
+    #[arg(long, value_name = "UNIT", hide_possible_values = true)]
+    pub unit: Option<DiffUnit>,
+    /// Units of work that each recording before did: requests, rows, builds
+    #[arg(long, value_name = "N", requires = "work_after", value_parser = positive)]
+    pub work_before: Option<f64>,
+    /// Units of work that each recording after did
+    #[arg(long, value_name = "N", requires = "work_before", value_parser = positive)]
+    pub work_after: Option<f64>,
+    /// Compare functions as they were compiled: what was inlined into one counts for it
+    #[arg(long)]
+    pub physical: bool,
+    /// Of the rows that are called changed, so many percent may be chance
+    #[arg(long, value_name = "P", default_value_t = 5.0, value_parser = level)]
+    pub false_discoveries: f64,
+    /// Show rows of which the change may be chance, too
+    #[arg(long)]
+    pub all: bool,
+    /// How many rows; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// Write a flame graph of the difference (.svg), or the page for a pull request (.md)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print Markdown, for a pull request
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Exit with 1 if this holds; may be repeated
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_on: Vec<Condition>,
+    /// Which samples of all the recordings.
+    #[command(flatten)]
+    pub select: Select,
+}
+
+/// What a row of `diff` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DiffBy {
+    /// Functions.
+    Function,
+    /// Source lines.
+    Line,
+    /// Images.
+    Image,
+    /// Processes of one name.
+    Process,
+    /// Threads of one name.
+    Thread,
+    /// Whole stacks.
+    Stack,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DiffUnit {
+    /// Shares of all that was sampled.
+    Share,
+    /// CPU seconds per second of wall time.
+    Cpu,
+    /// CPU seconds per unit of work.
+    Work,
+}
+
+/// A stretch of time: `A..B`, `..B` or `A..`, after the start of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// Its begin; the start if absent.
+    pub from: Option<Moment>,
+    /// Its end; the end if absent.
+    pub to: Option<Moment>,
+}
+
+/// What makes `diff` exit with 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Condition {
+    /// What is looked at.
+    pub what: Measure,
+    /// It holds if a value is larger than the bound, else if it is smaller.
+    pub is_above: bool,
+    /// As a fraction: 2% is 0.02.
+    pub bound: f64,
+}
+
+/// What a condition looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Change of a row, as a share of everything before.
+    Change(Sort),
+    /// After divided by before.
+    Ratio(Sort),
+    /// Change of everything, as a share of what it was.
+    Whole,
+}
+
+const MEASURES: [(&str, Measure); 5] = [
+    ("self_ratio", Measure::Ratio(Sort::Own)),
+    ("total_ratio", Measure::Ratio(Sort::Total)),
+    ("self", Measure::Change(Sort::Own)),
+    ("total", Measure::Change(Sort::Total)),
+    ("whole", Measure::Whole),
+];
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let how = || "use self>2%, total<-5%, self_ratio>1.2 or whole>5%".to_owned();
+        let at = text.find(['<', '>']).ok_or_else(how)?;
+        let (name, rest) = text.split_at(at);
+        let (_, what) = *MEASURES.iter().find(|(known, _)| *known == name.trim()).ok_or_else(how)?;
+        let number = rest[1..].trim();
+        let (number, scale) = number.strip_suffix('%').map_or((number, 1.0), |number| (number, 0.01));
+        let bound: f64 = number.trim().parse().map_err(|_| how())?;
+        if !bound.is_finite() {
+            return Err(how());
+        }
+        Ok(Self { what, is_above: rest.starts_with('>'), bound: bound * scale })
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, _) = MEASURES.iter().find(|(_, what)| *what == self.what).unwrap_or(&MEASURES[0]);
+        let sign = if self.is_above { '>' } else { '<' };
+        match self.what {
+            Measure::Ratio(_) => write!(f, "{name}{sign}{}", self.bound),
+            // 2% is not 2.0000000000000004%.
+            _ => write!(f, "{name}{sign}{}%", (self.bound * 1e8).round() / 1e6),
+        }
+    }
+}
+
+impl FromStr for Stretch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once("..").ok_or("use A..B, in seconds after the start")?;
+        let moment = |text: &str| match text.trim() {
+            "" => Ok(None),
+            text => text.parse::<Moment>().map(Some),
+        };
+        let stretch = Self { from: moment(from)?, to: moment(to)? };
+        match (stretch.from, stretch.to) {
+            (Some(from), Some(to)) if from.ns >= to.ns => Err("it ends before it begins".to_owned()),
+            _ => Ok(stretch),
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("must be a number above 0".to_owned()),
+    }
+}
+
+fn level(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.001..=50.0).contains(&percent) => Ok(percent),
+        _ => Err("must lie between 0.001 and 50".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_and_printed_as_they_are_typed() {
+        for text in ["self>2%", "total<-5%", "self_ratio>1.2", "total_ratio<0.5", "whole>0.5%"] {
+            assert_eq!(text.parse::<Condition>().map(|it| it.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!(" self > 0.02".parse::<Condition>().map(|it| it.bound), Ok(0.02));
+        for bad in ["", "self", "self>", "selfie>2%", "self>nan", "self=2%", "self>2%%"] {
+            assert!(bad.parse::<Condition>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn stretches_may_be_open_on_both_sides() {
+        let ns = |text: &str| {
+            text.parse::<Stretch>().map(|it| (it.from.map(|it| it.ns), it.to.map(|it| it.ns))).ok()
+        };
+        assert_eq!(ns("1..2.5"), Some((Some(1_000_000_000), Some(2_500_000_000))));
+        assert_eq!(ns("..500ms"), Some((None, Some(500_000_000))));
+        assert_eq!(ns("1.."), Some((Some(1_000_000_000), None)));
+        for bad in ["1", "2..1", "1..1", "a..b"] {
+            assert_eq!(ns(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! One row on both sides: its rates, their difference, and how far that may be off by chance.
+
+use std::sync::Arc;
+
+use super::noise::{self, Draws, LEVELS, RESAMPLES, SLICES};
+
+/// What the rates of one recording are made of, the same for all its rows.
+#[derive(Debug, Clone)]
+pub struct Base {
+    /// What each slice is divided by: see [`noise`].
+    of: Vec<f64>,
+    draws: Arc<Draws>,
+    /// The sum of `of` in each resample, by level.
+    of_sums: [Vec<f64>; LEVELS.len()],
+    /// What one sample adds to a rate.
+    per_sample: f64,
+    /// Rates are shares of what was sampled: noise vanishes towards 1.
+    is_share: bool,
+}
+
+impl Base {
+    /// Prepares a recording of which each slice is divided by `of`; a sample weighs `weight`.
+    pub fn new(of: Vec<f64>, draws: Arc<Draws>, weight: f64, is_share: bool) -> Self {
+        let of_sums = std::array::from_fn(|level| draws.sums(level, &of));
+        let whole: f64 = of.iter().sum();
+        let per_sample = if whole > 0.0 { weight / whole } else { 0.0 };
+        Self { of, draws, of_sums, per_sample, is_share }
+    }
+
+    /// The rate of a weight by slice.
+    pub fn rate(&self, part: &[f64]) -> f64 {
+        quotient(part.iter().sum(), self.of.iter().sum())
+    }
+
+    /// The variance of a rate that sampling alone would have.
+    pub fn of_sampling_at(&self, rate: f64) -> f64 {
+        let samples = if self.per_sample > 0.0 { rate / self.per_sample } else { 0.0 };
+        self.of_sampling(samples as u64, rate)
+    }
+
+    /// The variance that sampling alone would have if samples were independent. Nothing seen is not nothing there: one
+    /// sample more is reckoned with.
+    fn of_sampling(&self, samples: u64, rate: f64) -> f64 {
+        let left = if self.is_share { (1.0 - rate).max(0.0) } else { 1.0 };
+        (samples as f64 * left + 1.0) * self.per_sample.powi(2)
+    }
+
+    fn resampled(&self, level: usize, part: &[f64]) -> Vec<f64> {
+        let parts = self.draws.sums(level, part);
+        parts.into_iter().zip(&self.of_sums[level]).map(|(part, of)| quotient(part, *of)).collect()
+    }
+}
+
+fn quotient(part: f64, of: f64) -> f64 {
+    if of > 0.0 { part / of } else { 0.0 }
+}
+
+/// A row as one recording has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The recording.
+    pub base: &'a Base,
+    /// Weight in each slice; `None` if the recording does not have the row.
+    pub part: Option<&'a [f64]>,
+    /// Samples.
+    pub samples: u64,
+}
+
+impl Seen<'_> {
+    fn part(&self) -> &[f64] {
+        self.part.unwrap_or(&[0.0; SLICES])
+    }
+
+    fn rate(&self) -> f64 {
+        self.base.rate(self.part())
+    }
+
+    fn of_sampling(&self) -> f64 {
+        self.base.of_sampling(self.samples, self.rate())
+    }
+}
+
+/// A difference and its noise.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Estimate {
+    /// Mean rate of the recordings before.
+    pub before: f64,
+    /// Mean rate of the recordings after.
+    pub after: f64,
+    /// How far the middle 95 % of the resampled differences reach below and above the difference.
+    pub spread: (f64, f64),
+    /// Variance of the difference by chance inside the recordings.
+    pub variance: f64,
+    /// The variance that sampling alone would have.
+    pub of_sampling: f64,
+    /// Degrees of freedom of that variance.
+    pub degrees: f64,
+    /// Length of the blocks, a position in `noise::LEVELS`.
+    pub level: usize,
+    /// How many times larger the spread between recordings of one side is than chance inside them explains, and the degrees
+    /// of freedom of that; none if there is one recording on each side.
+    pub between: Option<(f64, f64)>,
+}
+
+impl Estimate {
+    /// After minus before.
+    pub fn delta(&self) -> f64 {
+        self.after - self.before
+    }
+}
+
+/// What recordings are pieces of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// Of something that goes on: what is typical of the time before and behind is to be learned from it. No blocks
+    /// shorter than this level are drawn.
+    OfTime(usize),
+    /// Each is a whole run of a program: its phases come in every run and are no noise, only what changes from one slice to
+    /// the next is.
+    WholeRun,
+}
+
+/// Estimates one row.
+pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estimate {
+    let few = estimate_few(before, after);
+    let of_time = match piece {
+        Piece::OfTime(least_level) => of_blocks(before, after, least_level, few.delta()),
+        Piece::WholeRun => of_steps(before, after),
+    };
+    Estimate {
+        before: few.before,
+        after: few.after,
+        variance: of_time.variance.max(few.of_sampling),
+        of_sampling: few.of_sampling,
+        between: between(before, after),
+        ..of_time
+    }
+}
+
+/// Estimates one row of which there are too few samples to say more.
+pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
+    let mean = |side: &[Seen<'_>]| side.iter().map(|seen| seen.rate()).sum::<f64>() / side.len() as f64;
+    let noise = |side: &[Seen<'_>]| {
+        side.iter().map(|seen| seen.of_sampling()).sum::<f64>() / (side.len() as f64).powi(2)
+    };
+    let of_sampling = noise(before) + noise(after);
+    Estimate {
+        before: mean(before),
+        after: mean(after),
+        variance: of_sampling,
+        of_sampling,
+        degrees: blocks_left(0),
+        ..Estimate::default()
+    }
+}
+
+/// The noise by resampled blocks.
+fn of_blocks(before: &[Seen<'_>], after: &[Seen<'_>], least_level: usize, delta: f64) -> Estimate {
+    let all = std::array::from_fn(|level| {
+        together(before, after, |pulls| noise::variance(pulls, level), blocks_left(level))
+    });
+    let level = noise::level(all.map(|(variance, _)| variance), |level| all[level].1).max(least_level);
+    let (spread, resampled) = spread(before, after, level, delta);
+    // Drawing finitely many blocks with replacement shows less than their variance.
+    let blocks = noise::blocks(level);
+    let variance = resampled * blocks / (blocks - 1.0);
+    Estimate { spread, variance, degrees: all[level].1, level, ..Estimate::default() }
+}
+
+/// The noise by what changes from one slice to the next.
+fn of_steps(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
+    // Neighbouring differences share a slice: von Neumann 1941.
+    let (variance, degrees) = together(before, after, noise::variance_of_steps, blocks_left(0) * 2.0 / 3.0);
+    Estimate { variance, degrees, ..Estimate::default() }
+}
+
+fn blocks_left(level: usize) -> f64 {
+    noise::blocks(level) - 1.0
+}
+
+/// How the variance of a row grows with the length of blocks; `None` if it has none.
+pub fn growth(before: &[Seen<'_>], after: &[Seen<'_>]) -> Option<[f64; LEVELS.len()]> {
+    let of_level =
+        |level| together(before, after, |pulls| noise::variance(pulls, level), blocks_left(level)).0;
+    let shortest = of_level(0);
+    (shortest > 0.0).then(|| std::array::from_fn(|level| of_level(level) / shortest))
+}
+
+/// Adds up the variances of independent recordings, each with some degrees of freedom, and gives those of the sum.
+///
+/// # Source   Welch 1947, Satterthwaite 1946
+fn together(
+    before: &[Seen<'_>],
+    after: &[Seen<'_>],
+    variance: impl Fn(&[f64]) -> f64,
+    degrees: f64,
+) -> (f64, f64) {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for side in [before, after] {
+        for seen in side {
+            let variance = variance(&noise::pulls(seen.part(), &seen.base.of)) / (side.len() as f64).powi(2);
+            sum += variance;
+            squares += variance.powi(2);
+        }
+    }
+    (sum, if squares > 0.0 { degrees * sum.powi(2) / squares } else { degrees })
+}
+
+/// Resamples the difference: how far the middle 95 % reach to both sides of it, and their variance.
+fn spread(before: &[Seen<'_>], after: &[Seen<'_>], level: usize, delta: f64) -> ((f64, f64), f64) {
+    let mut deltas = vec![0.0; RESAMPLES];
+    for (side, sign) in [(before, -1.0), (after, 1.0)] {
+        for seen in side.iter().filter(|seen| seen.part.is_some()) {
+            let rates = seen.base.resampled(level, seen.part());
+            let scale = sign / side.len() as f64;
+            deltas.iter_mut().zip(rates).for_each(|(delta, rate)| *delta += scale * rate);
+        }
+    }
+    let mean = deltas.iter().sum::<f64>() / RESAMPLES as f64;
+    let variance = deltas.iter().map(|delta| (delta - mean).powi(2)).sum::<f64>() / RESAMPLES as f64;
+    deltas.sort_unstable_by(f64::total_cmp);
+    let quantile = |share: f64| deltas[(share * (RESAMPLES - 1) as f64).round() as usize];
+    (((delta - quantile(0.025)).max(0.0), (quantile(0.975) - delta).max(0.0)), variance)
+}
+
+/// Compares the spread between the recordings of each side with what is expected of each recording by itself.
+fn between(before: &[Seen<'_>], after: &[Seen<'_>]) -> Option<(f64, f64)> {
+    let (mut squares, mut expected, mut degrees) = (0.0, 0.0, 0.0);
+    for side in [before, after] {
+        let rates: Vec<f64> = side.iter().map(Seen::rate).collect();
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let free = rates.len() as f64 - 1.0;
+        squares += rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>();
+        expected += free * side.iter().map(Seen::of_sampling).sum::<f64>() / rates.len() as f64;
+        degrees += free;
+    }
+    (degrees > 0.0 && expected > 0.0).then(|| (squares / expected, degrees))
+}

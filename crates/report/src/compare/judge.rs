@@ -1,0 +1,192 @@
+//! Which differences are more than chance, all rows considered together.
+
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+use super::estimate::Estimate;
+
+/// Of the rows that are called changed, the share that may be so by chance alone.
+pub const FALSE_DISCOVERIES: f64 = 0.05;
+/// With this probability a change of the size that is called detectable is found.
+pub const POWER: f64 = 0.8;
+/// Rows with fewer samples, both sides together, are not tested: no test could call them changed.
+pub const FEWEST_SAMPLES: u64 = 12;
+
+/// How many runs what is known of all rows counts for, when the spread between runs of one row is estimated.
+const PRIOR_DEGREES: f64 = 8.0;
+/// Rows that are needed to learn from all of them how much runs differ.
+const ENOUGH_ROWS: usize = 20;
+/// The most by which noise is raised because all rows differ by more than expected.
+const MOST_WIDENING: f64 = 2.0;
+
+/// What is said of one row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judged {
+    /// 95 % confidence interval of the difference.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// Probability of a difference as large as this by chance; 1 if the row was not tested.
+    pub p: f64,
+    /// More than chance.
+    pub significant: bool,
+    /// The smallest change of this row that would have been found, with [`POWER`].
+    pub detectable: f64,
+    /// Standard error of the difference.
+    pub error: f64,
+}
+
+/// What is said of all rows together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// Each row, in the order of the estimates.
+    pub rows: Vec<Judged>,
+    /// Rows that were tested.
+    pub tested: usize,
+    /// By how much noise was raised because rows differ by more than chance inside recordings explains.
+    pub widened: f64,
+    /// The probability below which a row is called changed.
+    pub threshold: f64,
+    /// How many times larger the variance of a row is than that of its samples, in the middle.
+    pub excess: f64,
+}
+
+impl Judgement {
+    /// The smallest change that would have been found in a row of which sampling alone has this variance.
+    pub fn detectable(&self, of_sampling: f64) -> f64 {
+        detectable(
+            Noise { error: of_sampling.sqrt() * self.excess.sqrt() * self.widened, degrees: MANY },
+            self.threshold,
+        )
+    }
+}
+
+/// Degrees of freedom of what is known of many rows.
+const MANY: f64 = 100.0;
+
+/// Judges rows: which of them are to be tested, and what was estimated of each.
+pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64) -> Judgement {
+    let noise = noises(estimates, is_tested);
+    let tested: Vec<usize> = (0..estimates.len()).filter(|row| is_tested[*row]).collect();
+    let by_runs = estimates.iter().any(|estimate| estimate.between.is_some());
+    let scores = tested.iter().map(|row| score(estimates[*row].delta(), noise[*row]));
+    let widened = if by_runs { 1.0 } else { widening(scores.collect()) };
+    let noise: Vec<Noise> = noise.iter().map(|n| Noise { error: n.error * widened, ..*n }).collect();
+    let p = |row: usize| if is_tested[row] { p_value(estimates[row].delta(), noise[row]) } else { 1.0 };
+    let p: Vec<f64> = (0..estimates.len()).map(p).collect();
+    let threshold = threshold(tested.iter().map(|row| p[*row]).collect(), level);
+    let rows = (0..estimates.len()).map(|row| {
+        let (low, high) = interval(&estimates[row], noise[row], widened);
+        let excludes_zero = low > 0.0 || high < 0.0;
+        let significant = is_tested[row] && p[row] <= threshold && excludes_zero;
+        let detectable = detectable(noise[row], threshold);
+        Judged { low, high, p: p[row], significant, detectable, error: noise[row].error }
+    });
+    let excess = tested.iter().map(|row| of_sampling_alone(&estimates[*row], noise[*row], widened));
+    let excess = median(excess.collect()).unwrap_or(1.0).max(1.0);
+    Judgement { rows: rows.collect(), tested: tested.len(), widened, threshold, excess }
+}
+
+/// The standard error of a difference, and its degrees of freedom.
+#[derive(Debug, Clone, Copy)]
+struct Noise {
+    error: f64,
+    degrees: f64,
+}
+
+/// The noise of each row. Where there are several recordings of a side, their spread counts; that of one row is known
+/// badly, so what all rows say together is mixed in.
+fn noises(estimates: &[Estimate], is_tested: &[bool]) -> Vec<Noise> {
+    let tested = estimates.iter().zip(is_tested).filter(|(_, is_tested)| **is_tested);
+    let ratios = tested.filter_map(|(estimate, _)| Some(estimate.between?.0));
+    let common = median(ratios.collect()).unwrap_or(1.0);
+    let noise = |estimate: &Estimate| {
+        let of_chance = Noise { error: estimate.variance.sqrt(), degrees: estimate.degrees };
+        let Some((ratio, degrees)) = estimate.between else { return of_chance };
+        // The median of a variance lies below its mean: (1 - 2/9ν)³, Wilson and Hilferty 1931.
+        let common = common / (1.0 - 2.0 / (9.0 * degrees)).powi(3);
+        let mixed = (PRIOR_DEGREES * common + degrees * ratio) / (PRIOR_DEGREES + degrees);
+        match mixed > 1.0 {
+            true => {
+                let error = of_chance.error * mixed.sqrt();
+                Noise { error, degrees: of_chance.degrees.min(PRIOR_DEGREES + degrees) }
+            }
+            false => of_chance,
+        }
+    };
+    estimates.iter().map(noise).collect()
+}
+
+/// How many times larger the variance of a row is than that of its samples.
+fn of_sampling_alone(estimate: &Estimate, noise: Noise, widened: f64) -> f64 {
+    (noise.error / widened).powi(2) / estimate.of_sampling
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// A difference in standard errors, as a value of the normal distribution.
+fn score(delta: f64, noise: Noise) -> f64 {
+    let size = -normal().inverse_cdf(p_value(delta, noise).clamp(1e-300, 1.0) / 2.0);
+    size.copysign(delta)
+}
+
+/// By how much scores are spread more than chance inside the recordings explains: two recordings of one program differ
+/// by more than that. The middle half of the rows is looked at, so that those that did change say nothing.
+///
+/// # Source   Efron 2004, "Large-Scale Simultaneous Hypothesis Testing", the empirical null
+fn widening(mut scores: Vec<f64>) -> f64 {
+    if scores.len() < ENOUGH_ROWS {
+        return 1.0;
+    }
+    scores.sort_unstable_by(f64::total_cmp);
+    let quartile = |quarter: usize| scores[(scores.len() - 1) * quarter / 4];
+    // The quartiles of the normal distribution lie 1.349 standard deviations apart.
+    ((quartile(3) - quartile(1)) / 1.349).clamp(1.0, MOST_WIDENING)
+}
+
+fn p_value(delta: f64, noise: Noise) -> f64 {
+    match noise.error > 0.0 {
+        true => (2.0 * student(noise.degrees).sf((delta / noise.error).abs())).min(1.0),
+        false if delta == 0.0 => 1.0,
+        false => 0.0,
+    }
+}
+
+/// The largest probability that is called no chance.
+///
+/// # Source   Benjamini and Hochberg 1995
+fn threshold(mut p: Vec<f64>, level: f64) -> f64 {
+    p.sort_unstable_by(f64::total_cmp);
+    let of_rank = |rank: usize| level * (rank + 1) as f64 / p.len() as f64;
+    let last = (0..p.len()).rev().find(|rank| p[*rank] <= of_rank(*rank));
+    // Where nothing is found, the first would have had to be below this.
+    last.map_or(level / p.len().max(1) as f64, of_rank)
+}
+
+/// The interval has the shape of what was resampled, and the width that few blocks and sampling ask for.
+fn interval(estimate: &Estimate, noise: Noise, widened: f64) -> (f64, f64) {
+    let reach = student(noise.degrees).inverse_cdf(0.975) * noise.error;
+    let (below, above) = estimate.spread;
+    let resampled = (below + above) / 2.0;
+    let delta = estimate.delta();
+    // What hardly spreads in the resamples is as wide as its samples allow, on both sides.
+    match resampled * widened >= 0.5 * reach {
+        true => (delta - below / resampled * reach, delta + above / resampled * reach),
+        false => (delta - reach, delta + reach),
+    }
+}
+
+fn detectable(noise: Noise, threshold: f64) -> f64 {
+    let needed = -student(noise.degrees).inverse_cdf(threshold / 2.0);
+    (needed + normal().inverse_cdf(POWER)) * noise.error
+}
+
+fn student(degrees: f64) -> StudentsT {
+    StudentsT::new(0.0, 1.0, degrees.max(1.0)).expect("bug: a distribution of at least one degree of freedom")
+}
+
+fn normal() -> Normal {
+    Normal::new(0.0, 1.0).expect("bug: the standard normal distribution")
+}

@@ -1,0 +1,151 @@
+//! Runs `diff`: loads both sides, compares them, and shows the result.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use icecore_format::read::Recording;
+
+use super::{Streams, emit, remark};
+use crate::cli::{Diff, DiffBy, DiffUnit, Global, Stretch};
+use crate::compare::noise::SLICES;
+use crate::compare::{Options, Unit, Work, compare};
+use crate::filter::Filter;
+use crate::hits::Apart;
+use crate::image::Search;
+use crate::pipeline::{Loaded, Named, Report};
+use crate::spans::Slicing;
+use crate::views::diff;
+use crate::{debuginfod, input, views};
+
+/// Compares recordings; returns the exit code.
+pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let wanted = wanted(options)?;
+    let select = &options.select;
+    let servers = input::servers(&select.lookup)?;
+    let search = input::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let recordings = wanted.iter().map(|piece| input::open_by_index(&piece.path));
+    let recordings: Vec<Recording> = recordings.collect::<anyhow::Result<_>>()?;
+    let loaded: Vec<Loaded<'_>> = wanted
+        .iter()
+        .zip(&recordings)
+        .map(|(piece, recording)| load(piece, recording, options, &search))
+        .collect();
+    let mut reports: Vec<Report<'_>> = Vec::new();
+    for loaded in &loaded {
+        let progress = streams.progress && !global.quiet;
+        reports.push(name(loaded, &search, servers.as_ref(), progress, global, streams));
+    }
+    refuse(&reports)?;
+    let sided: Vec<(&Report<'_>, usize)> =
+        reports.iter().zip(&wanted).map(|(report, piece)| (report, piece.side)).collect();
+    let compared = compare(&sided, how(options)?);
+    let view = diff::Diff::new(&compared, options);
+    if let Some(path) = &options.output {
+        let written = diff::file::write(path, &view, &sided, options)
+            .with_context(|| format!("cannot write `{}`", path.display()))?;
+        remark(streams, &[written]);
+    }
+    match options.markdown {
+        true => {
+            streams.out.write_all(view.markdown().as_bytes())?;
+            streams.out.flush()?;
+        }
+        false => emit(global, streams, &view, |page| view.text(page))?,
+    }
+    Ok(u8::from(view.fails()))
+}
+
+/// A recording, or a stretch of one, and its side.
+struct Piece {
+    path: PathBuf,
+    side: usize,
+    stretch: Option<Stretch>,
+}
+
+fn wanted(options: &Diff) -> anyhow::Result<Vec<Piece>> {
+    let piece = |path: &Path, side, stretch| Piece { path: path.to_owned(), side, stretch };
+    let all = |files: &[PathBuf], side| files.iter().map(|path| piece(path, side, None)).collect::<Vec<_>>();
+    let pieces = match (&options.files[..], options.slice, options.against) {
+        ([file], Some(slice), Some(against)) => {
+            vec![piece(file, 0, Some(against)), piece(file, 1, Some(slice))]
+        }
+        ([before, after], None, None) => vec![piece(before, 0, None), piece(after, 1, None)],
+        ([], None, None) if !options.before.is_empty() => {
+            all(&options.before, 0).into_iter().chain(all(&options.after, 1)).collect()
+        }
+        ([_], None, None) => bail!(
+            "cannot compare one recording with nothing: name a second one, or stretches of it with --slice and --against"
+        ),
+        ([_, _], ..) => bail!("cannot compare stretches of two recordings: name one, or use --from and --to"),
+        _ => bail!("cannot compare nothing: name two recordings, BEFORE and AFTER"),
+    };
+    let is_stdin = |piece: &&Piece| piece.path.as_os_str() == "-";
+    if pieces.iter().filter(is_stdin).count() > 1 {
+        bail!("cannot read two recordings from stdin: write one into a file");
+    }
+    Ok(pieces)
+}
+
+fn load<'a>(piece: &'a Piece, recording: &'a Recording, options: &Diff, search: &'a Search) -> Loaded<'a> {
+    let mut filter: Filter = options.select.filter();
+    if let Some(Stretch { from, to }) = piece.stretch {
+        (filter.from, filter.to) = (from, to);
+    }
+    let apart = Apart {
+        threads: options.by == DiffBy::Thread,
+        slices: Some(Slicing::Number(SLICES as u32)),
+        ..Apart::default()
+    };
+    let mut loaded = Loaded::filtered(&piece.path, recording, filter, search, apart);
+    loaded.patterns = options.select.patterns();
+    loaded
+}
+
+fn name<'a>(
+    loaded: &'a Loaded<'a>,
+    search: &Search,
+    servers: Option<&debuginfod::Settings>,
+    progress: bool,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> Report<'a> {
+    let Named { located, names, fetched, trouble } = loaded.name(search, servers, progress);
+    let report = loaded.report(&located, names);
+    let warnings = trouble.into_iter().chain(views::quality::warning(&report)).filter(|_| !global.quiet);
+    remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
+    remark(streams, &input::remarks(search, servers, &fetched));
+    report
+}
+
+/// Refuses what no rate makes comparable.
+fn refuse(reports: &[Report<'_>]) -> anyhow::Result<()> {
+    for report in reports {
+        if report.profile.whole().weight == 0 {
+            let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
+            bail!("cannot compare `{}`: it has no samples{why}", report.loaded.path.display());
+        }
+        let (first, other) = (&reports[0].profile.unit, &report.profile.unit);
+        if first != other {
+            bail!(
+                "cannot compare {first} with {other}: the recordings sample different events; choose one with --event, or \
+                 record both with the same"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn how(options: &Diff) -> anyhow::Result<Options> {
+    let work = options.work_before.zip(options.work_after).map(|(before, after)| Work { before, after });
+    let unit = match (options.unit, work) {
+        (Some(DiffUnit::Work) | None, Some(work)) => Unit::PerWork(work),
+        (Some(DiffUnit::Work), None) => {
+            bail!("cannot tell how much work was done: say it with --work-before and --work-after")
+        }
+        (Some(_), Some(_)) => bail!("cannot use --work-before and --work-after without --unit work"),
+        (Some(DiffUnit::Cpu), None) => Unit::PerSecond,
+        (Some(DiffUnit::Share) | None, None) => Unit::Share,
+    };
+    let false_discoveries = options.false_discoveries / 100.0;
+    Ok(Options { by: options.by, unit, physical: options.physical, false_discoveries })
+}

@@ -1,0 +1,97 @@
+//! Samples that are measured together.
+
+use std::cmp::Reverse;
+
+use crate::depths::{Depths, Distribution, Entries, Outermost};
+use crate::map::Map;
+use crate::names::Side;
+use crate::profile::{Profile, Row};
+use crate::views::owners::Owners;
+
+/// Samples of one owner, event and side.
+pub(super) struct Group {
+    pub(super) owner: u32,
+    pub(super) event: u8,
+    pub(super) side: Side,
+    pub(super) depths: Distribution,
+    /// Samples of which the walk tells how it ended.
+    pub(super) told: u64,
+    /// Those of them that end elsewhere than at a root, and were not cut.
+    pub(super) broken: u64,
+    /// The deepest: its frames, samples and position.
+    pub(super) deepest: (u32, u64, u32),
+}
+
+/// Measures all samples that have a frame on a side; the group with most of them comes first.
+pub(super) fn groups(profile: &Profile, depths: &Depths, owners: &Owners) -> Vec<Group> {
+    let mut known: Map<(u32, u8, Side), Group> = Map::default();
+    for row in &profile.rows {
+        for side in [Side::User, Side::Kernel] {
+            let depth = depths.of(row.stack, side);
+            if depth == 0 {
+                continue;
+            }
+            let key = (owners.of_thread[row.thread as usize], row.event, side);
+            let outermost = depths.outermost(row, side);
+            known.entry(key).or_insert_with(|| Group::new(key)).add(row, depth, outermost);
+        }
+    }
+    let mut groups: Vec<Group> = known.into_values().collect();
+    groups.sort_by_key(|group| {
+        let owner = &owners.keys[group.owner as usize];
+        (Reverse(group.depths.count()), owner, group.event, group.side)
+    });
+    groups
+}
+
+impl Group {
+    fn new((owner, event, side): (u32, u8, Side)) -> Self {
+        Self { owner, event, side, depths: Distribution::default(), told: 0, broken: 0, deepest: (0, 0, 0) }
+    }
+
+    fn add(&mut self, row: &Row, depth: u32, outermost: Outermost) {
+        self.depths.add(depth, row.samples, outermost.is_cut());
+        self.told += if outermost.is_told() { row.samples } else { 0 };
+        self.broken += if outermost == Outermost::Broken { row.samples } else { 0 };
+        let (most, samples, _) = self.deepest;
+        if (depth, row.samples) > (most, samples) {
+            self.deepest = (depth, row.samples, row.stack);
+        }
+    }
+}
+
+/// Samples of one owner that are in interpreters of one language.
+pub(super) struct Interpreted {
+    pub(super) owner: u32,
+    pub(super) language: &'static str,
+    /// How often they were entered again.
+    pub(super) again: Distribution,
+}
+
+/// Counts how often interpreters were entered again; those first in which it happened most often.
+pub(super) fn interpreters(
+    profile: &Profile,
+    depths: &Depths,
+    owners: &Owners,
+    entries: &[Entries],
+) -> Vec<Interpreted> {
+    let mut known: Map<(u32, &'static str), Distribution> = Map::default();
+    for row in &profile.rows {
+        let Some(Entries { language: Some(language), again, .. }) = entries.get(row.stack as usize) else {
+            continue;
+        };
+        let is_cut = depths.outermost(row, Side::User).is_cut();
+        known.entry((owners.of_thread[row.thread as usize], language)).or_default().add(
+            *again,
+            row.samples,
+            is_cut,
+        );
+    }
+    let row = |((owner, language), again)| Interpreted { owner, language, again };
+    let mut rows: Vec<Interpreted> = known.into_iter().map(row).collect();
+    rows.sort_by_key(|row| {
+        let rank = Reverse((row.again.count_from(1), row.again.count()));
+        (rank, &owners.keys[row.owner as usize], row.language)
+    });
+    rows
+}

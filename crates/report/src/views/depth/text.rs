@@ -1,0 +1,210 @@
+//! The rows as tables for people.
+
+use super::Depth;
+use super::rows::{Figures, GroupRow, Link, Range};
+use crate::names::short;
+use crate::pipeline::Report;
+use crate::term::quantity::{count, percent, things};
+use crate::term::{Align, Page, Style, Table};
+use crate::views::owners::columns as owner_columns;
+use crate::views::preface_of_samples;
+use crate::views::top::clip;
+
+/// Groups of which the histogram and the deepest stack are shown.
+const DRAWN: usize = 3;
+/// The width of the bar of the fullest bucket.
+const BAR: u64 = 40;
+/// How many of the outermost and of the innermost of a long stack are shown.
+const ENDS: usize = 8;
+/// What stands between caller and callee.
+const ARROW: &str = " → ";
+/// Characters of a name.
+const NAME: usize = 40;
+
+impl Depth {
+    /// The tables for people.
+    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        preface_of_samples(report, self.samples, page);
+        page.gap();
+        if self.groups.is_empty() {
+            page.line(if self.samples == 0 { "no samples" } else { "no frames" });
+            return;
+        }
+        page.table(&self.group_table());
+        if self.group_count > self.groups.len() as u64 {
+            let shown = count(self.groups.len() as u64);
+            page.styled(Style::Dim, &format!("{shown} of {} shown", things(self.group_count, "row")));
+        }
+        for group in self.groups.iter().take(DRAWN) {
+            page.gap();
+            group.draw(page);
+        }
+        self.recursion_text(page);
+        self.interpreter_text(page);
+        if self.groups.iter().any(|group| group.cut_share > 0.0) {
+            page.gap();
+            let text =
+                "(cut): stacks were cut there, so it is a least value; record with a larger --max-depth";
+            page.styled(Style::Warn, text);
+        }
+    }
+
+    fn group_table(&self) -> Table {
+        let numbers = ["SAMPLES", "MIN", "MEAN", "P50", "P90", "P99", "MAX", "CUT", "INCOMPLETE"];
+        let mut columns: Vec<_> = numbers.iter().map(|name| (*name, Align::Right)).collect();
+        columns.push(("SIDE", Align::Left));
+        let has_events = self.groups.iter().any(|group| group.event != self.groups[0].event);
+        if has_events {
+            columns.push(("EVENT", Align::Left));
+        }
+        columns.extend(owner_columns(self.by == "thread", self.groups.iter().map(|group| &group.owner)));
+        let mut table = Table::new(0, &columns);
+        for group in &self.groups {
+            let mut cells = vec![count(group.count)];
+            cells.extend(group.figures.cells());
+            cells.push(percent(group.cut_share));
+            cells.push(group.incomplete_share.map_or_else(|| "?".to_owned(), percent));
+            cells.push(group.side.to_owned());
+            if has_events {
+                cells.push(group.event.clone());
+            }
+            cells.extend(group.owner.cells());
+            table.row(cells);
+        }
+        table
+    }
+
+    fn recursion_text(&self, page: &mut Page) {
+        if self.recursion.is_empty() {
+            return;
+        }
+        page.gap();
+        page.styled(Style::Bold, "recursion: how often a function occurs in a stack");
+        let numbers = ["SAMPLES", "SHARE", "P50", "P90", "P99", "MAX"];
+        let mut columns: Vec<_> = numbers.iter().map(|name| (*name, Align::Right)).collect();
+        columns.extend([("IMAGE", Align::Left), ("CYCLE", Align::Left)]);
+        let mut table = Table::new(0, &columns);
+        for row in &self.recursion {
+            let [_, _, figures @ ..] = row.repeats.cells();
+            let mut cells = vec![count(row.samples), percent(row.samples_share)];
+            cells.extend(figures);
+            cells.push(clip(short(row.image.as_deref().unwrap_or("-")), 24));
+            // A direct cycle has one function, and both ends of any other are one.
+            let others = row.function_count as usize + 1 - row.cycle.len();
+            let more = if others > 0 {
+                format!("  (and {})", things(others as u64, "more function"))
+            } else {
+                String::new()
+            };
+            cells.push(format!("{}{more}", cycle(&row.cycle)));
+            table.row(cells);
+        }
+        page.table(&table);
+        if self.recursion_count > self.recursion.len() as u64 {
+            let shown = count(self.recursion.len() as u64);
+            page.styled(Style::Dim, &format!("{shown} of {} shown", things(self.recursion_count, "row")));
+        }
+    }
+
+    fn interpreter_text(&self, page: &mut Page) {
+        if self.interpreters.iter().all(|row| row.reentered_samples == 0) {
+            return;
+        }
+        page.gap();
+        page.styled(Style::Bold, "interpreters: how often code that they had called entered them again");
+        let numbers = ["SAMPLES", "REENTERED", "P50", "P90", "P99", "MAX"];
+        let mut columns: Vec<_> = numbers.iter().map(|name| (*name, Align::Right)).collect();
+        columns.push(("LANGUAGE", Align::Left));
+        columns.extend(owner_columns(self.by == "thread", self.interpreters.iter().map(|row| &row.owner)));
+        let mut table = Table::new(0, &columns);
+        for row in &self.interpreters {
+            let [_, _, figures @ ..] = row.reentries.cells();
+            let mut cells = vec![count(row.samples), count(row.reentered_samples)];
+            cells.extend(figures);
+            cells.push(row.language.to_owned());
+            cells.extend(row.owner.cells());
+            table.row(cells);
+        }
+        page.table(&table);
+    }
+}
+
+impl Figures {
+    /// Minimum, mean, percentiles and maximum.
+    fn cells(&self) -> [String; 6] {
+        let figure = |name, value| self.marked(name, count(u64::from(value)));
+        [
+            figure("min", self.min),
+            self.marked("mean", format!("{:.1}", self.mean)),
+            figure("p50", self.p50),
+            figure("p90", self.p90),
+            figure("p99", self.p99),
+            figure("max", self.max),
+        ]
+    }
+
+    /// A figure that says whether it is a least value.
+    fn marked(&self, name: &str, value: String) -> String {
+        if self.at_least.contains(&name) { format!("{value} (cut)") } else { value }
+    }
+}
+
+impl GroupRow {
+    /// Draws the histogram, and the deepest stack.
+    fn draw(&self, page: &mut Page) {
+        let Self { owner, side, event, .. } = self;
+        let heading = format!("{}: {side} frames, {event}", owner.cells().join(" "));
+        page.styled(Style::Bold, &heading);
+        let fullest = self.histogram.iter().map(|range| range.count).max().unwrap_or(0).max(1);
+        let columns = [("", Align::Right), ("", Align::Right), ("", Align::Left)];
+        let mut table = Table::new(2, &columns);
+        for range in &self.histogram {
+            let share = range.count as f64 / self.count.max(1) as f64;
+            let percent = if range.count == 0 { String::new() } else { percent(share) };
+            table.row(vec![range.label(), percent, bar(range.count, fullest)]);
+        }
+        page.table(&table);
+        let depth = self.figures.marked("max", count(u64::from(self.deepest.depth)));
+        page.line(&format!("  deepest, {depth}: {}", folded(&self.deepest.stack)));
+    }
+}
+
+impl Range {
+    fn label(&self) -> String {
+        let [from, to] = [self.from, self.to].map(|value| count(u64::from(value)));
+        if from == to { from } else { format!("{from}–{to}") }
+    }
+}
+
+/// A bar; what is there has at least the thinnest.
+fn bar(part: u64, whole: u64) -> String {
+    let eighths = (u128::from(part) * u128::from(BAR) * 8).div_ceil(u128::from(whole)) as usize;
+    let tip = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    format!("{}{tip}", "█".repeat(eighths / 8))
+}
+
+/// A folded stack in one line: `main → [walk ×812] → leaf`.
+fn folded(stack: &[Link]) -> String {
+    let link = |link: &Link| {
+        let names = link.functions.iter().map(|name| clip(name, NAME)).collect::<Vec<_>>().join(ARROW);
+        if link.times > 1 { format!("[{names} ×{}]", count(u64::from(link.times))) } else { names }
+    };
+    let frames = |link: &Link| link.functions.len() as u64 * u64::from(link.times);
+    shortened(stack, link, |hidden| hidden.iter().map(frames).sum())
+}
+
+/// A cycle in one line: `f → g → f`.
+fn cycle(names: &[String]) -> String {
+    shortened(names, |name| clip(name, NAME), |hidden| hidden.len() as u64)
+}
+
+/// The outermost and the innermost of a list, and how many frames there are between them.
+fn shortened<T>(list: &[T], text: impl Fn(&T) -> String, frames: impl Fn(&[T]) -> u64) -> String {
+    let joined = |part: &[T]| part.iter().map(&text).collect::<Vec<_>>().join(ARROW);
+    if list.len() <= 2 * ENDS + 1 {
+        return joined(list);
+    }
+    let (outer, rest) = list.split_at(ENDS);
+    let (hidden, inner) = rest.split_at(rest.len() - ENDS);
+    [joined(outer), format!("… {} …", things(frames(hidden), "frame")), joined(inner)].join(ARROW)
+}

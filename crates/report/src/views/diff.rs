@@ -1,0 +1,338 @@
+//! `diff`: what changed between two sides of recordings.
+
+mod check;
+pub mod file;
+mod markdown;
+mod text;
+
+use serde::Serialize;
+
+use crate::cli::{self, DiffBy, Sort};
+use crate::compare::noise::{RESAMPLES, SEED};
+use crate::compare::{Compared, Comparison, Facts, Key, Metric, SHOWN_AT, Side, Status, Unit, Work};
+use crate::term::path::shown;
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Diff {
+    schema: &'static str,
+    by: &'static str,
+    sort: &'static str,
+    /// What rates are: `share`, `cpu_s_per_s`, `cpu_s_per_work`; of other weights than times `weight_per_s`, `weight_per_work`.
+    unit: &'static str,
+    weight_unit: String,
+    /// Weight of all recordings of the side.
+    before_total: u64,
+    after_total: u64,
+    /// The smallest change of a row of 1 % that would have been found with a probability of 80 %.
+    detectable: f64,
+    detectable_at: Vec<Detectable>,
+    before: Vec<Recording>,
+    after: Vec<Recording>,
+    /// Weight per second of wall time; CPUs in use, where weights are times.
+    whole: Rates,
+    noise: Noise,
+    /// Rows that were tested.
+    tested: u64,
+    /// Rows that changed, those that only follow others left out.
+    changed: u64,
+    /// By what the shares of most rows were multiplied, because a few took more or less.
+    common_factor: Option<f64>,
+    /// Rows that were found at all; `rows` may hold fewer.
+    row_count: u64,
+    rows: Vec<Row>,
+    /// Conditions of `--fail-on`, and the rows for which they hold.
+    fail_on: Vec<check::Check>,
+    /// The mean of both sides' rates of everything.
+    #[serde(skip)]
+    whole_rate: f64,
+    #[serde(skip)]
+    shown: usize,
+    #[serde(skip)]
+    with_noise: bool,
+}
+
+/// What could have been found.
+#[derive(Debug, Serialize)]
+struct Detectable {
+    share: f64,
+    change: f64,
+}
+
+/// One recording.
+#[derive(Debug, Serialize)]
+struct Recording {
+    file: String,
+    hosts: Vec<String>,
+    samples: u64,
+    weight: u64,
+    duration_s: f64,
+    lost_share: f64,
+    filter: Option<String>,
+}
+
+/// How noise was learned.
+#[derive(Debug, Serialize)]
+struct Noise {
+    /// `blocks` of time, `steps` from slice to slice of whole runs, or `runs`: what several recordings differ by, too.
+    from: &'static str,
+    block_s: f64,
+    resamples: u64,
+    seed: u64,
+    /// By how much it was raised because rows differ by more than chance inside recordings explains.
+    widened: f64,
+    false_discovery_rate: f64,
+    /// The probability below which a row is called changed.
+    threshold: f64,
+}
+
+/// Rates of a row, or of everything.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Rates {
+    before: f64,
+    after: f64,
+    delta: f64,
+    /// 95 % confidence interval of the difference.
+    low: f64,
+    high: f64,
+    /// Probability of such a difference by chance; 1 if there were too few samples to test.
+    p: f64,
+    significant: bool,
+    /// The smallest change that would have been found with a probability of 80 %.
+    detectable: f64,
+    before_samples: u64,
+    after_samples: u64,
+}
+
+/// One row.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    name: String,
+    image: Option<String>,
+    /// As it was called before, where that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_image: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_line: Option<u32>,
+    status: &'static str,
+    /// The metric that was asked for.
+    #[serde(flatten)]
+    rates: Rates,
+    #[serde(rename = "self")]
+    own: Rates,
+    total: Rates,
+    /// How alike callers and callees are, of a row that was renamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    likeness: Option<f64>,
+    /// Whether the code is the same on both sides, where both files are here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip)]
+    what: Status,
+}
+
+impl Diff {
+    /// Makes rows of a comparison.
+    pub fn new(compared: &Comparison, options: &cli::Diff) -> Self {
+        let metric = match options.sort {
+            Sort::Own => Metric::Own,
+            Sort::Total => Metric::Total,
+        };
+        let summary = compared.summary(metric);
+        let mut rows: Vec<Row> = compared
+            .rows
+            .iter()
+            .map(|row| {
+                let what = compared.status(row, metric);
+                Row::new(&row.keys, what, row.of(metric), &row.own, &row.total, row.likeness)
+            })
+            .collect();
+        rows.sort_by(|a, b| {
+            let weight = |row: &Row| (row.what.is_change(), row.rates.delta.abs());
+            let (x, y) = (weight(a), weight(b));
+            y.0.cmp(&x.0).then(y.1.total_cmp(&x.1)).then_with(|| a.identity().cmp(&b.identity()))
+        });
+        let row_count = rows.len() as u64;
+        let is_kept = |row: &Row| options.all || row.rates.p < 1.0 || row.what.is_change();
+        let [before, after] = &compared.sides;
+        let total =
+            |side: &Side| side.recordings.iter().fold(0, |sum: u64, it| sum.saturating_add(it.weight));
+        let changed = rows.iter().filter(|row| row.what.is_change()).count() as u64;
+        let fail_on = options.fail_on.iter().map(|it| check::Check::new(*it, compared)).collect();
+        rows.retain(is_kept);
+        Self {
+            schema: "icecore.diff/1",
+            by: by(options.by),
+            sort: if options.sort == Sort::Own { "self" } else { "total" },
+            unit: unit(compared.unit, &compared.weight_unit),
+            weight_unit: compared.weight_unit.clone(),
+            before_total: total(before),
+            after_total: total(after),
+            detectable: summary.detectable[1],
+            detectable_at: SHOWN_AT
+                .iter()
+                .zip(summary.detectable)
+                .map(|(share, change)| Detectable { share: *share, change })
+                .collect(),
+            before: before.recordings.iter().map(Recording::new).collect(),
+            after: after.recordings.iter().map(Recording::new).collect(),
+            whole: Rates::new(&compared.whole),
+            noise: Noise {
+                from: match (compared.sides.iter().any(|side| side.recordings.len() > 1), compared.whole_runs)
+                {
+                    (true, _) => "runs",
+                    (_, true) => "steps",
+                    _ => "blocks",
+                },
+                block_s: compared.block_ns as f64 / 1e9,
+                resamples: RESAMPLES as u64,
+                seed: SEED,
+                widened: summary.widened,
+                false_discovery_rate: options.false_discoveries / 100.0,
+                threshold: summary.threshold,
+            },
+            tested: summary.tested as u64,
+            changed,
+            common_factor: summary.common,
+            row_count,
+            rows,
+            fail_on,
+            whole_rate: (before.rate + after.rate) / 2.0,
+            shown: if options.rows > 0 { options.rows } else { usize::MAX },
+            with_noise: options.all,
+        }
+    }
+
+    /// Tells whether a condition of `--fail-on` holds.
+    pub fn fails(&self) -> bool {
+        self.fail_on.iter().any(check::Check::holds)
+    }
+
+    /// The rows to show people, and how many there would be.
+    fn shown(&self) -> (&[Row], usize) {
+        let end = match self.with_noise {
+            true => self.rows.len(),
+            false => self.rows.iter().take_while(|row| row.what.is_change()).count(),
+        };
+        (&self.rows[..end.min(self.shown)], end)
+    }
+
+    fn diluted(&self) -> usize {
+        self.rows.iter().filter(|row| row.what == Status::Diluted).count()
+    }
+}
+
+impl Status {
+    /// Tells whether it is a change by itself, and more than chance.
+    pub(super) fn is_change(self) -> bool {
+        !matches!(self, Self::Same | Self::Diluted)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Grew => "grew",
+            Self::Shrank => "shrank",
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Renamed => "renamed",
+            Self::Diluted => "diluted",
+        }
+    }
+}
+
+fn by(by: DiffBy) -> &'static str {
+    match by {
+        DiffBy::Function => "function",
+        DiffBy::Line => "line",
+        DiffBy::Image => "image",
+        DiffBy::Process => "process",
+        DiffBy::Thread => "thread",
+        DiffBy::Stack => "stack",
+    }
+}
+
+fn unit(unit: Unit, weights: &str) -> &'static str {
+    match (unit, weights == "ns") {
+        (Unit::Share, _) => "share",
+        (Unit::PerSecond, true) => "cpu_s_per_s",
+        (Unit::PerSecond, false) => "weight_per_s",
+        (Unit::PerWork(Work { .. }), true) => "cpu_s_per_work",
+        (Unit::PerWork(Work { .. }), false) => "weight_per_work",
+    }
+}
+
+impl Recording {
+    fn new(facts: &Facts) -> Self {
+        Self {
+            file: shown(&facts.path),
+            hosts: facts.hosts.clone(),
+            samples: facts.samples,
+            weight: facts.weight,
+            duration_s: facts.span_ns as f64 / 1e9,
+            lost_share: facts.lost_share,
+            filter: facts.filter.clone(),
+        }
+    }
+}
+
+impl Rates {
+    fn new(compared: &Compared) -> Self {
+        let Compared { estimate, judged, samples } = compared;
+        Self {
+            before: estimate.before,
+            after: estimate.after,
+            delta: estimate.delta(),
+            low: judged.low,
+            high: judged.high,
+            p: judged.p,
+            significant: judged.significant,
+            detectable: judged.detectable,
+            before_samples: samples.0,
+            after_samples: samples.1,
+        }
+    }
+}
+
+impl Row {
+    fn new(
+        keys: &[Option<Key>; 2],
+        what: Status,
+        shown: &Compared,
+        own: &Compared,
+        total: &Compared,
+        likeness: Option<f64>,
+    ) -> Self {
+        let [before, after] = keys;
+        let key = after.as_ref().or(before.as_ref()).cloned().unwrap_or_default();
+        let earlier = before.as_ref().filter(|_| after.is_some());
+        let differs = |old: Option<String>, new: &Option<String>| old.filter(|old| Some(old) != new.as_ref());
+        Self {
+            before_name: differs(earlier.map(|it| it.name.clone()), &Some(key.name.clone())),
+            before_image: differs(earlier.and_then(|it| it.image.clone()), &key.image),
+            before_line: earlier.and_then(|it| it.line).filter(|line| Some(*line) != key.line),
+            name: key.name,
+            image: key.image,
+            file: key.file,
+            line: key.line,
+            status: what.name(),
+            rates: Rates::new(shown),
+            own: Rates::new(own),
+            total: Rates::new(total),
+            likeness,
+            code: None,
+            what,
+        }
+    }
+
+    /// What rows of equal weight are ordered by.
+    fn identity(&self) -> impl Ord + '_ {
+        (&self.name, &self.image, &self.before_name, &self.file, self.line, self.before_line)
+    }
+}

@@ -1,0 +1,69 @@
+//! `--fail-on`: conditions, and what makes them hold.
+
+use serde::Serialize;
+
+use crate::cli::{Condition, Measure, Sort};
+use crate::compare::{Comparison, Metric, Row};
+
+/// A condition, and the rows for which it holds.
+#[derive(Debug, Serialize)]
+pub(super) struct Check {
+    pub(super) condition: String,
+    holds: bool,
+    /// Their names, and by how much: a fraction.
+    pub(super) rows: Vec<Cause>,
+}
+
+/// A row for which a condition holds.
+#[derive(Debug, Serialize)]
+pub(super) struct Cause {
+    pub(super) name: String,
+    pub(super) value: f64,
+}
+
+impl Check {
+    /// Looks at every row that changed by itself, and by more than chance.
+    pub(super) fn new(condition: Condition, compared: &Comparison) -> Self {
+        let holds =
+            |value: f64| if condition.is_above { value > condition.bound } else { value < condition.bound };
+        let mut rows: Vec<Cause> = match condition.what {
+            Measure::Whole => {
+                let whole = &compared.whole;
+                let value = whole.estimate.delta() / whole.estimate.before;
+                let cause = Cause { name: "everything".to_owned(), value };
+                if whole.judged.significant && holds(value) { vec![cause] } else { Vec::new() }
+            }
+            Measure::Change(sort) | Measure::Ratio(sort) => {
+                let metric = if sort == Sort::Own { Metric::Own } else { Metric::Total };
+                let changed = compared.rows.iter().filter(|row| {
+                    row.of(metric).judged.significant && compared.status(row, metric).is_change()
+                });
+                let causes = changed.map(|row| Cause {
+                    name: name(row),
+                    value: value(compared, row, metric, condition.what),
+                });
+                causes.filter(|cause| holds(cause.value)).collect()
+            }
+        };
+        rows.sort_by(|a, b| b.value.abs().total_cmp(&a.value.abs()).then_with(|| a.name.cmp(&b.name)));
+        Self { condition: condition.to_string(), holds: !rows.is_empty(), rows }
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        self.holds
+    }
+}
+
+fn name(row: &Row) -> String {
+    let key = row.keys[1].as_ref().or(row.keys[0].as_ref());
+    key.map_or_else(String::new, |key| key.name.clone())
+}
+
+/// The change as a share of everything before, or after divided by before.
+fn value(compared: &Comparison, row: &Row, metric: Metric, what: Measure) -> f64 {
+    let estimate = &row.of(metric).estimate;
+    match what {
+        Measure::Ratio(_) => estimate.after / estimate.before,
+        _ => estimate.delta() / compared.sides[0].rate,
+    }
+}

@@ -1,0 +1,67 @@
+//! The page for a pull request.
+
+use super::Diff;
+use crate::names::short;
+
+impl Diff {
+    /// Markdown as GitHub and GitLab draw it.
+    pub fn markdown(&self) -> String {
+        let mut text = String::from("### CPU profile: before and after\n\n");
+        let (_, found) = self.found();
+        text.push_str(&format!("**{found}** {}\n", self.detectable()));
+        let (rows, all) = self.shown();
+        if !rows.is_empty() {
+            text.push_str(&format!("\n| before | after | change | 95% interval | | {} | image |\n", self.by));
+            text.push_str("|---:|---:|---:|---:|---|---|---|\n");
+            for row in rows {
+                let cells = self.cells(row).join(" | ");
+                let (name, image) = (code(&row.called()), row.image.as_deref().map(|path| code(short(path))));
+                text.push_str(&format!(
+                    "| {cells} | {} | {name} | {} |\n",
+                    row.mark(),
+                    image.unwrap_or_default()
+                ));
+            }
+        }
+        if rows.len() < all {
+            text.push_str(&format!("\n{} of {all} rows are shown.\n", rows.len()));
+        }
+        for check in self.fail_on.iter().filter(|check| check.holds()) {
+            let causes: Vec<String> = check.rows.iter().map(|cause| code(&cause.name)).collect();
+            text.push_str(&format!(
+                "\n**Failed:** {} holds for {}\n",
+                code(&check.condition),
+                causes.join(", ")
+            ));
+        }
+        text.push_str("\n<details><summary>How this was compared</summary>\n\n");
+        for (label, side) in [("before", &self.before), ("after", &self.after)] {
+            for it in side {
+                let (file, seconds) = (code(&it.file), it.duration_s);
+                text.push_str(&format!("- {label}: {file}, {seconds:.2} s, {} samples\n", it.samples));
+            }
+        }
+        text.push_str(&format!("- rates: {}\n- noise: {}\n", self.rates(), self.noise()));
+        text.push_str("\n</details>\n");
+        text
+    }
+}
+
+/// A name as code in a cell of a table: nothing in it is Markdown.
+fn code(name: &str) -> String {
+    let name = name.replace('|', "\\|");
+    match name.contains('`') {
+        true => format!("`` {name} ``"),
+        false => format!("`{name}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code;
+
+    #[test]
+    fn names_are_no_markdown() {
+        assert_eq!([code("f<T>"), code("a|b"), code("a`b")], ["`f<T>`", "`a\\|b`", "`` a`b ``"]);
+    }
+}

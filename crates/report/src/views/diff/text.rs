@@ -1,0 +1,256 @@
+//! The rows as a table for people.
+
+use super::{Diff, Recording, Row};
+use crate::compare::Status;
+use crate::names::short;
+use crate::term::quantity::{count, duration, percent, things};
+use crate::term::{Align, Page, Style, Table};
+use crate::views::top::clip;
+
+impl Diff {
+    /// The page for people.
+    pub fn text(&self, page: &mut Page) {
+        self.preface(page);
+        let (rows, all) = self.shown();
+        page.gap();
+        self.verdict(page);
+        if !rows.is_empty() {
+            page.gap();
+            self.table(rows, page);
+        }
+        self.remarks(rows.len(), all, page);
+        self.conditions(page);
+    }
+
+    fn preface(&self, page: &mut Page) {
+        for (label, side) in [("before", &self.before), ("after", &self.after)] {
+            for recording in side {
+                page.item(label, &recording.text());
+            }
+        }
+        page.item("rates", &self.rates());
+        page.item("noise", &self.noise());
+        let whole = &self.whole;
+        let (amount, unit) = match self.weight_unit.as_str() {
+            "ns" => ((|value: f64| format!("{value:.2}")) as fn(f64) -> String, "CPUs"),
+            _ => ((|value: f64| format!("{value:.0}")) as fn(f64) -> String, "per second"),
+        };
+        let chance = if whole.significant { "" } else { ", which may be chance" };
+        let change =
+            if whole.before > 0.0 { signed_percent(whole.delta / whole.before) } else { "-".to_owned() };
+        page.item(
+            "in use",
+            &format!("{} → {} {unit} ({change}{chance})", amount(whole.before), amount(whole.after)),
+        );
+    }
+
+    /// What the numbers are.
+    pub(super) fn rates(&self) -> String {
+        let of = match self.unit {
+            "share" => "share of all that was sampled",
+            "cpu_s_per_s" => "CPU time per second of wall time",
+            "cpu_s_per_work" => "CPU time per unit of work",
+            "weight_per_s" => "weight per second of wall time",
+            _ => "weight per unit of work",
+        };
+        let what = if self.sort == "self" { "of the row itself" } else { "of all that went through the row" };
+        format!("{of}, {what}")
+    }
+
+    /// How noise was learned.
+    pub(super) fn noise(&self) -> String {
+        let noise = &self.noise;
+        let blocks = duration((noise.block_s * 1e9) as u64);
+        let from = match noise.from {
+            "blocks" => {
+                format!("blocks of {blocks}, {} resamples, seed {}", count(noise.resamples), noise.seed)
+            }
+            "steps" => {
+                "what varies from moment to moment in whole runs; record several to see how runs differ"
+                    .to_owned()
+            }
+            _ => "what varies inside recordings, and between those of one side".to_owned(),
+        };
+        let widened = match noise.widened > 1.05 {
+            true => format!("; widened ×{:.2}, for all rows differ a little", noise.widened),
+            false => String::new(),
+        };
+        format!("{from}; 95% intervals{widened}")
+    }
+
+    /// What was found, and what could have been.
+    pub(super) fn found(&self) -> (bool, String) {
+        let rows = things(self.tested, self.by);
+        match self.changed {
+            0 => (false, format!("No significant change in {rows}.")),
+            changed => {
+                let chance = percent(self.noise.false_discovery_rate);
+                (
+                    true,
+                    format!(
+                        "{} of {rows} changed; at most {chance} of such finds are chance.",
+                        count(changed)
+                    ),
+                )
+            }
+        }
+    }
+
+    /// The smallest changes that could have been found.
+    pub(super) fn detectable(&self) -> String {
+        let whole = self.whole_rate.max(f64::MIN_POSITIVE);
+        let points = |change: f64| format!("{:.2}", change / whole * 100.0);
+        let each =
+            self.detectable_at.iter().map(|it| format!("{} ± {}", percent(it.share), points(it.change)));
+        let each = each.collect::<Vec<_>>().join(", ");
+        format!("Large enough to be found 8 times of 10, in percent of everything: {each}.")
+    }
+
+    fn verdict(&self, page: &mut Page) {
+        let (is_change, found) = self.found();
+        page.styled(if is_change { Style::Bold } else { Style::Good }, &found);
+        page.styled(Style::Dim, &self.detectable());
+    }
+
+    fn table(&self, rows: &[Row], page: &mut Page) {
+        let numbers = [
+            ("BEFORE", Align::Right),
+            ("AFTER", Align::Right),
+            ("CHANGE", Align::Right),
+            ("95% INTERVAL", Align::Right),
+            ("", Align::Left),
+        ];
+        let words: &[_] = match self.by {
+            "line" => &[("FUNCTION", Align::Left), ("FILE:LINE", Align::Left)],
+            "function" | "stack" => &[("IMAGE", Align::Left), ("NAME", Align::Left)],
+            _ => &[("NAME", Align::Left)],
+        };
+        let mut table = Table::new(0, &[&numbers, words].concat());
+        for row in rows {
+            let mut cells = self.cells(row).to_vec();
+            cells.push(row.mark().to_owned());
+            let image = clip(short(row.image.as_deref().unwrap_or("-")), 20);
+            cells.extend(match self.by {
+                "line" => vec![clip(&row.called(), 48), row.place()],
+                "function" | "stack" => vec![image, row.called()],
+                _ => vec![row.called()],
+            });
+            table.row(cells);
+        }
+        page.table(&table);
+    }
+
+    /// Before, after, change and interval as text.
+    pub(super) fn cells(&self, row: &Row) -> [String; 4] {
+        let rates = &row.rates;
+        let amount = |value: f64| self.amount(value);
+        let signed = |value: f64| format!("{}{}", if value < 0.0 { "-" } else { "+" }, amount(value.abs()));
+        let interval = format!("{} … {}", signed(rates.low), signed(rates.high));
+        [amount(rates.before), amount(rates.after), signed(rates.delta), interval]
+    }
+
+    fn amount(&self, value: f64) -> String {
+        match self.unit {
+            "share" => format!("{:.2}%", value * 100.0),
+            "cpu_s_per_s" => format!("{:.2} ms/s", value * 1e3),
+            "cpu_s_per_work" => duration((value * 1e9).round() as u64),
+            _ => format!("{value:.1}"),
+        }
+    }
+
+    fn remarks(&self, shown: usize, all: usize, page: &mut Page) {
+        let mut remarks = Vec::new();
+        if shown < all {
+            remarks.push(format!(
+                "{} of {} shown: -n 0 shows all",
+                count(shown as u64),
+                things(all as u64, "row")
+            ));
+        }
+        let diluted = self.diluted() as u64;
+        if let (Some(factor), 1.., false) = (self.common_factor, diluted, self.with_noise) {
+            let taken = if factor < 1.0 { "others took more" } else { "others took less" };
+            remarks.push(format!(
+                "{} changed only as all shares did, ×{factor:.2}, because {taken}: --unit cpu looks at them by themselves",
+                things(diluted, self.by)
+            ));
+        }
+        let folded = self.row_count - all as u64 - if self.with_noise { 0 } else { diluted };
+        if folded > 0 && !self.with_noise {
+            remarks.push(format!(
+                "{} of which the change may be chance are left out: --all shows them",
+                things(folded, "row")
+            ));
+        }
+        if remarks.is_empty() {
+            return;
+        }
+        page.gap();
+        remarks.iter().for_each(|remark| page.styled(Style::Dim, remark));
+    }
+
+    fn conditions(&self, page: &mut Page) {
+        for check in self.fail_on.iter().filter(|check| check.holds()) {
+            let causes: Vec<&str> = check.rows.iter().take(3).map(|cause| &*cause.name).collect();
+            let more = check.rows.len().saturating_sub(causes.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            page.gap();
+            page.styled(
+                Style::Bad,
+                &format!("failed: {} holds for {}{more}", check.condition, causes.join(", ")),
+            );
+        }
+    }
+}
+
+impl Recording {
+    fn text(&self) -> String {
+        let lost = if self.lost_share > 0.001 {
+            format!(", {} lost", percent(self.lost_share))
+        } else {
+            String::new()
+        };
+        let rate = if self.weight > 0 { self.samples as f64 * 1e9 / self.weight as f64 } else { 0.0 };
+        format!(
+            "{} · {} · {} · {rate:.0} per CPU second{lost} · {}",
+            self.file,
+            duration((self.duration_s * 1e9) as u64),
+            things(self.samples, "sample"),
+            self.hosts.join(", ")
+        )
+    }
+}
+
+impl Row {
+    /// Its name, and the one before if that was another.
+    pub(super) fn called(&self) -> String {
+        match &self.before_name {
+            Some(before) if self.what == Status::Renamed => format!("{before} → {}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+
+    pub(super) fn mark(&self) -> &'static str {
+        match self.what {
+            Status::Added => "new",
+            Status::Removed => "gone",
+            Status::Renamed => "renamed?",
+            Status::Diluted => "diluted",
+            Status::Same => "chance?",
+            Status::Grew | Status::Shrank => self.code.map_or("", |_| "same code"),
+        }
+    }
+
+    fn place(&self) -> String {
+        match (&self.file, self.line, self.before_line) {
+            (Some(file), Some(line), Some(before)) => format!("{file}:{line} (was {before})"),
+            (Some(file), Some(line), None) => format!("{file}:{line}"),
+            (Some(file), None, _) => format!("{file}:?"),
+            (None, ..) => format!("? ({})", short(self.image.as_deref().unwrap_or("no image"))),
+        }
+    }
+}
+
+fn signed_percent(share: f64) -> String {
+    format!("{}{:.1}%", if share < 0.0 { "-" } else { "+" }, share.abs() * 100.0)
+}

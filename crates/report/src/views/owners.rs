@@ -1,0 +1,65 @@
+//! Whose samples they are: processes and threads, as several views list them.
+
+use serde::Serialize;
+
+use crate::cli;
+use crate::map::Interned;
+use crate::pipeline::Report;
+use crate::profile::Thread;
+use crate::term::Align;
+
+/// Processes, or threads, and to which of them each thread of the profile belongs.
+pub(super) struct Owners {
+    /// Positions in `keys`, in the order of the profile's threads.
+    pub(super) of_thread: Vec<u32>,
+    pub(super) keys: Vec<Owner>,
+}
+
+/// A process, or a thread, under one name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub(super) struct Owner {
+    /// Told if there are several sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) host: Option<String>,
+    pub(super) tgid: u32,
+    /// Told of threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tid: Option<u32>,
+    pub(super) comm: Box<str>,
+}
+
+impl Owners {
+    pub(super) fn new(report: &Report<'_>, by: cli::Owner) -> Self {
+        let parts = &report.loaded.tables.parts;
+        let mut keys = Interned::new();
+        let key = |thread: &Thread| Owner {
+            host: (parts.len() > 1).then(|| parts.hosts()[parts.part(thread.part).host].clone()),
+            tgid: thread.tgid,
+            tid: (by == cli::Owner::Thread).then_some(thread.tid),
+            comm: if by == cli::Owner::Thread { thread.comm.clone() } else { thread.process.clone() },
+        };
+        let of_thread = report.profile.threads.iter().map(|thread| keys.intern(key(thread))).collect();
+        Self { of_thread, keys: keys.into_items() }
+    }
+}
+
+impl Owner {
+    /// Host, if there are several, numbers and name as text.
+    pub(super) fn cells(&self) -> Vec<String> {
+        let id = match self.tid {
+            Some(tid) => format!("{}/{tid}", self.tgid),
+            None => self.tgid.to_string(),
+        };
+        self.host.iter().cloned().chain([id, self.comm.to_string()]).collect()
+    }
+}
+
+/// The columns for [`Owner::cells`].
+pub(super) fn columns<'a>(
+    by_thread: bool,
+    mut owners: impl Iterator<Item = &'a Owner>,
+) -> Vec<(&'static str, Align)> {
+    let host = owners.any(|owner| owner.host.is_some()).then_some(("HOST", Align::Left));
+    let (id, name) = if by_thread { ("PID/TID", "THREAD") } else { ("PID", "PROCESS") };
+    host.into_iter().chain([(id, Align::Right), (name, Align::Left)]).collect()
+}

@@ -1,0 +1,212 @@
+//! `timeline`: what was spent when, and when that changed.
+
+mod csv;
+mod found;
+mod heat;
+mod lines;
+mod text;
+
+use anyhow::bail;
+use serde::Serialize;
+
+use crate::activity;
+use crate::cli;
+use crate::pipeline::Report;
+use crate::profile::Amount;
+use crate::spans::{Slices, Slicing, Spans};
+use found::ChangeRow;
+use heat::Heat;
+use lines::{Line, Series};
+
+/// Slices that changes are looked for in, if no resolution is given.
+const FINE: u32 = 288;
+/// More slices are not counted apart.
+const MOST: u32 = 1 << 18;
+/// Columns beside the lines that are drawn.
+const BESIDE: u32 = 40;
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Timeline {
+    schema: &'static str,
+    by: &'static str,
+    sort: &'static str,
+    unit: String,
+    /// What `values` and `peak` are.
+    value_unit: String,
+    total_weight: u64,
+    total_samples: u64,
+    filter: Option<String>,
+    begin_s: f64,
+    end_s: f64,
+    bucket_s: f64,
+    bucket_count: u64,
+    values: Vec<f64>,
+    peak: f64,
+    rows: Vec<Line>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heatmap: Option<Heat>,
+    /// Length of the slices in which changes were looked for.
+    change_resolution_s: f64,
+    changes: Vec<ChangeRow>,
+    #[serde(skip)]
+    width: u32,
+}
+
+/// How time is divided for a timeline that is as wide as the terminal.
+pub fn slicing(options: &cli::Timeline, width: u32) -> Slicing {
+    match (options.heatmap, options.resolution) {
+        (true, _) => Slicing::Length(MOST, heat::STEP_NS),
+        (_, Some(resolution)) => Slicing::Length(MOST, resolution.ns),
+        _ => {
+            let buckets = buckets(options, width);
+            Slicing::Number((buckets * per_bucket(buckets)).min(MOST))
+        }
+    }
+}
+
+fn buckets(options: &cli::Timeline, width: u32) -> u32 {
+    options.buckets.unwrap_or_else(|| drawn(width))
+}
+
+/// How many characters a line has.
+fn drawn(width: u32) -> u32 {
+    width.saturating_sub(BESIDE).max(20)
+}
+
+/// Slices of a bucket: changes are looked for in smaller ones than are shown.
+fn per_bucket(buckets: u32) -> u32 {
+    (FINE / buckets.max(1)).max(1)
+}
+
+/// Stretches of time of equal length, each of some slices, and the moment behind the last.
+#[derive(Debug, Clone, Copy)]
+struct Buckets {
+    slices: Slices,
+    /// Slices of each.
+    each: u32,
+    /// The last may be shorter.
+    end_ns: u64,
+    /// What times are counted from.
+    zero_ns: u64,
+}
+
+impl Buckets {
+    fn len(self) -> usize {
+        self.slices.number.div_ceil(self.each) as usize
+    }
+
+    fn each_ns(self) -> u64 {
+        self.slices.len_ns.saturating_mul(u64::from(self.each))
+    }
+
+    /// Begin of a bucket, or the end of the last, ns on the common clock.
+    fn begin_ns(self, bucket: usize) -> u64 {
+        let begin = self.slices.begin_ns.saturating_add(self.each_ns().saturating_mul(bucket as u64));
+        begin.min(self.end_ns.max(self.slices.begin_ns))
+    }
+
+    /// The same in seconds, as views count time.
+    fn begin_s(self, bucket: usize) -> f64 {
+        self.begin_ns(bucket).saturating_sub(self.zero_ns) as f64 / 1e9
+    }
+
+    /// Weight for each second of each bucket, in CPUs if it is time.
+    fn rates(self, of_slices: &[u64], unit: &str) -> Vec<f64> {
+        let per = if unit == "ns" { 1.0 } else { 1e9 };
+        let rate = |(bucket, slices): (usize, &[u64])| {
+            let len_ns = self.begin_ns(bucket + 1).saturating_sub(self.begin_ns(bucket)).max(1);
+            slices.iter().fold(0, |sum: u64, weight| sum.saturating_add(*weight)) as f64 * per / len_ns as f64
+        };
+        of_slices.chunks(self.each as usize).enumerate().map(rate).collect()
+    }
+}
+
+impl Timeline {
+    /// Adds up a profile whose slices are apart, as [`slicing`] says.
+    ///
+    /// # Errors
+    /// If the time is too long for a heat map.
+    pub fn new(report: &Report<'_>, options: &cli::Timeline, width: u32) -> anyhow::Result<Self> {
+        let (profile, tables) = (&report.profile, &report.loaded.tables);
+        let none = Slices { begin_ns: 0, len_ns: 1, number: 1 };
+        let slices = report.loaded.hits.slices.unwrap_or(none);
+        if options.heatmap && slices.number > 1 && slices.len_ns != heat::STEP_NS {
+            let most = u64::from(MOST) * heat::STEP_NS / 3_600_000_000_000;
+            bail!("cannot draw a heat map of more than {most} hours: narrow it with --from and --to");
+        }
+        let (_, end_ns) = Spans::new(tables, &report.loaded.filter).hull_ns();
+        let each = match options.resolution {
+            Some(_) => 1,
+            None => per_bucket(buckets(options, width)),
+        };
+        let zero_ns = tables.parts.zero_ns();
+        let shown =
+            Buckets { slices, each: if options.heatmap { heat::STEPS } else { each }, end_ns, zero_ns };
+        let of_slices = activity::whole(profile, slices);
+        let whole: Vec<u64> = of_slices.iter().map(|sum| sum.weight).collect();
+        let values = shown.rates(&whole, &profile.unit);
+        let all = profile.whole();
+        // A heat map shows the whole alone.
+        let series: Vec<Series> = match options.heatmap {
+            true => Vec::new(),
+            false => lines::series(report, options, slices),
+        };
+        let fine = Buckets { each: slices.number.div_ceil(2 * FINE).max(1), ..shown };
+        let changes = match options.heatmap {
+            true => Vec::new(),
+            false => found::changes(fine, &of_slices, &profile.unit, &series),
+        };
+        Ok(Self {
+            schema: "icecore.timeline/1",
+            by: options.by.name(),
+            sort: if options.sort == cli::Sort::Own { "self" } else { "total" },
+            unit: profile.unit.clone(),
+            value_unit: if profile.unit == "ns" { "cpus".into() } else { format!("{}/s", profile.unit) },
+            total_weight: all.weight,
+            total_samples: all.samples,
+            filter: report.filtered.clone(),
+            begin_s: shown.begin_s(0),
+            end_s: shown.begin_s(shown.len()),
+            bucket_s: shown.each_ns() as f64 / 1e9,
+            bucket_count: shown.len() as u64,
+            peak: peak(&values),
+            values,
+            rows: series.iter().map(|row| Line::new(row, shown, &profile.unit, all)).collect(),
+            heatmap: options.heatmap.then(|| Heat::new(shown, &whole, &profile.unit)),
+            change_resolution_s: fine.each_ns() as f64 / 1e9,
+            changes,
+            width: drawn(width),
+        })
+    }
+
+    fn whole(&self) -> Amount {
+        Amount { samples: self.total_samples, weight: self.total_weight }
+    }
+}
+
+fn peak(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_bucket_is_as_long_as_time_lasts() {
+        let slices = Slices { begin_ns: 1_000, len_ns: 100, number: 5 };
+        let buckets = Buckets { slices, each: 2, end_ns: 1_450, zero_ns: 500 };
+        assert_eq!((buckets.len(), buckets.each_ns()), (3, 200));
+        assert_eq!([0, 1, 2, 3].map(|bucket| buckets.begin_ns(bucket)), [1_000, 1_200, 1_400, 1_450]);
+        assert_eq!(buckets.rates(&[50, 50, 200, 0, 25], "ns"), [0.5, 1.0, 0.5]);
+        assert_eq!(buckets.rates(&[1, 0, 0, 0, 0], "faults")[0], 5e6);
+        assert!((buckets.begin_s(1) - 7e-7).abs() < 1e-15);
+    }
+
+    #[test]
+    fn changes_are_looked_for_in_smaller_slices_than_are_shown() {
+        assert_eq!([20, 40, 96, 288, 1000].map(per_bucket), [14, 7, 3, 1, 1]);
+        assert_eq!((drawn(80), drawn(10)), (40, 20));
+    }
+}

@@ -1,0 +1,71 @@
+//! Comma-separated values, one line for each row and bucket.
+
+use std::io::{self, Write};
+
+use super::Timeline;
+use super::lines::What;
+
+impl Timeline {
+    /// Writes a heading and the values, quoted as RFC 4180 says.
+    ///
+    /// # Errors
+    /// If `out` does not take them.
+    pub fn csv(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        if let Some(heat) = &self.heatmap {
+            writeln!(out, "time_s,offset_s,{}", self.value_unit.replace('/', "_per_"))?;
+            for second in &heat.seconds {
+                for (step, value) in second.values.iter().enumerate() {
+                    writeln!(out, "{:.9},{:.2},{value}", second.begin_s, step as f64 * heat.offset_s)?;
+                }
+            }
+            return out.flush();
+        }
+        writeln!(out, "time_s,kind,name,image,host,tgid,tid,{}", self.value_unit.replace('/', "_per_"))?;
+        let rows = self.rows.iter().map(|row| (cells(&row.what), &row.values));
+        for (cells, values) in [(cells(&What::All), &self.values)].into_iter().chain(rows) {
+            let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+            let cells = cells.join(",");
+            for (bucket, value) in values.iter().enumerate() {
+                writeln!(out, "{:.9},{cells},{value}", self.begin_s + bucket as f64 * self.bucket_s)?;
+            }
+        }
+        out.flush()
+    }
+}
+
+/// Kind, name, image, host, process and thread.
+fn cells(what: &What) -> [String; 6] {
+    let none = String::new;
+    match what {
+        What::All => ["all".into(), none(), none(), none(), none(), none()],
+        What::Function { name, image } => {
+            ["function".into(), name.clone(), image.clone().unwrap_or_default(), none(), none(), none()]
+        }
+        What::Image { name } => ["image".into(), name.clone(), name.clone(), none(), none(), none()],
+        What::Process(owner) | What::Thread(owner) => {
+            let kind = if matches!(what, What::Thread(_)) { "thread" } else { "process" };
+            let tid = owner.tid.map(|tid| tid.to_string()).unwrap_or_default();
+            let host = owner.host.clone().unwrap_or_default();
+            [kind.into(), owner.comm.to_string(), none(), host, owner.tgid.to_string(), tid]
+        }
+    }
+}
+
+/// A field: within quotes if it needs them, its own quotes doubled.
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_with_commas_quotes_and_line_ends_are_quoted() {
+        assert_eq!(quoted("std::map<int, int>::find"), "\"std::map<int, int>::find\"");
+        assert_eq!((quoted("a\"b"), quoted("plain;x")), ("\"a\"\"b\"".into(), "plain;x".into()));
+    }
+}

@@ -1,0 +1,121 @@
+//! When a row went over to another level.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::Buckets;
+use super::lines::{Series, What};
+use crate::changes::{Change, Level, Rule, changes as changes_of};
+use crate::profile::Amount;
+
+/// The probability that any change is listed of a file in which nothing changes, at most.
+const FALSE_ALARMS: f64 = 0.05;
+/// A level lasts so many slices at least.
+const SHORTEST: usize = 6;
+/// Smaller changes of a share are of no use to anybody.
+const LEAST: f64 = 0.01;
+
+/// A change.
+#[derive(Debug, Serialize)]
+pub(super) struct ChangeRow {
+    /// From when on.
+    pub(super) time_s: f64,
+    #[serde(flatten)]
+    pub(super) what: What,
+    /// What `before` and `after` are: `share` of all that was spent meanwhile, or for everything a rate.
+    pub(super) measure: &'static str,
+    pub(super) before: f64,
+    pub(super) after: f64,
+    pub(super) p: f64,
+    /// The time behind the change up to the next one of this row.
+    pub(super) slice: Stretch,
+    /// The time in front of it since the one before.
+    pub(super) against: Stretch,
+}
+
+/// A stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Stretch {
+    pub(super) from_s: f64,
+    pub(super) to_s: f64,
+}
+
+/// Finds the changes of everything and of each row, in the order of time.
+pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[Series]) -> Vec<ChangeRow> {
+    let whole: Vec<Amount> = of_slices.chunks(fine.each as usize).map(added).collect();
+    let rule = Rule { false_alarms: FALSE_ALARMS / (rows.len() + 1) as f64, shortest: SHORTEST };
+    let mut found: Vec<ChangeRow> = rows.par_iter().flat_map(|row| of_row(fine, &whole, row, rule)).collect();
+    let all: Vec<u64> = of_slices.iter().map(|sum| sum.weight).collect();
+    found.extend(of_whole(fine, &fine.rates(&all, unit), rule));
+    found.sort_by(|a, b| {
+        let size = |row: &ChangeRow| (row.after - row.before).abs();
+        let time = a.time_s.total_cmp(&b.time_s);
+        time.then_with(|| size(b).total_cmp(&size(a))).then_with(|| a.what.cmp(&b.what))
+    });
+    found
+}
+
+/// Changes of the share of a row. Slices in which nothing was sampled say nothing about shares.
+fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<ChangeRow> {
+    let own: Vec<u64> = row.weights.chunks(fine.each as usize).map(|part| part.iter().sum()).collect();
+    let busy: Vec<usize> = (0..whole.len()).filter(|slice| whole[*slice].weight > 0).collect();
+    let share = |slice: &usize| own[*slice] as f64 / whole[*slice].weight as f64;
+    let shares: Vec<f64> = busy.iter().map(share).collect();
+    let sum = |of: &dyn Fn(usize) -> u64| busy.iter().map(|slice| of(*slice) as f64).sum::<f64>();
+    let mean = sum(&|slice| own[slice]) / sum(&|slice| whole[slice].weight).max(1.0);
+    // As many samples as there are draw the share; the fewer they are, the less it is known.
+    let error = |slice: &usize| (mean * (1.0 - mean) / whole[*slice].samples.max(1) as f64).max(0.0).sqrt();
+    let errors: Vec<f64> = busy.iter().map(error).collect();
+    let found = changes_of(&shares, Some(&errors), rule);
+    let level = |level: Level| {
+        let slices = &busy[level.begin..level.end];
+        let own: f64 = slices.iter().map(|slice| own[*slice] as f64).sum();
+        own / slices.iter().map(|slice| whole[*slice].weight as f64).sum::<f64>()
+    };
+    let rows = found.iter().map(|change| {
+        let at = |position: usize| busy.get(position).copied().unwrap_or(whole.len());
+        let (before, after) = (level(change.before), level(change.after));
+        new(fine, &row.what, "share", change, at, (before, after))
+    });
+    rows.filter(|row| (row.after - row.before).abs() >= LEAST).collect()
+}
+
+/// Changes of what was spent in all. The last slice may be too short to say anything.
+fn of_whole(fine: Buckets, rates: &[f64], rule: Rule) -> Vec<ChangeRow> {
+    let last = rates.len().saturating_sub(1);
+    let is_short = fine.begin_ns(rates.len()).saturating_sub(fine.begin_ns(last)) < fine.each_ns() / 2;
+    let rates = &rates[..if is_short { last } else { rates.len() }];
+    let found = changes_of(rates, None, rule);
+    let row = |change: &Change| {
+        new(fine, &What::All, "rate", change, |position| position, (change.before.mean, change.after.mean))
+    };
+    found.iter().map(row).collect()
+}
+
+/// `at` tells the slice of a position in the series.
+fn new(
+    fine: Buckets,
+    what: &What,
+    measure: &'static str,
+    change: &Change,
+    at: impl Fn(usize) -> usize,
+    (before, after): (f64, f64),
+) -> ChangeRow {
+    let begin = |level: Level| fine.begin_s(at(level.begin));
+    ChangeRow {
+        time_s: begin(change.after),
+        what: what.clone(),
+        measure,
+        before,
+        after,
+        p: change.p,
+        slice: Stretch { from_s: begin(change.after), to_s: fine.begin_s(at(change.after.end)) },
+        against: Stretch { from_s: begin(change.before), to_s: begin(change.after) },
+    }
+}
+
+fn added(part: &[Amount]) -> Amount {
+    let mut sum = Amount::default();
+    part.iter().for_each(|amount| sum.add(*amount));
+    sum
+}

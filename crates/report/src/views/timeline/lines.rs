@@ -1,0 +1,151 @@
+//! The rows: processes, threads, functions or images, the heaviest first.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use super::{Buckets, peak};
+use crate::activity::{Grouping, weights};
+use crate::cli::{self, Sort, TimelineBy};
+use crate::map::Interned;
+use crate::pipeline::Report;
+use crate::profile::{Amount, Profile, groups, sums};
+use crate::spans::Slices;
+use crate::views::owners::{Owner, Owners};
+
+/// Functions that are shown behind processes.
+const FUNCTIONS: usize = 5;
+
+/// A row.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    #[serde(flatten)]
+    pub(super) what: What,
+    pub(super) total: u64,
+    pub(super) total_share: f64,
+    pub(super) peak: f64,
+    pub(super) values: Vec<f64>,
+}
+
+/// What a row stands for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum What {
+    /// All samples.
+    All,
+    Process(Owner),
+    Thread(Owner),
+    Function {
+        name: String,
+        image: Option<String>,
+    },
+    Image {
+        name: String,
+    },
+}
+
+/// A row before it is drawn: its weight in each slice.
+pub(super) struct Series {
+    pub(super) what: What,
+    pub(super) total: Amount,
+    pub(super) weights: Vec<u64>,
+}
+
+impl Line {
+    pub(super) fn new(series: &Series, shown: Buckets, unit: &str, whole: Amount) -> Self {
+        let values = shown.rates(&series.weights, unit);
+        Self {
+            what: series.what.clone(),
+            total: series.total.weight,
+            total_share: series.total.share_of(whole),
+            peak: peak(&values),
+            values,
+        }
+    }
+}
+
+/// Adds up the heaviest rows of what is asked for.
+pub(super) fn series(report: &Report<'_>, options: &cli::Timeline, slices: Slices) -> Vec<Series> {
+    let profile = &report.profile;
+    let most = if options.rows > 0 { options.rows } else { usize::MAX };
+    match options.by {
+        TimelineBy::Process => {
+            let functions = most.min(FUNCTIONS);
+            let mut all = of_owners(report, cli::Owner::Process, slices, most);
+            all.extend(of_code(profile, TimelineBy::Function, options.sort, slices, functions));
+            all
+        }
+        TimelineBy::Thread => of_owners(report, cli::Owner::Thread, slices, most),
+        by => of_code(profile, by, options.sort, slices, most),
+    }
+}
+
+fn of_owners(report: &Report<'_>, by: cli::Owner, slices: Slices, most: usize) -> Vec<Series> {
+    let (profile, owners) = (&report.profile, Owners::new(report, by));
+    let mut totals = vec![Amount::default(); owners.keys.len()];
+    profile
+        .rows
+        .iter()
+        .for_each(|row| totals[owners.of_thread[row.thread as usize] as usize].add(row.amount()));
+    let what = |group: u32| {
+        let owner = owners.keys[group as usize].clone();
+        if by == cli::Owner::Process { What::Process(owner) } else { What::Thread(owner) }
+    };
+    heaviest(profile, slices, Grouping::Thread(&owners.of_thread), &totals, what, most)
+}
+
+fn of_code(profile: &Profile, by: TimelineBy, sort: Sort, slices: Slices, most: usize) -> Vec<Series> {
+    let names = &profile.names;
+    let mut keys: Interned<Option<u32>> = Interned::new();
+    let frames = names.frames.iter().map(|frame| match by {
+        TimelineBy::Image => keys.intern(names.functions[frame.function as usize].image),
+        _ => keys.intern(Some(frame.function)),
+    });
+    let of_frame: Vec<u32> = frames.collect();
+    let of_stack = groups(profile, &of_frame, |_| false);
+    let sums = sums(profile, &of_stack, keys.len());
+    let totals: Vec<Amount> =
+        sums.iter().map(|sum| if sort == Sort::Own { sum.own } else { sum.total }).collect();
+    let keys = keys.into_items();
+    let image = |image: Option<u32>| image.map(|image| names.images[image as usize].path.to_string());
+    let what = |group: u32| match keys[group as usize] {
+        key if by == TimelineBy::Image => {
+            What::Image { name: image(key).unwrap_or_else(|| "[no image]".into()) }
+        }
+        key => {
+            let function = key.map(|function| &names.functions[function as usize]);
+            let name = function.map_or_else(String::new, |function| function.name.to_string());
+            What::Function { name, image: image(function.and_then(|function| function.image)) }
+        }
+    };
+    let grouping = if sort == Sort::Own { Grouping::Leaf(&of_stack) } else { Grouping::Stack(&of_stack) };
+    heaviest(profile, slices, grouping, &totals, what, most)
+}
+
+/// Adds up the heaviest groups slice by slice; of equal ones the first names.
+fn heaviest(
+    profile: &Profile,
+    slices: Slices,
+    grouping: Grouping<'_>,
+    totals: &[Amount],
+    what: impl Fn(u32) -> What,
+    most: usize,
+) -> Vec<Series> {
+    let mut ranked: Vec<u32> =
+        (0..totals.len() as u32).filter(|group| totals[*group as usize].weight > 0).collect();
+    let weight = |group: &u32| Reverse(totals[*group as usize].weight);
+    ranked.sort_by_key(weight);
+    // All that may be among the first are named; the others need no name.
+    let least = ranked.get(most.saturating_sub(1)).map(weight);
+    let mut named: Vec<(u32, What)> = ranked
+        .into_iter()
+        .take_while(|group| least.is_none_or(|least| weight(group) <= least))
+        .map(|group| (group, what(group)))
+        .collect();
+    named.sort_by(|(a, of_a), (b, of_b)| weight(a).cmp(&weight(b)).then_with(|| of_a.cmp(of_b)));
+    named.truncate(most);
+    let wanted: Vec<u32> = named.iter().map(|(group, _)| *group).collect();
+    let weights = weights(profile, slices, grouping, &wanted);
+    let series = |((group, what), weights)| Series { what, total: totals[group as usize], weights };
+    named.into_iter().zip(weights).map(series).collect()
+}

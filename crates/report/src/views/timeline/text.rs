@@ -1,0 +1,228 @@
+//! Lines, the heat map and changes for people.
+
+use super::Timeline;
+use super::found::{ChangeRow, Stretch};
+use super::lines::{Line, What};
+use crate::names::short;
+use crate::pipeline::Report;
+use crate::term::path::quoted;
+use crate::term::quantity::{count, percent, things};
+use crate::term::{Align, Page, Style, Table};
+use crate::views::owners::columns;
+use crate::views::preface;
+use crate::views::top::clip;
+
+/// Eighths of a character.
+const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+/// Characters of the line of everything, one above the other.
+const TALL: usize = 3;
+/// Characters of a name in a sentence.
+const NAME: usize = 60;
+/// Changes that are listed, the largest.
+const CHANGES: usize = 12;
+
+impl Timeline {
+    /// The page for people.
+    pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        preface(report, self.whole(), page);
+        if self.total_samples == 0 {
+            page.gap();
+            page.line("no samples");
+            return;
+        }
+        if let Some(heat) = &self.heatmap {
+            let width = self.width + super::BESIDE - 8;
+            heat.text(width as usize, |value| self.value(value), page);
+            return;
+        }
+        let per = (self.bucket_count as usize).div_ceil(self.width as usize).max(1);
+        let each = seconds(self.bucket_s * per as f64);
+        page.gap();
+        page.styled(Style::Bold, &format!("all: at most {}; a character is {each}", self.value(self.peak)));
+        let (values, peak) = squeezed(&self.values, per);
+        chart(&values, peak, TALL).iter().for_each(|line| page.line(line));
+        page.styled(Style::Dim, &self.axis(values.len()));
+        for rows in self.rows.chunk_by(|a, b| a.kind() == b.kind()) {
+            page.gap();
+            page.table(&self.table(rows, per));
+        }
+        page.gap();
+        page.styled(Style::Dim, "each line is drawn up to its own peak");
+        self.changes_text(report, page);
+    }
+
+    /// A rate with its unit.
+    fn value(&self, value: f64) -> String {
+        match self.value_unit.as_str() {
+            "cpus" => format!("{value:.2} CPUs"),
+            unit => format!("{} {unit}", count(value.round() as u64)),
+        }
+    }
+
+    fn axis(&self, width: usize) -> String {
+        let (begin, end) = (seconds(self.begin_s), seconds(self.end_s));
+        let gap = width.saturating_sub(begin.len() + end.len()).max(1);
+        format!("{begin}{}{end}", " ".repeat(gap))
+    }
+
+    fn table(&self, rows: &[Line], per: usize) -> Table {
+        let mut heads = vec![("", Align::Left), ("SHARE", Align::Right), ("PEAK", Align::Right)];
+        match rows.first().map(|row| &row.what) {
+            Some(What::Function { .. }) => heads.extend([("IMAGE", Align::Left), ("FUNCTION", Align::Left)]),
+            Some(What::Image { .. }) => heads.push(("IMAGE", Align::Left)),
+            first => {
+                let owners = rows.iter().filter_map(|row| match &row.what {
+                    What::Process(owner) | What::Thread(owner) => Some(owner),
+                    _ => None,
+                });
+                heads.extend(columns(matches!(first, Some(What::Thread(_))), owners));
+            }
+        }
+        let mut table = Table::new(0, &heads);
+        for row in rows {
+            let (values, peak) = squeezed(&row.values, per);
+            let line = chart(&values, peak, 1).concat();
+            let peak = match self.value_unit.as_str() {
+                "cpus" => format!("{:.2}", row.peak),
+                _ => count(row.peak.round() as u64),
+            };
+            table.row([line, percent(row.total_share), peak].into_iter().chain(row.what.cells()).collect());
+        }
+        table
+    }
+
+    fn changes_text(&self, report: &Report<'_>, page: &mut Page) {
+        page.gap();
+        if self.changes.is_empty() {
+            let text =
+                format!("no change of levels found, in slices of {}", seconds(self.change_resolution_s));
+            page.styled(Style::Dim, &text);
+            return;
+        }
+        page.styled(Style::Bold, "changes");
+        let size = |row: &&ChangeRow| (row.after - row.before).abs() / row.after.max(row.before);
+        let mut sizes: Vec<f64> = self.changes.iter().map(|row| size(&row)).collect();
+        sizes.sort_by(|a, b| b.total_cmp(a));
+        let least = sizes.get(CHANGES - 1).copied().unwrap_or_default();
+        let shown: Vec<&ChangeRow> =
+            self.changes.iter().filter(|row| size(row) >= least).take(CHANGES).collect();
+        let file = quoted(report.loaded.path);
+        for rows in shown.chunk_by(|a, b| (a.slice, a.against) == (b.slice, b.against)) {
+            for row in rows {
+                page.line(&self.change(row));
+            }
+            let [slice, against] = [rows[0].slice, rows[0].against].map(Stretch::text);
+            let command = format!("    icecore-report diff {file} --slice {slice} --against {against}");
+            page.styled(Style::Dim, &command);
+        }
+        let more = self.changes.len() - shown.len();
+        if more > 0 {
+            page.styled(
+                Style::Dim,
+                &format!("{} not shown: --json has all", things(more as u64, "smaller change")),
+            );
+        }
+    }
+
+    fn change(&self, row: &ChangeRow) -> String {
+        let level = |value: f64| if row.measure == "share" { percent(value) } else { self.value(value) };
+        let (before, after) = (level(row.before), level(row.after));
+        let way = if row.after > row.before { "grew" } else { "fell" };
+        format!("from {}: {} {way} from {before} to {after}", seconds(row.time_s), row.what.name())
+    }
+}
+
+impl Line {
+    fn kind(&self) -> std::mem::Discriminant<What> {
+        std::mem::discriminant(&self.what)
+    }
+}
+
+impl What {
+    /// Cells of a table.
+    fn cells(&self) -> Vec<String> {
+        match self {
+            Self::All => Vec::new(),
+            Self::Process(owner) | Self::Thread(owner) => owner.cells(),
+            Self::Function { name, image } => {
+                vec![clip(short(image.as_deref().unwrap_or("-")), 20), name.clone()]
+            }
+            Self::Image { name } => vec![name.clone()],
+        }
+    }
+
+    /// The name in a sentence.
+    fn name(&self) -> String {
+        match self {
+            Self::All => "all".to_owned(),
+            Self::Process(owner) | Self::Thread(owner) => {
+                let kind = if owner.tid.is_some() { "thread" } else { "process" };
+                let mut ids = owner.cells();
+                let name = ids.pop().unwrap_or_default();
+                format!("{kind} `{}` ({})", clip(&name, NAME), ids.join(" "))
+            }
+            Self::Function { name, .. } | Self::Image { name } => format!("`{}`", clip(name, NAME)),
+        }
+    }
+}
+
+impl Stretch {
+    /// As `--slice` takes it.
+    fn text(self) -> String {
+        let plain = |seconds: f64| {
+            let text = format!("{seconds:.3}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        };
+        format!("{}..{}", plain(self.from_s), plain(self.to_s))
+    }
+}
+
+/// A number of seconds: as many digits as tell something.
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0 s".to_owned(),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        ..100.0 => format!("{seconds:.2} s"),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+/// Means of neighbours, and the largest.
+fn squeezed(values: &[f64], per: usize) -> (Vec<f64>, f64) {
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let values: Vec<f64> = values.chunks(per).map(mean).collect();
+    let peak = super::peak(&values);
+    (values, peak)
+}
+
+/// Lines of characters, the uppermost first. What is there has at least an eighth of a character.
+fn chart(values: &[f64], peak: f64, tall: usize) -> Vec<String> {
+    let eighths = |value: &f64| match peak > 0.0 && *value > 0.0 {
+        true => ((value / peak * (tall * 8) as f64).round() as usize).clamp(1, tall * 8),
+        false => 0,
+    };
+    let line = |row: usize| {
+        values.iter().map(|value| LEVELS[eighths(value).saturating_sub(row * 8).min(8)]).collect()
+    };
+    (0..tall).rev().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_drawn_and_the_peak_fills_the_line() {
+        assert_eq!(chart(&[0.0, 0.001, 0.5, 1.0], 1.0, 1), [" ▁▄█"]);
+        assert_eq!(chart(&[0.25, 2.0, 1.0], 2.0, 2), [" █ ", "▂██"]);
+        assert_eq!(chart(&[0.0], 0.0, 1), [" "]);
+        assert_eq!(squeezed(&[1.0, 3.0, 5.0], 2), (vec![2.0, 5.0], 5.0));
+    }
+
+    #[test]
+    fn stretches_are_as_the_command_line_takes_them() {
+        let text = |from_s, to_s| Stretch { from_s, to_s }.text();
+        assert_eq!((text(0.0, 12.5), text(0.1234, 100.0)), ("0..12.5".into(), "0.123..100".into()));
+        assert_eq!([0.0, 0.05, 12.5, 100.0].map(seconds), ["0 s", "50 ms", "12.50 s", "100.0 s"]);
+    }
+}

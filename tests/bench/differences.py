@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""How often `diff` calls chance a change, and how often it finds changes that are there.
+
+usage: differences.py FOLDER-WITH-PROGRAMS [null|power|all]
+
+null   the same program recorded twice, 40 pairs of different programs, rates and lengths, without and with --unwind: a pair
+       counts as a false alarm if any function is called changed.
+power  a program with one function that is 3, 5, 10 and 20 % slower, each recorded for minutes at 99 and 999 Hz and cut
+       into pieces of 10, 30 and 60 seconds: how often the function is found, beside what was stated to be detectable.
+"""
+
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SECONDS = 5
+PYTHON = f"""
+import json, re, time, sys, hashlib
+end = time.time() + {SECONDS}
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+def sorts(): return sorted((x * 7919) % 10007 for x in range(3000))
+while time.time() < end:
+    fib(14); sorts(); json.loads(json.dumps(list(range(2000)))); re.findall('(a+)+b', 'a' * 13); hashlib.sha256(b'x' * 9999).digest()
+"""
+NODE = f"""
+const end = Date.now() + {SECONDS * 1000};
+const fib = n => n < 2 ? n : fib(n - 1) + fib(n - 2);
+while (Date.now() < end) {{ fib(20); JSON.parse(JSON.stringify([...Array(2000).keys()])); 'a'.repeat(2000).split('').sort(); }}
+"""
+CXX = """
+#include <map>
+#include <regex>
+#include <string>
+int main() {
+    std::map<std::string, int> counts;
+    for (auto text : {"abd", "acd", "ad"}) counts[text] += std::regex_match(text, std::regex("a(b|c)*d"));
+    return counts.size();
+}
+"""
+PERL = f"my $e = time + {SECONDS}; while (time < $e) {{ my %h; $h{{$_ % 97}} .= $_ for 1..5000; join ',', sort keys %h; }}"
+SQL = "with recursive c(x) as (select 1 union all select x + 1 from c where x < 600000) select sum(x * x % 7), count(distinct x % 1000) from c;"
+RATES = [99, 499, 999, 1999]
+PAIRS = 40
+
+
+def workloads(folder):
+    """Programs by name; those that are not installed are left out."""
+    (folder / "p.py").write_text(PYTHON)
+    (folder / "n.js").write_text(NODE)
+    (folder / "c.cc").write_text(CXX)
+    (folder / "data").write_bytes(b"".join(str(i * 7919 % 100003).encode() for i in range(6_000_000)))
+    source = Path(__file__).parent.parent / "programs" / "work.c"
+    subprocess.run(["gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-o", folder / "work", source], check=True)
+    shell = lambda text: ["sh", "-c", text]
+    all_of_them = {
+        "work": [folder / "work", str(SECONDS), "100", "1"],
+        "python3": ["python3", folder / "p.py"],
+        "node": ["node", folder / "n.js"],
+        "g++": shell(f"for i in 1 2 3; do g++ -O1 -c -o /dev/null {folder}/c.cc; done"),
+        "xz": shell(f"xz -3 -c {folder}/data > /dev/null"),
+        "zstd": shell(f"zstd -q -9 -c {folder}/data > /dev/null"),
+        "perl": ["perl", "-e", PERL],
+        "sort": shell(f"fold -w 9 {folder}/data | LC_ALL=C sort -S 200M | uniq -c | tail -1"),
+        "sqlite3": shell(f"for i in 1 2 3; do sqlite3 :memory: '{SQL}'; done"),
+        "openssl": shell(f"for i in 1 2; do openssl speed -seconds 2 sha256; done"),
+        "shell": shell(f"i=0; while [ $i -lt 1500 ]; do /bin/true; i=$((i+1)); done"),
+    }
+    found = lambda command: subprocess.run(["sh", "-c", f"command -v {command[0]}"], stdout=subprocess.DEVNULL).returncode == 0
+    return {name: command for name, command in all_of_them.items() if found(command) and (
+        name not in ("xz", "zstd", "sqlite3", "openssl", "g++") or found([name]))}
+
+
+def record(programs, output, options, command):
+    subprocess.run([programs / "icecore-record", "-q", "--force", "-o", output, *options, "--", *command],
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def diff(programs, before, after, *options):
+    text = subprocess.run([programs / "icecore-report", "diff", "--json", "-q", *options, before, after],
+                          check=True, stdout=subprocess.PIPE).stdout
+    return json.loads(text)
+
+
+def null(programs, folder, pairs):
+    """Records pairs and counts those of which any row is called changed."""
+    mixes = itertools.cycle(workloads(folder).items())
+    alarms = {"self": [], "total": []}
+    for pair in range(pairs):
+        name, command = next(mixes)
+        rates = RATES[pair % 4], RATES[(pair + pair // 4) % 4]
+        files = [folder / f"{pair}{side}.icecore" for side in "ab"]
+        for file, rate in zip(files, rates):
+            # Every third pair is a window into a program that goes on.
+            if pair % 3 == 2:
+                running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(0.3)
+                record(programs, file, ["-a", "-F", str(rate)], ["sleep", str(SECONDS * 0.7)])
+                running.wait()
+            else:
+                record(programs, file, ["-F", str(rate)], command)
+        line = []
+        for sort, seen in alarms.items():
+            found = diff(programs, *files, "--sort", sort)
+            changed = [row["name"] for row in found["rows"] if row["significant"]]
+            seen.append(bool(changed))
+            line.append(f"{sort} {len(changed)} of {found['tested']} (×{found['noise']['widened']:.2f})")
+            line.extend(changed[:3])
+        print(f"{pair:3} {name:8} {rates[0]:5} {rates[1]:5} Hz  {'  '.join(line)}", flush=True)
+    for sort, seen in alarms.items():
+        print(f"{sort}: false alarms in {sum(seen)} of {len(seen)} pairs; the stated rate is 5 %")
+
+
+def power(programs, folder):
+    """Records the program at every speed and rate, and compares all pieces of each length with as many of the usual speed."""
+    work = workloads(folder)["work"][0]
+    pieces = {}
+    for percent in [100, 103, 105, 110, 120]:
+        running = subprocess.Popen([work, "190", str(percent), "7"])
+        recorders = []
+        for rate in [99, 999]:
+            file = folder / f"{percent}-{rate}.icecore"
+            recorders.append(subprocess.Popen([programs / "icecore-record", "-q", "--force", "-o", file, "-F", str(rate),
+                                               "-p", str(running.pid), "-d", "182"]))
+            pieces[percent, rate] = file
+        for process in [*recorders, running]:
+            process.wait()
+    print("slower   Hz  seconds  pieces  share   change   detectable  found")
+    for (percent, rate), file in sorted(pieces.items(), key=lambda item: (item[0][1], item[0][0])):
+        for seconds in [10, 30, 60]:
+            found = []
+            for begin in range(0, 180, seconds):
+                sides = []
+                for name, whole in [("b", pieces[100, rate]), ("a", file)]:
+                    # Equal pieces would be no pair.
+                    at = (begin + seconds) % 180 if name == "b" else begin
+                    cut = folder / f"{name}.icecore"
+                    subprocess.run([programs / "icecore-report", "cut", "-q", "--force", whole, "-o", cut, "--from", str(at), "--to", str(at + seconds)],
+                                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    sides.append(cut)
+                rows = diff(programs, *sides)["rows"]
+                found.append(next(row for row in rows if row["name"] == "compresses"))
+            mean = lambda key: statistics.mean(row[key] for row in found)
+            hits = sum(row["significant"] and row["delta"] > 0 for row in found)
+            print(f"{percent - 100:5} % {rate:5} {seconds:7} {len(found):7}  {mean('before'):.3f}  {mean('delta'):+.4f}  {mean('detectable'):10.4f}  "
+                  f"{hits / len(found):5.2f}", flush=True)
+
+
+def main():
+    programs = Path(sys.argv[1]).resolve()
+    what = sys.argv[2] if len(sys.argv) > 2 else "all"
+    with tempfile.TemporaryDirectory() as folder:
+        if what in ("null", "all"):
+            null(programs, Path(folder), PAIRS)
+        if what in ("power", "all"):
+            power(programs, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+/* Does jobs whose functions have known shares: `work SECONDS PERCENT SEED`. Each job calls every function for a random
+ * time; `compresses` takes PERCENT of its usual time. Shares before: about 47, 29, 17 and 6 in a hundred. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <time.h>
+
+#define KEEP __attribute__((noinline, noclone))
+
+static volatile unsigned sink;
+
+/* The steps are the same everywhere, so that a step takes the same time everywhere. */
+#define STEPS(count) \
+	do { \
+		for (long i = 0; i < (count); i++) \
+			sink = sink * 31 + i; \
+	} while (0)
+
+KEEP static void compresses(long steps) { STEPS(steps); }
+KEEP static void hashes(long steps) { STEPS(steps); }
+KEEP static void parses(long steps) { STEPS(steps); }
+KEEP static void writes(long steps) { STEPS(steps); }
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 4)
+		return 2;
+	double end = now() + atof(argv[1]);
+	long percent = atol(argv[2]);
+	unsigned random = atoi(argv[3]);
+	while (now() < end) {
+		random = random * 1103515245 + 12345;
+		compresses((1000 + (random >> 16) % 1000) * percent / 10);
+		hashes(5000 + (random >> 18) % 8192);
+		parses(4000 + (random >> 20) % 2048);
+		writes(1000 + (random >> 22) % 1024);
+	}
+	return 0;
+}

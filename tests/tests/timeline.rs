@@ -1,0 +1,51 @@
+//! When levels change: programs of known phases, recorded through real eBPF.
+
+use icecore_tests::machine::{Recorded, has_ebpf};
+use serde_json::Value;
+
+/// Functions with what they call, in the program itself: the kernel's share depends on whoever else runs.
+const OPTIONS: [&str; 7] = ["--by", "function", "--sort", "total", "-n", "0", "--user"];
+
+/// The changes of functions of the target program.
+fn changes(recorded: &Recorded, focus: &str) -> Vec<Value> {
+    let timeline = recorded.json("timeline", &[&OPTIONS[..], &["--focus", focus]].concat());
+    let is_own = |row: &&Value| row["image"].as_str().is_some_and(|image| image.ends_with("/target"));
+    let changes = timeline["changes"].as_array().expect("a list");
+    changes.iter().filter(is_own).cloned().collect()
+}
+
+#[test]
+fn root_a_phase_begins_when_it_does_and_takes_what_it_does() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = Recorded::target(&["-F", "997"], "phases", 6000);
+    // Time is that of the CPU, so the moment depends on whoever else runs: the samples tell it.
+    let first = recorded.samples(&["--focus", "^only_later$"])[0].number("time_ns") as f64 / 1e9;
+    let changes = changes(&recorded, "^phases$");
+    let near = |row: &Value, key: &str, value: f64, by: f64| {
+        assert!(
+            row[key].as_f64().is_some_and(|found| (found - value).abs() <= by),
+            "{key} is {value}: {row:#}"
+        );
+    };
+    for (name, before, after) in [("always", 1.0, 0.7), ("only_later", 0.0, 0.3)] {
+        let rows: Vec<&Value> = changes.iter().filter(|row| row["name"] == name).collect();
+        assert_eq!(rows.len(), 1, "{name}: {changes:#?}");
+        near(rows[0], "time_s", first, 0.2);
+        near(rows[0], "before", before, 0.02);
+        near(rows[0], "after", after, 0.06);
+        assert_eq!(rows[0]["measure"], "share");
+    }
+    assert_eq!(changes.len(), 2, "{changes:#?}");
+}
+
+#[test]
+fn root_a_steady_program_has_no_change() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = Recorded::target(&["-F", "997"], "shares", 4000);
+    let changes = changes(&recorded, "^shares$");
+    assert!(changes.is_empty(), "{changes:#?}");
+}
