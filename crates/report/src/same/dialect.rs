@@ -10,9 +10,12 @@
 //! | closure | `a::f::{{closure}}` | `a::f::{closure#0}` |
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
-use super::image;
+use regex::Regex;
+
 use super::matching::Item;
+use super::{image, pattern};
 
 /// Types in types that are looked into.
 const MAX_DEPTH: usize = 8;
@@ -22,6 +25,23 @@ const MAX_DEPTH: usize = 8;
 pub(super) enum Dialect {
     Legacy,
     V0,
+}
+
+/// What only the legacy mangling writes: closures without numbers, modules of implementations, and type parameters where v0 has
+/// types.
+static LEGACY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"\{\{|::<impl |<&?(?:mut )?[A-Z]\w? as |<[A-Z]\w?(?:,[A-Z]\w?)*>|,[A-Z]\w?>|\[[A-Z]\w?\]")
+});
+/// What only v0 writes: numbers of closures, types behind `::` and alone in brackets.
+static V0: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"::<[^i]|::<i[^m]|\{(?:closure|shim:\w+)#|^<<*[^ ]+>::"));
+
+/// Tells a mangling by what only it writes.
+pub(super) fn dialect(name: &str) -> Option<Dialect> {
+    match name {
+        _ if LEGACY.is_match(name) => Some(Dialect::Legacy),
+        _ => V0.is_match(name).then_some(Dialect::V0),
+    }
 }
 
 /// In which manglings the functions of images are named: libraries may be older than the program that they are linked into.
@@ -42,14 +62,6 @@ impl Dialects {
     pub(super) fn in_image(&self, image: Option<&str>) -> Option<&BTreeSet<Dialect>> {
         self.0.get(&image.map(str::to_owned))
     }
-}
-
-/// Tells a mangling by what only it writes.
-fn dialect(name: &str) -> Option<Dialect> {
-    if name.contains("{{") || name.contains("::<impl ") {
-        return Some(Dialect::Legacy);
-    }
-    (name.contains("::<") || name.contains("{closure#")).then_some(Dialect::V0)
 }
 
 /// Keys that are the same in both, each looser than the one before it. What they are given has no numbers.
@@ -186,6 +198,21 @@ mod tests {
             without_turbofish("core::ptr::drop_in_place::<a::B<u8>>"),
             without_turbofish("core::ptr::drop_in_place<a::B<u8>>")
         );
+    }
+
+    #[test]
+    fn a_mangling_is_told_by_what_only_it_writes() {
+        for name in
+            ["a::{{closure}}", "a::<impl b::C for u8>::d", "<&T as b::C>::d", "a::Vec<T,A>::b", "a::B<T>::c"]
+        {
+            assert_eq!(dialect(name), Some(Dialect::Legacy), "{name}");
+        }
+        for name in ["a::{closure#0}", "a::b::<u8>", "<a::B>::c", "<a::B<u8>>::c"] {
+            assert_eq!(dialect(name), Some(Dialect::V0), "{name}");
+        }
+        for name in ["a::b", "<a::B as c::D>::e", "f(std::vector<int> const&)", "main"] {
+            assert_eq!(dialect(name), None, "{name}");
+        }
     }
 
     #[test]

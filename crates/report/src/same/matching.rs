@@ -1,12 +1,13 @@
 //! Rows of two recordings, put together where they are one function.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 
-use super::dialect::{self, Dialects};
+use super::dialect::{self, Dialects, dialect};
 use super::moved;
-use super::names::{is_address, unnumbered};
+use super::names::is_address;
+use super::numbers::unnumbered;
 use super::parameters::without_parameters;
 use super::{function, image};
 use crate::map::Map;
@@ -72,10 +73,11 @@ pub fn matched(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<Group> {
     let mut open = Open { before: singles(before, after), after: singles(after, before), pairs: Vec::new() };
     open.join(By::Decoration, |it| Some((it.key.to_string(), it.image.clone())), |_, _| true);
     for pair in &mut open.pairs {
-        let names = |items: &[Item<'_>], side: &[usize]| -> HashSet<String> {
+        let [a, b] = pair.positions();
+        let names = |items: &[Item<'_>], side: &[usize]| -> BTreeSet<String> {
             side.iter().map(|position| items[*position].name.to_owned()).collect()
         };
-        if names(before, &pair.before) == names(after, &pair.after) {
+        if names(before, &a) == names(after, &b) {
             pair.by = By::Name;
         }
     }
@@ -83,12 +85,17 @@ pub fn matched(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<Group> {
     open.join(By::Number, |it| Some((loose(it)?, it.image.clone())), |_, _| true);
 
     let dialects = [Dialects::of(before), Dialects::of(after)];
-    let is_translated = |before: &[&Single<'_>], _: &[&Single<'_>]| {
+    // Other images than these have nothing to translate, and neither have names that one mangling alone writes.
+    let is_translated = |before: &[&Single<'_>], after: &[&Single<'_>]| {
         let image = before.first().and_then(|it| it.image.as_deref());
-        dialects[0].in_image(image) != dialects[1].in_image(image)
+        let written = |side: &[&Single<'_>]| side.iter().map(|it| dialect(&it.key)).collect::<BTreeSet<_>>();
+        let is_one = written(before) == written(after) && !written(before).contains(&None);
+        dialects[0].in_image(image) != dialects[1].in_image(image) && !is_one
     };
     for key in dialect::KEYS {
-        open.join(By::Mangling, |it| Some((key(&loose(it)?), it.image.clone())), is_translated);
+        let key = |it: &Single<'_>| Some((key(&loose(it)?), it.image.clone()));
+        open.join(By::Mangling, key, is_translated);
+        open.attach(By::Mangling, key, is_translated);
     }
     let without_parameters = |it: &Single<'_>| Some((without_parameters(&loose(it)?)?, it.image.clone()));
     open.join(By::Signature, without_parameters, |before, after| before.len() == 1 && after.len() == 1);
@@ -107,12 +114,19 @@ pub(super) struct Single<'a> {
     pub(super) is_final: bool,
 }
 
+/// What has been joined.
+#[derive(Debug)]
+struct Pair<'a> {
+    sides: [Vec<Single<'a>>; 2],
+    by: By,
+}
+
 /// What has been matched, and what has not yet.
 #[derive(Debug)]
 pub(super) struct Open<'a> {
     pub(super) before: Vec<Single<'a>>,
     pub(super) after: Vec<Single<'a>>,
-    pairs: Vec<Group>,
+    pairs: Vec<Pair<'a>>,
 }
 
 fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>]) -> Vec<Single<'a>> {
@@ -135,6 +149,17 @@ fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>]) -> Vec<Single<'a>> {
     singles
 }
 
+impl Pair<'_> {
+    fn positions(&self) -> [Vec<usize>; 2] {
+        self.sides.each_ref().map(|singles| {
+            let mut positions: Vec<usize> =
+                singles.iter().flat_map(|single| &single.positions).copied().collect();
+            positions.sort_unstable();
+            positions
+        })
+    }
+}
+
 impl Open<'_> {
     /// Joins what is left and has one key on both sides, if it is accepted.
     pub(super) fn join<K: Hash + Eq>(
@@ -151,26 +176,64 @@ impl Open<'_> {
                 }
             }
         }
-        let mut is_joined = [vec![false; self.before.len()], vec![false; self.after.len()]];
+        // For each single the pair that it goes into.
+        let mut pair_of = [vec![None; self.before.len()], vec![None; self.after.len()]];
         for family in families.into_values() {
-            let [before, after] = &family;
-            let before_singles: Vec<_> = before.iter().map(|position| &self.before[*position]).collect();
-            let after_singles: Vec<_> = after.iter().map(|position| &self.after[*position]).collect();
-            if before.is_empty() || after.is_empty() || !is_accepted(&before_singles, &after_singles) {
+            let before: Vec<_> = family[0].iter().map(|position| &self.before[*position]).collect();
+            let after: Vec<_> = family[1].iter().map(|position| &self.after[*position]).collect();
+            if before.is_empty() || after.is_empty() || !is_accepted(&before, &after) {
                 continue;
             }
-            self.pairs.push(Group {
-                before: positions(&before_singles),
-                after: positions(&after_singles),
-                by,
-            });
             for (side, positions) in family.iter().enumerate() {
-                positions.iter().for_each(|position| is_joined[side][*position] = true);
+                positions.iter().for_each(|position| pair_of[side][*position] = Some(self.pairs.len()));
+            }
+            self.pairs.push(Pair { sides: [Vec::new(), Vec::new()], by });
+        }
+        self.take(pair_of);
+    }
+
+    /// Adds what is left to the one pair that has its key, if that is accepted.
+    fn attach<K: Hash + Eq>(
+        &mut self,
+        by: By,
+        key: impl Fn(&Single<'_>) -> Option<K>,
+        is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
+    ) {
+        let mut pairs_of: Map<K, BTreeSet<usize>> = Map::default();
+        for (position, pair) in self.pairs.iter().enumerate() {
+            for key in pair.sides.iter().flatten().filter_map(&key) {
+                pairs_of.entry(key).or_default().insert(position);
             }
         }
-        let [before, after] = is_joined;
-        keep(&mut self.before, &before);
-        keep(&mut self.after, &after);
+        let pair_of = [(0, &self.before), (1, &self.after)].map(|(own, singles)| {
+            let pair_of = |single: &Single<'_>| {
+                let pairs = pairs_of.get(&key(single)?)?;
+                let pair = *pairs.first().filter(|_| pairs.len() == 1)?;
+                let [before, after] = [0, 1].map(|side| {
+                    let with = (side == own).then_some(single);
+                    self.pairs[pair].sides[side].iter().chain(with).collect::<Vec<_>>()
+                });
+                is_accepted(&before, &after).then_some(pair)
+            };
+            singles.iter().map(pair_of).collect::<Vec<Option<usize>>>()
+        });
+        for pair in pair_of.iter().flatten().flatten() {
+            self.pairs[*pair].by = by;
+        }
+        self.take(pair_of);
+    }
+
+    /// Moves what is left into pairs.
+    fn take(&mut self, pair_of: [Vec<Option<usize>>; 2]) {
+        for (side, pair_of) in pair_of.into_iter().enumerate() {
+            let left = if side == 0 { &mut self.before } else { &mut self.after };
+            for (single, pair) in std::mem::take(left).into_iter().zip(pair_of) {
+                match pair {
+                    Some(pair) => self.pairs[pair].sides[side].push(single),
+                    None => left.push(single),
+                }
+            }
+        }
     }
 
     fn into_groups(self) -> Vec<Group> {
@@ -178,22 +241,15 @@ impl Open<'_> {
             self.before.into_iter().map(|it| Group { before: it.positions, after: Vec::new(), by: By::Name });
         let new =
             self.after.into_iter().map(|it| Group { before: Vec::new(), after: it.positions, by: By::Name });
-        let mut groups: Vec<Group> = self.pairs.into_iter().chain(gone).chain(new).collect();
+        let pairs = self.pairs.into_iter().map(|pair| {
+            let [before, after] = pair.positions();
+            Group { before, after, by: pair.by }
+        });
+        let mut groups: Vec<Group> = pairs.chain(gone).chain(new).collect();
         let first = |side: &[usize]| side.first().copied().unwrap_or(usize::MAX);
         groups.sort_by_key(|group| (first(&group.before), first(&group.after)));
         groups
     }
-}
-
-fn positions(singles: &[&Single<'_>]) -> Vec<usize> {
-    let mut positions: Vec<usize> = singles.iter().flat_map(|single| &single.positions).copied().collect();
-    positions.sort_unstable();
-    positions
-}
-
-fn keep(singles: &mut Vec<Single<'_>>, is_joined: &[bool]) {
-    let mut is_joined = is_joined.iter();
-    singles.retain(|_| is_joined.next() == Some(&false));
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! | [`function`], [`image`] | the key under which a name, an image is the same in every build |
 //! | [`matched`] | the rows of two recordings, in groups that are one function each |
 //! | [`renamed`] | which of those that are gone may be called otherwise now |
+//! | [`code::compare`] | whether the machine code of a function is the same in both builds |
 //!
-//! All of it is pure: names in, positions out, the same for any order of the items. A key is for comparing, not for
+//! All but [`code`], which reads files, is pure: names in, positions out, the same for any order of the items. A key is for comparing, not for
 //! showing: people are shown the names themselves. Nothing here knows weights or statistics, except that
 //! [`renamed`] is given shares.
 //!
@@ -14,12 +15,14 @@
 //! them, not made a function faster. What cannot be told apart is summed as well, so that no function is both new
 //! and gone; what only *may* be the same is left apart.
 
+pub mod code;
 mod dialect;
 mod images;
 mod made_at_run_time;
 mod matching;
 mod moved;
 mod names;
+mod numbers;
 mod parameters;
 mod renamed;
 

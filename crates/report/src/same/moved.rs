@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::image;
 use super::matching::{By, Item, Open, Single};
-use super::names::unnumbered;
+use super::numbers::unnumbered;
 
 /// What every program has; it says nothing about which program this is.
 const COMMON: [&str; 12] = [

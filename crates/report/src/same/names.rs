@@ -120,39 +120,6 @@ fn without_end<'n>(name: Cow<'n, str>, mark: char, end: &Regex) -> Cow<'n, str> 
     }
 }
 
-/// Rust: closures and the like in v0, which numbers them, and in the legacy mangling, which does not.
-static CLOSURE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"\{(?P<kind>[a-z_: ]+)#\d+\}|\{\{(?P<legacy>[a-z_.]+)\}\}"));
-/// C++: lambdas and unnamed types, as GCC's tools and as LLVM's write them.
-static LAMBDA: LazyLock<Regex> = LazyLock::new(|| pattern(r"#\d+\}"));
-static LLVM_LAMBDA: LazyLock<Regex> = LazyLock::new(|| pattern(r"'lambda\d*'(?P<parameters>\([^()]*\))"));
-/// Go: closures, and the bodies of loops over functions.
-static GO_CLOSURE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?P<kind>\.func|\.gowrap|\.deferwrap|-range)\d+(?:\.\d+)*"));
-/// Functions that only a number at the end tells apart: outlined loops, initializers, equal names of several files.
-static NUMBER: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?P<name>[\w)>}])(?:\.+\d+)+$|(?P<outlined>OUTLINED_FUNCTION)_\d+$"));
-/// Namespaces that only tell one ABI from another.
-static INLINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:__cxx11|__1|__2|__ndk1|_V2)::"));
-
-/// The key without numbers that count functions: what still fits when a closure was added before another one.
-pub(super) fn unnumbered(key: &str) -> Cow<'_, str> {
-    let mut key = made_at_run_time::unnumbered(key.into());
-    if key.contains('#') || key.contains("{{") {
-        key = replaced(key, &CLOSURE, "{${kind}${legacy}}");
-        key = replaced(key, &LAMBDA, "}");
-    }
-    if key.contains("'lambda") {
-        key = replaced(key, &LLVM_LAMBDA, "{lambda${parameters}}");
-    }
-    key = replaced(key, &GO_CLOSURE, "${kind}");
-    key = replaced(key, &NUMBER, "${name}${outlined}");
-    match key.contains("::") {
-        true => replaced(key, &INLINE, ""),
-        false => key,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -239,26 +206,6 @@ mod tests {
         ] {
             assert_eq!(function(name), name);
             assert!(matches!(function(name), Cow::Borrowed(_)), "{name} was copied");
-        }
-    }
-
-    #[test]
-    fn numbers_of_closures_go_in_the_second_step() {
-        for (key, looser) in [
-            ("a::b::{closure#3}::{closure#0}", "a::b::{closure}::{closure}"),
-            ("a::b::{{closure}}", "a::b::{closure}"),
-            ("main::{lambda(int)#2}::operator()(int) const", "main::{lambda(int)}::operator()(int) const"),
-            ("main::'lambda0'(int)::operator()(int) const", "main::{lambda(int)}::operator()(int) const"),
-            ("main.work.func1.2", "main.work.func"),
-            ("main.work.gowrap2", "main.work.gowrap"),
-            ("main.init.0", "main.init"),
-            ("f._omp_fn.0", "f._omp_fn"),
-            ("f.omp_outlined..3", "f.omp_outlined"),
-            ("OUTLINED_FUNCTION_12", "OUTLINED_FUNCTION"),
-            ("std::__cxx11::basic_string<char>::f()", "std::basic_string<char>::f()"),
-            ("plain", "plain"),
-        ] {
-            assert_eq!(unnumbered(key), looser);
         }
     }
 

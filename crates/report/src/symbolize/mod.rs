@@ -19,14 +19,14 @@ mod stubs;
 mod tables;
 
 use std::cmp::Reverse;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub use answer::{Answer, Function, Wanted};
 pub(crate) use mangled::{demangled, readable};
 pub use reason::Reason;
 
-use crate::image::Finder;
+use crate::image::{ElfFile, Finder, Layout, Svma};
 
 /// What one offset costs against one byte of the image, to order the jobs; measured, roughly.
 const BYTES_PER_OFFSET: u64 = 8192;
@@ -63,6 +63,11 @@ pub fn symbolize(
         cache.trim();
     }
     done.into_iter().map(|answers| answers.into_inner().expect("bug: an image was left out")).collect()
+}
+
+/// Names the stub of a linker at each address, which ascend; nothing where there is none.
+pub(crate) fn stub_names(file: &ElfFile, layout: &Layout, at: &[Svma]) -> Vec<Option<Arc<str>>> {
+    stubs::look_up(file, layout, at, &strings::Strings::default())
 }
 
 #[cfg(test)]

@@ -1,0 +1,4 @@
+//! The same sources built in two ways: no function is both new and gone.
+
+mod builds;
+mod matching;
