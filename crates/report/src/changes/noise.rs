@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn steps_are_no_noise_that_wanders() {
         let carried = |values: &[f64]| carried(values, &vec![1.0; values.len()]);
-        let step = |t: usize| if t < 50 { 0.0 } else { 10.0 } + if t % 2 == 0 { 0.5 } else { -0.5 };
+        let step = |t: usize| if t < 50 { 0.0 } else { 10.0 } + if t.is_multiple_of(2) { 0.5 } else { -0.5 };
         let steps: Vec<f64> = (0..100).map(step).collect();
         assert_eq!(carried(&steps), 0.0, "its noise goes to and fro");
         let wandering: Vec<f64> = (0..100).map(|t| (f64::from(t) / 7.0).sin()).collect();
