@@ -124,6 +124,13 @@ mod tests {
     }
 
     #[test]
+    fn code_that_nothing_names_is_no_function() {
+        let mut profile = fixture::profile(&[("main;f;[jit];[jit];f", 1)]);
+        profile.names.functions[2].reason = Some(crate::symbolize::Reason::Jit);
+        assert_eq!(of(&profile), [("f [jit] f".into(), 2, 2, 1)]);
+    }
+
+    #[test]
     fn inlined_frames_are_no_repetition() {
         let mut profile = fixture::profile(&[("main;f;i;f", 1)]);
         profile.names.frames[2].inlined = true;

@@ -9,7 +9,7 @@ use super::{FREE_BYTES, recording};
 use crate::{draft, memory, scratch};
 
 /// The command lines. A byte of the recording's UUID chooses one, because it means nothing else.
-const LINES: [&[&str]; 18] = [
+const LINES: [&[&str]; 22] = [
     &["summary"],
     &["summary", "--json"],
     &["summary", "--json", "--focus", "^(ext4|vfs)", "--from", "0.5"],
@@ -28,6 +28,10 @@ const LINES: [&[&str]; 18] = [
     &["info"],
     &["info", "--blocks"],
     &["info", "--json"],
+    &["depth"],
+    &["depth", "--json", "--by", "thread", "-n", "0"],
+    &["timeline", "--by", "function", "--sort", "total"],
+    &["timeline", "--json"],
 ];
 const UUID_OFF: usize = 32;
 

@@ -4,8 +4,9 @@ use std::cmp::{Ordering, Reverse};
 
 use super::super::{Depths, Distribution};
 use crate::map::{Interned, Map};
-use crate::names::{Names, Side};
+use crate::names::{Function, Names, Side};
 use crate::profile::{Profile, depth_first};
+use crate::symbolize::Reason;
 
 /// Of longer ways from a function back to itself only the shortest is kept.
 const LONGEST: usize = 64;
@@ -51,10 +52,11 @@ impl Loops {
             if profile.names.frames[stack.frame as usize].inlined {
                 return;
             }
-            let function = profile.function_id(stack);
+            let (id, function) = (profile.function_id(stack), profile.function(stack));
             match enters {
-                true => search.enter(function, position, below.of(position, profile.function(stack).side)),
-                false => search.leave(function),
+                true if is_one(function) => search.enter(id, position, below.of(position, function.side)),
+                true => search.pass(id),
+                false => search.leave(id, is_one(function)),
             }
         });
         let way = |(from, (samples, _, end)): (u32, (u64, usize, u32))| Way {
@@ -209,12 +211,26 @@ impl Search {
         (*len, *end) = (*len, *end).min((between.len(), position));
     }
 
-    fn leave(&mut self, function: u32) {
+    /// Enters what may be several functions.
+    fn pass(&mut self, function: u32) {
+        self.path.push((function, 0));
+    }
+
+    fn leave(&mut self, function: u32, is_one: bool) {
         let left = self.path.pop();
+        if !is_one {
+            return;
+        }
         let (last, times) = self.on_path[function as usize];
         debug_assert_eq!((left.map(|(left, _)| left), last), (Some(function), self.path.len() + 1));
         self.on_path[function as usize] = (left.map_or(0, |(_, before)| before), times - 1);
     }
+}
+
+/// Tells whether frames of one name are of one function: all code of a process that nothing names has one name.
+fn is_one(function: &Function) -> bool {
+    use Reason::{Jit, Special, StackLost, Unmapped, Vdso};
+    !matches!(function.reason, Some(Jit | Special | StackLost | Unmapped | Vdso))
 }
 
 /// The functions between the last frame of a stack and the occurrence of its function before.

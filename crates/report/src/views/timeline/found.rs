@@ -57,7 +57,8 @@ pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[S
 
 /// Changes of the share of a row. Slices in which nothing was sampled say nothing about shares.
 fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<ChangeRow> {
-    let own: Vec<u64> = row.weights.chunks(fine.each as usize).map(|part| part.iter().sum()).collect();
+    let sum_of = |part: &[u64]| part.iter().fold(0, |sum: u64, weight| sum.saturating_add(*weight));
+    let own: Vec<u64> = row.weights.chunks(fine.each as usize).map(sum_of).collect();
     let busy: Vec<usize> = (0..whole.len()).filter(|slice| whole[*slice].weight > 0).collect();
     let share = |slice: &usize| own[*slice] as f64 / whole[*slice].weight as f64;
     let shares: Vec<f64> = busy.iter().map(share).collect();

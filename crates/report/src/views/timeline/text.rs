@@ -46,7 +46,8 @@ impl Timeline {
             page.table(&self.table(rows, per));
         }
         page.gap();
-        page.styled(Style::Dim, "each line is drawn up to its own peak");
+        let unit = if self.value_unit == "cpus" { "CPUs" } else { &self.value_unit };
+        page.styled(Style::Dim, &format!("each line is drawn up to its own peak, which is in {unit}"));
         self.changes_text(report, page);
     }
 
