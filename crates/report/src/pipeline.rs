@@ -45,7 +45,8 @@ pub struct Loaded<'a> {
     pub mended: Mended,
     /// Samples, counted.
     pub hits: Hits,
-    search: &'a Search,
+    /// Where files of images are looked for.
+    pub search: &'a Search,
 }
 
 /// Places and their names.

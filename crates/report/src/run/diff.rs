@@ -39,7 +39,7 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
     let sided: Vec<(&Report<'_>, usize)> =
         reports.iter().zip(&wanted).map(|(report, piece)| (report, piece.side)).collect();
     let compared = compare(&sided, how(options)?);
-    let view = diff::Diff::new(&compared, options);
+    let view = diff::Diff::new(&compared, &sided, options);
     if let Some(path) = &options.output {
         let written = diff::file::write(path, &view, &sided, options)
             .with_context(|| format!("cannot write `{}`", path.display()))?;

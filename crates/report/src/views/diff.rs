@@ -1,6 +1,7 @@
 //! `diff`: what changed between two sides of recordings.
 
 mod check;
+mod code;
 pub mod file;
 mod markdown;
 mod text;
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::{self, DiffBy, Sort};
 use crate::compare::noise::{RESAMPLES, SEED};
-use crate::compare::{Compared, Comparison, Facts, Key, Metric, SHOWN_AT, Side, Status, Unit, Work};
+use crate::compare::{Compared, Comparison, Facts, Key, Metric, SHOWN_AT, Side, Sided, Status, Unit, Work};
 use crate::term::path::shown;
 
 /// The document.
@@ -130,16 +131,19 @@ struct Row {
     /// How alike callers and callees are, of a row that was renamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     likeness: Option<f64>,
-    /// Whether the code is the same on both sides, where both files are here.
+    /// The machine code is `identical` or `different`, or both are the `same_build`; absent where the files are not here.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     #[serde(skip)]
     what: Status,
 }
 
+/// Rows of which the code is compared, the first.
+const CODE_ROWS: usize = 50;
+
 impl Diff {
     /// Makes rows of a comparison.
-    pub fn new(compared: &Comparison, options: &cli::Diff) -> Self {
+    pub fn new(compared: &Comparison, reports: &[Sided<'_>], options: &cli::Diff) -> Self {
         let metric = match options.sort {
             Sort::Own => Metric::Own,
             Sort::Total => Metric::Total,
@@ -166,6 +170,10 @@ impl Diff {
         let changed = rows.iter().filter(|row| row.what.is_change()).count() as u64;
         let fail_on = options.fail_on.iter().map(|it| check::Check::new(*it, compared)).collect();
         rows.retain(is_kept);
+        if options.by == DiffBy::Function {
+            let changed = rows.iter_mut().filter(|row| row.what.is_change());
+            code::compare_code(reports, &mut changed.take(CODE_ROWS).collect::<Vec<_>>());
+        }
         Self {
             schema: "icecore.diff/1",
             by: by(options.by),

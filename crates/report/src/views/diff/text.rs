@@ -7,6 +7,9 @@ use crate::term::quantity::{count, duration, percent, things};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::top::clip;
 
+/// The mark of a function that changed though its code did not.
+const SAME_CODE: &str = "same code";
+
 impl Diff {
     /// The page for people.
     pub fn text(&self, page: &mut Page) {
@@ -182,6 +185,9 @@ impl Diff {
                 things(folded, "row")
             ));
         }
+        if self.rows.iter().take(shown).any(|row| row.mark() == SAME_CODE) {
+            remarks.push("same code: the machine code is the same in both builds, so the change is not in this function".to_owned());
+        }
         if remarks.is_empty() {
             return;
         }
@@ -237,7 +243,8 @@ impl Row {
             Status::Renamed => "renamed?",
             Status::Diluted => "diluted",
             Status::Same => "chance?",
-            Status::Grew | Status::Shrank => self.code.map_or("", |_| "same code"),
+            Status::Grew | Status::Shrank if self.code == Some("identical") => SAME_CODE,
+            Status::Grew | Status::Shrank => "",
         }
     }
 

@@ -1,0 +1,70 @@
+//! Whether the machine code of what changed is the same on both sides: then the change is not in that function.
+
+use std::collections::HashMap;
+
+use super::Row;
+use crate::compare::Sided;
+use crate::image::{EmbeddedFiles, Finder, Identity};
+use crate::locate::Locator;
+use crate::pipeline::Loaded;
+use crate::same::code::{Code, Verdict, compare, is_same_build};
+
+/// Compares the code of rows that are functions of both sides, where the files of both are at hand.
+pub(super) fn compare_code(reports: &[Sided<'_>], rows: &mut [&mut Row]) {
+    let first = |side: usize| reports.iter().find(|(_, of)| *of == side).map(|(report, _)| report.loaded);
+    let (Some(before), Some(after)) = (first(0), first(1)) else { return };
+    let (mut before, mut after) = (Files::new(before), Files::new(after));
+    for row in rows {
+        let Some(image) = row.image.clone() else { continue };
+        let old_image = row.before_image.clone().unwrap_or_else(|| image.clone());
+        let old_name = row.before_name.clone().unwrap_or_else(|| row.name.clone());
+        let (Some(old), Some(new)) = (before.identity(&old_image), after.identity(&image)) else { continue };
+        if is_same_build(old, new) {
+            row.code = Some("same_build");
+            continue;
+        }
+        let (Some(old), Some(new)) = (before.code(&old_image), after.code(&image)) else { continue };
+        row.code = match compare((old, &old_name), (new, &row.name)) {
+            Verdict::Identical => Some("identical"),
+            Verdict::Different => Some("different"),
+            Verdict::Unknown(_) => None,
+        };
+    }
+}
+
+/// The images of a recording, by their paths; each is opened once.
+struct Files<'a> {
+    loaded: &'a Loaded<'a>,
+    images: Vec<Identity>,
+    opened: HashMap<String, Option<Code>>,
+}
+
+impl<'a> Files<'a> {
+    fn new(loaded: &'a Loaded<'a>) -> Self {
+        let images = Locator::new(&loaded.tables, &loaded.spaces).images;
+        Self { loaded, images, opened: HashMap::new() }
+    }
+
+    /// The image of a path; `None` if there were several.
+    fn identity(&self, path: &str) -> Option<&Identity> {
+        let mut of_path = self.images.iter().filter(|image| image.path == path);
+        of_path.next().filter(|_| of_path.next().is_none())
+    }
+
+    fn code(&mut self, path: &str) -> Option<&Code> {
+        if !self.opened.contains_key(path) {
+            let code = self.open(path);
+            self.opened.insert(path.to_owned(), code);
+        }
+        self.opened.get(path)?.as_ref()
+    }
+
+    fn open(&self, path: &str) -> Option<Code> {
+        let Loaded { tables, spaces, recording, search, .. } = self.loaded;
+        let locator = Locator::new(tables, spaces);
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(recording, tables, identity);
+        let finder = Finder { search, embedded: Some(&embedded) };
+        Code::open(self.identity(path)?, &finder).ok()
+    }
+}
