@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::estimate::{Base, Estimate, Piece, Seen, estimate, estimate_few, growth};
-use super::judge::{FEWEST_SAMPLES, Judged, Judgement, judge};
+use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, FEWEST_SAMPLES, Judged, Judgement, judge};
 use super::noise::{Draws, LEVELS, SEED, SLICES, common_level};
 use super::renames;
 use super::rows::{Key, Local, Rows, Sided};
@@ -29,6 +29,8 @@ pub struct Options {
     pub physical: bool,
     /// Share of the rows called changed that may be so by chance.
     pub false_discoveries: f64,
+    /// Both sides are stretches of one recording: runs of a program differ by more than that.
+    pub is_one_run: bool,
 }
 
 /// One recording of a side.
@@ -309,7 +311,7 @@ fn everything(runs: &[Run], facts: &[Facts], reports: &[Sided<'_>], whole_runs: 
     let samples = [0, 1].map(|side| seen[0][side].iter().map(|seen| seen.samples).sum::<u64>());
     let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(0) };
     let estimate = estimate(&seen[0][0], &seen[0][1], piece);
-    let judged = judge(&[estimate], &[true], super::judge::FALSE_DISCOVERIES).rows[0];
+    let judged = judge(&[estimate], &[true], FALSE_DISCOVERIES, BETWEEN_RUNS).rows[0];
     Compared { estimate, judged, samples: (samples[0], samples[1]) }
 }
 
@@ -350,7 +352,8 @@ impl Judge {
                 false => estimate_few(before, after),
             })
             .collect();
-        let judgement = judge(&estimates, &is_tested, options.false_discoveries);
+        let least = if options.is_one_run { 1.0 } else { BETWEEN_RUNS };
+        let judgement = judge(&estimates, &is_tested, options.false_discoveries, least);
         Self { estimates, samples, is_tested, judgement, level }
     }
 
@@ -401,8 +404,17 @@ impl Judge {
             below += weight;
             below >= whole / 2.0
         });
-        let factor = middle?.0;
-        let fits = |row: usize| is_explained(&self.estimates[row], &self.judgement.rows[row], factor);
+        let fits = |row: usize, factor: f64, errors: f64| {
+            is_explained(&self.estimates[row], &self.judgement.rows[row], factor, errors)
+        };
+        let near = middle?.0;
+        let (mut before, mut after) = (0.0, 0.0);
+        for (_, _, row) in factors.iter().filter(|(_, _, row)| fits(*row, near, 2.0 * EXPLAINED)) {
+            before += self.estimates[*row].before;
+            after += self.estimates[*row].after;
+        }
+        let factor = after / before;
+        let fits = |row: usize| fits(row, factor, EXPLAINED);
         let fitting: Vec<&(f64, f64, usize)> = factors.iter().filter(|(_, _, row)| fits(*row)).collect();
         let covered: f64 = fitting.iter().map(|(_, weight, _)| weight).sum();
         (fitting.len() >= FEWEST_FITTING && covered > MOST_OF_ALL * whole).then_some(factor)
@@ -415,8 +427,8 @@ const FEWEST_FITTING: usize = 3;
 const MOST_OF_ALL: f64 = 0.5;
 
 /// Tells whether a row changed as all others did: chance explains the rest.
-fn is_explained(estimate: &Estimate, judged: &Judged, factor: f64) -> bool {
-    (estimate.after - factor * estimate.before).abs() <= EXPLAINED * judged.error
+fn is_explained(estimate: &Estimate, judged: &Judged, factor: f64, errors: f64) -> bool {
+    (estimate.after - factor * estimate.before).abs() <= errors * judged.error
 }
 
 /// Standard errors that are no surprise.
@@ -438,7 +450,8 @@ impl Comparison {
         if !compared.judged.significant {
             return Status::Same;
         }
-        let is_diluted = |factor: &f64| is_explained(&compared.estimate, &compared.judged, *factor);
+        let is_diluted =
+            |factor: &f64| is_explained(&compared.estimate, &compared.judged, *factor, EXPLAINED);
         match (before, after) {
             (0, _) => Status::Added,
             (_, 0) => Status::Removed,

@@ -25,6 +25,8 @@ pub struct Judged {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
+    /// There were enough samples to test it.
+    pub tested: bool,
     /// Probability of a difference as large as this by chance; 1 if the row was not tested.
     pub p: f64,
     /// More than chance.
@@ -63,13 +65,18 @@ impl Judgement {
 /// Degrees of freedom of what is known of many rows.
 const MANY: f64 = 100.0;
 
-/// Judges rows: which of them are to be tested, and what was estimated of each.
-pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64) -> Judgement {
+/// By what noise is raised at least where each side has one recording: how runs of one program differ cannot be seen there.
+/// Measured on pairs of real recordings (docs/COMPARING.md).
+pub const BETWEEN_RUNS: f64 = 1.15;
+
+/// Judges rows: which of them are to be tested, and what was estimated of each. Noise is raised by `least_widening`, or
+/// more, where there is one recording on each side.
+pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widening: f64) -> Judgement {
     let noise = noises(estimates, is_tested);
     let tested: Vec<usize> = (0..estimates.len()).filter(|row| is_tested[*row]).collect();
     let by_runs = estimates.iter().any(|estimate| estimate.between.is_some());
     let scores = tested.iter().map(|row| score(estimates[*row].delta(), noise[*row]));
-    let widened = if by_runs { 1.0 } else { widening(scores.collect()) };
+    let widened = if by_runs { 1.0 } else { widening(scores.collect()).max(least_widening) };
     let noise: Vec<Noise> = noise.iter().map(|n| Noise { error: n.error * widened, ..*n }).collect();
     let p = |row: usize| if is_tested[row] { p_value(estimates[row].delta(), noise[row]) } else { 1.0 };
     let p: Vec<f64> = (0..estimates.len()).map(p).collect();
@@ -79,7 +86,15 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64) -> Judgemen
         let excludes_zero = low > 0.0 || high < 0.0;
         let significant = is_tested[row] && p[row] <= threshold && excludes_zero;
         let detectable = detectable(noise[row], threshold);
-        Judged { low, high, p: p[row], significant, detectable, error: noise[row].error }
+        Judged {
+            low,
+            high,
+            tested: is_tested[row],
+            p: p[row],
+            significant,
+            detectable,
+            error: noise[row].error,
+        }
     });
     let excess = tested.iter().map(|row| of_sampling_alone(&estimates[*row], noise[*row], widened));
     let excess = median(excess.collect()).unwrap_or(1.0).max(1.0);

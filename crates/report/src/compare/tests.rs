@@ -101,7 +101,7 @@ fn compared(
     let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(common_level(&grown)) };
     let estimates: Vec<Estimate> =
         seen.iter().map(|[before, after]| estimate(before, after, piece)).collect();
-    let judgement = judge(&estimates, &is_tested, FALSE_DISCOVERIES);
+    let judgement = judge(&estimates, &is_tested, FALSE_DISCOVERIES, 1.0);
     (estimates, judgement)
 }
 

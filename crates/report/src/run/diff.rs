@@ -147,5 +147,6 @@ fn how(options: &Diff) -> anyhow::Result<Options> {
         (Some(DiffUnit::Share) | None, None) => Unit::Share,
     };
     let false_discoveries = options.false_discoveries / 100.0;
-    Ok(Options { by: options.by, unit, physical: options.physical, false_discoveries })
+    let is_one_run = options.slice.is_some();
+    Ok(Options { by: options.by, unit, physical: options.physical, false_discoveries, is_one_run })
 }

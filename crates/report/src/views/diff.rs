@@ -96,7 +96,9 @@ struct Rates {
     /// 95 % confidence interval of the difference.
     low: f64,
     high: f64,
-    /// Probability of such a difference by chance; 1 if there were too few samples to test.
+    /// There were enough samples to test it.
+    tested: bool,
+    /// Probability of such a difference by chance; 1 if it was not tested.
     p: f64,
     significant: bool,
     /// The smallest change that would have been found with a probability of 80 %.
@@ -163,7 +165,7 @@ impl Diff {
             y.0.cmp(&x.0).then(y.1.total_cmp(&x.1)).then_with(|| a.identity().cmp(&b.identity()))
         });
         let row_count = rows.len() as u64;
-        let is_kept = |row: &Row| options.all || row.rates.p < 1.0 || row.what.is_change();
+        let is_kept = |row: &Row| options.all || row.rates.tested || row.what.is_change();
         let [before, after] = &compared.sides;
         let total =
             |side: &Side| side.recordings.iter().fold(0, |sum: u64, it| sum.saturating_add(it.weight));
@@ -299,6 +301,7 @@ impl Rates {
             delta: estimate.delta(),
             low: judged.low,
             high: judged.high,
+            tested: judged.tested,
             p: judged.p,
             significant: judged.significant,
             detectable: judged.detectable,

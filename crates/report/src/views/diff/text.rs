@@ -74,7 +74,7 @@ impl Diff {
             }
             _ => "what varies inside recordings, and between those of one side".to_owned(),
         };
-        let widened = match noise.widened > 1.05 {
+        let widened = match noise.widened > 1.16 {
             true => format!("; widened ×{:.2}, for all rows differ a little", noise.widened),
             false => String::new(),
         };
@@ -259,5 +259,6 @@ impl Row {
 }
 
 fn signed_percent(share: f64) -> String {
-    format!("{}{:.1}%", if share < 0.0 { "-" } else { "+" }, share.abs() * 100.0)
+    let tenths = (share * 1000.0).round();
+    format!("{}{:.1}%", if tenths < 0.0 { "-" } else { "+" }, tenths.abs() / 10.0)
 }

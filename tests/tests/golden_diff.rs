@@ -1,0 +1,390 @@
+//! `diff` and `trend` of recordings that are made up, as text, Markdown and JSON, at one and at several threads.
+//!
+//! `INSTA_UPDATE=always cargo test -p icecore-tests --test golden_diff` rewrites `tests/golden/`.
+
+use std::path::Path;
+
+use icecore_format::records::{Change, EventV1, ImageKind, LabelV1, Origin, ReceiptV1, SessionV1, Symbol};
+use icecore_report::{Streams, run};
+use icecore_tests::synthetic::{Builder, START_NS, session};
+use serde_json::Value;
+
+/// Runs a command line inside `dir`; returns exit code, stdout and stderr.
+fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
+    let path = dir.display().to_string();
+    let args = args.iter().map(|arg| arg.replace("DIR", &path));
+    let code = run(["icecore-report".to_owned(), "--quiet".to_owned()].into_iter().chain(args), &mut streams);
+    // The files stand in a directory of a random name.
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8").replace(&format!("{path}/"), "");
+    (code, text(out), text(err))
+}
+
+fn report(dir: &Path, args: &[&str]) -> String {
+    let (code, out, err) = run_in(dir, args);
+    assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+    out
+}
+
+fn json(dir: &Path, args: &[&str]) -> Value {
+    serde_json::from_str(&report(dir, &[args, &["--json"]].concat())).expect("JSON")
+}
+
+/// Compares a view with its snapshot, at 1 and at 4 threads.
+fn golden(dir: &Path, name: &str, args: &[&str]) {
+    let output = report(dir, &[args, &["--threads", "1"]].concat());
+    assert_eq!(
+        output,
+        report(dir, &[args, &["--threads", "4"]].concat()),
+        "{args:?}: depends on the threads"
+    );
+    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!(name, output);
+    });
+}
+
+/// A service: its image, how it is sampled, and its functions with the time that each takes.
+#[derive(Clone, Copy)]
+struct Service<'a> {
+    image: &'a str,
+    hz: u64,
+    seconds: u64,
+    seed: u32,
+    functions: &'a [(&'a str, u32)],
+}
+
+const USUAL: Service<'_> = Service {
+    image: "/srv/1.2/bin/service",
+    hz: 1000,
+    seconds: 8,
+    seed: 1,
+    functions: &[("compress", 400), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)],
+};
+
+impl Service<'_> {
+    /// Records it: at every sample another function runs, at random.
+    fn recorded(&self) -> Builder {
+        let mut b = Builder::default();
+        b.block_len = 500;
+        let image = b.image(ImageKind::FILE, self.image);
+        b.change(1_000, Change::FOUND, 100, 1, "service");
+        b.map(2_000, 100, 0x1_0000, image, Origin::SCAN);
+        let names = ["main"].into_iter().chain(self.functions.iter().map(|(name, _)| *name));
+        for (position, name) in (0u64..).zip(names) {
+            let start = 0x1000 + position * 0x100;
+            b.symbols.push(Symbol { image, start, end: start + 0x100, name: name.as_bytes().to_vec() });
+        }
+        self.goes_on(&mut b, 0);
+        b
+    }
+
+    /// Goes on with other times for the same functions.
+    fn goes_on(&self, b: &mut Builder, from_s: u64) {
+        let task = b.task(100, 100, "service");
+        let whole: u32 = self.functions.iter().map(|(_, weight)| weight).sum();
+        let mut random = self.seed;
+        let period_ns = 1_000_000_000 / self.hz;
+        for tick in 0..self.hz * self.seconds {
+            random = random.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            let mut at = (random >> 8) % whole;
+            let function = self.functions.iter().position(|(_, weight)| {
+                let is_here = at < *weight;
+                at = at.wrapping_sub(*weight);
+                is_here
+            });
+            let function = function.expect("weights add up") as u64 + 1;
+            let stack = [0x1_0000 + function * 0x100 + 0x10, 0x1_0050];
+            b.sample(from_s * 1_000_000_000 + tick * period_ns, 0, task, &stack, &[]).weight = period_ns;
+        }
+        b.receipt = Some(ReceiptV1 {
+            end_ns: START_NS + (from_s + self.seconds) * 1_000_000_000,
+            ended_by: vec!["duration".into()],
+            exit_code: -1,
+            samples: b.samples.len() as u64,
+            ..ReceiptV1::default()
+        });
+    }
+
+    fn write(&self, dir: &Path, name: &str) {
+        self.recorded().write(&dir.join(name), true).expect("written");
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// Names of the rows with a status.
+fn with_status<'a>(diff: &'a Value, status: &str) -> Vec<&'a str> {
+    let rows = diff["rows"].as_array().expect("rows");
+    rows.iter().filter(|row| row["status"] == status).filter_map(|row| row["name"].as_str()).collect()
+}
+
+fn row<'a>(diff: &'a Value, name: &str) -> &'a Value {
+    diff["rows"].as_array().expect("rows").iter().find(|row| row["name"] == name).expect("a row of that name")
+}
+
+#[test]
+fn the_same_service_at_another_rate_and_for_another_time_shows_no_change() {
+    let dir = folder();
+    USUAL.write(dir.path(), "before");
+    Service { hz: 100, seconds: 31, seed: 9, ..USUAL }.write(dir.path(), "after");
+    golden(dir.path(), "diff_same", &["diff", "DIR/before", "DIR/after"]);
+    for options in [
+        &["--unit", "cpu"][..],
+        &["--sort", "total"],
+        &["--by", "image"],
+        &["--by", "stack"],
+        &["--by", "thread"],
+    ] {
+        let diff = json(dir.path(), &[&["diff", "DIR/before", "DIR/after"], options].concat());
+        assert_eq!(
+            (&diff["changed"], diff["rows"].as_array().map(Vec::is_empty)),
+            (&0.into(), Some(false)),
+            "{options:?}"
+        );
+    }
+    let itself = json(dir.path(), &["diff", "DIR/before", "DIR/before"]);
+    assert!(
+        itself["rows"]
+            .as_array()
+            .expect("rows")
+            .iter()
+            .all(|row| row["delta"] == 0.0 && row["status"] == "same")
+    );
+}
+
+#[test]
+fn what_takes_more_is_told_from_what_only_has_a_smaller_share_of_more() {
+    let dir = folder();
+    USUAL.write(dir.path(), "before");
+    let functions = &[("compress", 800), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
+    Service { functions, seed: 5, hz: 499, ..USUAL }.write(dir.path(), "after");
+    let sides = ["diff", "DIR/before", "DIR/after"];
+    golden(dir.path(), "diff_grew", &sides);
+    golden(dir.path(), "diff_grew_all", &[&sides[..], &["--all"]].concat());
+    golden(dir.path(), "diff_grew.md", &[&sides[..], &["--markdown", "-n", "1"]].concat());
+    golden(dir.path(), "diff_grew.json", &[&sides[..], &["--json"]].concat());
+    golden(
+        dir.path(),
+        "diff_grew_work",
+        &[&sides[..], &["--work-before", "400", "--work-after", "200"]].concat(),
+    );
+    let diff = json(dir.path(), &sides);
+    assert_eq!(with_status(&diff, "grew"), ["compress"]);
+    assert_eq!(with_status(&diff, "diluted"), ["parse", "hash", "send"]);
+    let found = row(&diff, "compress");
+    let number = |key: &str| found[key].as_f64().expect("a number");
+    let truth = 800.0 / 1400.0 - 0.4;
+    assert!(number("low") < truth && truth < number("high") && number("detectable") < truth, "{found}");
+    // Turned around, everything is.
+    let back = json(dir.path(), &["diff", "DIR/after", "DIR/before"]);
+    assert_eq!(with_status(&back, "shrank"), ["compress"]);
+    assert!((row(&back, "compress")["delta"].as_f64().expect("a number") + number("delta")).abs() < 1e-12);
+}
+
+#[test]
+fn a_condition_that_holds_is_exit_code_1_and_what_others_cause_never_counts() {
+    let dir = folder();
+    USUAL.write(dir.path(), "before");
+    let functions = &[("compress", 800), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
+    Service { functions, seed: 5, ..USUAL }.write(dir.path(), "after");
+    let code = |conditions: &[&str]| {
+        let conditions: Vec<&str> =
+            conditions.iter().flat_map(|condition| ["--fail-on", condition]).collect();
+        run_in(dir.path(), &[&["diff", "DIR/before", "DIR/after"], &conditions[..]].concat()).0
+    };
+    // The share of `parse` fell by 8 points, but only because that of `compress` rose by 17.
+    for (condition, expected) in [
+        ("self>2%", 1),
+        ("self>16%", 1),
+        ("self>19%", 0),
+        ("self<-2%", 0),
+        ("total>2%", 1),
+        ("self_ratio>1.3", 1),
+        ("self_ratio>1.5", 0),
+        ("whole>1%", 0),
+    ] {
+        assert_eq!(code(&[condition]), expected, "{condition}");
+    }
+    assert_eq!(code(&["self<-2%", "self>2%"]), 1, "any of several");
+    let (_, out, _) = run_in(dir.path(), &["diff", "DIR/before", "DIR/after", "--fail-on", "self>2%"]);
+    assert!(out.ends_with("failed: self>2% holds for compress\n"), "{out}");
+}
+
+#[test]
+fn functions_are_the_same_in_another_build_whatever_compilers_add_to_their_names() {
+    let dir = folder();
+    let before = &[
+        ("_ZN7service8compress17h0123456789abcdefE", 300),
+        ("parse.isra.0", 250),
+        ("hash.llvm.1234567890", 200),
+        ("was_called_so", 150),
+        ("is_gone", 30),
+    ];
+    let after = &[
+        ("_ZN7service8compress17hfedcba9876543210E", 300),
+        ("parse", 150),
+        ("parse.part.0", 100),
+        ("hash.llvm.99", 200),
+        ("is_called_so", 150),
+        ("is_new", 700),
+    ];
+    Service { functions: before, ..USUAL }.write(dir.path(), "before");
+    Service { functions: after, image: "/srv/1.3/bin/service", seed: 7, ..USUAL }.write(dir.path(), "after");
+    golden(dir.path(), "diff_builds", &["diff", "DIR/before", "DIR/after", "--all"]);
+    let diff = json(dir.path(), &["diff", "DIR/before", "DIR/after", "--all", "--unit", "cpu"]);
+    assert_eq!(with_status(&diff, "renamed"), ["is_called_so"]);
+    assert_eq!(row(&diff, "is_called_so")["before_name"], "was_called_so");
+    assert_eq!(
+        (with_status(&diff, "added"), with_status(&diff, "removed")),
+        (vec!["is_new"], vec!["is_gone"])
+    );
+    // Both parts of `parse` are one row.
+    assert_eq!(row(&diff, "parse")["before_name"], "parse.isra.0");
+}
+
+#[test]
+fn a_spike_is_compared_with_the_calm_of_the_same_recording() {
+    let dir = folder();
+    let mut calm = Service { seconds: 6, ..USUAL }.recorded();
+    let functions = &[("compress", 400), ("parse", 300), ("hash", 900), ("send", 90), ("log", 10)];
+    Service { seconds: 2, functions, ..USUAL }.goes_on(&mut calm, 6);
+    calm.write(&dir.path().join("both"), true).expect("written");
+    golden(dir.path(), "diff_spike", &["diff", "DIR/both", "--slice", "6..", "--against", "..6"]);
+    let none = json(dir.path(), &["diff", "DIR/both", "--slice", "3..6", "--against", "..3"]);
+    assert_eq!(none["changed"], 0);
+}
+
+#[test]
+fn what_differs_between_runs_of_one_side_is_no_change() {
+    let dir = folder();
+    let weights =
+        |compress| vec![("compress", compress), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
+    // Each run is as it is for all of its time: nothing inside it shows that the next one is another.
+    for (name, compress, seed) in
+        [("a1", 360, 1), ("a2", 440, 2), ("a3", 400, 3), ("b1", 450, 4), ("b2", 380, 5), ("b3", 430, 6)]
+    {
+        Service { functions: &weights(compress), seed, ..USUAL }.write(dir.path(), name);
+    }
+    let one = json(dir.path(), &["diff", "DIR/a1", "DIR/b1"]);
+    assert_eq!(with_status(&one, "grew"), ["compress"]);
+    let several = ["diff", "--before", "DIR/a1", "DIR/a2", "DIR/a3", "--after", "DIR/b1", "DIR/b2", "DIR/b3"];
+    golden(dir.path(), "diff_several", &several);
+    assert_eq!(json(dir.path(), &several)["changed"], 0);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_the_remedy() {
+    let dir = folder();
+    USUAL.write(dir.path(), "a");
+    let faults = EventV1 { name: "page-faults".into(), unit: "faults".into(), frequency_hz: 0, period: 1 };
+    let mut other = USUAL.recorded();
+    other.session = Some(SessionV1 { events: vec![faults], ..session() });
+    other.write(&dir.path().join("faults"), true).expect("written");
+    let refused = |args: &[&str]| {
+        let (code, out, err) = run_in(dir.path(), args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}");
+        err
+    };
+    for (args, text) in [
+        (
+            &["diff", "DIR/a"][..],
+            "cannot compare one recording with nothing: name a second one, or stretches of it with --slice",
+        ),
+        (&["diff"], "cannot compare nothing: name two recordings, BEFORE and AFTER"),
+        (
+            &["diff", "DIR/a", "DIR/a", "--slice", "1..2", "--against", "2..3"],
+            "cannot compare stretches of two recordings",
+        ),
+        (&["diff", "DIR/a", "--slice", "2..1", "--against", "2..3"], "it ends before it begins"),
+        (
+            &["diff", "DIR/a", "DIR/faults"],
+            "cannot compare ns with faults: the recordings sample different events",
+        ),
+        (
+            &["diff", "DIR/a", "DIR/a", "--unit", "work"],
+            "cannot tell how much work was done: say it with --work-before",
+        ),
+        (
+            &["diff", "DIR/a", "DIR/a", "--comm", "nobody"],
+            "cannot compare `a`: it has no samples: the filters leave none",
+        ),
+        (
+            &["diff", "DIR/a", "DIR/a", "--fail-on", "selfish"],
+            "use self>2%, total<-5%, self_ratio>1.2 or whole>5%",
+        ),
+        (
+            &["diff", "DIR/a", "DIR/a", "-o", "DIR/x.png"],
+            "nothing is known that ends so: name a .svg or a .md file",
+        ),
+        (&["diff", "DIR/a", "DIR/none"], "cannot open recording `none`"),
+        (&["diff", "-", "-"], "cannot read two recordings from stdin"),
+        (&["trend", "DIR/none"], "cannot open recording `none`"),
+        (
+            &["trend", "DIR/a", "--order", "label:version"],
+            "no recording has it (icecore-record --label version=VALUE)",
+        ),
+    ] {
+        let err = refused(args);
+        assert!(err.contains(text), "{args:?}: {err}");
+    }
+    // Nothing of it is left behind, and no recording is written over.
+    let err = refused(&["diff", "DIR/a", "DIR/faults", "-o", "DIR/a"]);
+    assert!(err.contains("cannot compare"), "{err}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 2);
+}
+
+#[test]
+fn files_are_written_as_their_names_ask() {
+    let dir = folder();
+    USUAL.write(dir.path(), "before.icecore");
+    let functions = &[("compress", 800), ("parse", 300), ("hash", 200), ("send", 90), ("more", 10)];
+    Service { functions, seed: 5, ..USUAL }.write(dir.path(), "after.icecore");
+    let sides = ["diff", "DIR/before.icecore", "DIR/after.icecore", "-o"];
+    for name in ["x.md", "x.svg"] {
+        let (code, _, err) = run_in(dir.path(), &[&sides[..], &[&format!("DIR/{name}")]].concat());
+        assert!(code == 0 && err.starts_with(&format!("wrote {name} (")), "{code} {err}");
+    }
+    let text = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("written");
+    assert_eq!(text("x.md"), report(dir.path(), &[&sides[..3], &["--markdown"]].concat()));
+    // What is gone can be seen.
+    assert!(text("x.svg").contains("compress (") && text("x.svg").contains("log ("), "both sides are drawn");
+}
+
+#[test]
+fn a_trend_tells_the_first_recording_that_shows_a_change() {
+    let dir = folder();
+    for number in 1..=12u32 {
+        let compress = if number < 8 { 400 } else { 520 };
+        let functions = &[("compress", compress), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
+        let mut recorded = Service { functions, seed: number, seconds: 3, ..USUAL }.recorded();
+        let label = |key: &str, value: String| LabelV1 { key: key.into(), value };
+        let labels = vec![label("version", format!("1.{number}"))];
+        let start_unix_ns = session().start_unix_ns + u64::from(number) * 86_400_000_000_000;
+        recorded.session = Some(SessionV1 { labels, start_unix_ns, ..session() });
+        recorded.write(&dir.path().join(format!("r{number}")), true).expect("written");
+    }
+    let files: Vec<String> = (1..=12).rev().map(|number| format!("DIR/r{number}")).collect();
+    let trend: Vec<&str> = ["trend"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    golden(dir.path(), "trend", &trend);
+    golden(
+        dir.path(),
+        "trend_label",
+        &[&trend[..], &["--order", "label:version", "--function", "^(log|send)$"]].concat(),
+    );
+    golden(dir.path(), "trend.csv", &[&trend[..3], &["--csv", "--function", "parse"]].concat());
+    golden(dir.path(), "trend.json", &[&trend[..4], &["--json", "-n", "1", "--sort", "total"]].concat());
+    let found = json(dir.path(), &trend);
+    let changes = &row(&found, "compress")["changes"];
+    assert_eq!(
+        (&changes[0]["file"], &changes[0]["at"], changes[1].is_null()),
+        (&"r8".into(), &7.into(), true)
+    );
+    let as_typed = json(dir.path(), &[&trend[..], &["--order", "given"]].concat());
+    assert_eq!(row(&as_typed, "compress")["changes"][0]["file"], "r7");
+    std::fs::write(dir.path().join("torn"), "no recording").expect("written");
+    let (code, _, err) = run_in(dir.path(), &[&trend[..], &["DIR/torn"]].concat());
+    assert!(code == 0 && err.starts_with("warning: left out: cannot open recording `torn`"), "{code} {err}");
+}
