@@ -2,6 +2,7 @@
 
 mod check;
 pub mod file;
+pub mod flame;
 mod markdown;
 mod text;
 
