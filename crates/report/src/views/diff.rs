@@ -3,6 +3,7 @@
 mod check;
 mod code;
 pub mod file;
+pub mod flame;
 mod markdown;
 mod text;
 

@@ -1,0 +1,188 @@
+//! A differential flame graph as SVG, drawn by inferno: what grew is red, what shrank is blue.
+//!
+//! One width per frame cannot show both sides. So there are two graphs in one file: above with widths of AFTER, below with
+//! widths of BEFORE, where what is gone can be seen. The one above can be zoomed and searched.
+//!
+//! Widths are inclusive; colors are not: a frame is colored by what it took itself, without what it called, in this very
+//! stack. So the places that changed stand out, and not all that is below them.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::{Context as _, anyhow};
+use inferno::flamegraph::color::BackgroundColor;
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
+
+use crate::same::function;
+
+/// Everything together is so many parts, in whole numbers as inferno wants them.
+const WHOLE: f64 = 1e6;
+/// What one of them is called.
+const PART: &str = "ppm";
+/// Pixels: both graphs must have one width, so they do not follow the window's.
+const WIDTH: usize = 1200;
+/// Frames narrower than this many pixels are not drawn, in percent of the width.
+const MIN_WIDTH_PERCENT: f64 = 0.1 / WIDTH as f64 * 100.0;
+/// What behind a name tells inlined functions and those of the kernel, in labels of folded stacks.
+const ANNOTATIONS: [&str; 2] = ["_[k]", "_[i]"];
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Picture<'a> {
+    /// Above everything.
+    pub title: &'a str,
+    /// What both sides were filtered by.
+    pub filtered: Option<&'a str>,
+    /// Each side is a whole, whatever its weights add up to. Else weights of both sides mean the same, and the
+    /// larger side is the whole.
+    pub as_shares: bool,
+}
+
+/// Draws both graphs. A side is stacks, root first, their labels divided by `;`, and their weights.
+///
+/// Labels with one [`function`] key are one frame, under the shortest of their names; what else is known to be one
+/// function must have one label.
+///
+/// # Errors  if a side has no weight
+pub fn draw(
+    before: &[(String, f64)],
+    after: &[(String, f64)],
+    picture: Picture<'_>,
+) -> anyhow::Result<Vec<u8>> {
+    let sums = [before, after].map(|side| side.iter().map(|(_, weight)| weight).sum::<f64>());
+    for (sum, side) in sums.iter().zip(["before", "after"]) {
+        if !(sum.is_finite() && *sum > 0.0) {
+            return Err(anyhow!("cannot draw a graph of a difference: there are no samples {side}"));
+        }
+    }
+    let wholes = if picture.as_shares { sums } else { [sums[0].max(sums[1]); 2] };
+    let stacks = stacks(before, after, wholes);
+    let (mut now, mut then) = (Vec::new(), Vec::new());
+    for (stack, [before, after]) in &stacks {
+        now.push(format!("{stack} {before} {after}"));
+        then.push(format!("{stack} {after} {before}"));
+    }
+    let above = graph(&now, picture, false)?;
+    let below = graph(&then, Picture { title: "widths: before", filtered: None, ..picture }, true)?;
+    stacked(&above, &below).context("cannot put two flame graphs into one file")
+}
+
+/// Merges the stacks of both sides, each with its parts before and after: a stack in front of those that go on from it.
+fn stacks(before: &[(String, f64)], after: &[(String, f64)], wholes: [f64; 2]) -> Vec<(String, [u64; 2])> {
+    let labels = Labels::new([before, after]);
+    let mut merged: BTreeMap<Vec<&str>, [f64; 2]> = BTreeMap::new();
+    for (side, stacks) in [before, after].into_iter().enumerate() {
+        for (stack, weight) in stacks {
+            let stack = stack.split(';').map(|label| labels.shown(label)).collect();
+            merged.entry(stack).or_default()[side] += weight / wholes[side] * WHOLE;
+        }
+    }
+    // What rounding takes from one stack the next one gets, so that sums are right.
+    let mut exact = [0.0; 2];
+    let parts = |weights: [f64; 2]| {
+        [0, 1].map(|side| {
+            let begin = exact[side];
+            exact[side] += weights[side];
+            (exact[side].round() - f64::round(begin)) as u64
+        })
+    };
+    let values: Vec<[u64; 2]> = merged.values().copied().map(parts).collect();
+    let stacks = merged.into_keys().map(|stack| stack.join(";"));
+    stacks.zip(values).filter(|(_, parts)| *parts != [0, 0]).collect()
+}
+
+/// Which name stands for all names of one key.
+struct Labels<'s> {
+    key_of: HashMap<&'s str, String>,
+    shown: HashMap<String, Cow<'s, str>>,
+}
+
+impl<'s> Labels<'s> {
+    fn new(sides: [&'s [(String, f64)]; 2]) -> Self {
+        let mut labels = Self { key_of: HashMap::new(), shown: HashMap::new() };
+        for label in sides.into_iter().flatten().flat_map(|(stack, _)| stack.split(';')) {
+            if labels.key_of.contains_key(label) {
+                continue;
+            }
+            let annotation =
+                ANNOTATIONS.into_iter().find(|annotation| label.ends_with(annotation)).unwrap_or("");
+            let key = function(&label[..label.len() - annotation.len()]).into_owned() + annotation;
+            // An address says nothing that is true of both sides.
+            let name = if key.contains("+?") { Cow::Owned(key.clone()) } else { Cow::Borrowed(label) };
+            let shown = labels.shown.entry(key.clone()).or_insert_with(|| name.clone());
+            if (name.len(), &name) < (shown.len(), &*shown) {
+                *shown = name;
+            }
+            labels.key_of.insert(label, key);
+        }
+        labels
+    }
+
+    fn shown(&self, label: &str) -> &str {
+        let key = &self.key_of[label];
+        &self.shown[key]
+    }
+}
+
+/// Draws one graph: widths are the second numbers of the lines. `is_before`: these are the old ones, and what is blue
+/// elsewhere is blue here.
+fn graph(lines: &[String], picture: Picture<'_>, is_before: bool) -> anyhow::Result<String> {
+    let mut options = Options::default();
+    options.title = picture.title.to_owned();
+    let widths = (!is_before).then_some("widths: after; red grew, blue shrank");
+    let subtitle: Vec<&str> = widths.into_iter().chain(picture.filtered).collect();
+    options.subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
+    options.count_name = PART.to_owned();
+    options.image_width = Some(WIDTH);
+    options.min_width = MIN_WIDTH_PERCENT;
+    options.negate_differentials = is_before;
+    options.no_javascript = is_before;
+    options.bgcolors = Some(BackgroundColor::Grey);
+    // inferno orders lines as text, where `f.g` lies between `f` and `f;g`, and would draw `f` in two pieces. A chart is drawn in
+    // the order that it has, from its end.
+    options.flame_chart = true;
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    let mut svg = Vec::new();
+    let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
+    drawn.context("cannot draw flame graph")?;
+    Ok(String::from_utf8(svg)?)
+}
+
+/// Puts the second graph below the first, as a part of it that its script leaves alone.
+fn stacked(above: &str, below: &str) -> anyhow::Result<Vec<u8>> {
+    let [height, below_height] = [height(above)?, height(below)?];
+    let total = height + below_height;
+    let foreign = || anyhow!("inferno draws otherwise than expected");
+    let (_, frames) = below.split_once("</script>").ok_or_else(foreign)?;
+    // Elements are found by their names, which are those of the first graph.
+    let frames = frames
+        .replace("<svg id=\"frames\"", "<svg id=\"frames-before\"")
+        .replace("<text id=\"title\"", "<text class=\"title\"");
+    let frames =
+        ["details", "unzoom", "search", "matched"].into_iter().try_fold(frames, |frames, control| {
+            let (begin, rest) = frames.split_once(&format!("<text id=\"{control}\""))?;
+            Some(format!("{begin}{}", rest.split_once("</text>")?.1))
+        });
+    let frames = frames.ok_or_else(foreign)?;
+    let head = format!("height=\"{height}\" onload=\"init(evt)\" viewBox=\"0 0 {WIDTH} {height}\"");
+    let new_head = format!("height=\"{total}\" onload=\"init(evt)\" viewBox=\"0 0 {WIDTH} {total}\"");
+    if !above.contains(&head) {
+        return Err(foreign());
+    }
+    let above = above.replacen(&head, &new_head, 1);
+    let style = ".title { text-anchor:middle; font-size:17px; }\n</style>";
+    let above = above.replacen("</style>", style, 1);
+    let body = above.strip_suffix("</svg>").ok_or_else(foreign)?;
+    Ok(format!("{body}<svg y=\"{height}\" width=\"{WIDTH}\" height=\"{below_height}\">{frames}</svg>")
+        .into_bytes())
+}
+
+/// The height of a graph in pixels.
+fn height(svg: &str) -> anyhow::Result<usize> {
+    let (_, rest) = svg.split_once(" height=\"").context("no height")?;
+    let (height, _) = rest.split_once('"').context("no height")?;
+    Ok(height.parse()?)
+}
+
+#[cfg(test)]
+mod tests;
