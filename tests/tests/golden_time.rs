@@ -229,6 +229,18 @@ fn buckets_hold_the_samples_of_their_time_one_by_one() {
 }
 
 #[test]
+fn a_heat_map_needs_no_stacks_and_counts_the_same_with_them() {
+    let dir = told(story());
+    for filter in ["--user", "--kernel", "--comm=make", "--cpu=0"] {
+        let line = ["timeline", "DIR/story.icecore", "--heatmap", "--csv", filter];
+        let with_stacks = [&line[..], &["--focus", "."]].concat();
+        let without = report(dir.path(), &line);
+        assert_eq!(report(dir.path(), &with_stacks), without, "{filter}");
+        assert!(without.lines().count() == 41, "{filter}: two seconds of twenty cells");
+    }
+}
+
+#[test]
 fn help_has_examples() {
     for command in ["depth", "timeline"] {
         let help = report(Path::new("/"), &[command, "--help"]);

@@ -86,6 +86,8 @@ pub struct Apart {
     pub events: bool,
     /// The samples of each slice of time.
     pub slices: Option<Slicing>,
+    /// Not even stacks: all samples that hit a side that is wanted are as if they had none.
+    pub no_stacks: bool,
 }
 
 /// Selects and describes samples, the same way for counting and for listing.
@@ -287,7 +289,8 @@ impl<'a> Counter<'a> {
         }
         let event = if self.apart.events { sample.event } else { 0 };
         let slice = self.slices.map_or(0, |slices| slices.of(sample.time_ns));
-        let key = Key { task: *counted_as, event, slice, ..key };
+        let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
+        let key = Key { task: *counted_as, user, kernel, event, slice, ..key };
         self.events[usize::from(sample.event)] = true;
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
         self.add(key, Count { samples: 1, weight, span_ns });

@@ -11,7 +11,7 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::cache::Cache;
-use crate::cli::{By, Cli, Command, Global, Owner, Root, Source, TimelineBy, When};
+use crate::cli::{By, Cli, Command, Global, Owner, Root, Source, Timeline, TimelineBy, When};
 use crate::hits::Apart;
 use crate::load::clean;
 use crate::load::outline::outline;
@@ -197,8 +197,9 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let Named { located, names, fetched, trouble } =
         loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
     let report = loaded.report(&located, names);
-    // Summary and health begin with how good the data is.
+    // Summary and health begin with how good the data is; what shows no stack tells nothing wrong of them.
     let tells = matches!(&cli.command, None | Some(Command::Summary(_) | Command::Health(_)));
+    let tells = tells || matches!(&cli.command, Some(Command::Timeline(options)) if options.heatmap);
     let misleads = if tells { None } else { views::quality::warning(&report) };
     let warnings = trouble.into_iter().chain(misleads).filter(|_| !global.quiet);
     remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
@@ -283,7 +284,13 @@ fn apart(cli: &Cli, width: u32) -> Apart {
         Some(Command::Timeline(options)) => Some(views::timeline::slicing(options, width)),
         _ => None,
     };
-    Apart { threads: by_thread, events: by_event, slices }
+    // A heat map shows no functions, and a second of it has more slices than other views have in all.
+    let no_stacks = |options: &Timeline| {
+        let select = &options.source.select;
+        options.heatmap && select.focus.is_none() && select.hide.is_none()
+    };
+    let no_stacks = matches!(&cli.command, Some(Command::Timeline(options)) if no_stacks(options));
+    Apart { threads: by_thread, events: by_event, slices, no_stacks }
 }
 
 /// Prints a view as text or JSON.

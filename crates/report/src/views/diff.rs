@@ -45,9 +45,9 @@ pub struct Diff {
     rows: Vec<Row>,
     /// Conditions of `--fail-on`, and the rows for which they hold.
     fail_on: Vec<check::Check>,
-    /// The mean of both sides' rates of everything.
+    /// Rates of everything, in the unit of the rows.
     #[serde(skip)]
-    whole_rate: f64,
+    everything: [f64; 2],
     #[serde(skip)]
     shown: usize,
     #[serde(skip)]
@@ -214,7 +214,7 @@ impl Diff {
             row_count,
             rows,
             fail_on,
-            whole_rate: (before.rate + after.rate) / 2.0,
+            everything: [before.rate, after.rate],
             shown: if options.rows > 0 { options.rows } else { usize::MAX },
             with_noise: options.all,
         }
@@ -232,6 +232,14 @@ impl Diff {
             false => self.rows.iter().take_while(|row| row.what.is_change()).count(),
         };
         (&self.rows[..end.min(self.shown)], end)
+    }
+
+    /// The recordings of a side, for a title.
+    fn files(&self, side: usize) -> String {
+        match &[&self.before, &self.after][side][..] {
+            [one] => one.file.clone(),
+            several => format!("{} recordings", several.len()),
+        }
     }
 
     fn diluted(&self) -> usize {

@@ -101,7 +101,7 @@ impl Diff {
 
     /// The smallest changes that could have been found.
     pub(super) fn detectable(&self) -> String {
-        let whole = self.whole_rate.max(f64::MIN_POSITIVE);
+        let whole = ((self.everything[0] + self.everything[1]) / 2.0).max(f64::MIN_POSITIVE);
         let points = |change: f64| format!("{:.2}", change / whole * 100.0);
         let each =
             self.detectable_at.iter().map(|it| format!("{} ± {}", percent(it.share), points(it.change)));
