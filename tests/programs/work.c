@@ -1,5 +1,5 @@
 /* Does jobs whose functions have known shares: `work SECONDS PERCENT SEED`. Each job calls every function for a random
- * time; `compresses` takes PERCENT of its usual time. Shares before: about 47, 29, 17 and 6 in a hundred. */
+ * time; `compresses` takes PERCENT of its usual time. Another build has one function more. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <time.h>
@@ -19,6 +19,9 @@ KEEP static void compresses(long steps) { STEPS(steps, 0x6b43a9b5); }
 KEEP static void hashes(long steps) { STEPS(steps, 0x5851f42d); }
 KEEP static void parses(long steps) { STEPS(steps, 0x41c64e6d); }
 KEEP static void writes(long steps) { STEPS(steps, 0x343fd7a5); }
+#ifdef ADDED
+KEEP static void adds(long steps) { STEPS(steps, 0x2545f491); }
+#endif
 
 static double now(void)
 {
@@ -40,6 +43,9 @@ int main(int argc, char **argv)
 		hashes(5000 + (random >> 18) % 8192);
 		parses(4000 + (random >> 20) % 2048);
 		writes(1000 + (random >> 22) % 1024);
+#ifdef ADDED
+		adds(4000);
+#endif
 	}
 	return 0;
 }

@@ -197,6 +197,15 @@ pub fn alone_with_a_gap() -> PathBuf {
     ALONE.get_or_init(|| compile("alone.c", &[&WITH_FRAMES[..], &WITHOUT_LIBRARIES, &gap].concat())).1.clone()
 }
 
+/// Compiles `tests/programs/work.c` with more options into a folder, under a name, and returns its path.
+pub fn work(dir: &Path, name: &str, options: &[&str]) -> PathBuf {
+    let (source, program) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/work.c"), dir.join(name));
+    let mut compiler = Command::new("cc");
+    compiler.args(WITH_FRAMES).args(options).arg("-o").arg(&program).arg(source);
+    assert!(compiler.status().expect("a compiler is installed").success());
+    program
+}
+
 /// What makes a program that is all of its code.
 const WITHOUT_LIBRARIES: [&str; 4] = ["-nostdlib", "-static", "-fno-stack-protector", "-Wl,--eh-frame-hdr"];
 

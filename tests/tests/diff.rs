@@ -1,0 +1,177 @@
+//! What `diff` says of real recordings of which the truth is known. `make bench` does the same at length.
+
+use std::path::Path;
+use std::process::Command;
+
+use icecore_tests::machine::{Recorded, has_ebpf, record, report, work};
+use serde_json::Value;
+
+fn diff(before: &Path, after: &Path, options: &[&str]) -> Value {
+    let mut args: Vec<&str> = vec!["diff", "--json"];
+    args.extend(options);
+    args.extend([before, after].map(|path| path.to_str().expect("UTF-8")));
+    serde_json::from_str(&report(&args)).expect("JSON")
+}
+
+fn rows(diff: &Value) -> &[Value] {
+    diff["rows"].as_array().expect("rows")
+}
+
+fn row<'a>(diff: &'a Value, name: &str) -> &'a Value {
+    rows(diff).iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no row `{name}`: {diff:#}"))
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("`{key}` is a number: {row:#}"))
+}
+
+/// Records a second of a program that goes on.
+fn window(hz: &str, command: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut running = Command::new(command[0]).args(&command[1..]).spawn().expect("the program runs");
+    let pid = running.id().to_string();
+    let mut recorder = record();
+    recorder.args(["-q", "-F", hz, "-p", &pid, "-d", "1.2", "-o"]).arg(dir.path().join("r.icecore"));
+    let status = recorder.status().expect("the recorder runs");
+    running.kill().expect("it runs");
+    running.wait().expect("it is a child");
+    assert!(status.success(), "{status}");
+    dir
+}
+
+const PYTHON: &str = "
+import time, json
+end = time.time() + 1.5
+while time.time() < end: sorted((x * 7919) % 10007 for x in range(3000)); json.dumps(list(range(999)))
+";
+
+#[test]
+fn root_the_same_program_twice_shows_no_change() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let work = work(dir.path(), "work", &[]);
+    let work = work.to_str().expect("UTF-8");
+    let fill = "head -c 30000000 /dev/zero | tr '\\0' 'x' | fold -w 80 | sort | md5sum";
+    let programs: [&[&str]; 4] = [
+        &[work, "1.5", "100", "1"],
+        &["python3", "-c", PYTHON],
+        &["sh", "-c", fill],
+        &[work, "9", "100", "2"],
+    ];
+    let (mut alarms, mut pairs) = (0, 0);
+    for (before_hz, after_hz) in [("99", "499"), ("999", "999")] {
+        for program in programs {
+            let goes_on = program.get(1) == Some(&"9");
+            let recorded: Vec<_> = [before_hz, after_hz]
+                .iter()
+                .map(|hz| match goes_on {
+                    true => (Some(window(hz, program)), None),
+                    false => (None, Some(Recorded::new(&["-q", "-F", hz], program))),
+                })
+                .collect();
+            let paths: Vec<_> = recorded
+                .iter()
+                .map(|(window, whole)| match (window, whole) {
+                    (Some(dir), _) => dir.path().join("r.icecore"),
+                    (_, Some(recorded)) => recorded.path(),
+                    _ => unreachable!("bug: one of both was recorded"),
+                })
+                .collect();
+            let found = diff(&paths[0], &paths[1], &[]);
+            let changed: Vec<&Value> = rows(&found).iter().filter(|row| row["significant"] == true).collect();
+            let tested = &found["tested"];
+            println!("{} at {before_hz} and {after_hz} Hz: {} of {tested} rows", program[0], changed.len());
+            pairs += 1;
+            alarms += u32::from(!changed.is_empty());
+        }
+    }
+    println!("false alarms in {alarms} of {pairs} pairs; the stated rate is 5 %");
+    // At the stated rate three of eight come once in 170 times.
+    assert!(alarms <= 2, "{alarms} of {pairs}");
+}
+
+#[test]
+fn root_a_slower_function_is_found_as_is_stated() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let work = work(dir.path(), "work", &[]);
+    let recorded = |percent: &str| {
+        Recorded::new(&["-q", "-F", "999"], &[work.to_str().expect("UTF-8"), "3", percent, "7"])
+    };
+    let before = recorded("100");
+    for percent in [103.0, 110.0, 150.0, 200.0] {
+        let after = recorded(&percent.to_string());
+        let found = diff(&before.path(), &after.path(), &["--fail-on", "self>1000%"]);
+        let compresses = row(&found, "compresses");
+        let share = number(compresses, "before");
+        let truth = share * percent / 100.0 / (1.0 + share * (percent / 100.0 - 1.0)) - share;
+        let (delta, detectable) = (number(compresses, "delta"), number(compresses, "detectable"));
+        let significant = compresses["significant"] == true;
+        println!("{percent} %: {truth:+.4} is {delta:+.4}, detectable {detectable:.4}: {significant}");
+        assert!((delta - truth).abs() < detectable, "{compresses:#}");
+        assert!(significant || truth < 1.5 * detectable, "{compresses:#}");
+        assert!(!significant || truth > 0.2 * detectable, "{compresses:#}");
+        if significant {
+            assert_eq!(compresses["status"], "grew");
+            assert!(number(compresses, "low") > 0.0);
+        }
+    }
+}
+
+#[test]
+fn root_another_build_shows_no_function_both_new_and_gone_and_what_has_the_same_code() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let builds = [
+        work(dir.path(), "work-1.0", &["-O2", "-fno-inline"]),
+        work(dir.path(), "work-1.1", &["-O2", "-fno-inline", "-DADDED"]),
+        work(dir.path(), "work-2.0", &["-O3", "-fno-inline", "-fno-ipa-ra", "-DADDED"]),
+    ];
+    let run = |build: &Path, percent: &str| {
+        Recorded::new(&["-q", "-F", "999"], &[build.to_str().expect("UTF-8"), "2", percent, "3"])
+    };
+    let before = run(&builds[0], "100");
+    for build in &builds[1..] {
+        let after = run(build, "200");
+        let found = diff(&before.path(), &after.path(), &["--all"]);
+        let with = |status: &str| -> Vec<&str> {
+            let rows = rows(&found).iter().filter(|row| row["status"] == status);
+            rows.filter_map(|row| row["name"].as_str()).collect()
+        };
+        assert_eq!((with("removed"), with("added")), (vec![], vec!["adds"]), "{build:?}");
+        let compresses = row(&found, "compresses");
+        assert_eq!(compresses["status"], "grew");
+        assert_ne!(compresses["before_image"], compresses["image"]);
+        if build.ends_with("work-1.1") {
+            // It has twice the work and the same instructions, though everything lies elsewhere.
+            assert_eq!(compresses["code"], "identical", "{compresses:#}");
+        }
+    }
+}
+
+#[test]
+fn root_the_diff_that_a_timeline_names_explains_its_change() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = Recorded::target(&["-q", "-F", "499"], "phases", 3000);
+    let timeline = recorded.json("timeline", &["--by", "function"]);
+    let change = &timeline["changes"][0];
+    let stretch = |key: &str| {
+        let second = |end: &str| change[key][end].as_f64().unwrap_or_else(|| panic!("{timeline:#}"));
+        format!("{:.3}..{:.3}", second("from_s"), second("to_s"))
+    };
+    let found = recorded
+        .json("diff", &["--sort", "total", "--slice", &stretch("slice"), "--against", &stretch("against")]);
+    let name = change["name"].as_str().expect("a function");
+    let explained = row(&found, name);
+    assert_eq!(explained["significant"], true, "{explained:#}");
+    let grew = number(change, "after") > number(change, "before");
+    assert_eq!(number(explained, "delta") > 0.0, grew, "{explained:#}");
+}
