@@ -7,7 +7,7 @@ use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKi
 use rayon::prelude::*;
 
 use super::{Cause, Named, Parts, Thing};
-use crate::image::{ElfFile, Files, Finder, Identity, Layout, Svma};
+use crate::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
 use crate::same::function;
 use crate::symbolize::{readable, stub_names};
 
@@ -27,6 +27,8 @@ pub struct Code {
     layout: Layout,
     /// By their beginnings; one of several names at one address.
     functions: Vec<Function>,
+    /// It is not relocated: numbers may be addresses.
+    is_fixed: bool,
     /// What the loader fills slots with.
     slots: BTreeMap<u64, Slot>,
 }
@@ -54,7 +56,10 @@ impl Code {
         let files = finder.look(image).files.map_err(Cause::Image)?;
         let functions = all_functions(&files);
         let slots = slots(&files.image.file).unwrap_or_default();
-        Ok(Self { functions, slots, file: files.image.file, layout: files.image.layout })
+        let layout = files.image.layout;
+        let begin = layout.sections.iter().map(|section| section.at.0).filter(|at| *at > 0).min();
+        let is_fixed = begin.is_some_and(|begin| begin >= MIN_FIXED);
+        Ok(Self { file: files.image.file, layout, functions, is_fixed, slots })
     }
 
     pub(super) fn machine(&self) -> elf::Machine {
@@ -81,8 +86,8 @@ impl Code {
 
     /// Reports whether a number is an address of a program that is not relocated.
     pub(super) fn is_fixed_address(&self, at: u64) -> bool {
-        let has = |section: &crate::image::Section| at >= section.at.0 && at - section.at.0 < section.len;
-        self.layout.code_begin().0 >= MIN_FIXED && at >= MIN_FIXED && self.layout.sections.iter().any(has)
+        let has = |section: &Section| at >= section.at.0 && at - section.at.0 < section.len;
+        self.is_fixed && self.layout.sections.iter().any(|section| section.at.0 > 0 && has(section))
     }
 
     /// Tells what lies at an address; `own` are the parts of the function that names it.
