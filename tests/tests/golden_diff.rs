@@ -246,6 +246,27 @@ fn functions_are_the_same_in_another_build_whatever_compilers_add_to_their_names
 }
 
 #[test]
+fn an_image_that_has_names_on_one_side_only_is_compared_as_a_whole() {
+    let dir = folder();
+    USUAL.write(dir.path(), "named");
+    let mut nameless = Service { seed: 3, ..USUAL }.recorded();
+    nameless.symbols.clear();
+    nameless.write(&dir.path().join("nameless"), true).expect("written");
+    for (before, after) in [("DIR/named", "DIR/nameless"), ("DIR/nameless", "DIR/named")] {
+        for by in ["function", "line", "stack"] {
+            let diff = json(dir.path(), &["diff", before, after, "--by", by]);
+            assert_eq!(
+                (&diff["changed"], diff["rows"].as_array().map(Vec::len)),
+                (&0.into(), Some(1)),
+                "{by}: {diff:#}"
+            );
+        }
+        let diff = json(dir.path(), &["diff", before, after]);
+        assert_eq!(row(&diff, "[all of service]")["before"], 1.0);
+    }
+}
+
+#[test]
 fn a_spike_is_compared_with_the_calm_of_the_same_recording() {
     let dir = folder();
     let mut calm = Service { seconds: 6, ..USUAL }.recorded();

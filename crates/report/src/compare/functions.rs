@@ -18,6 +18,8 @@ pub struct Functions {
     pub keys: Vec<[Option<Key>; 2]>,
     /// Images, by the key of [`same::image`], that have source lines on one side only.
     one_sided: HashSet<String>,
+    /// Images that have names on one side only.
+    nameless: HashSet<String>,
 }
 
 /// A function of some recordings, before it is matched.
@@ -31,10 +33,13 @@ struct Named {
 
 impl Functions {
     pub(super) fn new(reports: &[Sided<'_>]) -> Self {
+        let nameless = one_sided(reports, named_ones);
         let mut sides: [Interned<Named>; 2] = Default::default();
         let positions: Vec<Vec<u32>> = reports
             .iter()
-            .map(|(report, side)| named(report).into_iter().map(|named| sides[*side].intern(named)).collect())
+            .map(|(report, side)| {
+                named(report, &nameless).into_iter().map(|named| sides[*side].intern(named)).collect()
+            })
             .collect();
         let sides = sides.map(Interned::into_items);
         let [before, after] = sides.each_ref().map(|named| named.iter().map(Named::item).collect::<Vec<_>>());
@@ -49,7 +54,7 @@ impl Functions {
         let of = positions.into_iter().zip(reports).map(|(positions, (_, side))| {
             positions.into_iter().map(|position| number_of[*side][position as usize]).collect()
         });
-        Self { of: of.collect(), keys, one_sided: one_sided(reports) }
+        Self { of: of.collect(), keys, one_sided: one_sided(reports, lines), nameless }
     }
 
     /// Tells whether an inlined function is compared as a row of its own.
@@ -60,6 +65,17 @@ impl Functions {
                 .contains(&*same::image(&image_of(names, &names.functions[frame.function as usize])))
         };
         !physical && (self.one_sided.is_empty() || is_known())
+    }
+
+    /// Tells whether the image of a frame is compared as a whole.
+    pub(super) fn is_nameless(&self, names: &Names, frame: &Frame) -> bool {
+        let image = || image_of(names, &names.functions[frame.function as usize]);
+        !self.nameless.is_empty() && self.nameless.contains(&*same::image(&image()))
+    }
+
+    /// How a function is called on a side.
+    pub(super) fn key(&self, function: u32, side: usize) -> Key {
+        self.known(function, side).cloned().unwrap_or_default()
     }
 
     fn known(&self, function: u32, side: usize) -> Option<&Key> {
@@ -87,8 +103,9 @@ impl Named {
     }
 }
 
-/// The functions of a recording, by their positions.
-fn named(report: &Report<'_>) -> Vec<Named> {
+/// The functions of a recording, by their positions. Images that are nameless on one side are taken as a whole: nothing in them
+/// is new, or gone.
+fn named(report: &Report<'_>, nameless: &HashSet<String>) -> Vec<Named> {
     let names = &report.profile.names;
     let mut files: Vec<Option<u32>> = vec![None; names.functions.len()];
     for frame in &names.frames {
@@ -105,6 +122,11 @@ fn named(report: &Report<'_>) -> Vec<Named> {
     let functions = names.functions.iter().zip(files);
     let named = functions.map(|(function, file)| {
         let image = names.image(function).map(|image| image.path.clone());
+        let key = image.as_deref().map(same::image).filter(|key| nameless.contains(&**key));
+        if let Some(key) = key {
+            let name = format!("[all of {key}]").into();
+            return Named { name, image, build_id: Vec::new(), file: None };
+        }
         let build_id = image.as_deref().and_then(|path| *builds.get(path)?).unwrap_or_default().to_vec();
         Named {
             name: function.name.clone(),
@@ -116,27 +138,35 @@ fn named(report: &Report<'_>) -> Vec<Named> {
     named.collect()
 }
 
-/// Images of which one side knows source lines, and with them inlined functions, and the other does not.
-fn one_sided(reports: &[Sided<'_>]) -> HashSet<String> {
+/// Images, by their keys, of which one side has something of a kind and the other, which has the image, does not.
+fn one_sided(reports: &[Sided<'_>], has: impl Fn(&Names) -> Vec<(Option<u32>, bool)>) -> HashSet<String> {
     let mut known: HashMap<String, [(bool, bool); 2]> = HashMap::new();
     for (report, side) in reports {
         let names = &report.profile.names;
-        let mut of_image: HashMap<Option<u32>, bool> = HashMap::new();
-        for frame in &names.frames {
-            let function = &names.functions[frame.function as usize];
-            *of_image.entry(function.image).or_default() |= frame.file.is_some();
-        }
-        for (image, has_lines) in of_image {
+        for (image, has) in has(names) {
             let Some(image) = image else { continue };
-            let of_sides =
-                known.entry(same::image(&names.images[image as usize].path).into_owned()).or_default();
-            of_sides[*side].0 = true;
-            of_sides[*side].1 |= has_lines;
+            let key = same::image(&names.images[image as usize].path).into_owned();
+            let of_side = &mut known.entry(key).or_default()[*side];
+            *of_side = (true, of_side.1 | has);
         }
     }
     let differs =
         |sides: &[(bool, bool); 2]| sides.iter().all(|(is_there, _)| *is_there) && sides[0].1 != sides[1].1;
     known.into_iter().filter(|(_, sides)| differs(sides)).map(|(image, _)| image).collect()
+}
+
+/// Which images have source lines.
+fn lines(names: &Names) -> Vec<(Option<u32>, bool)> {
+    let mut has: HashMap<u32, bool> = HashMap::new();
+    for frame in &names.frames {
+        *has.entry(frame.function).or_default() |= frame.file.is_some();
+    }
+    has.into_iter().map(|(function, has)| (names.functions[function as usize].image, has)).collect()
+}
+
+/// Which images have functions with names.
+fn named_ones(names: &Names) -> Vec<(Option<u32>, bool)> {
+    names.functions.iter().map(|function| (function.image, function.reason.is_none())).collect()
 }
 
 /// The path of a function's image, or what stands for one.

@@ -75,7 +75,7 @@ impl Rows {
                             0,
                             None,
                         ),
-                        By::Line => {
+                        By::Line if !self.functions.is_nameless(names, frame) => {
                             let shift = if *side == 0 { *shifts.get(&function).unwrap_or(&0) } else { 0 };
                             let line = frame.line.map(|line| line.saturating_add_signed(shift));
                             (
@@ -87,7 +87,10 @@ impl Rows {
                         _ => (String::new(), function, None),
                     };
                     let row = rows.intern(row);
-                    learn(&mut self.keys, row, *side, || key(frame, names, by));
+                    learn(&mut self.keys, row, *side, || match by {
+                        By::Function => self.functions.key(function, *side),
+                        _ => key(frame, names, by),
+                    });
                     row
                 })
             });
