@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """How often `diff` calls chance a change, and how often it finds changes that are there.
 
-usage: differences.py FOLDER-WITH-PROGRAMS [null|power|all]
+usage: differences.py FOLDER-WITH-PROGRAMS [null|power|all] [SECONDS]
 
 null   the same program recorded twice, 40 pairs of different programs and rates, whole runs and windows into running
        programs: a pair counts as a false alarm if any function is called changed.
 power  a program with one function that is 3, 5, 10 and 20 % slower, each recorded for minutes at 99 and 999 Hz and cut
        into pieces of 10, 30 and 60 seconds: how often the function is found, beside what was stated to be detectable.
+       Each is recorded for SECONDS (180).
 """
 
 import itertools
@@ -116,29 +117,29 @@ def null(programs, folder, pairs):
         print(f"{sort}: false alarms in {sum(seen)} of {len(seen)} pairs; the stated rate is 5 %")
 
 
-def power(programs, folder):
+def power(programs, folder, length):
     """Records the program at every speed and rate, and compares all pieces of each length with as many of the usual speed."""
     work = workloads(folder)["work"][0]
     pieces = {}
     for percent in [100, 103, 105, 110, 120]:
-        running = subprocess.Popen([work, "190", str(percent), "7"])
+        running = subprocess.Popen([work, str(length + 8), str(percent), "7"])
         recorders = []
         for rate in [99, 999]:
             file = folder / f"{percent}-{rate}.icecore"
             recorders.append(subprocess.Popen([programs / "icecore-record", "-q", "--force", "-o", file, "-F", str(rate),
-                                               "-p", str(running.pid), "-d", "182"]))
+                                               "-p", str(running.pid), "-d", str(length + 2)]))
             pieces[percent, rate] = file
         for process in [*recorders, running]:
             process.wait()
     print("slower   Hz  seconds  pieces  share   change   detectable  found")
     for (percent, rate), file in sorted(pieces.items(), key=lambda item: (item[0][1], item[0][0])):
-        for seconds in [10, 30, 60]:
+        for seconds in [it for it in [10, 30, 60] if it * 2 <= length]:
             found = []
-            for begin in range(0, 180, seconds):
+            for begin in range(0, length, seconds):
                 sides = []
                 for name, whole in [("b", pieces[100, rate]), ("a", file)]:
                     # Equal pieces would be no pair.
-                    at = (begin + seconds) % 180 if name == "b" else begin
+                    at = (begin + seconds) % length if name == "b" else begin
                     cut = folder / f"{name}.icecore"
                     subprocess.run([programs / "icecore-report", "cut", "-q", "--force", whole, "-o", cut, "--from", str(at), "--to", str(at + seconds)],
                                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -158,7 +159,7 @@ def main():
         if what in ("null", "all"):
             null(programs, Path(folder), PAIRS)
         if what in ("power", "all"):
-            power(programs, Path(folder))
+            power(programs, Path(folder), int(sys.argv[3]) if len(sys.argv) > 3 else 180)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ mod shift;
 mod unit;
 
 pub use comparison::{
-    Compared, Comparison, Facts, Options, Row, SHOWN_AT, Side, Status, Summary, compare, facts, slices,
+    Compared, Comparison, Facts, Options, Row, SHOWN_AT, Side, Status, Summary, compare, facts,
 };
 pub use point::{Point, point};
 pub use rows::{Key, Rows, Sided};

@@ -209,7 +209,13 @@ pub fn count(recording: &Recording, selection: Selection<'_>, apart: Apart) -> H
     let all = selection.tables.sample_blocks.iter();
     let blocks: Vec<&Entry> = all.filter(|entry| selection.may_be_in(entry)).collect();
     let Selection { tables, filter, .. } = selection;
-    let slices = apart.slices.map(|slicing| Slices::new(Spans::new(tables, filter).hull_ns(), slicing));
+    let slices = apart.slices.map(|slicing| {
+        let spans = Spans::new(tables, filter);
+        Slices::new(
+            if matches!(slicing, Slicing::Sampled(_)) { spans.sampled_ns() } else { spans.hull_ns() },
+            slicing,
+        )
+    });
     let leaders = if apart.threads { Map::default() } else { leaders(selection.tables) };
     let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
     let counted = blocks.par_chunks(stretch).map(|blocks| {

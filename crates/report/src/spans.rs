@@ -8,6 +8,7 @@ use crate::load::Tables;
 #[derive(Debug)]
 pub struct Spans {
     spans: Vec<(u64, u64)>,
+    sampled: (u64, u64),
 }
 
 impl Spans {
@@ -15,8 +16,11 @@ impl Spans {
     pub fn new(tables: &Tables, filter: &Filter) -> Self {
         let parts = &tables.parts;
         let mut ends: Vec<u64> = vec![0; parts.len()];
+        let mut sampled = (u64::MAX, 0);
         for block in &tables.sample_blocks {
             let part = parts.of(block);
+            let block_ns = (part.time_ns(block.header.first_ns), part.time_ns(block.header.last_ns));
+            sampled = crate::hits::widened(sampled, block_ns);
             let end = &mut ends[part.number() as usize];
             *end = (*end).max(part.time_ns(block.header.last_ns));
         }
@@ -32,7 +36,8 @@ impl Spans {
                 false => (begin, begin),
             }
         });
-        Self { spans: spans.collect() }
+        let sampled = (sampled.0.max(from_ns), sampled.1.saturating_add(1).min(to_ns));
+        Self { spans: spans.collect(), sampled }
     }
 
     /// Each session, in the order of the file: begin and end, ns on the common clock.
@@ -48,6 +53,12 @@ impl Spans {
     /// The time in which any session ran, ns.
     pub fn together_ns(&self) -> u64 {
         together_ns(self.spans.clone())
+    }
+
+    /// From the first sample of the file to behind the last, cut to `--from` and `--to`: what was cut out of a recording keeps
+    /// the start and the end of that.
+    pub fn sampled_ns(&self) -> (u64, u64) {
+        self.sampled
     }
 
     /// Begin of the earliest and end of the latest, ns on the common clock; nothing if no session took any time.
@@ -73,6 +84,8 @@ fn together_ns(mut spans: Vec<(u64, u64)>) -> u64 {
 pub enum Slicing {
     /// Into so many slices of equal length.
     Number(u32),
+    /// The time from the first sample to the last into so many slices of equal length.
+    Sampled(u32),
     /// Into slices of this length, ns; longer ones if there were more than the first number.
     Length(u32, u64),
 }
@@ -93,7 +106,7 @@ impl Slices {
     pub fn new((begin_ns, end_ns): (u64, u64), slicing: Slicing) -> Self {
         let span_ns = end_ns.saturating_sub(begin_ns).max(1);
         let len_ns = match slicing {
-            Slicing::Number(number) => span_ns.div_ceil(u64::from(number.max(1))),
+            Slicing::Number(number) | Slicing::Sampled(number) => span_ns.div_ceil(u64::from(number.max(1))),
             Slicing::Length(most, len_ns) => len_ns.max(span_ns.div_ceil(u64::from(most.max(1)))).max(1),
         };
         // At most the number that was asked for, so it fits.

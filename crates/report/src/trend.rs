@@ -32,6 +32,8 @@ pub struct Recorded {
     pub labels: BTreeMap<String, String>,
     /// Samples that the filters keep.
     pub samples: u64,
+    /// Stretches of the file that could not be used.
+    pub damaged: u64,
     /// What is known of a row that the recording does not have.
     pub nothing: Point,
     /// Each row: as people know it, and its share.
@@ -123,6 +125,7 @@ pub fn measure(report: &Report<'_>, options: &Trend) -> Recorded {
         start_unix_ns: tables.parts.start_unix_ns(),
         labels: labels.collect(),
         samples: facts.samples,
+        damaged: facts.damaged,
         nothing: point(Seen { base: &base, part: None, samples: 0 }, piece),
         rows: rows.collect(),
     }

@@ -97,9 +97,6 @@ impl<'a> Scan<'a> {
             let clear = |(begin, end): &(usize, usize)| sums.clearest(*begin, *end, self.shortest).clear;
             let shuffled = self.intervals.iter().map(clear).fold(0.0, f64::max);
             exceeding += usize::from(shuffled >= clearest);
-            if std::env::var("ZZ").is_ok() {
-                println!("ZZ {shuffled} {clearest}");
-            }
             if exceeding > EXCEEDING {
                 return None;
             }

@@ -188,6 +188,17 @@ impl fmt::Display for Condition {
     }
 }
 
+impl Stretch {
+    /// Tells whether two stretches have a moment in common.
+    pub fn overlaps(self, other: Self) -> bool {
+        let begins_before_end = |a: Self, b: Self| match (a.from, b.to) {
+            (Some(from), Some(to)) => from.ns < to.ns,
+            _ => true,
+        };
+        begins_before_end(self, other) && begins_before_end(other, self)
+    }
+}
+
 impl FromStr for Stretch {
     type Err = String;
 
@@ -245,5 +256,9 @@ mod tests {
         for bad in ["1", "2..1", "1..1", "a..b"] {
             assert_eq!(ns(bad), None, "{bad}");
         }
+        let stretch = |text: &str| text.parse::<Stretch>().expect("a stretch");
+        let overlaps = |a, b| stretch(a).overlaps(stretch(b));
+        assert_eq!([overlaps("0..2", ".."), overlaps("1..3", "2..4"), overlaps("..5", "4..")], [true; 3]);
+        assert_eq!([overlaps("0..2", "2..3"), overlaps("3..", "..3")], [false; 2]);
     }
 }

@@ -20,7 +20,8 @@ Examples:
 
 Shown are shares of all that was sampled, so recordings of different rates and lengths can be mixed. A change is listed if \
 hardly any shuffling of the recordings shows one as clear (5% for all rows together), with the first recording that \
-shows it; a level needs three recordings. Functions are matched across builds, as diff does.")]
+shows it; a level needs three recordings. Functions are matched by \
+name and image, without what compilers and linkers add to them.")]
 pub struct Trend {
     /// The recordings
     #[arg(required = true, value_name = "FILE", help_heading = "Arguments")]

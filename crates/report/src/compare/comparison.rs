@@ -15,7 +15,7 @@ use super::series::{Metric, Series, whole};
 use super::unit::Unit;
 use crate::cli::DiffBy as By;
 use crate::pipeline::Report;
-use crate::spans::{Slices, Spans};
+use crate::spans::Spans;
 use crate::views::summary::{lost, ratio};
 
 /// How recordings are compared.
@@ -48,6 +48,8 @@ pub struct Facts {
     pub span_ns: u64,
     /// Share of all samples that were lost while recording.
     pub lost_share: f64,
+    /// Stretches of the file that could not be used.
+    pub damaged: u64,
     /// What the filters keep, for people.
     pub filter: Option<String>,
     /// It is a whole run of a command.
@@ -124,7 +126,7 @@ pub struct Comparison {
     /// All recordings are whole runs.
     pub whole_runs: bool,
     /// Length of the shortest blocks, ns: the mean of all recordings.
-    pub block_ns: u64,
+    pub block_ns: [u64; 2],
 }
 
 /// What is said of all rows of one metric.
@@ -190,7 +192,7 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         let seen: Vec<[Vec<Seen<'_>>; 2]> = (0..rows.keys.len()).map(of_row).collect();
         Judge::new(&seen, whole_runs, options)
     });
-    let whole = everything(&runs, &facts, reports, whole_runs);
+    let whole = everything(&runs, &facts, whole_runs);
     let sides = [0, 1].map(|side| Side {
         recordings: reports
             .iter()
@@ -201,9 +203,9 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         rate: mean_rate(&runs, side),
     });
     let judgements = metrics.each_ref().map(|judge| judge.summary(&runs, &sides, options.unit));
-    let block_ns = facts.iter().map(|facts| facts.span_ns).sum::<u64>() / reports.len().max(1) as u64
-        * LEVELS[metrics[0].level] as u64
-        / SLICES as u64;
+    let slice_ns =
+        facts.iter().map(|facts| facts.span_ns).sum::<u64>() / (reports.len().max(1) * SLICES) as u64;
+    let block_ns = metrics.each_ref().map(|judge| slice_ns * LEVELS[judge.level] as u64);
     let [own, total] = metrics;
     let row = |(position, keys): (usize, [Option<Key>; 2])| Row {
         keys,
@@ -226,28 +228,24 @@ fn seen<'a>(runs: &[&'a Run], row: usize, metric: Metric) -> Vec<Seen<'a>> {
 pub fn facts(report: &Report<'_>) -> Facts {
     let loaded = report.loaded;
     let (tables, filter) = (&loaded.tables, &loaded.filter);
-    let (begin, end) = Spans::new(tables, filter).hull_ns();
     let whole = report.profile.whole();
     let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
     let lost = lost(tables);
     let ended = |by: &String| by == "command";
     let ran =
         tables.parts.iter().all(|part| part.receipt.as_ref().is_some_and(|it| it.ended_by.iter().any(ended)));
+    let is_command = tables.parts.iter().all(|part| part.session.target == "command");
     Facts {
         path: loaded.path.to_owned(),
         hosts: tables.parts.hosts().to_vec(),
         samples: whole.samples,
         weight: whole.weight,
-        span_ns: end - begin,
+        span_ns: Spans::new(tables, filter).together_ns(),
         lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
         filter: report.filtered.clone(),
-        is_whole_run: ran && filter.from.is_none() && filter.to.is_none(),
+        damaged: tables.damage.len() as u64,
+        is_whole_run: ran && is_command && filter.from.is_none() && filter.to.is_none(),
     }
-}
-
-/// The slices of a recording that was counted by them.
-pub fn slices(report: &Report<'_>) -> Slices {
-    report.loaded.hits.slices.expect("bug: recordings that are compared are counted by slice")
 }
 
 fn run(
@@ -271,7 +269,7 @@ fn run(
     };
     let whole = whole(profile, SLICES);
     let seen = 1.0 - facts.lost_share;
-    let divisors = options.unit.divisors(&whole, slices(report), facts.span_ns, seen, side == 0);
+    let divisors = options.unit.divisors(&whole, facts.span_ns, seen, side == 0);
     let base = base(number, divisors, facts, options.unit == Unit::Share);
     Run { side, groups, series, base, whole }
 }
@@ -282,18 +280,12 @@ fn base(number: usize, divisors: Vec<f64>, facts: &Facts, is_share: bool) -> Bas
 }
 
 /// Compares how much was sampled per second of wall time.
-fn everything(runs: &[Run], facts: &[Facts], reports: &[Sided<'_>], whole_runs: bool) -> Compared {
+fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool) -> Compared {
     let bases: Vec<Base> = (0..runs.len())
         .map(|number| {
             let (facts, run) = (&facts[number], &runs[number]);
-            let slices = slices(reports[number].0);
-            let divisors = Unit::PerSecond.divisors(
-                &run.whole,
-                slices,
-                facts.span_ns,
-                1.0 - facts.lost_share,
-                run.side == 0,
-            );
+            let divisors =
+                Unit::PerSecond.divisors(&run.whole, facts.span_ns, 1.0 - facts.lost_share, run.side == 0);
             base(number, divisors, facts, false)
         })
         .collect();
@@ -415,9 +407,15 @@ impl Judge {
         }
         let factor = after / before;
         let fits = |row: usize| fits(row, factor, EXPLAINED);
+        let errors = factors
+            .iter()
+            .filter(|(_, _, row)| fits(*row))
+            .map(|(_, _, row)| self.judgement.rows[*row].error.powi(2));
+        let is_other_than_one = (after - before).abs() > EXPLAINED * errors.sum::<f64>().sqrt();
         let fitting: Vec<&(f64, f64, usize)> = factors.iter().filter(|(_, _, row)| fits(*row)).collect();
         let covered: f64 = fitting.iter().map(|(_, weight, _)| weight).sum();
-        (fitting.len() >= FEWEST_FITTING && covered > MOST_OF_ALL * whole).then_some(factor)
+        (is_other_than_one && fitting.len() >= FEWEST_FITTING && covered > MOST_OF_ALL * whole)
+            .then_some(factor)
     }
 }
 
@@ -444,14 +442,18 @@ impl Comparison {
     pub fn status(&self, row: &Row, metric: Metric) -> Status {
         let compared = row.of(metric);
         let (before, after) = compared.samples;
-        if row.likeness.is_some() {
+        if row.likeness.is_some() && (before, after) != (0, 0) {
             return Status::Renamed;
         }
         if !compared.judged.significant {
             return Status::Same;
         }
-        let is_diluted =
-            |factor: &f64| is_explained(&compared.estimate, &compared.judged, *factor, EXPLAINED);
+        // What the factor leaves unexplained is little beside what it explains.
+        let is_diluted = |factor: &f64| {
+            let Estimate { before, after, .. } = compared.estimate;
+            is_explained(&compared.estimate, &compared.judged, *factor, EXPLAINED)
+                && (after - factor * before).abs() < 0.5 * (after - before).abs()
+        };
         match (before, after) {
             (0, _) => Status::Added,
             (_, 0) => Status::Removed,

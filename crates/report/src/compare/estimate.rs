@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use statrs::distribution::{Binomial, DiscreteCDF};
+
 use super::noise::{self, Draws, LEVELS, RESAMPLES, SLICES};
 
 /// What the rates of one recording are made of, the same for all its rows.
@@ -30,6 +32,11 @@ impl Base {
     /// The rate of a weight by slice.
     pub fn rate(&self, part: &[f64]) -> f64 {
         quotient(part.iter().sum(), self.of.iter().sum())
+    }
+
+    /// How many samples a rate of 1 has.
+    fn samples_of_one(&self) -> f64 {
+        quotient(1.0, self.per_sample)
     }
 
     /// The variance of a rate that sampling alone would have.
@@ -98,6 +105,8 @@ pub struct Estimate {
     pub variance: f64,
     /// The variance that sampling alone would have.
     pub of_sampling: f64,
+    /// The probability of counts as different as these, if samples were independent: what few samples show is not normal.
+    pub p_of_counts: f64,
     /// Degrees of freedom of that variance.
     pub degrees: f64,
     /// Length of the blocks, a position in `noise::LEVELS`.
@@ -137,6 +146,7 @@ pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estima
         after: few.after,
         variance: of_time.variance.max(few.of_sampling),
         of_sampling: few.of_sampling,
+        p_of_counts: few.p_of_counts,
         between: between(before, after),
         ..of_time
     }
@@ -148,15 +158,33 @@ pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
     let noise = |side: &[Seen<'_>]| {
         side.iter().map(|seen| seen.of_sampling()).sum::<f64>() / (side.len() as f64).powi(2)
     };
-    let of_sampling = noise(before) + noise(after);
+    let counts = [before, after].map(|side| side.iter().map(|seen| seen.samples).sum::<u64>());
+    // How many samples a rate of 1 would give.
+    let wholes = [before, after].map(|side| side.iter().map(|seen| seen.base.samples_of_one()).sum::<f64>());
+    let together = quotient((counts[0] + counts[1]) as f64, wholes[0] + wholes[1]);
+    let at = |side: &[Seen<'_>], rate: f64| {
+        side.iter().map(|seen| seen.base.of_sampling_at(rate)).sum::<f64>() / (side.len() as f64).powi(2)
+    };
+    // If nothing changed, both sides have the rate of both together.
+    let of_sampling = (noise(before) + noise(after)).max(at(before, together) + at(after, together));
     Estimate {
         before: mean(before),
         after: mean(after),
         variance: of_sampling,
         of_sampling,
+        p_of_counts: p_of_counts(counts, wholes),
         degrees: blocks_left(0),
         ..Estimate::default()
     }
+}
+
+/// The probability of counts as different as these, given their sum, both sides having one rate.
+fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
+    let share = quotient(wholes[1], wholes[0] + wholes[1]);
+    let Ok(binomial) = Binomial::new(share, counts[0] + counts[1]) else { return 1.0 };
+    let below = binomial.cdf(counts[1]);
+    let above = counts[1].checked_sub(1).map_or(1.0, |less| binomial.sf(less));
+    (2.0 * below.min(above)).min(1.0)
 }
 
 /// The noise by resampled blocks.

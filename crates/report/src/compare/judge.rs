@@ -50,20 +50,19 @@ pub struct Judgement {
     pub threshold: f64,
     /// How many times larger the variance of a row is than that of its samples, in the middle.
     pub excess: f64,
+    /// Degrees of freedom of the noise of a row, in the middle.
+    pub degrees: f64,
 }
 
 impl Judgement {
     /// The smallest change that would have been found in a row of which sampling alone has this variance.
     pub fn detectable(&self, of_sampling: f64) -> f64 {
         detectable(
-            Noise { error: of_sampling.sqrt() * self.excess.sqrt() * self.widened, degrees: MANY },
+            Noise { error: of_sampling.sqrt() * self.excess.sqrt() * self.widened, degrees: self.degrees },
             self.threshold,
         )
     }
 }
-
-/// Degrees of freedom of what is known of many rows.
-const MANY: f64 = 100.0;
 
 /// By what noise is raised at least where each side has one recording: how runs of one program differ cannot be seen there.
 /// Measured on pairs of real recordings (docs/COMPARING.md).
@@ -78,7 +77,13 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
     let scores = tested.iter().map(|row| score(estimates[*row].delta(), noise[*row]));
     let widened = if by_runs { 1.0 } else { widening(scores.collect()).max(least_widening) };
     let noise: Vec<Noise> = noise.iter().map(|n| Noise { error: n.error * widened, ..*n }).collect();
-    let p = |row: usize| if is_tested[row] { p_value(estimates[row].delta(), noise[row]) } else { 1.0 };
+    let p = |row: usize| {
+        if is_tested[row] {
+            p_value(estimates[row].delta(), noise[row]).max(estimates[row].p_of_counts)
+        } else {
+            1.0
+        }
+    };
     let p: Vec<f64> = (0..estimates.len()).map(p).collect();
     let threshold = threshold(tested.iter().map(|row| p[*row]).collect(), level);
     let rows = (0..estimates.len()).map(|row| {
@@ -96,9 +101,10 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
             error: noise[row].error,
         }
     });
+    let degrees = median(tested.iter().map(|row| noise[*row].degrees).collect()).unwrap_or(1.0);
     let excess = tested.iter().map(|row| of_sampling_alone(&estimates[*row], noise[*row], widened));
     let excess = median(excess.collect()).unwrap_or(1.0).max(1.0);
-    Judgement { rows: rows.collect(), tested: tested.len(), widened, threshold, excess }
+    Judgement { rows: rows.collect(), tested: tested.len(), widened, threshold, excess, degrees }
 }
 
 /// The standard error of a difference, and its degrees of freedom.
@@ -113,20 +119,18 @@ struct Noise {
 fn noises(estimates: &[Estimate], is_tested: &[bool]) -> Vec<Noise> {
     let tested = estimates.iter().zip(is_tested).filter(|(_, is_tested)| **is_tested);
     let ratios = tested.filter_map(|(estimate, _)| Some(estimate.between?.0));
-    let common = median(ratios.collect()).unwrap_or(1.0);
+    let ratios: Vec<f64> = ratios.collect();
+    // A few rows say nothing of each other.
+    let prior = if ratios.len() >= ENOUGH_ROWS { PRIOR_DEGREES } else { 0.0 };
+    let common = median(ratios).unwrap_or(1.0);
     let noise = |estimate: &Estimate| {
         let of_chance = Noise { error: estimate.variance.sqrt(), degrees: estimate.degrees };
         let Some((ratio, degrees)) = estimate.between else { return of_chance };
         // The median of a variance lies below its mean: (1 - 2/9ν)³, Wilson and Hilferty 1931.
         let common = common / (1.0 - 2.0 / (9.0 * degrees)).powi(3);
-        let mixed = (PRIOR_DEGREES * common + degrees * ratio) / (PRIOR_DEGREES + degrees);
-        match mixed > 1.0 {
-            true => {
-                let error = of_chance.error * mixed.sqrt();
-                Noise { error, degrees: of_chance.degrees.min(PRIOR_DEGREES + degrees) }
-            }
-            false => of_chance,
-        }
+        let mixed = (prior * common + degrees * ratio) / (prior + degrees);
+        let of_runs = Noise { error: (estimate.of_sampling * mixed).sqrt(), degrees: prior + degrees };
+        if of_runs.error > of_chance.error { of_runs } else { of_chance }
     };
     estimates.iter().map(noise).collect()
 }

@@ -1,7 +1,6 @@
 //! What rates are rates of.
 
 use super::noise::SLICES;
-use crate::spans::Slices;
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,25 +27,12 @@ impl Unit {
     ///
     /// `whole` is the weight of everything in each slice, of which `span_ns` were sampled, and `seen` the share of all
     /// samples that was not lost.
-    pub fn divisors(
-        self,
-        whole: &[f64],
-        slices: Slices,
-        span_ns: u64,
-        seen: f64,
-        is_before: bool,
-    ) -> Vec<f64> {
-        // Weights that are times are divided by times.
+    pub fn divisors(self, whole: &[f64], span_ns: u64, seen: f64, is_before: bool) -> Vec<f64> {
+        // Slices are equally long. Weights that are times are divided by times.
         let each = |whole: f64| vec![whole * seen / SLICES as f64; SLICES];
         match self {
             Self::Share => whole.to_vec(),
-            Self::PerSecond => {
-                let lengths = (0..SLICES as u64).map(|slice| {
-                    let begin = slice.saturating_mul(slices.len_ns).min(span_ns);
-                    (span_ns - begin).min(slices.len_ns) as f64 * seen
-                });
-                lengths.collect()
-            }
+            Self::PerSecond => each(span_ns as f64),
             Self::PerWork(work) => each(1e9 * if is_before { work.before } else { work.after }),
         }
     }

@@ -79,6 +79,18 @@ fn wanted(options: &Diff) -> anyhow::Result<Vec<Piece>> {
         ([_, _], ..) => bail!("cannot compare stretches of two recordings: name one, or use --from and --to"),
         _ => bail!("cannot compare nothing: name two recordings, BEFORE and AFTER"),
     };
+    for (position, piece) in pieces.iter().enumerate() {
+        let is_again = |other: &Piece| other.side == piece.side && other.path == piece.path;
+        if pieces[..position].iter().any(is_again) {
+            let path = piece.path.display();
+            bail!("cannot learn how runs differ from `{path}` twice on one side: name each recording once");
+        }
+    }
+    if let (Some(slice), Some(against)) = (options.slice, options.against)
+        && slice.overlaps(against)
+    {
+        bail!("cannot compare stretches that overlap: --slice and --against must hold different times");
+    }
     let is_stdin = |piece: &&Piece| piece.path.as_os_str() == "-";
     if pieces.iter().filter(is_stdin).count() > 1 {
         bail!("cannot read two recordings from stdin: write one into a file");
@@ -93,7 +105,7 @@ fn load<'a>(piece: &'a Piece, recording: &'a Recording, options: &Diff, search: 
     }
     let apart = Apart {
         threads: options.by == DiffBy::Thread,
-        slices: Some(Slicing::Number(SLICES as u32)),
+        slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
     let mut loaded = Loaded::filtered(&piece.path, recording, filter, search, apart);

@@ -12,6 +12,7 @@ use crate::hits::Apart;
 use crate::image::Search;
 use crate::pipeline::Loaded;
 use crate::spans::Slicing;
+use crate::term::quantity::things;
 use crate::trend::{Recorded, measure};
 use crate::{debuginfod, input, views};
 
@@ -19,6 +20,9 @@ use crate::{debuginfod, input, views};
 pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let select = &options.select;
     input::check(&select.filter())?;
+    if options.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        bail!("cannot read two recordings from stdin: write one into a file");
+    }
     let servers = input::servers(&select.lookup)?;
     let search = input::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let measured = options.files.par_iter().map(|path| recorded(path, options, &search, servers.as_ref()));
@@ -34,6 +38,10 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
             Some((_, error)) => return Err(error),
             None => bail!("cannot follow nothing: name recordings"),
         }
+    }
+    for it in recorded.iter().filter(|it| it.damaged > 0) {
+        let parts = things(it.damaged, "part");
+        remark(streams, &[format!("warning: `{}` is damaged: {parts} left out", it.path.display())]);
     }
     let warning = |(_, error): &(_, anyhow::Error)| format!("warning: left out: {error:#}");
     remark(streams, &left_out.iter().map(warning).collect::<Vec<_>>());
@@ -55,7 +63,7 @@ fn recorded(
     let recording = input::open_by_index(path)?;
     let apart = Apart {
         threads: options.by == TrendBy::Thread,
-        slices: Some(Slicing::Number(SLICES as u32)),
+        slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
     let loaded = Loaded::new(path, &recording, &options.select, search, apart);

@@ -71,6 +71,8 @@ struct Recording {
     duration_s: f64,
     lost_share: f64,
     filter: Option<String>,
+    /// Stretches of the file that could not be used.
+    damaged: u64,
 }
 
 /// How noise was learned.
@@ -161,20 +163,20 @@ impl Diff {
             })
             .collect();
         rows.sort_by(|a, b| {
-            let weight = |row: &Row| (row.what.is_change(), row.rates.delta.abs());
+            let weight = |row: &Row| (row.what.is_shown(), row.rates.delta.abs());
             let (x, y) = (weight(a), weight(b));
             y.0.cmp(&x.0).then(y.1.total_cmp(&x.1)).then_with(|| a.identity().cmp(&b.identity()))
         });
         let row_count = rows.len() as u64;
-        let is_kept = |row: &Row| options.all || row.rates.tested || row.what.is_change();
+        let is_kept = |row: &Row| options.all || row.rates.tested || row.what.is_shown();
         let [before, after] = &compared.sides;
         let total =
             |side: &Side| side.recordings.iter().fold(0, |sum: u64, it| sum.saturating_add(it.weight));
-        let changed = rows.iter().filter(|row| row.what.is_change()).count() as u64;
+        let changed = rows.iter().filter(|row| row.is_change()).count() as u64;
         let fail_on = options.fail_on.iter().map(|it| check::Check::new(*it, compared)).collect();
         rows.retain(is_kept);
         if options.by == DiffBy::Function {
-            let changed = rows.iter_mut().filter(|row| row.what.is_change());
+            let changed = rows.iter_mut().filter(|row| row.what.is_shown());
             code::compare_code(reports, &mut changed.take(CODE_ROWS).collect::<Vec<_>>());
         }
         Self {
@@ -201,7 +203,7 @@ impl Diff {
                     (_, true) => "steps",
                     _ => "blocks",
                 },
-                block_s: compared.block_ns as f64 / 1e9,
+                block_s: compared.block_ns[metric as usize] as f64 / 1e9,
                 resamples: RESAMPLES as u64,
                 seed: SEED,
                 widened: summary.widened,
@@ -229,7 +231,7 @@ impl Diff {
     fn shown(&self) -> (&[Row], usize) {
         let end = match self.with_noise {
             true => self.rows.len(),
-            false => self.rows.iter().take_while(|row| row.what.is_change()).count(),
+            false => self.rows.iter().take_while(|row| row.what.is_shown()).count(),
         };
         (&self.rows[..end.min(self.shown)], end)
     }
@@ -248,8 +250,8 @@ impl Diff {
 }
 
 impl Status {
-    /// Tells whether it is a change by itself, and more than chance.
-    pub(super) fn is_change(self) -> bool {
+    /// Tells whether it is shown: a change by itself, and more than chance, or a rename, whatever it takes.
+    pub(super) fn is_shown(self) -> bool {
         !matches!(self, Self::Same | Self::Diluted)
     }
 
@@ -297,6 +299,7 @@ impl Recording {
             duration_s: facts.span_ns as f64 / 1e9,
             lost_share: facts.lost_share,
             filter: facts.filter.clone(),
+            damaged: facts.damaged,
         }
     }
 }
@@ -321,6 +324,11 @@ impl Rates {
 }
 
 impl Row {
+    /// Tells whether it is a change by itself, and more than chance.
+    fn is_change(&self) -> bool {
+        self.what.is_shown() && self.rates.significant
+    }
+
     fn new(
         keys: &[Option<Key>; 2],
         what: Status,

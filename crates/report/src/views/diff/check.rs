@@ -18,7 +18,14 @@ pub(super) struct Check {
 #[derive(Debug, Serialize)]
 pub(super) struct Cause {
     pub(super) name: String,
+    /// Not finite if there was nothing before.
+    #[serde(serialize_with = "finite")]
     pub(super) value: f64,
+}
+
+/// JSON has no infinity: `null`.
+fn finite<S: serde::Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    value.is_finite().then_some(*value).serialize(to)
 }
 
 impl Check {
@@ -36,7 +43,7 @@ impl Check {
             Measure::Change(sort) | Measure::Ratio(sort) => {
                 let metric = if sort == Sort::Own { Metric::Own } else { Metric::Total };
                 let changed = compared.rows.iter().filter(|row| {
-                    row.of(metric).judged.significant && compared.status(row, metric).is_change()
+                    row.of(metric).judged.significant && compared.status(row, metric).is_shown()
                 });
                 let causes = changed.map(|row| Cause {
                     name: name(row),

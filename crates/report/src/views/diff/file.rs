@@ -34,21 +34,26 @@ pub fn write(path: &Path, view: &Diff, reports: &[Sided<'_>]) -> anyhow::Result<
 
 /// Draws the flame graph of both sides.
 fn graph(view: &Diff, reports: &[Sided<'_>]) -> anyhow::Result<Vec<u8>> {
-    let [before, after] = [0, 1].map(|side| stacks(view, reports, side));
+    // A program that is called otherwise now is still the same, where it is alone.
+    let is_alone = |(report, _): &Sided<'_>| {
+        report.profile.threads.windows(2).all(|pair| pair[0].process == pair[1].process)
+    };
+    let root = if reports.iter().all(is_alone) { Root::None } else { Root::Process };
+    let [before, after] = [0, 1].map(|side| stacks(view, reports, side, root));
     let title = format!("{} → {}: red grew, blue shrank", view.files(0), view.files(1));
     let filtered = view.before.first().and_then(|recording| recording.filter.as_deref());
     draw(&before, &after, Picture { title: &title, filtered, as_shares: view.unit == "share" })
 }
 
 /// The stacks of a side, in the unit of the comparison; of several recordings all.
-fn stacks(view: &Diff, reports: &[Sided<'_>], side: usize) -> Vec<(String, f64)> {
+fn stacks(view: &Diff, reports: &[Sided<'_>], side: usize, root: Root) -> Vec<(String, f64)> {
     let of_side: Vec<_> = reports.iter().filter(|(_, of)| *of == side).collect();
     let of_report = |(report, _): &&Sided<'_>| {
         let profile = &report.profile;
         let whole = profile.whole().weight as f64;
         // Each recording of a side counts as much as the others.
         let scale = view.everything[side] / whole / of_side.len() as f64;
-        let stacks = merged(profile, Root::Process, &labels(&profile.names, true));
+        let stacks = merged(profile, root, &labels(&profile.names, true));
         stacks.into_iter().map(|(stack, amount)| (stack, amount.weight as f64 * scale)).collect::<Vec<_>>()
     };
     of_side.iter().flat_map(of_report).collect()

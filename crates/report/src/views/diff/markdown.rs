@@ -9,7 +9,7 @@ impl Diff {
         let mut text = String::from("### CPU profile: before and after\n\n");
         let (_, found) = self.found();
         text.push_str(&format!("**{found}** {}\n", self.detectable()));
-        let (rows, all) = self.shown();
+        let (rows, _) = self.shown();
         if !rows.is_empty() {
             text.push_str(&format!("\n| before | after | change | 95% interval | | {} | image |\n", self.by));
             text.push_str("|---:|---:|---:|---:|---|---|---|\n");
@@ -23,9 +23,6 @@ impl Diff {
                 ));
             }
         }
-        if rows.len() < all {
-            text.push_str(&format!("\n{} of {all} rows are shown.\n", rows.len()));
-        }
         for check in self.fail_on.iter().filter(|check| check.holds()) {
             let causes: Vec<String> = check.rows.iter().map(|cause| code(&cause.name)).collect();
             text.push_str(&format!(
@@ -38,9 +35,14 @@ impl Diff {
         for (label, side) in [("before", &self.before), ("after", &self.after)] {
             for it in side {
                 let (file, seconds) = (code(&it.file), it.duration_s);
-                text.push_str(&format!("- {label}: {file}, {seconds:.2} s, {} samples\n", it.samples));
+                let damaged = if it.damaged > 0 { ", damaged" } else { "" };
+                text.push_str(&format!(
+                    "- {label}: {file}, {seconds:.2} s, {} samples{damaged}\n",
+                    it.samples
+                ));
             }
         }
+        self.remarks().iter().for_each(|remark| text.push_str(&format!("- {remark}\n")));
         text.push_str(&format!("- rates: {}\n- noise: {}\n", self.rates(), self.noise()));
         text.push_str("\n</details>\n");
         text
@@ -50,10 +52,9 @@ impl Diff {
 /// A name as code in a cell of a table: nothing in it is Markdown.
 fn code(name: &str) -> String {
     let name = name.replace('|', "\\|");
-    match name.contains('`') {
-        true => format!("`` {name} ``"),
-        false => format!("`{name}`"),
-    }
+    let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    if longest > 0 { format!("{fence} {name} {fence}") } else { format!("{fence}{name}{fence}") }
 }
 
 #[cfg(test)]
@@ -63,5 +64,6 @@ mod tests {
     #[test]
     fn names_are_no_markdown() {
         assert_eq!([code("f<T>"), code("a|b"), code("a`b")], ["`f<T>`", "`a\\|b`", "`` a`b ``"]);
+        assert_eq!(code("a``b`"), "``` a``b` ```");
     }
 }

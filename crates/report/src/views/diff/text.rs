@@ -14,14 +14,18 @@ impl Diff {
     /// The page for people.
     pub fn text(&self, page: &mut Page) {
         self.preface(page);
-        let (rows, all) = self.shown();
+        let (rows, _) = self.shown();
         page.gap();
         self.verdict(page);
         if !rows.is_empty() {
             page.gap();
             self.table(rows, page);
         }
-        self.remarks(rows.len(), all, page);
+        let remarks = self.remarks();
+        if !remarks.is_empty() {
+            page.gap();
+            remarks.iter().for_each(|remark| page.styled(Style::Dim, remark));
+        }
         self.conditions(page);
     }
 
@@ -60,6 +64,15 @@ impl Diff {
         format!("{of}, {what}")
     }
 
+    /// What a row is, for people.
+    fn kind(&self) -> &'static str {
+        match self.by {
+            "process" => "process name",
+            "thread" => "thread name",
+            by => by,
+        }
+    }
+
     /// How noise was learned.
     pub(super) fn noise(&self) -> String {
         let noise = &self.noise;
@@ -83,7 +96,7 @@ impl Diff {
 
     /// What was found, and what could have been.
     pub(super) fn found(&self) -> (bool, String) {
-        let rows = things(self.tested, self.by);
+        let rows = things(self.tested, self.kind());
         match self.changed {
             0 => (false, format!("No significant change in {rows}.")),
             changed => {
@@ -103,6 +116,9 @@ impl Diff {
     pub(super) fn detectable(&self) -> String {
         let whole = ((self.everything[0] + self.everything[1]) / 2.0).max(f64::MIN_POSITIVE);
         let points = |change: f64| format!("{:.2}", change / whole * 100.0);
+        if self.detectable_at.first().is_some_and(|it| it.change >= whole) {
+            return "There are too few samples to show anything.".to_owned();
+        }
         let each =
             self.detectable_at.iter().map(|it| format!("{} ± {}", percent(it.share), points(it.change)));
         let each = each.collect::<Vec<_>>().join(", ");
@@ -161,38 +177,35 @@ impl Diff {
         }
     }
 
-    fn remarks(&self, shown: usize, all: usize, page: &mut Page) {
+    /// What is not among the rows, and what marks mean.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let (rows, all) = self.shown();
         let mut remarks = Vec::new();
-        if shown < all {
-            remarks.push(format!(
-                "{} of {} shown: -n 0 shows all",
-                count(shown as u64),
-                things(all as u64, "row")
-            ));
+        if rows.len() < all {
+            let shown = count(rows.len() as u64);
+            remarks.push(format!("{shown} of {} shown: -n 0 shows all", things(all as u64, "row")));
+        }
+        if rows.iter().any(|row| row.mark() == SAME_CODE) {
+            let so = "the machine code is the same in both builds, so the change is not in this function";
+            remarks.push(format!("{SAME_CODE}: {so}"));
+        }
+        if self.with_noise {
+            return remarks;
         }
         let diluted = self.diluted() as u64;
-        if let (Some(factor), 1.., false) = (self.common_factor, diluted, self.with_noise) {
+        if let (Some(factor), 1..) = (self.common_factor, diluted) {
             let taken = if factor < 1.0 { "others took more" } else { "others took less" };
             remarks.push(format!(
                 "{} changed only as all shares did, ×{factor:.2}, because {taken}: --unit cpu looks at them by themselves",
-                things(diluted, self.by)
+                things(diluted, self.kind())
             ));
         }
-        let folded = self.row_count - all as u64 - if self.with_noise { 0 } else { diluted };
-        if folded > 0 && !self.with_noise {
-            remarks.push(format!(
-                "{} of which the change may be chance are left out: --all shows them",
-                things(folded, "row")
-            ));
+        let folded = self.row_count - all as u64 - diluted;
+        if folded > 0 {
+            let rows = things(folded, "row");
+            remarks.push(format!("{rows} of which the change may be chance are left out: --all shows them"));
         }
-        if self.rows.iter().take(shown).any(|row| row.mark() == SAME_CODE) {
-            remarks.push("same code: the machine code is the same in both builds, so the change is not in this function".to_owned());
-        }
-        if remarks.is_empty() {
-            return;
-        }
-        page.gap();
-        remarks.iter().for_each(|remark| page.styled(Style::Dim, remark));
+        remarks
     }
 
     fn conditions(&self, page: &mut Page) {
@@ -217,8 +230,12 @@ impl Recording {
             String::new()
         };
         let rate = if self.weight > 0 { self.samples as f64 * 1e9 / self.weight as f64 } else { 0.0 };
+        let damaged = match self.damaged {
+            0 => String::new(),
+            parts => format!(", damaged: {} left out", things(parts, "part")),
+        };
         format!(
-            "{} · {} · {} · {rate:.0} per CPU second{lost} · {}",
+            "{} · {} · {} · {rate:.0} per CPU second{lost}{damaged} · {}",
             self.file,
             duration((self.duration_s * 1e9) as u64),
             things(self.samples, "sample"),

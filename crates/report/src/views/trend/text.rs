@@ -92,7 +92,7 @@ impl Trend {
             page.line(&format!(
                 "  from {} on, {} {verb} from {} to {}",
                 first.called(),
-                clip(&row.name, 60),
+                row.called(),
                 percent(change.before),
                 percent(change.after)
             ));
@@ -109,6 +109,17 @@ impl Trend {
         let before = &self.recordings[at.saturating_sub(EXPLAINED_BY)..at];
         let after = &self.recordings[at..(at + EXPLAINED_BY).min(self.recordings.len())];
         format!("icecore-report diff --before {} --after {}", files(before), files(after))
+    }
+}
+
+impl Row {
+    /// Its name, and the image if that is another thing.
+    fn called(&self) -> String {
+        let name = clip(&self.name, 60);
+        match self.image.as_deref().map(short) {
+            Some(image) if image != short(&self.name) => format!("{name} ({image})"),
+            _ => name,
+        }
     }
 }
 
