@@ -9,8 +9,10 @@
 
 mod comparison;
 pub mod estimate;
+mod facts;
 mod functions;
 pub mod judge;
+mod metric;
 pub mod noise;
 mod point;
 mod renames;
@@ -19,9 +21,9 @@ pub mod series;
 mod shift;
 mod unit;
 
-pub use comparison::{
-    Compared, Comparison, Facts, Options, Row, SHOWN_AT, Side, Status, Summary, compare, facts,
-};
+pub use comparison::{Compared, Comparison, Options, Row, Side, Status, compare};
+pub use facts::{Facts, facts};
+pub use metric::{SHOWN_AT, Summary};
 pub use point::{Point, point};
 pub use rows::{Key, Rows, Sided};
 pub use series::Metric;

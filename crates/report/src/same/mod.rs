@@ -3,13 +3,13 @@
 //! | call | answer |
 //! |---|---|
 //! | [`function`], [`image`] | the key under which a name, an image is the same in every build |
-//! | [`matched`] | the rows of two recordings, in groups that are one function each |
-//! | [`renamed`] | which of those that are gone may be called otherwise now |
+//! | [`matched()`] | the rows of two recordings, in groups that are one function each |
+//! | [`renamed()`] | which of those that are gone may be called otherwise now |
 //! | [`code::compare`] | whether the machine code of a function is the same in both builds |
 //!
 //! All but [`code`], which reads files, is pure: names in, positions out, the same for any order of the items. A key is for comparing, not for
 //! showing: people are shown the names themselves. Nothing here knows weights or statistics, except that
-//! [`renamed`] is given shares.
+//! [`renamed()`] is given shares.
 //!
 //! What belongs together is summed: a compiler that splits `f` into `f`, `f.cold` and `f.part.0` has moved time between
 //! them, not made a function faster. What cannot be told apart is summed as well, so that no function is both new
