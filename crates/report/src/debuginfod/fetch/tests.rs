@@ -325,12 +325,14 @@ fn the_heaviest_image_comes_first() {
     let fixture = Fixture::shared();
     let (wanted, ..) = gone(&fixture);
     let server = Server::start(Reply::Status(404), Reply::Status(404));
-    let images: Vec<_> = (0..12u8).map(|i| Identity { build_id: vec![i; 20], ..wanted.clone() }).collect();
+    let images: Vec<_> = (0..40u8).map(|i| Identity { build_id: vec![i; 20], ..wanted.clone() }).collect();
     let trial = Trial::new(&[&server], "60s");
     let wishes: Vec<_> =
         images.iter().map(|image| Wish { image, weight: u64::from(image.build_id[0]) }).collect();
     fetch(&wishes, trial.finder(), &trial.settings, &|_| ());
     let asked = server.asked.lock().expect("no panic");
     let position = |id: u8| asked.iter().position(|path| path.contains(&hex(&[id; 20]))).expect("asked");
-    assert!(position(11) < position(6) && position(10) < position(2) && position(6) < position(0));
+    // Several are asked for at once, so neighbours may change places.
+    let mean = |ids: std::ops::Range<u8>| ids.map(position).sum::<usize>() / 20;
+    assert!(mean(20..40) + 10 < mean(0..20), "{asked:?}");
 }
