@@ -137,8 +137,9 @@ pub enum Piece {
 /// Estimates one row.
 pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estimate {
     let few = estimate_few(before, after);
+    let (counts, wholes) = counts(before, after);
     let of_time = match piece {
-        Piece::OfTime(least_level) => of_blocks(before, after, least_level, few.delta()),
+        Piece::OfTime(least_level) => of_blocks(before, after, least_level, &few),
         Piece::WholeRun => of_steps(before, after),
     };
     Estimate {
@@ -146,7 +147,7 @@ pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estima
         after: few.after,
         variance: of_time.variance.max(few.of_sampling),
         of_sampling: few.of_sampling,
-        p_of_counts: few.p_of_counts,
+        p_of_counts: p_of_counts(counts, wholes),
         between: between(before, after),
         ..of_time
     }
@@ -158,9 +159,7 @@ pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
     let noise = |side: &[Seen<'_>]| {
         side.iter().map(|seen| seen.of_sampling()).sum::<f64>() / (side.len() as f64).powi(2)
     };
-    let counts = [before, after].map(|side| side.iter().map(|seen| seen.samples).sum::<u64>());
-    // How many samples a rate of 1 would give.
-    let wholes = [before, after].map(|side| side.iter().map(|seen| seen.base.samples_of_one()).sum::<f64>());
+    let (counts, wholes) = counts(before, after);
     let together = quotient((counts[0] + counts[1]) as f64, wholes[0] + wholes[1]);
     let at = |side: &[Seen<'_>], rate: f64| {
         side.iter().map(|seen| seen.base.of_sampling_at(rate)).sum::<f64>() / (side.len() as f64).powi(2)
@@ -172,10 +171,16 @@ pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
         after: mean(after),
         variance: of_sampling,
         of_sampling,
-        p_of_counts: p_of_counts(counts, wholes),
         degrees: blocks_left(0),
         ..Estimate::default()
     }
+}
+
+/// Samples of both sides, and how many a rate of 1 would give.
+fn counts(before: &[Seen<'_>], after: &[Seen<'_>]) -> ([u64; 2], [f64; 2]) {
+    let counts = [before, after].map(|side| side.iter().map(|seen| seen.samples).sum::<u64>());
+    let wholes = [before, after].map(|side| side.iter().map(|seen| seen.base.samples_of_one()).sum::<f64>());
+    (counts, wholes)
 }
 
 /// The probability of counts as different as these, given their sum, both sides having one rate.
@@ -188,17 +193,25 @@ fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
 }
 
 /// The noise by resampled blocks.
-fn of_blocks(before: &[Seen<'_>], after: &[Seen<'_>], least_level: usize, delta: f64) -> Estimate {
+fn of_blocks(before: &[Seen<'_>], after: &[Seen<'_>], least_level: usize, few: &Estimate) -> Estimate {
     let all = std::array::from_fn(|level| {
         together(before, after, |pulls| noise::variance(pulls, level), blocks_left(level))
     });
     let level = noise::level(all.map(|(variance, _)| variance), |level| all[level].1).max(least_level);
-    let (spread, resampled) = spread(before, after, level, delta);
+    let (of_level, degrees) = all[level];
+    // What is so near to nothing needs no interval of its own shape: most rows.
+    if few.delta().abs() < WORTH_RESAMPLING * of_level.max(few.of_sampling).sqrt() {
+        return Estimate { variance: of_level, degrees, level, ..Estimate::default() };
+    }
+    let (spread, resampled) = spread(before, after, level, few.delta());
     // Drawing finitely many blocks with replacement shows less than their variance.
     let blocks = noise::blocks(level);
     let variance = resampled * blocks / (blocks - 1.0);
-    Estimate { spread, variance, degrees: all[level].1, level, ..Estimate::default() }
+    Estimate { spread, variance, degrees, level, ..Estimate::default() }
 }
+
+/// Standard errors; smaller differences are not resampled.
+const WORTH_RESAMPLING: f64 = 1.0;
 
 /// The noise by what changes from one slice to the next.
 fn of_steps(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {

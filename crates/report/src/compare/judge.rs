@@ -1,5 +1,7 @@
 //! Which differences are more than chance, all rows considered together.
 
+use std::collections::HashMap;
+
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::estimate::Estimate;
@@ -86,11 +88,16 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
     };
     let p: Vec<f64> = (0..estimates.len()).map(p).collect();
     let threshold = threshold(tested.iter().map(|row| p[*row]).collect(), level);
+    // Many rows have as many degrees of freedom.
+    let mut quantiles: HashMap<u64, (f64, f64)> = HashMap::new();
     let rows = (0..estimates.len()).map(|row| {
-        let (low, high) = interval(&estimates[row], noise[row], widened);
+        let (reach, needed) = *quantiles
+            .entry(noise[row].degrees.to_bits())
+            .or_insert_with(|| quantiles_of(noise[row].degrees, threshold));
+        let (low, high) = interval(&estimates[row], reach * noise[row].error, widened);
         let excludes_zero = low > 0.0 || high < 0.0;
         let significant = is_tested[row] && p[row] <= threshold && excludes_zero;
-        let detectable = detectable(noise[row], threshold);
+        let detectable = (needed + normal().inverse_cdf(POWER)) * noise[row].error;
         Judged {
             low,
             high,
@@ -185,21 +192,25 @@ fn threshold(mut p: Vec<f64>, level: f64) -> f64 {
 }
 
 /// The interval has the shape of what was resampled, and the width that few blocks and sampling ask for.
-fn interval(estimate: &Estimate, noise: Noise, widened: f64) -> (f64, f64) {
-    let reach = student(noise.degrees).inverse_cdf(0.975) * noise.error;
+fn interval(estimate: &Estimate, reach: f64, widened: f64) -> (f64, f64) {
     let (below, above) = estimate.spread;
     let resampled = (below + above) / 2.0;
     let delta = estimate.delta();
     // What hardly spreads in the resamples is as wide as its samples allow, on both sides.
-    match resampled * widened >= 0.5 * reach {
+    match resampled > 0.0 && resampled * widened >= 0.5 * reach {
         true => (delta - below / resampled * reach, delta + above / resampled * reach),
         false => (delta - reach, delta + reach),
     }
 }
 
+/// How many standard errors a 95 % interval reaches, and a difference must have to be called a change.
+fn quantiles_of(degrees: f64, threshold: f64) -> (f64, f64) {
+    let student = student(degrees);
+    (student.inverse_cdf(0.975), -student.inverse_cdf(threshold / 2.0))
+}
+
 fn detectable(noise: Noise, threshold: f64) -> f64 {
-    let needed = -student(noise.degrees).inverse_cdf(threshold / 2.0);
-    (needed + normal().inverse_cdf(POWER)) * noise.error
+    (quantiles_of(noise.degrees, threshold).1 + normal().inverse_cdf(POWER)) * noise.error
 }
 
 pub(super) fn student(degrees: f64) -> StudentsT {
