@@ -50,7 +50,10 @@ fn root_a_steady_program_has_no_change() {
     if !has_ebpf() {
         return;
     }
-    let recorded = Recorded::target(&["-F", "997"], "shares", 4000);
-    let changes = changes(&recorded, "^shares$");
-    assert!(changes.is_empty(), "{changes:#?}");
+    let found: Vec<Vec<Value>> = (0..3)
+        .map(|_| changes(&Recorded::target(&["-F", "997"], "shares", 3000), "^shares$"))
+        .filter(|changes| !changes.is_empty())
+        .collect();
+    // One recording in twenty may show a change by chance: two of three come once in 140 times.
+    assert!(found.len() < 2, "{found:#?}");
 }
