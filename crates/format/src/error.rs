@@ -10,7 +10,7 @@ use crate::block::Kind;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The file does not begin with the magic number.
     #[error("not an icecore recording: the first bytes are {found:02x?}")]

@@ -70,7 +70,7 @@ impl Output {
             Self::File(own) => Writer::create(own.file.try_clone()?, uuid),
             Self::Stdout(stdout) => Writer::stream(stdout.try_clone()?, uuid),
         };
-        writer.map_err(cause)
+        Ok(writer?)
     }
 
     /// Gives a file its name for good.
@@ -159,14 +159,6 @@ fn is_descriptor(path: &Path) -> bool {
 /// Tells whether another recorder holds the lock of an existing file.
 fn is_being_written(path: &Path) -> bool {
     File::open(path).is_ok_and(|old| matches!(old.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-/// The cause alone: of an error of the operating system it would be printed a second time as its own source.
-pub(crate) fn cause(error: icecore_format::Error) -> anyhow::Error {
-    match error {
-        icecore_format::Error::Io(cause) => cause.into(),
-        other => other.into(),
-    }
 }
 
 /// A random identity for the recording.

@@ -20,7 +20,7 @@ use rustc_hash::FxHashSet;
 
 use crate::digest::{self, Digested, Embedded, Processes, Wishes};
 use crate::options::{Embed, Options, Target, Unwind};
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::proc::{kallsyms, scan};
 use crate::pump::{Pump, Pumped, Reason};
 use crate::sampler::{Sampler, Settings};
@@ -326,7 +326,7 @@ fn begin_file(
     let mut writer = output.writer()?;
     let session = session::describe(options, event, notes);
     sampler.arm_sampling(events)?;
-    writer.append(&session).map_err(output::cause)?;
+    writer.append(&session)?;
     Ok(writer)
 }
 

@@ -23,8 +23,17 @@ pub(crate) fn own() -> Usage {
     Usage {
         user_cpu_ns: ns(usage.ru_utime),
         kernel_cpu_ns: ns(usage.ru_stime),
-        peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
+        peak_rss_bytes: peak_rss_kib().unwrap_or(usage.ru_maxrss as u64) * 1024,
     }
+}
+
+/// The largest resident size since this program was started. That of `getrusage` counts what ran in this process before,
+/// which may be the copy of a large parent.
+fn peak_rss_kib() -> Option<u64> {
+    let status = std::fs::read("/proc/self/status").ok()?;
+    let text = String::from_utf8_lossy(&status);
+    let value = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// Size of a page of memory.
@@ -99,4 +108,19 @@ fn be_nice(nice: i32) {
     // SAFETY: takes no pointers. With `who` 0, Linux changes the calling thread alone. That it may
     // fail is harmless.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_was_touched_counts_as_peak() {
+        let touched = vec![1u8; 64 << 20];
+        assert_eq!(touched[(64 << 20) - 1], 1);
+        drop(touched);
+        let kib = peak_rss_kib().expect("the kernel tells");
+        assert!(kib >= 64 << 10, "{kib}");
+        assert!(own().peak_rss_bytes >= kib * 1024);
+    }
 }
