@@ -7,7 +7,8 @@
  *   kill   the process is killed in front of it
  *   torn   half of what it should write is written, then the process is killed; what is rewritten in place, inside one
  *          sector, is written whole or not at all
- *   half   it and every later write takes half of what it is given */
+ *   half   it and every later write takes half of what it is given
+ * DISK_FAILS=HOW:N@KIND counts from the call that writes the first block of this kind, a number. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +24,8 @@
 enum how { WELL, DEAD, ONCE, KILL, TORN, HALF };
 
 static enum how how;
-static long when, calls;
+static long when, kind, calls;
+static int counts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void begin(void)
@@ -33,7 +35,10 @@ __attribute__((constructor)) static void begin(void)
 	for (enum how h = DEAD; colon && h <= HALF; h++)
 		if (strlen(names[h]) == (size_t)(colon - text) && !strncmp(names[h], text, colon - text))
 			how = h;
-	when = colon ? atol(colon + 1) : 0;
+	char *at = NULL;
+	when = colon ? strtol(colon + 1, &at, 10) : 0;
+	counts = !at || *at != '@';
+	kind = counts ? 0 : atol(at + 1);
 }
 
 static int is_recording(int fd)
@@ -57,12 +62,18 @@ static void die(void)
 /* What becomes of a call: nothing special, a failure, half of it, or half of it and death. */
 enum fate { PASS, FAIL, SHORT, LAST };
 
-static enum fate fate(int fd)
+static int is_awaited(const unsigned char *from, size_t len)
+{
+	return len > 5 && !memcmp(from, "ICBK", 4) && from[4] + 256 * from[5] == kind;
+}
+
+static enum fate fate(int fd, const void *from, size_t len)
 {
 	if (how == WELL || !is_recording(fd))
 		return PASS;
 	pthread_mutex_lock(&lock);
-	long call = ++calls;
+	counts = counts || is_awaited(from, len);
+	long call = calls += counts;
 	pthread_mutex_unlock(&lock);
 	if (call < when)
 		return PASS;
@@ -93,9 +104,9 @@ static int is_inside(int fd, off_t off, size_t len)
 }
 
 /* A call that writes `len` bytes at `off` (-1: the end) by `real`, in which `now` is how many of them. */
-#define WRITE(fd, len, off, real) \
+#define WRITE(fd, from, len, off, real) \
 	do { \
-		enum fate f = fate(fd); \
+		enum fate f = fate(fd, from, len); \
 		size_t now = f == PASS ? (len) : ((len) + 1) / 2; \
 		if (f == FAIL) \
 			return FAILED; \
@@ -110,7 +121,7 @@ static int is_inside(int fd, off_t off, size_t len)
 /* A call that writes nothing. */
 #define CHANGE(fd, real) \
 	do { \
-		enum fate f = fate(fd); \
+		enum fate f = fate(fd, NULL, 0); \
 		if (f == FAIL) \
 			return FAILED; \
 		if (f == LAST) \
@@ -118,9 +129,9 @@ static int is_inside(int fd, off_t off, size_t len)
 		return (real); \
 	} while (0)
 
-ssize_t write(int fd, const void *from, size_t len) { WRITE(fd, len, -1, REAL(write)(fd, from, now)); }
-ssize_t pwrite(int fd, const void *from, size_t len, off_t off) { WRITE(fd, len, off, REAL(pwrite)(fd, from, now, off)); }
-ssize_t pwrite64(int fd, const void *from, size_t len, off64_t off) { WRITE(fd, len, off, REAL(pwrite64)(fd, from, now, off)); }
+ssize_t write(int fd, const void *from, size_t len) { WRITE(fd, from, len, -1, REAL(write)(fd, from, now)); }
+ssize_t pwrite(int fd, const void *from, size_t len, off_t off) { WRITE(fd, from, len, off, REAL(pwrite)(fd, from, now, off)); }
+ssize_t pwrite64(int fd, const void *from, size_t len, off64_t off) { WRITE(fd, from, len, off, REAL(pwrite64)(fd, from, now, off)); }
 int fsync(int fd) { CHANGE(fd, REAL(fsync)(fd)); }
 int fdatasync(int fd) { CHANGE(fd, REAL(fdatasync)(fd)); }
 int ftruncate(int fd, off_t len) { CHANGE(fd, REAL(ftruncate)(fd, len)); }
