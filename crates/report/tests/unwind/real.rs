@@ -117,9 +117,12 @@ impl Framehop {
 fn stacks_of_compilers_and_interpreters_reach_a_root() {
     let dir = tempfile::tempdir().expect("a folder");
     for mut command in [cc1(dir.path()), python(), rustc(dir.path())] {
-        let tally = Tally::of(&snapshots(&mut command, STACKS));
-        println!("{}: {tally:#?}", command.get_program().display());
-        assert!(tally.stacks > STACKS / 4 && tally.rooted * 100 >= tally.stacks * 99);
+        // Being stopped at the wrong moment may end a program early; that says nothing of its stacks.
+        let name = command.get_program().display().to_string();
+        let mut tries = (0..3).map(|_| Tally::of(&snapshots(&mut command, STACKS)));
+        let tally = tries.find(|tally| tally.stacks > STACKS / 4).expect("it runs for a while");
+        println!("{name}: {tally:#?}");
+        assert!(tally.rooted * 100 >= tally.stacks * 99);
         assert!(tally.different.is_empty());
         assert!((tally.ours_ends_before + tally.theirs_skips.len()) * 100 <= tally.stacks);
     }

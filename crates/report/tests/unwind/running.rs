@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use icecore_report::unwind::{Miss, Registers, StackMemory};
 use nix::sys::ptrace;
@@ -16,6 +16,9 @@ use nix::unistd::Pid;
 
 use crate::images::Images;
 use crate::stopped::{Memory, Victim, registers};
+
+/// How long a thread may take to stop.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Registers and the whole stack of a thread.
 pub(crate) struct Snapshot {
@@ -51,7 +54,8 @@ pub(crate) fn snapshots(command: &mut Command, count: usize) -> Vec<Snapshot> {
     let mut snapshots = Vec::new();
     let mut seen = HashSet::new();
     let mut images = None;
-    while snapshots.len() < count {
+    let deadline = Instant::now() + 6 * PATIENCE;
+    while snapshots.len() < count && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(2));
         let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { break };
         let before = seen.len();
@@ -93,6 +97,19 @@ fn seen_count(registers: &Registers) -> u64 {
     (0..16).filter_map(|number| registers.value(number)).fold(0, |sum, value| sum.rotate_left(7) ^ value)
 }
 
+/// Waits until a traced thread stops or ends. One that sleeps where nothing wakes it is let alone: it ends with its
+/// process.
+fn wait_for(tid: Pid) -> Option<WaitStatus> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)).ok()? {
+            WaitStatus::StillAlive if Instant::now() > deadline => return None,
+            WaitStatus::StillAlive => std::thread::sleep(Duration::from_micros(50)),
+            stopped => return Some(stopped),
+        }
+    }
+}
+
 /// A thread that is traced until this is dropped, and stands still.
 struct Stopped(Pid);
 
@@ -101,14 +118,14 @@ impl Stopped {
         ptrace::seize(tid, ptrace::Options::empty()).ok()?;
         let traced = Self(tid);
         ptrace::interrupt(tid).ok()?;
-        match waitpid(tid, Some(WaitPidFlag::__WALL)).ok()? {
-            WaitStatus::PtraceEvent(..) => Some(traced),
-            WaitStatus::Stopped(_, signal) => {
+        match wait_for(tid) {
+            Some(WaitStatus::PtraceEvent(..)) => Some(traced),
+            Some(WaitStatus::Stopped(_, signal)) => {
                 traced.let_go(Some(signal));
                 None
             }
             _ => {
-                // It has ended and is reaped.
+                // It has ended and is reaped, or does not stop.
                 std::mem::forget(traced);
                 None
             }
@@ -127,7 +144,7 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         // A thread that ended meanwhile is ours to reap: its process could not end otherwise.
         if ptrace::detach(self.0, None).is_err() {
-            let _ = waitpid(self.0, Some(WaitPidFlag::__WALL));
+            let _ = wait_for(self.0);
         }
     }
 }

@@ -6,7 +6,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use icecore_report::unwind::{Miss, Registers, StackMemory};
+use nix::errno::Errno;
 use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 const PAGE: u64 = 4096;
@@ -79,6 +81,8 @@ impl Victim {
 impl Drop for Victim {
     fn drop(&mut self) {
         drop(self.0.kill());
-        drop(self.0.wait());
+        // It has not ended before we have seen the end of each of its threads that we trace.
+        let ours = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+        while waitpid(None, Some(ours)) != Err(Errno::ECHILD) {}
     }
 }
