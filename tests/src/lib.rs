@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`corpus`] | recordings of every released version, as text |
 //! | [`elsewhere`] | machines that have nothing of this one: the report in an empty root |
+//! | [`inside`] | the report inside the test's process, and its snapshots |
 //! | [`machine`] | programs run on this machine: the recorder, the report, targets |
 //! | [`synthetic`] | recordings made up of known facts |
 
 pub mod corpus;
 pub mod elsewhere;
+pub mod inside;
 pub mod machine;
 pub mod synthetic;

@@ -4,20 +4,14 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_report::{Streams, run};
+use icecore_tests::inside;
 use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames};
 use icecore_tests::synthetic::{broken_walks, story};
 use serde_json::Value;
 
 /// Runs a command line inside `dir`, and returns what it prints, whatever the recording is called.
 fn report(dir: &Path, line: &str) -> String {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    // The warning that data misleads is not what is compared.
-    let line = format!("icecore-report --quiet {line}").replace("DIR", &dir.display().to_string());
-    let code = run(line.split(' '), &mut streams);
-    assert_eq!((code, String::from_utf8_lossy(&err).as_ref()), (0, ""), "{line}");
-    let text = String::from_utf8(out).expect("UTF-8");
+    let text = inside::report(dir, &line.split(' ').collect::<Vec<_>>());
     ["whole", "compact"].iter().fold(text, |text, name| text.replace(name, "RECORDING"))
 }
 

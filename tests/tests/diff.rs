@@ -160,10 +160,12 @@ fn root_the_diff_that_a_timeline_names_explains_its_change() {
         return;
     }
     let recorded = Recorded::target(&["-q", "-F", "499"], "phases", 3000);
-    let timeline = recorded.json("timeline", &["--by", "function"]);
+    let timeline = recorded.json("timeline", &["--by", "function", "--sort", "total", "-n", "0"]);
     let changes = timeline["changes"].as_array().expect("a list");
-    let of_function = changes.iter().find(|change| change["kind"] == "function");
-    let change = of_function.unwrap_or_else(|| panic!("{timeline:#}"));
+    let size = |change: &&Value| (number(change, "after") - number(change, "before")).abs();
+    let of_function = changes.iter().filter(|change| change["name"] == "only_later");
+    let largest = of_function.max_by(|a, b| size(a).total_cmp(&size(b)));
+    let change = largest.unwrap_or_else(|| panic!("{timeline:#}"));
     let stretch = |key: &str| {
         let second = |end: &str| change[key][end].as_f64().unwrap_or_else(|| panic!("{timeline:#}"));
         format!("{:.3}..{:.3}", second("from_s"), second("to_s"))

@@ -4,44 +4,12 @@
 
 use std::path::Path;
 
-use icecore_report::{Streams, run};
+use icecore_tests::inside::{golden, run_in};
 use icecore_tests::synthetic::{Builder, story};
 
 /// Runs a command line inside `dir`, without warnings; returns exit code, stdout and stderr.
 fn report(dir: &Path, args: &[&str]) -> (u8, String, String) {
     run_in(dir, &[&["--quiet"], args].concat())
-}
-
-fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    let args = args.iter().map(|arg| arg.replace("DIR", &dir.display().to_string()));
-    let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);
-    // The file stands in a directory of a random name.
-    let text = |bytes: Vec<u8>| {
-        let text = String::from_utf8(bytes).expect("UTF-8");
-        text.replace(&format!("{}/", dir.display()), "")
-    };
-    (code, text(out), text(err))
-}
-
-/// Compares a view with its snapshot, at 1 and at 4 threads.
-fn golden(dir: &Path, name: &str, args: &[&str]) {
-    let mut outputs = Vec::new();
-    for threads in ["1", "4"] {
-        let (code, out, err) = report(dir, &[args, &["--threads", threads]].concat());
-        assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
-        outputs.push(out);
-    }
-    assert_eq!(outputs[0], outputs[1], "{args:?}: output depends on the number of threads");
-    // The nodes of a tree are one line: one line each reads better here.
-    let output = match outputs[0].starts_with("{\"schema\":\"icecore.tree/") {
-        true => outputs[0].replace("{\"name\":", "\n{\"name\":"),
-        false => outputs.swap_remove(0),
-    };
-    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_snapshot!(name, output);
-    });
 }
 
 fn told(builder: Builder, close: bool) -> tempfile::TempDir {

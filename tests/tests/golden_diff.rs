@@ -5,43 +5,12 @@
 use std::path::Path;
 
 use icecore_format::records::{Change, EventV1, ImageKind, LabelV1, Origin, ReceiptV1, SessionV1, Symbol};
-use icecore_report::{Streams, run};
+use icecore_tests::inside::{golden, report, run_in};
 use icecore_tests::synthetic::{Builder, START_NS, session};
 use serde_json::Value;
 
-/// Runs a command line inside `dir`; returns exit code, stdout and stderr.
-fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    let path = dir.display().to_string();
-    let args = args.iter().map(|arg| arg.replace("DIR", &path));
-    let code = run(["icecore-report".to_owned(), "--quiet".to_owned()].into_iter().chain(args), &mut streams);
-    // The files stand in a directory of a random name.
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8").replace(&format!("{path}/"), "");
-    (code, text(out), text(err))
-}
-
-fn report(dir: &Path, args: &[&str]) -> String {
-    let (code, out, err) = run_in(dir, args);
-    assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
-    out
-}
-
 fn json(dir: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&report(dir, &[args, &["--json"]].concat())).expect("JSON")
-}
-
-/// Compares a view with its snapshot, at 1 and at 4 threads.
-fn golden(dir: &Path, name: &str, args: &[&str]) {
-    let output = report(dir, &[args, &["--threads", "1"]].concat());
-    assert_eq!(
-        output,
-        report(dir, &[args, &["--threads", "4"]].concat()),
-        "{args:?}: depends on the threads"
-    );
-    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_snapshot!(name, output);
-    });
 }
 
 /// A service: its image, how it is sampled, and its functions with the time that each takes.
@@ -153,6 +122,21 @@ fn the_same_service_at_another_rate_and_for_another_time_shows_no_change() {
             .iter()
             .all(|row| row["delta"] == 0.0 && row["status"] == "same")
     );
+}
+
+#[test]
+fn where_the_whole_changed_and_no_share_did_it_is_told_where_to_look() {
+    let dir = folder();
+    USUAL.write(dir.path(), "before");
+    let mut twice = USUAL.recorded();
+    Service { seed: 5, ..USUAL }.goes_on(&mut twice, 0);
+    twice.write(&dir.path().join("after"), true).expect("written");
+    let sides = ["diff", "DIR/before", "DIR/after"];
+    let told = report(dir.path(), &sides);
+    let hint = "the whole changed, though: --unit cpu compares CPU time, not shares; --by image and --by process have larger rows";
+    assert!(told.contains("No significant change in 5 functions.") && told.contains(hint), "{told}");
+    let told = report(dir.path(), &[&sides[..], &["--unit", "cpu"]].concat());
+    assert!(told.contains(" of 5 functions changed") && !told.contains("the whole changed"), "{told}");
 }
 
 #[test]
@@ -372,8 +356,9 @@ fn files_are_written_as_their_names_ask() {
     let text =
         |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("written").replace(&path, "");
     assert_eq!(text("x.md"), report(dir.path(), &[&sides[..3], &["--markdown"]].concat()));
-    // What is gone can be seen.
-    assert!(text("x.svg").contains("compress (") && text("x.svg").contains("log ("), "both sides are drawn");
+    // `log` has another name now.
+    let svg = text("x.svg");
+    assert!(svg.contains("compress (") && svg.contains("more (") && !svg.contains("log ("), "{svg}");
 }
 
 #[test]

@@ -21,7 +21,13 @@ app;main;legacy;convert 150\napp;libx.so.1+0x10 50",
         "app;main;parse;read_[k] 130\napp;main;parse 310\napp;main;compress.llvm.99 620\napp;main;compress.llvm.99;hash_[i] 90
 app;main;modern 40\napp;libx.so.2+0x99 60",
     );
-    let picture = Picture { title: "diff", filtered: Some("filtered: --comm app"), as_shares: true };
+    let changed = ["compress", "convert", "modern", "hash"].map(str::to_owned).into_iter().collect();
+    let picture = Picture {
+        title: "diff",
+        filtered: Some("filtered: --comm app"),
+        changed: Some(&changed),
+        as_shares: true,
+    };
     let svg = draw(&before, &after, picture).expect("drawn");
     let svg = String::from_utf8(svg).expect("UTF-8");
     // A line per frame reads better here.

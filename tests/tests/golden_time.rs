@@ -6,34 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use icecore_format::records::{Change, EventV1, ImageKind, Origin, ReceiptV1, SessionV1, WalkEnd};
-use icecore_report::{Streams, run};
+use icecore_tests::inside::{golden, report};
 use icecore_tests::synthetic::{Builder, START_NS, session, story};
 use serde_json::Value;
-
-/// Runs a command line inside `dir`, without warnings; returns stdout.
-fn report(dir: &Path, args: &[&str]) -> String {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    let path = dir.display().to_string();
-    let args = args.iter().map(|arg| arg.replace("DIR", &path));
-    let code = run(["icecore-report".to_owned(), "--quiet".to_owned()].into_iter().chain(args), &mut streams);
-    assert_eq!((code, String::from_utf8_lossy(&err).as_ref()), (0, ""));
-    // The file stands in a directory of a random name.
-    String::from_utf8(out).expect("UTF-8").replace(&format!("{path}/"), "")
-}
-
-/// Compares a view with its snapshot, at 1 and at 4 threads.
-fn golden(dir: &Path, name: &str, args: &[&str]) {
-    let output = report(dir, &[args, &["--threads", "1"]].concat());
-    assert_eq!(
-        output,
-        report(dir, &[args, &["--threads", "4"]].concat()),
-        "{args:?}: depends on the threads"
-    );
-    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_snapshot!(name, output);
-    });
-}
 
 fn told(builder: Builder) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");

@@ -4,28 +4,17 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_report::{Streams, run};
+use icecore_tests::inside;
 use icecore_tests::synthetic::{Builder, START_NS, session, story};
 use serde_json::Value;
 
-/// Runs a command line inside `dir`; returns exit code, stdout and stderr.
+/// Runs a command line inside `dir`, without the warning that data misleads; returns exit code, stdout and stderr.
 fn report(dir: &Path, line: &str) -> (u8, String, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    // The warning that data misleads is not what is compared.
-    let line = format!("icecore-report --quiet {line}").replace("DIR", &dir.display().to_string());
-    let code = run(line.split(' '), &mut streams);
-    let text = |bytes: Vec<u8>| {
-        let text = String::from_utf8(bytes).expect("UTF-8");
-        text.replace(&format!("{}/", dir.display()), "")
-    };
-    (code, text(out), text(err))
+    inside::run_in(dir, &["--quiet"].into_iter().chain(line.split(' ')).collect::<Vec<_>>())
 }
 
 fn text(dir: &Path, line: &str) -> String {
-    let (code, out, err) = report(dir, line);
-    assert_eq!((code, err.as_str()), (0, ""), "{line}");
-    out
+    inside::report(dir, &line.split(' ').collect::<Vec<_>>())
 }
 
 fn json(dir: &Path, line: &str) -> Value {

@@ -5,18 +5,15 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::SessionV1;
-use icecore_report::{Streams, run};
+use icecore_tests::inside;
 use icecore_tests::synthetic::{broken_walks, session};
 use serde_json::Value;
 
 /// Runs a command line inside `dir`; returns exit code and stdout.
 fn report(dir: &Path, line: &str) -> (u8, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    let line = format!("icecore-report {line}").replace("DIR", &dir.display().to_string());
-    let code = run(line.split(' '), &mut streams);
-    assert!(code < 2, "{line}: {}", String::from_utf8_lossy(&err));
-    (code, String::from_utf8(out).expect("UTF-8"))
+    let (code, out, err) = inside::run_in(dir, &line.split(' ').collect::<Vec<_>>());
+    assert!(code < 2, "{line}: {err}");
+    (code, out)
 }
 
 fn samples(dir: &Path, line: &str) -> Vec<Value> {

@@ -41,8 +41,8 @@ fn root_a_phase_begins_when_it_does_and_takes_what_it_does() {
         near(row, "after", after, 0.06);
         assert_eq!(row["measure"], "share");
     }
-    // One recording in twenty may show another one by chance.
-    assert!(changes.len() <= 3, "{changes:#?}");
+    // One recording in twenty may show another one by chance, which ends as well.
+    assert!(changes.len() <= 4, "{changes:#?}");
 }
 
 #[test]

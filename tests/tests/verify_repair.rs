@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_report::{Streams, run};
+use icecore_tests::inside::run_in;
 use icecore_tests::synthetic::story;
 use serde_json::Value;
 
@@ -46,14 +46,7 @@ impl Folder {
 
     /// Runs a command line, `DIR` being this folder; returns exit code, stdout and stderr without its name.
     fn run(&self, args: &[&str]) -> (u8, String, String) {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut streams =
-            Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-        let folder = self.0.path().display().to_string();
-        let args = args.iter().map(|arg| arg.replace("DIR", &folder));
-        let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8").replace(&format!("{folder}/"), "");
-        (code, text(out), text(err))
+        run_in(self.0.path(), args)
     }
 
     fn json(&self, args: &[&str]) -> (u8, Value) {

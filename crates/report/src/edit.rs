@@ -49,10 +49,13 @@ fn write<T>(
     // All inputs were looked at: none is written over.
     let input = inputs.first().copied().unwrap_or(Path::new(""));
     output::replace(path, input, mode, |file| -> anyhow::Result<(T, u64)> {
-        let mut writer = Writer::create(file.try_clone()?, uuid).map_err(cause).with_context(create)?;
-        let told = fill(&mut writer)?;
-        let len =
-            writer.finish().map_err(cause).with_context(|| format!("cannot write `{}`", path.display()))?;
+        let mut writer = Writer::create(file.try_clone()?, uuid).with_context(create)?;
+        let write = || format!("cannot write `{}`", path.display());
+        let told = fill(&mut writer).map_err(|error| match error.downcast_ref() {
+            Some(icecore_format::Error::Io(_)) => error.context(write()),
+            _ => error,
+        })?;
+        let len = writer.finish().with_context(write)?;
         Ok((told, len))
     })
     .map_err(|error| match error.downcast::<std::io::Error>() {
@@ -80,7 +83,7 @@ pub(crate) fn refuse(to: &cli::Output, inputs: &[&Path]) -> anyhow::Result<()> {
 /// Writes what was found out about places, if it fills a block or is the last.
 fn append_names(writer: &mut Writer, draft: &mut Draft, is_last: bool) -> anyhow::Result<()> {
     match (draft.is_full() || is_last).then(|| draft.take()).flatten() {
-        Some(table) => writer.append(&NamesV1::from_table(&table)).map(drop).map_err(cause),
+        Some(table) => Ok(writer.append(&NamesV1::from_table(&table)).map(drop)?),
         None => Ok(()),
     }
 }
@@ -90,14 +93,6 @@ fn unknown_session(note: &str) -> SessionV1 {
     // An event of no known unit, or samples would refer to nothing.
     let events = vec![EventV1 { name: "?".into(), ..EventV1::default() }];
     SessionV1 { events, notes: vec![note.to_owned()], ..SessionV1::default() }
-}
-
-/// The cause alone: an error of the operating system would be printed a second time as its own source.
-fn cause(error: icecore_format::Error) -> anyhow::Error {
-    match error {
-        icecore_format::Error::Io(cause) => cause.into(),
-        other => other.into(),
-    }
 }
 
 /// A random identity for the recording; from the kernel itself, because `/dev` may be empty.

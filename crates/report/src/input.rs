@@ -102,7 +102,6 @@ fn explain(error: icecore_format::Error, mut file: &File) -> anyhow::Error {
     let is_perf_data =
         file.rewind().and_then(|()| file.read_exact(&mut magic)).is_ok() && PERF_DATA.contains(&&magic);
     match error {
-        // The cause alone: it would be printed a second time as its own source.
         icecore_format::Error::Io(cause) => cause.into(),
         _ if is_perf_data => {
             anyhow!(
@@ -151,6 +150,11 @@ pub fn servers(lookup: &Lookup) -> anyhow::Result<Option<Settings>> {
 pub fn remarks(search: &Search, servers: Option<&Settings>, fetched: &Fetched) -> Vec<String> {
     let mut remarks: Vec<String> =
         fetched.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
+    for server in servers.iter().flat_map(|servers| &servers.ignored) {
+        remarks.push(format!(
+            "warning: `{server}` of DEBUGINFOD_URLS is not asked: it must begin with http:// or https://"
+        ));
+    }
     if let (Some(servers), left_out @ 1..) = (servers, fetched.left_out) {
         remarks.push(format!(
             "debuginfod: files of {} were not fetched: the budget was {} (--debuginfod-budget)",

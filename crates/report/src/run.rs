@@ -60,7 +60,7 @@ where
     match in_pool(&cli, streams) {
         Err(error) if !is_broken_pipe(&error) => {
             // stderr may be gone as well; there is nobody left to tell.
-            let text = format!("{error:#}");
+            let text = format!("{error:#}{}", remedy(&error));
             drop(writeln!(streams.err, "error: {}", clean(text.as_bytes())));
             2
         }
@@ -70,11 +70,30 @@ where
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    io_kind(error) == Some(io::ErrorKind::BrokenPipe)
+}
+
+/// What the system said, if that is the cause.
+fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
+    error.chain().find_map(|cause| {
         let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        io.or(json) == Some(io::ErrorKind::BrokenPipe)
+        let ours = match cause.downcast_ref() {
+            Some(icecore_format::Error::Io(error)) => Some(error.kind()),
+            _ => None,
+        };
+        json.or(ours).or_else(|| cause.downcast_ref().map(io::Error::kind))
     })
+}
+
+/// What helps where the system's own words say only what is wrong.
+fn remedy(error: &anyhow::Error) -> &'static str {
+    match io_kind(error) {
+        Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            "; free space there, or write elsewhere"
+        }
+        Some(io::ErrorKind::FileTooLarge) => "; raise the limit with `ulimit -f`, or write elsewhere",
+        _ => "",
+    }
 }
 
 fn in_pool(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {

@@ -1,6 +1,7 @@
 //! When sessions ran, and time divided into slices.
 
 use crate::filter::Filter;
+use crate::hits::widened;
 use crate::load::Tables;
 
 /// From when to when each session ran, on the common clock, cut to `--from` and `--to`; nothing of hosts that are
@@ -12,7 +13,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// A session ends with its receipt; without one, with its last sample.
+    /// A session ends with its receipt; without one, with its last sample. Of one that was cut, what was kept counts.
     pub fn new(tables: &Tables, filter: &Filter) -> Self {
         let parts = &tables.parts;
         let mut ends: Vec<u64> = vec![0; parts.len()];
@@ -20,17 +21,19 @@ impl Spans {
         for block in &tables.sample_blocks {
             let part = parts.of(block);
             let block_ns = (part.time_ns(block.header.first_ns), part.time_ns(block.header.last_ns));
-            sampled = crate::hits::widened(sampled, block_ns);
+            sampled = widened(sampled, block_ns);
             let end = &mut ends[part.number() as usize];
-            *end = (*end).max(part.time_ns(block.header.last_ns));
+            *end = (*end).max(block_ns.1);
         }
         let zero_ns = parts.zero_ns();
         let from_ns = filter.from.map_or(0, |from| zero_ns.saturating_add(from.ns));
         let to_ns = filter.to.map_or(u64::MAX, |to| zero_ns.saturating_add(to.ns));
         let spans = parts.iter().zip(ends).map(|(part, last_sample)| {
-            let begin = part.time_ns(part.start_ns());
+            let start = part.time_ns(part.start_ns());
             let end = part.receipt.as_ref().map_or(last_sample, |receipt| part.time_ns(receipt.end_ns));
-            let (begin, end) = (begin.max(from_ns), end.min(to_ns));
+            let kept_ns = part.kept_ns();
+            let begin = start.saturating_add(kept_ns.0).max(from_ns);
+            let end = end.min(start.saturating_add(kept_ns.1)).min(to_ns);
             match filter.wants_host(|| &part.session.host) {
                 true => (begin, end.max(begin)),
                 false => (begin, begin),
@@ -64,7 +67,7 @@ impl Spans {
     /// Begin of the earliest and end of the latest, ns on the common clock; nothing if no session took any time.
     pub fn hull_ns(&self) -> (u64, u64) {
         let ran = self.spans.iter().filter(|(begin, end)| begin < end);
-        ran.copied().reduce(crate::hits::widened).unwrap_or_default()
+        ran.copied().reduce(widened).unwrap_or_default()
     }
 }
 

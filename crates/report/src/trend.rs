@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::cli::{Sort, Trend, TrendBy};
 use crate::compare::estimate::{Base, Piece, Seen};
 use crate::compare::noise::{Draws, SEED, SLICES};
-use crate::compare::series::{Series, whole};
+use crate::compare::series::{Part, Series, whole};
 use crate::compare::{Facts, Metric, Point, facts, point};
 use crate::map::Interned;
 use crate::names::Names;
 use crate::pipeline::Report;
-use crate::profile::groups;
+use crate::profile::{Amount, groups};
 use crate::same;
 
 /// Lighter rows are not kept, unless they are asked for by name.
@@ -65,7 +65,9 @@ pub fn measure(report: &Report<'_>, options: &Trend) -> Recorded {
         row
     };
     let names = &profile.names;
-    let series_of = |of_stack: &[u32], count| Series::of_code(profile, SLICES, of_stack, count);
+    let whole_weight = facts.weight as f64;
+    let is_heavy =
+        |amount: Amount| amount.weight as f64 >= LEAST_SHARE * whole_weight || options.function.is_some();
     let series = match options.by {
         TrendBy::Function | TrendBy::Image => {
             let of_function: Vec<u32> = (0..names.functions.len())
@@ -87,7 +89,9 @@ pub fn measure(report: &Report<'_>, options: &Trend) -> Recorded {
             let of_frame: Vec<u32> =
                 names.frames.iter().map(|frame| of_function[frame.function as usize]).collect();
             let of_stack = groups(profile, &of_frame, |_| !options.physical);
-            series_of(&of_stack, shown.len())
+            let mut series = Series::of_code(profile, &of_stack, shown.len());
+            series.keep(profile, SLICES, &of_stack, |_, sum| is_heavy(sum.total));
+            series
         }
         TrendBy::Process | TrendBy::Thread => {
             let of_thread: Vec<u32> = profile
@@ -109,15 +113,9 @@ pub fn measure(report: &Report<'_>, options: &Trend) -> Recorded {
     let is_wanted = |name: &str| options.function.as_ref().is_none_or(|regex| regex.is_match(name));
     let rows =
         keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, (name, image)))| {
-            let (part, samples) = series.of(group, metric);
-            let is_heavy = base.rate(part) >= LEAST_SHARE || options.function.is_some();
-            let is_kept = samples > 0 && is_heavy && is_wanted(&name);
-            is_kept.then(|| {
-                (
-                    key,
-                    Row { name, image, point: point(Seen { base: &base, part: Some(part), samples }, piece) },
-                )
-            })
+            let part = series.of(group, metric);
+            let is_kept = part.amount.samples > 0 && is_heavy(part.amount) && is_wanted(&name);
+            is_kept.then(|| (key, Row { name, image, point: point(Seen { base: &base, part }, piece) }))
         });
     let labels = tables.session.labels.iter().map(|label| (label.key.clone(), label.value.clone()));
     Recorded {
@@ -126,7 +124,7 @@ pub fn measure(report: &Report<'_>, options: &Trend) -> Recorded {
         labels: labels.collect(),
         samples: facts.samples,
         damaged: facts.damaged,
-        nothing: point(Seen { base: &base, part: None, samples: 0 }, piece),
+        nothing: point(Seen { base: &base, part: Part::default() }, piece),
         rows: rows.collect(),
     }
 }

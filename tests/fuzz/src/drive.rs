@@ -25,8 +25,9 @@ pub fn drive(target: Target, time: Duration, seed: u64) -> u64 {
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let (done, heard) = channel();
     let file = current.clone();
+    // Some are made by compilers: that is not the target's time.
+    let seeds = (target.seeds)();
     std::thread::spawn(move || {
-        let seeds = (target.seeds)();
         let mut dice = Dice::new(seed);
         let end = Instant::now() + time;
         let mut executions = 0;

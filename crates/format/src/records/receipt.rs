@@ -10,7 +10,8 @@ use crate::block::Kind;
 pub struct ReceiptV1 {
     /// End of sampling, ns `CLOCK_MONOTONIC`.
     pub end_ns: u64,
-    /// Why recording ended: `duration`, `signal`, `command`, `targets gone`, or an error's text.
+    /// Why recording ended: `duration`, `signal`, `command`, `targets gone`, or an error's text. Behind that what was taken off
+    /// since: `cut --from 5 s`, `cut --to 8 s`, behind the start of the session.
     pub ended_by: Vec<String>,
     /// Exit status of the command, as a shell has it; -1 if there was no command.
     pub exit_code: i32,

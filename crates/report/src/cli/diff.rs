@@ -30,7 +30,7 @@ how these differ; of whole runs of a command only what varies from moment to mom
 differ: all is compared as shares, or per time or work.
 
 --fail-on: `self>2%` a function's self time grew by more than 2% of everything before, `total<-5%` shrank; `self_ratio>1.2` it \
-is 1.2 times what it was; `whole>5%` everything takes 5% more CPU per second. Changes that may be chance never count, and \
+is 1.2 times what it was; `whole>5%` everything takes 5% more CPU per second, or with --unit work per unit of work. Changes that may be chance never count, and \
 neither do those of shares that only follow from the changes of others.
 
 Exit codes: 0 done; 1 a condition of --fail-on holds; 2 failed.")]
@@ -167,9 +167,15 @@ impl FromStr for Condition {
         let (name, rest) = text.split_at(at);
         let (_, what) = *MEASURES.iter().find(|(known, _)| *known == name.trim()).ok_or_else(how)?;
         let number = rest[1..].trim();
-        let (number, scale) = number.strip_suffix('%').map_or((number, 1.0), |number| (number, 0.01));
-        let bound: f64 = number.trim().parse().map_err(|_| how())?;
-        if !bound.is_finite() {
+        let percent = number.strip_suffix('%');
+        let bound: f64 = percent.unwrap_or(number).trim().parse().map_err(|_| how())?;
+        let scale = if percent.is_some() { 0.01 } else { 1.0 };
+        let is_possible = match what {
+            Measure::Ratio(_) => bound >= 0.0,
+            // 2 is 200% to a program and 2% to most people.
+            _ => percent.is_some() || bound.abs() <= 1.0,
+        };
+        if !bound.is_finite() || !is_possible {
             return Err(how());
         }
         Ok(Self { what, is_above: rest.starts_with('>'), bound: bound * scale })
@@ -240,7 +246,18 @@ mod tests {
             assert_eq!(text.parse::<Condition>().map(|it| it.to_string()), Ok(text.to_owned()));
         }
         assert_eq!(" self > 0.02".parse::<Condition>().map(|it| it.bound), Ok(0.02));
-        for bad in ["", "self", "self>", "selfie>2%", "self>nan", "self=2%", "self>2%%"] {
+        for bad in [
+            "",
+            "self",
+            "self>",
+            "selfie>2%",
+            "self>nan",
+            "self=2%",
+            "self>2%%",
+            "self>2",
+            "whole<-5",
+            "self_ratio>-1",
+        ] {
             assert!(bad.parse::<Condition>().is_err(), "{bad}");
         }
     }

@@ -66,7 +66,7 @@ pub struct Timeline {
     pub buckets: Option<u32>,
     /// Divide the time into parts of this length: 100ms, 1s (longer if these were more than 262,144); changes are looked for in
     /// these
-    #[arg(long, value_name = "TIME", conflicts_with = "buckets")]
+    #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "buckets")]
     pub resolution: Option<Moment>,
     /// A map of seconds from left to right, and of the time within each from bottom to top
     #[arg(long, conflicts_with_all = ["buckets", "resolution"])]
@@ -77,6 +77,11 @@ pub struct Timeline {
     /// The recording, and which samples of it.
     #[command(flatten)]
     pub source: Source,
+}
+
+fn length(text: &str) -> Result<Moment, String> {
+    let length: Moment = text.parse()?;
+    (length.ns > 0).then_some(length).ok_or_else(|| "must be longer than nothing".to_owned())
 }
 
 /// What a row of `timeline` is.

@@ -7,14 +7,16 @@ use rayon::prelude::*;
 
 use super::estimate::{Base, Estimate, Piece, Seen, estimate};
 use super::facts::{Facts, facts};
-use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, Judged, judge};
+use super::functions::{Functions, whole_image};
+use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, FEWEST_SAMPLES, Judged, judge};
 use super::metric::{Judge, Summary, is_diluted};
 use super::noise::{Draws, LEVELS, SEED, SLICES};
 use super::renames;
 use super::rows::{Key, Local, Rows, Sided};
-use super::series::{Metric, Series, whole};
+use super::series::{Metric, Part, Series, whole};
 use super::unit::Unit;
 use crate::cli::DiffBy as By;
+use crate::profile::{Amount, Sum};
 use crate::views::summary::ratio;
 
 /// How recordings are compared.
@@ -31,6 +33,9 @@ pub struct Options {
     /// Both sides are stretches of one recording: runs of a program differ by more than that.
     pub is_one_run: bool,
 }
+
+/// A share that is worth a remark.
+const WORTH_TELLING: f64 = 0.01;
 
 /// One of both sides.
 #[derive(Debug, Clone, Default)]
@@ -103,6 +108,8 @@ pub struct Comparison {
     pub whole_runs: bool,
     /// Length of the shortest blocks, ns: the mean of all recordings.
     pub block_ns: [u64; 2],
+    /// The functions of all recordings.
+    functions: Functions,
 }
 
 /// A recording, ready to be compared.
@@ -117,14 +124,8 @@ pub(super) struct Run {
 impl Run {
     fn seen(&self, row: usize, metric: Metric) -> Seen<'_> {
         let group = self.groups.get(row).copied().flatten();
-        let (part, samples) = match group {
-            Some(group) => {
-                let (part, samples) = self.series.of(group as usize, metric);
-                (Some(part), samples)
-            }
-            None => (None, 0),
-        };
-        Seen { base: &self.base, part, samples }
+        let part = group.map_or_else(Part::default, |group| self.series.of(group as usize, metric));
+        Seen { base: &self.base, part }
     }
 }
 
@@ -132,23 +133,18 @@ impl Run {
 pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     let mut rows = Rows::new(reports, options.by, options.physical);
     let likeness = match options.by {
-        By::Function => renames::join(&mut rows, reports),
+        By::Function if !options.is_one_run => renames::join(&mut rows, reports),
         _ => BTreeMap::new(),
     };
     let facts: Vec<Facts> = reports.iter().map(|(report, _)| facts(report)).collect();
-    let number = |position: usize| (position, reports[position], &rows.of[position], &facts[position]);
-    let runs = (0..reports.len()).into_par_iter().map(number);
-    let runs: Vec<Run> = runs
-        .map(|(number, sided, local, facts)| run(number, sided, local, facts, rows.keys.len(), options))
-        .collect();
+    let runs = runs(reports, &rows, &facts, options);
     let (before, after): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.side == 0);
     let whole_runs = facts.iter().all(|facts| facts.is_whole_run);
     let metrics = [Metric::Own, Metric::Total].map(|metric| {
-        let of_row = |row| [seen(&before, row, metric), seen(&after, row, metric)];
-        let seen: Vec<[Vec<Seen<'_>>; 2]> = (0..rows.keys.len()).map(of_row).collect();
-        Judge::new(&seen, whole_runs, options)
+        let seen = |row| [&before, &after].map(|runs| seen(runs, row, metric));
+        Judge::new(rows.keys.len(), seen, whole_runs, options)
     });
-    let whole = everything(&runs, &facts, whole_runs);
+    let whole = everything(&runs, &facts, whole_runs, options.unit);
     let sides = [0, 1].map(|side| Side {
         recordings: reports
             .iter()
@@ -158,21 +154,25 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
             .collect(),
         rate: mean_rate(&runs, side),
     });
-    let judgements = metrics.each_ref().map(|judge| judge.summary(&runs, &sides, options.unit));
+    let mut judgements = metrics.each_ref().map(|judge| judge.summary(&runs, &sides, options.unit));
+    // In totals, what is at the root of everything hides that all else follows from a few.
+    judgements[1].common = judgements[0].common.or(judgements[1].common);
     let slice_ns =
         facts.iter().map(|facts| facts.span_ns).sum::<u64>() / (reports.len().max(1) * SLICES) as u64;
     let block_ns = metrics.each_ref().map(|judge| slice_ns * LEVELS[judge.level] as u64);
     let [own, total] = metrics;
     let row = |(position, keys): (usize, [Option<Key>; 2])| Row {
         keys,
-        own: own.compared(position),
-        total: total.compared(position),
+        own: own.compared(position).bounded(options.unit),
+        total: total.compared(position).bounded(options.unit),
         likeness: likeness.get(&(position as u32)).copied(),
     };
     let is_hit = |row: &Row| row.total.samples != (0, 0);
     let weight_unit = reports.first().map_or_else(String::new, |(report, _)| report.profile.unit.clone());
+    let functions = rows.functions;
     let rows = rows.keys.into_iter().enumerate().map(row).filter(is_hit).collect();
-    Comparison { sides, unit: options.unit, weight_unit, rows, judgements, whole, whole_runs, block_ns }
+    let unit = options.unit;
+    Comparison { sides, unit, weight_unit, rows, judgements, whole, whole_runs, block_ns, functions }
 }
 
 /// A row as the recordings of a side have it.
@@ -180,26 +180,55 @@ fn seen<'a>(runs: &[&'a Run], row: usize, metric: Metric) -> Vec<Seen<'a>> {
     runs.iter().map(|run| run.seen(row, metric)).collect()
 }
 
+/// Counts the rows of every recording; slice by slice those that have enough samples in all of them together.
+fn runs(reports: &[Sided<'_>], rows: &Rows, facts: &[Facts], options: Options) -> Vec<Run> {
+    let parts = || (0..reports.len()).into_par_iter().map(|number| (number, &reports[number].0.profile));
+    let count = rows.keys.len();
+    let mut runs: Vec<Run> = parts()
+        .map(|(number, profile)| {
+            let Local { row, group } = &rows.of[number];
+            let series = match options.by {
+                By::Process | By::Thread => {
+                    let of_row = |row: usize| group[profile.rows[row].thread as usize];
+                    Series::of_rows(profile, SLICES, of_row, row.len())
+                }
+                _ => Series::of_code(profile, group, row.len()),
+            };
+            run(number, reports[number], series, &facts[number], options, groups(row, count))
+        })
+        .collect();
+    let mut samples = vec![0u64; count];
+    for (run, local) in runs.iter().zip(&rows.of) {
+        for (group, row) in local.row.iter().enumerate() {
+            samples[*row as usize] += run.series.of(group, Metric::Total).amount.samples;
+        }
+    }
+    if !matches!(options.by, By::Process | By::Thread) {
+        runs.par_iter_mut().zip(parts()).for_each(|(run, (number, profile))| {
+            let Local { row, group } = &rows.of[number];
+            let is_kept = |group: usize, _: &Sum| samples[row[group] as usize] >= FEWEST_SAMPLES;
+            run.series.keep(profile, SLICES, group, is_kept);
+        });
+    }
+    runs
+}
+
+/// The group of each row.
+fn groups(row_of: &[u32], rows: usize) -> Vec<Option<u32>> {
+    let mut groups = vec![None; rows];
+    (0u32..).zip(row_of).for_each(|(group, row)| groups[*row as usize] = Some(group));
+    groups
+}
+
 fn run(
     number: usize,
     (report, side): Sided<'_>,
-    local: &Local,
+    series: Series,
     facts: &Facts,
-    rows: usize,
     options: Options,
+    groups: Vec<Option<u32>>,
 ) -> Run {
-    let profile = &report.profile;
-    let mut groups = vec![None; rows];
-    (0u32..).zip(&local.row).for_each(|(group, row)| groups[*row as usize] = Some(group));
-    let count = local.row.len();
-    let series = match options.by {
-        By::Process | By::Thread => {
-            let of_row = |row: usize| local.group[profile.rows[row].thread as usize];
-            Series::of_rows(profile, SLICES, of_row, count)
-        }
-        _ => Series::of_code(profile, SLICES, &local.group, count),
-    };
-    let whole = whole(profile, SLICES);
+    let whole = whole(&report.profile, SLICES);
     let seen = 1.0 - facts.lost_share;
     let divisors = options.unit.divisors(&whole, facts.span_ns, seen, side == 0);
     let base = base(number, divisors, facts, options.unit == Unit::Share);
@@ -211,28 +240,28 @@ fn base(number: usize, divisors: Vec<f64>, facts: &Facts, is_share: bool) -> Bas
     Base::new(divisors, draws, ratio(facts.weight as f64, facts.samples as f64), is_share)
 }
 
-/// Compares how much was sampled per second of wall time.
-fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool) -> Compared {
+/// Compares how much was sampled in all: per unit of work, or per second of wall time, since the share of everything is 1.
+fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool, unit: Unit) -> Compared {
+    let unit = if unit == Unit::Share { Unit::PerSecond } else { unit };
     let bases: Vec<Base> = (0..runs.len())
         .map(|number| {
             let (facts, run) = (&facts[number], &runs[number]);
-            let divisors =
-                Unit::PerSecond.divisors(&run.whole, facts.span_ns, 1.0 - facts.lost_share, run.side == 0);
+            let divisors = unit.divisors(&run.whole, facts.span_ns, 1.0 - facts.lost_share, run.side == 0);
             base(number, divisors, facts, false)
         })
         .collect();
     let seen = |side: usize| -> Vec<Seen<'_>> {
         let of_side = (0..runs.len()).filter(|number| runs[*number].side == side);
         of_side
-            .map(|number| Seen {
-                base: &bases[number],
-                part: Some(&runs[number].whole),
-                samples: facts[number].samples,
+            .map(|number| {
+                let Facts { samples, weight, .. } = facts[number];
+                let amount = Amount { samples, weight };
+                Seen { base: &bases[number], part: Part { amount, of_slices: Some(&runs[number].whole) } }
             })
             .collect()
     };
     let seen = [[seen(0), seen(1)]];
-    let samples = [0, 1].map(|side| seen[0][side].iter().map(|seen| seen.samples).sum::<u64>());
+    let samples = [0, 1].map(|side| seen[0][side].iter().map(Seen::samples).sum::<u64>());
     let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(0) };
     let estimate = estimate(&seen[0][0], &seen[0][1], piece);
     let judged = judge(&[estimate], &[true], FALSE_DISCOVERIES, BETWEEN_RUNS).rows[0];
@@ -241,11 +270,29 @@ fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool) -> Compared {
 
 fn mean_rate(runs: &[Run], side: usize) -> f64 {
     let rates: Vec<f64> =
-        runs.iter().filter(|run| run.side == side).map(|run| run.base.rate(&run.whole)).collect();
+        runs.iter().filter(|run| run.side == side).map(|run| run.base.rate(run.whole.iter().sum())).collect();
     ratio(rates.iter().sum(), rates.len() as f64)
 }
 
 impl Comparison {
+    /// How a function of a recording, by the positions of both, is called after; what is gone, before.
+    pub fn called(&self, recording: usize, function: u32) -> &str {
+        self.functions.name(self.functions.of[recording][function as usize], 1)
+    }
+
+    /// Images of which all functions are one row, because one side has no names for them, if that row weighs something.
+    pub fn images_without_names(&self) -> Vec<String> {
+        let is_heavy = |row: &Row| {
+            let Estimate { before, after, .. } = row.total.estimate;
+            ratio(before, self.sides[0].rate).max(ratio(after, self.sides[1].rate)) >= WORTH_TELLING
+        };
+        let keys = self.rows.iter().filter(|row| is_heavy(row)).filter_map(|row| row.keys[1].as_ref());
+        let mut images: Vec<String> =
+            keys.filter_map(|key| Some(whole_image(&key.name)?.to_owned())).collect();
+        images.sort();
+        images
+    }
+
     /// What is said of all rows of a metric.
     pub fn summary(&self, metric: Metric) -> &Summary {
         &self.judgements[metric as usize]
@@ -255,7 +302,7 @@ impl Comparison {
     pub fn status(&self, row: &Row, metric: Metric) -> Status {
         let compared = row.of(metric);
         let (before, after) = compared.samples;
-        if row.likeness.is_some() && (before, after) != (0, 0) {
+        if row.likeness.is_some() && compared.judged.tested {
             return Status::Renamed;
         }
         if !compared.judged.significant {
@@ -269,6 +316,16 @@ impl Comparison {
             _ if compared.estimate.delta() > 0.0 => Status::Grew,
             _ => Status::Shrank,
         }
+    }
+}
+
+impl Compared {
+    /// A share can change by all of it, and not by more.
+    fn bounded(mut self, unit: Unit) -> Self {
+        if unit == Unit::Share {
+            (self.judged.low, self.judged.high) = (self.judged.low.max(-1.0), self.judged.high.min(1.0));
+        }
+        self
     }
 }
 

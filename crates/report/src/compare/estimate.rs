@@ -5,12 +5,15 @@ use std::sync::Arc;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::noise::{self, Draws, LEVELS, RESAMPLES, SLICES};
+use super::series::Part;
 
 /// What the rates of one recording are made of, the same for all its rows.
 #[derive(Debug, Clone)]
 pub struct Base {
     /// What each slice is divided by: see [`noise`].
     of: Vec<f64>,
+    /// The sum of that.
+    whole: f64,
     draws: Arc<Draws>,
     /// The sum of `of` in each resample, by level.
     of_sums: [Vec<f64>; LEVELS.len()],
@@ -26,12 +29,12 @@ impl Base {
         let of_sums = std::array::from_fn(|level| draws.sums(level, &of));
         let whole: f64 = of.iter().sum();
         let per_sample = if whole > 0.0 { weight / whole } else { 0.0 };
-        Self { of, draws, of_sums, per_sample, is_share }
+        Self { of, whole, draws, of_sums, per_sample, is_share }
     }
 
-    /// The rate of a weight by slice.
-    pub fn rate(&self, part: &[f64]) -> f64 {
-        quotient(part.iter().sum(), self.of.iter().sum())
+    /// The rate of a weight.
+    pub fn rate(&self, weight: f64) -> f64 {
+        quotient(weight, self.whole)
     }
 
     /// How many samples a rate of 1 has.
@@ -67,28 +70,26 @@ fn quotient(part: f64, of: f64) -> f64 {
 pub struct Seen<'a> {
     /// The recording.
     pub base: &'a Base,
-    /// Weight in each slice; `None` if the recording does not have the row.
-    pub part: Option<&'a [f64]>,
-    /// Samples.
-    pub samples: u64,
+    /// The row; nothing if the recording does not have it.
+    pub part: Part<'a>,
 }
 
 impl Seen<'_> {
     /// How much each slice moves the rate.
     pub(super) fn pulls(&self) -> Vec<f64> {
-        noise::pulls(self.part(), &self.base.of)
+        noise::pulls(self.part.of_slices.unwrap_or(&[0.0; SLICES]), &self.base.of)
     }
 
-    fn part(&self) -> &[f64] {
-        self.part.unwrap_or(&[0.0; SLICES])
+    pub(super) fn samples(&self) -> u64 {
+        self.part.amount.samples
     }
 
     pub(super) fn rate(&self) -> f64 {
-        self.base.rate(self.part())
+        self.base.rate(self.part.amount.weight as f64)
     }
 
     pub(super) fn of_sampling(&self) -> f64 {
-        self.base.of_sampling(self.samples, self.rate())
+        self.base.of_sampling(self.samples(), self.rate())
     }
 }
 
@@ -178,13 +179,13 @@ pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
 
 /// Samples of both sides, and how many a rate of 1 would give.
 fn counts(before: &[Seen<'_>], after: &[Seen<'_>]) -> ([u64; 2], [f64; 2]) {
-    let counts = [before, after].map(|side| side.iter().map(|seen| seen.samples).sum::<u64>());
+    let counts = [before, after].map(|side| side.iter().map(Seen::samples).sum::<u64>());
     let wholes = [before, after].map(|side| side.iter().map(|seen| seen.base.samples_of_one()).sum::<f64>());
     (counts, wholes)
 }
 
 /// The probability of counts as different as these, given their sum, both sides having one rate.
-fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
+pub(crate) fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
     let share = quotient(wholes[1], wholes[0] + wholes[1]);
     let Ok(binomial) = Binomial::new(share, counts[0] + counts[1]) else { return 1.0 };
     let below = binomial.cdf(counts[1]);
@@ -194,10 +195,12 @@ fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
 
 /// The noise by resampled blocks.
 fn of_blocks(before: &[Seen<'_>], after: &[Seen<'_>], least_level: usize, few: &Estimate) -> Estimate {
+    let pulls = pulls(before, after);
     let all = std::array::from_fn(|level| {
-        together(before, after, |pulls| noise::variance(pulls, level), blocks_left(level))
+        together(&pulls, |pulls| noise::variance(pulls, level), blocks_left(level))
     });
-    let level = noise::level(all.map(|(variance, _)| variance), |level| all[level].1).max(least_level);
+    let level =
+        noise::level(all.map(|(variance, _): (f64, f64)| variance), |level| all[level].1).max(least_level);
     let (of_level, degrees) = all[level];
     // What is so near to nothing needs no interval of its own shape: most rows.
     if few.delta().abs() < WORTH_RESAMPLING * of_level.max(few.of_sampling).sqrt() {
@@ -216,7 +219,8 @@ const WORTH_RESAMPLING: f64 = 1.0;
 /// The noise by what changes from one slice to the next.
 fn of_steps(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
     // Neighbouring differences share a slice: von Neumann 1941.
-    let (variance, degrees) = together(before, after, noise::variance_of_steps, blocks_left(0) * 2.0 / 3.0);
+    let degrees = blocks_left(0) * 2.0 / 3.0;
+    let (variance, degrees) = together(&pulls(before, after), noise::variance_of_steps, degrees);
     Estimate { variance, degrees, ..Estimate::default() }
 }
 
@@ -226,28 +230,29 @@ fn blocks_left(level: usize) -> f64 {
 
 /// How the variance of a row grows with the length of blocks; `None` if it has none.
 pub fn growth(before: &[Seen<'_>], after: &[Seen<'_>]) -> Option<[f64; LEVELS.len()]> {
-    let of_level =
-        |level| together(before, after, |pulls| noise::variance(pulls, level), blocks_left(level)).0;
+    let pulls = pulls(before, after);
+    let of_level = |level| together(&pulls, |pulls| noise::variance(pulls, level), blocks_left(level)).0;
     let shortest = of_level(0);
     (shortest > 0.0).then(|| std::array::from_fn(|level| of_level(level) / shortest))
+}
+
+/// How much each slice of each recording moves the difference.
+fn pulls(before: &[Seen<'_>], after: &[Seen<'_>]) -> Vec<Vec<f64>> {
+    let of_side = |side: &[Seen<'_>]| {
+        let scaled = |seen: &Seen<'_>| seen.pulls().iter().map(|pull| pull / side.len() as f64).collect();
+        side.iter().map(scaled).collect::<Vec<Vec<f64>>>()
+    };
+    [of_side(before), of_side(after)].concat()
 }
 
 /// Adds up the variances of independent recordings, each with some degrees of freedom, and gives those of the sum.
 ///
 /// # Source   Welch 1947, Satterthwaite 1946
-fn together(
-    before: &[Seen<'_>],
-    after: &[Seen<'_>],
-    variance: impl Fn(&[f64]) -> f64,
-    degrees: f64,
-) -> (f64, f64) {
+fn together(pulls: &[Vec<f64>], variance: impl Fn(&[f64]) -> f64, degrees: f64) -> (f64, f64) {
     let (mut sum, mut squares) = (0.0, 0.0);
-    for side in [before, after] {
-        for seen in side {
-            let variance = variance(&seen.pulls()) / (side.len() as f64).powi(2);
-            sum += variance;
-            squares += variance.powi(2);
-        }
+    for variance in pulls.iter().map(|pulls| variance(pulls)) {
+        sum += variance;
+        squares += variance.powi(2);
     }
     (sum, if squares > 0.0 { degrees * sum.powi(2) / squares } else { degrees })
 }
@@ -256,8 +261,9 @@ fn together(
 fn spread(before: &[Seen<'_>], after: &[Seen<'_>], level: usize, delta: f64) -> ((f64, f64), f64) {
     let mut deltas = vec![0.0; RESAMPLES];
     for (side, sign) in [(before, -1.0), (after, 1.0)] {
-        for seen in side.iter().filter(|seen| seen.part.is_some()) {
-            let rates = seen.base.resampled(level, seen.part());
+        for seen in side {
+            let Some(part) = seen.part.of_slices else { continue };
+            let rates = seen.base.resampled(level, part);
             let scale = sign / side.len() as f64;
             deltas.iter_mut().zip(rates).for_each(|(delta, rate)| *delta += scale * rate);
         }

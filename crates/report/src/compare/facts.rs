@@ -36,9 +36,9 @@ pub fn facts(report: &Report<'_>) -> Facts {
     let whole = report.profile.whole();
     let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
     let lost = lost(tables);
-    let ended = |by: &String| by == "command";
+    // `cut` adds what it cut off.
     let ran =
-        tables.parts.iter().all(|part| part.receipt.as_ref().is_some_and(|it| it.ended_by.iter().any(ended)));
+        tables.parts.iter().all(|part| part.receipt.as_ref().is_some_and(|it| it.ended_by == ["command"]));
     let is_command = tables.parts.iter().all(|part| part.session.target == "command");
     Facts {
         path: loaded.path.to_owned(),

@@ -39,27 +39,36 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(seen: &[[Vec<Seen<'_>>; 2]], whole_runs: bool, options: Options) -> Self {
-        let samples = |side: &[Seen<'_>]| side.iter().map(|seen| seen.samples).sum::<u64>();
-        let samples: Vec<(u64, u64)> =
-            seen.iter().map(|[before, after]| (samples(before), samples(after))).collect();
-        let is_tested: Vec<bool> =
-            samples.iter().map(|(before, after)| before.saturating_add(*after) >= FEWEST_SAMPLES).collect();
-        let level = if whole_runs {
-            0
-        } else {
-            let tested = seen.par_iter().zip(&is_tested).filter(|(_, is_tested)| **is_tested);
-            common_level(&tested.filter_map(|([before, after], _)| growth(before, after)).collect::<Vec<_>>())
+    /// Judges so many rows; `seen` tells how both sides have each.
+    pub(super) fn new<'a>(
+        rows: usize,
+        seen: impl Fn(usize) -> [Vec<Seen<'a>>; 2] + Sync,
+        whole_runs: bool,
+        options: Options,
+    ) -> Self {
+        let samples = |side: &[Seen<'_>]| side.iter().map(Seen::samples).sum::<u64>();
+        let of_row = |row| {
+            let [before, after] = seen(row);
+            (samples(&before), samples(&after))
         };
+        let samples: Vec<(u64, u64)> = (0..rows).into_par_iter().map(of_row).collect();
+        let is_tested = |(before, after): &(u64, u64)| before.saturating_add(*after) >= FEWEST_SAMPLES;
+        let is_tested: Vec<bool> = samples.iter().map(is_tested).collect();
+        let grown = (0..rows).into_par_iter().filter(|row| is_tested[*row] && !whole_runs);
+        let grown = grown.filter_map(|row| {
+            let [before, after] = seen(row);
+            growth(&before, &after)
+        });
+        let level = common_level(&grown.collect::<Vec<_>>());
         let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(level) };
-        let estimates: Vec<Estimate> = seen
-            .par_iter()
-            .zip(&is_tested)
-            .map(|([before, after], is_tested)| match is_tested {
-                true => estimate(before, after, piece),
-                false => estimate_few(before, after),
-            })
-            .collect();
+        let estimate = |row: usize| {
+            let [before, after] = seen(row);
+            match is_tested[row] {
+                true => estimate(&before, &after, piece),
+                false => estimate_few(&before, &after),
+            }
+        };
+        let estimates: Vec<Estimate> = (0..rows).into_par_iter().map(estimate).collect();
         let least = if options.is_one_run { 1.0 } else { BETWEEN_RUNS };
         let judgement = judge(&estimates, &is_tested, options.false_discoveries, least);
         Self { estimates, samples, is_tested, judgement, level }

@@ -41,6 +41,7 @@ pub(super) fn join(rows: &mut Rows, reports: &[Sided<'_>]) -> BTreeMap<u32, f64>
     for proposal in found {
         let (old, new) = (gone[proposal.gone].row, new[proposal.new].row);
         let key = rows.keys[new as usize][1].take();
+        rows.functions.keys[rows.function_of[old as usize] as usize][1].clone_from(&key);
         rows.keys[old as usize][1] = key;
         becomes.insert(new, old);
         joined.insert(old, proposal.likeness);
@@ -52,7 +53,9 @@ pub(super) fn join(rows: &mut Rows, reports: &[Sided<'_>]) -> BTreeMap<u32, f64>
 
 /// The rows that one side alone has, heaviest first.
 fn lone(rows: &Rows, reports: &[Sided<'_>], side: usize) -> Vec<Listed> {
-    let is_lone = |row: u32| rows.keys[row as usize][1 - side].is_none();
+    // What is of a build that both sides have would have its name on both.
+    let is_settled = |row: u32| rows.functions.is_settled[rows.function_of[row as usize] as usize];
+    let is_lone = |row: u32| rows.keys[row as usize][1 - side].is_none() && !is_settled(row);
     let mut found: BTreeMap<u32, Lone> = BTreeMap::new();
     for (local, (report, _)) in rows.of.iter().zip(reports).filter(|(_, (_, of))| *of == side) {
         let profile = &report.profile;

@@ -1,13 +1,12 @@
 //! What is compared: rows that mean the same in every recording.
 
-use super::functions::{Functions, image_of};
+use super::functions::{Functions, NO_IMAGE};
 use super::shift;
 use crate::cli::DiffBy as By;
 use crate::map::{Interned, Map};
 use crate::names::{Frame, Names};
 use crate::pipeline::Report;
 use crate::profile::groups;
-use crate::same;
 
 /// A row as people know it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,8 +28,10 @@ pub struct Rows {
     pub keys: Vec<[Option<Key>; 2]>,
     /// The row of each group of a recording, by its position.
     pub of: Vec<Local>,
-    /// The row of each function of a recording, by its position; functions are matched whatever the rows are.
+    /// Functions are matched whatever the rows are.
     pub functions: Functions,
+    /// The function of each row, by its number in these, if rows are functions.
+    pub(super) function_of: Vec<u32>,
 }
 
 /// The groups into which a recording is divided.
@@ -69,13 +70,8 @@ impl Rows {
                 let at = (frame.function, frame.file, frame.line);
                 *seen.entry(at).or_insert_with(|| {
                     let row = match by {
-                        By::Image => (
-                            same::image(&image_of(names, &names.functions[frame.function as usize]))
-                                .into_owned(),
-                            0,
-                            None,
-                        ),
-                        By::Line if !self.functions.is_nameless(names, frame) => {
+                        By::Image => (self.functions.image_key(number, names, frame).to_owned(), 0, None),
+                        By::Line if !self.functions.is_nameless(number, names, frame) => {
                             let shift = if *side == 0 { *shifts.get(&function).unwrap_or(&0) } else { 0 };
                             let line = frame.line.map(|line| line.saturating_add_signed(shift));
                             (
@@ -96,9 +92,12 @@ impl Rows {
             });
             let of_frame: Vec<u32> = of_frame.collect();
             let of_stack = groups(profile, &of_frame, |frame| {
-                by == By::Line || self.functions.is_apart(names, frame, physical)
+                by == By::Line || self.functions.is_apart(number, names, frame, physical)
             });
             self.of.push(Local::new(of_stack));
+        }
+        if by == By::Function {
+            self.function_of = rows.into_items().into_iter().map(|(_, function, _)| function).collect();
         }
     }
 
@@ -112,14 +111,15 @@ impl Rows {
             let of_frame: Vec<u32> =
                 names.frames.iter().map(|frame| self.functions.of[number][frame.function as usize]).collect();
             let function =
-                groups(profile, &of_frame, |frame| self.functions.is_apart(names, frame, physical));
+                groups(profile, &of_frame, |frame| self.functions.is_apart(number, names, frame, physical));
             let mut of_stack = vec![0u32; profile.stacks.len()];
             for (position, stack) in profile.stacks.iter().enumerate().skip(1) {
                 let caller = of_stack[stack.caller as usize];
                 let frame = &names.frames[stack.frame as usize];
                 // Inlined frames that are not apart are one with their caller.
-                let is_part =
-                    frame.inlined && stack.caller != 0 && !self.functions.is_apart(names, frame, physical);
+                let is_part = frame.inlined
+                    && stack.caller != 0
+                    && !self.functions.is_apart(number, names, frame, physical);
                 let row = if is_part { caller } else { rows.intern((caller, function[position])) };
                 of_stack[position] = row;
                 learn(&mut self.keys, row, *side, Key::default);
@@ -137,7 +137,7 @@ impl Rows {
                     path.push(name(items[at as usize].1));
                     at = items[at as usize].0;
                 }
-                path.extend((at != 0).then(|| "…".to_owned()));
+                path.extend((at != 0).then_some("…"));
                 path.reverse();
                 *key = Key {
                     name: path.join(";"),
@@ -185,7 +185,7 @@ impl Local {
 fn key(frame: &Frame, names: &Names, by: By) -> Key {
     let function = &names.functions[frame.function as usize];
     if by == By::Image {
-        let path = image_of(names, function);
+        let path = names.image(function).map_or(NO_IMAGE, |image| &image.path).to_owned();
         return Key { name: path.clone(), image: Some(path), ..Key::default() };
     }
     let image = names.image(function).map(|image| image.path.to_string());

@@ -8,6 +8,8 @@ use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 use super::estimate::{Base, Estimate, Piece, Seen, estimate, growth};
 use super::judge::{FALSE_DISCOVERIES, FEWEST_SAMPLES, Judgement, judge};
 use super::noise::{Draws, SEED, SLICES, common_level};
+use super::series::Part;
+use crate::profile::Amount;
 
 const ROWS: usize = 40;
 const PAIRS: u64 = 100;
@@ -91,11 +93,15 @@ fn compared(
         .map(|sides| {
             sides.each_ref().map(|side| {
                 let seen = side.iter();
-                seen.map(|(samples, part, base)| Seen { base, part: Some(part), samples: *samples }).collect()
+                seen.map(|(samples, part, base)| {
+                    let amount = Amount { samples: *samples, weight: *samples };
+                    Seen { base, part: Part { amount, of_slices: Some(part) } }
+                })
+                .collect()
             })
         })
         .collect();
-    let samples = |sides: &[Vec<Seen<'_>>; 2]| sides.iter().flatten().map(|seen| seen.samples).sum::<u64>();
+    let samples = |sides: &[Vec<Seen<'_>>; 2]| sides.iter().flatten().map(Seen::samples).sum::<u64>();
     let is_tested: Vec<bool> = seen.iter().map(|sides| samples(sides) >= FEWEST_SAMPLES).collect();
     let grown: Vec<_> = seen.iter().filter_map(|[before, after]| growth(before, after)).collect();
     let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(common_level(&grown)) };

@@ -16,6 +16,8 @@ const STALL: Duration = Duration::from_secs(90);
 pub struct Settings {
     /// Addresses without a slash at their ends, asked in this order.
     pub servers: Vec<String>,
+    /// Addresses of the environment that cannot be asked: other clients know more schemes than HTTP.
+    pub ignored: Vec<String>,
     /// Where downloads are kept, in the layout of elfutils.
     pub cache: Cache,
     /// 100 KB must arrive within this time.
@@ -34,7 +36,7 @@ impl Settings {
     /// server: then nothing is downloaded, and nothing is looked up in the cache.
     ///
     /// # Errors
-    /// If an address is none of HTTP, a limit is no number, or there is no place for the cache.
+    /// If an address that was typed is none of HTTP, a limit is no number, or there is no place for the cache.
     pub fn new(
         typed: &[String],
         budget: Budget,
@@ -49,16 +51,11 @@ impl Settings {
         if servers.is_empty() {
             return Ok(None);
         }
-        for server in &servers {
-            if !["http://", "https://"].iter().any(|scheme| server.starts_with(scheme)) {
-                let remedy = match typed.is_empty() {
-                    true => "; it is of DEBUGINFOD_URLS, which --no-debuginfod leaves out",
-                    false => "",
-                };
-                bail!(
-                    "cannot ask debuginfod server `{server}`: it must begin with http:// or https://{remedy}"
-                );
-            }
+        let is_http =
+            |server: &String| ["http://", "https://"].iter().any(|scheme| server.starts_with(scheme));
+        let (servers, ignored): (Vec<String>, Vec<String>) = servers.into_iter().partition(is_http);
+        if let (false, Some(server)) = (typed.is_empty(), ignored.first()) {
+            bail!("cannot ask debuginfod server `{server}`: it must begin with http:// or https://");
         }
         let number = |name: &str| -> anyhow::Result<Option<u64>> {
             match text(name).trim() {
@@ -75,6 +72,7 @@ impl Settings {
         };
         Ok(Some(Self {
             servers: servers.iter().map(|server| server.trim_end_matches('/').to_owned()).collect(),
+            ignored,
             cache: Cache::new(folder),
             stall: seconds("DEBUGINFOD_TIMEOUT")?.unwrap_or(STALL),
             max_bytes: number("DEBUGINFOD_MAXSIZE")?,
@@ -121,6 +119,18 @@ mod tests {
     }
 
     #[test]
+    fn what_the_environment_means_for_other_clients_is_ignored_and_told() {
+        let env = [("DEBUGINFOD_URLS", "file:///x http://a"), ("HOME", "/h")];
+        let found = settings(&[], &env).expect("no error").expect("servers");
+        assert_eq!(
+            (found.servers, found.ignored),
+            (vec!["http://a".to_owned()], vec!["file:///x".to_owned()])
+        );
+        let found = settings(&[], &[("DEBUGINFOD_URLS", "file:///x"), ("HOME", "/h")]).expect("no error");
+        assert!(found.is_some_and(|found| found.servers.is_empty() && found.ignored.len() == 1));
+    }
+
+    #[test]
     fn limits_and_the_folder_come_from_the_environment() {
         let env = |more: &[(&'static str, &'static str)]| {
             let env = [&[("DEBUGINFOD_URLS", "http://a"), ("HOME", "/h")], more].concat();
@@ -144,8 +154,6 @@ mod tests {
         };
         let text = refusal(&["ftp://x"], &[("HOME", "/h")]);
         assert_eq!(text, "cannot ask debuginfod server `ftp://x`: it must begin with http:// or https://");
-        let text = refusal(&[], &[("DEBUGINFOD_URLS", "file:///x"), ("HOME", "/h")]);
-        assert!(text.ends_with("; it is of DEBUGINFOD_URLS, which --no-debuginfod leaves out"), "{text}");
         let text = refusal(&["http://x"], &[("HOME", "/h"), ("DEBUGINFOD_MAXSIZE", "1M")]);
         assert_eq!(text, "cannot read DEBUGINFOD_MAXSIZE=`1M`: invalid digit found in string");
         let text = refusal(&["http://x"], &[]);

@@ -54,7 +54,7 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     let version = env!("CARGO_PKG_VERSION");
     let note = |samples, of_all| {
         let of_all = things(of_all, "sample");
-        format!("cut by icecore-report {version} to {kept}: {} of {of_all}", count(samples))
+        format!("cut by icecore-report {version}, keeping {kept}: {} of {of_all}", count(samples))
     };
     let (pieces, file_bytes) =
         super::write(&options.output, &[&options.file], |writer| excerpt.write(writer, &note))?;

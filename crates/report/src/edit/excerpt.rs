@@ -23,12 +23,13 @@ pub(super) mod redact;
 mod rows;
 
 use icecore_format::read::{Damage, Recording};
-use icecore_format::records::{Cause, Loss, SessionV1};
+use icecore_format::records::{Cause, Loss, ReceiptV1, SessionV1};
 use icecore_format::write::Writer;
 
+use crate::filter::{Filter, Moment};
 use crate::hits::Selection;
 use crate::load::Tables;
-use crate::load::parts::Part;
+use crate::load::parts::{CUT_FROM, CUT_TO, Part};
 use choose::{Chooser, Grown};
 use need::{Extent, Need};
 use pack::Packer;
@@ -113,6 +114,9 @@ impl Excerpt<'_> {
             withheld_blocks = redaction.rows(&mut rows);
         }
         session.notes.push(note(samples, chooser.items()));
+        if let Some(receipt) = &mut rows.receipt {
+            shorten(receipt, selection, part);
+        }
         let extent = match what {
             What::Wanted => Extent::Needed,
             What::Unwound(_) => Extent::Machine,
@@ -125,6 +129,21 @@ impl Excerpt<'_> {
         packer.end(&rows)?;
         Ok(Piece { samples, withheld_blocks, damage })
     }
+}
+
+/// Says of a session that it is not whole any more. Its start and its end stay: times are counted from the one, and what it
+/// cost was for all of it.
+fn shorten(receipt: &mut ReceiptV1, selection: Selection<'_>, part: &Part) {
+    let start_ns = part.time_ns(part.start_ns());
+    let inside = |at: Option<Moment>| {
+        let at_ns = selection.tables.parts.zero_ns().saturating_add(at?.ns);
+        let is_inside = start_ns < at_ns && at_ns < part.time_ns(receipt.end_ns);
+        is_inside.then(|| Moment { ns: at_ns - start_ns })
+    };
+    let Filter { from, to, .. } = *selection.filter;
+    let cuts = [(CUT_FROM, inside(from)), (CUT_TO, inside(to))];
+    let said = cuts.into_iter().filter_map(|(what, at)| Some(format!("{what}{}", at?)));
+    receipt.ended_by.extend(said.collect::<Vec<_>>());
 }
 
 /// Keeps a session that does not tell when it began where it stood among others: its first sample, by which it was

@@ -13,7 +13,6 @@ use icecore_format::records::{Cause, Loss, LossesV1};
 use icecore_format::write::Writer;
 use serde::Serialize;
 
-use super::cause;
 use crate::load::damage;
 use crate::load::parts::MAX_PARTS;
 use crate::term::path::shown;
@@ -175,7 +174,7 @@ impl<'a> Copier<'a> {
             self.begin_session()?;
             if kind != Kind::SESSION || stored.is_none() {
                 let note = "merged from a damaged file: who recorded this, where and when is lost";
-                self.writer.append(&super::unknown_session(note)).map_err(cause)?;
+                self.writer.append(&super::unknown_session(note))?;
             }
         }
         if kind == Kind::RECEIPT {
@@ -190,7 +189,7 @@ impl<'a> Copier<'a> {
             return Ok(());
         };
         self.last_ns = self.last_ns.max(entry.header.last_ns);
-        self.writer.append_stored(&entry.header, stored).map_err(cause)?;
+        self.writer.append_stored(&entry.header, stored)?;
         self.input.blocks += 1;
         if kind == Kind::SAMPLES {
             self.input.samples += u64::from(entry.header.items);
@@ -223,7 +222,7 @@ impl<'a> Copier<'a> {
         let loss = |(cause, count)| Loss { time_ns: self.last_ns, cpu: u32::MAX, cause, count };
         let losses: Vec<Loss> = lost.map(loss).collect();
         if !losses.is_empty() {
-            self.writer.append(&LossesV1::from_rows(&losses)).map_err(cause)?;
+            self.writer.append(&LossesV1::from_rows(&losses))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::write::Writer;
 use serde::Serialize;
 
-use super::{append_names, cause};
+use super::append_names;
 use crate::debuginfod::{Fetched, Settings};
 use crate::filter::Filter;
 use crate::found::{Draft, Found};
@@ -175,7 +175,7 @@ impl Known<'_> {
                 names_bytes += self.append(tables, part, writer)?;
                 open = None;
             }
-            writer.append_stored(&entry.header, recording.stored(entry)?).map_err(cause)?;
+            writer.append_stored(&entry.header, recording.stored(entry)?)?;
         }
         if let Some(part) = open {
             names_bytes += self.append(tables, part, writer)?;

@@ -22,12 +22,18 @@ use icecore_format::index::Entry;
 use icecore_format::records::{EventV1, ReceiptV1, Sample, SessionV1};
 
 use super::Decoded;
+use crate::filter::Moment;
 
 /// The most sessions of a file: what fits above the number of a process.
 pub const MAX_PARTS: usize = 1 << (32 - PID_BITS);
 
 /// Bits of the number of a process or thread: the kernel's `PID_MAX_LIMIT` is 2²².
 const PID_BITS: u32 = 22;
+
+/// What a receipt says besides why recording ended if `cut` took off the begin; the time behind the start follows.
+pub const CUT_FROM: &str = "cut --from ";
+/// The same of the end.
+pub const CUT_TO: &str = "cut --to ";
 
 /// All sessions of a file, in its order.
 #[derive(Debug)]
@@ -340,6 +346,15 @@ impl Part {
             Some(first_ns) if !self.is_told() && !self.is_alone => first_ns,
             _ => self.session.start_ns,
         }
+    }
+
+    /// From where to where `cut` left it, ns behind its start; all of it if it was not cut.
+    pub fn kept_ns(&self) -> (u64, u64) {
+        let ended_by = self.receipt.iter().flat_map(|receipt| &receipt.ended_by);
+        ended_by.fold((0, u64::MAX), |(from, to), by| {
+            let moment = |what: &str| Some(by.strip_prefix(what)?.parse::<Moment>().ok()?.ns);
+            (moment(CUT_FROM).map_or(from, |ns| from.max(ns)), moment(CUT_TO).map_or(to, |ns| to.min(ns)))
+        })
     }
 
     /// A time of its own clock on the common one.

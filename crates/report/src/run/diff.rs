@@ -41,7 +41,7 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
     let compared = compare(&sided, how(options)?);
     let view = diff::Diff::new(&compared, &sided, options);
     if let Some(path) = &options.output {
-        let written = diff::file::write(path, &view, &sided)
+        let written = diff::file::write(path, &view, &compared, &sided)
             .with_context(|| format!("cannot write `{}`", path.display()))?;
         remark(streams, &[written]);
     }

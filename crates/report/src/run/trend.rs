@@ -70,7 +70,8 @@ fn recorded(
     let named = loaded.name(search, servers, false);
     let report = loaded.report(&named.located, named.names);
     if report.profile.whole().weight == 0 {
-        bail!("cannot follow `{}`: it has no samples", path.display());
+        let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
+        bail!("cannot follow `{}`: it has no samples{why}", path.display());
     }
     Ok(measure(&report, options))
 }

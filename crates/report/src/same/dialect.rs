@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::matching::Item;
-use super::{image, pattern};
+use super::{Images, pattern};
 
 /// Types in types that are looked into.
 const MAX_DEPTH: usize = 8;
@@ -45,22 +45,21 @@ pub(super) fn dialect(name: &str) -> Option<Dialect> {
 }
 
 /// In which manglings the functions of images are named: libraries may be older than the program that they are linked into.
-pub(super) struct Dialects(HashMap<Option<String>, BTreeSet<Dialect>>);
+pub(super) struct Dialects<'a>(HashMap<Option<&'a str>, BTreeSet<Dialect>>);
 
-impl Dialects {
-    pub(super) fn of(items: &[Item<'_>]) -> Self {
-        let mut found: HashMap<Option<String>, BTreeSet<Dialect>> = HashMap::new();
+impl<'a> Dialects<'a> {
+    pub(super) fn of(items: &[Item<'_>], images: &'a Images<'_>) -> Self {
+        let mut found: HashMap<Option<&'a str>, BTreeSet<Dialect>> = HashMap::new();
         for item in items {
             if let Some(dialect) = dialect(item.name) {
-                let image = item.image.map(|path| image(path).into_owned());
-                found.entry(image).or_default().insert(dialect);
+                found.entry(item.image.and_then(|path| images.key(path))).or_default().insert(dialect);
             }
         }
         Self(found)
     }
 
-    pub(super) fn in_image(&self, image: Option<&str>) -> Option<&BTreeSet<Dialect>> {
-        self.0.get(&image.map(str::to_owned))
+    pub(super) fn in_image(&self, image: Option<&'a str>) -> Option<&BTreeSet<Dialect>> {
+        self.0.get(&image)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Images across builds.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::pattern;
+use crate::map::Map;
 use crate::names::short;
 
 /// A version at the end of a name, or cargo's hash.
@@ -46,6 +48,36 @@ pub fn image(path: &str) -> Cow<'_, str> {
             stem if stem.len() < file.len() => image(stem),
             whole => whole.into(),
         },
+    }
+}
+
+/// The keys of the images of both sides: there are few of them, and many functions. Files of one build have one key, whatever they
+/// are called.
+#[derive(Debug)]
+pub struct Images<'a>(Map<&'a str, Cow<'a, str>>);
+
+impl<'a> Images<'a> {
+    /// Makes keys of paths and the build-ids of what is there, empty if that is not known.
+    pub fn of(images: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let mut keys: Map<&str, Cow<'_, str>> = Map::default();
+        let mut builds: BTreeMap<&[u8], BTreeSet<&str>> = BTreeMap::new();
+        for (path, build_id) in images {
+            keys.entry(path).or_insert_with(|| image(path));
+            if !build_id.is_empty() {
+                builds.entry(build_id).or_default().insert(path);
+            }
+        }
+        for paths in builds.values().filter(|paths| paths.len() > 1) {
+            let same: BTreeSet<Cow<'_, str>> = paths.iter().map(|path| keys[path].clone()).collect();
+            let least = same.first().cloned().unwrap_or_default();
+            keys.values_mut().filter(|key| same.contains(*key)).for_each(|key| key.clone_from(&least));
+        }
+        Self(keys)
+    }
+
+    /// The key of a path.
+    pub fn key(&self, path: &str) -> Option<&str> {
+        self.0.get(path).map(|key| &**key)
     }
 }
 
@@ -109,6 +141,18 @@ mod tests {
         }
         for name in ["[kernel]", "[ext4]", "[jit]", "[vdso]", "", "-1", "1.2", ".so", "a.sock", "x.sort.2x"] {
             assert_eq!(image(name), name);
+        }
+    }
+
+    #[test]
+    fn files_of_one_build_have_one_key_and_so_have_those_that_were_called_like_them() {
+        let images =
+            [("/a/old", &[1][..]), ("/b/new", &[1]), ("/c/new", &[2]), ("/d/other", &[]), ("/e/more", &[2])];
+        for order in [images.to_vec(), images.iter().rev().copied().collect()] {
+            let keys = Images::of(order.into_iter());
+            let of = |path| keys.key(path).expect("a path");
+            assert_eq!(["/a/old", "/b/new", "/c/new", "/e/more"].map(of), ["more"; 4]);
+            assert_eq!((of("/d/other"), keys.key("/f")), ("other", None));
         }
     }
 

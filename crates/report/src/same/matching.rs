@@ -9,7 +9,7 @@ use super::moved;
 use super::names::is_address;
 use super::numbers::unnumbered;
 use super::parameters::without_parameters;
-use super::{function, image};
+use super::{Images, function};
 use crate::map::Map;
 
 /// A function of one side.
@@ -70,44 +70,60 @@ impl Group {
 /// # Shape   by the first position before, then after; exchanging the sides exchanges them in every group
 /// # Cost    O(n log n), some regular expressions per item
 pub fn matched(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<Group> {
-    let mut open = Open { before: singles(before, after), after: singles(after, before), pairs: Vec::new() };
-    open.join(By::Decoration, |it| Some((it.key.to_string(), it.image.clone())), |_, _| true);
+    grouped(
+        before,
+        after,
+        &Images::of(before.iter().chain(after).filter_map(|item| Some((item.image?, item.build_id)))),
+    )
+}
+
+fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k Images<'_>) -> Vec<Group> {
+    let mut open = Open {
+        before: singles(before, after, images),
+        after: singles(after, before, images),
+        pairs: Vec::new(),
+    };
+    open.join(By::Decoration, |it| Some((it.key.clone(), it.image)), |_, _| true);
     for pair in &mut open.pairs {
-        let [a, b] = pair.positions();
-        let names = |items: &[Item<'_>], side: &[usize]| -> BTreeSet<String> {
-            side.iter().map(|position| items[*position].name.to_owned()).collect()
-        };
-        if names(before, &a) == names(after, &b) {
+        let [a, b] = [(before, 0), (after, 1)].map(|(items, side)| -> BTreeSet<&str> {
+            let positions = pair.sides[side].iter().flat_map(|single| &single.positions);
+            positions.map(|position| items[*position].name).collect()
+        });
+        if a == b {
             pair.by = By::Name;
         }
     }
     let loose = |it: &Single<'_>| (!it.is_final).then(|| unnumbered(&it.key).into_owned());
-    open.join(By::Number, |it| Some((loose(it)?, it.image.clone())), |_, _| true);
+    open.join(By::Number, |it| Some((loose(it)?, it.image)), |_, _| true);
 
-    let dialects = [Dialects::of(before), Dialects::of(after)];
+    let dialects = [before, after].map(|items| Dialects::of(items, images));
     // Other images than these have nothing to translate, and neither have names that one mangling alone writes.
     let is_translated = |before: &[&Single<'_>], after: &[&Single<'_>]| {
-        let image = before.first().and_then(|it| it.image.as_deref());
+        let image = before.first().and_then(|it| it.image);
         let written = |side: &[&Single<'_>]| side.iter().map(|it| dialect(&it.key)).collect::<BTreeSet<_>>();
         let is_one = written(before) == written(after) && !written(before).contains(&None);
         dialects[0].in_image(image) != dialects[1].in_image(image) && !is_one
     };
     for key in dialect::KEYS {
-        let key = |it: &Single<'_>| Some((key(&loose(it)?), it.image.clone()));
+        let key = |it: &Single<'k>| Some((key(&loose(it)?), it.image));
         open.join(By::Mangling, key, is_translated);
         open.attach(By::Mangling, key, is_translated);
     }
-    let without_parameters = |it: &Single<'_>| Some((without_parameters(&loose(it)?)?, it.image.clone()));
+    let without_parameters = |it: &Single<'k>| Some((without_parameters(&loose(it)?)?, it.image));
     open.join(By::Signature, without_parameters, |before, after| before.len() == 1 && after.len() == 1);
-    moved::join(&mut open, before, after);
+    let keys = |items: &[Item<'_>]| items.iter().filter_map(|item| images.key(item.image?)).collect();
+    moved::join(&mut open, [keys(before), keys(after)]);
     open.into_groups()
 }
+
+/// What an offset in an image begins with.
+const OFFSET: &str = "+0x";
 
 /// Items of one side that have one key.
 #[derive(Debug)]
 pub(super) struct Single<'a> {
     pub(super) key: Cow<'a, str>,
-    pub(super) image: Option<String>,
+    pub(super) image: Option<&'a str>,
     pub(super) file: Option<&'a str>,
     positions: Vec<usize>,
     /// Only an equal key in the same image fits.
@@ -129,15 +145,18 @@ pub(super) struct Open<'a> {
     pairs: Vec<Pair<'a>>,
 }
 
-fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>]) -> Vec<Single<'a>> {
+fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>], images: &'a Images<'_>) -> Vec<Single<'a>> {
     let other_builds: HashSet<&[u8]> = others.iter().map(|item| item.build_id).collect();
-    let mut by_key: Map<(Cow<'a, str>, Option<String>), usize> = Map::default();
+    let mut by_key: Map<(Cow<'a, str>, Option<&str>), usize> = Map::default();
     let mut singles: Vec<Single<'a>> = Vec::new();
     for (position, item) in items.iter().enumerate() {
         let is_final = !item.build_id.is_empty() && other_builds.contains(item.build_id);
-        let key = if is_final && is_address(item.name) { item.name.into() } else { function(item.name) };
-        let image = item.image.map(|path| image(path).into_owned());
-        let single = *by_key.entry((key.clone(), image.clone())).or_insert_with(|| {
+        let key = match item.name.rfind(OFFSET).filter(|_| is_final && is_address(item.name)) {
+            Some(at) => item.name[at..].into(),
+            None => function(item.name),
+        };
+        let image = item.image.and_then(|path| images.key(path));
+        let single = *by_key.entry((key.clone(), image)).or_insert_with(|| {
             singles.push(Single { key, image, file: None, positions: Vec::new(), is_final });
             singles.len() - 1
         });
@@ -160,12 +179,12 @@ impl Pair<'_> {
     }
 }
 
-impl Open<'_> {
+impl<'a> Open<'a> {
     /// Joins what is left and has one key on both sides, if it is accepted.
     pub(super) fn join<K: Hash + Eq>(
         &mut self,
         by: By,
-        key: impl Fn(&Single<'_>) -> Option<K>,
+        key: impl Fn(&Single<'a>) -> Option<K>,
         is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
     ) {
         let mut families: Map<K, [Vec<usize>; 2]> = Map::default();
@@ -196,7 +215,7 @@ impl Open<'_> {
     fn attach<K: Hash + Eq>(
         &mut self,
         by: By,
-        key: impl Fn(&Single<'_>) -> Option<K>,
+        key: impl Fn(&Single<'a>) -> Option<K>,
         is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
     ) {
         let mut pairs_of: Map<K, BTreeSet<usize>> = Map::default();
@@ -206,7 +225,7 @@ impl Open<'_> {
             }
         }
         let pair_of = [(0, &self.before), (1, &self.after)].map(|(own, singles)| {
-            let pair_of = |single: &Single<'_>| {
+            let pair_of = |single: &Single<'a>| {
                 let pairs = pairs_of.get(&key(single)?)?;
                 let pair = *pairs.first().filter(|_| pairs.len() == 1)?;
                 let [before, after] = [0, 1].map(|side| {

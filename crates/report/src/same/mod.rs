@@ -2,7 +2,7 @@
 //!
 //! | call | answer |
 //! |---|---|
-//! | [`function`], [`image`] | the key under which a name, an image is the same in every build |
+//! | [`function`], [`image`], [`Images`] | the key under which a name, an image is the same in every build |
 //! | [`matched()`] | the rows of two recordings, in groups that are one function each |
 //! | [`renamed()`] | which of those that are gone may be called otherwise now |
 //! | [`code::compare`] | whether the machine code of a function is the same in both builds |
@@ -26,7 +26,7 @@ mod numbers;
 mod parameters;
 mod renamed;
 
-pub use images::image;
+pub use images::{Images, image};
 pub use matching::{By, Group, Item, matched};
 pub use names::function;
 pub use renamed::{Left, Renamed, renamed};

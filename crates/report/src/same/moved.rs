@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::image;
-use super::matching::{By, Item, Open, Single};
+use super::matching::{By, Open, Single};
 use super::numbers::unnumbered;
 
 /// What every program has; it says nothing about which program this is.
@@ -24,19 +23,17 @@ const COMMON: [&str; 12] = [
 ];
 
 /// Images of both sides, by their keys.
-struct Images {
-    before: HashSet<String>,
-    after: HashSet<String>,
+struct Images<'a> {
+    before: HashSet<&'a str>,
+    after: HashSet<&'a str>,
 }
 
 /// Joins functions across images: all of an image that has another name now, then those that alone have their name.
-pub(super) fn join(open: &mut Open<'_>, before: &[Item<'_>], after: &[Item<'_>]) {
-    let keys =
-        |items: &[Item<'_>]| items.iter().filter_map(|item| Some(image(item.image?).into_owned())).collect();
-    let images = Images { before: keys(before), after: keys(after) };
+pub(super) fn join(open: &mut Open<'_>, [before, after]: [HashSet<&str>; 2]) {
+    let images = Images { before, after };
     let new_names = images.new_names(open);
     let in_renamed = |it: &Single<'_>| {
-        let own = it.image.as_deref().filter(|_| !it.is_final)?;
+        let own = it.image.filter(|_| !it.is_final)?;
         let image = new_names.get(own).map_or(own, String::as_str);
         // What has no name has that of its image.
         let key = it.key.strip_prefix(own).filter(|rest| rest.starts_with("+?")).unwrap_or(&it.key);
@@ -49,19 +46,19 @@ pub(super) fn join(open: &mut Open<'_>, before: &[Item<'_>], after: &[Item<'_>])
     open.join(By::Image, loose, |before, after| images.is_move(before, after));
 }
 
-impl Images {
+impl Images<'_> {
     /// Finds images that are gone and seem to be there under a new name: of all new ones this shares most functions
     /// with it, and the other way round.
     fn new_names(&self, open: &Open<'_>) -> HashMap<String, String> {
         let mut after_by_key: HashMap<&str, Vec<&str>> = HashMap::new();
         for single in &open.after {
-            if let Some(image) = single.image.as_deref().filter(|image| !self.before.contains(*image)) {
+            if let Some(image) = single.image.filter(|image| !self.before.contains(*image)) {
                 after_by_key.entry(&single.key).or_default().push(image);
             }
         }
         let mut shared: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for single in open.before.iter().filter(|single| !COMMON.contains(&&*single.key)) {
-            let Some(gone) = single.image.as_deref().filter(|image| !self.after.contains(*image)) else {
+            let Some(gone) = single.image.filter(|image| !self.after.contains(*image)) else {
                 continue;
             };
             for new in after_by_key.get(&*single.key).into_iter().flatten() {
@@ -82,7 +79,7 @@ impl Images {
     /// one program is not that of another.
     fn is_move(&self, before: &[&Single<'_>], after: &[&Single<'_>]) -> bool {
         let ([from], [to]) = (before, after) else { return false };
-        let (Some(from_image), Some(to_image)) = (from.image.as_deref(), to.image.as_deref()) else {
+        let (Some(from_image), Some(to_image)) = (from.image, to.image) else {
             return false;
         };
         let is_elsewhere = !self.after.contains(from_image) || !self.before.contains(to_image);

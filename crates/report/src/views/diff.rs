@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use crate::cli::{self, DiffBy, Sort};
 use crate::compare::noise::{RESAMPLES, SEED};
-use crate::compare::{Compared, Comparison, Facts, Key, Metric, SHOWN_AT, Side, Sided, Status, Unit, Work};
+use crate::compare::{
+    self, Compared, Comparison, Facts, Key, Metric, SHOWN_AT, Side, Sided, Status, Unit, Work,
+};
 use crate::term::path::shown;
 
 /// The document.
@@ -31,7 +33,7 @@ pub struct Diff {
     detectable_at: Vec<Detectable>,
     before: Vec<Recording>,
     after: Vec<Recording>,
-    /// Weight per second of wall time; CPUs in use, where weights are times.
+    /// Everything: per unit of work, or per second of wall time, which is CPUs in use where weights are times.
     whole: Rates,
     noise: Noise,
     /// Rows that were tested.
@@ -40,6 +42,8 @@ pub struct Diff {
     changed: u64,
     /// By what the shares of most rows were multiplied, because a few took more or less.
     common_factor: Option<f64>,
+    /// Images of which all functions are one row, because one side has no names for them.
+    images_without_names: Vec<String>,
     /// Rows that were found at all; `rows` may hold fewer.
     row_count: u64,
     rows: Vec<Row>,
@@ -154,27 +158,26 @@ impl Diff {
             Sort::Total => Metric::Total,
         };
         let summary = compared.summary(metric);
-        let mut rows: Vec<Row> = compared
-            .rows
-            .iter()
-            .map(|row| {
-                let what = compared.status(row, metric);
-                Row::new(&row.keys, what, row.of(metric), &row.own, &row.total, row.likeness)
-            })
+        let mut rows: Vec<(&compare::Row, Status)> =
+            compared.rows.iter().map(|row| (row, compared.status(row, metric))).collect();
+        let row_count = rows.len() as u64;
+        let is_change =
+            |(row, what): &&(&compare::Row, Status)| what.is_shown() && row.of(metric).judged.significant;
+        let changed = rows.iter().filter(is_change).count() as u64;
+        rows.retain(|(row, what)| options.all || row.of(metric).judged.tested || what.is_shown());
+        let mut rows: Vec<Row> = rows
+            .into_iter()
+            .map(|(row, what)| Row::new(&row.keys, what, row.of(metric), &row.own, &row.total, row.likeness))
             .collect();
         rows.sort_by(|a, b| {
             let weight = |row: &Row| (row.what.is_shown(), row.rates.delta.abs());
             let (x, y) = (weight(a), weight(b));
             y.0.cmp(&x.0).then(y.1.total_cmp(&x.1)).then_with(|| a.identity().cmp(&b.identity()))
         });
-        let row_count = rows.len() as u64;
-        let is_kept = |row: &Row| options.all || row.rates.tested || row.what.is_shown();
         let [before, after] = &compared.sides;
         let total =
             |side: &Side| side.recordings.iter().fold(0, |sum: u64, it| sum.saturating_add(it.weight));
-        let changed = rows.iter().filter(|row| row.is_change()).count() as u64;
         let fail_on = options.fail_on.iter().map(|it| check::Check::new(*it, compared)).collect();
-        rows.retain(is_kept);
         if options.by == DiffBy::Function {
             let changed = rows.iter_mut().filter(|row| row.what.is_shown());
             code::compare_code(reports, &mut changed.take(CODE_ROWS).collect::<Vec<_>>());
@@ -213,6 +216,7 @@ impl Diff {
             tested: summary.tested as u64,
             changed,
             common_factor: summary.common,
+            images_without_names: compared.images_without_names(),
             row_count,
             rows,
             fail_on,
@@ -324,11 +328,6 @@ impl Rates {
 }
 
 impl Row {
-    /// Tells whether it is a change by itself, and more than chance.
-    fn is_change(&self) -> bool {
-        self.what.is_shown() && self.rates.significant
-    }
-
     fn new(
         keys: &[Option<Key>; 2],
         what: Status,

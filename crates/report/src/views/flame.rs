@@ -2,6 +2,7 @@
 
 pub(crate) mod file;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context as _, anyhow};
@@ -9,11 +10,12 @@ use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, 
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
 
-use super::folded::{labels, merged};
+use super::folded::{merged, own_labels};
 use crate::cli::{self, Weight};
 use crate::load::clean;
 use crate::names::{Names, Side};
 use crate::pipeline::Report;
+use crate::profile::Amount;
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, duration, things, utc};
 
@@ -50,16 +52,10 @@ pub fn write(
         return Err(anyhow!("cannot draw a graph of no samples{why}"));
     }
     let title = options.title.as_ref().map_or_else(|| title(report), |title| clean(title.as_bytes()).into());
-    let labels = labels(&report.profile.names, true);
+    let labels = own_labels(&report.profile.names, true);
     let mut colors = colors(&report.profile.names, &labels);
     let stacks = merged(&report.profile, options.root, &labels);
-    let lines: Vec<String> = stacks
-        .iter()
-        .map(|(stack, amount)| match options.weight {
-            Weight::Samples => format!("{stack} {}", amount.samples),
-            Weight::Period => format!("{stack} {}", amount.weight),
-        })
-        .collect();
+    let lines = lines(stacks, options.weight);
     let unit = if options.weight == Weight::Samples { "samples" } else { &report.profile.unit };
     let svg = draw(&lines, &title, report.filtered.as_deref(), unit, &mut colors)?;
     if to_stdout {
@@ -91,6 +87,17 @@ pub fn write(
     Ok(out.flush()?)
 }
 
+/// One line per stack, in the order of their frames: a stack stands beside those that go on from it.
+fn lines(stacks: BTreeMap<String, Amount>, weight: Weight) -> Vec<String> {
+    let mut stacks: Vec<(String, Amount)> = stacks.into_iter().collect();
+    stacks.sort_by(|(a, _), (b, _)| a.split(';').cmp(b.split(';')));
+    let line = |(stack, amount): &(String, Amount)| match weight {
+        Weight::Samples => format!("{stack} {}", amount.samples),
+        Weight::Period => format!("{stack} {}", amount.weight),
+    };
+    stacks.iter().map(line).collect()
+}
+
 fn draw(
     lines: &[String],
     title: &str,
@@ -109,8 +116,11 @@ fn draw(
     options.palette_map = Some(colors);
     options.bgcolors = Some(BackgroundColor::Grey);
     options.text_truncate_direction = TextTruncateDirection::Right;
+    // inferno orders lines as text, where `f2` lies between `f` and `f;g`, and would draw `f` in two pieces. A chart is drawn in
+    // the order that it has, from its end.
+    options.flame_chart = true;
     let mut svg = Vec::new();
-    let drawn = flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg);
+    let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
     drawn.context("cannot draw flame graph")?;
     Ok(svg)
 }
@@ -147,4 +157,26 @@ fn title(report: &Report<'_>) -> String {
     let samples = things(report.profile.whole().samples, "sample");
     let length = duration(last.saturating_sub(first));
     format!("{} · {} · {length} · {samples}", parts.hosts().join(", "), utc(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::fixture;
+    use crate::views::folded::{merged, own_labels};
+
+    #[test]
+    fn a_frame_is_drawn_once_whatever_its_neighbours_are_called() {
+        let profile =
+            fixture::profile(&[("main;f", 1), ("main;f2", 2), ("main;f;g", 3), ("main;f.cold;g", 4)]);
+        let labels = own_labels(&profile.names, true);
+        let stacks = merged(&profile, cli::Root::None, &labels);
+        let lines = lines(stacks, Weight::Samples);
+        assert_eq!(lines, ["main;f 1", "main;f;g 3", "main;f.cold;g 4", "main;f2 2"]);
+        let svg = draw(&lines, "t", None, "samples", &mut colors(&profile.names, &labels)).expect("drawn");
+        let svg = String::from_utf8(svg).expect("UTF-8");
+        let drawn = |name: &str| svg.matches(&format!("<title>{name} (")).count();
+        assert_eq!(["main", "f", "f2", "f.cold", "g"].map(drawn), [1, 1, 1, 1, 2]);
+        assert!(svg.contains("<title>f (4 samples, 40.00%)"));
+    }
 }

@@ -34,7 +34,7 @@ impl Folded {
     /// Merges the stacks of a profile.
     pub fn new(profile: &Profile, options: &cli::Folded) -> Self {
         let whole = profile.whole();
-        let labels = labels(&profile.names, !options.no_annotations);
+        let labels = own_labels(&profile.names, !options.no_annotations);
         let stacks = merged(profile, options.root, &labels).into_iter();
         let line = |(stack, amount): (String, Amount)| Line {
             frames: stack.split(';').map(str::to_owned).collect(),
@@ -64,7 +64,12 @@ impl Folded {
 }
 
 /// What each frame of the names is called in a folded line.
-pub(crate) fn labels(names: &Names, annotate: bool) -> Vec<String> {
+pub(crate) fn own_labels(names: &Names, annotate: bool) -> Vec<String> {
+    labels(names, annotate, |function| &names.functions[function as usize].name)
+}
+
+/// The same where functions are called otherwise.
+pub(crate) fn labels<'n>(names: &'n Names, annotate: bool, called: impl Fn(u32) -> &'n str) -> Vec<String> {
     let label = |frame: &Frame| {
         let function = &names.functions[frame.function as usize];
         let annotation = match (annotate, function.side, frame.inlined) {
@@ -72,7 +77,7 @@ pub(crate) fn labels(names: &Names, annotate: bool) -> Vec<String> {
             (true, _, true) => "_[i]",
             _ => "",
         };
-        format!("{}{annotation}", function.name.replace(';', ":"))
+        format!("{}{annotation}", called(frame.function).replace(';', ":"))
     };
     names.frames.iter().map(label).collect()
 }
@@ -107,7 +112,7 @@ mod tests {
         profile.names.functions[1].name = "a;b".into();
         profile.threads[0].process = "x;y".into();
         let lines: Vec<String> =
-            merged(&profile, Root::Process, &labels(&profile.names, true)).into_keys().collect();
+            merged(&profile, Root::Process, &own_labels(&profile.names, true)).into_keys().collect();
         assert_eq!(lines, ["x:y;main;a:b"]);
     }
 
@@ -117,10 +122,10 @@ mod tests {
         profile.names.frames[1].inlined = true;
         profile.names.functions[2].side = Side::Kernel;
         let lines: Vec<String> =
-            merged(&profile, Root::None, &labels(&profile.names, true)).into_keys().collect();
+            merged(&profile, Root::None, &own_labels(&profile.names, true)).into_keys().collect();
         assert_eq!(lines, ["main;inl_[i];sys_[k]"]);
         let lines: Vec<String> =
-            merged(&profile, Root::None, &labels(&profile.names, false)).into_keys().collect();
+            merged(&profile, Root::None, &own_labels(&profile.names, false)).into_keys().collect();
         assert_eq!(lines, ["main;inl;sys"]);
     }
 }

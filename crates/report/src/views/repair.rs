@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use icecore_format::Error;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
@@ -48,8 +48,7 @@ impl Repair {
         let written = output::replace(path, &options.file, Some(Permissions::from_mode(0o600)), |file| {
             if plan.is_needed() { plan.write(file.try_clone()?) } else { copy(recording, file) }
         });
-        // The cause alone: an error of the system would be printed a second time as its own source.
-        let file_bytes = written.map_err(|error| anyhow!("cannot write `{}`: {error}", path.display()))?;
+        let file_bytes = written.with_context(|| format!("cannot write `{}`", path.display()))?;
         let lost = plan.lost();
         Ok(Self {
             schema: "icecore.repair/1",

@@ -113,6 +113,7 @@ impl Trial {
         let dir = tempfile::tempdir().expect("a directory");
         let settings = Settings {
             servers: servers.iter().map(|server| server.url.clone()).collect(),
+            ignored: Vec::new(),
             cache: Cache::new(dir.path().join("cache")),
             stall: Duration::from_millis(500),
             max_bytes: None,

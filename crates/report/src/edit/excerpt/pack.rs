@@ -15,7 +15,7 @@ use super::choose::Chosen;
 use super::need::{Ids, Needed};
 use super::pieces;
 use super::rows::Rows;
-use crate::edit::{append_names, cause};
+use crate::edit::append_names;
 use crate::found::Draft;
 
 /// Rows of one block: a few hundred KiB before compression, whatever they are.
@@ -162,7 +162,7 @@ impl<'a> Packer<'a> {
         let (mut texts, mut len): (Vec<&[u8]>, usize) = (Vec::new(), 0);
         let mut put = |first: &mut u32, texts: &mut Vec<&[u8]>| -> anyhow::Result<()> {
             if !texts.is_empty() {
-                self.writer.append(&StringsV1::from_rows(*first, texts)).map_err(cause)?;
+                self.writer.append(&StringsV1::from_rows(*first, texts))?;
                 *first += texts.len() as u32;
                 texts.clear();
             }
@@ -219,7 +219,7 @@ impl<'a> Packer<'a> {
             sample.snapshot = self.needed.held.snapshots.new_id(sample.snapshot);
             self.newest_stack = self.newest_stack.max(sample.user_stack).max(sample.kernel_stack);
         }
-        let payload = SamplesV1::from_rows(&samples, &self.basis).map_err(cause)?;
+        let payload = SamplesV1::from_rows(&samples, &self.basis)?;
         self.append(&payload)
     }
 
@@ -236,7 +236,7 @@ impl<'a> Packer<'a> {
     }
 
     fn append(&mut self, payload: &impl Payload) -> anyhow::Result<()> {
-        self.writer.append(payload).map(drop).map_err(cause)
+        Ok(self.writer.append(payload).map(drop)?)
     }
 }
 
@@ -250,7 +250,7 @@ fn counted<T, P: Payload>(
     let mut first = ids.first();
     for ids in ids.old.chunks(ROWS) {
         let rows: Vec<T> = ids.iter().filter_map(|id| row(*id)).collect();
-        writer.append(&block(first, &rows).map_err(cause)?).map_err(cause)?;
+        writer.append(&block(first, &rows)?)?;
         first += ids.len() as u32;
     }
     Ok(())
@@ -265,7 +265,7 @@ fn listed<T, P: Payload>(
     let mut rows = rows.peekable();
     while rows.peek().is_some() {
         let of_block: Vec<T> = rows.by_ref().take(ROWS).collect();
-        writer.append(&block(&of_block)).map_err(cause)?;
+        writer.append(&block(&of_block))?;
     }
     Ok(())
 }

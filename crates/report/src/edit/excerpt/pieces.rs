@@ -9,7 +9,6 @@ use icecore_format::write::Writer;
 
 use super::need::Ids;
 use super::rows::Rows;
-use crate::edit::cause;
 use crate::load::damage;
 
 /// Copies the blocks of a session; returns those that cannot be used. What the recording has of an image that is not
@@ -27,7 +26,7 @@ pub(super) fn copy(
             continue;
         }
         match piece(recording, entry, images, &mut heirs) {
-            Ok(Some(parts)) => drop(writer.append(&parts).map_err(cause)?),
+            Ok(Some(parts)) => drop(writer.append(&parts)?),
             Ok(None) => {}
             Err(error) => lost.push(damage(entry, &error)),
         }

@@ -15,7 +15,6 @@ use super::registers::Registers;
 use super::snapshots::Snapshots;
 use super::world::{Names, World};
 use super::write::append;
-use crate::edit::cause;
 use crate::spaces::SpaceId;
 
 /// Samples of one block.
@@ -192,9 +191,9 @@ impl<'a> Samples<'a> {
         let (first, tasks) = self.tasks.take_new();
         append(writer, &TasksV1::from_rows(first, &tasks))?;
         let (first, nodes) = self.nodes.take_new();
-        append(writer, &StacksV1::from_rows(first, &nodes).map_err(cause)?)?;
+        append(writer, &StacksV1::from_rows(first, &nodes)?)?;
         self.snapshots.write(writer)?;
-        append(writer, &SamplesV1::from_rows(&rows, &self.basis).map_err(cause)?)?;
+        append(writer, &SamplesV1::from_rows(&rows, &self.basis)?)?;
         self.basis = Basis { newest_stack: self.nodes.newest(), processes: Processes::NONE, ..self.basis };
         Ok(())
     }

@@ -8,7 +8,6 @@ use icecore_format::write::Writer;
 use super::perf_data::{Attr, Features, PerfData};
 use super::samples::{Counts, MAX_EVENTS};
 use super::world::World;
-use crate::edit::cause;
 
 /// Rows of one block: a few hundred KiB before compression, whatever they are.
 const ROWS: usize = 32 << 10;
@@ -18,7 +17,7 @@ const TEXT_BYTES: usize = 1 << 20;
 /// Writes a block, if there is anything in it.
 pub(super) fn append(writer: &mut Writer, payload: &impl Payload) -> anyhow::Result<()> {
     if payload.items() > 0 {
-        writer.append(payload).map_err(cause)?;
+        writer.append(payload)?;
     }
     Ok(())
 }

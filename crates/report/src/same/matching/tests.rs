@@ -210,7 +210,7 @@ proptest! {
             let alone = groups.iter().filter(|group| !group.is_pair()).flat_map(side);
             // Addresses of builds that are on both sides are compared as they are.
             let named = alone.map(|position| items[*position]).filter(|item| !item.name.contains("+0x"));
-            named.map(|item| (function(item.name).into_owned(), item.image.map(|path| image(path).into_owned()))).collect()
+            named.map(|item| (function(item.name).into_owned(), item.image.map(|path| super::super::image(path).into_owned()))).collect()
         };
         let (gone, new) = (keys(&before, |group| &group.before), keys(&after, |group| &group.after));
         prop_assert!(gone.is_disjoint(&new), "{gone:?} {new:?}");

@@ -1,13 +1,15 @@
 //! Files that `diff -o` writes.
 
+use std::collections::{BTreeSet, HashSet};
 use std::io::Write as _;
 use std::path::Path;
 
 use super::Diff;
 use super::flame::{Picture, draw};
 use crate::cli::Root;
-use crate::compare::Sided;
+use crate::compare::{Comparison, Metric, Row, Sided, Status};
 use crate::output;
+use crate::same;
 use crate::term::path::shown;
 use crate::term::quantity::bytes;
 use crate::views::folded::{labels, merged};
@@ -16,11 +18,16 @@ use crate::views::folded::{labels, merged};
 ///
 /// # Errors
 /// If it asks for nothing that is known, or the file cannot be written.
-pub fn write(path: &Path, view: &Diff, reports: &[Sided<'_>]) -> anyhow::Result<String> {
+pub fn write(
+    path: &Path,
+    view: &Diff,
+    compared: &Comparison,
+    reports: &[Sided<'_>],
+) -> anyhow::Result<String> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let content = match extension {
         "md" => view.markdown().into_bytes(),
-        "svg" => graph(view, reports)?,
+        "svg" => graph(view, compared, reports)?,
         _ => anyhow::bail!("nothing is known that ends so: name a .svg or a .md file"),
     };
     for (report, _) in reports {
@@ -33,28 +40,82 @@ pub fn write(path: &Path, view: &Diff, reports: &[Sided<'_>]) -> anyhow::Result<
 }
 
 /// Draws the flame graph of both sides.
-fn graph(view: &Diff, reports: &[Sided<'_>]) -> anyhow::Result<Vec<u8>> {
+fn graph(view: &Diff, compared: &Comparison, reports: &[Sided<'_>]) -> anyhow::Result<Vec<u8>> {
     // A program that is called otherwise now is still the same, where it is alone.
     let is_alone = |(report, _): &Sided<'_>| {
         report.profile.threads.windows(2).all(|pair| pair[0].process == pair[1].process)
     };
     let root = if reports.iter().all(is_alone) { Root::None } else { Root::Process };
-    let [before, after] = [0, 1].map(|side| stacks(view, reports, side, root));
-    let title = format!("{} → {}: red grew, blue shrank", view.files(0), view.files(1));
-    let filtered = view.before.first().and_then(|recording| recording.filter.as_deref());
-    draw(&before, &after, Picture { title: &title, filtered, as_shares: view.unit == "share" })
+    let [before, after] = [0, 1].map(|side| stacks(view, compared, reports, side, root));
+    let title = format!("{} → {}", view.files(0), view.files(1));
+    let changed = (view.by == "function").then(|| changed(compared));
+    let filtered = filters(view);
+    let as_shares = view.unit == "share";
+    let filtered = filtered.as_deref();
+    draw(&before, &after, Picture { title: &title, filtered, changed: changed.as_ref(), as_shares })
 }
 
-/// The stacks of a side, in the unit of the comparison; of several recordings all.
-fn stacks(view: &Diff, reports: &[Sided<'_>], side: usize, root: Root) -> Vec<(String, f64)> {
-    let of_side: Vec<_> = reports.iter().filter(|(_, of)| *of == side).collect();
-    let of_report = |(report, _): &&Sided<'_>| {
+/// What the filters keep: of stretches of one recording, each side its own.
+fn filters(view: &Diff) -> Option<String> {
+    let [before, after] = [&view.before, &view.after]
+        .map(|side| side.first().and_then(|recording| recording.filter.as_deref()));
+    match (before, after) {
+        (Some(before), Some(after)) if before != after => Some(format!("before: {before}; after: {after}")),
+        (before, after) => before.or(after).map(str::to_owned),
+    }
+}
+
+/// The one process that is gone and the one that is new, by their names: a command that is called otherwise now.
+fn renamed_process(reports: &[Sided<'_>]) -> Option<[String; 2]> {
+    let [before, after] = [0, 1].map(|side| -> BTreeSet<&str> {
+        let of_side = reports.iter().filter(|(_, of)| *of == side);
+        of_side.flat_map(|(report, _)| &report.profile.threads).map(|thread| &*thread.process).collect()
+    });
+    let lone = |a: &BTreeSet<&str>, b: &BTreeSet<&str>| match a.difference(b).collect::<Vec<_>>()[..] {
+        [name] => Some(name.replace(';', ":")),
+        _ => None,
+    };
+    Some([lone(&before, &after)?, lone(&after, &before)?])
+}
+
+/// Keys of the functions that took more or less themselves, by more than chance and not because others did.
+fn changed(compared: &Comparison) -> HashSet<String> {
+    let is_change =
+        |row: &&Row| row.own.judged.significant && compared.status(row, Metric::Own) != Status::Diluted;
+    let keys = compared.rows.iter().filter(is_change).flat_map(|row| row.keys.iter().flatten());
+    keys.map(|key| same::function(&key.name).into_owned()).collect()
+}
+
+/// The stacks of a side, in the unit of the comparison; of several recordings all. What is one function has one name.
+fn stacks(
+    view: &Diff,
+    compared: &Comparison,
+    reports: &[Sided<'_>],
+    side: usize,
+    root: Root,
+) -> Vec<(String, f64)> {
+    let of_side: Vec<_> = reports.iter().enumerate().filter(|(_, (_, of))| *of == side).collect();
+    let of_report = |(number, (report, _)): &(usize, &Sided<'_>)| {
         let profile = &report.profile;
         let whole = profile.whole().weight as f64;
         // Each recording of a side counts as much as the others.
         let scale = view.everything[side] / whole / of_side.len() as f64;
-        let stacks = merged(profile, root, &labels(&profile.names, true));
+        let stacks = merged(
+            profile,
+            root,
+            &labels(&profile.names, true, |function| compared.called(*number, function)),
+        );
         stacks.into_iter().map(|(stack, amount)| (stack, amount.weight as f64 * scale)).collect::<Vec<_>>()
     };
-    of_side.iter().flat_map(of_report).collect()
+    let mut stacks: Vec<(String, f64)> = of_side.iter().flat_map(of_report).collect();
+    if let Some([gone, new]) = renamed_process(reports).filter(|_| root == Root::Process) {
+        for (stack, _) in &mut stacks {
+            if let Some(callees) =
+                stack.strip_prefix(&gone).filter(|rest| rest.is_empty() || rest.starts_with(';'))
+            {
+                *stack = format!("{new}{callees}");
+            }
+        }
+    }
+    stacks
 }

@@ -4,15 +4,17 @@
 //! widths of BEFORE, where what is gone can be seen. The one above can be zoomed and searched.
 //!
 //! Widths are inclusive; colors are not: a frame is colored by what it took itself, without what it called, in this very
-//! stack. So the places that changed stand out, and not all that is below them.
+//! stack. So the places that changed stand out, and not all that is below them. Functions of which the change may be chance
+//! stay grey: the brightest color is that of the largest difference, be it chance or not.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context as _, anyhow};
 use inferno::flamegraph::color::BackgroundColor;
-use inferno::flamegraph::{self, Options, TextTruncateDirection};
+use inferno::flamegraph::{self, FuncFrameAttrsMap, Options, TextTruncateDirection};
 
+use crate::map::Map;
 use crate::same::function;
 
 /// Everything together is so many parts, in whole numbers as inferno wants them.
@@ -23,6 +25,9 @@ const PART: &str = "ppm";
 const WIDTH: usize = 1200;
 /// Frames narrower than this many pixels are not drawn, in percent of the width.
 const MIN_WIDTH_PERCENT: f64 = 0.1 / WIDTH as f64 * 100.0;
+/// The class of what may be chance, and its color.
+const CHANCE: &str = "chance";
+const GREY: &str = "rgb(225,225,225)";
 /// What behind a name tells inlined functions and those of the kernel, in labels of folded stacks.
 const ANNOTATIONS: [&str; 2] = ["_[k]", "_[i]"];
 
@@ -33,6 +38,8 @@ pub struct Picture<'a> {
     pub title: &'a str,
     /// What both sides were filtered by.
     pub filtered: Option<&'a str>,
+    /// Keys of the functions that changed; all others stay grey. `None`: nobody knows, and all are colored.
+    pub changed: Option<&'a HashSet<String>>,
     /// Each side is a whole, whatever its weights add up to. Else weights of both sides mean the same, and the
     /// larger side is the whole.
     pub as_shares: bool,
@@ -56,22 +63,23 @@ pub fn draw(
         }
     }
     let wholes = if picture.as_shares { sums } else { [sums[0].max(sums[1]); 2] };
-    let stacks = stacks(before, after, wholes);
+    let labels = Labels::new([before, after]);
+    let stacks = stacks(&labels, [before, after], wholes);
+    let classes = picture.changed.map_or_else(String::new, |changed| labels.classes(changed));
     let (mut now, mut then) = (Vec::new(), Vec::new());
     for (stack, [before, after]) in &stacks {
         now.push(format!("{stack} {before} {after}"));
         then.push(format!("{stack} {after} {before}"));
     }
-    let above = graph(&now, picture, false)?;
-    let below = graph(&then, Picture { title: "widths: before", filtered: None, ..picture }, true)?;
+    let above = graph(&now, picture, &classes, false)?;
+    let below = graph(&then, Picture { title: "widths: before", filtered: None, ..picture }, &classes, true)?;
     stacked(&above, &below).context("cannot put two flame graphs into one file")
 }
 
 /// Merges the stacks of both sides, each with its parts before and after: a stack in front of those that go on from it.
-fn stacks(before: &[(String, f64)], after: &[(String, f64)], wholes: [f64; 2]) -> Vec<(String, [u64; 2])> {
-    let labels = Labels::new([before, after]);
+fn stacks(labels: &Labels<'_>, sides: [&[(String, f64)]; 2], wholes: [f64; 2]) -> Vec<(String, [u64; 2])> {
     let mut merged: BTreeMap<Vec<&str>, [f64; 2]> = BTreeMap::new();
-    for (side, stacks) in [before, after].into_iter().enumerate() {
+    for (side, stacks) in sides.into_iter().enumerate() {
         for (stack, weight) in stacks {
             let stack = stack.split(';').map(|label| labels.shown(label)).collect();
             merged.entry(stack).or_default()[side] += weight / wholes[side] * WHOLE;
@@ -93,20 +101,19 @@ fn stacks(before: &[(String, f64)], after: &[(String, f64)], wholes: [f64; 2]) -
 
 /// Which name stands for all names of one key.
 struct Labels<'s> {
-    key_of: HashMap<&'s str, String>,
-    shown: HashMap<String, Cow<'s, str>>,
+    key_of: Map<&'s str, String>,
+    shown: Map<String, Cow<'s, str>>,
 }
 
 impl<'s> Labels<'s> {
     fn new(sides: [&'s [(String, f64)]; 2]) -> Self {
-        let mut labels = Self { key_of: HashMap::new(), shown: HashMap::new() };
+        let mut labels = Self { key_of: Map::default(), shown: Map::default() };
         for label in sides.into_iter().flatten().flat_map(|(stack, _)| stack.split(';')) {
             if labels.key_of.contains_key(label) {
                 continue;
             }
-            let annotation =
-                ANNOTATIONS.into_iter().find(|annotation| label.ends_with(annotation)).unwrap_or("");
-            let key = function(&label[..label.len() - annotation.len()]).into_owned() + annotation;
+            let (name, annotation) = divided(label);
+            let key = function(name).into_owned() + annotation;
             // An address says nothing that is true of both sides.
             let name = if key.contains("+?") { Cow::Owned(key.clone()) } else { Cow::Borrowed(label) };
             let shown = labels.shown.entry(key.clone()).or_insert_with(|| name.clone());
@@ -122,14 +129,30 @@ impl<'s> Labels<'s> {
         let key = &self.key_of[label];
         &self.shown[key]
     }
+
+    /// Which labels are to stay grey, as inferno is told it.
+    fn classes(&self, changed: &HashSet<String>) -> String {
+        let grey = self.shown.iter().filter(|(key, _)| !changed.contains(divided(key).0));
+        grey.map(|(_, label)| format!("{label}\tclass={CHANCE}\n")).collect()
+    }
+}
+
+/// Divides a label from its annotation.
+fn divided(label: &str) -> (&str, &str) {
+    let annotation = ANNOTATIONS.into_iter().find(|annotation| label.ends_with(annotation)).unwrap_or("");
+    label.split_at(label.len() - annotation.len())
 }
 
 /// Draws one graph: widths are the second numbers of the lines. `is_before`: these are the old ones, and what is blue
-/// elsewhere is blue here.
-fn graph(lines: &[String], picture: Picture<'_>, is_before: bool) -> anyhow::Result<String> {
+/// elsewhere is blue here. `classes` tells which functions stay grey.
+fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool) -> anyhow::Result<String> {
     let mut options = Options::default();
     options.title = picture.title.to_owned();
-    let widths = (!is_before).then_some("widths: after; red grew, blue shrank");
+    let colors = match picture.changed {
+        Some(_) => "widths: after; red grew, blue shrank, grey may be chance or only follow from others",
+        None => "widths: after; red grew, blue shrank, and may be chance",
+    };
+    let widths = (!is_before).then_some(colors);
     let subtitle: Vec<&str> = widths.into_iter().chain(picture.filtered).collect();
     options.subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
     options.count_name = PART.to_owned();
@@ -137,6 +160,7 @@ fn graph(lines: &[String], picture: Picture<'_>, is_before: bool) -> anyhow::Res
     options.min_width = MIN_WIDTH_PERCENT;
     options.negate_differentials = is_before;
     options.no_javascript = is_before;
+    options.func_frameattrs = FuncFrameAttrsMap::from_reader(classes.as_bytes())?;
     options.bgcolors = Some(BackgroundColor::Grey);
     // inferno orders lines as text, where `f.g` lies between `f` and `f;g`, and would draw `f` in two pieces. A chart is drawn in
     // the order that it has, from its end.
@@ -145,7 +169,20 @@ fn graph(lines: &[String], picture: Picture<'_>, is_before: bool) -> anyhow::Res
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
     drawn.context("cannot draw flame graph")?;
-    Ok(String::from_utf8(svg)?)
+    greyed(&String::from_utf8(svg)?).context("inferno draws otherwise than expected")
+}
+
+/// Takes the color of what may be chance. A style would hide what the search of the graph finds.
+fn greyed(svg: &str) -> Option<String> {
+    let opening = format!("<g class=\"{CHANCE}\">");
+    let mut pieces = svg.split(&opening);
+    let mut greyed = pieces.next()?.to_owned();
+    for piece in pieces {
+        let (head, rest) = piece.split_once("fill=\"")?;
+        let (_, rest) = rest.split_once('"')?;
+        greyed.extend(["<g>", head, "fill=\"", GREY, "\"", rest]);
+    }
+    Some(greyed)
 }
 
 /// Puts the second graph below the first, as a part of it that its script leaves alone.

@@ -2,6 +2,7 @@
 
 use super::{Diff, Recording, Row};
 use crate::compare::Status;
+use crate::compare::judge::BETWEEN_RUNS;
 use crate::names::short;
 use crate::term::quantity::{count, duration, percent, things};
 use crate::term::{Align, Page, Style, Table};
@@ -38,17 +39,21 @@ impl Diff {
         page.item("rates", &self.rates());
         page.item("noise", &self.noise());
         let whole = &self.whole;
-        let (amount, unit) = match self.weight_unit.as_str() {
-            "ns" => ((|value: f64| format!("{value:.2}")) as fn(f64) -> String, "CPUs"),
-            _ => ((|value: f64| format!("{value:.0}")) as fn(f64) -> String, "per second"),
+        let amount = |value: f64| match (self.unit, self.weight_unit.as_str()) {
+            ("cpu_s_per_work" | "weight_per_work", _) => self.amount(value),
+            (_, "ns") => format!("{value:.2}"),
+            _ => format!("{value:.0}"),
+        };
+        let (label, unit) = match (self.unit, self.weight_unit.as_str()) {
+            ("cpu_s_per_work" | "weight_per_work", _) => ("in all", "per unit of work"),
+            (_, "ns") => ("in use", "CPUs"),
+            _ => ("in use", "per second"),
         };
         let chance = if whole.significant { "" } else { ", which may be chance" };
         let change =
             if whole.before > 0.0 { signed_percent(whole.delta / whole.before) } else { "-".to_owned() };
-        page.item(
-            "in use",
-            &format!("{} → {} {unit} ({change}{chance})", amount(whole.before), amount(whole.after)),
-        );
+        let [before, after] = [whole.before, whole.after].map(amount);
+        page.item(label, &format!("{before} → {after} {unit} ({change}{chance})"));
     }
 
     /// What the numbers are.
@@ -81,23 +86,24 @@ impl Diff {
             "blocks" => {
                 format!("blocks of {blocks}, {} resamples, seed {}", count(noise.resamples), noise.seed)
             }
-            "steps" => {
-                "what varies from moment to moment in whole runs; record several to see how runs differ"
-                    .to_owned()
-            }
+            "steps" => "what varies from moment to moment in whole runs".to_owned(),
             _ => "what varies inside recordings, and between those of one side".to_owned(),
         };
-        let widened = match noise.widened > 1.16 {
-            true => format!("; widened ×{:.2}, for all rows differ a little", noise.widened),
-            false => String::new(),
+        let why = match noise.widened {
+            1.0 => return format!("{from}; 95% intervals"),
+            usual if usual <= BETWEEN_RUNS => "for how runs differ, which several on a side would show",
+            _ => "because rows in general differ by more",
         };
-        format!("{from}; 95% intervals{widened}")
+        format!("{from}; 95% intervals, ×{:.2} {why}", noise.widened)
     }
 
     /// What was found, and what could have been.
     pub(super) fn found(&self) -> (bool, String) {
         let rows = things(self.tested, self.kind());
         match self.changed {
+            0 if self.tested == 0 => {
+                (false, format!("No {} has enough samples to tell a change.", self.kind()))
+            }
             0 => (false, format!("No significant change in {rows}.")),
             changed => {
                 let chance = percent(self.noise.false_discovery_rate);
@@ -196,8 +202,13 @@ impl Diff {
         if let (Some(factor), 1..) = (self.common_factor, diluted) {
             let taken = if factor < 1.0 { "others took more" } else { "others took less" };
             remarks.push(format!(
-                "{} changed only as all shares did, ×{factor:.2}, because {taken}: --unit cpu looks at them by themselves",
+                "{} changed only as all shares did, ×{factor:.2}, because {taken}: --all shows them",
                 things(diluted, self.kind())
+            ));
+        }
+        for image in &self.images_without_names {
+            remarks.push(format!(
+                "all of {image} is one row, for one side has no names for it: `icecore-report missing` tells what would name it"
             ));
         }
         let folded = self.row_count - all as u64 - diluted;
@@ -205,7 +216,23 @@ impl Diff {
             let rows = things(folded, "row");
             remarks.push(format!("{rows} of which the change may be chance are left out: --all shows them"));
         }
+        remarks.extend(self.elsewhere());
         remarks
+    }
+
+    /// Where a change of the whole can be looked for, if no row shows it.
+    fn elsewhere(&self) -> Option<String> {
+        let is_share_of_cpu = self.unit == "share" && self.weight_unit == "ns";
+        let is_fine = matches!(self.by, "function" | "line" | "stack");
+        let ways: Vec<&str> = [
+            (is_share_of_cpu, "--unit cpu compares CPU time, not shares"),
+            (is_fine, "--by image and --by process have larger rows"),
+        ]
+        .into_iter()
+        .filter_map(|(is_one, way)| is_one.then_some(way))
+        .collect();
+        let is_wanted = self.changed == 0 && self.whole.significant && !ways.is_empty();
+        is_wanted.then(|| format!("the whole changed, though: {}", ways.join("; ")))
     }
 
     fn conditions(&self, page: &mut Page) {
@@ -230,12 +257,13 @@ impl Recording {
             String::new()
         };
         let rate = if self.weight > 0 { self.samples as f64 * 1e9 / self.weight as f64 } else { 0.0 };
+        let filter = self.filter.as_ref().map_or_else(String::new, |filter| format!(" · {filter}"));
         let damaged = match self.damaged {
             0 => String::new(),
             parts => format!(", damaged: {} left out", things(parts, "part")),
         };
         format!(
-            "{} · {} · {} · {rate:.0} per CPU second{lost}{damaged} · {}",
+            "{} · {} · {} · {rate:.0} per CPU second{lost}{damaged} · {}{filter}",
             self.file,
             duration((self.duration_s * 1e9) as u64),
             things(self.samples, "sample"),

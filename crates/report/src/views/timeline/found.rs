@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::Buckets;
 use super::lines::{Series, What};
 use crate::changes::{Change, Level, Rule, changes as changes_of};
+use crate::compare::estimate::p_of_counts;
 use crate::profile::Amount;
 
 /// The probability that any change is listed of a file in which nothing changes, at most.
@@ -67,18 +68,57 @@ fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<Chan
     // As many samples as there are draw the share; the fewer they are, the less it is known.
     let error = |slice: &usize| (mean * (1.0 - mean) / whole[*slice].samples.max(1) as f64).max(0.0).sqrt();
     let errors: Vec<f64> = busy.iter().map(error).collect();
-    let found = changes_of(&shares, Some(&errors), rule);
+    let mut found = changes_of(&shares, Some(&errors), rule);
     let level = |level: Level| {
         let slices = &busy[level.begin..level.end];
         let own: f64 = slices.iter().map(|slice| own[*slice] as f64).sum();
         own / slices.iter().map(|slice| whole[*slice].weight as f64).sum::<f64>()
     };
-    let rows = found.iter().map(|change| {
-        let at = |position: usize| busy.get(position).copied().unwrap_or(whole.len());
-        let (before, after) = (level(change.before), level(change.after));
-        new(fine, &row.what, "share", change, at, (before, after))
+    // Samples of the row, and of everything.
+    let counted = |of: Level| {
+        let all: u64 = busy[of.begin..of.end].iter().map(|slice| whole[*slice].samples).sum();
+        [level(of) * all as f64, all as f64]
+    };
+    let sampled: u64 = whole.iter().map(|sum| sum.samples).sum();
+    drop_unclear(&mut found, rule.false_alarms, |before, after| {
+        let levels = [before, after].map(counted);
+        // A stretch as short as the shorter of both may show as much anywhere.
+        let stretches = sampled as f64 / levels[0][1].min(levels[1][1]).max(1.0);
+        let is_of_use = (level(after) - level(before)).abs() >= LEAST;
+        if is_of_use { p_of_levels(levels) * stretches } else { f64::INFINITY }
     });
-    rows.filter(|row| (row.after - row.before).abs() >= LEAST).collect()
+    let row = |change: &Change| {
+        let at = |position: usize| busy.get(position).copied().unwrap_or(whole.len());
+        new(fine, &row.what, "share", change, at, (level(change.before), level(change.after)))
+    };
+    found.iter().map(row).collect()
+}
+
+/// Takes out changes, one after the other, that the values as they are show less clearly than by `most`: what was taken
+/// out of neighbours may make a step that is not there. The levels on both sides become one.
+fn drop_unclear(found: &mut Vec<Change>, most: f64, p: impl Fn(Level, Level) -> f64) {
+    loop {
+        let all = found.iter().map(|change| p(change.before, change.after)).enumerate();
+        let Some((position, _)) = all.filter(|(_, p)| *p > most).max_by(|a, b| a.1.total_cmp(&b.1)) else {
+            return;
+        };
+        let dropped = found.remove(position);
+        if let Some(next) = found.get_mut(position) {
+            next.before.begin = dropped.before.begin;
+        }
+        if let Some(last) = position.checked_sub(1).and_then(|last| found.get_mut(last)) {
+            last.after.end = dropped.after.end;
+        }
+    }
+}
+
+/// The probability that samples are spread over two levels as unevenly, if a row has the same share of both: by those of
+/// the row, or by all others if these tell more.
+fn p_of_levels(levels: [[f64; 2]; 2]) -> f64 {
+    let wholes = levels.map(|[_, all]| all);
+    let own = levels.map(|[own, _]| own.round() as u64);
+    let others = levels.map(|[own, all]| (all - own).max(0.0).round() as u64);
+    p_of_counts(own, wholes).min(p_of_counts(others, wholes))
 }
 
 /// Changes of what was spent in all. The last slice may be too short to say anything.
@@ -119,4 +159,36 @@ fn added(part: &[Amount]) -> Amount {
     let mut sum = Amount::default();
     part.iter().for_each(|amount| sum.add(*amount));
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_is_dropped_leaves_one_level() {
+        let level = |begin: usize, end: usize| Level { begin, end, mean: 0.0 };
+        let change = |bounds: [usize; 3]| Change {
+            before: level(bounds[0], bounds[1]),
+            after: level(bounds[1], bounds[2]),
+            p: 0.0,
+        };
+        let mut found = vec![change([0, 10, 20]), change([10, 20, 21]), change([20, 21, 30])];
+        drop_unclear(&mut found, 0.05, |before, after| {
+            let shortest = (before.end - before.begin).min(after.end - after.begin);
+            1.0 / shortest as f64 / 10.0
+        });
+        assert_eq!(found, [change([0, 10, 20]), change([10, 20, 30])]);
+    }
+
+    #[test]
+    fn few_samples_tell_little() {
+        let p = |before: [f64; 2], after: [f64; 2]| p_of_levels([before, after]);
+        assert!(p([4.0, 28.0], [15.0, 1478.0]) > 1e-4);
+        assert!(p([0.0, 28.0], [15.0, 28.0]) < 1e-4, "a row that was not there");
+        assert!(p([28.0, 28.0], [1035.0, 1478.0]) < 1e-3, "a row that was alone");
+        assert!(p([140.0, 280.0], [3000.0, 14780.0]) < 1e-9);
+        assert!((p([20.0, 100.0], [200.0, 1000.0]) - 1.0).abs() < 0.2, "the same share");
+        assert!((p([0.0, 0.0], [0.0, 0.0]) - 1.0).abs() < 1e-9, "nothing");
+    }
 }

@@ -107,12 +107,14 @@ impl Timeline {
         let shown: Vec<&ChangeRow> =
             self.changes.iter().filter(|row| size(row) >= least).take(CHANGES).collect();
         let file = quoted(report.loaded.path);
-        for rows in shown.chunk_by(|a, b| (a.slice, a.against) == (b.slice, b.against)) {
+        let explanation = |row: &ChangeRow| (row.slice, row.against, row.what.explained_by());
+        for rows in shown.chunk_by(|a, b| explanation(a) == explanation(b)) {
             for row in rows {
                 page.line(&self.change(row));
             }
             let [slice, against] = [rows[0].slice, rows[0].against].map(Stretch::text);
-            let command = format!("    icecore-report diff {file} --slice {slice} --against {against}");
+            let how = rows[0].what.explained_by();
+            let command = format!("    icecore-report diff {file} --slice {slice} --against {against}{how}");
             page.styled(Style::Dim, &command);
         }
         let more = self.changes.len() - shown.len();
@@ -139,6 +141,17 @@ impl Line {
 }
 
 impl What {
+    /// Options of the `diff` that shows a change of it.
+    fn explained_by(&self) -> &'static str {
+        match self {
+            Self::All => " --unit cpu",
+            Self::Process(_) => " --by process",
+            Self::Thread(_) => " --by thread",
+            Self::Image { .. } => " --by image",
+            Self::Function { .. } => "",
+        }
+    }
+
     /// Cells of a table.
     fn cells(&self) -> Vec<String> {
         match self {

@@ -5,7 +5,7 @@ fn side(stacks: &[(&str, f64)]) -> Vec<(String, f64)> {
 }
 
 fn picture() -> Picture<'static> {
-    Picture { title: "t", filtered: None, as_shares: true }
+    Picture { title: "t", filtered: None, changed: None, as_shares: true }
 }
 
 /// The frames of both graphs, above and below: what the mouse is told of each, and its color.
@@ -84,6 +84,26 @@ fn longer_and_faster_recordings_color_nothing() {
 fn weights_that_mean_the_same_are_compared_as_they_are() {
     let [above, _] = frames(&[("f", 1.0)], &[("f", 2.0)], Picture { as_shares: false, ..picture() });
     assert_eq!(above[1], "red f (1,000,000 ppm, 100.00%; +50.00%)");
+}
+
+#[test]
+fn what_may_be_chance_stays_grey_and_keeps_its_numbers() {
+    let before = [("main;f.llvm.1_[i]", 50.0), ("main;g<T>_[k]", 25.0), ("main;gone", 25.0)];
+    let after = [("main;f.llvm.2_[i]", 70.0), ("main;g<T>_[k]", 20.0), ("main;new", 10.0)];
+    let changed = ["f", "gone"].map(str::to_owned).into_iter().collect();
+    let [above, below] = frames(&before, &after, Picture { changed: Some(&changed), ..picture() });
+    assert_eq!(
+        above,
+        [
+            "grey all (1,000,000 ppm, 100%)",
+            "grey g&lt;T&gt; (200,000 ppm, 20.00%; -5.00%)",
+            "grey main (1,000,000 ppm, 100.00%; 0.00%)",
+            "grey new (100,000 ppm, 10.00%; +10.00%)",
+            "red f.llvm.1 (700,000 ppm, 70.00%; +20.00%)",
+        ]
+    );
+    assert!(below.contains(&"blue gone (250,000 ppm, 25.00%; -25.00%)".to_owned()), "{below:?}");
+    assert!(below.contains(&"grey g&lt;T&gt; (250,000 ppm, 25.00%; -5.00%)".to_owned()), "{below:?}");
 }
 
 #[test]

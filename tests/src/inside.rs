@@ -1,0 +1,38 @@
+//! The report inside the test's own process: without a cache, colors and progress.
+
+use std::path::Path;
+
+use icecore_report::{Streams, run};
+
+/// Runs a command line; `DIR` in it is `dir`, and what is printed is without its random name. Returns exit code, stdout and
+/// stderr.
+pub fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
+    let folder = dir.display().to_string();
+    let args = args.iter().map(|arg| arg.replace("DIR", &folder));
+    let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8").replace(&format!("{folder}/"), "");
+    (code, text(out), text(err))
+}
+
+/// The same without warnings that data misleads; it must succeed and print no errors. Returns stdout.
+pub fn report(dir: &Path, args: &[&str]) -> String {
+    let (code, out, err) = run_in(dir, &[&["--quiet"], args].concat());
+    assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+    out
+}
+
+/// Compares a view with its snapshot in `tests/golden`, at 1 and at 4 threads.
+pub fn golden(dir: &Path, name: &str, args: &[&str]) {
+    let [one, four] = ["1", "4"].map(|threads| report(dir, &[args, &["--threads", threads]].concat()));
+    assert_eq!(one, four, "{args:?}: output depends on the number of threads");
+    // The nodes of a tree are one line: one line each reads better here.
+    let output = match one.starts_with("{\"schema\":\"icecore.tree/") {
+        true => one.replace("{\"name\":", "\n{\"name\":"),
+        false => one,
+    };
+    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!(name, output);
+    });
+}
