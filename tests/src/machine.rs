@@ -19,7 +19,8 @@ pub fn program(name: &str) -> PathBuf {
         let folder = test.ancestors().nth(2).expect("a test lies two folders deep").to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--bins", "-p", "icecore-record", "-p", "icecore-report"]);
+        // With examples, the crates get the features that they have in `cargo test --workspace`, and are not built twice.
+        build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
         // What cargo tells a test of its package would make build scripts run again, here and in the next build.
         let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");

@@ -3,10 +3,9 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-
 use std::sync::Mutex;
 
-use icecore_tests::machine::{Recorded, has_ebpf};
+use icecore_tests::machine::{Recorded, has_ebpf, text};
 use serde_json::Value;
 
 /// One build at a time has the machine.
@@ -17,6 +16,7 @@ fn build(dir: &Path, script: &str) -> (Recorded, f64) {
     let _alone = MACHINE.lock();
     let script = format!("cd {} && {script}", dir.display());
     let recorded = Recorded::new(&["-a", "-F", "999", "-q"], &["sh", "-c", &script]);
+    assert!(recorded.output.status.success(), "{script}: {}", text(&recorded.output.stderr));
     let health = recorded.json("health", &[]);
     let number = |key: &str| health[key].as_f64().unwrap_or_else(|| panic!("`{key}`: {health}"));
     println!(
@@ -86,12 +86,13 @@ fn root_a_build_by_rustc_has_whole_stacks() {
     }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let mut source = String::from("use std::collections::BTreeMap;\n");
-    for i in 0..480 {
+    for i in 0..2000 {
         writeln!(
             source,
             "pub fn f{i}(v: &mut Vec<(u{bits}, String)>) -> BTreeMap<u{bits}, String> {{ v.sort(); v.iter()\
-            .filter(|x| x.0 > {i}).map(|x| (x.0, format!(\"{{x:?}}{i}\"))).collect() }}",
-            bits = [8, 16, 32, 64][i % 4]
+            .filter(|x| x.0 > {least}).map(|x| (x.0, format!(\"{{x:?}}{i}\"))).collect() }}",
+            bits = [8, 16, 32, 64][i % 4],
+            least = i % 200
         )
         .expect("memory");
     }
