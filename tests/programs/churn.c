@@ -101,9 +101,11 @@ static void crowd(void)
 	}
 }
 
-/* nap: busy for a fifth of a second, then asleep for ever. */
-static void nap(void)
+/* nap: waits for SIGUSR1, is busy for a fifth of a second, then asleep for ever. */
+static void nap(sigset_t *wake)
 {
+	int signal;
+	sigwait(wake, &signal);
 	state = 1;
 	for (int i = 0; i < 200; i++)
 		wanders(1000);
@@ -123,10 +125,14 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* not left behind by a test that failed */
+	sigset_t wake;
+	sigemptyset(&wake);
+	sigaddset(&wake, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &wake, NULL);
 	if (!strcmp(name, "crowd"))
 		crowd();
 	else if (!strcmp(name, "nap"))
-		nap();
+		nap(&wake);
 	else if (!strcmp(name, "doze"))
 		doze();
 	fprintf(stderr, "usage: churn crowd|nap|doze\n");

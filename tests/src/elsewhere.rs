@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::machine::{Sample, program, text};
+use crate::machine::{Sample, copy, program, text};
 
 /// A root folder with nothing in it but a program, under its own name, the libraries that it needs, and a file.
 pub fn root_with(program: &Path, file: Option<&Path>) -> tempfile::TempDir {
@@ -18,7 +18,7 @@ pub fn root_with(program: &Path, file: Option<&Path>) -> tempfile::TempDir {
     for (from, to) in libraries.map(|path| (path.clone(), path)).chain(files) {
         let to = root.path().join(to.strip_prefix("/").expect("it begins so"));
         std::fs::create_dir_all(to.parent().expect("it is below the root")).expect("room");
-        std::fs::copy(from, to).expect("room");
+        copy(&from, &to);
     }
     root
 }

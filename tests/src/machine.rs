@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -230,15 +230,35 @@ fn compile(source: &str, options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Waits until a recording that is being made has samples.
-pub fn wait_for_samples(recording: &Path) {
-    let has_samples =
-        |recording: Recording| recording.entries().iter().any(|e| e.header.kind == Kind::SAMPLES);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !Recording::open(recording).is_ok_and(has_samples) {
-        assert!(Instant::now() < deadline, "there are no samples");
+/// Copies a program that is to be run. Not by this process: another of its threads may start a program meanwhile, which
+/// for a moment holds the copy open for writing, and nobody can run it then.
+pub fn copy(program: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(program).arg(to).status();
+    assert!(copied.expect("cp is everywhere").success());
+}
+
+/// Waits until something has come about; panics if it does not within a minute.
+pub fn wait_until(what: &str, mut has_come: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !has_come() {
+        assert!(Instant::now() < deadline, "it took more than a minute: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Waits until the recorder that makes this recording samples.
+pub fn wait_for_session(recording: &Path) {
+    wait_for(recording, Kind::SESSION, "a session in the recording");
+}
+
+/// Waits until a recording that is being made has samples.
+pub fn wait_for_samples(recording: &Path) {
+    wait_for(recording, Kind::SAMPLES, "samples in the recording");
+}
+
+fn wait_for(recording: &Path, kind: Kind, what: &str) {
+    let has_it = |recording: Recording| recording.entries().iter().any(|e| e.header.kind == kind);
+    wait_until(what, || Recording::open(recording).is_ok_and(has_it));
 }
 
 /// Sends a signal to a process.
@@ -277,6 +297,42 @@ impl Recorded {
         let said = text(&output.stderr);
         assert_ne!(output.status.code(), Some(2), "icecore-record failed: {said}");
         Self { dir, output }
+    }
+
+    /// Records with these arguments, and does something as soon as it samples.
+    pub fn meanwhile(options: &[&str], act: impl FnOnce()) -> Self {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let path = dir.path().join("r.icecore");
+        let mut recorder = record();
+        recorder.args(options).arg("-o").arg(&path).stderr(Stdio::piped());
+        let recorder = recorder.spawn().expect("the recorder runs");
+        wait_for_session(&path);
+        act();
+        let output = recorder.wait_with_output().expect("it ends");
+        assert_ne!(output.status.code(), Some(2), "icecore-record failed: {}", text(&output.stderr));
+        Self { dir, output }
+    }
+
+    /// Records three times at most, until a recording serves: others may have needed the machine. The third is returned
+    /// whatever it is.
+    pub fn until(serves: impl Fn(&Self) -> bool, record: impl Fn() -> Self) -> Self {
+        for _ in 0..2 {
+            let recorded = record();
+            if serves(&recorded) {
+                return recorded;
+            }
+            eprintln!(
+                "recorded once more: {} samples, lost {}",
+                recorded.samples(&[]).len(),
+                recorded.lost()
+            );
+        }
+        record()
+    }
+
+    /// What was lost, by cause.
+    pub fn lost(&self) -> Value {
+        self.json("info", &[])["lost_by_cause"].clone()
     }
 
     /// Records the target program under one of its names.

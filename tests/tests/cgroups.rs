@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report_output, target, text};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report_output, target, text, wait_until};
 
 const RATE: [&str; 3] = ["-q", "-F", "997"];
 
@@ -45,7 +44,10 @@ impl Group {
         let script = format!("echo 0 > {} && exec \"$@\"", procs.display());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh"]).arg(target()).args([name, "60000"]);
-        Running(shell.spawn().expect("sh is everywhere"))
+        let running = Running(shell.spawn().expect("sh is everywhere"));
+        let exe = format!("/proc/{}/exe", running.0.id());
+        wait_until("the program runs", || std::fs::read_link(&exe).is_ok_and(|exe| exe == target()));
+        running
     }
 
     /// A line of a shell that runs a name of the target program in a cgroup below this one, side by side.
@@ -98,12 +100,16 @@ fn root_processes_of_five_milliseconds_have_their_cgroup_though_both_are_gone() 
         group.folder.display(),
         target().display()
     );
-    let recorded = Recorded::new(&RATE, &["sh", "-c", &script]);
+    let brief = |recorded: &Recorded| recorded.samples(&["--focus", "^shares$"]);
+    let tgids = |samples: &[Sample]| -> BTreeSet<u64> { samples.iter().map(|s| s.number("tgid")).collect() };
+    let recorded = Recorded::until(
+        |recorded| tgids(&brief(recorded)).len() >= 8,
+        || Recorded::new(&RATE, &["sh", "-c", &script]),
+    );
     assert!(recorded.output.status.success());
-    let samples = recorded.samples(&["--focus", "^shares$"]);
+    let samples = brief(&recorded);
     assert_eq!(cgroups(&samples), BTreeSet::from([format!("{}/x", group.path)]));
-    let tgids: BTreeSet<u64> = samples.iter().map(|sample| sample.number("tgid")).collect();
-    assert!(tgids.len() >= 8, "{tgids:?}");
+    assert!(tgids(&samples).len() >= 8, "{:?}", tgids(&samples));
     let outside = recorded.samples(&["--comm", "rmdir"]);
     assert!(!cgroups(&outside).contains(&format!("{}/x", group.path)));
 }
@@ -115,14 +121,20 @@ fn root_a_process_that_moves_is_in_two_cgroups_one_after_the_other() {
     }
     let group = Group::new("moves", &["a", "b"]);
     let script = format!(
-        "{}pid=$!; sleep 0.4; echo $pid > {}; wait",
+        "{}pid=$!; until grep -q $pid {}; do :; done; sleep 0.4; echo $pid > {}; wait",
         group.line("a", "shares", 1200),
+        group.folder.join("a/cgroup.procs").display(),
         group.folder.join("b/cgroup.procs").display()
     );
-    let recording = Recorded::new(&RATE, &["sh", "-c", &script]);
     let [a, b] = ["a", "b"].map(|name| format!("{}/{name}", group.path));
-    let focus = ["--focus", "^shares$"];
-    let samples = recording.samples(&focus);
+    let in_cgroup = |recording: &Recorded, cgroup: &str| {
+        recording.samples(&["--cgroup", cgroup, "--focus", "^shares$"]).len()
+    };
+    let recording = Recorded::until(
+        |recording| in_cgroup(recording, &a) > 10 && in_cgroup(recording, &b) > 10,
+        || Recorded::new(&RATE, &["sh", "-c", &script]),
+    );
+    let samples = recording.samples(&["--focus", "^shares$"]);
     let first_in_b = samples.iter().position(|sample| sample.text("cgroup") == b).expect("it moved");
     assert_eq!(cgroups(&samples[..first_in_b]), BTreeSet::from([a.clone()]));
     assert_eq!(cgroups(&samples[first_in_b..]), BTreeSet::from([b.clone()]));
@@ -132,7 +144,7 @@ fn root_a_process_that_moves_is_in_two_cgroups_one_after_the_other() {
     let names: BTreeSet<&str> =
         rows["rows"].as_array().expect("a list").iter().filter_map(|row| row["cgroup"].as_str()).collect();
     assert_eq!(names, BTreeSet::from([&*a, &*b]));
-    let kept = |wanted: &str| recording.samples(&["--cgroup", wanted, "--focus", "^shares$"]).len();
+    let kept = |wanted: &str| in_cgroup(&recording, wanted);
     assert_eq!((kept(&a), kept(&b)), (first_in_b, samples.len() - first_in_b));
     assert_eq!((kept(&group.path), kept(&format!("{}/c", group.path))), (samples.len(), 0));
 }
@@ -149,13 +161,8 @@ fn root_only_what_runs_in_the_cgroup_or_below_it_is_sampled() {
     // One comes when sampling has begun: its functions are named nevertheless.
     let late = group.run("out", "threads");
     let inside = path("in");
-    let recorded = std::thread::scope(|scope| {
-        let options = [&RATE[..], &["-d", "1.5", "--cgroup", &inside]].concat();
-        let recording = scope.spawn(move || Recorded::new::<&str>(&options, &[]));
-        std::thread::sleep(Duration::from_millis(400));
-        group.put("in", late.0.id());
-        recording.join().expect("no panic")
-    });
+    let options = [&RATE[..], &["-d", "2.5", "--cgroup", &inside]].concat();
+    let recorded = Recorded::meanwhile(&options, || group.put("in", late.0.id()));
     drop((running, late));
     std::fs::remove_dir(group.folder.join("in/below")).expect("nobody is left in it");
 
@@ -176,15 +183,9 @@ fn root_a_recording_of_a_cgroup_ends_when_the_cgroup_is_removed() {
         return;
     }
     let group = Group::new("removed", &[]);
-    let begun = Instant::now();
-    let recorded = std::thread::scope(|scope| {
-        let options = [&RATE[..], &["-d", "60", "--cgroup", &group.path]].concat();
-        let recording = scope.spawn(move || Recorded::new::<&str>(&options, &[]));
-        std::thread::sleep(Duration::from_millis(500));
-        std::fs::remove_dir(&group.folder).expect("it is empty");
-        recording.join().expect("no panic")
-    });
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    let options = [&RATE[..], &["-d", "120", "--cgroup", &group.path]].concat();
+    let remove = || std::fs::remove_dir(&group.folder).expect("it is empty");
+    let recorded = Recorded::meanwhile(&options, remove);
     assert_eq!(recorded.json("info", &[])["receipt"]["ended_by"][0], "targets gone");
 }
 

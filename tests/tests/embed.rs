@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use icecore_tests::elsewhere::{frames, root_with, samples_elsewhere};
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, target, text, wait_for_samples};
+use icecore_tests::machine::{
+    Recorded, Sample, copy, has_ebpf, record, report, target, text, wait_for_samples,
+};
 
 #[test]
 fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
@@ -74,7 +76,7 @@ fn root_a_stripped_program_of_go_is_named_where_nothing_is() {
         let spinning = samples.iter().filter(|sample| sample.has("main.spin") && sample.has("runtime.main"));
         let spinning = spinning.count();
         assert!(
-            spinning > 100 && spinning * 10 > samples.len() * 8,
+            spinning > 50 && spinning * 10 > samples.len() * 8,
             "{mode} {flags}: {spinning} of {}",
             samples.len()
         );
@@ -85,7 +87,7 @@ fn root_a_stripped_program_of_go_is_named_where_nothing_is() {
 fn names_after(meanwhile: impl FnOnce(&Path)) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (program, path) = (dir.path().join("service"), dir.path().join("r.icecore"));
-    std::fs::copy(target(), &program).expect("room");
+    copy(&target(), &program);
     let mut recorder = record()
         .args(["-q", "-F", "997", "--flush", "0.1", "-o"])
         .arg(&path)
@@ -115,7 +117,7 @@ fn root_a_program_that_is_deleted_while_it_runs_is_named() {
         return;
     }
     let names = names_after(|program| std::fs::remove_file(program).expect("it was there"));
-    assert!(names.iter().filter(|name| *name == "takes_half").count() > 100, "{} frames", names.len());
+    assert!(names.iter().filter(|name| *name == "takes_half").count() > 50, "{} frames", names.len());
 }
 
 #[test]
@@ -125,10 +127,10 @@ fn root_a_program_that_is_replaced_while_it_runs_keeps_its_own_names() {
     }
     let names = names_after(|program| {
         let other = program.with_extension("new");
-        std::fs::copy(icecore_tests::machine::churn(), &other).expect("room");
+        copy(&icecore_tests::machine::churn(), &other);
         std::fs::rename(&other, program).expect("one folder");
     });
-    assert!(names.iter().filter(|name| *name == "takes_half").count() > 100, "{} frames", names.len());
+    assert!(names.iter().filter(|name| *name == "takes_half").count() > 50, "{} frames", names.len());
 }
 
 #[test]
@@ -143,7 +145,7 @@ fn root_a_program_in_a_root_of_its_own_is_named() {
     drop(root);
     let names = frames(&samples_elsewhere(&recorded.path()));
     let found = names.iter().filter(|(name, _)| name.as_deref() == Some("takes_half")).count();
-    assert!(found > 100, "{found} of {} frames", names.len());
+    assert!(found > 50, "{found} of {} frames", names.len());
 }
 
 #[test]

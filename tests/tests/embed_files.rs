@@ -192,7 +192,11 @@ fn root_a_deleted_program_in_a_root_of_its_own_keeps_its_lines() {
     }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let root = root_with(&inlining(dir.path(), None), None);
-    let script = format!("chroot {0} /inlining & sleep 0.1; rm {0}/inlining; wait", root.path().display());
+    let script = format!(
+        "chroot {0} /inlining & until [ \"$(readlink /proc/$!/exe)\" = {0}/inlining ]; do :; done; \
+         sleep 0.1; rm {0}/inlining; wait",
+        root.path().canonicalize().expect("it is there").display()
+    );
     let recorded = Recorded::new(&["-F", "997", "-q", "--embed", "all"], &["sh", "-c", &script]);
     let elsewhere = samples_in_a_container(&recorded.path());
     let with_lines = frames_of(&elsewhere, "/inlining");

@@ -48,7 +48,7 @@ impl Imported {
         let all = samples.len();
         let samples: Vec<Sample> =
             samples.into_iter().filter(|sample| sample.names("user").first() == Some(&"leaf")).collect();
-        assert!(samples.len() > 200 && samples.len() * 10 > all * 8, "{} of {all}", samples.len());
+        assert!(samples.len() > 100 && samples.len() * 10 > all * 8, "{} of {all}", samples.len());
         samples
     }
 }

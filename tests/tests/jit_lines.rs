@@ -36,7 +36,7 @@ fn root_code_has_the_lines_of_its_jitdump_where_it_was_made_and_where_it_moved()
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let samples = recorded(folder.path()).samples(&[]);
     for (function, file, first, least) in
-        [("first", "/src/first.x", 10, 200), ("second", "/src/second.x", 20, 100)]
+        [("first", "/src/first.x", 10, 100), ("second", "/src/second.x", 20, 50)]
     {
         let lines = lines(&samples, function);
         let of = |line: u64| lines.get(&Some((file.to_owned(), line))).copied().unwrap_or(0);

@@ -6,7 +6,7 @@ use std::process::Command;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{ImagesV1, MappingsV1, SessionV1, StringsV1};
-use icecore_tests::machine::{Recorded, has_ebpf, target, text};
+use icecore_tests::machine::{Recorded, copy, has_ebpf, target, text};
 use serde_json::Value;
 
 /// The mount namespace of the recorder, and of each mapping the path of its image and its own.
@@ -94,7 +94,7 @@ fn root_a_root_of_its_own_is_no_mount_namespace() {
         return;
     }
     let root = tempfile::tempdir().expect("a folder for temporary files");
-    std::fs::copy(icecore_tests::machine::jit(), root.path().join("jit")).expect("room");
+    copy(&icecore_tests::machine::jit(), &root.path().join("jit"));
     std::fs::create_dir(root.path().join("tmp")).expect("room");
     let command = ["chroot", &root.path().display().to_string(), "/jit", "map", "400"].map(str::to_owned);
     let (own, mappings) = namespaces(&Recorded::new(&["-F", "997", "-q"], &command).path());

@@ -1,6 +1,6 @@
 //! What the recorder refuses, and what it says then: the cause, the remedy, exit code 2, no file.
 
-use icecore_tests::machine::{has_ebpf, record, report, target, text};
+use icecore_tests::machine::{copy, has_ebpf, record, report, target, text};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -56,7 +56,7 @@ fn root_without_privileges_the_remedy_is_named() {
         .tempdir_in("/tmp")
         .expect("/tmp");
     let program = dir.path().join("icecore-record");
-    std::fs::copy(icecore_tests::machine::program("icecore-record"), &program).expect("room for a copy");
+    copy(&icecore_tests::machine::program("icecore-record"), &program);
     let output =
         Command::new(&program).args(["-a", "-d", "1"]).current_dir(dir.path()).uid(65534).gid(65534).output();
     let output = output.expect("the recorder runs");
@@ -138,12 +138,13 @@ fn root_a_command_that_cannot_be_recorded_is_not_left_behind() {
     if !has_ebpf() {
         return;
     }
-    let output = record()
-        .args(["-o", "/nonexistent/x", "--", "sleep", "86399.25"])
-        .output()
-        .expect("the recorder runs");
+    // So that nobody else sleeps for so long.
+    let seconds = format!("8639.{}", std::process::id());
+    let output =
+        record().args(["-o", "/nonexistent/x", "--", "sleep", &seconds]).output().expect("the recorder runs");
     assert_eq!(output.status.code(), Some(2));
-    let left = Command::new("pgrep").args(["-f", "sleep 86399.25"]).output().expect("procps is everywhere");
+    let name = format!("sleep {seconds}");
+    let left = Command::new("pgrep").args(["-f", "-x", &name]).output().expect("procps is everywhere");
     assert_eq!(text(&left.stdout), "", "the command is still there");
 }
 

@@ -46,18 +46,21 @@ fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
     let small = copied.iter().filter(|len| **len == TOP_BYTES).count();
     let bytes = std::fs::metadata(auto.path()).expect("it was written").len();
     println!("{small} of {} stacks are tops; {} bytes per sample", copied.len(), bytes / copied.len() as u64);
-    assert!(copied.len() > 1000 && small * 10 > copied.len() * 7, "{small} of {}", copied.len());
+    // Until its images have been looked at a program is not trusted; from then on it is.
+    let first = copied.iter().position(|len| *len == TOP_BYTES).expect("it is trusted");
+    assert!(copied.len() > 500 && first * 10 < copied.len() * 8, "{first} of {} came before", copied.len());
+    assert!(small * 100 >= (copied.len() - first) * 95, "{small} of {} are tops", copied.len() - first);
     let samples = in_leaf(&auto);
-    assert!(samples.len() > 500, "{}", samples.len());
+    assert!(samples.len() > 300, "{}", samples.len());
     for sample in &samples {
         assert_eq!(sample.names("user"), CHAIN, "{}", sample.text("ended"));
     }
     // Most of them end as the walk did: its frames are there, behind those that it has skipped.
     let walked = samples.iter().filter(|sample| sample.text("ended") == "root").count();
-    assert!(walked * 10 > samples.len() * 5, "{walked} of {}", samples.len());
+    assert!(walked * 10 > small * 7, "{walked} of {small}");
     // Without the top the caller is missing, so this test can fail.
     let walked = in_leaf(&recorded(&["--unwind", "fp"], &alone(), &["300"]));
-    assert!(walked.iter().all(|sample| !sample.has("calls")) && walked.len() > 100, "{}", walked.len());
+    assert!(walked.iter().all(|sample| !sample.has("calls")) && walked.len() > 50, "{}", walked.len());
 }
 
 #[test]
@@ -67,10 +70,11 @@ fn root_trust_ends_with_code_that_nobody_has_looked_at() {
     }
     let library = stacks_without_frames();
     let library = library.to_str().expect("a path of this test");
+    // The library comes when half of the time is over.
     let copied = copied(&recorded(&[], &alone(), &["800", "map", library]));
-    let (before, after) = copied.split_at(copied.len() * 55 / 100);
-    assert!(before.contains(&TOP_BYTES), "it was trusted at first");
-    assert!(after.len() > 500 && after.iter().all(|len| *len > TOP_BYTES), "{after:?}");
+    let last = copied.iter().rposition(|len| *len == TOP_BYTES).expect("it was trusted at first");
+    let after = copied.len() - last;
+    assert!(copied.len() > 500 && after * 3 > copied.len(), "{after} of {} came after", copied.len());
 }
 
 #[test]
@@ -83,12 +87,12 @@ fn root_trust_ends_with_the_program() {
     let recorded = recorded(&[], &alone(), &["600", "exec", next, "chain", "600"]);
     let mut samples = in_leaf(&recorded);
     samples.retain(|sample| sample.text("comm") == "stacks");
-    assert!(samples.len() > 300, "{}", samples.len());
+    assert!(samples.len() > 150, "{}", samples.len());
     for sample in &samples {
         assert!(sample.names("user").starts_with(&["leaf", "b", "a", "chain", "main"]), "{}", sample.0);
     }
     let tops = copied(&recorded).iter().filter(|len| **len == TOP_BYTES).count();
-    assert!(tops > 200, "the first program was trusted: {tops}");
+    assert!(tops > 50, "the first program was trusted: {tops}");
 }
 
 #[test]

@@ -5,10 +5,12 @@ use std::path::Path;
 
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, stacks_with_frames, stacks_without_frames};
 
-/// Fast enough for half a second to hold some hundred samples; prime, so that nothing runs in lockstep.
-const RATE: [&str; 3] = ["-F", "997", "-q"];
+/// Fast enough for half a second to hold some hundred samples, slow enough to copy 150 KB with each of them; prime, so that
+/// nothing runs in lockstep.
+const RATE: [&str; 3] = ["-F", "499", "-q"];
 
-/// Records a part of `tests/programs/stacks.c`; returns the samples that hit in its `leaf`, or where `is_wanted` says.
+/// Records a part of `tests/programs/stacks.c`; returns the samples that hit in its `leaf`, or where `is_wanted` says. What
+/// the recorder did not have the time to copy is none of its claims: then it is recorded once more.
 fn recorded(
     program: &Path,
     name: &str,
@@ -16,13 +18,18 @@ fn recorded(
     is_wanted: impl Fn(&Sample) -> bool,
 ) -> Vec<Sample> {
     let options = [&RATE[..], options].concat();
-    let recorded = Recorded::new(&options, &[program.as_os_str(), name.as_ref(), "500".as_ref()]);
+    let command = [program.as_os_str(), name.as_ref(), "500".as_ref()];
+    let recorded = Recorded::until(
+        |recorded| recorded.lost() == serde_json::json!({}),
+        || Recorded::new(&options, &command),
+    );
+    assert_eq!(recorded.lost(), serde_json::json!({}), "this machine is too busy for {name} {options:?}");
     let mut samples = recorded.samples(&[]);
     let all = samples.len();
     samples.retain(is_wanted);
     let rooted = samples.iter().filter(|sample| is_rooted(sample)).count();
     println!("{name} {options:?}: {rooted} of {} stacks are rooted; {all} samples", samples.len());
-    assert!(samples.len() > 200 && samples.len() * 10 > all * 8, "{} of {all}", samples.len());
+    assert!(samples.len() > 100 && samples.len() * 10 > all * 8, "{} of {all}", samples.len());
     samples
 }
 
@@ -150,5 +157,5 @@ fn root_python_without_frame_pointers_reaches_its_root() {
     samples.retain(|sample| !sample.names("user").is_empty() && sample.text("comm") == "python3");
     let rooted = samples.iter().filter(|sample| is_rooted(sample)).count();
     println!("python3: {rooted} of {} stacks are rooted", samples.len());
-    assert!(samples.len() > 100 && rooted * 100 >= samples.len() * 97, "{rooted} of {}", samples.len());
+    assert!(samples.len() > 50 && rooted * 100 >= samples.len() * 97, "{rooted} of {}", samples.len());
 }

@@ -10,8 +10,10 @@ use crate::mutate::{Dice, mutate};
 use crate::scratch;
 use crate::targets::Target;
 
-/// No execution may take longer.
-pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// No execution may take longer, on a machine that others use as well.
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// Executions that there are at least, however slow they are.
+const FEWEST: usize = 30;
 
 /// Runs a target over its seeds and over mutations of them until the time is up, and tells how often.
 ///
@@ -31,7 +33,7 @@ pub fn drive(target: Target, time: Duration, seed: u64) -> u64 {
         let mut dice = Dice::new(seed);
         let end = Instant::now() + time;
         let mut executions = 0;
-        while executions < seeds.len() || Instant::now() < end {
+        while executions < seeds.len().max(FEWEST) || Instant::now() < end {
             let mut input = seeds.get(executions).cloned().unwrap_or_else(|| {
                 let mut input = seeds[dice.below(seeds.len())].clone();
                 mutate(&mut input, &seeds, &mut dice);

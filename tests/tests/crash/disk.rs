@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use icecore_tests::machine::{failing_disk, has_ebpf, record, text};
+use icecore_tests::machine::{failing_disk, has_ebpf, record, send, text, wait_for_samples};
 use serde_json::Value;
 
 use super::remains::{Left, Remains, left_in, number};
@@ -46,7 +46,7 @@ impl Drop for Mounted {
 
 /// Runs a recorder that the disk will stop, long before its time is over.
 fn until_refused(recorder: &mut Command) -> Output {
-    recorder.args(["-d", "60"]).output().expect("the recorder runs")
+    recorder.args(["-d", "600"]).output().expect("the recorder runs")
 }
 
 /// Asserts that the recorder failed, and said why and what helps.
@@ -278,10 +278,11 @@ fn root_a_disk_that_fails_behind_the_recorders_back_is_told_at_the_end() {
     let disk = Loop::new();
     let path = disk.mounted.path().join("r.icecore");
     let mut recorder = record_often("4999", &churn, &path);
-    let mut recorder = recorder.args(["-d", "2"]).spawn().expect("the recorder runs");
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(recorder.try_wait().expect("it is ours").is_none());
+    let recorder = recorder.spawn().expect("the recorder runs");
+    wait_for_samples(&path);
     disk.break_off();
+    std::thread::sleep(Duration::from_secs(1));
+    send(libc::SIGINT, recorder.id());
     let output = recorder.wait_with_output().expect("it ends");
     let said = assert_failed(&output, &["cannot write", "Input/output error", "the disk", "with -o"]);
     eprint!("{said}");

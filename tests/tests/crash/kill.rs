@@ -19,8 +19,8 @@ const SEED: u64 = 0x1ce_c0de;
 const KILLS: u64 = 200;
 
 /// Far more than a recorder needs to name functions for the first time, and a busy disk to take a block.
-const SLACK_NS: u64 = 5_000_000_000;
-/// What half of the recorders need for that.
+const SLACK_NS: u64 = 20_000_000_000;
+/// What half of the recorders need for that, unless the machine is so slow that it takes longer to begin.
 const USUAL_SLACK_NS: u64 = 250_000_000;
 
 /// When the recorder is killed.
@@ -73,6 +73,7 @@ fn root_killed_at_any_moment_a_recording_keeps_all_but_its_last_interval() {
     let _alone = alone();
     let churn = Churn::start("crowd");
     let pace = pace(&churn);
+    let slack_ns = USUAL_SLACK_NS.max(pace.start.load(Relaxed) * 1000);
     let killed = in_lanes(0, |number| (number < KILLS).then(|| kill(number, &churn, &pace)));
 
     let mut fell: BTreeMap<(Phase, Reached), u32> = BTreeMap::new();
@@ -87,7 +88,7 @@ fn root_killed_at_any_moment_a_recording_keeps_all_but_its_last_interval() {
     );
 
     // Anything may hold one recorder up; what holds half of them up is their own.
-    assert!(median_ns <= FLUSH_NS + USUAL_SLACK_NS, "{median_ns} ns are missing in the middle");
+    assert!(median_ns <= FLUSH_NS + slack_ns, "{median_ns} ns are missing in the middle");
     let count = |wanted: fn(&Killed) -> bool| killed.iter().filter(|killed| wanted(killed)).count();
     assert!(count(|k| k.phase == Phase::Start && k.reached < Reached::Session) > 3, "{fell:?}");
     assert_eq!(count(|k| k.phase == Phase::Middle && k.reached == Reached::Samples), 120, "{fell:?}");
@@ -242,8 +243,10 @@ fn kill_at_write(number: u64, from: &str, churn: &Churn) -> Option<(u64, Reached
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let mut recorder = record_often("997", churn, &path);
+    // Up to its end it must have had samples.
+    let duration = if from.is_empty() { "0.3" } else { "1" };
     recorder
-        .args(["-d", "0.3"])
+        .args(["-d", duration])
         .env("LD_PRELOAD", failing_disk())
         .env("DISK_FAILS", format!("{how}:{number}{from}"));
     let output = recorder.output().expect("the recorder runs");

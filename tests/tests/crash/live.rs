@@ -4,14 +4,16 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use icecore_tests::machine::{has_ebpf, monotonic_ns, record, report, send};
+use icecore_tests::machine::{has_ebpf, monotonic_ns, record, report, send, wait_for_session, wait_until};
 use serde_json::Value;
 
 use super::remains::{Remains, left_in, number};
 use super::{Churn, alone, record_often};
 
-/// What the recorder promises by default, and as much again and more for a busy machine.
-const LATE_NS: u64 = 2_000_000_000 + 3_000_000_000;
+/// What the recorder promises by default, with half a second for taking a copy.
+const USUALLY_LATE_NS: u64 = 2_500_000_000;
+/// What a busy machine and its disk may make of that.
+const LATE_NS: u64 = 10_000_000_000;
 
 /// Starts a recorder with its own idea of when to write.
 fn start(churn: &Churn, hz: &str, path: &Path) -> Child {
@@ -45,12 +47,11 @@ fn root_samples_reach_the_file_though_nothing_happens_after_them() {
     let path = dir.path().join("r.icecore");
     let churn = Churn::start("nap");
     let recorder = start(&churn, "99", &path);
-    // It is busy until the recorder has come up, and then falls asleep for ever.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while copy(&path, &dir.path().join("copy.icecore")).is_none_or(|copy| copy.samples() == 0) {
-        assert!(Instant::now() < deadline, "what was sampled long ago is not in the file");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let copied = || copy(&path, &dir.path().join("copy.icecore"));
+    wait_for_session(&path);
+    // It is busy for a moment, and then falls asleep for ever.
+    send(libc::SIGUSR1, churn.0.id());
+    wait_until("what was sampled is in the file", || copied().is_some_and(|copy| copy.samples() > 0));
     // What the copy has is all that there is.
     let early = left_in(&dir.path().join("copy.icecore")).some().newest_ns();
     let late = finish(recorder, &path).newest_ns();
@@ -67,7 +68,7 @@ fn root_rare_samples_are_in_the_file_seconds_after_they_were_taken() {
     let path = dir.path().join("r.icecore");
     let churn = Churn::start("doze");
     let recorder = start(&churn, "5", &path);
-    let until = Instant::now() + Duration::from_secs(8);
+    let until = Instant::now() + Duration::from_secs(20);
     let mut copies = Vec::new();
     while Instant::now() < until {
         let now_ns = monotonic_ns();
@@ -79,9 +80,13 @@ fn root_rare_samples_are_in_the_file_seconds_after_they_were_taken() {
     let all = times(&path);
     assert!(all.len() > 2 && whole.samples() == all.len() as u64, "{} samples", all.len());
     let start_ns = whole.start_ns().expect("it was closed");
+    let older =
+        |late_ns: u64, now_ns: u64| all.iter().filter(|at| start_ns + **at + late_ns < now_ns).count();
+    let late = copies.iter().filter(|copy| copy.2.len() < older(USUALLY_LATE_NS, copy.0)).count();
+    assert!(late * 2 <= copies.len(), "{late} of {} copies lack what was promised", copies.len());
     for (now_ns, samples, copied) in &copies {
         assert_eq!(*samples, copied.len() as u64);
-        let old = all.iter().filter(|time_ns| start_ns + **time_ns + LATE_NS < *now_ns).count();
+        let old = older(LATE_NS, *now_ns);
         assert!(copied.len() >= old && all.starts_with(copied), "{old} are old, {copied:?} of {all:?}");
     }
     let written: Vec<u64> = copies.iter().map(|(_, samples, _)| *samples).collect();
@@ -96,6 +101,11 @@ fn times(path: &Path) -> Vec<u64> {
     text.lines().map(|line| number(&row(line)["time_ns"])).collect()
 }
 
+/// How many different ones there are of numbers in order.
+fn steps(seen: &[u64]) -> usize {
+    seen.chunk_by(|a, b| a == b).count()
+}
+
 #[test]
 fn root_reports_that_read_along_see_it_grow_and_do_not_disturb() {
     if !has_ebpf() {
@@ -106,10 +116,10 @@ fn root_reports_that_read_along_see_it_grow_and_do_not_disturb() {
     let path = dir.path().join("r.icecore");
     let churn = Churn::start("crowd");
     let recorder = record_often("997", &churn, &path).spawn().expect("the recorder runs");
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let read_along = || {
         let mut seen: Vec<u64> = Vec::new();
-        while seen.last() < Some(&3000) {
+        while seen.last() < Some(&3000) || steps(&seen) < 3 {
             assert!(Instant::now() < deadline, "it does not grow: {seen:?}");
             if std::fs::metadata(&path).is_ok_and(|meta| meta.len() > 64) {
                 let text = report(&["summary".as_ref(), path.as_os_str(), "--json".as_ref()]);
@@ -128,9 +138,6 @@ fn root_reports_that_read_along_see_it_grow_and_do_not_disturb() {
     let remains = finish(recorder, &path);
     for seen in &seen {
         assert!(seen.is_sorted(), "what was there is gone: {seen:?}");
-        let mut steps = seen.clone();
-        steps.dedup();
-        assert!(steps.len() >= 3, "it grows while it is read: {seen:?}");
         assert!(seen.last() <= Some(&remains.samples()), "{seen:?}");
     }
     assert_eq!(remains.summary["lost"], 0);

@@ -17,7 +17,7 @@ fn recording() -> (Vec<u8>, Vec<Entry>) {
     let churn = Churn::start("crowd");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
-    let status = record_often("997", &churn, &path).args(["-d", "1"]).status().expect("the recorder runs");
+    let status = record_often("997", &churn, &path).args(["-d", "2"]).status().expect("the recorder runs");
     assert!(status.success());
     let remains = left_in(&path).some();
     assert!(remains.recording.is_closed());

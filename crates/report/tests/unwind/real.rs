@@ -41,6 +41,14 @@ struct Tally {
 }
 
 impl Tally {
+    /// Runs a program. Being stopped at the wrong moment may end it early; that says nothing of its stacks.
+    fn of_program(command: &mut Command) -> Self {
+        let mut tries = (0..3).map(|_| Self::of(&snapshots(command, STACKS)));
+        let tally = tries.find(|tally| tally.stacks > STACKS / 4).expect("it runs for a while");
+        println!("{}: {tally:#?}", command.get_program().display());
+        tally
+    }
+
     fn of(snapshots: &[Snapshot]) -> Self {
         let mut tally = Self::default();
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
@@ -117,14 +125,11 @@ impl Framehop {
 fn stacks_of_compilers_and_interpreters_reach_a_root() {
     let dir = tempfile::tempdir().expect("a folder");
     for mut command in [cc1(dir.path()), python(), rustc(dir.path())] {
-        // Being stopped at the wrong moment may end a program early; that says nothing of its stacks.
-        let name = command.get_program().display().to_string();
-        let mut tries = (0..3).map(|_| Tally::of(&snapshots(&mut command, STACKS)));
-        let tally = tries.find(|tally| tally.stacks > STACKS / 4).expect("it runs for a while");
-        println!("{name}: {tally:#?}");
-        assert!(tally.rooted * 100 >= tally.stacks * 99);
+        let tally = Tally::of_program(&mut command);
+        // Where a program begins and ends there is one stack or two.
+        assert!((tally.stacks - tally.rooted) * 100 <= tally.stacks + 200);
         assert!(tally.different.is_empty());
-        assert!((tally.ours_ends_before + tally.theirs_skips.len()) * 100 <= tally.stacks);
+        assert!((tally.ours_ends_before + tally.theirs_skips.len()) * 100 <= tally.stacks + 200);
     }
 }
 
@@ -136,9 +141,8 @@ fn stacks_of_code_made_at_run_time_reach_a_root_by_frame_pointers() {
     }";
     let mut node = Command::new("node");
     node.args(["-e", script]);
-    let tally = Tally::of(&snapshots(&mut node, STACKS));
-    println!("node: {tally:#?}");
-    assert!(tally.stacks > STACKS / 4 && tally.rooted * 100 >= tally.stacks * 97);
+    let tally = Tally::of_program(&mut node);
+    assert!(tally.rooted * 100 >= tally.stacks * 97);
 }
 
 fn cc1(dir: &Path) -> Command {

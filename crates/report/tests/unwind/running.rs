@@ -18,7 +18,9 @@ use crate::images::Images;
 use crate::stopped::{Memory, Victim, registers};
 
 /// How long a thread may take to stop.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a program is looked at.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Registers and the whole stack of a thread.
 pub(crate) struct Snapshot {
@@ -54,7 +56,7 @@ pub(crate) fn snapshots(command: &mut Command, count: usize) -> Vec<Snapshot> {
     let mut snapshots = Vec::new();
     let mut seen = HashSet::new();
     let mut images = None;
-    let deadline = Instant::now() + 6 * PATIENCE;
+    let deadline = Instant::now() + LONGEST;
     while snapshots.len() < count && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(2));
         let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { break };
@@ -102,8 +104,10 @@ fn seen_count(registers: &Registers) -> u64 {
 fn wait_for(tid: Pid) -> Option<WaitStatus> {
     let deadline = Instant::now() + PATIENCE;
     loop {
+        // This process may have stood still itself: what has come about meanwhile counts.
+        let is_late = Instant::now() > deadline;
         match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)).ok()? {
-            WaitStatus::StillAlive if Instant::now() > deadline => return None,
+            WaitStatus::StillAlive if is_late => return None,
             WaitStatus::StillAlive => std::thread::sleep(Duration::from_micros(50)),
             stopped => return Some(stopped),
         }

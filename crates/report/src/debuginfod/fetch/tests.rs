@@ -115,13 +115,19 @@ impl Trial {
             servers: servers.iter().map(|server| server.url.clone()).collect(),
             ignored: Vec::new(),
             cache: Cache::new(dir.path().join("cache")),
-            stall: Duration::from_millis(500),
+            stall: Duration::from_secs(20),
             max_bytes: None,
             max_time: None,
             budget: budget.parse().expect("a budget"),
         };
         let search = Search { downloads: Some(dir.path().join("cache")), ..Search::nowhere() };
         Self { settings, search, _dir: dir }
+    }
+
+    /// Waits less long for servers that say nothing.
+    fn impatient(mut self) -> Self {
+        self.settings.stall = Duration::from_secs(2);
+        self
     }
 
     fn finder(&self) -> Finder<'_> {
@@ -239,7 +245,7 @@ fn a_server_that_fails_costs_one_warning_and_the_next_one_answers() {
     let rich = Server::start(debug, image);
     for (reply, cause) in cases {
         let bad = Server::start(reply.clone(), reply.clone());
-        let alone = Trial::new(&[&bad], "60s");
+        let alone = Trial::new(&[&bad], "60s").impatient();
         let fetched = alone.run(&[&wanted]);
         assert_eq!((fetched.files, fetched.warnings.len()), (0, 1), "{reply:?}");
         assert!(fetched.warnings[0].contains(cause), "{reply:?}: {:?}", fetched.warnings);
@@ -249,7 +255,7 @@ fn a_server_that_fails_costs_one_warning_and_the_next_one_answers() {
         alone.run(&[&wanted]);
         assert!(bad.asked() > asked, "{reply:?}: a failure is not remembered as a miss");
 
-        let both = Trial::new(&[&bad, &rich], "60s");
+        let both = Trial::new(&[&bad, &rich], "60s").impatient();
         assert_eq!(both.run(&[&wanted]).files, 2, "{reply:?}");
         assert_eq!(both.files(&wanted).expect("there").knowledge(), Knowledge::Dwarf);
     }
@@ -299,7 +305,6 @@ fn what_the_budget_does_not_cover_is_left_out_and_counted() {
 
     let slow = Server::start(Reply::Silence, Reply::Silence);
     let mut trial = Trial::new(&[&slow], "1s");
-    trial.settings.stall = Duration::from_secs(20);
     let begun = Instant::now();
     assert_eq!(trial.run(&[&wanted]).left_out, 1);
     assert!(begun.elapsed() < Duration::from_secs(10));
