@@ -78,7 +78,7 @@ echo "setup: installing$need"
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 # shellcheck disable=SC2086 # one word per package
-if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends $need; } >"$log" 2>&1; then
+if ! { apt-get update -qq && apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends $need; } >"$log" 2>&1; then
 	cat "$log" >&2
 	rm -f "$log"
 	echo "setup: cannot install$need: see above" >&2
