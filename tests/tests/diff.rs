@@ -133,7 +133,7 @@ fn root_another_build_shows_no_function_both_new_and_gone_and_what_has_the_same_
         work(dir.path(), "work-2.0", &["-O3", "-fno-inline", "-fno-ipa-ra", "-DADDED"]),
     ];
     let run = |build: &Path, percent: &str| {
-        Recorded::new(&["-q", "-F", "999"], &[build.to_str().expect("UTF-8"), "2", percent, "3"])
+        Recorded::new(&["-q", "-F", "999"], &[build.to_str().expect("UTF-8"), "3", percent, "3"])
     };
     let before = run(&builds[0], "100");
     for build in &builds[1..] {
