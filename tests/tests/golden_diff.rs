@@ -278,6 +278,30 @@ fn what_differs_between_runs_of_one_side_is_no_change() {
     let several = ["diff", "--before", "DIR/a1", "DIR/a2", "DIR/a3", "--after", "DIR/b1", "DIR/b2", "DIR/b3"];
     golden(dir.path(), "diff_several", &several);
     assert_eq!(json(dir.path(), &several)["changed"], 0);
+    Service { seconds: 1, hz: 100, ..USUAL }.write(dir.path(), "tiny");
+    let text = report(dir.path(), &["diff", "--before", "DIR/a1", "DIR/tiny", "--after", "DIR/b1", "DIR/b2"]);
+    assert!(text.contains("tiny has 100 samples and counts as much as each recording of its side"), "{text}");
+}
+
+#[test]
+fn where_nearly_all_changed_it_is_told_that_shares_do_not_tell_why() {
+    let dir = folder();
+    let ambiguous = "shares do not tell which of them changed";
+    for (name, own) in [("a", 600), ("b", 300)] {
+        let functions = &[("own", own), ("copies", 400)];
+        Service { functions, seed: own, ..USUAL }.write(dir.path(), name);
+    }
+    let shares = report(dir.path(), &["diff", "DIR/a", "DIR/b"]);
+    assert!(shares.contains("2 of 2 functions changed") && shares.contains(ambiguous), "{shares}");
+    // It does 600 jobs at first, and 600 · 10/7 when each takes 7/10 of the time.
+    let work = ["diff", "DIR/a", "DIR/b", "--work-before", "600", "--work-after", "857"];
+    let work = report(dir.path(), &work);
+    assert!(work.contains("1 of 2 functions changed") && !work.contains(ambiguous), "{work}");
+    USUAL.write(dir.path(), "c");
+    let grown = &[("compress", 520), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
+    Service { functions: grown, seed: 2, ..USUAL }.write(dir.path(), "d");
+    let clear = report(dir.path(), &["diff", "DIR/c", "DIR/d"]);
+    assert!(clear.contains("compress") && !clear.contains(ambiguous), "{clear}");
 }
 
 #[test]
@@ -390,6 +414,12 @@ fn a_trend_tells_the_first_recording_that_shows_a_change() {
         (&changes[0]["file"], &changes[0]["at"], changes[1].is_null()),
         (&"r8".into(), &7.into(), true)
     );
+    let all =
+        report(dir.path(), &[&trend[..], &["-n", "1", "--sort", "total", "--comm", "service"]].concat());
+    assert!(all.contains("compress") && all.contains(" --sort total --comm=service\n"), "{all}");
+    USUAL.write(dir.path(), "r0");
+    let some = report(dir.path(), &[&trend[..], &["DIR/r0", "--order", "label:version"]].concat());
+    assert!(some.contains("1 recording without the label, in front of all others"), "{some}");
     let as_typed = json(dir.path(), &[&trend[..], &["--order", "given"]].concat());
     assert_eq!(row(&as_typed, "compress")["changes"][0]["file"], "r7");
     std::fs::write(dir.path().join("torn"), "no recording").expect("written");

@@ -155,6 +155,14 @@ fn a_spike_is_told_with_the_command_that_explains_it() {
         assert_eq!(row["against"]["to_s"], row["time_s"]);
     }
     assert_eq!((of("app+0x1200").len(), of("app+0x1100").len(), changes.len()), (2, 2, 4), "{changes:#?}");
+    // What is shown decides nothing.
+    let one = report(dir.path(), &["timeline", "DIR/story.icecore", "--json", "-n", "1"]);
+    let one: Value = serde_json::from_str(&one).expect("JSON");
+    assert_eq!((one["rows"].as_array().map(Vec::len), &one["changes"]), (Some(2), &timeline["changes"]));
+    let narrowed =
+        ["timeline", "DIR/story.icecore", "--comm", "app", "--focus", "^app|x$", "--sort", "total"];
+    let text = report(dir.path(), &narrowed);
+    assert!(text.contains(" --sort total --comm=app '--focus=^app|x$'\n"), "{text}");
 }
 
 #[test]

@@ -22,15 +22,21 @@ pub fn whole(profile: &Profile, slices: Slices) -> Vec<Amount> {
     sums
 }
 
-/// Weight of each wanted group in each slice.
+/// Weight of each wanted group in each bucket of so many slices.
 ///
 /// # Cost
 /// O(rows); of whole stacks O(rows + stacks) for every 64 groups
-pub fn weights(profile: &Profile, slices: Slices, grouping: Grouping<'_>, wanted: &[u32]) -> Vec<Vec<u64>> {
-    let mut sums = vec![vec![0u64; slices.number as usize]; wanted.len()];
+pub fn weights(
+    profile: &Profile,
+    slices: Slices,
+    each: u32,
+    grouping: Grouping<'_>,
+    wanted: &[u32],
+) -> Vec<Vec<u64>> {
+    let mut sums = vec![vec![0u64; slices.number.div_ceil(each) as usize]; wanted.len()];
     if let Grouping::Stack(groups) = grouping {
         for (chunk, sums) in wanted.chunks(64).zip(sums.chunks_mut(64)) {
-            add_stacks(profile, groups, chunk, sums);
+            add_stacks(profile, each, groups, chunk, sums);
         }
         return sums;
     }
@@ -44,7 +50,7 @@ pub fn weights(profile: &Profile, slices: Slices, grouping: Grouping<'_>, wanted
         // The empty stack has no frame that could be in a group.
         let is_empty = matches!(grouping, Grouping::Leaf(_)) && row.stack == 0;
         if let Some(position) = positions.get(&group).filter(|_| !is_empty) {
-            let sum = &mut sums[*position][row.slice as usize];
+            let sum = &mut sums[*position][(row.slice / each) as usize];
             *sum = sum.saturating_add(row.weight);
         }
     }
@@ -52,7 +58,7 @@ pub fn weights(profile: &Profile, slices: Slices, grouping: Grouping<'_>, wanted
 }
 
 /// Adds up at most 64 groups, with a bit for each.
-fn add_stacks(profile: &Profile, groups: &[u32], wanted: &[u32], sums: &mut [Vec<u64>]) {
+fn add_stacks(profile: &Profile, each: u32, groups: &[u32], wanted: &[u32], sums: &mut [Vec<u64>]) {
     let bits: Map<u32, u64> = (0..).zip(wanted).map(|(bit, group): (u32, _)| (*group, 1 << bit)).collect();
     let mut has = vec![0u64; profile.stacks.len()];
     for (position, stack) in profile.stacks.iter().enumerate().skip(1) {
@@ -61,7 +67,7 @@ fn add_stacks(profile: &Profile, groups: &[u32], wanted: &[u32], sums: &mut [Vec
     for row in &profile.rows {
         let mut left = has[row.stack as usize];
         while left != 0 {
-            let sum = &mut sums[left.trailing_zeros() as usize][row.slice as usize];
+            let sum = &mut sums[left.trailing_zeros() as usize][(row.slice / each) as usize];
             *sum = sum.saturating_add(row.weight);
             left &= left - 1;
         }
@@ -83,12 +89,16 @@ mod tests {
             _ => profile.function_id(*stack),
         });
         let of_stack: Vec<u32> = of_stack.collect();
-        assert_eq!(weights(&profile, slices, Grouping::Leaf(&of_stack), &[1, 2]), [[30, 0, 0], [0, 20, 0]]);
+        assert_eq!(
+            weights(&profile, slices, 1, Grouping::Leaf(&of_stack), &[1, 2]),
+            [[30, 0, 0], [0, 20, 0]]
+        );
         let all = [[30, 20, 10], [30, 0, 0], [30, 20, 0]];
-        assert_eq!(weights(&profile, slices, Grouping::Stack(&of_stack), &[0, 1, 2]), all);
+        assert_eq!(weights(&profile, slices, 1, Grouping::Stack(&of_stack), &[0, 1, 2]), all);
         let many: Vec<u32> = (3..70).chain([2]).collect();
-        assert_eq!(weights(&profile, slices, Grouping::Stack(&of_stack), &many)[67], all[2]);
-        assert_eq!(weights(&profile, slices, Grouping::Thread(&[5]), &[5]), [[30, 20, 10]]);
+        assert_eq!(weights(&profile, slices, 1, Grouping::Stack(&of_stack), &many)[67], all[2]);
+        assert_eq!(weights(&profile, slices, 1, Grouping::Thread(&[5]), &[5]), [[30, 20, 10]]);
+        assert_eq!(weights(&profile, slices, 2, Grouping::Stack(&of_stack), &[0, 1]), [[50, 10], [30, 0]]);
         assert_eq!(whole(&profile, slices).iter().map(|sum| sum.samples).collect::<Vec<_>>(), [3, 2, 1]);
     }
 }

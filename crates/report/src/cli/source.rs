@@ -8,6 +8,7 @@ use regex::Regex;
 use super::Lookup;
 use crate::filter::{Cpus, Filter, Moment, Sides};
 use crate::profile::Patterns;
+use crate::term::path::word;
 
 /// The recording, and which samples of it.
 #[derive(Debug, Args)]
@@ -110,6 +111,29 @@ impl Select {
             },
             ..self.which.filter()
         }
+    }
+
+    /// The same on a command line, with a space in front of each word; without times, and without where names are found.
+    pub fn words(&self) -> String {
+        let list = |name: &'static str, all: Vec<String>| (!all.is_empty()).then(|| (name, all.join(",")));
+        let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect();
+        let each =
+            |name: &'static str, all: &[String]| all.iter().map(move |one| (name, one.clone())).collect();
+        let pattern = |name: &'static str, one: &Option<Regex>| one.as_ref().map(|it| (name, it.to_string()));
+        let which = &self.which;
+        let lists: [Vec<(&str, String)>; 3] =
+            [each("comm", &which.comm), each("cgroup", &which.cgroup), each("host", &which.host)];
+        let options = [list("pid", numbers(&which.pid)), list("tid", numbers(&which.tid))]
+            .into_iter()
+            .flatten()
+            .chain(lists.into_iter().flatten())
+            .chain(which.event.iter().map(|event| ("event", event.clone())))
+            .chain(list("cpu", which.cpu.iter().map(Cpus::to_string).collect()))
+            .chain(pattern("focus", &self.focus))
+            .chain(pattern("hide", &self.hide));
+        let flags = [(self.user, " --user"), (self.kernel, " --kernel")];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
+        options.map(|(name, value)| format!(" {}", word(&format!("--{name}={value}")))).chain(flags).collect()
     }
 
     /// The filters that need names.

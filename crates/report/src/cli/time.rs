@@ -50,7 +50,8 @@ Examples:
   icecore-report timeline demo.icecore --resolution 100ms --csv > demo.csv
 
 Changes are listed if chance makes any in at most one of twenty recordings in which nothing changes. Shares \
-are those of what was spent at that time; a level lasts at least six of the slices in which changes are looked for.")]
+are those of what was spent at that time; a level lasts at least six of the slices in which changes are looked for. They are looked for in the 100 heaviest \
+rows of each kind, shown or not; processes and threads of one name count as one, as in diff.")]
 pub struct Timeline {
     /// What a row is: process (with the heaviest functions), thread, function or image
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]

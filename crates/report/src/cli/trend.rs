@@ -41,7 +41,8 @@ pub struct Trend {
     /// Compare functions as they were compiled: what was inlined into one counts for it
     #[arg(long)]
     pub physical: bool,
-    /// How recordings are ordered: time, given (as they are typed) or label:KEY (numbers in it by their value)
+    /// How recordings are ordered: time, given (as they are typed) or label:KEY (numbers in it by their value;
+    /// those without it first)
     #[arg(long, value_name = "ORDER", default_value = "time")]
     pub order: Order,
     /// Print comma-separated values instead of text

@@ -10,6 +10,7 @@
 //! | a slot that the loader fills | the name that it is filled with, if both have one |
 //! | a constant that it loads | the bytes |
 //! | any other data | nothing |
+//! | perhaps data: a number, in a program that has a fixed place | the number, or the text there; else nobody can tell |
 //!
 //! What is left out: tables of jumps and texts that are only pointed to.
 
@@ -52,6 +53,8 @@ pub enum Cause {
     Processor,
     /// The function is too long, or its bytes are not in the file.
     Bytes,
+    /// Numbers in it differ that may be numbers, or addresses of data.
+    Numbers,
 }
 
 impl fmt::Display for Cause {
@@ -62,6 +65,7 @@ impl fmt::Display for Cause {
             Self::Ambiguous => f.write_str("several functions have this name"),
             Self::Processor => f.write_str("code of this processor is not decoded"),
             Self::Bytes => f.write_str("its bytes cannot be read"),
+            Self::Numbers => f.write_str("numbers in it may be addresses"),
         }
     }
 }
@@ -108,16 +112,21 @@ struct Parts {
 fn are_equal((before, parts): (&Code, &Parts), (after, others): (&Code, &Parts)) -> Result<bool, Cause> {
     let are_equal = |(part, other): (&Range<u64>, &Range<u64>)| {
         let (steps, others_steps) = (steps(before, part)?, steps(after, other)?);
-        let are_equal = |(a, b): (&Step, &Step)| {
+        let mut is_unclear = false;
+        let mut are_equal = |(a, b): (&Step, &Step)| {
             is_equal(&a.masked, &b.masked)
                 && a.names.iter().zip(&b.names).all(|(a, b)| match (a, b) {
                     (Some(a), Some(b)) => {
-                        are_same(before.thing(*a, &parts.places), after.thing(*b, &others.places))
+                        let things = [before.thing(*a, &parts.places), after.thing(*b, &others.places)];
+                        is_unclear |= a.is_number && a.at != b.at && things.contains(&Thing::Unknown);
+                        are_same(&things[0], &things[1])
                     }
                     (a, b) => a == b,
                 })
         };
-        Ok(steps.len() == others_steps.len() && steps.iter().zip(&others_steps).all(are_equal))
+        let are_equal =
+            steps.len() == others_steps.len() && steps.iter().zip(&others_steps).all(&mut are_equal);
+        if are_equal && is_unclear { Err(Cause::Numbers) } else { Ok(are_equal) }
     };
     for pair in parts.places.iter().zip(&others.places) {
         if !are_equal(pair)? {
@@ -159,6 +168,8 @@ struct Named {
     at: u64,
     /// So many bytes are read there; 0 if only the address is taken, or it is gone to.
     read_len: usize,
+    /// It may be a number that happens to be an address.
+    is_number: bool,
 }
 
 /// What lies at an address.
@@ -172,8 +183,8 @@ enum Thing {
     Unknown,
 }
 
-fn are_same(a: Thing, b: Thing) -> bool {
-    match (&a, &b) {
+fn are_same(a: &Thing, b: &Thing) -> bool {
+    match (a, b) {
         (Thing::Own(..), _) | (_, Thing::Own(..)) => a == b,
         (Thing::Unknown, _) | (_, Thing::Unknown) => true,
         _ => a == b,

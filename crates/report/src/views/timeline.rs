@@ -51,6 +51,9 @@ pub struct Timeline {
     changes: Vec<ChangeRow>,
     #[serde(skip)]
     width: u32,
+    /// The filters as options, for commands.
+    #[serde(skip)]
+    select: String,
 }
 
 /// How time is divided for a timeline that is as wide as the terminal.
@@ -150,17 +153,18 @@ impl Timeline {
         // A heat map shows the whole alone.
         let series: Vec<Series> = match options.heatmap {
             true => Vec::new(),
-            false => lines::series(report, options, slices),
+            false => lines::series(report, options, Buckets { each: 1, ..shown }),
         };
         let fine = Buckets { each: slices.number.div_ceil(2 * FINE).max(1), ..shown };
         let changes = match options.heatmap {
             true => Vec::new(),
-            false => found::changes(fine, &of_slices, &profile.unit, &series),
+            false => found::changes(fine, &of_slices, &profile.unit, &lines::searched(report, options, fine)),
         };
+        let sort = if options.sort == cli::Sort::Own { "self" } else { "total" };
         Ok(Self {
             schema: "icecore.timeline/1",
             by: options.by.name(),
-            sort: if options.sort == cli::Sort::Own { "self" } else { "total" },
+            sort,
             unit: profile.unit.clone(),
             value_unit: if profile.unit == "ns" { "cpus".into() } else { format!("{}/s", profile.unit) },
             total_weight: all.weight,
@@ -177,6 +181,7 @@ impl Timeline {
             change_resolution_s: fine.each_ns() as f64 / 1e9,
             changes,
             width: drawn(width),
+            select: options.source.select.words(),
         })
     }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::changes::{Rule, changes};
 use crate::cli::{self, Sort, TrendBy};
 use crate::compare::Point;
+use crate::filter::Moment;
 use crate::load::clean;
 use crate::term::path::shown;
 use crate::trend::{Key, Recorded};
@@ -20,6 +21,8 @@ use crate::trend::{Key, Recorded};
 const FALSE_ALARMS: f64 = 0.05;
 /// Recordings of a level, at least.
 const SHORTEST: usize = 3;
+/// Rows in which changes are looked for, the heaviest, though fewer are shown.
+const SEARCHED: usize = 200;
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -32,7 +35,13 @@ pub struct Trend {
     recordings: Vec<Recording>,
     /// Rows there are; `rows` may hold fewer.
     row_count: u64,
+    /// Rows in which changes were looked for, the heaviest.
+    searched: u64,
+    /// Those that are shown, and those that changed.
     rows: Vec<Row>,
+    /// The options that a comparison of these rows needs.
+    #[serde(skip)]
+    compared_by: String,
 }
 
 /// One recording.
@@ -92,9 +101,15 @@ impl Trend {
         let mut ranked: Vec<(f64, &Key)> = keys.into_iter().map(|key| (mean(key), key)).collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
         let row_count = ranked.len() as u64;
-        ranked.truncate(if options.top > 0 { options.top } else { usize::MAX });
+        let most = if options.top > 0 { options.top.min(ranked.len()) } else { ranked.len() };
+        // A row that became heavy lately is not among the heaviest.
+        ranked.truncate(most.max(SEARCHED));
         let rule = Rule { false_alarms: FALSE_ALARMS / ranked.len().max(1) as f64, shortest: SHORTEST };
-        let rows = ranked.par_iter().map(|(mean, key)| Row::new(key, *mean, &recorded, rule)).collect();
+        let rows = ranked.par_iter().map(|(mean, key)| Row::new(key, *mean, &recorded, rule));
+        let mut rows: Vec<Row> = rows.collect();
+        let searched = rows.len() as u64;
+        let mut position = 0..;
+        rows.retain(|row| position.next() < Some(most) || !row.changes.is_empty());
         let recordings = recorded.iter().map(|it| Recording {
             file: shown(&it.path),
             start_unix_ns: it.start_unix_ns,
@@ -116,9 +131,30 @@ impl Trend {
             unit: "share",
             recordings: recordings.collect(),
             row_count,
+            searched,
             rows,
+            compared_by: compared_by(options),
         })
     }
+}
+
+/// How `diff` compares the same rows.
+fn compared_by(options: &cli::Trend) -> String {
+    let by = match options.by {
+        TrendBy::Function => "",
+        TrendBy::Image => " --by image",
+        TrendBy::Process => " --by process",
+        TrendBy::Thread => " --by thread",
+    };
+    let sort = if options.sort == Sort::Own { "" } else { " --sort total" };
+    let physical = if options.physical { " --physical" } else { "" };
+    let which = &options.select.which;
+    let seconds = |at: Moment| at.ns as f64 / 1e9;
+    let time = |name: &str, at: Option<Moment>| {
+        at.map_or_else(String::new, |at| format!(" --{name} {}", seconds(at)))
+    };
+    let times = [time("from", which.from), time("to", which.to)].concat();
+    [by, sort, physical, &options.select.words(), &times].concat()
 }
 
 impl Row {

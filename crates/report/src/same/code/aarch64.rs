@@ -19,9 +19,10 @@ pub(super) fn steps(bytes: &[u8], at: u64) -> Vec<Step> {
         let word = u32::from_le_bytes(word);
         let at = at.wrapping_add(4 * position as u64);
         let (masked, named) = match target(word) {
-            Some((mask, offset)) => {
-                (word & !mask, Some(Named { at: at.wrapping_add_signed(offset), read_len: 0 }))
-            }
+            Some((mask, offset)) => (
+                word & !mask,
+                Some(Named { at: at.wrapping_add_signed(offset), read_len: 0, is_number: false }),
+            ),
             None => (without_data(word, position, &mut pages), None),
         };
         Step { masked: Masked::Word(masked), names: [named, None] }

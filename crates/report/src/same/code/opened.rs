@@ -13,6 +13,8 @@ use crate::symbolize::{readable, stub_names};
 
 /// The largest constant that is compared, bytes: a register of AVX-512.
 const MAX_CONSTANT_LEN: usize = 64;
+/// Longer texts are not compared.
+const MAX_TEXT_LEN: u64 = 4096;
 /// Where constants are: what is not written to.
 const CONSTANTS: &[u8] = b".rodata";
 /// What the name of a stub begins with if its slot has no symbol.
@@ -101,7 +103,7 @@ impl Code {
             Some(Slot::Address(target)) => return self.function_at(*target),
             None => {}
         }
-        match self.constant(named) {
+        match self.constant(named).or_else(|| named.is_number.then(|| self.text(at)).flatten()) {
             Some(bytes) => Thing::Constant(bytes),
             None => self.function_at(at),
         }
@@ -125,9 +127,23 @@ impl Code {
         Some(&self.functions[before]).filter(|function| function.place.contains(&at))
     }
 
+    /// The printable text at an address; `None` if none begins there.
+    fn text(&self, at: u64) -> Option<Vec<u8>> {
+        self.section(at).filter(|section| section.name.starts_with(CONSTANTS))?;
+        let (off, rest) = self.layout.rest_of_segment(Svma(at))?;
+        let bytes = self.file.bytes(off, rest.min(MAX_TEXT_LEN))?;
+        let text = bytes.split(|byte| *byte == 0).next()?;
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+        (!text.is_empty() && text.len() < bytes.len() && text.iter().all(is_text)).then(|| text.to_vec())
+    }
+
+    fn section(&self, at: u64) -> Option<&Section> {
+        self.layout.sections.iter().find(|it| at >= it.at.0 && at - it.at.0 < it.len)
+    }
+
     fn constant(&self, named: Named) -> Option<Vec<u8>> {
-        let Named { at, read_len } = named;
-        let section = self.layout.sections.iter().find(|it| at >= it.at.0 && at - it.at.0 < it.len)?;
+        let Named { at, read_len, .. } = named;
+        let section = self.section(at)?;
         let is_constant = section.name.starts_with(CONSTANTS) && (1..=MAX_CONSTANT_LEN).contains(&read_len);
         if is_constant { self.bytes(at, read_len as u64) } else { None }
     }

@@ -26,7 +26,7 @@ pub(super) fn steps(bytes: &[u8], at: u64, bits: u32, code: &Code) -> Vec<Step> 
 fn masked(mut it: Instruction, is_address: impl Fn(u64) -> bool) -> Step {
     let mut names = [None; 2];
     if matches!(it.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64) {
-        names[0] = Some(Named { at: it.near_branch_target(), read_len: 0 });
+        names[0] = Some(Named { at: it.near_branch_target(), read_len: 0, is_number: false });
         it.set_near_branch64(0);
     } else {
         let has_memory = (0..it.op_count()).any(|op| it.op_kind(op) == OpKind::Memory);
@@ -36,14 +36,14 @@ fn masked(mut it: Instruction, is_address: impl Fn(u64) -> bool) -> Step {
             } else {
                 it.memory_size().size()
             };
-            names[0] = Some(Named { at: it.memory_displacement64(), read_len });
+            names[0] = Some(Named { at: it.memory_displacement64(), read_len, is_number: false });
             it.set_memory_displacement64(0);
         }
         for op in 0..it.op_count() {
             let is_wide =
                 matches!(it.op_kind(op), OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64);
             if is_wide && is_address(it.immediate(op)) {
-                names[1] = Some(Named { at: it.immediate(op), read_len: 0 });
+                names[1] = Some(Named { at: it.immediate(op), read_len: 0, is_number: true });
                 // A number that is made wider was a positive one; this does not change its width.
                 match it.op_kind(op) {
                     OpKind::Immediate64 => it.set_immediate64(0),

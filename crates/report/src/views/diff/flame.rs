@@ -169,7 +169,10 @@ fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool)
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
     drawn.context("cannot draw flame graph")?;
-    greyed(&String::from_utf8(svg)?).context("inferno draws otherwise than expected")
+    // Widths are of a frame with all that it calls, differences are its own.
+    let own = |svg: String, begin: &str| svg.replace(&format!("%; {begin}"), &format!("%; itself {begin}"));
+    let svg = ["+", "-", "0.00%)"].into_iter().fold(String::from_utf8(svg)?, own);
+    greyed(&svg).context("inferno draws otherwise than expected")
 }
 
 /// Takes the color of what may be chance. A style would hide what the search of the graph finds.

@@ -8,6 +8,10 @@ use crate::term::quantity::{count, duration, percent, things};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::top::clip;
 
+/// A recording with so many times fewer samples than another of its side is tiny.
+const TINY: u64 = 10;
+/// The mark of a function that has another name and other code, or is another one.
+const OTHER_CODE: &str = "renamed? other code";
 /// The mark of a function that changed though its code did not.
 const SAME_CODE: &str = "same code";
 
@@ -195,6 +199,10 @@ impl Diff {
             let so = "the machine code is the same in both builds, so the change is not in this function";
             remarks.push(format!("{SAME_CODE}: {so}"));
         }
+        if rows.iter().any(|row| row.mark() == OTHER_CODE) {
+            let so = "it has the callers of the one that is gone, and callees like it, and may be another function";
+            remarks.push(format!("{OTHER_CODE}: {so}"));
+        }
         if self.with_noise {
             return remarks;
         }
@@ -217,7 +225,41 @@ impl Diff {
             remarks.push(format!("{rows} of which the change may be chance are left out: --all shows them"));
         }
         remarks.extend(self.elsewhere());
+        remarks.extend(self.undecided(rows));
+        remarks.extend(self.tiny());
         remarks
+    }
+
+    /// That shares do not tell what changed and what only followed: they add up to a whole, and hardly any row stayed
+    /// as it was, so that nothing tells by what it is to be measured.
+    fn undecided(&self, rows: &[Row]) -> Option<String> {
+        let changed = rows.iter().filter(|row| row.what.is_shown());
+        let share: f64 = changed.clone().map(|row| row.own.before.max(row.own.after)).sum();
+        let both_ways = changed.clone().any(|row| row.rates.delta > 0.0)
+            && changed.clone().any(|row| row.rates.delta < 0.0);
+        let is_one = self.unit == "share" && self.common_factor.is_none() && both_ways && share > 0.5;
+        is_one.then(|| {
+            "these rows are most of the time: shares do not tell which of them changed and which only followed. --work-before and \
+             --work-after do; --unit cpu does if both sides did as much work per second"
+                .to_owned()
+        })
+    }
+
+    /// Recordings that hardly count, beside others that have as much to say.
+    fn tiny(&self) -> Vec<String> {
+        let sides = [&self.before, &self.after].into_iter().filter(|side| side.len() > 1);
+        let tiny = sides.flat_map(|side| {
+            let most = side.iter().map(|recording| recording.samples).max().unwrap_or_default();
+            side.iter().filter(move |recording| recording.samples.saturating_mul(TINY) < most)
+        });
+        tiny.map(|recording| {
+            let samples = things(recording.samples, "sample");
+            format!(
+                "{} has {samples} and counts as much as each recording of its side: without it more may be found",
+                recording.file
+            )
+        })
+        .collect()
     }
 
     /// Where a change of the whole can be looked for, if no row shows it.
@@ -285,6 +327,8 @@ impl Row {
         match self.what {
             Status::Added => "new",
             Status::Removed => "gone",
+            Status::Renamed if self.code == Some("different") => OTHER_CODE,
+            Status::Renamed if matches!(self.code, Some("identical" | "same_build")) => "renamed",
             Status::Renamed => "renamed?",
             Status::Diluted => "diluted",
             Status::Same => "chance?",

@@ -42,6 +42,8 @@ fn cells(what: &What) -> [String; 6] {
         What::Function { name, image } => {
             ["function".into(), name.clone(), image.clone().unwrap_or_default(), none(), none(), none()]
         }
+        What::Processes { comm } => ["process".into(), comm.to_string(), none(), none(), none(), none()],
+        What::Threads { comm } => ["thread".into(), comm.to_string(), none(), none(), none(), none()],
         What::Image { name } => ["image".into(), name.clone(), name.clone(), none(), none(), none()],
         What::Process(owner) | What::Thread(owner) => {
             let kind = if matches!(what, What::Thread(_)) { "thread" } else { "process" };

@@ -56,10 +56,9 @@ pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[S
     found
 }
 
-/// Changes of the share of a row. Slices in which nothing was sampled say nothing about shares.
+/// Changes of the share of a row, whose weights are those of the fine slices. Slices in which nothing was sampled say nothing about shares.
 fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<ChangeRow> {
-    let sum_of = |part: &[u64]| part.iter().fold(0, |sum: u64, weight| sum.saturating_add(*weight));
-    let own: Vec<u64> = row.weights.chunks(fine.each as usize).map(sum_of).collect();
+    let own = &row.weights;
     let busy: Vec<usize> = (0..whole.len()).filter(|slice| whole[*slice].weight > 0).collect();
     let share = |slice: &usize| own[*slice] as f64 / whole[*slice].weight as f64;
     let shares: Vec<f64> = busy.iter().map(share).collect();

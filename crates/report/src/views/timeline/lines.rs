@@ -10,11 +10,12 @@ use crate::cli::{self, Sort, TimelineBy};
 use crate::map::Interned;
 use crate::pipeline::Report;
 use crate::profile::{Amount, Profile, groups, sums};
-use crate::spans::Slices;
 use crate::views::owners::{Owner, Owners};
 
 /// Functions that are shown behind processes.
 const FUNCTIONS: usize = 5;
+/// Rows of each kind in which changes are looked for, the heaviest, though fewer are shown.
+const SEARCHED: usize = 100;
 
 /// A row.
 #[derive(Debug, Serialize)]
@@ -35,6 +36,16 @@ pub(super) enum What {
     All,
     Process(Owner),
     Thread(Owner),
+    /// All processes of one name.
+    #[serde(rename = "process")]
+    Processes {
+        comm: Box<str>,
+    },
+    /// All threads of one name.
+    #[serde(rename = "thread")]
+    Threads {
+        comm: Box<str>,
+    },
     Function {
         name: String,
         image: Option<String>,
@@ -44,7 +55,7 @@ pub(super) enum What {
     },
 }
 
-/// A row before it is drawn: its weight in each slice.
+/// A row before it is drawn: its weight in each bucket of time.
 pub(super) struct Series {
     pub(super) what: What,
     pub(super) total: Amount,
@@ -65,36 +76,74 @@ impl Line {
 }
 
 /// Adds up the heaviest rows of what is asked for.
-pub(super) fn series(report: &Report<'_>, options: &cli::Timeline, slices: Slices) -> Vec<Series> {
+pub(super) fn series(report: &Report<'_>, options: &cli::Timeline, time: Buckets) -> Vec<Series> {
     let profile = &report.profile;
     let most = if options.rows > 0 { options.rows } else { usize::MAX };
     match options.by {
         TimelineBy::Process => {
             let functions = most.min(FUNCTIONS);
-            let mut all = of_owners(report, cli::Owner::Process, slices, most);
-            all.extend(of_code(profile, TimelineBy::Function, options.sort, slices, functions));
+            let mut all = of_owners(report, cli::Owner::Process, time, most);
+            all.extend(of_code(profile, TimelineBy::Function, options.sort, time, functions));
             all
         }
-        TimelineBy::Thread => of_owners(report, cli::Owner::Thread, slices, most),
-        by => of_code(profile, by, options.sort, slices, most),
+        TimelineBy::Thread => of_owners(report, cli::Owner::Thread, time, most),
+        by => of_code(profile, by, options.sort, time, most),
     }
 }
 
-fn of_owners(report: &Report<'_>, by: cli::Owner, slices: Slices, most: usize) -> Vec<Series> {
+/// Adds up the rows in which changes are looked for: more than are shown, and processes and threads by name, as `diff` has
+/// them.
+pub(super) fn searched(report: &Report<'_>, options: &cli::Timeline, time: Buckets) -> Vec<Series> {
+    let profile = &report.profile;
+    let most = if options.rows > 0 { options.rows.max(SEARCHED) } else { usize::MAX };
+    match options.by {
+        TimelineBy::Process => {
+            let mut all = of_names(report, cli::Owner::Process, time, most);
+            all.extend(of_code(profile, TimelineBy::Function, options.sort, time, SEARCHED));
+            all
+        }
+        TimelineBy::Thread => of_names(report, cli::Owner::Thread, time, most),
+        by => of_code(profile, by, options.sort, time, most),
+    }
+}
+
+fn of_names(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) -> Vec<Series> {
     let (profile, owners) = (&report.profile, Owners::new(report, by));
-    let mut totals = vec![Amount::default(); owners.keys.len()];
-    profile
-        .rows
-        .iter()
-        .for_each(|row| totals[owners.of_thread[row.thread as usize] as usize].add(row.amount()));
+    let mut names: Interned<Box<str>> = Interned::new();
+    let of_owner: Vec<u32> = owners.keys.iter().map(|owner| names.intern(owner.comm.clone())).collect();
+    let of_thread: Vec<u32> = owners.of_thread.iter().map(|owner| of_owner[*owner as usize]).collect();
+    let names = names.into_items();
+    let what = |group: u32| {
+        let comm = names[group as usize].clone();
+        if by == cli::Owner::Process { What::Processes { comm } } else { What::Threads { comm } }
+    };
+    of_threads(profile, time, &of_thread, names.len(), what, most)
+}
+
+fn of_owners(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) -> Vec<Series> {
+    let (profile, owners) = (&report.profile, Owners::new(report, by));
     let what = |group: u32| {
         let owner = owners.keys[group as usize].clone();
         if by == cli::Owner::Process { What::Process(owner) } else { What::Thread(owner) }
     };
-    heaviest(profile, slices, Grouping::Thread(&owners.of_thread), &totals, what, most)
+    of_threads(profile, time, &owners.of_thread, owners.keys.len(), what, most)
 }
 
-fn of_code(profile: &Profile, by: TimelineBy, sort: Sort, slices: Slices, most: usize) -> Vec<Series> {
+/// Adds up so many groups of threads.
+fn of_threads(
+    profile: &Profile,
+    time: Buckets,
+    of_thread: &[u32],
+    groups: usize,
+    what: impl Fn(u32) -> What,
+    most: usize,
+) -> Vec<Series> {
+    let mut totals = vec![Amount::default(); groups];
+    profile.rows.iter().for_each(|row| totals[of_thread[row.thread as usize] as usize].add(row.amount()));
+    heaviest(profile, time, Grouping::Thread(of_thread), &totals, what, most)
+}
+
+fn of_code(profile: &Profile, by: TimelineBy, sort: Sort, time: Buckets, most: usize) -> Vec<Series> {
     let names = &profile.names;
     let mut keys: Interned<Option<u32>> = Interned::new();
     let frames = names.frames.iter().map(|frame| match by {
@@ -119,13 +168,13 @@ fn of_code(profile: &Profile, by: TimelineBy, sort: Sort, slices: Slices, most: 
         }
     };
     let grouping = if sort == Sort::Own { Grouping::Leaf(&of_stack) } else { Grouping::Stack(&of_stack) };
-    heaviest(profile, slices, grouping, &totals, what, most)
+    heaviest(profile, time, grouping, &totals, what, most)
 }
 
-/// Adds up the heaviest groups slice by slice; of equal ones the first names.
+/// Adds up the heaviest groups bucket by bucket; of equal ones the first names.
 fn heaviest(
     profile: &Profile,
-    slices: Slices,
+    time: Buckets,
     grouping: Grouping<'_>,
     totals: &[Amount],
     what: impl Fn(u32) -> What,
@@ -145,7 +194,7 @@ fn heaviest(
     named.sort_by(|(a, of_a), (b, of_b)| weight(a).cmp(&weight(b)).then_with(|| of_a.cmp(of_b)));
     named.truncate(most);
     let wanted: Vec<u32> = named.iter().map(|(group, _)| *group).collect();
-    let weights = weights(profile, slices, grouping, &wanted);
+    let weights = weights(profile, time.slices, time.each, grouping, &wanted);
     let series = |((group, what), weights)| Series { what, total: totals[group as usize], weights };
     named.into_iter().zip(weights).map(series).collect()
 }

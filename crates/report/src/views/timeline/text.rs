@@ -107,14 +107,16 @@ impl Timeline {
         let shown: Vec<&ChangeRow> =
             self.changes.iter().filter(|row| size(row) >= least).take(CHANGES).collect();
         let file = quoted(report.loaded.path);
-        let explanation = |row: &ChangeRow| (row.slice, row.against, row.what.explained_by());
+        let explanation = |row: &ChangeRow| (row.slice, row.against, row.what.explained_by(self.sort));
         for rows in shown.chunk_by(|a, b| explanation(a) == explanation(b)) {
             for row in rows {
                 page.line(&self.change(row));
             }
             let [slice, against] = [rows[0].slice, rows[0].against].map(Stretch::text);
-            let how = rows[0].what.explained_by();
-            let command = format!("    icecore-report diff {file} --slice {slice} --against {against}{how}");
+            let how = rows[0].what.explained_by(self.sort);
+            let select = &self.select;
+            let command =
+                format!("    icecore-report diff {file} --slice {slice} --against {against}{how}{select}");
             page.styled(Style::Dim, &command);
         }
         let more = self.changes.len() - shown.len();
@@ -142,20 +144,22 @@ impl Line {
 
 impl What {
     /// Options of the `diff` that shows a change of it.
-    fn explained_by(&self) -> &'static str {
-        match self {
-            Self::All => " --unit cpu",
-            Self::Process(_) => " --by process",
-            Self::Thread(_) => " --by thread",
-            Self::Image { .. } => " --by image",
-            Self::Function { .. } => "",
+    fn explained_by(&self, sort: &str) -> &'static str {
+        match (self, sort) {
+            (Self::All, _) => " --unit cpu",
+            (Self::Process(_) | Self::Processes { .. }, _) => " --by process",
+            (Self::Thread(_) | Self::Threads { .. }, _) => " --by thread",
+            (Self::Image { .. }, "total") => " --by image --sort total",
+            (Self::Image { .. }, _) => " --by image",
+            (Self::Function { .. }, "total") => " --sort total",
+            (Self::Function { .. }, _) => "",
         }
     }
 
     /// Cells of a table.
     fn cells(&self) -> Vec<String> {
         match self {
-            Self::All => Vec::new(),
+            Self::All | Self::Processes { .. } | Self::Threads { .. } => Vec::new(),
             Self::Process(owner) | Self::Thread(owner) => owner.cells(),
             Self::Function { name, image } => {
                 vec![clip(short(image.as_deref().unwrap_or("-")), 20), name.clone()]
@@ -174,6 +178,8 @@ impl What {
                 let name = ids.pop().unwrap_or_default();
                 format!("{kind} `{}` ({})", clip(&name, NAME), ids.join(" "))
             }
+            Self::Processes { comm } => format!("process `{}`", clip(comm, NAME)),
+            Self::Threads { comm } => format!("thread `{}`", clip(comm, NAME)),
             Self::Function { name, .. } | Self::Image { name } => format!("`{}`", clip(name, NAME)),
         }
     }
@@ -194,6 +200,7 @@ impl Stretch {
 fn seconds(seconds: f64) -> String {
     match seconds {
         0.0 => "0 s".to_owned(),
+        ..0.0015 => format!("{:.2} ms", seconds * 1e3),
         ..1.0 => format!("{:.0} ms", seconds * 1e3),
         ..100.0 => format!("{seconds:.2} s"),
         _ => format!("{seconds:.1} s"),

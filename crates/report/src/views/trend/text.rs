@@ -24,6 +24,11 @@ impl Trend {
         if let [first, .., last] = &self.recordings[..] {
             page.styled(Style::Dim, &format!("from {} to {}", first.called(), last.called()));
         }
+        let unlabelled = self.recordings.iter().filter(|recording| recording.label.is_none()).count();
+        if self.recordings.iter().any(|recording| recording.label.is_some()) && unlabelled > 0 {
+            let without = things(unlabelled as u64, "recording");
+            page.styled(Style::Warn, &format!("{without} without the label, in front of all others"));
+        }
         page.gap();
         if self.rows.is_empty() {
             page.line("no row matches");
@@ -82,7 +87,11 @@ impl Trend {
         changes.sort_by_key(|(_, change)| change.at);
         page.gap();
         if changes.is_empty() {
-            page.styled(Style::Good, "No row changes its level.");
+            let searched = match self.searched < self.row_count {
+                true => format!("None of the heaviest {} changes its level.", things(self.searched, "row")),
+                false => "No row changes its level.".to_owned(),
+            };
+            page.styled(Style::Good, &searched);
             return;
         }
         page.styled(Style::Bold, "changes");
@@ -108,7 +117,8 @@ impl Trend {
         };
         let before = &self.recordings[at.saturating_sub(EXPLAINED_BY)..at];
         let after = &self.recordings[at..(at + EXPLAINED_BY).min(self.recordings.len())];
-        format!("icecore-report diff --before {} --after {}", files(before), files(after))
+        let how = &self.compared_by;
+        format!("icecore-report diff --before {} --after {}{how}", files(before), files(after))
     }
 }
 

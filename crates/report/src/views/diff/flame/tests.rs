@@ -49,20 +49,20 @@ fn what_grew_is_red_and_what_is_gone_is_seen_below() {
         above,
         [
             "grey all (1,000,000 ppm, 100%)",
-            "grey main (1,000,000 ppm, 100.00%; 0.00%)",
-            "grey stays (500,000 ppm, 50.00%; 0.00%)",
-            "red grows (400,000 ppm, 40.00%; +15.00%)",
-            "red new (100,000 ppm, 10.00%; +10.00%)",
+            "grey main (1,000,000 ppm, 100.00%; itself 0.00%)",
+            "grey stays (500,000 ppm, 50.00%; itself 0.00%)",
+            "red grows (400,000 ppm, 40.00%; itself +15.00%)",
+            "red new (100,000 ppm, 10.00%; itself +10.00%)",
         ]
     );
     assert_eq!(
         below,
         [
-            "blue gone (250,000 ppm, 25.00%; -25.00%)",
+            "blue gone (250,000 ppm, 25.00%; itself -25.00%)",
             "grey all (1,000,000 ppm, 100%)",
-            "grey main (1,000,000 ppm, 100.00%; 0.00%)",
-            "grey stays (500,000 ppm, 50.00%; 0.00%)",
-            "red grows (250,000 ppm, 25.00%; +15.00%)",
+            "grey main (1,000,000 ppm, 100.00%; itself 0.00%)",
+            "grey stays (500,000 ppm, 50.00%; itself 0.00%)",
+            "red grows (250,000 ppm, 25.00%; itself +15.00%)",
         ]
     );
 }
@@ -83,7 +83,7 @@ fn longer_and_faster_recordings_color_nothing() {
 #[test]
 fn weights_that_mean_the_same_are_compared_as_they_are() {
     let [above, _] = frames(&[("f", 1.0)], &[("f", 2.0)], Picture { as_shares: false, ..picture() });
-    assert_eq!(above[1], "red f (1,000,000 ppm, 100.00%; +50.00%)");
+    assert_eq!(above[1], "red f (1,000,000 ppm, 100.00%; itself +50.00%)");
 }
 
 #[test]
@@ -96,14 +96,14 @@ fn what_may_be_chance_stays_grey_and_keeps_its_numbers() {
         above,
         [
             "grey all (1,000,000 ppm, 100%)",
-            "grey g&lt;T&gt; (200,000 ppm, 20.00%; -5.00%)",
-            "grey main (1,000,000 ppm, 100.00%; 0.00%)",
-            "grey new (100,000 ppm, 10.00%; +10.00%)",
-            "red f.llvm.1 (700,000 ppm, 70.00%; +20.00%)",
+            "grey g&lt;T&gt; (200,000 ppm, 20.00%; itself -5.00%)",
+            "grey main (1,000,000 ppm, 100.00%; itself 0.00%)",
+            "grey new (100,000 ppm, 10.00%; itself +10.00%)",
+            "red f.llvm.1 (700,000 ppm, 70.00%; itself +20.00%)",
         ]
     );
-    assert!(below.contains(&"blue gone (250,000 ppm, 25.00%; -25.00%)".to_owned()), "{below:?}");
-    assert!(below.contains(&"grey g&lt;T&gt; (250,000 ppm, 25.00%; -5.00%)".to_owned()), "{below:?}");
+    assert!(below.contains(&"blue gone (250,000 ppm, 25.00%; itself -25.00%)".to_owned()), "{below:?}");
+    assert!(below.contains(&"grey g&lt;T&gt; (250,000 ppm, 25.00%; itself -5.00%)".to_owned()), "{below:?}");
 }
 
 #[test]
@@ -115,11 +115,11 @@ fn decorations_split_no_frame() {
     assert_eq!(
         above,
         [
-            "grey a.so+? (250,000 ppm, 25.00%; 0.00%)",
+            "grey a.so+? (250,000 ppm, 25.00%; itself 0.00%)",
             "grey all (1,000,000 ppm, 100%)",
-            "grey f (750,000 ppm, 75.00%; 0.00%)",
-            "grey f.llvm.1 (250,000 ppm, 25.00%; 0.00%)",
-            "grey main (1,000,000 ppm, 100.00%; 0.00%)",
+            "grey f (750,000 ppm, 75.00%; itself 0.00%)",
+            "grey f.llvm.1 (250,000 ppm, 25.00%; itself 0.00%)",
+            "grey main (1,000,000 ppm, 100.00%; itself 0.00%)",
         ]
     );
 }
