@@ -100,7 +100,10 @@ impl Timeline {
             return;
         }
         page.styled(Style::Bold, "changes");
-        let size = |row: &&ChangeRow| (row.after - row.before).abs() / row.after.max(row.before);
+        let size = |row: &&ChangeRow| {
+            let whole = if row.measure == "share" { 1.0 } else { row.after.max(row.before) };
+            (row.after - row.before).abs() / whole
+        };
         let mut sizes: Vec<f64> = self.changes.iter().map(|row| size(&row)).collect();
         sizes.sort_by(|a, b| b.total_cmp(a));
         let least = sizes.get(CHANGES - 1).copied().unwrap_or_default();
