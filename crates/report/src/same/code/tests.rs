@@ -182,7 +182,12 @@ fn a_number_that_may_be_an_address_is_not_called_the_same() {
     let source = "static char large[48 << 20]; volatile int sink;
         __attribute__((noinline)) void slow(void) { for (int i = 0; i < LIMIT; i++) sink += i; }
         __attribute__((noinline)) const char *told(void) { return \"as it is\"; }
-        int main(int argc, char **argv) { large[argc] = 1; slow(); return told()[argc] + large[sink]; }";
+        __attribute__((noinline)) int adds(int by) { return by + LIMIT; }
+        int main(int argc, char **argv) {
+            large[argc] = 1;
+            slow();
+            return told()[argc] + large[sink] + adds(argc);
+        }";
     std::fs::write(yard.0.path().join("x.c"), source).expect("written");
     let build = |flags: &str, limit: u32| {
         let path = yard.0.path().canonicalize().expect("a real path").join(format!("x{flags}{limit}"));
@@ -193,6 +198,7 @@ fn a_number_that_may_be_an_address_is_not_called_the_same() {
         let [one, same, twice] = [8_388_607, 8_388_607, 16_777_215].map(|limit| build(flags, limit));
         assert_eq!(compare((&one, "slow"), (&same, "slow")), Verdict::Identical, "{flags}");
         assert_eq!(compare((&one, "slow"), (&twice, "slow")), other, "{flags}");
+        assert_eq!(compare((&one, "adds"), (&twice, "adds")), other, "{flags}");
         assert_eq!(compare((&one, "told"), (&twice, "told")), Verdict::Identical, "{flags}");
     }
 }

@@ -36,7 +36,9 @@ fn masked(mut it: Instruction, is_address: impl Fn(u64) -> bool) -> Step {
             } else {
                 it.memory_size().size()
             };
-            names[0] = Some(Named { at: it.memory_displacement64(), read_len, is_number: false });
+            // It adds as well as it takes addresses.
+            let is_number = it.mnemonic() == Mnemonic::Lea && !it.is_ip_rel_memory_operand();
+            names[0] = Some(Named { at: it.memory_displacement64(), read_len, is_number });
             it.set_memory_displacement64(0);
         }
         for op in 0..it.op_count() {

@@ -56,7 +56,8 @@ pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[S
     found
 }
 
-/// Changes of the share of a row, whose weights are those of the fine slices. Slices in which nothing was sampled say nothing about shares.
+/// Changes of the share of a row, whose weights are those of the fine slices. Slices in which nothing was sampled say
+/// nothing about shares.
 fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<ChangeRow> {
     let own = &row.weights;
     let busy: Vec<usize> = (0..whole.len()).filter(|slice| whole[*slice].weight > 0).collect();
