@@ -17,6 +17,7 @@ struct task_record wire_task = {};
 struct cgroup_record wire_cgroup = {};
 struct registers_record wire_registers = {};
 struct page_record wire_page = {};
+struct stack_record wire_stack = {};
 enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
@@ -153,7 +154,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid &&
 	    bpf_map_update_elem(&target_tgids, &child_tgid, &live, 0))
 		count_loss(LOSS_TARGETS_FULL);
-	if (copy_mode == COPY_INNER && parent_tgid != child_tgid)
+	if (copy_mode == COPY_UNTRUSTED && parent_tgid != child_tgid)
 		inherit_trust(parent_tgid, child_tgid);
 	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0, wakeup_flags());
 	return 0;
@@ -191,7 +192,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 		bpf_map_delete_elem(&target_tids, &old);
 	}
 
-	if (copy_mode == COPY_INNER)
+	if (copy_mode == COPY_UNTRUSTED)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (is_target_process(tgid))
 		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0,
@@ -224,7 +225,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, wakeup_flags());
 	if (whole_group && has_target_lists())
 		bpf_map_update_elem(&target_tgids, &tgid, &ending, 0);
-	if (copy_mode == COPY_INNER && whole_group)
+	if (copy_mode == COPY_UNTRUSTED && whole_group)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &tid))
 		bpf_map_update_elem(&target_tids, &tid, &ending, 0);

@@ -74,6 +74,21 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct sigaction {
+	void *sa_handler;
+	unsigned long sa_flags;
+	void *sa_restorer;
+	unsigned long sa_mask;
+};
+
+struct k_sigaction {
+	struct sigaction sa;
+};
+
+struct sighand_struct {
+	struct k_sigaction action[64];
+};
+
 struct super_block {
 	__u32 s_dev;
 };
@@ -122,6 +137,9 @@ struct task_struct {
 	int tgid;
 	unsigned int flags;
 	struct signal_struct *signal;
+	struct sighand_struct *sighand;
+	unsigned long sas_ss_sp;
+	unsigned long sas_ss_size;
 	struct css_set *cgroups;
 	char comm[16];
 };

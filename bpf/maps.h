@@ -18,6 +18,8 @@ const volatile __u32 copy_mode = COPY_NOTHING;
 const volatile __u32 max_stack_bytes = 1 << 20;
 const volatile __u64 ring_half = 2 << 20;
 const volatile __u64 ring_three_quarters = 3 << 20;
+/* Hashes of pages begin with it: a number that nobody can guess, so that no program makes two pages look the same. */
+const volatile __u64 hash_seed = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -91,20 +93,15 @@ struct {
 	__type(value, struct stack_range);
 } stack_ranges SEC(".maps");
 
-/* A deep stack was copied whole, by thread id. Its outer part hardly changes from one millisecond to the next, so that most
- * copies need only the inner part: the report completes one from the other. */
-struct whole_copy {
-	__u64 time_ns;
-	/* The highest stack pointer that was seen since: what lies above is as it was. */
-	__u64 highest_sp;
-};
-
+/* What the pages of stacks held when they were sent, by thread id and number of the page. A page that holds the same is not
+ * sent again: its hash says that what user space has of it is what is there now. Entries may go at any time; the page is sent
+ * once more then. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct whole_copy);
-} whole_copies SEC(".maps");
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u64);
+} sent_pages SEC(".maps");
 
 /* Processes whose walks are believed, by process id, and how many pages of code that cannot be written they had when user space
  * looked at all of it. A process that has another number by now has mapped code that nobody has looked at. */

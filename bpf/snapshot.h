@@ -6,11 +6,10 @@
 /* The first stack of a process lies so near to where it began; all others lie farther away (the kernel keeps mappings
  * 128 MiB away from it). */
 #define FIRST_STACK_BYTES (128ULL << 20)
-/* What is copied when half of the ring is full. */
+/* What is sent of a stack when half of the ring is full. */
 #define SHORTENED_BYTES (16 << 10)
-/* The inner part of a stack, which is copied with every sample, and how often the rest of a deeper one is. */
-#define INNER_BYTES (32 << 10)
-#define WHOLE_EVERY_NS (50 * 1000 * 1000)
+/* Bits of the number of a page: addresses of user space have 48 (57 with five levels; what those lack makes two pages one entry). */
+#define PAGE_NUMBER_BITS 36
 
 /* Numbers of snapshots, by CPU. Perf-event programs do not nest on a CPU. */
 struct {
@@ -67,87 +66,266 @@ static __always_inline __u64 stack_end(__u32 tid, __u64 sp)
 	return range.end;
 }
 
-struct copy {
-	__u64 page;
-	__u64 snapshot;
-	__u32 cpu;
-	__u32 is_full;
+/* The stack that is being looked at. */
+struct looking {
+	struct page_record page;
+	struct stack_record stack;
+	/* A power of two lets the verifier bound an index with a mask. */
+	__u64 hashes[512];
 };
 
-static long copy_page(__u32 i, struct copy *copy)
-{
-	struct page_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+_Static_assert(MAX_STACK_PAGES <= 512, "a stack has more pages than there are hashes");
 
-	if (!record) {
-		copy->is_full = 1;
-		return 1;
+/* Perf-event programs do not nest on a CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct looking);
+} lookings SEC(".maps");
+
+struct copy {
+	struct looking *looking;
+	__u64 first_page;
+	/* Bytes that may still be sent. */
+	__u32 room;
+	__u32 is_short;
+};
+
+static __always_inline __u64 mixed(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
+	return hash ^ hash >> 32;
+}
+
+/* Hashes a page in four lanes, which processors compute side by side. Each step is reversible, so that one word that differs
+ * always shows; of pages that differ elsewhere one in 2^64 looks the same. */
+static __always_inline __u64 hash_page(const __u8 *bytes)
+{
+	const __u64 *words = (const __u64 *)bytes;
+	__u64 a = hash_seed, b = ~hash_seed, c = hash_seed << 1, d = hash_seed >> 1;
+
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < STACK_PAGE_LEN / 8; i += 8) {
+		a = mixed(a, words[i]), b = mixed(b, words[i + 1]);
+		c = mixed(c, words[i + 2]), d = mixed(d, words[i + 3]);
+		a = mixed(a, words[i + 4]), b = mixed(b, words[i + 5]);
+		c = mixed(c, words[i + 6]), d = mixed(d, words[i + 7]);
 	}
-	record->type = RECORD_STACK_PAGE;
-	record->cpu = copy->cpu;
-	record->snapshot = copy->snapshot;
-	record->address = copy->page + (__u64)i * STACK_PAGE_LEN;
+	a = mixed(mixed(mixed(a, b), c), d);
+	return a ? a : 1;
+}
+
+/* Notes what a page holds, and sends it if that is not what was sent before. */
+static long look_at_page(__u32 i, struct copy *copy)
+{
+	struct looking *looking = copy->looking;
+	__u64 address = copy->first_page + (__u64)i * STACK_PAGE_LEN, hash = 0;
+	__u64 number = address / STACK_PAGE_LEN & ((1ULL << PAGE_NUMBER_BITS) - 1);
+	__u64 key = (__u64)looking->stack.tid << PAGE_NUMBER_BITS | number;
+
 	/* A page that is not in memory was not touched, or not lately: what is outside of it counts all the same. */
-	if (bpf_probe_read_user(record->bytes, STACK_PAGE_LEN, (void *)record->address))
-		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
-	else
-		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	if (!bpf_probe_read_user(looking->page.bytes, STACK_PAGE_LEN, (void *)address)) {
+		__u64 *sent = bpf_map_lookup_elem(&sent_pages, &key);
+
+		hash = hash_page(looking->page.bytes);
+		if (!sent || *sent != hash) {
+			looking->page.address = address;
+			if (copy->room < STACK_PAGE_LEN ||
+			    bpf_ringbuf_output(&ring, &looking->page, sizeof(looking->page), BPF_RB_NO_WAKEUP)) {
+				copy->is_short = 1;
+			} else {
+				copy->room -= STACK_PAGE_LEN;
+				bpf_map_update_elem(&sent_pages, &key, &hash, 0);
+			}
+		}
+	}
+	looking->hashes[i & 511] = hash;
 	return 0;
 }
 
-/* Bytes that may be copied now: less and less as the ring fills, so that samples are not lost for the sake of stacks. */
-static __always_inline __u32 copy_limit(void)
+/* Bytes that may be sent now: less and less as the ring fills, so that samples are not lost for the sake of stacks. */
+static __always_inline __u32 room_for_stack(void)
 {
 	__u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
 
 	if (waiting < ring_half)
-		return max_stack_bytes;
-	return waiting < ring_three_quarters && max_stack_bytes > SHORTENED_BYTES ? SHORTENED_BYTES : 0;
+		return MAX_STACK_BYTES + STACK_PAGE_LEN;
+	return waiting < ring_three_quarters ? SHORTENED_BYTES : 0;
 }
 
-/* How much of a stack is to be copied: its inner part, and all of it if more than that may have changed since it was. */
-static __always_inline __u32 wanted_bytes(struct sample_record *record, __u64 sp, __u64 depth)
+/* Sends what changed of the stack from `low` to `high`, and the hashes of all its pages. */
+static __always_inline void send_stack(struct sample_record *record, __u64 low, __u64 high)
 {
-	__u32 tid = record->head.tid;
-	struct whole_copy copy = { .time_ns = record->head.time_ns, .highest_sp = sp };
-	struct whole_copy *before = bpf_map_lookup_elem(&whole_copies, &tid);
+	struct copy copy = { .first_page = low & -(__u64)STACK_PAGE_LEN, .room = room_for_stack() };
+	__u32 zero = 0, bytes;
+	__u64 pages;
 
-	if (depth > max_stack_bytes)
-		depth = max_stack_bytes;
-	if (before && before->highest_sp < sp)
-		before->highest_sp = sp;
-	if (depth <= INNER_BYTES || copy_mode == COPY_WHOLE)
-		return depth;
-	if (before && copy.time_ns - before->time_ns < WHOLE_EVERY_NS && before->highest_sp < sp + INNER_BYTES)
-		return INNER_BYTES;
-	bpf_map_update_elem(&whole_copies, &tid, &copy, 0);
-	return depth;
+	copy.looking = bpf_map_lookup_elem(&lookings, &zero);
+	if (!copy.looking)
+		return;
+	pages = (high - copy.first_page + STACK_PAGE_LEN - 1) / STACK_PAGE_LEN;
+	if (pages > MAX_STACK_PAGES)
+		pages = MAX_STACK_PAGES;
+	copy.looking->page.type = RECORD_STACK_PAGE;
+	copy.looking->page.cpu = record->head.cpu;
+	copy.looking->page.snapshot = record->snapshot;
+	copy.looking->stack.type = RECORD_STACK;
+	copy.looking->stack.cpu = record->head.cpu;
+	copy.looking->stack.snapshot = record->snapshot;
+	copy.looking->stack.low = low;
+	copy.looking->stack.high = high;
+	copy.looking->stack.tid = record->head.tid;
+	copy.looking->stack.len = pages;
+	bpf_loop(pages, look_at_page, &copy, 0);
+	bytes = sizeof(copy.looking->stack) + (pages & 511) * sizeof(__u64);
+	if (bpf_ringbuf_output(&ring, &copy.looking->stack, bytes, BPF_RB_NO_WAKEUP) || copy.is_short)
+		count_loss(LOSS_STACK_SHORTENED);
+}
+
+/* Tells whether a thread runs on its alternate signal stack. */
+static __always_inline bool is_on_signal_stack(__u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 into = sp - BPF_CORE_READ(task, sas_ss_sp);
+
+	return into < BPF_CORE_READ(task, sas_ss_size);
 }
 
 /* Tells whether the walk shows the stack: user space has seen that the code of the process keeps frame pointers, it has no other
- * code by now, and the walk came to the end. A walk of one frame ends wherever the frame pointer is not used. */
-static __always_inline bool is_believed(struct sample_record *record)
+ * code by now, and the walk came to the end without passing through a signal. A walk of one frame ends wherever the frame
+ * pointer is not used. */
+static __always_inline bool is_believed(struct sample_record *record, bool has_signal)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = record->head.tgid;
 	__u64 *pages;
 
-	if (copy_mode != COPY_INNER || record->user_end != WALK_ROOT || record->user_len < 2)
+	if (copy_mode != COPY_UNTRUSTED || record->user_end != WALK_ROOT || record->user_len < 2 || has_signal)
 		return 0;
 	pages = bpf_map_lookup_elem(&trusted_tgids, &tgid);
 	return pages && *pages == BPF_CORE_READ(task, mm, exec_vm);
 }
 
+/* Begins a snapshot; the registers are to be filled in. */
+static __always_inline struct registers_record *begin_snapshot(struct sample_record *record, bool is_outer)
+{
+	__u32 zero = 0;
+	__u64 *number = bpf_map_lookup_elem(&snapshot_numbers, &zero);
+	struct registers_record *taken = number ? bpf_ringbuf_reserve(&ring, sizeof(*taken), 0) : 0;
+
+	if (!taken)
+		return 0;
+	taken->type = RECORD_REGISTERS;
+	taken->cpu = record->head.cpu;
+	taken->snapshot = ++*number;
+	taken->is_outer = is_outer;
+	return taken;
+}
+
+/* Sends registers and the top of their stack; returns where that ends. */
+static __always_inline __u64 send_registers(struct sample_record *record, struct registers_record *taken)
+{
+	__u64 sp = taken->registers[STACK_POINTER], end = stack_end(record->head.tid, sp);
+
+	taken->stack_end = end;
+	taken->top_len = TOP_LEN;
+	if (bpf_probe_read_user(taken->top, TOP_LEN, (void *)sp))
+		taken->top_len = 0;
+	record->snapshot = taken->snapshot;
+	bpf_ringbuf_submit(taken, BPF_RB_NO_WAKEUP);
+	return end;
+}
+
+static __always_inline void send_whole_stack(struct sample_record *record, __u64 sp, __u64 end)
+{
+	if (end > sp)
+		send_stack(record, sp, end - sp > max_stack_bytes ? sp + max_stack_bytes : end);
+}
+
+#if defined(__TARGET_ARCH_x86)
+/* The most that the kernel saves of vector registers lies between the top of the stack and what is looked for. */
+#define MAX_SIGNAL_FRAME (16 << 10)
+/* What is looked through in one step; the words that are compared lie 16 bytes apart. */
+#define SEARCHED_BYTES (STACK_PAGE_LEN - 16)
+
+struct search {
+	struct looking *looking;
+	__u64 stack;
+	__u64 size;
+	/* Where `ss_sp` of the outermost signal frame lies; 0 if it was not found. */
+	__u64 found;
+};
+
+/*
+ * Looks for the frame of a signal, from the top of an alternate stack downwards. The kernel notes in it what that stack is.
+ *
+ *   struct rt_sigframe, at an odd multiple of 8
+ *      0  return address: the trampoline
+ *      8  flags, link
+ *     24  ss_sp, ss_flags, ss_size    of the alternate stack
+ *     48  r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip
+ */
+static long search_page(__u32 i, struct search *search)
+{
+	__u64 top = search->stack + search->size, from = top - (i + 1) * SEARCHED_BYTES - 16;
+	const __u64 *words = (const __u64 *)search->looking->page.bytes;
+
+	from &= -16ULL;
+	if (from < search->stack || bpf_probe_read_user(search->looking->page.bytes, STACK_PAGE_LEN, (void *)from))
+		return 1;
+#pragma clang loop unroll(disable)
+	for (int at = SEARCHED_BYTES / 8 - 2; at >= 0; at -= 2)
+		if (words[at] == search->stack && words[at + 2] == search->size) {
+			search->found = from + at * 8;
+			return 1;
+		}
+	return 0;
+}
+
+/* Sends what was interrupted by the signal whose handler runs on an alternate stack. */
+static __always_inline void send_interrupted(struct sample_record *record)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct search search = { .stack = BPF_CORE_READ(task, sas_ss_sp), .size = BPF_CORE_READ(task, sas_ss_size) };
+	__u64 snapshot = record->snapshot, sp, end;
+	struct registers_record *taken;
+	struct {
+		unsigned long r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
+	} saved;
+	__u32 zero = 0;
+
+	search.looking = bpf_map_lookup_elem(&lookings, &zero);
+	if (!search.looking)
+		return;
+	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES, search_page, &search, 0);
+	if (!search.found || bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
+		return;
+	taken = begin_snapshot(record, 1);
+	if (!taken) {
+		count_loss(LOSS_STACK_SHORTENED);
+		return;
+	}
+#define FROM_SAVED(field) (saved.field)
+	COPY_REGISTERS(taken->registers, FROM_SAVED);
+	sp = saved.sp;
+	end = send_registers(record, taken);
+	send_whole_stack(record, sp, end);
+	record->snapshot = snapshot;
+}
+#else
+static __always_inline void send_interrupted(struct sample_record *record)
+{
+}
+#endif
+
 /* Sends registers and stack; the sample that they belong to has its walk. */
 static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct sample_record *record, bool in_user)
 {
-	struct registers_record *taken;
-	struct copy copy = { .cpu = record->head.cpu };
-	__u32 zero = 0, limit, wanted = 0;
-	__u64 sp, end, *number = bpf_map_lookup_elem(&snapshot_numbers, &zero);
+	struct registers_record *taken = begin_snapshot(record, 0);
+	bool has_signal;
+	__u64 sp, end;
 
-	if (!number)
-		return;
-	taken = bpf_ringbuf_reserve(&ring, sizeof(*taken), 0);
 	if (!taken) {
 		count_loss(LOSS_STACK_SHORTENED);
 		return;
@@ -161,33 +339,13 @@ static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struc
 		COPY_REGISTERS(taken->registers, FROM_ENTRY);
 	}
 	sp = taken->registers[STACK_POINTER];
-	end = stack_end(record->head.tid, sp);
-	limit = copy_limit();
-	if (end > sp && !is_believed(record))
-		wanted = wanted_bytes(record, sp, end - sp);
-	if (limit < wanted)
-		count_loss(LOSS_STACK_SHORTENED);
-	else
-		limit = wanted;
-	copy.snapshot = ++*number;
-	copy.page = sp & -(__u64)STACK_PAGE_LEN;
-	taken->type = RECORD_REGISTERS;
-	taken->cpu = copy.cpu;
-	taken->snapshot = copy.snapshot;
-	taken->stack_end = end;
-	taken->wanted = limit;
-	taken->top_len = TOP_LEN;
-	if (bpf_probe_read_user(taken->top, TOP_LEN, (void *)sp))
-		taken->top_len = 0;
-	bpf_ringbuf_submit(taken, BPF_RB_NO_WAKEUP);
-	record->snapshot = copy.snapshot;
-	if (limit) {
-		__u32 pages = (sp + limit - copy.page + STACK_PAGE_LEN - 1) / STACK_PAGE_LEN;
-
-		bpf_loop(pages, copy_page, &copy, 0);
-		if (copy.is_full)
-			count_loss(LOSS_STACK_SHORTENED);
-	}
+	has_signal = is_on_signal_stack(sp);
+	end = send_registers(record, taken);
+	if (is_believed(record, has_signal))
+		return;
+	send_whole_stack(record, sp, end);
+	if (has_signal)
+		send_interrupted(record);
 }
 
 #endif

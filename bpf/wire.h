@@ -19,8 +19,9 @@
 /* The stack that comes with the registers, and the unit in which more of it comes, bytes. */
 #define TOP_LEN 128
 #define STACK_PAGE_LEN 4096
-/* The most of a stack that --stack-bytes may ask for. */
+/* The most of a stack that --stack-bytes may ask for, and the pages that it touches. */
 #define MAX_STACK_BYTES (1 << 20)
+#define MAX_STACK_PAGES (MAX_STACK_BYTES / STACK_PAGE_LEN + 1)
 /* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
  * rip. arm64: x0 to x30, sp, pc. */
 #if defined(__TARGET_ARCH_x86)
@@ -38,6 +39,7 @@ enum record_type {
 	RECORD_CGROUP = 6,
 	RECORD_REGISTERS = 7,
 	RECORD_STACK_PAGE = 8,
+	RECORD_STACK = 9,
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -65,10 +67,10 @@ enum loss_cause {
 /* What is copied of stacks. */
 enum copy_mode {
 	COPY_NOTHING = 0,
-	/* The inner part, and all of a deeper stack now and then; of a walk that is believed nothing but the top. */
-	COPY_INNER = 1,
+	/* All of it; of a walk that is believed nothing but the top. */
+	COPY_UNTRUSTED = 1,
 	/* All of it with every sample. */
-	COPY_WHOLE = 2,
+	COPY_ALWAYS = 2,
 };
 
 /* What is known of a followed process. */
@@ -129,15 +131,16 @@ struct sample_record {
 };
 
 /*
- * The state of user space at a sample. Pages of the stack follow, then the sample, all of one CPU.
+ * The state of user space at a sample. Pages of the stack follow, then the list of its pages, then the sample, all of one CPU.
+ * If the thread is on an alternate signal stack, what the signal interrupted comes behind its list of pages in the same way.
  *
  *  off size
  *    0    4  type       RECORD_REGISTERS
  *    4    4  cpu
  *    8    8  snapshot   counts up on a CPU, from 1
  *   16    8  stack_end  address behind the stack; 0 if it is not known
- *   24    4  wanted     bytes of the stack that were to be copied, from the stack pointer on
- *   28    4  top_len    bytes that `top` has: TOP_LEN, or 0 if they could not be read
+ *   24    4  top_len    bytes that `top` has: TOP_LEN, or 0 if they could not be read
+ *   28    4  is_outer   1: not the state at the sample, but what a signal interrupted, in which the sample was taken
  *   32  128  top        the stack at the stack pointer
  *  160       registers
  */
@@ -146,14 +149,14 @@ struct registers_record {
 	__u32 cpu;
 	__u64 snapshot;
 	__u64 stack_end;
-	__u32 wanted;
 	__u32 top_len;
+	__u32 is_outer;
 	__u8 top[TOP_LEN];
 	__u64 registers[REGISTER_COUNT];
 };
 
 /*
- * A page that holds a part of a stack. Pages that could not be read do not come.
+ * A page that holds a part of a stack, if it is not as it was when it was sent for this thread before.
  *
  *  off size
  *    0    4  type      RECORD_STACK_PAGE
@@ -168,6 +171,30 @@ struct page_record {
 	__u64 snapshot;
 	__u64 address;
 	__u8 bytes[STACK_PAGE_LEN];
+};
+
+/*
+ * What a stack holds: the hash of each page, also of those that were not sent again because they hold what they held. A hash
+ * without its page (the ring was full) ends what is known of the stack.
+ *
+ *  off size
+ *    0    4  type      RECORD_STACK
+ *    4    4  cpu
+ *    8    8  snapshot  that it belongs to
+ *   16    8  low       address of the first byte
+ *   24    8  high      address behind the last one
+ *   32    4  tid
+ *   36    4  len       pages
+ *   40       hash of each page, of the one that holds `low` first; 0 if the page could not be read
+ */
+struct stack_record {
+	__u32 type;
+	__u32 cpu;
+	__u64 snapshot;
+	__u64 low;
+	__u64 high;
+	__u32 tid;
+	__u32 len;
 };
 
 /*

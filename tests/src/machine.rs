@@ -185,6 +185,18 @@ pub fn stacks_without_frames() -> PathBuf {
     STACKS.get_or_init(|| compile("stacks.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
 }
 
+/// Compiles `tests/programs/callers.c` once, as distributions do, and returns its path.
+pub fn callers() -> PathBuf {
+    static CALLERS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    CALLERS.get_or_init(|| compile("callers.c", &["-O2", "-g", "-fomit-frame-pointer"])).1.clone()
+}
+
+/// Compiles `tests/programs/callers.c` once, with frame pointers, and returns its path.
+pub fn callers_with_frames() -> PathBuf {
+    static CALLERS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    CALLERS.get_or_init(|| compile("callers.c", &WITH_FRAMES)).1.clone()
+}
+
 /// Compiles `tests/programs/alone.c` once, every function with a frame pointer, and returns its path.
 pub fn alone() -> PathBuf {
     static ALONE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

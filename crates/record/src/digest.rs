@@ -20,6 +20,7 @@ use crate::proc::kallsyms::Kallsyms;
 use crate::proc::maps;
 use crate::proc::scan::{self, Process};
 use crate::pump::Chunk;
+use crate::sampler::SentPages;
 use crate::summary::tell;
 use crate::sys::{clock, usage};
 use crate::track::{MappingRow, Pace, Totals, Tracker, kept_ns};
@@ -74,6 +75,8 @@ pub(crate) struct Processes {
     pub(crate) followed: Option<FxHashSet<u32>>,
     /// Finds those of which the stacks need not be copied; `None` if all are, or none.
     pub(crate) trust: Option<Trust>,
+    /// What the sampler has sent of stacks; `None` if none are copied.
+    pub(crate) sent_pages: Option<SentPages>,
 }
 
 /// Works through chunks until the last has come.
@@ -88,7 +91,7 @@ pub(crate) fn digest(
     if !wishes.has_stacks {
         usage::lower_priority();
     }
-    let Processes { followed, trust } = processes;
+    let Processes { followed, trust, sent_pages } = processes;
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         identities: Identities::default(),
@@ -96,6 +99,7 @@ pub(crate) fn digest(
         mounts: Mounts::default(),
         evidence: (wishes.embed != Embed::None).then(Evidence::new),
         trust,
+        sent_pages,
         kallsyms: None,
         followed,
         ended: Vec::new(),
@@ -123,6 +127,7 @@ struct Digest {
     /// None if none is wanted.
     evidence: Option<Evidence>,
     trust: Option<Trust>,
+    sent_pages: Option<SentPages>,
     /// Read when the first kernel function needs a name.
     kallsyms: Option<Kallsyms>,
     followed: Option<FxHashSet<u32>>,
@@ -163,6 +168,9 @@ impl Digest {
                 scan::all().into_iter().filter(|process| self.is_followed(process.tgid)).collect();
             self.found(&again);
         }
+        if let Some(sent) = &self.sent_pages {
+            self.tracker.take_missing_pages().into_iter().for_each(|page| sent.forget(page));
+        }
         chunk.losses.iter().for_each(|loss| self.lost(loss.cause, loss.cpu, loss.count));
     }
 
@@ -188,7 +196,7 @@ impl Digest {
             Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
-            Event::Registers(_) | Event::StackPage(_) => return,
+            Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) => return,
         };
         if let Some(moved) = moved {
             self.tracker.cgroup(time_ns, &moved);

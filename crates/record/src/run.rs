@@ -93,7 +93,9 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
 
     let copies_some = options.unwind == Unwind::Auto && sampler.walks_deep();
     let trust = copies_some.then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?)?)).transpose()?;
-    let processes = Processes { followed: first_tgids, trust };
+    let copies = options.unwind != Unwind::Fp && sampler.walks_deep();
+    let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
+    let processes = Processes { followed: first_tgids, trust, sent_pages };
     let started_ns = clock::monotonic_ns();
     let refused = AtomicBool::new(false);
     let (pumped, digested, stored, command) = thread::scope(|scope| {

@@ -9,6 +9,7 @@
 //! number of a node that is there already.
 
 mod arriving;
+mod pages;
 
 use icecore_format::records::{
     Location, PIECE_BYTES, PIECE_WORDS, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
@@ -17,19 +18,20 @@ use icecore_format::records::{
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
+use arriving::Copied;
 pub(crate) use arriving::{Arriving, Taken};
 
 use crate::intern::Interner;
 use crate::spaces::Space;
-use crate::wire::{REGISTER_COUNT, STACK_POINTER};
+use crate::wire::{PAGE_BYTES, REGISTER_COUNT, STACK_POINTER};
 
 /// Code, pieces and nodes that are remembered before all are forgotten.
 const REMEMBERED: usize = 128 << 10;
 /// How far apart two addresses of a stack can be: a first stack may have grown to gigabytes, and unwinding does not get
 /// that far.
 const MAX_DISTANCE: u64 = 256 << 20;
-/// Bytes of stacks that are remembered to be compared with before all are forgotten.
-const COMPARED_BYTES: usize = 32 << 20;
+/// Parts of stacks that are remembered before all are forgotten: 16 MiB.
+const COMPARED_PARTS: usize = 1 << 20;
 
 /// Gives snapshots ids, and what they are made of.
 #[derive(Debug)]
@@ -39,24 +41,43 @@ pub(crate) struct Snapshots {
     pieces: Interner<Arc<[u32]>>,
     nodes: Interner<StackNode>,
     located: LocatedCode,
-    /// What the stacks of threads held last.
-    before: FxHashMap<u32, Before>,
-    before_bytes: usize,
+    /// What the stacks of threads held last, and those that signals interrupted.
+    before: FxHashMap<(u32, bool), Before>,
+    before_parts: usize,
     first_id: u32,
     rows: Vec<Snapshot>,
-    /// The piece at hand.
+    /// The piece at hand, and its bytes.
     scratch: Vec<u32>,
+    bytes: Vec<u8>,
 }
 
-/// A stack that was seen.
+/// A stack that was seen. Part 0 ends at the anchor, part 1 below it, and so on.
 #[derive(Debug, Default)]
 struct Before {
-    stack: Stack,
+    anchor: u64,
+    copied: Seen,
     /// Version of the address space.
     version: u32,
+    /// The outermost part of which something is known.
     first_part: u32,
     /// What each part held, from the first one on.
     held: Vec<Held>,
+}
+
+/// What the pages of a stack held.
+#[derive(Debug, Default)]
+struct Seen {
+    low: u64,
+    /// Behind the last byte that was known.
+    high: u64,
+    hashes: Vec<u64>,
+}
+
+impl Seen {
+    fn hash(&self, address: u64) -> Option<u64> {
+        let number = (address / PAGE_BYTES).checked_sub(self.low / PAGE_BYTES)?;
+        self.hashes.get(usize::try_from(number).ok()?).copied()
+    }
 }
 
 /// What a part of a stack held.
@@ -69,33 +90,17 @@ struct Held {
 }
 
 impl Before {
+    /// Tells whether the bytes of a part are what they were: those of its pages are, and all of it belonged to the stack.
+    fn is_same(&self, now: &Copied, from: u64, to: u64) -> bool {
+        let Seen { low, high, .. } = self.copied;
+        let is_same = |address| now.hash(address).is_some_and(|hash| self.copied.hash(address) == Some(hash));
+        // Of a part that is not whole, both must have known the same bytes.
+        let is_whole = to - from == PIECE_BYTES && low <= from && to <= high;
+        from < to && (is_whole || (low, high) == (now.low, now.high)) && is_same(from) && is_same(to - 1)
+    }
+
     fn held(&self, number: u32) -> Option<&Held> {
         self.held.get(number.checked_sub(self.first_part)? as usize)
-    }
-}
-
-/// What is known of a stack: part 0 ends at the anchor, part 1 below it, and so on.
-#[derive(Debug, Default)]
-struct Stack {
-    /// Address of the first byte: the stack pointer.
-    low: u64,
-    anchor: u64,
-    bytes: Vec<u8>,
-}
-
-impl Stack {
-    /// The outermost part of which something is known.
-    fn first_part(&self) -> u32 {
-        let end = self.low + self.bytes.len() as u64;
-        (self.anchor.saturating_sub(end) / PIECE_BYTES) as u32
-    }
-
-    /// What is known of a part: the address of its first byte that is, and the bytes; nothing if none is.
-    fn part(&self, number: u32) -> (u64, &[u8]) {
-        let end = self.anchor.saturating_sub(u64::from(number) * PIECE_BYTES);
-        let low = end.saturating_sub(PIECE_BYTES).max(self.low);
-        let (from, to) = ((low - self.low) as usize, end.saturating_sub(self.low) as usize);
-        (low, self.bytes.get(from..to.min(self.bytes.len())).unwrap_or_default())
     }
 }
 
@@ -107,45 +112,62 @@ impl Default for Snapshots {
             nodes: Interner::new(1, REMEMBERED),
             located: LocatedCode::default(),
             before: FxHashMap::default(),
-            before_bytes: 0,
+            before_parts: 0,
             first_id: 1,
             rows: Vec::new(),
             scratch: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 }
 
 impl Snapshots {
-    /// Notes a snapshot of a thread; returns its id, and memory that is not needed any more.
-    pub(crate) fn note(&mut self, tid: u32, space: &Space, taken: Taken) -> (u32, Vec<u8>) {
-        let (sp, anchor) = (taken.stack_pointer(), taken.anchor());
-        let stack = Stack { low: sp, anchor, bytes: taken.bytes };
+    /// Notes a snapshot of a thread; returns its id. What a signal interrupted has the next one.
+    pub(crate) fn note(&mut self, tid: u32, space: &Space, taken: &Taken) -> u32 {
+        let id = self.note_one((tid, false), space, taken);
+        if let Some(outer) = &taken.outer {
+            self.note_one((tid, true), space, outer);
+        }
+        id
+    }
+
+    /// Notes the snapshot of one stack of a thread: the one that it is on, or the one that a signal interrupted.
+    fn note_one(&mut self, stack: (u32, bool), space: &Space, taken: &Taken) -> u32 {
+        let (_, is_outer) = stack;
+        let (sp, anchor, copied) = (taken.stack_pointer(), taken.anchor(), &taken.copied);
         let (code, located) = (&mut self.code, &mut self.located);
         let reach = (anchor - sp).min(MAX_DISTANCE);
         let mut words = Words { space, bounds: space.bounds(), code, located, low: sp, high: anchor, reach };
         let (mut mask, mut registers) = (0, Vec::new());
-        for (number, value) in taken.registers[..REGISTER_COUNT - 1].iter().enumerate() {
+        // The program counter of a sample is the leaf of its walk; that of what was interrupted stands here.
+        let len = REGISTER_COUNT - usize::from(!is_outer);
+        for (number, value) in taken.registers[..len].iter().enumerate() {
             if let Some(word) = words.word(*value, sp).filter(|_| number != STACK_POINTER) {
-                mask |= 1 << number;
+                mask |= 1_u64 << number;
                 registers.push(word);
             }
         }
-        let before = self.before.remove(&tid).unwrap_or_default();
-        self.before_bytes -= before.stack.bytes.len();
-        let is_comparable = before.stack.anchor == anchor && before.version == space.version();
+        let before = self.before.remove(&stack).unwrap_or_default();
+        self.before_parts -= before.held.len();
+        let is_comparable = before.anchor == anchor && before.version == space.version();
         let depth = (anchor - sp) as u32;
         let parts = depth.div_ceil(PIECE_BYTES as u32);
-        let first_part = stack.first_part();
+        let first_part = (anchor.saturating_sub(copied.high) / PIECE_BYTES) as u32;
         let mut held = Vec::with_capacity((parts - first_part) as usize);
         let (mut memory, mut gap) = (0, first_part);
         // What lies outside of a part was the same before, too.
         let mut is_same_outside = is_comparable && before.first_part == first_part;
         for number in first_part..parts {
-            let part = stack.part(number);
-            let known = before.held(number).filter(|_| is_comparable && before.stack.part(number) == part);
+            let (from, to) = part(copied, anchor, number);
+            let known = before.held(number).filter(|_| is_comparable && before.is_same(copied, from, to));
             let piece = match known {
                 Some(held) => held.piece,
-                None => words.piece(part, &mut self.scratch).then(|| self.pieces.id(&self.scratch[..])),
+                None => {
+                    self.bytes.clear();
+                    copied.read(from, to, &mut self.bytes);
+                    let has_words = words.piece((from, &self.bytes), &mut self.scratch);
+                    has_words.then(|| self.pieces.id(&self.scratch[..]))
+                }
             };
             is_same_outside &= before.held(number).is_some_and(|held| held.piece == piece);
             match (piece, before.held(number)) {
@@ -158,15 +180,18 @@ impl Snapshots {
             }
             held.push(Held { piece, node: memory });
         }
-        if self.before_bytes + stack.bytes.len() > COMPARED_BYTES {
+        if self.before_parts + held.len() > COMPARED_PARTS {
             self.before.clear();
-            self.before_bytes = 0;
+            self.before_parts = 0;
         }
-        self.before_bytes += stack.bytes.len();
-        let copied = stack.bytes.len() as u32;
-        self.before.insert(tid, Before { stack, version: space.version(), first_part, held });
+        self.before_parts += held.len();
+        let hashes = copied.pages.iter().map(|(hash, _)| *hash).collect();
+        let seen = Seen { low: copied.low, high: copied.high, hashes };
+        self.before
+            .insert(stack, Before { anchor, copied: seen, version: space.version(), first_part, held });
+        let copied = (copied.high - sp) as u32;
         self.rows.push(Snapshot { anchor, depth, copied, memory, mask, registers });
-        (self.first_id + (self.rows.len() - 1) as u32, before.stack.bytes)
+        self.first_id + (self.rows.len() - 1) as u32
     }
 
     /// Bytes that wait to be written, about.
@@ -194,6 +219,13 @@ impl Snapshots {
             snapshots: SnapshotsV1::from_rows(first_id, &rows).expect("bug: registers without bits"),
         }
     }
+}
+
+/// What is known of a part of a stack: the address of its first byte that is, and that behind the last; equal if none is.
+fn part(copied: &Copied, anchor: u64, number: u32) -> (u64, u64) {
+    let end = anchor.saturating_sub(u64::from(number) * PIECE_BYTES);
+    let from = end.saturating_sub(PIECE_BYTES).clamp(copied.low, copied.high.max(copied.low));
+    (from, end.clamp(from, copied.high.max(from)))
 }
 
 /// A piece as the file has it.

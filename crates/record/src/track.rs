@@ -25,7 +25,7 @@ use crate::intern::Interner;
 use crate::snapshots::{Arriving, Snapshots};
 use crate::spaces::{Region, Space, Spaces};
 use crate::stacks::{Exhausted, Stacks};
-use crate::wire::{self, Event, Head};
+use crate::wire::{self, Event, Head, PageKey};
 use notes::Notes;
 use waiting::{Queue, Unplaced, What};
 
@@ -145,6 +145,7 @@ impl Tracker {
             Event::Cgroup { .. } => {}
             Event::Registers(registers) => self.arriving.registers(registers),
             Event::StackPage(page) => self.arriving.page(page),
+            Event::Stack(stack) => self.arriving.stack(stack),
         }
     }
 
@@ -244,6 +245,11 @@ impl Tracker {
         std::mem::take(&mut self.refused_stacks)
     }
 
+    /// Takes the pages of stacks that the sampler must send again.
+    pub(crate) fn take_missing_pages(&mut self) -> Vec<PageKey> {
+        self.arriving.take_missing()
+    }
+
     /// Counts over the recording so far.
     pub(crate) fn totals(&self) -> Totals {
         self.totals
@@ -286,9 +292,8 @@ impl Tracker {
         let taken = self.arriving.take(head.cpu, sample.snapshot);
         let snapshot = match taken {
             Some(taken) if self.waiting.has_room_for_stack() => Some(Box::new(taken)),
-            Some(taken) => {
+            Some(_) => {
                 self.refused_stacks += 1;
-                self.arriving.reuse(taken.bytes);
                 None
             }
             None => None,
@@ -337,11 +342,7 @@ impl Tracker {
         let (user_stack, user_end) = self.stacks.user(space, user, sample.row.user_end)?;
         self.notes.stack(sample.row.time_ns, sample.tgid, user_stack, self.stacks.addresses());
         let snapshot = match (space, sample.snapshot) {
-            (Some(space), Some(taken)) => {
-                let (id, spare) = self.snapshots.note(sample.tid, space, *taken);
-                self.arriving.reuse(spare);
-                id
-            }
+            (Some(space), Some(taken)) => self.snapshots.note(sample.tid, space, &taken),
             _ => 0,
         };
         self.samples.push(Sample { kernel_stack, user_stack, user_end, snapshot, ..sample.row });

@@ -5,7 +5,8 @@
 use std::mem::offset_of;
 
 use crate::sampler::types::{
-    cgroup_record, page_record, record_head, record_type, registers_record, sample_record, task_record,
+    cgroup_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
+    task_record,
 };
 
 /// Registers of a snapshot, in DWARF's order up to the program counter.
@@ -13,6 +14,20 @@ pub(crate) const REGISTER_COUNT: usize =
     (size_of::<registers_record>() - offset_of!(registers_record, registers)) / 8;
 /// Which of them is the stack pointer; the program counter is the last one.
 pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
+/// Bytes of a page of a stack.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Bits of the number of a page in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/snapshot.h.
+const PAGE_NUMBER_BITS: u32 = 36;
+
+/// A page of a thread, as the sampler's list of sent pages has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PageKey(pub(crate) u64);
+
+impl PageKey {
+    pub(crate) fn new(tid: u32, address: u64) -> Self {
+        Self(u64::from(tid) << PAGE_NUMBER_BITS | (address / PAGE_BYTES) & ((1 << PAGE_NUMBER_BITS) - 1))
+    }
+}
 
 /// One record, decoded. Borrowed from the chunk that it came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,10 +47,12 @@ pub(crate) enum Event<'a> {
         head: Head<'a>,
         whole_group: bool,
     },
-    /// Registers and the top of the stack; pages of it follow, then the sample of the same CPU.
+    /// Registers and the top of the stack; pages of it follow, then its hashes, then the sample of the same CPU.
     Registers(Registers<'a>),
-    /// A page of a stack.
+    /// A page of a stack, if it changed.
     StackPage(StackPage<'a>),
+    /// What all pages of a stack hold.
+    Stack(Stack<'a>),
     /// A cgroup was made; its id is that of the head.
     Cgroup {
         head: Head<'a>,
@@ -78,10 +95,10 @@ pub(crate) struct Registers<'a> {
     pub(crate) values: [u64; REGISTER_COUNT],
     /// Address behind the stack; 0 if it is not known.
     pub(crate) stack_end: u64,
-    /// Bytes that follow in pages, from the stack pointer on.
-    pub(crate) wanted: u32,
     /// What lies at the stack pointer; empty if it could not be read.
     pub(crate) top: &'a [u8],
+    /// They are those of what a signal interrupted, in which the sample was taken.
+    pub(crate) is_outer: bool,
 }
 
 /// A page of a stack.
@@ -91,6 +108,28 @@ pub(crate) struct StackPage<'a> {
     pub(crate) snapshot: u64,
     pub(crate) address: u64,
     pub(crate) bytes: &'a [u8],
+}
+
+/// What a stack holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stack<'a> {
+    pub(crate) cpu: u32,
+    pub(crate) snapshot: u64,
+    pub(crate) low: u64,
+    /// Behind the last byte; at least `low`.
+    pub(crate) high: u64,
+    pub(crate) tid: u32,
+    /// Eight bytes for each page, in the byte order of the machine.
+    pub(crate) hashes: &'a [u8],
+}
+
+impl Stack<'_> {
+    /// Address and hash of each page, the one of `low` first; 0 for a page that could not be read.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, u64)> {
+        let hashes = self.hashes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+        let first = self.low & !(PAGE_BYTES - 1);
+        (0..).zip(hashes).map(move |(number, hash)| (first.saturating_add(number * PAGE_BYTES), hash))
+    }
 }
 
 /// Addresses of one side of a stack.
@@ -127,6 +166,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
     match record_type(kind) {
         record_type::RECORD_REGISTERS => return registers(bytes).ok_or(short).map(Event::Registers),
         record_type::RECORD_STACK_PAGE => return stack_page(bytes).ok_or(short).map(Event::StackPage),
+        record_type::RECORD_STACK => return stack(bytes).ok_or(short).map(Event::Stack),
         _ => {}
     }
     let head = head(bytes).ok_or(short)?;
@@ -193,8 +233,8 @@ fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
         snapshot: u64_at(bytes, offset_of!(registers_record, snapshot))?,
         values: std::array::from_fn(|_| values.next().unwrap_or_default()),
         stack_end: u64_at(bytes, offset_of!(registers_record, stack_end))?,
-        wanted: u32_at(bytes, offset_of!(registers_record, wanted))?,
         top: bytes.get(TOP..offset_of!(registers_record, registers))?.get(..top_len)?,
+        is_outer: u32_at(bytes, offset_of!(registers_record, is_outer))? != 0,
     })
 }
 
@@ -204,6 +244,20 @@ fn stack_page(bytes: &[u8]) -> Option<StackPage<'_>> {
         snapshot: u64_at(bytes, offset_of!(page_record, snapshot))?,
         address: u64_at(bytes, offset_of!(page_record, address))?,
         bytes: bytes.get(offset_of!(page_record, bytes)..size_of::<page_record>())?,
+    })
+}
+
+fn stack(bytes: &[u8]) -> Option<Stack<'_>> {
+    let (low, len) =
+        (u64_at(bytes, offset_of!(stack_record, low))?, u32_at(bytes, offset_of!(stack_record, len))?);
+    let hashes = bytes.get(size_of::<stack_record>()..)?;
+    Some(Stack {
+        cpu: u32_at(bytes, offset_of!(stack_record, cpu))?,
+        snapshot: u64_at(bytes, offset_of!(stack_record, snapshot))?,
+        low,
+        high: u64_at(bytes, offset_of!(stack_record, high))?.max(low),
+        tid: u32_at(bytes, offset_of!(stack_record, tid))?,
+        hashes: hashes.get(..len as usize * 8)?,
     })
 }
 

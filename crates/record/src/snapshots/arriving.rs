@@ -1,88 +1,174 @@
-//! Snapshots on their way: registers first, then pages of the stack, then the sample, all of one CPU.
+//! Snapshots on their way: registers first, then the pages of the stack that changed, then the hashes of all its pages, then the
+//! sample, all of one CPU.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::wire::{REGISTER_COUNT, Registers, STACK_POINTER, StackPage};
+use super::pages::{Page, Pages};
+use crate::wire::{PAGE_BYTES, PageKey, REGISTER_COUNT, Registers, STACK_POINTER, Stack, StackPage};
 
 /// Snapshots whose sample has not come yet, by CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Arriving {
-    by_cpu: FxHashMap<u32, (u64, Taken)>,
-    /// Memory to be used again: stacks are large, and come a thousand times a second.
-    spare: Vec<Vec<u8>>,
+    by_cpu: FxHashMap<u32, Begun>,
+    pages: Pages,
 }
 
-/// Spare stacks that are kept.
-const MAX_SPARE: usize = 64;
+/// A snapshot whose sample has not come yet.
+#[derive(Debug)]
+struct Begun {
+    number: u64,
+    taken: Taken,
+    /// Address and page.
+    sent: Vec<(u64, Page)>,
+    /// What a signal interrupted, on another stack.
+    outer: Option<Box<Begun>>,
+}
 
 /// What registers and stack held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) registers: [u64; REGISTER_COUNT],
-    /// The stack from the stack pointer on; a page that could not be read is zero.
-    pub(crate) bytes: Vec<u8>,
     /// Address behind the stack; 0 if it is not known.
-    stack_end: u64,
-    /// Bytes that were to come.
-    wanted: usize,
+    pub(super) stack_end: u64,
+    pub(super) copied: Copied,
+    /// Bytes of the pages that came with it.
+    sent_bytes: usize,
+    /// What was interrupted by the signal whose handler runs on this stack.
+    pub(super) outer: Option<Box<Taken>>,
+}
+
+/// Stack memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// Address of the first byte.
+    pub(super) low: u64,
+    /// Behind the last byte that is known.
+    pub(super) high: u64,
+    /// Hash and bytes of the pages from the one of `low` on; `None` for a page that was not in memory, which reads as zero.
+    pub(super) pages: Vec<(u64, Option<Page>)>,
+    /// The bytes, where there are no pages.
+    pub(super) top: Vec<u8>,
 }
 
 impl Arriving {
     /// Begins a snapshot. One whose sample did not come is dropped.
     pub(crate) fn registers(&mut self, registers: &Registers<'_>) {
-        let wanted = registers.wanted as usize;
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.reserve(wanted.max(registers.top.len()));
-        bytes.extend_from_slice(registers.top);
-        let taken = Taken { registers: registers.values, bytes, stack_end: registers.stack_end, wanted };
-        self.by_cpu.insert(registers.cpu, (registers.snapshot, taken));
-    }
-
-    /// Adds a page to the snapshot that it belongs to. Pages come in the order of their addresses.
-    pub(crate) fn page(&mut self, page: &StackPage<'_>) {
-        match self.by_cpu.get_mut(&page.cpu) {
-            Some((number, taken)) if *number == page.snapshot => taken.add(page),
-            _ => {}
+        let low = registers.values[STACK_POINTER];
+        let high = low.saturating_add(registers.top.len() as u64);
+        let copied = Copied { low, high, pages: Vec::new(), top: registers.top.to_vec() };
+        let (stack_end, outer) = (registers.stack_end, None);
+        let taken = Taken { registers: registers.values, stack_end, copied, sent_bytes: 0, outer: None };
+        let begun = Begun { number: registers.snapshot, taken, sent: Vec::new(), outer };
+        match self.by_cpu.get_mut(&registers.cpu).filter(|_| registers.is_outer) {
+            Some(inner) => inner.outer = Some(Box::new(begun)),
+            None if registers.is_outer => {}
+            None => {
+                self.by_cpu.insert(registers.cpu, begun);
+            }
         }
     }
 
-    /// Takes memory to be used again.
-    pub(crate) fn reuse(&mut self, bytes: Vec<u8>) {
-        if self.spare.len() < MAX_SPARE && bytes.capacity() > 0 {
-            self.spare.push(bytes);
+    /// Adds a page to the snapshot that it belongs to.
+    pub(crate) fn page(&mut self, page: &StackPage<'_>) {
+        let begun = begun(&mut self.by_cpu, page.cpu, page.snapshot);
+        if let (Some(begun), Some(bytes)) = (begun, page.bytes.first_chunk()) {
+            begun.sent.push((page.address, Arc::new(*bytes)));
+            begun.taken.sent_bytes += bytes.len();
+        }
+    }
+
+    /// Puts the stack of a snapshot together, of pages that came with it and of those that hold what they held.
+    pub(crate) fn stack(&mut self, stack: &Stack<'_>) {
+        let Some(begun) = begun(&mut self.by_cpu, stack.cpu, stack.snapshot) else { return };
+        let mut sent = begun.sent.drain(..).peekable();
+        let mut copied = Copied { low: stack.low, high: stack.low, ..Copied::default() };
+        let mut is_known = true;
+        for (address, hash) in stack.pages() {
+            let key = PageKey::new(stack.tid, address);
+            let page = match sent.next_if(|(of, _)| *of == address) {
+                Some((_, page)) => {
+                    self.pages.put(key, hash, page.clone());
+                    Some(page)
+                }
+                None if hash != 0 => self.pages.find(key, hash),
+                None => None,
+            };
+            // What lies behind a page that did not come is of no use.
+            is_known &= hash == 0 || page.is_some();
+            if is_known {
+                copied.pages.push((hash, page));
+                copied.high = address.saturating_add(PAGE_BYTES).min(stack.high);
+            }
+        }
+        if copied.high > copied.low {
+            begun.taken.copied = copied;
         }
     }
 
     /// Takes the snapshot of a sample.
     pub(crate) fn take(&mut self, cpu: u32, number: u64) -> Option<Taken> {
-        self.by_cpu.remove(&cpu).filter(|(arrived, _)| *arrived == number).map(|(_, taken)| taken)
+        let begun = self.by_cpu.remove(&cpu).filter(|begun| begun.number == number)?;
+        Some(Taken { outer: begun.outer.map(|outer| Box::new(outer.taken)), ..begun.taken })
+    }
+
+    /// Takes the pages that the sampler must send again.
+    pub(crate) fn take_missing(&mut self) -> Vec<PageKey> {
+        self.pages.take_missing()
     }
 }
 
-impl Taken {
-    fn add(&mut self, page: &StackPage<'_>) {
-        let sp = self.stack_pointer();
-        // The first page begins below the stack pointer.
-        let (below, at) =
-            (sp.saturating_sub(page.address) as usize, page.address.saturating_sub(sp) as usize);
-        let len = page.bytes.len().saturating_sub(below).min(self.wanted.saturating_sub(at));
-        if len > 0 {
-            // The first page holds the top once more; pages that could not be read are zero.
-            self.bytes.resize(at, 0);
-            self.bytes.extend_from_slice(&page.bytes[below..below + len]);
-        }
+/// Finds the snapshot of a number on a CPU.
+fn begun(by_cpu: &mut FxHashMap<u32, Begun>, cpu: u32, number: u64) -> Option<&mut Begun> {
+    let begun = by_cpu.get_mut(&cpu)?;
+    if begun.number == number {
+        return Some(begun);
     }
+    begun.outer.as_deref_mut().filter(|outer| outer.number == number)
+}
 
+impl Taken {
     pub(crate) fn stack_pointer(&self) -> u64 {
         self.registers[STACK_POINTER]
     }
 
     /// The address from which parts of the stack are counted: its end, or that of what was copied.
     pub(crate) fn anchor(&self) -> u64 {
-        let copied_end = self.stack_pointer().saturating_add(self.bytes.len() as u64);
         let depth = self.stack_end.wrapping_sub(self.stack_pointer());
-        if depth > u64::from(u32::MAX) { copied_end } else { self.stack_end.max(copied_end) }
+        if depth > u64::from(u32::MAX) { self.copied.high } else { self.stack_end.max(self.copied.high) }
+    }
+
+    /// Memory that it holds. Pages are counted where they came.
+    pub(crate) fn bytes(&self) -> usize {
+        let outer = self.outer.as_ref().map_or(0, |outer| outer.bytes());
+        self.sent_bytes + self.copied.pages.len() * size_of::<(u64, Page)>() + outer
+    }
+}
+
+impl Copied {
+    /// Hash of the page of an address, if all of it is known.
+    pub(super) fn hash(&self, address: u64) -> Option<u64> {
+        let number = (address / PAGE_BYTES).checked_sub(self.low / PAGE_BYTES)?;
+        self.pages.get(usize::try_from(number).ok()?).map(|(hash, _)| *hash)
+    }
+
+    /// Adds the bytes of a range to others; it must lie between `low` and `high`.
+    pub(super) fn read(&self, mut from: u64, to: u64, bytes: &mut Vec<u8>) {
+        if self.pages.is_empty() {
+            let range = (from - self.low) as usize..(to - self.low) as usize;
+            bytes.extend_from_slice(&self.top[range]);
+            return;
+        }
+        while from < to {
+            let page_end = from - from % PAGE_BYTES + PAGE_BYTES;
+            let range = (from % PAGE_BYTES) as usize..(to.min(page_end) - (page_end - PAGE_BYTES)) as usize;
+            match &self.pages[(from / PAGE_BYTES - self.low / PAGE_BYTES) as usize].1 {
+                Some(page) => bytes.extend_from_slice(&page[range]),
+                None => bytes.resize(bytes.len() + range.len(), 0),
+            }
+            from = to.min(page_end);
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
 
 use icecore_format::records::Payload;
+use rustc_hash::FxBuildHasher;
 
 use super::*;
 use crate::spaces::{Region, Spaces};
-use crate::wire::{Registers, StackPage};
+use crate::wire::{Registers, Stack, StackPage};
 
 const TGID: u32 = 10;
 const CODE: u64 = 0x5555_0000_0000;
@@ -31,18 +33,19 @@ fn taken(sp: u64, stack_end: u64, bytes: &[u8], registers: &[(usize, u64)]) -> T
     values[STACK_POINTER] = sp;
     let mut arriving = Arriving::default();
     let top = &bytes[..bytes.len().min(128)];
-    arriving.registers(&Registers {
-        cpu: 0,
-        snapshot: 1,
-        values,
-        stack_end,
-        wanted: bytes.len() as u32,
-        top,
-    });
-    let first_page = sp & !0xfff;
-    let memory = [&vec![0xee; (sp - first_page) as usize][..], bytes, &[0xee; 4096]].concat();
-    for (page, address) in memory.as_chunks::<4096>().0.iter().zip((first_page..).step_by(4096)) {
-        arriving.page(&StackPage { cpu: 0, snapshot: 1, address, bytes: page });
+    arriving.registers(&Registers { cpu: 0, snapshot: 1, values, stack_end, top, is_outer: false });
+    if !bytes.is_empty() {
+        let first_page = sp & !0xfff;
+        let memory = [&vec![0xee; (sp - first_page) as usize][..], bytes, &[0xee; 4096]].concat();
+        let pages = memory.as_chunks::<4096>().0;
+        for (page, address) in pages.iter().zip((first_page..).step_by(4096)) {
+            arriving.page(&StackPage { cpu: 0, snapshot: 1, address, bytes: page });
+        }
+        let pages = &pages[..((sp + bytes.len() as u64 - first_page) as usize).div_ceil(4096)];
+        let hashes: Vec<u8> =
+            pages.iter().flat_map(|page| (FxBuildHasher.hash_one(page) | 1).to_ne_bytes()).collect();
+        let high = sp + bytes.len() as u64;
+        arriving.stack(&Stack { cpu: 0, snapshot: 1, low: sp, high, tid: 1, hashes: &hashes });
     }
     arriving.take(0, 1).expect("it came")
 }
@@ -121,8 +124,7 @@ fn registers_that_hold_addresses_are_told_and_others_are_not() {
     let secret = 0x1122_3344_5566_7788;
     let registers =
         [(0, secret), (3, CODE + 0x40), (6, sp + 16), (12, sp - 8), (13, ANCHOR), (14, ANCHOR + 8)];
-    let (id, _) =
-        snapshots.note(1, spaces.of(TGID).expect("mapped"), taken(sp, ANCHOR, &[0; 64], &registers));
+    let id = snapshots.note(1, spaces.of(TGID).expect("mapped"), &taken(sp, ANCHOR, &[0; 64], &registers));
     let mut written = Written::default();
     written.add(&mut snapshots);
     let row = &written.rows[id as usize - 1];
@@ -141,7 +143,7 @@ fn a_return_address_behind_the_last_byte_of_code_is_one() {
     let (spaces, mut snapshots) = (spaces(), Snapshots::default());
     let sp = ANCHOR - 32;
     let words = [CODE + 0x1_0000, CODE, CODE + 0x1_0001, CODE + 1];
-    let (id, _) = snapshots.note(1, spaces.of(TGID).expect("mapped"), of_words(sp, &words));
+    let id = snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
     let mut written = Written::default();
     written.add(&mut snapshots);
     assert_eq!(written.words(id, CODE), BTreeMap::from([(sp, CODE + 0x1_0000), (sp + 24, CODE + 1)]));
@@ -166,22 +168,22 @@ fn what_lies_outside_is_stored_once_for_all_samples_of_a_thread() {
     let (sp, mut words) = deep(40, CODE);
     let space = spaces.of(TGID).expect("mapped");
     let mut written = Written::default();
-    let (first, _) = snapshots.note(1, space, of_words(sp, &words));
+    let first = snapshots.note(1, space, &of_words(sp, &words));
     written.add(&mut snapshots);
     let (pieces, nodes) = (written.pieces.len(), written.nodes.len());
     assert_eq!(nodes, 40);
     // The innermost part changes; then the stack shrinks; then it is as it was.
     words[0] = CODE + 0x99;
-    let (second, _) = snapshots.note(1, space, of_words(sp, &words));
-    let (third, _) = snapshots.note(1, space, of_words(sp + 2048, &words[256..]));
-    let (fourth, _) = snapshots.note(1, space, of_words(sp, &words));
+    let second = snapshots.note(1, space, &of_words(sp, &words));
+    let third = snapshots.note(1, space, &of_words(sp + 4096, &words[512..]));
+    let fourth = snapshots.note(1, space, &of_words(sp, &words));
     written.add(&mut snapshots);
     assert_eq!((written.pieces.len(), written.nodes.len()), (pieces + 1, nodes + 1));
     let memory = |id: u32| written.rows[id as usize - 1].memory;
     assert_eq!(memory(second), memory(fourth));
     assert_ne!(memory(first), memory(second));
-    assert_eq!(memory(third) + 4, memory(first), "four parts further out");
-    assert_eq!(written.words(third, CODE), written.words(second, CODE).split_off(&(sp + 2048)));
+    assert_eq!(memory(third) + 8, memory(first), "eight parts further out");
+    assert_eq!(written.words(third, CODE), written.words(second, CODE).split_off(&(sp + 4096)));
 }
 
 #[test]
@@ -191,7 +193,7 @@ fn equal_stacks_of_two_processes_are_stored_once_wherever_they_lie() {
     map(&mut spaces, 20, elsewhere);
     let mut written = Written::default();
     let (sp, words) = deep(10, CODE);
-    let (first, _) = snapshots.note(1, spaces.of(TGID).expect("mapped"), of_words(sp, &words));
+    let first = snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
     written.add(&mut snapshots);
     let (nodes, pieces, code) = (written.nodes.len(), written.pieces.len(), written.code.len());
     // Stack and code lie elsewhere, and are the same.
@@ -202,7 +204,7 @@ fn equal_stacks_of_two_processes_are_stored_once_wherever_they_lie() {
     };
     let bytes: Vec<u8> = words.iter().map(moved).flat_map(u64::to_ne_bytes).collect();
     let other = taken(sp - 0x10_0000, ANCHOR - 0x10_0000, &bytes, &[]);
-    let (second, _) = snapshots.note(2, spaces.of(20).expect("mapped"), other);
+    let second = snapshots.note(2, spaces.of(20).expect("mapped"), &other);
     written.add(&mut snapshots);
     assert_eq!((written.nodes.len(), written.pieces.len(), written.code.len()), (nodes, pieces, code));
     assert_eq!(written.rows[0].memory, written.rows[1].memory);
@@ -215,10 +217,10 @@ fn what_was_mapped_meanwhile_is_seen_in_parts_that_did_not_change() {
     let (sp, plugin) = (ANCHOR - 16, CODE + 0x50_0000);
     let words = [plugin + 8, CODE + 8];
     let mut written = Written::default();
-    let (before, _) = snapshots.note(1, spaces.of(TGID).expect("mapped"), of_words(sp, &words));
+    let before = snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
     let region = Region { end: plugin + 0x1000, image: None, file_off: 0, since_ns: 0, is_twice: false };
     spaces.map(TGID, plugin, region);
-    let (after, _) = snapshots.note(1, spaces.of(TGID).expect("mapped"), of_words(sp, &words));
+    let after = snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
     written.add(&mut snapshots);
     assert_eq!(written.words(before, CODE), BTreeMap::from([(sp + 8, CODE + 8)]));
     assert_eq!(written.words(after, CODE), BTreeMap::from([(sp, plugin + 8), (sp + 8, CODE + 8)]));
@@ -230,9 +232,9 @@ fn the_outer_part_that_was_not_copied_is_a_gap() {
     let (sp, words) = deep(40, CODE);
     let space = spaces.of(TGID).expect("mapped");
     // A whole one in front of it must not show through, nor what was not copied behind it.
-    let (whole, _) = snapshots.note(1, space, of_words(sp, &words));
-    let (cut, _) = snapshots.note(1, space, of_words(sp, &words[..100]));
-    let (again, _) = snapshots.note(1, space, of_words(sp, &words));
+    let whole = snapshots.note(1, space, &of_words(sp, &words));
+    let cut = snapshots.note(1, space, &of_words(sp, &words[..100]));
+    let again = snapshots.note(1, space, &of_words(sp, &words));
     let mut written = Written::default();
     written.add(&mut snapshots);
     let row = &written.rows[cut as usize - 1];
@@ -249,15 +251,13 @@ fn memory_is_bounded_and_what_was_forgotten_is_written_again() {
     let space = spaces.of(TGID).expect("mapped");
     let mut written = Written::default();
     let (sp, words) = deep(60, CODE);
-    let (first, _) = snapshots.note(0, space, of_words(sp, &words));
-    let stack_bytes = words.len() * 8;
-    for tid in 1..2 * (COMPARED_BYTES / stack_bytes) as u32 {
-        snapshots.note(tid, space, of_words(sp, &words));
-        assert!(snapshots.before_bytes <= COMPARED_BYTES + stack_bytes);
-        let known: usize = snapshots.before.values().map(|before| before.stack.bytes.len()).sum();
-        assert_eq!(snapshots.before_bytes, known);
+    let first = snapshots.note(0, space, &of_words(sp, &words));
+    for tid in 1..2 * (COMPARED_PARTS / 60) as u32 {
+        snapshots.note(tid, space, &of_words(sp, &words));
+        assert!(snapshots.before_parts <= COMPARED_PARTS);
     }
-    let (last, _) = snapshots.note(0, space, of_words(sp, &words));
+    assert_eq!(snapshots.before_parts, snapshots.before.values().map(|before| before.held.len()).sum());
+    let last = snapshots.note(0, space, &of_words(sp, &words));
     assert!(snapshots.waiting_bytes() > 0);
     written.add(&mut snapshots);
     assert_eq!(written.nodes.len(), 60, "stacks are compared with fewer, and are the same");
@@ -266,9 +266,9 @@ fn memory_is_bounded_and_what_was_forgotten_is_written_again() {
     // More different pieces than are remembered: the first ones come again under new ids.
     for number in 0..REMEMBERED as u64 + 10 {
         let spread = [number / 0x100, number % 0x100, 0].map(|n| CODE + 1 + n);
-        snapshots.note(1, space, of_words(ANCHOR - 24, &spread));
+        snapshots.note(1, space, &of_words(ANCHOR - 24, &spread));
     }
-    let (again, _) = snapshots.note(9, space, of_words(sp, &words));
+    let again = snapshots.note(9, space, &of_words(sp, &words));
     written.add(&mut snapshots);
     assert!(written.rows[again as usize - 1].memory > REMEMBERED as u32);
     assert_eq!(written.words(again, CODE), written.words(first, CODE));
@@ -302,7 +302,7 @@ proptest::proptest! {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let taken = taken(sp, if *is_known { ANCHOR } else { 0 }, &bytes, &[]);
             let anchor = taken.anchor();
-            let (id, _) = snapshots.note(*tid, space, taken);
+            let id = snapshots.note(*tid, space, &taken);
             noted.push((id, sp, anchor, bytes));
         }
         let mut written = Written::default();

@@ -192,23 +192,31 @@ fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
 #[test]
 fn stacks_of_samples_that_wait_take_a_bounded_room() {
     let mut tracker = tracker();
-    let stack = |tracker: &mut Tracker, snapshot| {
-        let registers = wire::Registers {
-            cpu: 1,
-            snapshot,
-            values: [0; wire::REGISTER_COUNT],
-            stack_end: 0,
-            // Room for it is made, whether it comes or not.
-            wanted: 60 << 20,
-            top: &[0; 128],
-        };
+    // Stacks of half a MiB, each of which holds something else.
+    let stack = |tracker: &mut Tracker, snapshot: u64| {
+        let mut values = [0; wire::REGISTER_COUNT];
+        values[wire::STACK_POINTER] = 0x7000_0000;
+        let registers =
+            wire::Registers { cpu: 1, snapshot, values, stack_end: 0, top: &[0; 128], is_outer: false };
         tracker.event(&Event::Registers(registers));
+        let pages = (0..128).map(|page| 0x7000_0000 + page * wire::PAGE_BYTES);
+        pages.for_each(|address| {
+            tracker.event(&Event::StackPage(wire::StackPage {
+                cpu: 1,
+                snapshot,
+                address,
+                bytes: &[7; 4096],
+            }));
+        });
+        let hashes = snapshot.to_ne_bytes().repeat(128);
+        let (low, high) = (0x7000_0000, 0x7008_0000);
+        tracker.event(&Event::Stack(wire::Stack { cpu: 1, snapshot, low, high, tid: 1, hashes: &hashes }));
         sampled_with(tracker, 100_000 + snapshot, snapshot);
     };
     (1..=5).for_each(|snapshot| stack(&mut tracker, snapshot));
     assert_eq!(tracker.settle(100_001), 0);
-    assert_eq!((tracker.take_refused_stacks(), tracker.take_refused_stacks()), (2, 0));
-    // Two of three still wait.
+    assert_eq!((tracker.take_refused_stacks(), tracker.take_refused_stacks()), (3, 0));
+    // One of two still waits.
     (6..=8).for_each(|snapshot| stack(&mut tracker, snapshot));
     assert_eq!(tracker.take_refused_stacks(), 2);
     assert_eq!(tracker.settle(u64::MAX), 0);

@@ -73,7 +73,6 @@ fn registers_bytes() -> Vec<u8> {
     bytes[offset_of!(registers_record, cpu)] = 5;
     put(&mut bytes, offset_of!(registers_record, snapshot), 77);
     put(&mut bytes, offset_of!(registers_record, stack_end), 0x7000);
-    bytes[offset_of!(registers_record, wanted)] = 64;
     bytes[offset_of!(registers_record, top_len)] = 128;
     bytes[offset_of!(registers_record, top)..][..128].fill(9);
     for number in 0..REGISTER_COUNT {
@@ -87,7 +86,7 @@ fn registers_come_with_the_top_of_their_stack() {
     let mut bytes = registers_bytes();
     let Ok(Event::Registers(registers)) = decode(&bytes) else { panic!("they are") };
     assert_eq!((registers.cpu, registers.snapshot, registers.stack_end), (5, 77, 0x7000));
-    assert_eq!((registers.wanted, registers.top), (64, &[9; 128][..]));
+    assert_eq!(registers.top, [9; 128]);
     assert_eq!(registers.values, std::array::from_fn(|number| 100 + number as u64));
     for len in 0..bytes.len() {
         assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
@@ -96,6 +95,27 @@ fn registers_come_with_the_top_of_their_stack() {
     assert!(decode(&bytes).is_err(), "a longer top than there is room for");
     bytes[offset_of!(registers_record, top_len)] = 0;
     assert!(matches!(decode(&bytes), Ok(Event::Registers(Registers { top: [], .. }))));
+}
+
+#[test]
+fn a_stack_has_a_hash_for_each_page() {
+    let mut bytes = vec![0; size_of::<stack_record>() + 16];
+    bytes[0] = record_type::RECORD_STACK.0 as u8;
+    bytes[offset_of!(stack_record, cpu)] = 5;
+    put(&mut bytes, offset_of!(stack_record, snapshot), 77);
+    put(&mut bytes, offset_of!(stack_record, low), 0x7123);
+    put(&mut bytes, offset_of!(stack_record, high), 0x8100);
+    bytes[offset_of!(stack_record, tid)] = 9;
+    bytes[offset_of!(stack_record, len)] = 2;
+    put(&mut bytes, size_of::<stack_record>(), 1000);
+    let Ok(Event::Stack(stack)) = decode(&bytes) else { panic!("it is one") };
+    assert_eq!((stack.cpu, stack.snapshot, stack.low, stack.high, stack.tid), (5, 77, 0x7123, 0x8100, 9));
+    assert_eq!(stack.pages().collect::<Vec<_>>(), [(0x7000, 1000), (0x8000, 0)]);
+    for len in 0..bytes.len() {
+        assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
+    }
+    put(&mut bytes, offset_of!(stack_record, high), 0);
+    assert!(matches!(decode(&bytes), Ok(Event::Stack(Stack { high: 0x7123, .. }))), "never below its begin");
 }
 
 #[test]

@@ -377,44 +377,21 @@ const ROOTED: [(u64, u32); 4] = [FRAMES[0], FRAMES[1], FRAMES[2], (0x180, 0)];
 const LITTLE: u32 = 0x600;
 
 #[test]
-fn a_stack_that_was_not_copied_whole_is_completed_by_another_sample_of_the_thread() {
+fn a_stack_that_was_not_copied_whole_ends_there_whatever_other_samples_of_the_thread_show() {
     let mut b = Builder::default();
     let (whole, cut) = (b.frames(0xe00, 0xe00, &ROOTED), b.frames(0xe00, LITTLE, &ROOTED));
     let recorded = b.recorded();
-    let [first, second] = [sample(0, 0x100, whole), sample(0, 0x200, cut)];
-    // Whichever comes first.
-    for samples in [[first, second], [second, first]] {
-        let (stacks, mendings) = recorded.mended(&samples);
-        assert_eq!(
-            stacks,
-            [
-                (whole, vec![0x100, 0x30, 0x20, 0x10], WalkEnd::UNWOUND),
-                (cut, vec![0x200, 0x30, 0x20, 0x10], WalkEnd::UNWOUND),
-            ]
-        );
-        assert_eq!(mendings, [Mending::REPLACED, Mending::COMPLETED]);
-    }
-}
-
-#[test]
-fn a_stack_is_not_completed_by_another_thread_nor_by_another_place_of_the_same() {
-    let mut b = Builder::default();
-    let (whole, cut) = (b.frames(0xe00, 0xe00, &ROOTED), b.frames(0xe00, LITTLE, &ROOTED));
-    let elsewhere = b.frames(0xe00, 0xe00, &[(0xd00, 0x30), (0x908, 0x20), (0x300, 0x10), (0x180, 0)]);
-    let differently = b.frames(0xe00, 0xe00, &[(0xd00, 0x30), (0x900, 0x21), (0x300, 0x10), (0x180, 0)]);
-    let open = b.frames(0xe00, 0xe00, &FRAMES);
-    let recorded = b.recorded();
-    for other in [
-        sample(1, 0x100, whole),
-        sample(0, 0x100, elsewhere),
-        sample(0, 0x100, differently),
-        sample(0, 0x100, open),
-    ] {
-        let (stacks, mendings) = recorded.mended(&[other, sample(0, 0x200, cut)]);
-        let told = stacks.iter().find(|(snapshot, ..)| *snapshot == cut);
-        assert_eq!(told, Some(&(cut, vec![0x200, 0x30, 0x20], WalkEnd::NOT_COPIED)), "{}", other.snapshot);
-        assert!(!mendings.contains(&Mending::COMPLETED));
-    }
+    // Both have the same frame at the same place. That proves nothing about what is outside of it: the thread may have
+    // returned from there and come back by other callers.
+    let (stacks, mendings) = recorded.mended(&[sample(0, 0x100, whole), sample(0, 0x200, cut)]);
+    assert_eq!(
+        stacks,
+        [
+            (whole, vec![0x100, 0x30, 0x20, 0x10], WalkEnd::UNWOUND),
+            (cut, vec![0x200, 0x30, 0x20], WalkEnd::NOT_COPIED),
+        ]
+    );
+    assert_eq!(mendings, [Mending::REPLACED, Mending::REPLACED]);
 }
 
 /// Makes `stack` the walk of stack id 1: offsets, the outermost first.

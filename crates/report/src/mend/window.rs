@@ -1,6 +1,7 @@
-//! Samples of threads in a few seconds, unwound one after the other.
+//! Samples of threads in a few seconds, unwound one after the other. Each is unwound from its own registers and its own copy of
+//! the stack: nothing of another sample is taken for a part of it.
 
-use icecore_format::records::{Location, Mending, Sample, WalkEnd};
+use icecore_format::records::{Mending, Sample, WalkEnd};
 
 use super::choose::{Choice, Walked, choose};
 use super::code::SpaceCode;
@@ -10,7 +11,6 @@ use super::rules;
 use super::suspect::Known;
 use crate::hits::Selection;
 use crate::locate::{Locator, steps};
-use crate::map::Map;
 use crate::unwind::{End, Frame, Modules as _, Unwinder};
 
 /// Unwinds the samples of a window.
@@ -20,10 +20,6 @@ pub(super) struct Window<'a> {
     rules: &'a rules::Tables<'a>,
     unwinder: &'a mut Unwinder,
     done: Done,
-    /// The node of a frame that leads to a root.
-    known: Map<Seat, u32>,
-    /// Stacks of which the outer part was not copied.
-    open: Vec<Open>,
     /// Which calls keep frame pointers.
     kept: Known,
     frames: Vec<Frame>,
@@ -45,23 +41,6 @@ pub(super) struct Stack {
     pub(super) mending: Mending,
 }
 
-/// A frame of a thread: while it is there, what called it does not change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Seat {
-    tid: u32,
-    address: u64,
-    sp: u64,
-}
-
-/// A stack of which the outer part was not copied.
-struct Open {
-    snapshot: u32,
-    /// Its outermost frame.
-    seat: Seat,
-    /// The frames inside of that, outermost first.
-    inner: Vec<Location>,
-}
-
 impl<'a> Window<'a> {
     pub(super) fn new(
         selection: Selection<'a>,
@@ -69,8 +48,8 @@ impl<'a> Window<'a> {
         rules: &'a rules::Tables<'a>,
         unwinder: &'a mut Unwinder,
     ) -> Self {
-        let (done, known, open, kept, frames, path) = Default::default();
-        Self { selection, locator, rules, unwinder, done, known, open, kept, frames, path }
+        let (done, kept, frames, path) = Default::default();
+        Self { selection, locator, rules, unwinder, done, kept, frames, path }
     }
 
     /// Unwinds the stack of a sample, if everything is there.
@@ -88,11 +67,6 @@ impl<'a> Window<'a> {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
-        let seat = |frame: &Frame| Seat { tid: task.tid, address: frame.address, sp: frame.sp };
-        if let (End::LeftSnapshot, [inner @ .., last]) = (end, &frames[..]) {
-            let inner: Vec<Location> = inner.iter().rev().map(|frame| code.location(frame)).collect();
-            self.open.push(Open { snapshot: sample.snapshot, seat: seat(last), inner });
-        }
         let choice = choose(&frames, end, &walked, sample.user_end);
         let rests_on = match &choice {
             Choice::Walk if end != End::Root && sample.user_end == WalkEnd::ROOT => &walked[1..],
@@ -111,15 +85,6 @@ impl<'a> Window<'a> {
                 other,
                 mending: Mending::REPLACED.judged(is_suspect),
             });
-            if end == WalkEnd::UNWOUND {
-                // Where a frame is known, all outside of it are.
-                let known = frames.iter().zip(self.path.iter().rev()).skip(1);
-                for (frame, node) in known {
-                    if self.known.insert(seat(frame), *node) == Some(*node) {
-                        break;
-                    }
-                }
-            }
         } else {
             let kept =
                 Stack { snapshot: sample.snapshot, other: None, mending: Mending::KEPT.judged(is_suspect) };
@@ -129,23 +94,8 @@ impl<'a> Window<'a> {
         Some(())
     }
 
-    /// Completes open stacks.
-    pub(super) fn done(mut self) -> Done {
-        let mut stacks: Map<u32, usize> = Map::default();
-        for Open { snapshot, seat, inner } in std::mem::take(&mut self.open) {
-            let Some(node) = self.known.get(&seat).copied() else { continue };
-            if stacks.is_empty() {
-                stacks.extend(self.done.stacks.iter().enumerate().map(|(at, stack)| (stack.snapshot, at)));
-            }
-            let Some(stack) = stacks.get(&snapshot).map(|at| &mut self.done.stacks[*at]) else { continue };
-            // A walk to a root that unwind rules bear out is this sample's own.
-            if stack.mending.is_judged() && !stack.mending.is_suspect() {
-                continue;
-            }
-            self.done.grown.add(node, inner.into_iter(), &mut self.path);
-            let node = self.path.last().copied().unwrap_or(node);
-            *stack = Stack { snapshot, other: Some((node, WalkEnd::UNWOUND)), mending: Mending::COMPLETED };
-        }
+    /// What came of the samples.
+    pub(super) fn done(self) -> Done {
         self.done
     }
 }
