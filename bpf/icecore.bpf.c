@@ -94,7 +94,7 @@ static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loo
 			if (regs.ip) {
 				walk_by_loop(scratch, &regs);
 				if (copy_mode != COPY_NOTHING)
-					take_snapshot(ctx, record, in_user);
+					take_snapshot(ctx, scratch, in_user);
 			}
 		}
 	}

@@ -192,19 +192,72 @@ static __always_inline bool is_on_signal_stack(__u64 sp)
 	return into < BPF_CORE_READ(task, sas_ss_size);
 }
 
+#if defined(__TARGET_ARCH_x86)
+/* Where the handlers of a process return to: its C library's trampoline, and perhaps one of its own. */
+struct trampolines {
+	const __u64 *frames;
+	__u64 one;
+	__u64 other;
+	bool is_passed;
+};
+
+static long pass_frame(__u32 i, struct trampolines *trampolines)
+{
+	__u64 address = trampolines->frames[i & (MAX_USER_FRAMES - 1)];
+
+	trampolines->is_passed = address == trampolines->one || address == trampolines->other;
+	return trampolines->is_passed;
+}
+
+/* Tells whether a walk passes through a signal: what that has interrupted is not on the chain of frame pointers. */
+static __always_inline bool passes_signal(struct scratch *scratch)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sighand_struct *handlers = BPF_CORE_READ(task, sighand);
+	struct trampolines found = { .frames = &scratch->frames[scratch->record.kernel_len & 127] };
+	const struct k_sigaction *actions;
+	struct looking *looking;
+	__u32 zero = 0;
+
+	looking = bpf_map_lookup_elem(&lookings, &zero);
+	if (!looking ||
+	    bpf_probe_read_kernel(looking->page.bytes, sizeof(handlers->action), &handlers->action))
+		return 0;
+	actions = (const void *)looking->page.bytes;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 64; i++) {
+		__u64 to = (__u64)actions[i].sa.sa_restorer;
+
+		if (to && to != found.one) {
+			found.other = found.one;
+			found.one = to;
+		}
+	}
+	if (found.one)
+		bpf_loop(scratch->record.user_len, pass_frame, &found, 0);
+	return found.is_passed;
+}
+#else
+static __always_inline bool passes_signal(struct scratch *scratch)
+{
+	return 0;
+}
+#endif
+
 /* Tells whether the walk shows the stack: user space has seen that the code of the process keeps frame pointers, it has no other
  * code by now, and the walk came to the end without passing through a signal. A walk of one frame ends wherever the frame
  * pointer is not used. */
-static __always_inline bool is_believed(struct sample_record *record, bool has_signal)
+static __always_inline bool is_believed(struct scratch *scratch, bool has_signal)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct sample_record *record = &scratch->record;
 	__u32 tgid = record->head.tgid;
 	__u64 *pages;
 
 	if (copy_mode != COPY_UNTRUSTED || record->user_end != WALK_ROOT || record->user_len < 2 || has_signal)
 		return 0;
 	pages = bpf_map_lookup_elem(&trusted_tgids, &tgid);
-	return pages && *pages == BPF_CORE_READ(task, mm, exec_vm);
+	return pages && *pages == BPF_CORE_READ(task, mm, exec_vm) && !passes_signal(scratch);
 }
 
 /* Begins a snapshot; the registers are to be filled in. */
@@ -320,8 +373,9 @@ static __always_inline void send_interrupted(struct sample_record *record)
 #endif
 
 /* Sends registers and stack; the sample that they belong to has its walk. */
-static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct sample_record *record, bool in_user)
+static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct scratch *scratch, bool in_user)
 {
+	struct sample_record *record = &scratch->record;
 	struct registers_record *taken = begin_snapshot(record, 0);
 	bool has_signal;
 	__u64 sp, end;
@@ -341,7 +395,7 @@ static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struc
 	sp = taken->registers[STACK_POINTER];
 	has_signal = is_on_signal_stack(sp);
 	end = send_registers(record, taken);
-	if (is_believed(record, has_signal))
+	if (is_believed(scratch, has_signal))
 		return;
 	send_whole_stack(record, sp, end);
 	if (has_signal)
