@@ -5,6 +5,8 @@
  * replaced the map names the wrong things, and is replaced when half of the time is over
  * memfd    the code lies in memory that is mapped twice, as runtimes do that never make memory writable and executable
  * forked   a child runs what its parent has made
+ * called   the first piece calls a function that has a number where the frame pointer was, so that no walk along frame
+ *          pointers comes to the piece; half of the time in this process, half of it in a child
  * dump     a jitdump in the folder at hand: "first" runs, moves and runs, then "second" is made where it was, and runs;
  *          with source lines: 10 and, in the loop, 11 of first.x, and 20 and 21 of second.x
  *
@@ -22,12 +24,26 @@
 
 /* Counts its argument down to zero, with a frame of its own. */
 #if defined(__x86_64__)
-static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0x5d, 0xc3};
+static const unsigned char counting[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0x5d, 0xc3};
 #define MACHINE 62
+/* Calls its argument, with a frame of its own. */
+static const unsigned char calling[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+__asm__(".text; .type numbers, @function; numbers: .cfi_startproc\n"
+	"push %rbp; .cfi_def_cfa_offset 16; .cfi_offset 6, -16\n"
+	"mov $7, %ebp; mov $200000, %eax; 1: dec %eax; jnz 1b\n"
+	"pop %rbp; .cfi_restore 6; .cfi_def_cfa_offset 8; ret; .cfi_endproc; .size numbers, .-numbers");
 #elif defined(__aarch64__)
-static const uint32_t code[] = {0xa9bf7bfd, 0x910003fd, 0xf1000400, 0x54ffffe1, 0xa8c17bfd, 0xd65f03c0};
+static const uint32_t counting[] = {0xa9bf7bfd, 0x910003fd, 0xf1000400, 0x54ffffe1, 0xa8c17bfd, 0xd65f03c0};
 #define MACHINE 183
+static const uint32_t calling[] = {0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+__asm__(".text; .type numbers, %function; numbers: .cfi_startproc\n"
+	"stp x29, x30, [sp, #-16]!; .cfi_def_cfa_offset 16; .cfi_offset 29, -16; .cfi_offset 30, -8\n"
+	"mov x29, #7; mov w0, #50000; 1: subs w0, w0, #1; b.ne 1b\n"
+	"ldp x29, x30, [sp], #16; .cfi_restore 29; .cfi_restore 30; .cfi_def_cfa_offset 0\n"
+	"ret; .cfi_endproc; .size numbers, .-numbers");
 #endif
+/* Has a number in the register of the frame pointer, and saves that of its caller as its unwind rules tell. */
+void numbers(void);
 
 #define FIRST 0x10000000UL
 #define PAGE 0x10000UL
@@ -51,25 +67,27 @@ static uint64_t now_ns(clockid_t clock)
 static void make(unsigned long at, const char *how)
 {
 	void *page = (void *)at;
-	int fd = -1, is_shared = strcmp(how, "memfd") == 0;
+	int fd = -1, is_shared = strcmp(how, "memfd") == 0, is_called = strcmp(how, "called") == 0;
+	const void *code = is_called ? (const void *)calling : counting;
+	size_t len = is_called ? sizeof calling : sizeof counting;
 	if (is_shared) {
 		fd = memfd_create("doublemapper", 0);
 		if (fd < 0 || ftruncate(fd, PAGE) != 0)
 			fail("memfd_create");
 		void *writable = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		memcpy(writable, code, sizeof code);
+		memcpy(writable, code, len);
 		page = mmap(page, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, fd, 0);
 		close(fd);
 	} else {
 		page = mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		if (page != MAP_FAILED)
-			memcpy(page, code, sizeof code);
+			memcpy(page, code, len);
 		if (page != MAP_FAILED && mprotect(page, PAGE, PROT_READ | PROT_EXEC) != 0)
 			fail("mprotect");
 	}
 	if (page == MAP_FAILED)
 		fail("mmap");
-	__builtin___clear_cache((char *)page, (char *)page + sizeof code);
+	__builtin___clear_cache((char *)page, (char *)page + len);
 }
 
 __attribute__((noinline)) static void run(unsigned long at, long ms)
@@ -77,6 +95,13 @@ __attribute__((noinline)) static void run(unsigned long at, long ms)
 	uint64_t until = now_ns(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000UL;
 	while (now_ns(CLOCK_THREAD_CPUTIME_ID) < until)
 		((void (*)(long))at)(200000);
+}
+
+__attribute__((noinline)) static void run_calling(unsigned long at, long ms)
+{
+	uint64_t until = now_ns(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000UL;
+	while (now_ns(CLOCK_THREAD_CPUTIME_ID) < until)
+		((void (*)(void (*)(void)))at)(numbers);
 }
 
 static char map_path[64];
@@ -110,6 +135,14 @@ static void with_map(const char *how, long ms, const char *prefix)
 			_exit(0);
 		}
 		waitpid(child, NULL, 0);
+	} else if (strcmp(how, "called") == 0) {
+		run_calling(FIRST, ms / 2);
+		pid_t child = fork();
+		if (child == 0) {
+			run_calling(FIRST, ms / 2);
+			_exit(0);
+		}
+		waitpid(child, NULL, 0);
 	} else {
 		run(FIRST, ms / 2);
 		if (is_late || is_replaced)
@@ -123,7 +156,7 @@ static FILE *dump;
 
 static void record(uint32_t kind, const void *body, uint32_t len, const char *name)
 {
-	uint32_t behind = name ? strlen(name) + 1 + sizeof code : 0;
+	uint32_t behind = name ? strlen(name) + 1 + sizeof counting : 0;
 	uint32_t head[2] = {kind, 16 + len + behind};
 	uint64_t time = now_ns(CLOCK_MONOTONIC);
 	fwrite(head, sizeof head, 1, dump);
@@ -131,7 +164,7 @@ static void record(uint32_t kind, const void *body, uint32_t len, const char *na
 	fwrite(body, len, 1, dump);
 	if (name) {
 		fwrite(name, strlen(name) + 1, 1, dump);
-		fwrite(code, sizeof code, 1, dump);
+		fwrite(counting, sizeof counting, 1, dump);
 	}
 	fflush(dump);
 }

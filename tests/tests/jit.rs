@@ -113,6 +113,47 @@ fn root_a_child_runs_code_under_the_names_that_its_parent_gave_it() {
     assert_named(&names(&recorded("forked").samples(&[])), &["alpha"]);
 }
 
+/// How many samples have a function on their stack, and how often its caller is made code of each name; unnamed code under
+/// its reason, in brackets.
+fn callers(samples: &[Sample], function: &str) -> (usize, BTreeMap<String, usize>) {
+    let (mut all, mut callers) = (0, BTreeMap::new());
+    for sample in samples.iter().filter(|sample| sample.has(function)) {
+        all += 1;
+        let frames = sample.0["frames"].as_array().expect("a list");
+        let at = frames.iter().position(|frame| frame["name"] == function).expect("it has it");
+        let Some(caller) = frames.get(at + 1) else { continue };
+        let name = match (&caller["name"], &caller["reason"]) {
+            (Value::String(name), Value::Null) => name.clone(),
+            (_, reason) => format!("[{}]", reason.as_str().unwrap_or("?")),
+        };
+        *callers.entry(name).or_default() += 1;
+    }
+    (all, callers)
+}
+
+#[test]
+fn root_made_code_that_only_unwinding_finds_is_named() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded("called");
+    let samples = recorded.samples(&[]);
+    // In the process that made the code, and in its child.
+    let processes: BTreeSet<u64> = samples.iter().map(|sample| sample.number("tgid")).collect();
+    let mut found = 0;
+    for tgid in processes {
+        let own = recorded.samples(&["--pid", &tgid.to_string()]);
+        let (all, callers) = callers(&own, "numbers");
+        if all > 20 {
+            found += 1;
+            // A copy may have been left out, or shortened.
+            assert!(callers.get("alpha").copied().unwrap_or(0) * 10 > all * 9, "{all}: {callers:?}");
+            assert!(callers.keys().all(|name| name == "alpha"), "{all}: {callers:?}");
+        }
+    }
+    assert_eq!(found, 2);
+}
+
 #[test]
 fn root_two_processes_with_code_at_one_address_have_their_own_names() {
     if !has_ebpf() {

@@ -46,6 +46,8 @@ pub(crate) struct Snapshots {
     before_parts: usize,
     first_id: u32,
     rows: Vec<Snapshot>,
+    /// Code of the last snapshot that is told by its address, as it was met.
+    at_addresses: Vec<u64>,
     /// The piece at hand, and its bytes.
     scratch: Vec<u32>,
     bytes: Vec<u8>,
@@ -115,6 +117,7 @@ impl Default for Snapshots {
             before_parts: 0,
             first_id: 1,
             rows: Vec::new(),
+            at_addresses: Vec::new(),
             scratch: Vec::new(),
             bytes: Vec::new(),
         }
@@ -124,6 +127,7 @@ impl Default for Snapshots {
 impl Snapshots {
     /// Notes a snapshot of a thread; returns its id. What a signal interrupted has the next one.
     pub(crate) fn note(&mut self, tid: u32, space: &Space, taken: &Taken) -> u32 {
+        self.at_addresses.clear();
         let id = self.note_one((tid, false), space, taken);
         if let Some(outer) = &taken.outer {
             self.note_one((tid, true), space, outer);
@@ -137,7 +141,9 @@ impl Snapshots {
         let (sp, anchor, copied) = (taken.stack_pointer(), taken.anchor(), &taken.copied);
         let (code, located) = (&mut self.code, &mut self.located);
         let reach = (anchor - sp).min(MAX_DISTANCE);
-        let mut words = Words { space, bounds: space.bounds(), code, located, low: sp, high: anchor, reach };
+        let at_addresses = &mut self.at_addresses;
+        let bounds = space.bounds();
+        let mut words = Words { space, bounds, code, located, at_addresses, low: sp, high: anchor, reach };
         let (mut mask, mut registers) = (0, Vec::new());
         // The program counter of a sample is the leaf of its walk; that of what was interrupted stands here.
         let len = REGISTER_COUNT - usize::from(!is_outer);
@@ -192,6 +198,12 @@ impl Snapshots {
         let copied = (copied.high - sp) as u32;
         self.rows.push(Snapshot { anchor, depth, copied, memory, mask, registers });
         self.first_id + (self.rows.len() - 1) as u32
+    }
+
+    /// The code that the last snapshot holds and that is told by its address, since it is in no file, or in one that its
+    /// process has mapped twice. What the thread held before, at the same place, is left out.
+    pub(crate) fn at_addresses(&self) -> &[u64] {
+        &self.at_addresses
     }
 
     /// Bytes that wait to be written, about.
@@ -257,9 +269,12 @@ struct LocatedSlot {
     address: u64,
     /// Version of the address space.
     version: u32,
-    /// Id + 1; 0 if there is no code.
+    /// Id + 1, as a word has room for; 0 if there is no code. [`AT_ADDRESS`] is set if it is told by its address.
     code: u32,
 }
+
+/// Ids of code have a bit less than numbers in a piece ([`Snapshots::pieces`]).
+const AT_ADDRESS: u32 = 1 << 31;
 
 impl Default for LocatedCode {
     fn default() -> Self {
@@ -283,6 +298,7 @@ struct Words<'a> {
     bounds: (u64, u64),
     code: &'a mut Interner<Location>,
     located: &'a mut LocatedCode,
+    at_addresses: &'a mut Vec<u64>,
     /// The stack pointer.
     low: u64,
     /// The anchor.
@@ -332,10 +348,14 @@ impl Words<'_> {
                 }
                 Location::Address(_) => Location::Address(value),
             });
-            let code = location.map_or(0, |location| self.code.id(&location) + 1);
+            let mark = if matches!(location, Some(Location::Address(_))) { AT_ADDRESS } else { 0 };
+            let code = location.map_or(0, |location| self.code.id(&location) + 1 | mark);
             *slot = LocatedSlot { address: value, version, code };
         }
-        slot.code.checked_sub(1).map(Word::Code)
+        if slot.code & AT_ADDRESS != 0 {
+            self.at_addresses.push(value);
+        }
+        (slot.code & !AT_ADDRESS).checked_sub(1).map(Word::Code)
     }
 }
 

@@ -342,7 +342,16 @@ impl Tracker {
         let (user_stack, user_end) = self.stacks.user(space, user, sample.row.user_end)?;
         self.notes.stack(sample.row.time_ns, sample.tgid, user_stack, self.stacks.addresses());
         let snapshot = match (space, sample.snapshot) {
-            (Some(space), Some(taken)) => self.snapshots.note(sample.tid, space, &taken),
+            (Some(space), Some(taken)) => {
+                let id = self.snapshots.note(sample.tid, space, &taken);
+                // What unwinding finds is among them.
+                for address in self.snapshots.at_addresses() {
+                    if self.notes.held(sample.row.time_ns, sample.tgid, *address) {
+                        self.code.extend(space.code(address.saturating_sub(1)));
+                    }
+                }
+                id
+            }
             _ => 0,
         };
         self.samples.push(Sample { kernel_stack, user_stack, user_end, snapshot, ..sample.row });

@@ -328,3 +328,24 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
+    let (mut spaces, mut snapshots) = (spaces(), Snapshots::default());
+    const MADE: u64 = 0x1000_0000;
+    let made = Region { end: MADE + 0x1000, image: None, file_off: 0, since_ns: 0, is_twice: false };
+    spaces.map(TGID, MADE, made);
+    let sp = ANCHOR - 1024;
+    let mut words = vec![0; 128];
+    (words[3], words[100], words[101]) = (MADE + 0x10, MADE + 0x20, CODE + 0x30);
+    let mut noted = |spaces: &Spaces, tid: u32, tgid: u32, words: &[u64]| {
+        snapshots.note(tid, spaces.of(tgid).expect("mapped"), of_words(sp, words));
+        snapshots.at_addresses().to_vec()
+    };
+    // The outer part comes first.
+    assert_eq!(noted(&spaces, TGID, TGID, &words), [MADE + 0x20, MADE + 0x10]);
+    words[3] = MADE + 0x40;
+    assert_eq!(noted(&spaces, TGID, TGID, &words), [MADE + 0x40], "the rest is as it was");
+    spaces.fork(TGID, 20);
+    assert_eq!(noted(&spaces, 20, 20, &words), [MADE + 0x20, MADE + 0x40]);
+}

@@ -12,6 +12,8 @@ const REMEMBERED: usize = 64 << 10;
 pub(crate) enum Note {
     /// Code that is in no file was hit at an address (AVMA).
     Hit { time_ns: u64, tgid: u32, address: u64 },
+    /// A stack or a register held the address of such code.
+    Held { time_ns: u64, tgid: u32, address: u64 },
     /// A process began with what its parent had.
     Fork { time_ns: u64, parent_tgid: u32, tgid: u32 },
     /// What it had is gone: it runs another program, or has ended.
@@ -24,6 +26,8 @@ pub(crate) struct Notes {
     list: Vec<Note>,
     /// Process and stack, of stacks with such code.
     seen: FxHashSet<(u32, u32)>,
+    /// Process and address, of words of stacks.
+    held: FxHashSet<(u32, u64)>,
 }
 
 impl Notes {
@@ -48,6 +52,21 @@ impl Notes {
         }
     }
 
+    /// Notes that a stack or a register held the address of such code; returns true the first time.
+    ///
+    /// # Cost
+    /// A look into a table for each such word of the parts of stacks that are not as they were before.
+    pub(super) fn held(&mut self, time_ns: u64, tgid: u32, address: u64) -> bool {
+        if self.held.len() >= REMEMBERED {
+            self.held.clear();
+        }
+        let is_new = self.held.insert((tgid, address));
+        if is_new {
+            self.list.push(Note::Held { time_ns, tgid, address });
+        }
+        is_new
+    }
+
     /// Notes a change of a process.
     pub(super) fn change(&mut self, row: &Lifecycle, ends_process: bool) {
         let Lifecycle { time_ns, tgid, parent_tgid, .. } = *row;
@@ -64,6 +83,7 @@ impl Notes {
     fn gone(&mut self, time_ns: u64, tgid: u32, has_ended: bool) {
         // The same stack of the next address space is another one.
         self.seen.clear();
+        self.held.clear();
         self.list.push(Note::Gone { time_ns, tgid, has_ended });
     }
 

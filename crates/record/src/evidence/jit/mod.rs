@@ -30,6 +30,8 @@ use home::Home;
 
 /// Distinct addresses of all processes that are remembered: 16 MiB of memory. Those beyond stay unnamed.
 const MAX_HITS: usize = 512 << 10;
+/// So many of them are taken from the words of stacks: not all of those are frames, and frames must find room.
+const MAX_HELD: usize = MAX_HITS / 2;
 /// Processes that are remembered.
 const MAX_LIVES: usize = 16 << 10;
 /// jitdump files of one process that are held.
@@ -162,7 +164,8 @@ impl Jit {
     pub(super) fn note(&mut self, notes: &[Note]) {
         for note in notes {
             match *note {
-                Note::Hit { time_ns, tgid, address } => self.hit(time_ns, tgid, address),
+                Note::Hit { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HITS),
+                Note::Held { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HELD),
                 Note::Fork { time_ns, parent_tgid, tgid } => self.fork(time_ns, parent_tgid, tgid),
                 Note::Gone { time_ns, tgid, has_ended } => {
                     // Of the next program some may have been seen by now.
@@ -195,8 +198,9 @@ impl Jit {
         Some(self.lives.entry(tgid).or_insert_with(|| Life { since_ns: time_ns, ..Life::default() }))
     }
 
-    fn hit(&mut self, time_ns: u64, tgid: u32, address: u64) {
-        let is_full = self.hit_count >= MAX_HITS;
+    /// Remembers an address, if there are fewer than `most`.
+    fn hit(&mut self, time_ns: u64, tgid: u32, address: u64, most: usize) {
+        let is_full = self.hit_count >= most;
         match self.life(tgid, time_ns) {
             Some(life) if !is_full => {
                 // Memory that was found and not reported may be older than it looks.
