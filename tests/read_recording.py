@@ -22,7 +22,8 @@ KINDS += ["unwind_rules"]
 KINDS = dict(enumerate(KINDS, 1))
 ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
-ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code"]
+ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
+        "mappings_lost"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
 U64 = (1 << 64) - 1

@@ -155,6 +155,12 @@ pub fn churn() -> PathBuf {
     CHURN.get_or_init(|| compile("churn.c", &WITH_FRAMES)).1.clone()
 }
 
+/// Compiles `tests/programs/mapper.c` once, which maps executable memory all the time, and returns its path.
+pub fn mapper() -> PathBuf {
+    static MAPPER: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    MAPPER.get_or_init(|| compile("mapper.c", &["-O1"])).1.clone()
+}
+
 /// Compiles `tests/programs/in_memory.c` once, which runs a program that is in no file, and returns its path.
 pub fn in_memory() -> PathBuf {
     static IN_MEMORY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -13,14 +13,15 @@ use crate::cgroups::Cgroups;
 use crate::evidence::files::{Carried, Extent};
 use crate::evidence::jit::{Made, Told};
 use crate::evidence::{Evidence, Found};
-use crate::identity::{Identities, Place};
+use crate::identity::{Identities, Identity, Place};
 use crate::mounts::Mounts;
 use crate::options::Embed;
 use crate::proc::kallsyms::Kallsyms;
-use crate::proc::maps;
+use crate::proc::maps::{self, MapsLine};
 use crate::proc::scan::{self, Process};
 use crate::pump::Chunk;
 use crate::sampler::SentPages;
+use crate::spaces::Shown;
 use crate::summary::tell;
 use crate::sys::{clock, usage};
 use crate::track::{MappingRow, Pace, Totals, Tracker, kept_ns};
@@ -29,6 +30,11 @@ use crate::wire::{self, Event, NewMapping, Report};
 
 /// Rows of one block of symbols: a few MiB of names.
 const SYMBOLS_PER_BLOCK: usize = 32 << 10;
+/// How often address spaces are read again because reports of mappings are missing.
+const READ_AGAIN_EVERY: Duration = Duration::from_millis(100);
+/// The share of the time that this may take, and the longest time that is saved for it.
+const READ_AGAIN_SHARE: f64 = 0.1;
+const READ_AGAIN_AT_ONCE: Duration = Duration::from_millis(50);
 /// Taking files is told to whoever waits for so long.
 const TOLD_AFTER: Duration = Duration::from_millis(1500);
 
@@ -101,6 +107,8 @@ pub(crate) fn digest(
         trust,
         sent_pages,
         kallsyms: None,
+        reading: Reading { at: Instant::now(), left: READ_AGAIN_AT_ONCE },
+        complete_until_ns: 0,
         followed,
         ended: Vec::new(),
         losses: FxHashMap::default(),
@@ -130,11 +138,23 @@ struct Digest {
     sent_pages: Option<SentPages>,
     /// Read when the first kernel function needs a name.
     kallsyms: Option<Kallsyms>,
+    reading: Reading,
+    /// All that happened before this moment has been told.
+    complete_until_ns: u64,
     followed: Option<FxHashSet<u32>>,
     /// Followed processes that ended in this chunk.
     ended: Vec<u32>,
     losses: FxHashMap<Cause, u64>,
     batches: SyncSender<Batch>,
+}
+
+/// Address spaces that are read again.
+#[derive(Debug)]
+struct Reading {
+    /// When that was done last, or might have been.
+    at: Instant,
+    /// How long it may take.
+    left: Duration,
 }
 
 impl Digest {
@@ -147,14 +167,10 @@ impl Digest {
             }
         }
         // Behind the events of the ring: they tell which processes are followed.
-        let mut has_lost = false;
         for report in wire::reports(&chunk.reports) {
             match report {
                 Report::Mapping(mapping) => self.mapping(&mapping),
-                Report::Lost(count) => {
-                    has_lost = true;
-                    self.lost(Cause::MAPPING_QUEUE_FULL, u32::MAX, count);
-                }
+                Report::Lost(count) => self.lost(Cause::MAPPING_QUEUE_FULL, u32::MAX, count),
             }
         }
         // Behind the reports, which may be older than the end of their process. The id may come again.
@@ -163,10 +179,8 @@ impl Digest {
                 followed.remove(&tgid);
             });
         }
-        if has_lost {
-            let again: Vec<Process> =
-                scan::all().into_iter().filter(|process| self.is_followed(process.tgid)).collect();
-            self.found(&again);
+        if chunk.lacks_reports {
+            self.tracker.lack_reports(clock::monotonic_ns());
         }
         if let Some(sent) = &self.sent_pages {
             self.tracker.take_missing_pages().into_iter().for_each(|page| sent.forget(page));
@@ -236,25 +250,74 @@ impl Digest {
             }
             for line in maps::executable(&process.maps) {
                 let identity = self.identities.of_maps_line(process.tgid, &line);
-                let image = self.tracker.mapping(&MappingRow {
-                    time_ns,
-                    tgid: process.tgid,
-                    start: line.start,
-                    len: line.end - line.start,
-                    file_off: line.file_off,
-                    identity: &identity,
-                    origin: Origin::SCAN,
-                    mount_ns: self.mounts.of(process.tgid),
-                });
-                let place = Place::of_maps_line(process.tgid, &line);
-                if let Some(evidence) = &mut self.evidence {
-                    evidence.see(time_ns, image, &identity, &place);
-                }
-                if let Some(trust) = &mut self.trust {
-                    trust.see(image, &identity, &place);
-                }
+                self.found_line(time_ns, process.tgid, &line, &identity);
             }
         }
+    }
+
+    fn found_line(&mut self, time_ns: u64, tgid: u32, line: &MapsLine<'_>, identity: &Identity) {
+        let image = self.tracker.mapping(&MappingRow {
+            time_ns,
+            tgid,
+            start: line.start,
+            len: line.end - line.start,
+            file_off: line.file_off,
+            identity,
+            origin: Origin::SCAN,
+            mount_ns: self.mounts.of(tgid),
+        });
+        let place = Place::of_maps_line(tgid, line);
+        if let Some(evidence) = &mut self.evidence {
+            evidence.see(time_ns, image, identity, &place);
+        }
+        if let Some(trust) = &mut self.trust {
+            trust.see(image, identity, &place);
+        }
+    }
+
+    /// Reads the address spaces of processes again, as long as there is time for it, since reports of mappings may be missing.
+    /// They may be those of any process: a neighbour that maps all the time fills the queues of all.
+    fn read_again(&mut self, tgids: &[u32]) {
+        let passed = self.reading.at.elapsed();
+        self.reading.at += passed;
+        self.reading.left = (self.reading.left + passed.mul_f64(READ_AGAIN_SHARE)).min(READ_AGAIN_AT_ONCE);
+        for tgid in tgids {
+            if self.reading.left.is_zero() {
+                return;
+            }
+            let begun = Instant::now();
+            self.compare(*tgid);
+            self.reading.left = self.reading.left.saturating_sub(begun.elapsed());
+        }
+    }
+
+    /// Compares the address space of a process with what is known of it. If nothing is missing, no report was lost that
+    /// matters. What is missing was mapped since all was known; nobody can tell when, so that it is taken to have been there
+    /// all the time. Where something else lies than was known, samples from before cannot be told which of both they met.
+    fn compare(&mut self, tgid: u32) {
+        let time_ns = clock::monotonic_ns();
+        let text = scan::maps_of(tgid);
+        let (space, since_ns) = self.tracker.latest(tgid);
+        let lines = maps::executable(&text).map(|line| {
+            let identity = self.identities.of_maps_line(tgid, &line);
+            let images = self.tracker.images_of(&identity);
+            let shown = space.shows(line.start..line.end, &images, line.file_off);
+            (line, identity, shown)
+        });
+        let lines: Vec<_> = lines.collect();
+        // Of a process that has ended nothing can be told.
+        if lines.is_empty() {
+            return;
+        }
+        let was_right = lines.iter().all(|(.., shown)| *shown != Shown::Other);
+        for (line, identity, shown) in &lines {
+            match shown {
+                Shown::Whole if was_right => {}
+                Shown::Part if was_right => self.found_line(since_ns, tgid, line, identity),
+                _ => self.found_line(time_ns, tgid, line, identity),
+            }
+        }
+        self.tracker.prove(tgid, time_ns, was_right);
     }
 
     fn lost(&mut self, cause: Cause, cpu: u32, count: u64) {
@@ -263,7 +326,16 @@ impl Digest {
     }
 
     fn settle(&mut self, until_ns: u64) {
-        match self.tracker.settle(until_ns) {
+        self.complete_until_ns = self.complete_until_ns.max(until_ns);
+        let unsure = self.tracker.unsure();
+        if !unsure.is_empty() {
+            // One look proves all that waits.
+            if until_ns < u64::MAX && self.reading.at.elapsed() < READ_AGAIN_EVERY {
+                return;
+            }
+            self.read_again(&unsure);
+        }
+        match self.tracker.settle(self.complete_until_ns) {
             0 => {}
             count => self.lost(Cause::STACKS_EXHAUSTED, u32::MAX, count),
         }

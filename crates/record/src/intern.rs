@@ -42,6 +42,11 @@ impl<K: Hash + Eq + Clone> Interner<K> {
         id
     }
 
+    /// The id of a key that has one.
+    pub(crate) fn find(&self, key: &K) -> Option<u32> {
+        self.ids.get(key).copied()
+    }
+
     /// Keys that were not handed over yet.
     pub(crate) fn waiting(&self) -> usize {
         self.pending.len()

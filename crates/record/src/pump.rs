@@ -14,10 +14,14 @@ use crate::options::Options;
 use crate::proc::scan::Process;
 use crate::sampler::Sampler;
 use crate::sys::clock;
-use crate::sys::queue::Queue;
+use crate::sys::queue::{Drained, Queue};
 
 /// How long the recorder sleeps if the ring does not wake it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same where mapping reports come so fast that their queues would overflow until then.
+const LOOK_SOON: Duration = Duration::from_millis(5);
+/// How full a queue may become between two looks.
+const FULL_ENOUGH: f64 = 0.25;
 /// A chunk is passed on when it has this many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Longest time between the moment that an event counts from and its arrival in the ring.
@@ -32,6 +36,8 @@ pub(crate) struct Chunk {
     pub(crate) ring: Vec<u8>,
     /// Records of the mapping queues.
     pub(crate) reports: Vec<u8>,
+    /// Reports of mappings made up to now may be missing.
+    pub(crate) lacks_reports: bool,
     pub(crate) losses: Vec<Loss>,
     /// Processes that were there before.
     pub(crate) found: Vec<Process>,
@@ -111,9 +117,10 @@ impl Pump<'_> {
         let ended_by = {
             let ring = sampler.ring(take_into(&taken))?;
             loop {
-                let left = until.map_or(LOOK_EVERY, |until| until.saturating_duration_since(Instant::now()));
+                let left =
+                    until.map_or(seen.look_in, |until| until.saturating_duration_since(Instant::now()));
                 // An interrupted wait is a wait that ended.
-                let _ = ring.poll_raw(left.min(LOOK_EVERY));
+                let _ = ring.poll_raw(left.min(seen.look_in));
                 self.drain(sampler, &ring, &taken, &mut seen);
                 if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
                     break reason;
@@ -156,7 +163,9 @@ impl Pump<'_> {
         // What is reported after this moment may miss the queues and yet be sampled in the ring.
         let complete_until_ns = clock::monotonic_ns().saturating_sub(UNDERWAY_NS);
         let mut reports = Vec::new();
-        self.queues.iter().for_each(|queue| queue.drain(&mut reports));
+        let drained: Vec<Drained> = self.queues.iter().map(|queue| queue.drain(&mut reports)).collect();
+        let lacks_reports = drained.iter().any(|drained| drained.may_lack_some);
+        seen.note_fill(drained.iter().map(|drained| drained.fill).fold(0.0, f64::max));
         let mut waited = 0;
         loop {
             let count = ring.consume_raw_n(TAKE_AT_ONCE);
@@ -171,7 +180,8 @@ impl Pump<'_> {
                 let (reports, complete_until_ns) =
                     if is_last { (std::mem::take(&mut reports), complete_until_ns) } else { (Vec::new(), 0) };
                 let losses = seen.new_losses(sampler);
-                self.send(Chunk { ring, reports, losses, found: Vec::new(), complete_until_ns });
+                let found = Vec::new();
+                self.send(Chunk { ring, reports, lacks_reports, losses, found, complete_until_ns });
             }
             if is_last {
                 break;
@@ -188,13 +198,30 @@ impl Pump<'_> {
 }
 
 /// What the pump has seen so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
     losses: FxHashMap<(Cause, u32), u64>,
     high_water: u64,
+    /// How long to sleep if the ring does not wake the recorder.
+    look_in: Duration,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { losses: FxHashMap::default(), high_water: 0, look_in: LOOK_EVERY }
+    }
 }
 
 impl Seen {
+    /// Chooses when to look next, by how full the fullest queue of mapping reports has become.
+    fn note_fill(&mut self, fill: f64) {
+        let until_full_enough = match fill > 0.0 {
+            true => self.look_in.mul_f64((FULL_ENOUGH / fill).min(2.0)),
+            false => self.look_in * 2,
+        };
+        self.look_in = until_full_enough.clamp(LOOK_SOON, LOOK_EVERY);
+    }
+
     /// Losses since the last look.
     fn new_losses(&mut self, sampler: &Sampler<'_>) -> Vec<Loss> {
         let time_ns = clock::monotonic_ns();

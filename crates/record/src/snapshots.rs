@@ -349,7 +349,7 @@ impl Words<'_> {
                 Location::Address(_) => Location::Address(value),
             });
             let mark = if matches!(location, Some(Location::Address(_))) { AT_ADDRESS } else { 0 };
-            let code = location.map_or(0, |location| self.code.id(&location) + 1 | mark);
+            let code = location.map_or(0, |location| (self.code.id(&location) + 1) | mark);
             *slot = LocatedSlot { address: value, version, code };
         }
         if slot.code & AT_ADDRESS != 0 {

@@ -3,6 +3,7 @@
 //! Pure. [`crate::track`] replays changes of tasks and mappings in the order of time.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use icecore_format::records::Location;
@@ -17,6 +18,19 @@ pub(crate) struct Spaces {
     /// Processes whose address space is another than when this was taken.
     changed: FxHashSet<u32>,
     versions: u32,
+    /// Reports of mappings that were made up to this moment may be missing; 0 if none is.
+    lacking_until_ns: u64,
+    /// What was proven of processes since reports were missing.
+    proven: FxHashMap<u32, Proven>,
+}
+
+/// When the address space of a process is known to be as it is here although reports of mappings are missing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Proven {
+    /// Not up to this moment.
+    not_until_ns: u64,
+    /// But up to this one.
+    until_ns: u64,
 }
 
 /// One address space. A process that was forked shares its parent's until one of them maps something.
@@ -28,6 +42,17 @@ pub(crate) struct Space {
     regions: BTreeMap<u64, Region>,
     /// Nothing was mapped before the first region that is known.
     is_complete: bool,
+}
+
+/// What a space has of a stretch of memory that shows something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All of it, and nothing else.
+    Whole,
+    /// Some is missing.
+    Part,
+    /// Something else is there.
+    Other,
 }
 
 /// Executable memory.
@@ -57,8 +82,37 @@ impl Spaces {
         Arc::make_mut(self.by_tgid.entry(tgid).or_default()).is_complete = true;
     }
 
+    /// Reports of mappings that were made up to a moment may be missing, of whatever process.
+    pub(crate) fn lack_until(&mut self, time_ns: u64) {
+        self.lacking_until_ns = time_ns;
+    }
+
+    /// The address space of a process was compared with that of `/proc` at a moment: it is right up to then, and will be, or
+    /// from then on.
+    pub(crate) fn prove(&mut self, tgid: u32, time_ns: u64, was_right: bool) {
+        let proven = self.proven.entry(tgid).or_default();
+        proven.until_ns = proven.until_ns.max(time_ns);
+        if !was_right {
+            proven.not_until_ns = time_ns;
+        }
+    }
+
+    /// Returns true if no report that is missing can have been of this process, in front of this moment.
+    pub(crate) fn is_sure(&self, tgid: u32, time_ns: u64) -> bool {
+        let lacking_ns = time_ns.min(self.lacking_until_ns);
+        let proven = || self.proven.get(&tgid).copied().unwrap_or_default();
+        lacking_ns == 0 || lacking_ns <= proven().until_ns && time_ns > proven().not_until_ns
+    }
+
     /// A process begins with what its parent has.
-    pub(crate) fn fork(&mut self, parent: u32, child: u32) {
+    pub(crate) fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
+        // It may have been looked at before this was told.
+        if self.proven.get(&child).is_none_or(|proven| proven.until_ns < time_ns) {
+            match self.proven.get(&parent).copied() {
+                Some(proven) => self.proven.insert(child, proven),
+                None => self.proven.remove(&child),
+            };
+        }
         match self.by_tgid.get(&parent).cloned() {
             Some(space) => self.by_tgid.insert(child, space),
             None => self.by_tgid.remove(&child),
@@ -76,6 +130,10 @@ impl Spaces {
         space.version = self.versions;
         space.regions.retain(|_, region| region.since_ns >= time_ns);
         space.is_complete = true;
+        // All that it maps from now on is reported.
+        if self.lacking_until_ns > 0 {
+            self.prove(tgid, time_ns, true);
+        }
     }
 
     /// A process ended; it is forgotten with the next call of [`Spaces::forget_ended`].
@@ -87,6 +145,7 @@ impl Spaces {
     pub(crate) fn forget_ended(&mut self) {
         for tgid in self.ended.drain(..) {
             self.by_tgid.remove(&tgid);
+            self.proven.remove(&tgid);
         }
     }
 
@@ -144,6 +203,29 @@ impl Space {
         let (start, region) = self.regions.range(..=address).next_back()?;
         let image = region.image.filter(|_| address < region.end)?;
         Some((image, region.file_off.wrapping_add(address - start)))
+    }
+
+    /// Tells what it has of a stretch of memory that shows one of these images, `None` for code in no file, from an offset
+    /// on.
+    pub(crate) fn shows(&self, memory: Range<u64>, images: &[Option<u32>], file_off: u64) -> Shown {
+        let below = self.regions.range(..memory.start).next_back();
+        let below = below.filter(|(_, region)| region.end > memory.start);
+        let (mut known, mut is_whole) = (memory.start, true);
+        for (at, region) in below.into_iter().chain(self.regions.range(memory.clone())) {
+            let off = file_off.wrapping_add(at.wrapping_sub(memory.start));
+            if !images.contains(&region.image) || region.image.is_some() && region.file_off != off {
+                return Shown::Other;
+            }
+            is_whole &= *at <= known;
+            known = region.end;
+        }
+        if is_whole && known >= memory.end { Shown::Whole } else { Shown::Part }
+    }
+
+    /// The space as it is once something is mapped, too.
+    pub(crate) fn with(mut self, start: u64, region: Region) -> Self {
+        self.map(start, region);
+        self
     }
 
     /// Marks the regions that show a part of what a new one shows; tells whether there are any.
@@ -225,14 +307,14 @@ mod tests {
     fn a_fork_copies_and_an_exec_empties() {
         let mut spaces = Spaces::default();
         spaces.map(1, 0x1000, region(0x2000, 7, 0));
-        spaces.fork(1, 2);
+        spaces.fork(1, 2, 5);
         let version = |tgid| spaces.of(tgid).map(Space::version);
         assert_eq!(version(1), version(2));
         spaces.map(2, 0x8000, region(0x9000, 9, 0));
         spaces.exec(1, 6);
         assert_eq!((at(&spaces, 1, 0x1000), at(&spaces, 2, 0x1000)), (None, Some((7, 0))));
         assert_eq!((at(&spaces, 1, 0x8000), at(&spaces, 2, 0x8000)), (None, Some((9, 0))));
-        spaces.fork(77, 2);
+        spaces.fork(77, 2, 5);
         assert_eq!(at(&spaces, 2, 0x8000), None);
     }
 
@@ -240,7 +322,7 @@ mod tests {
     fn whoever_has_other_code_than_before_is_told() {
         let mut spaces = Spaces::default();
         spaces.map(1, 0x1000, region(0x2000, 7, 0));
-        spaces.fork(1, 2);
+        spaces.fork(1, 2, 5);
         spaces.exec(3, 6);
         spaces.complete(4);
         spaces.exit(5);
@@ -265,7 +347,7 @@ mod tests {
         spaces.map(1, 0x1000, region(0x2000, 7, 0));
         spaces.exit(1);
         assert!(spaces.of(1).is_some());
-        spaces.fork(1, 1);
+        spaces.fork(1, 1, 5);
         spaces.forget_ended();
         assert!(spaces.of(1).is_some(), "its number was used again");
         spaces.exit(1);
@@ -293,7 +375,7 @@ mod tests {
         let is_complete = |spaces: &Spaces, tgid| spaces.of(tgid).is_some_and(Space::is_complete);
         assert!(!is_complete(&spaces, 1));
         spaces.complete(1);
-        spaces.fork(1, 2);
+        spaces.fork(1, 2, 5);
         spaces.exec(3, 0);
         assert!([1, 2, 3].iter().all(|tgid| is_complete(&spaces, *tgid)));
     }

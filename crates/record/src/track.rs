@@ -12,12 +12,14 @@ mod waiting;
 
 pub(crate) use notes::Note;
 
+use std::cmp::Reverse;
+
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Cause, Cgroup, Change, Image, ImageKind, Lifecycle, Location, Loss, Mapping, Mending, Origin, Sample,
-    Task, WalkEnd,
+    Cgroup, Change, Image, ImageKind, Lifecycle, Location, Loss, Mapping, Mending, Origin, Sample, Task,
+    WalkEnd,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cgroups::Moved;
 use crate::identity::Identity;
@@ -84,8 +86,8 @@ pub(crate) struct Tracker {
     waiting: Queue,
     /// Stacks for which no room was.
     refused_stacks: u64,
-    /// Mappings were lost: what looks like data may be code.
-    is_unsure: bool,
+    /// Everything up to this moment is settled.
+    settled_ns: u64,
     lifecycle: Vec<Lifecycle>,
     cgroups: Vec<Cgroup>,
     mappings: Vec<Mapping>,
@@ -117,7 +119,7 @@ impl Tracker {
             snapshots: Snapshots::default(),
             waiting: Queue::default(),
             refused_stacks: 0,
-            is_unsure: false,
+            settled_ns: 0,
             lifecycle: Vec::new(),
             cgroups: Vec::new(),
             mappings: Vec::new(),
@@ -165,19 +167,11 @@ impl Tracker {
     /// Notes a mapping; returns the id of its image.
     pub(crate) fn mapping(&mut self, row: &MappingRow<'_>) -> u32 {
         let identity = row.identity;
-        let image = Image {
-            kind: identity.kind,
-            path: self.string(&identity.path),
-            build_id: identity.build_id.clone(),
-            dev: identity.dev,
-            inode: identity.inode,
-            size_bytes: identity.size_bytes,
-            modified_unix_ns: identity.modified_unix_ns,
-        };
-        let image = self.images.id(&image);
+        let path = self.string(&identity.path);
+        let image = self.images.id(&image(identity, path));
         let region = Region {
             end: row.start.saturating_add(row.len),
-            image: (identity.kind == ImageKind::FILE || identity.kind == ImageKind::VDSO).then_some(image),
+            image: is_image(identity.kind).then_some(image),
             file_off: row.file_off,
             since_ns: row.time_ns,
             is_twice: false,
@@ -199,8 +193,58 @@ impl Tracker {
     /// Notes a loss.
     pub(crate) fn loss(&mut self, loss: Loss) {
         self.begin(loss.time_ns);
-        self.is_unsure |= loss.cause == Cause::MAPPING_QUEUE_FULL;
         self.losses.push(loss);
+    }
+
+    /// Takes note that reports of mappings may be missing of all that happened up to a moment.
+    pub(crate) fn lack_reports(&mut self, until_ns: u64) {
+        self.spaces.lack_until(until_ns);
+    }
+
+    /// Lists the processes with samples that wait for their address space to be proven, those with most samples first.
+    pub(crate) fn unsure(&self) -> Vec<u32> {
+        let mut counts: FxHashMap<u32, u32> = FxHashMap::default();
+        let unsure = self.waiting.samples().filter(|(time_ns, tgid)| !self.spaces.is_sure(*tgid, *time_ns));
+        unsure.for_each(|(_, tgid)| *counts.entry(tgid).or_default() += 1);
+        let mut tgids: Vec<u32> = counts.keys().copied().collect();
+        tgids.sort_unstable_by_key(|tgid| (Reverse(counts[tgid]), *tgid));
+        tgids
+    }
+
+    /// What is known of an address space by now, of what waits as well, and since when what is missing there may have been
+    /// mapped.
+    pub(crate) fn latest(&self, tgid: u32) -> (Space, u64) {
+        let (mut space, mut since_ns) = (self.spaces.of(tgid).cloned(), self.settled_ns);
+        for what in self.waiting.of(tgid) {
+            match what {
+                What::Change { row, .. } if row.change == Change::FORK => {
+                    (space, since_ns) = (self.spaces.of(row.parent_tgid).cloned(), row.time_ns);
+                }
+                What::Change { row, .. } => (space, since_ns) = (None, row.time_ns),
+                What::Mapping { row, region } => {
+                    space = Some(space.unwrap_or_default().with(row.start, *region));
+                }
+                What::Sample(_) => {}
+            }
+        }
+        (space.unwrap_or_default(), since_ns)
+    }
+
+    /// The images that a mapping of a file can have: as `/proc` tells it, and as the kernel reports it. `None` stands for code
+    /// in no file.
+    pub(crate) fn images_of(&self, identity: &Identity) -> Vec<Option<u32>> {
+        if !is_image(identity.kind) {
+            return vec![None];
+        }
+        let Some(path) = self.strings.find(&identity.path) else { return Vec::new() };
+        let told = image(identity, path);
+        let reported = Image { dev: 0, inode: 0, size_bytes: 0, modified_unix_ns: 0, ..told.clone() };
+        [told, reported].iter().filter_map(|image| self.images.find(image)).map(Some).collect()
+    }
+
+    /// Takes note of how an address space compares with what is known of it ([`Tracker::latest`]).
+    pub(crate) fn prove(&mut self, tgid: u32, time_ns: u64, was_right: bool) {
+        self.spaces.prove(tgid, time_ns, was_right);
     }
 
     /// Makes rows of all events up to a moment; both sources must have told all that happened before it.
@@ -221,7 +265,7 @@ impl Tracker {
                 What::Sample(sample) => lost += u64::from(self.sampled(sample).is_err()),
             }
         }
-        self.is_unsure = false;
+        self.settled_ns = self.settled_ns.max(until_ns);
         self.waiting.drop_frames();
         lost
     }
@@ -318,7 +362,9 @@ impl Tracker {
 
     fn changed(&mut self, row: Lifecycle, ends_process: bool) {
         match row.change {
-            Change::FORK if row.parent_tgid != row.tgid => self.spaces.fork(row.parent_tgid, row.tgid),
+            Change::FORK if row.parent_tgid != row.tgid => {
+                self.spaces.fork(row.parent_tgid, row.tgid, row.time_ns);
+            }
             Change::EXEC => self.spaces.exec(row.tgid, row.time_ns),
             Change::EXIT if ends_process => self.spaces.exit(row.tgid),
             _ => {}
@@ -337,9 +383,11 @@ impl Tracker {
             Location::Address(address) => Some(address),
             Location::Image { .. } => None,
         }));
-        let space = if self.is_unsure { None } else { self.spaces.of(sample.tgid) };
+        let is_sure = self.spaces.is_sure(sample.tgid, sample.row.time_ns);
+        let space = self.spaces.of(sample.tgid).filter(|_| is_sure);
         let user = self.waiting.frames(&sample.user);
-        let (user_stack, user_end) = self.stacks.user(space, user, sample.row.user_end)?;
+        let user_end = if is_sure || user.is_empty() { sample.row.user_end } else { WalkEnd::MAPPINGS_LOST };
+        let (user_stack, user_end) = self.stacks.user(space, user, user_end)?;
         self.notes.stack(sample.row.time_ns, sample.tgid, user_stack, self.stacks.addresses());
         let snapshot = match (space, sample.snapshot) {
             (Some(space), Some(taken)) => {
@@ -367,6 +415,24 @@ impl Tracker {
     fn begin(&mut self, time_ns: u64) {
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
     }
+}
+
+/// The row of an image; `path` is the id of its path.
+fn image(identity: &Identity, path: u32) -> Image {
+    Image {
+        kind: identity.kind,
+        path,
+        build_id: identity.build_id.clone(),
+        dev: identity.dev,
+        inode: identity.inode,
+        size_bytes: identity.size_bytes,
+        modified_unix_ns: identity.modified_unix_ns,
+    }
+}
+
+/// Returns true if code there is told by its offset in a file.
+fn is_image(kind: ImageKind) -> bool {
+    kind == ImageKind::FILE || kind == ImageKind::VDSO
 }
 
 #[cfg(test)]

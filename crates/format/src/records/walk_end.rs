@@ -25,6 +25,9 @@ impl WalkEnd {
     /// The frame held a return address that lies in no executable mapping: what the frame pointer points to
     /// is no frame. It and all that follows it is left out.
     pub const NOT_CODE: Self = Self(8);
+    /// The addresses are as they were found, whether they are code or not: reports of mappings were lost, and it is not known
+    /// what the process had mapped.
+    pub const MAPPINGS_LOST: Self = Self(9);
     /// The stack was unwound by the rules of its code, to the outermost frame.
     pub const UNWOUND: Self = Self(16);
     /// Unwinding came to a part of the stack that was not copied.
@@ -48,6 +51,7 @@ impl WalkEnd {
             Self::ZERO_RETURN => "zero_return",
             Self::UNSAID => "unsaid",
             Self::NOT_CODE => "not_code",
+            Self::MAPPINGS_LOST => "mappings_lost",
             Self::UNWOUND => "unwound",
             Self::NOT_COPIED => "not_copied",
             Self::NO_RETURN_ADDRESS => "no_return_address",

@@ -42,8 +42,8 @@ pub(crate) fn one(tgid: u32) -> Option<Process> {
     })
 }
 
-/// The mappings of a process. A first thread that has ended shows none, though others of its process go on.
-fn maps_of(tgid: u32) -> Vec<u8> {
+/// The text of `/proc/PID/maps`; empty if it may not be read. A first thread that has ended shows none, though others of its process go on.
+pub(crate) fn maps_of(tgid: u32) -> Vec<u8> {
     let read = |path: String| fs::read(path).ok().filter(|maps| !maps.is_empty());
     let own = read(format!("/proc/{tgid}/maps"));
     let of_threads = || threads(tgid).find_map(|tid| read(format!("/proc/{tgid}/task/{tid}/maps")));

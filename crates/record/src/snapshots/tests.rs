@@ -346,6 +346,6 @@ fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
     assert_eq!(noted(&spaces, TGID, TGID, &words), [MADE + 0x20, MADE + 0x10]);
     words[3] = MADE + 0x40;
     assert_eq!(noted(&spaces, TGID, TGID, &words), [MADE + 0x40], "the rest is as it was");
-    spaces.fork(TGID, 20);
+    spaces.fork(TGID, 20, 5);
     assert_eq!(noted(&spaces, 20, 20, &words), [MADE + 0x20, MADE + 0x40]);
 }

@@ -7,6 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Data of one queue, bytes: about 2,000 mappings between two looks.
 const DATA_BYTES: usize = 256 << 10;
+/// The largest record that the kernel writes here: a report with the longest path.
+const MAX_RECORD_BYTES: usize = 8 << 10;
+
+/// What was taken from a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drained {
+    /// The share of the queue that was full, 0 to 1.
+    pub(crate) fill: f64,
+    /// A record may not have fitted. The kernel tells of it only in front of the next record that fits.
+    pub(crate) may_lack_some: bool,
+}
 
 /// One CPU's queue.
 ///
@@ -40,7 +51,7 @@ impl Queue {
 
     /// Moves all unread records to the end of `out`, each whole, each beginning with its
     /// `perf_event_header`.
-    pub(crate) fn drain(&self, out: &mut Vec<u8>) {
+    pub(crate) fn drain(&self, out: &mut Vec<u8>) -> Drained {
         let control = self.base.cast::<libbpf_sys::perf_event_mmap_page>();
         // SAFETY: the first page is a perf_event_mmap_page as long as the mapping lives; the kernel
         // writes `data_head`, we alone write `data_tail`, and both are aligned u64.
@@ -62,7 +73,13 @@ impl Queue {
             out.extend_from_slice(std::slice::from_raw_parts(data.add(at), first));
             out.extend_from_slice(std::slice::from_raw_parts(data, len - first));
         }
+        // Room is made by this alone: if there was too little at any time, there is too little now.
+        let waiting = head.load(Ordering::Acquire).wrapping_sub(start) as usize;
         tail.store(end, Ordering::Release);
+        Drained {
+            fill: waiting as f64 / DATA_BYTES as f64,
+            may_lack_some: waiting + MAX_RECORD_BYTES > DATA_BYTES,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::evidence::jit::{Line, Made, Piece};
 use crate::proc::kallsyms::Kallsyms;
+use crate::spaces::Shown;
 use icecore_format::records::Payload;
 
 fn tracker() -> Tracker {
@@ -124,15 +125,89 @@ fn a_sample_meets_the_address_space_of_its_moment() {
     assert_eq!(users, [of(0), of(1)].concat());
 }
 
+/// Locations of the frames of user stacks, and the ends of their walks.
+fn users(tracker: &mut Tracker) -> (Vec<Location>, Vec<WalkEnd>) {
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let nodes = rows(&batch.stacks, |view| view.rows().expect("own bytes"));
+    let of_user = |location: &Location| !matches!(location, Location::Address(a) if *a > 1 << 63);
+    let samples = rows(&batch.samples, |view| view.rows().expect("own bytes"));
+    let ends = samples.iter().map(|sample| sample.user_end).collect();
+    (nodes.iter().map(|node| node.location).filter(of_user).collect(), ends)
+}
+
 #[test]
 fn lost_mappings_leave_addresses_as_they_are() {
     let mut tracker = tracker();
     mapped(&mut tracker, 1_000, 0, b"/lib");
-    tracker.loss(Loss { time_ns: 1_500, cpu: 0, cause: Cause::MAPPING_QUEUE_FULL, count: 1 });
+    tracker.lack_reports(3_000);
     sampled(&mut tracker, 2_000);
+    assert_eq!(tracker.unsure(), [10]);
+    let (locations, ends) = users(&mut tracker);
+    assert_eq!(locations, [Location::Address(0x20), Location::Address(0x10)]);
+    assert_eq!(ends, [WalkEnd::MAPPINGS_LOST]);
+}
+
+#[test]
+fn whatever_was_lost_a_space_is_sure_that_was_proven() {
+    let image = |file_off| Location::Image { image: 0, file_off };
+    let known = [image(0x4020), image(0x4010)];
+    let mut tracker = tracker();
+    mapped(&mut tracker, 1_000, 0, b"/lib");
+    tracker.lack_reports(3_000);
+    sampled(&mut tracker, 2_000);
+    tracker.prove(10, 3_500, true);
+    sampled(&mut tracker, 4_000);
+    assert_eq!(tracker.unsure(), [0; 0]);
+    assert_eq!(users(&mut tracker), (known.to_vec(), vec![WalkEnd::ROOT; 2]));
+    // The next loss needs another proof; one that fails holds for what comes after it.
+    tracker.lack_reports(6_000);
+    sampled(&mut tracker, 5_000);
+    assert_eq!(tracker.unsure(), [10]);
+    tracker.prove(10, 7_000, false);
+    sampled(&mut tracker, 8_000);
+    assert_eq!(users(&mut tracker).1, [WalkEnd::MAPPINGS_LOST, WalkEnd::ROOT]);
+    // So does the proof of a parent.
+    let child = Head { tgid: 20, tid: 20, ..head(9_000) };
+    tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
     tracker.settle(u64::MAX);
-    let nodes = rows(&tracker.take_batch(None).stacks, |view| view.rows().expect("own bytes"));
-    assert!(nodes.iter().all(|node| matches!(node.location, Location::Address(_))), "{nodes:?}");
+    assert!(tracker.spaces.is_sure(20, 9_500) && !tracker.spaces.is_sure(30, 9_500));
+}
+
+#[test]
+fn the_latest_space_has_what_waits() {
+    let mut tracker = tracker();
+    let of_lib = |tracker: &Tracker, path: &[u8]| {
+        let identity = Identity {
+            kind: ImageKind::FILE,
+            path: path.to_vec(),
+            build_id: vec![],
+            dev: 0,
+            inode: 0,
+            size_bytes: 0,
+            modified_unix_ns: 0,
+        };
+        tracker.images_of(&identity)
+    };
+    mapped(&mut tracker, 1_000, 0x1000, b"/old");
+    tracker.settle(2_000);
+    tracker.event(&Event::Exec { head: head(3_000) });
+    mapped(&mut tracker, 3_500, 0x8000, b"/new");
+    let (space, since_ns) = tracker.latest(10);
+    let (old, new) = (of_lib(&tracker, b"/old"), of_lib(&tracker, b"/new"));
+    assert_eq!((since_ns, old, &new[..]), (3_000, vec![Some(0); 2], &[Some(1); 2][..]));
+    assert_eq!(space.shows(0x8000..0x9000, &new, 0x4000), Shown::Whole);
+    assert_eq!(space.shows(0x8800..0x9800, &new, 0x4800), Shown::Part);
+    assert_eq!(space.shows(0x8000..0x9000, &new, 0x5000), Shown::Other);
+    assert_eq!(space.shows(0x8000..0x9000, &[None], 0), Shown::Other);
+    assert_eq!(space.shows(0x1000..0x2000, &[Some(0)], 0x4000), Shown::Part, "the exec left nothing");
+    // A child that is not settled yet has what its parent has.
+    let child = Head { tgid: 20, tid: 20, ..head(4_000) };
+    tracker.settle(3_900);
+    tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
+    let (space, since_ns) = tracker.latest(20);
+    assert_eq!((space.shows(0x8000..0x9000, &new, 0x4000), since_ns), (Shown::Whole, 4_000));
+    assert_eq!(of_lib(&tracker, b"/unknown"), []);
 }
 
 #[test]

@@ -77,6 +77,29 @@ impl Queue {
         std::mem::replace(&mut self.waiting, later).into_iter().map(|waiting| waiting.what)
     }
 
+    /// When the samples that wait were taken, and of which process.
+    pub(super) fn samples(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.waiting.iter().filter_map(|waiting| match &waiting.what {
+            What::Sample(sample) => Some((waiting.time_ns, sample.tgid)),
+            _ => None,
+        })
+    }
+
+    /// What waits that makes an address space or maps into it, in the order of time.
+    pub(super) fn of(&self, tgid: u32) -> Vec<&What> {
+        let is_of = |what: &What| match what {
+            What::Change { row, .. } if row.change == Change::FORK => {
+                row.tgid == tgid && row.parent_tgid != tgid
+            }
+            What::Change { row, .. } => row.tgid == tgid && row.change == Change::EXEC,
+            What::Mapping { row, .. } => row.tgid == tgid,
+            What::Sample(_) => false,
+        };
+        let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();
+        found.sort_by_key(|waiting| waiting.turn());
+        found.into_iter().map(|waiting| &waiting.what).collect()
+    }
+
     /// Tells whether another stack may wait.
     pub(super) fn has_room_for_stack(&self) -> bool {
         self.stack_bytes < MAX_STACK_BYTES

@@ -309,6 +309,10 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
         WalkEnd::DEPTH => {
             format!("; {share} have more frames than were taken: record with a larger --max-depth")
         }
+        WalkEnd::MAPPINGS_LOST => format!(
+            "; {share} were taken while reports of mappings were lost, of this process or of a neighbour that maps code all \
+             the time: nobody can tell what of them is code"
+        ),
         WalkEnd::NOT_COPIED => {
             format!("; {share} reach behind what was copied of the stack: record with --stack-bytes 1M")
         }
