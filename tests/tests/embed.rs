@@ -1,5 +1,6 @@
 //! Names that travel with the recording: what the recorded machine could name is named where nothing of it is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -43,6 +44,39 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
     );
     assert!(named * 2 > here.len(), "{named} of {} frames are named", here.len());
     assert!(lost.is_empty(), "{} of {named}, the first: {:?}", lost.len(), lost[0]);
+}
+
+#[test]
+fn root_a_frame_has_one_name_whatever_is_embedded_and_wherever_it_is_read() {
+    if !has_ebpf() {
+        return;
+    }
+    // Names of the physical function at each place of code in files, and where they come from.
+    let mut names: BTreeMap<(String, u64), BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    let script =
+        "python3 -c 'print(sum(len(str(i)) for i in range(400000)))'; ls -lR /usr/include >/dev/null";
+    for embed in ["none", "hits", "sections", "all"] {
+        let recorded = Recorded::new(&["-F", "997", "-q", "--embed", embed], &["sh", "-c", script]);
+        let (here, there) = (recorded.samples(&[]), samples_elsewhere(&recorded.path()));
+        for (side, samples) in [("here", here), ("elsewhere", there)] {
+            let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
+            for frame in frames.filter(|frame| frame["inlined"] != true && frame["reason"].is_null()) {
+                let (Some(image), Some(offset)) = (frame["image"].as_str(), frame["offset"].as_u64()) else {
+                    continue;
+                };
+                let name = frame["name"].as_str().expect("there is no reason why not").to_owned();
+                let of = names.entry((image.to_owned(), offset)).or_default().entry(name).or_default();
+                of.insert(format!("{embed} {side}"));
+            }
+        }
+    }
+    let of_libc = |((_, _), names): (&(String, u64), &BTreeMap<String, BTreeSet<String>>)| {
+        names.get("__libc_start_main").map_or(0, BTreeSet::len)
+    };
+    // Nobody has names elsewhere if none are embedded.
+    assert_eq!(names.iter().map(of_libc).max(), Some(7));
+    let several: Vec<_> = names.iter().filter(|(_, names)| names.len() > 1).collect();
+    assert!(names.len() > 200 && several.is_empty(), "{} of {}: {several:?}", several.len(), names.len());
 }
 
 /// Spends its time in `main.spin`, which calls nothing.

@@ -5,6 +5,7 @@ use object::elf::{self, FileHeader64};
 use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
+use super::rules::Table;
 use super::symbol_table::SymbolTable;
 use super::{go, stubs};
 
@@ -54,12 +55,12 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     asked.sort_unstable_by_key(|asked| asked.address);
     asked.dedup_by_key(|asked| asked.address);
     let mut found = Vec::new();
-    for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-        take(&mut asked, &mut found, |asked| Some(SymbolTable::read(file, kind)?.around(asked)));
-    }
+    // What knows most comes first, as in a report: the table of a stripped file has fewer names for a function.
+    take(&mut asked, &mut found, |asked| around(file, SymbolTable::read(file, elf::SHT_SYMTAB)?, asked));
     if let Some(debug) = debug {
-        take(&mut asked, &mut found, |asked| Some(SymbolTable::read(debug, elf::SHT_SYMTAB)?.around(asked)));
+        take(&mut asked, &mut found, |asked| around(file, SymbolTable::read(debug, elf::SHT_SYMTAB)?, asked));
     }
+    take(&mut asked, &mut found, |asked| around(file, SymbolTable::read(file, elf::SHT_DYNSYM)?, asked));
     take(&mut asked, &mut found, |asked| go::around(file, asked));
     take(&mut asked, &mut found, |asked| stubs::around(file, asked));
     found.sort_unstable();
@@ -72,6 +73,27 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
         }
     }
     functions
+}
+
+/// Asks a symbol table. A symbol without a size does not reach beyond the beginning of a function that the unwind rules of
+/// the file know.
+fn around<'d, 't>(
+    file: impl ReadRef<'d>,
+    table: SymbolTable<'t, impl ReadRef<'t>>,
+    asked: &[Asked],
+) -> Option<Vec<Option<Around>>> {
+    let mut around = table.around(asked);
+    let mut rules = None;
+    for (asked, around) in asked.iter().zip(&mut around) {
+        if let Some(Around { start, len: 0, .. }) = around {
+            let rules = rules.get_or_insert_with(|| Table::read(file));
+            let begins = rules.as_ref().and_then(|rules| rules.start(file, asked.address));
+            if begins.is_some_and(|begins| begins > *start) {
+                *around = None;
+            }
+        }
+    }
+    Some(around)
 }
 
 /// The addresses at which a file wants offsets of its code to be.

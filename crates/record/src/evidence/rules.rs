@@ -123,6 +123,15 @@ impl<'d> Table<'d> {
         Some((self.address(*entry), self.address(*function).wrapping_sub(bias), bias))
     }
 
+    /// The first address of the function that covers an address.
+    pub(crate) fn start(&self, file: impl ReadRef<'d>, address: u64) -> Option<u64> {
+        let after = self.rows.partition_point(|row| self.address(row[0]) <= address);
+        let (begin, at) = self.function(after.checked_sub(1)?)?;
+        // Length, what it shares, beginning, and how far it reaches: of four bytes each where the header is as usual.
+        let len = u32::from_le_bytes(*self.entry(file, at)?.get(12..)?.first_chunk()?);
+        (address - begin < u64::from(len)).then_some(begin)
+    }
+
     fn address(&self, relative: [u8; 4]) -> u64 {
         self.at.wrapping_add_signed(i32::from_le_bytes(relative).into())
     }

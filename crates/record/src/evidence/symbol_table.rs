@@ -29,8 +29,10 @@ struct Candidate<'d> {
     section: u16,
 }
 
-/// Underscores in front of a name, its length, and the name: `free` comes before `__libc_free`.
-type Rank<'d> = (usize, usize, &'d [u8]);
+/// Whether only its own file knows it, underscores in front of a name, its length, and the name: `free` comes before
+/// `__libc_free`. What other files know comes first, because a stripped file has no other names; for the same reason a
+/// version counts for nothing, which only some tables have in the name.
+type Rank<'d> = (bool, usize, usize, &'d [u8]);
 
 impl<'d, R: ReadRef<'d>> SymbolTable<'d, R> {
     /// Reads a table of a file; `None` if it has none, or one that is too large.
@@ -81,7 +83,8 @@ impl<'d, R: ReadRef<'d>> SymbolTable<'d, R> {
             }
             let Some(name) = self.name(row) else { continue };
             let section = row.st_shndx(self.elf.endian).0;
-            let candidate = Candidate { start, size, name: Reverse(rank(name)), section };
+            let is_local = row.st_bind() == elf::STB_LOCAL;
+            let candidate = Candidate { start, size, name: Reverse(rank(is_local, name)), section };
             if size > 0 {
                 candidates.sized.push(candidate);
             } else if !(self.has_marks && is_mark(name)) {
@@ -123,8 +126,15 @@ struct Candidates<'d> {
     sized_before: Vec<u64>,
 }
 
-fn rank(name: &[u8]) -> Rank<'_> {
-    (name.iter().take_while(|byte| **byte == b'_').count(), name.len(), name)
+fn rank(is_local: bool, name: &[u8]) -> Rank<'_> {
+    let name = unversioned(name);
+    (is_local, name.iter().take_while(|byte| **byte == b'_').count(), name.len(), name)
+}
+
+/// `memcpy` of `memcpy@@GLIBC_2.14`.
+fn unversioned(name: &[u8]) -> &[u8] {
+    let end = name.iter().position(|byte| *byte == b'@').filter(|end| *end > 0);
+    &name[..end.unwrap_or(name.len())]
 }
 
 /// Reports whether a name says what kind of bytes begin here: `$x`, `$d.12`, `$xrv64i2p1`.
@@ -175,8 +185,17 @@ mod tests {
 
     #[test]
     fn names_that_people_know_come_first() {
-        let mut names = ["__libc_free", "cfree", "free", "__GI___libc_free"].map(str::as_bytes);
-        names.sort_by_key(|name| rank(name));
-        assert_eq!(names[0], b"free");
+        let first = |names: &[(bool, &'static str)]| {
+            let rank = |(is_local, name): &(bool, &'static str)| rank(*is_local, name.as_bytes());
+            names.iter().min_by_key(|name| rank(name)).expect("some").1
+        };
+        let mut names =
+            vec![(false, "__libc_free"), (false, "cfree"), (false, "free"), (true, "__GI___libc_free")];
+        assert_eq!(first(&names), "free");
+        names.push((true, "f"));
+        assert_eq!(first(&names), "free", "a stripped file has no other");
+        let start = [(true, "__libc_start_main_impl"), (false, "__libc_start_main@@GLIBC_2.34")];
+        assert_eq!(first(&start), "__libc_start_main@@GLIBC_2.34");
+        assert_eq!(rank(false, b"x@@V2"), rank(false, b"x"));
     }
 }

@@ -1,8 +1,8 @@
 //! Finds functions in symbol tables.
 //!
-//! Of the functions around an address the innermost is taken; of several names for one function the one that people know:
-//! `free`, not `__libc_free`. The recorder chooses the same way, so that a recording has the same names wherever it is
-//! read.
+//! Of the functions around an address the innermost is taken; of several names for one function one that other files know,
+//! since a stripped file has no others, and of these the one that people know: `free`, not `__libc_free`. The recorder
+//! chooses the same way, so that a recording has the same names wherever it is read.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -211,11 +211,20 @@ impl<'f, E: FileHeader<Endian = Endianness>> Names<'f, E> {
 
     /// Orders the names of one function, that which people know first.
     fn by_rank(&self, a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
-        let rank = |candidate| {
-            let name = self.name(candidate);
+        let rank = |candidate: &Candidate| {
+            let name = self.name(candidate).map(unversioned);
+            let symbol = self.symbols.symbol(SymbolIndex(candidate.symbol));
+            let is_local = symbol.is_ok_and(|symbol| symbol.st_bind() == elf::STB_LOCAL);
             // What has no name comes last.
             let underscores = name.map_or(usize::MAX, |name| name.iter().take_while(|b| **b == b'_').count());
-            (underscores, name.map_or(0, <[u8]>::len), name, Reverse(candidate.symbol))
+            (
+                name.is_none(),
+                is_local,
+                underscores,
+                name.map_or(0, <[u8]>::len),
+                name,
+                Reverse(candidate.symbol),
+            )
         };
         rank(a).cmp(&rank(b))
     }
