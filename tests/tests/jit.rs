@@ -447,6 +447,45 @@ fn story(prefix: &str) -> Builder {
     b
 }
 
+#[test]
+fn why_code_has_no_name_is_the_same_in_a_packed_recording_and_in_a_piece_of_it() {
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let [plain, packed, piece] = ["plain", "packed", "piece"].map(|name| folder.path().join(name));
+    let mut b = story("");
+    b.jit.clear();
+    let images = [(ImageKind::SPECIAL, "/dev/dri/card0"), (ImageKind::FILE, "/gone/lib.so")];
+    let stack = images.map(|(kind, path)| Location::Image { image: b.image(kind, path), file_off: 0x1234 });
+    let task = b.task(100, 100, "one");
+    let stack = b.stack_at(&[&stack[..], &[Location::Address(0x9_0010), Location::Address(0x77)]].concat());
+    b.sample(40_000_000, 0, task, &[], &[]).user_stack = stack;
+    b.write(&plain, true).expect("room");
+    report(&["pack".as_ref(), plain.as_os_str(), "-o".as_ref(), packed.as_os_str()]);
+    report(
+        &["cut", "--pid", "100", "-o"]
+            .map(AsRef::as_ref)
+            .into_iter()
+            .chain([piece.as_os_str(), packed.as_os_str()])
+            .collect::<Vec<&std::ffi::OsStr>>(),
+    );
+    let reasons = |path: &Path| {
+        let out = report(&[
+            "samples".as_ref(),
+            path.as_os_str(),
+            "--pid".as_ref(),
+            "100".as_ref(),
+            "--json".as_ref(),
+        ]);
+        let samples = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let frames = samples.flat_map(|sample| sample["frames"].as_array().expect("a list").clone());
+        frames.map(|frame| frame["reason"].as_str().unwrap_or("named").to_owned()).collect::<Vec<_>>()
+    };
+    let told = reasons(&plain);
+    let distinct: BTreeSet<&str> = told.iter().map(String::as_str).collect();
+    assert_eq!(distinct, BTreeSet::from(["image_missing", "jit", "special", "unmapped"]));
+    assert_eq!(reasons(&packed), told);
+    assert_eq!(reasons(&piece), told);
+}
+
 /// Names of the frames of each sample, as time and process order them.
 fn told(path: &Path, options: &[&str]) -> Vec<String> {
     let args = ["samples", &path.display().to_string(), "--json"].map(str::to_owned);

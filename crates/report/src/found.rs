@@ -25,8 +25,11 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Adds a place: the answer for an offset in an image, an image id. Reasons are not kept: whoever reads knows
-    /// better why a name is missing there.
+    /// better why a name is missing there. So an answer that has nothing else is left out.
     pub(crate) fn answer(&mut self, image: u32, off: FileOff, answer: &Answer) {
+        if let Answer::Unnamed { start: None, at: None, .. } = answer {
+            return;
+        }
         let at = |svma: &Option<Svma>| svma.map_or(0, |svma| svma.0);
         let (address, start, functions) = match answer {
             Answer::Named(functions) => (0, 0, &functions[..]),
@@ -107,10 +110,14 @@ pub(crate) struct Place<'a> {
 
 impl<'a> Found<'a> {
     /// Lists the places; `image_of` gives the position of an image by its id. Of several rows for a place the last counts.
+    /// Rows that say nothing are left out: why there is no name, whoever reads knows better.
     pub(crate) fn new(tables: &'a [NameTable<Arc<str>>], image_of: impl Fn(u32) -> Option<u32>) -> Self {
         let mut of = Map::default();
         for (number, table) in tables.iter().enumerate() {
-            for (position, place) in table.places.iter().enumerate() {
+            let says_nothing =
+                |place: &NamedPlace| place.frames.is_empty() && (place.address, place.start) == (0, 0);
+            let places = table.places.iter().enumerate().filter(|(_, place)| !says_nothing(place));
+            for (position, place) in places {
                 if let Some(image) = image_of(place.image) {
                     of.insert((image, FileOff(place.file_off)), (number as u32, position as u32));
                 }
@@ -175,7 +182,8 @@ mod tests {
         let bare = Answer::Named(vec![function("outer", None)]);
         let unnamed = Answer::Unnamed { reason: Reason::NoSymbol, start: Some(Svma(8)), at: Some(Svma(9)) };
         let mut draft = Draft::default();
-        for (off, answer) in [(1, &bare), (1, &named), (2, &bare), (3, &unnamed)] {
+        let made = Answer::Unnamed { reason: Reason::Jit, start: None, at: None };
+        for (off, answer) in [(1, &bare), (1, &named), (2, &bare), (3, &unnamed), (4, &made)] {
             draft.answer(7, FileOff(off), answer);
         }
         let table = draft.take().expect("places");
