@@ -11,10 +11,14 @@
 //! process" (2017).
 
 mod noise;
+mod period;
 mod scan;
 
 use noise::Whitened;
 use scan::{Found, Scan};
+
+/// A level of a series that goes up and down in periods has at least so many of these.
+const PERIODS: usize = 2;
 
 /// What is taken for a change.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,7 +60,11 @@ pub fn changes(values: &[f64], errors: Option<&[f64]>, rule: Rule) -> Vec<Change
     if values.len() < 2 * shortest + 1 || values.iter().any(|value| !value.is_finite()) {
         return Vec::new();
     }
-    let white = Whitened::new(values, errors);
+    let (white, shortest) = match period::period(values) {
+        // Less than whole periods are no levels.
+        Some(period) => (Whitened::of_periods(values, errors, period), shortest.max(PERIODS * period)),
+        None => (Whitened::new(values, errors), shortest),
+    };
     let mut found: Vec<Found> = Vec::new();
     let mut open = vec![(0, values.len())];
     while let Some((begin, end)) = open.pop() {

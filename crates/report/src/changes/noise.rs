@@ -1,5 +1,7 @@
 //! What a value says about the next, taken out of a series.
 
+use super::period;
+
 /// Series shorter than this are taken for independent values: too little can be learned from them.
 const SHORT: usize = 40;
 /// The largest share of differences that are steps and not noise.
@@ -28,6 +30,18 @@ impl Whitened {
     pub(super) fn new(values: &[f64], errors: Option<&[f64]>) -> Self {
         let variances = variances(values, errors);
         let carried = carried(values, &variances);
+        Self::without(carried, values, &variances)
+    }
+
+    /// The same for a series that goes up and down in periods, in values: what comes again is no noise that wanders. Over whole
+    /// periods it adds up to the same, and shuffled values wander more than it does.
+    pub(super) fn of_periods(values: &[f64], errors: Option<&[f64]>, period: usize) -> Self {
+        let rest = period::rest(values, period.max(LAGS + 1).next_multiple_of(period));
+        let carried = carried(&rest, &vec![1.0; rest.len()]).max(period::carried(values, period)).min(MOST);
+        Self::without(carried, values, &variances(values, errors))
+    }
+
+    fn without(carried: f64, values: &[f64], variances: &[f64]) -> Self {
         let known = || values.iter().copied().zip(variances.iter().copied());
         // The first has nothing before it: it is taken to follow itself.
         let before = known().take(1).chain(known());

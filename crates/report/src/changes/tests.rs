@@ -61,6 +61,88 @@ fn false_alarms_are_as_rare_as_stated() {
     assert!(found <= allowed, "{found}");
 }
 
+/// The CPU time of slices of a program that works a part of each period, sampled: another part from the middle on. Times in
+/// milliseconds.
+fn periodic(normal: &mut Normal, (period, slice, hz): (f64, f64, f64), parts: [f64; 2]) -> Vec<f64> {
+    let (end, step) = (slice * LEN as f64, 1000.0 / hz);
+    let mut values = vec![0.0; LEN];
+    let (mut begin, mut sampled) = (-period * normal.even(), step * normal.even());
+    while sampled < end {
+        // Nothing wakes up just in time.
+        while sampled >= begin + period {
+            begin += period * (1.0 + 0.004 * normal.next());
+        }
+        let part = parts[usize::from(begin >= end / 2.0)];
+        let late = period * 0.01 * normal.even();
+        if (late..period * part + late).contains(&(sampled - begin)) {
+            values[(sampled / slice) as usize] += step / slice;
+        }
+        sampled += step;
+    }
+    values
+}
+
+/// Periods, slices and rates of sampling; of a few periods nobody can tell how they change.
+fn rhythms() -> Vec<(f64, f64, f64)> {
+    let mut all = Vec::new();
+    for period in [40.0, 100.0, 250.0, 400.0, 1000.0] {
+        for seconds in [5.0, 10.0, 20.0, 60.0, 300.0] {
+            if seconds * 1000.0 < 10.0 * period {
+                continue;
+            }
+            all.extend([99.0, 499.0, 997.0].map(|hz| (period, seconds * 1000.0 / LEN as f64, hz)));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_program_that_works_in_periods_is_seen_to_change() {
+    let (mut found, mut missed, mut all) = (0, Vec::new(), 0);
+    for rhythm in rhythms() {
+        let is_near = |seed: &u64| {
+            let series = periodic(&mut Normal::new(*seed), rhythm, [0.2, 0.5]);
+            let changes = changes(&series, None, RULE);
+            changes.iter().any(|change| change.after.begin.abs_diff(LEN / 2) <= LEN / 12)
+        };
+        let own = (0..20).filter(is_near).count();
+        (found, all) = (found + own, all + 20);
+        if own < 20 {
+            missed.push((rhythm, own));
+        }
+    }
+    println!("{found} of {all} steps from 20 to 50 % found; of 20 each with (period, slice, hz): {missed:?}");
+    assert!(found * 100 >= all * 97, "{found} of {all}");
+}
+
+#[test]
+fn a_program_that_works_in_periods_makes_no_alarm() {
+    let (runs, mut worst) = (40, (0.0, None));
+    let mut sum = 0.0;
+    for rhythm in rhythms() {
+        let found = false_alarms(runs, |normal| periodic(normal, rhythm, [0.3, 0.3]));
+        sum += found;
+        if found > worst.0 {
+            worst = (found, Some(rhythm));
+        }
+    }
+    let mean = sum / rhythms().len() as f64;
+    println!("programs that work in periods: {:.1}% false alarms, at worst {worst:?}", mean * 100.0);
+    assert!(mean <= RULE.false_alarms, "{mean}");
+    for (share, size) in [(0.0, 0.2), (0.5, 0.1), (0.5, 0.5), (0.9, 0.1), (0.9, 0.3), (0.9, 1.0)] {
+        let found = false_alarms(400, |normal| {
+            let wave = periodic(normal, (250.0, 34.7, 499.0), [0.3, 0.3]);
+            let noise = normal.carried(share, LEN).into_iter();
+            wave.into_iter().zip(noise).map(|(wave, noise)| wave + size * noise).collect()
+        });
+        println!(
+            "a wave, and noise of {size} of which {share} is carried over: {:.1}% false alarms",
+            found * 100.0
+        );
+        assert!(found <= RULE.false_alarms + 0.02, "{share}, {size}: {found}");
+    }
+}
+
 #[test]
 fn false_alarms_of_a_file_are_as_rare_as_those_of_a_series() {
     let (files, rows) = (200, 15);
