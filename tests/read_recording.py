@@ -19,9 +19,9 @@ KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stac
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules"]
-KINDS = dict(enumerate(KINDS, 1))
+KINDS = dict(enumerate(KINDS, 1)) | {25: "cpu_times"}
 ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68]
-ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {25: 104}
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
@@ -281,7 +281,7 @@ class Part:
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
-        self.unwind_rules = []
+        self.unwind_rules, self.cpu_times = [], []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
@@ -402,6 +402,13 @@ class Part:
         for time, tgid, tid, path in zip(root.times(), root.steps(28), root.folded(40), root.values(52)):
             self.cgroups.append((time, tgid, tgid - tid, path))
 
+    def cpu_times_block(self, root):
+        time, unit = root.u64(0), root.u32(16)
+        columns = zip(root.values(20), root.values(32), root.steps(44), root.folded(56), *map(root.values, (68, 80, 92)))
+        for after, over, tgid, tid, *ran in columns:
+            time += after * unit
+            self.cpu_times.append([time, time - over * unit, tgid, tgid - tid, *(part * unit for part in ran)])
+
     def left_out_block(self, root):
         rows = zip(root.steps(0), root.values(12), root.values(24), root.values(36))
         self.left_out.extend(list(row) for row in rows)
@@ -460,7 +467,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block]
-    readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
+    readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13)) | {25: Part.cpu_times_block}
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -635,6 +642,7 @@ def main():
         "snapshot_ids": [row[7] for part in parts for row in part.samples],
         "snapshots": [held(part, id) for part in parts for id in part.snapshots],
         "unwind_rules": [row for part in parts for row in part.unwind_rules],
+        "cpu_times": [row for part in parts for row in part.cpu_times],
         "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }
     json.dump(document, sys.stdout)

@@ -10,9 +10,9 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, NameTable,
-    NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1, Symbol, SymbolsV1, UnwindRule,
-    UnwindRulesV1,
+    Basis, CpuTime, CpuTimesV1, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location,
+    MappingsV1, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1, Symbol,
+    SymbolsV1, UnwindRule, UnwindRulesV1,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -120,6 +120,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     assert_eq!(python["names"], names(path), "{}", path.display());
     assert_eq!(python["left_out"], left_out(path), "{}", path.display());
     assert_eq!(python["unwind_rules"], unwind_rules(path), "{}", path.display());
+    assert_eq!(python["cpu_times"], cpu_times(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
         held::held(path),
@@ -172,6 +173,12 @@ fn mount_namespaces(path: &Path) -> Value {
 fn left_out(path: &Path) -> Value {
     let row = |row: LeftOut| json!([row.image, row.why.0, row.needed_bytes, row.free_bytes]);
     rows::<LeftOutV1>(path, |view| Some(view.rows().map(row).collect()))
+}
+
+/// The readings of the kernel's account: time, from when on, process, thread, CPU, user and kernel time.
+fn cpu_times(path: &Path) -> Value {
+    let row = |r: CpuTime| json!([r.time_ns, r.since_ns, r.tgid, r.tid, r.ran_ns, r.user_ns, r.kernel_ns]);
+    rows::<CpuTimesV1>(path, |view| Some(view.rows().map(row).collect()))
 }
 
 /// The unwind rules of a file: image id, where the entry lies, first offset, bias, bytes in hexadecimal.

@@ -58,6 +58,8 @@ impl Kind {
     pub const SNAPSHOTS: Self = Self(22);
     /// Unwind rules of code that stacks hold.
     pub const UNWIND_RULES: Self = Self(23);
+    /// CPU time of threads by the kernel's own account.
+    pub const CPU_TIMES: Self = Self(25);
 
     /// Name in lower case, or the number of a kind that this build does not know.
     pub fn name(self) -> String {
@@ -85,6 +87,7 @@ impl Kind {
             Self::STACK_NODES => "stack_nodes".into(),
             Self::SNAPSHOTS => "snapshots".into(),
             Self::UNWIND_RULES => "unwind_rules".into(),
+            Self::CPU_TIMES => "cpu_times".into(),
             Self(other) => format!("kind_{other}"),
         }
     }

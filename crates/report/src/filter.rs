@@ -58,6 +58,14 @@ pub struct Moment {
 }
 
 impl Filter {
+    /// Tells whether nothing is asked for but processes, threads and times: all that these ran is wanted then.
+    pub fn is_of_threads_and_times(&self) -> bool {
+        let Self { comms, cgroups, hosts, events, cpus, sides, .. } = self;
+        [comms, cgroups, hosts, events].into_iter().all(Vec::is_empty)
+            && cpus.is_empty()
+            && *sides == Sides::Both
+    }
+
     /// Tells whether a thread is wanted by its numbers.
     pub fn wants_ids(&self, task: &Task) -> bool {
         let among = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
-use icecore_format::records::{Mending, Sample, Task, WalkEnd};
+use icecore_format::records::{CpuTime, Mending, Sample, Task, WalkEnd};
 use rayon::prelude::*;
 
 use crate::cgroups::{CgroupId, Cgroups};
@@ -128,6 +128,18 @@ impl Selection<'_> {
     pub fn wants_thread(&self, id: u32) -> bool {
         let (task, parts) = (self.tables.task(id), &self.tables.parts);
         self.filter.wants_ids(&Task { tgid: parts.pid(task.tgid), tid: parts.pid(task.tid), ..task })
+    }
+
+    /// Tells whether CPU time by the kernel's account is wanted. It belongs to a thread and a stretch of time, and to nothing
+    /// that other filters ask for.
+    pub fn wants_cpu_time(&self, row: &CpuTime) -> bool {
+        let Self { filter, tables, .. } = self;
+        let (tgid, tid) = (tables.parts.pid(row.tgid), tables.parts.pid(row.tid));
+        let zero_ns = tables.parts.zero_ns();
+        filter.is_of_threads_and_times()
+            && filter.wants_ids(&Task { tgid, tid, comm: 0 })
+            && filter.from.is_none_or(|from| row.since_ns >= zero_ns.saturating_add(from.ns))
+            && filter.to.is_none_or(|to| row.time_ns <= zero_ns.saturating_add(to.ns))
     }
 
     /// Describes the life of a task around a moment.

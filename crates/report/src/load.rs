@@ -12,11 +12,11 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Cgroup, CgroupsV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut,
-    LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1,
-    Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode,
-    StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
-    UnwindRule, UnwindRulesV1,
+    Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol,
+    KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
+    MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot,
+    SnapshotsV1, StackCodeV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1,
+    Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 use rayon::prelude::*;
 
@@ -61,6 +61,8 @@ pub struct Tables {
     pub held: Held,
     /// Unwind rules of images, in the order of the file.
     pub unwind_rules: Vec<UnwindRule>,
+    /// CPU time by the kernel's own account, in the order of the file.
+    pub cpu_times: Vec<CpuTime>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// What the first session cost; absent if its recorder was killed.
@@ -124,6 +126,7 @@ enum Decoded {
     StackNodes(u32, Vec<StackNode>),
     Snapshots(u32, Vec<Snapshot>),
     UnwindRules(Vec<UnwindRule>),
+    CpuTimes(Vec<CpuTime>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -188,6 +191,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::StackNodes(first, rows) => held.nodes.push((first, rows)),
             Decoded::Snapshots(first, rows) => held.snapshots.push((first, rows)),
             Decoded::UnwindRules(rows) => tables.unwind_rules.extend(rows),
+            Decoded::CpuTimes(rows) => tables.cpu_times.extend(rows),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::ImageParts => tables.image_parts.push((*part, *entry)),
@@ -322,6 +326,7 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
             let view = payload.view::<UnwindRulesV1>()?;
             Decoded::UnwindRules(view.rows()?.into_iter().map(UnwindRule::to_owned).collect())
         }
+        (Kind::CPU_TIMES, 1) => Decoded::CpuTimes(payload.view::<CpuTimesV1>()?.rows().collect()),
         (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
         (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),
         _ => Decoded::Unknown,

@@ -8,6 +8,7 @@
 //! docs/FORMAT.md §5 tabulates every column.
 
 mod cgroups;
+mod cpu_times;
 mod image_parts;
 mod images;
 mod jit;
@@ -32,6 +33,7 @@ mod unwind_rules;
 mod walk_end;
 
 pub use cgroups::{Cgroup, CgroupsV1};
+pub use cpu_times::{CpuTime, CpuTimesV1};
 pub use image_parts::{ImagePartsV1, Piece};
 pub use images::{Image, ImageKind, ImagesV1};
 pub use jit::{JitCode, JitLine, JitV1};
@@ -107,7 +109,8 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
         && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
-            || (Kind::SYMBOLS..=Kind::UNWIND_RULES).contains(&kind))
+            || (Kind::SYMBOLS..=Kind::UNWIND_RULES).contains(&kind)
+            || kind == Kind::CPU_TIMES)
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -145,6 +148,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::STACK_NODES, 1) => of::<StackNodesV1>(payload),
         (Kind::SNAPSHOTS, 1) => of::<SnapshotsV1>(payload),
         (Kind::UNWIND_RULES, 1) => of::<UnwindRulesV1>(payload),
+        (Kind::CPU_TIMES, 1) => of::<CpuTimesV1>(payload),
         _ => return None,
     })
 }

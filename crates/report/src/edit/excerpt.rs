@@ -83,6 +83,7 @@ impl Excerpt<'_> {
             What::Wanted => None,
             What::Unwound(_) => Some(Grown::add(selection, part, &mut rows)),
         };
+        rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.cpu_time(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);
         let mut need = Need::default();
         let mut damage = Vec::new();

@@ -19,7 +19,7 @@ mod tests;
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
-use icecore_format::records::{EventV1, ReceiptV1, Sample, SessionV1};
+use icecore_format::records::{CpuTime, EventV1, ReceiptV1, Sample, SessionV1};
 
 use super::Decoded;
 use crate::filter::Moment;
@@ -368,6 +368,12 @@ impl Part {
             true => own,
             false => own & ((1 << PID_BITS) - 1) | self.number << PID_BITS,
         }
+    }
+
+    /// A row of the account of CPU time, with numbers that are unique in the file.
+    pub fn cpu_time(&self, own: CpuTime) -> CpuTime {
+        let (time_ns, since_ns) = (self.time_ns(own.time_ns), self.time_ns(own.since_ns));
+        CpuTime { time_ns, since_ns, tgid: self.pid(own.tgid), tid: self.pid(own.tid), ..own }
     }
 
     /// A sample of its blocks, with numbers that are unique in the file.

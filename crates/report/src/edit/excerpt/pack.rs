@@ -4,10 +4,11 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol, KernelSymbolsV1,
-    LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping, MappingsV1, Node, Payload,
-    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1, StackPiece,
-    StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Word,
+    Basis, Cgroup, CgroupsV1, CpuTimesV1, Image, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
+    KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping, MappingsV1,
+    Node, Payload, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
+    StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
+    UnwindRulesV1, Word,
 };
 use icecore_format::write::Writer;
 
@@ -231,6 +232,7 @@ impl<'a> Packer<'a> {
         let left_out = rows.left_out.iter().filter(is_kept);
         let left_out = left_out.map(|row| LeftOut { image: images.new_id(row.image), ..*row });
         listed(self.writer, left_out, LeftOutV1::from_rows)?;
+        listed(self.writer, rows.cpu_times.iter().copied(), CpuTimesV1::from_rows)?;
         listed(self.writer, rows.losses.iter().copied(), LossesV1::from_rows)?;
         rows.receipt.as_ref().map_or(Ok(()), |receipt| self.append(receipt))
     }

@@ -4,10 +4,10 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Cgroup, CgroupsV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1,
-    Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1, Node, ReceiptV1,
-    SessionV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1,
-    Task, TasksV1, UnwindRule, UnwindRulesV1,
+    Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1,
+    LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1,
+    Node, ReceiptV1, SessionV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1,
+    Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 
 use crate::load::Tables;
@@ -38,6 +38,7 @@ pub(super) struct Rows {
     pub(super) jit: Vec<JitCode>,
     pub(super) names: Vec<NameTable>,
     pub(super) left_out: Vec<LeftOut>,
+    pub(super) cpu_times: Vec<CpuTime>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
 }
@@ -66,6 +67,7 @@ impl Rows {
         rows.lifecycle.sort_by_key(|row| row.time_ns);
         rows.cgroups.sort_by_key(|row| row.time_ns);
         rows.mappings.sort_by_key(|row| row.time_ns);
+        rows.cpu_times.sort_by_key(|row| row.time_ns);
         rows.strings = ById::from_blocks(blocks.strings);
         rows.tasks = ById::from_blocks(blocks.tasks);
         rows.images = ById::from_blocks(blocks.images);
@@ -128,6 +130,7 @@ impl Rows {
                 self.unwind_rules.extend(view.rows()?.into_iter().map(UnwindRule::to_owned));
             }
             Kind::LIFECYCLE => self.lifecycle.extend(payload.view::<LifecycleV1>()?.rows()),
+            Kind::CPU_TIMES => self.cpu_times.extend(payload.view::<CpuTimesV1>()?.rows()),
             Kind::CGROUPS => self.cgroups.extend(payload.view::<CgroupsV1>()?.rows()),
             Kind::MAPPINGS => self.mappings.extend(payload.view::<MappingsV1>()?.rows()),
             Kind::KERNEL_SYMBOLS => self.kernel_symbols.extend(payload.view::<KernelSymbolsV1>()?.rows()),

@@ -117,6 +117,9 @@ impl Part {
             Decoded::UnwindRules(rows) => {
                 rows.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
             }
+            Decoded::CpuTimes(rows) => {
+                rows.iter_mut().for_each(|row| *row = self.cpu_time(*row));
+            }
             Decoded::Losses(rows) => rows.iter_mut().for_each(|row| row.time_ns = self.time_ns(row.time_ns)),
             Decoded::Session(_)
             | Decoded::Receipt(_)
