@@ -8,6 +8,7 @@
 #include "maps.h"
 #include "walk.h"
 #include "snapshot.h"
+#include "account.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -18,12 +19,14 @@ struct cgroup_record wire_cgroup = {};
 struct registers_record wire_registers = {};
 struct page_record wire_page = {};
 struct stack_record wire_stack = {};
+struct cpu_time_record wire_cpu_time = {};
 enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
 enum target_mode wire_target_mode = TARGET_SYSTEM;
 enum copy_mode wire_copy_mode = COPY_NOTHING;
 enum target_state wire_target_state = TARGET_LIVE;
+enum account_moment wire_account_moment = ACCOUNT_RUNNING;
 
 static __always_inline bool is_wanted(__u32 tgid, __u32 tid, bool in_user)
 {
@@ -223,6 +226,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	if (!is_target_process(tgid))
 		return 0;
 	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, wakeup_flags());
+	send_account(task, ACCOUNT_ENDING);
 	if (whole_group && has_target_lists())
 		bpf_map_update_elem(&target_tgids, &tgid, &ending, 0);
 	if (copy_mode == COPY_UNTRUSTED && whole_group)
@@ -237,6 +241,7 @@ int BPF_PROG(on_free, struct task_struct *task)
 {
 	__u32 tgid = task->tgid, tid = task->pid;
 
+	send_account(task, ACCOUNT_FREED);
 	if (has_target_lists() && tgid == tid)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 	if (target_mode == TARGET_THREADS)

@@ -131,6 +131,10 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	struct mm_struct *mm;
 	int pid;
@@ -142,6 +146,21 @@ struct task_struct {
 	unsigned long sas_ss_size;
 	struct css_set *cgroups;
 	char comm[16];
+	struct sched_entity se;
+	__u64 utime;
+	__u64 stime;
+	__u64 start_time;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

@@ -40,6 +40,7 @@ enum record_type {
 	RECORD_REGISTERS = 7,
 	RECORD_STACK_PAGE = 8,
 	RECORD_STACK = 9,
+	RECORD_CPU_TIME = 10,
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -207,6 +208,41 @@ struct task_record {
 	struct record_head head;
 	__u32 parent_tgid;
 	__u32 whole_group;
+};
+
+/* When the account of a thread was read. */
+enum account_moment {
+	ACCOUNT_RUNNING = 0,
+	ACCOUNT_ENDING = 1,
+	ACCOUNT_FREED = 2,
+};
+
+/*
+ * CPU time of a thread since it began.
+ *
+ *  off size
+ *    0    4  type       RECORD_CPU_TIME
+ *    4    4  moment     enum account_moment
+ *    8    8  time_ns    CLOCK_MONOTONIC
+ *   16    8  task       tells threads apart, whatever their ids
+ *   24    8  start_ns   when the thread began, CLOCK_MONOTONIC
+ *   32    4  tgid
+ *   36    4  tid
+ *   40    8  ran_ns     sum_exec_runtime
+ *   48    8  user_ns    utime
+ *   56    8  kernel_ns  stime
+ */
+struct cpu_time_record {
+	__u32 type;
+	__u32 moment;
+	__u64 time_ns;
+	__u64 task;
+	__u64 start_ns;
+	__u32 tgid;
+	__u32 tid;
+	__u64 ran_ns;
+	__u64 user_ns;
+	__u64 kernel_ns;
 };
 
 /*

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 6] = ["icecore.bpf.c", "kernel.h", "maps.h", "snapshot.h", "walk.h", "wire.h"];
+const SOURCES: [&str; 7] =
+    ["account.h", "icecore.bpf.c", "kernel.h", "maps.h", "snapshot.h", "walk.h", "wire.h"];
 
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");

@@ -1,9 +1,9 @@
 //! What goes to the writer together: new names first, then what refers to them.
 
 use icecore_format::records::{
-    CgroupsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1, Payload,
-    SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1,
-    TasksV1, UnwindRulesV1,
+    CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1,
+    Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1,
+    SymbolsV1, TasksV1, UnwindRulesV1,
 };
 use icecore_format::write::Writer;
 
@@ -19,6 +19,7 @@ pub(crate) struct Batch {
     pub(crate) stacks: StacksV1,
     pub(crate) kernel_symbols: KernelSymbolsV1,
     pub(crate) losses: LossesV1,
+    pub(crate) cpu_times: CpuTimesV1,
     pub(crate) stack_code: StackCodeV1,
     pub(crate) stack_pieces: StackPiecesV1,
     pub(crate) stack_nodes: StackNodesV1,
@@ -44,6 +45,7 @@ impl Batch {
         append(writer, &self.stacks)?;
         append(writer, &self.kernel_symbols)?;
         append(writer, &self.losses)?;
+        append(writer, &self.cpu_times)?;
         append(writer, &self.stack_code)?;
         append(writer, &self.stack_pieces)?;
         append(writer, &self.stack_nodes)?;

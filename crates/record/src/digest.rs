@@ -99,7 +99,7 @@ pub(crate) fn digest(
     }
     let Processes { followed, trust, sent_pages } = processes;
     let mut digest = Digest {
-        tracker: Tracker::new(pace),
+        tracker: Tracker::new(pace, clock::monotonic_ns()),
         identities: Identities::default(),
         cgroups: Cgroups::new(),
         mounts: Mounts::default(),
@@ -118,11 +118,11 @@ pub(crate) fn digest(
         digest.chunk(&chunk);
         digest.settle(chunk.complete_until_ns);
         if digest.tracker.is_due(clock::monotonic_ns()) {
-            digest.flush();
+            digest.flush(false);
         }
     }
     digest.settle(u64::MAX);
-    digest.flush();
+    digest.flush(true);
     let embedded = digest.embed(&wishes);
     Digested { totals: digest.tracker.totals(), losses: digest.losses, embedded }
 }
@@ -210,7 +210,7 @@ impl Digest {
             Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
-            Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) => return,
+            Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) | Event::CpuTime(_) => return,
         };
         if let Some(moved) = moved {
             self.tracker.cgroup(time_ns, &moved);
@@ -357,11 +357,12 @@ impl Digest {
         self.followed.as_ref().is_none_or(|followed| followed.contains(&tgid))
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self, is_last: bool) {
         if self.tracker.wants_kernel_names() && self.kallsyms.is_none() {
             self.kallsyms = Some(Kallsyms::read());
         }
-        let batch = self.tracker.take_batch(self.kallsyms.as_ref());
+        let mut batch = self.tracker.take_batch(self.kallsyms.as_ref());
+        batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_last);
         let (code, counts) = self.tracker.take_hits();
         let mut jit = Vec::new();
         if let Some(evidence) = &mut self.evidence {

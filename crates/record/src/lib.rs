@@ -25,6 +25,7 @@
 //! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
 //! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
 
+mod account;
 mod batch;
 mod cgroups;
 pub mod cli;
@@ -35,6 +36,7 @@ mod evidence;
 pub mod fuzz;
 mod identity;
 mod intern;
+mod jitter;
 mod mounts;
 pub mod options;
 mod output;
@@ -48,6 +50,7 @@ mod spaces;
 mod stacks;
 mod store;
 mod summary;
+mod sweep;
 mod sys;
 mod track;
 mod trust;

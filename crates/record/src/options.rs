@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use crate::cli::Args;
 use crate::proc;
 pub use crate::proc::cgroup::Cgroup;
+use crate::sys::perf::{self, Event};
 use crate::track::Pace;
 
 /// The smallest ring: a few of the largest samples.
@@ -101,6 +102,8 @@ pub struct Options {
     pub idle: bool,
     /// CPUs to sample: online ones, ascending.
     pub cpus: Vec<u32>,
+    /// There are others.
+    pub some_cpus: bool,
     /// The most user frames of one stack.
     pub max_depth: u32,
     /// What is kept of user stacks.
@@ -138,6 +141,22 @@ impl Options {
             Rate::Period(units) => units,
         };
         Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns }
+    }
+
+    /// Whether all that a recorded thread runs is sampled, so that samples can be compared with the kernel's account of its CPU
+    /// time. A thread may be moved into a cgroup and out of it.
+    pub(crate) fn accounts(&self) -> bool {
+        self.user && self.kernel && !self.some_cpus && !matches!(self.target, Target::Cgroups(_))
+    }
+
+    /// The distance of samples that is varied; `None` if it is kept, or the kernel varies it.
+    pub(crate) fn varied_period(&self, event: Event) -> Option<Duration> {
+        match self.rate {
+            Rate::Frequency(hz) if event == perf::CPU_CLOCK => {
+                Some(Duration::from_secs(1) / hz.try_into().ok()?)
+            }
+            _ => None,
+        }
     }
 
     /// Gives a meaning to what was typed.
@@ -204,6 +223,7 @@ impl Options {
             user: !args.kernel,
             kernel: !args.user,
             idle: args.include_idle,
+            some_cpus: cpus.len() < online.len(),
             cpus,
             max_depth: args.max_depth,
             unwind: args.unwind,

@@ -10,9 +10,11 @@ use icecore_format::records::{Cause, Loss};
 use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashMap;
 
+use crate::jitter::Jitter;
 use crate::options::Options;
 use crate::proc::scan::Process;
 use crate::sampler::Sampler;
+use crate::sweep::Sweep;
 use crate::sys::clock;
 use crate::sys::queue::{Drained, Queue};
 
@@ -26,6 +28,8 @@ const FULL_ENOUGH: f64 = 0.25;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Longest time between the moment that an event counts from and its arrival in the ring.
 const UNDERWAY_NS: u64 = 10_000_000;
+/// The kernel frees a thread within so long.
+const FREED_WITHIN: Duration = Duration::from_millis(100);
 /// Records taken from the ring between two looks at the size of the chunk.
 const TAKE_AT_ONCE: usize = 256;
 
@@ -90,6 +94,8 @@ pub(crate) struct Pump<'a> {
     /// The disk refused a block.
     pub(crate) refused: &'a AtomicBool,
     pub(crate) chunks: SyncSender<Chunk>,
+    /// The distance of samples that is varied; `None` if it is kept.
+    pub(crate) varied: Option<Duration>,
 }
 
 /// How pumping ended.
@@ -114,9 +120,15 @@ impl Pump<'_> {
         let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
         let taken = Mutex::new(Vec::new());
         let mut seen = Seen::default();
+        let mut sweep = Sweep::new(self.options.accounts().then(|| sampler.accounts()).flatten());
+        let mut jitter = Jitter::new(self.varied);
         let ended_by = {
             let ring = sampler.ring(take_into(&taken))?;
             loop {
+                if let Some(period_ns) = jitter.change(Instant::now()) {
+                    sampler.set_period(period_ns);
+                }
+                sweep.look(false, &mut |record| keep(&taken, record));
                 let left =
                     until.map_or(seen.look_in, |until| until.saturating_duration_since(Instant::now()));
                 // An interrupted wait is a wait that ended.
@@ -128,6 +140,9 @@ impl Pump<'_> {
             }
         };
         let end_ns = clock::monotonic_ns();
+        sampler.disarm_sampling();
+        wait_for_accounts(sampler, ended_by);
+        sweep.look(true, &mut |record| keep(&taken, record));
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
         self.drain(sampler, &ring, &taken, &mut seen);
@@ -237,12 +252,26 @@ impl Seen {
     }
 }
 
+/// Waits until it is told what the threads ran in the end that have just ended: the kernel frees them a little later. Who has
+/// not been waited for by its parent is told by the last sweep.
+fn wait_for_accounts(sampler: &Sampler<'_>, ended_by: Reason) {
+    let has_ended = matches!(ended_by, Reason::Command | Reason::TargetsGone);
+    let until = Instant::now() + FREED_WITHIN;
+    while has_ended && sampler.unfreed() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Copies every record behind its length into `taken`.
 fn take_into(taken: &Mutex<Vec<u8>>) -> impl FnMut(&[u8]) -> i32 + Send + '_ {
     |record| {
-        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.extend_from_slice(&(record.len() as u32).to_ne_bytes());
-        taken.extend_from_slice(record);
+        keep(taken, record);
         0
     }
+}
+
+fn keep(taken: &Mutex<Vec<u8>>, record: &[u8]) {
+    let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+    taken.extend_from_slice(&(record.len() as u32).to_ne_bytes());
+    taken.extend_from_slice(record);
 }

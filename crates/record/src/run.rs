@@ -36,6 +36,9 @@ use crate::{events, session};
 pub const FAILED: u8 = 2;
 /// Chunks, and batches, that may wait between two threads.
 const WAITING: usize = 2;
+/// Said of the rate of a timer.
+const VARIED: &str = "the distance of samples varies by 5 % about the one that was asked for, so that no program runs in step with them";
+
 /// Records as the options say, and returns the exit code of the command (0 without one).
 ///
 /// # Errors
@@ -50,6 +53,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         user: options.user,
         kernel: options.kernel,
         idle: options.idle,
+        accounts: options.accounts(),
         max_depth: options.max_depth,
         ring_bytes: options.ring_bytes,
         unwind: options.unwind,
@@ -68,6 +72,9 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let (event, sampling) = events::open_sampling(options, &mut notes)?;
     let queues = events::open_queues()?;
 
+    if options.varied_period(event).is_some() {
+        notes.push(VARIED.to_owned());
+    }
     let mut output = Output::create(options)?;
     // The recording has stdout for itself.
     let stdout = match output {
@@ -112,7 +119,8 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
             format!("cannot run `{}`", program.unwrap_or_default())
         })?;
         output.keep()?;
-        let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to };
+        let varied = options.varied_period(event);
+        let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to, varied };
         let pumped = pump.run(&mut sampler, found, command.as_mut());
         drop(pump);
         let digested = join(tracker)?;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -49,6 +49,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) user: bool,
     pub(crate) kernel: bool,
     pub(crate) idle: bool,
+    /// Whether all that a recorded thread runs is sampled, and its CPU time can be compared with samples.
+    pub(crate) accounts: bool,
     pub(crate) max_depth: u32,
     pub(crate) ring_bytes: u64,
     pub(crate) unwind: Unwind,
@@ -61,6 +63,8 @@ pub(crate) struct Sampler<'obj> {
     has_loop: bool,
     has_cgroups: bool,
     links: Vec<Link>,
+    /// The sampling events, which belong to their links.
+    events: Vec<(Link, RawFd)>,
     /// While open, the kernel counts the runs of programs.
     _run_counter: Option<OwnedFd>,
 }
@@ -104,6 +108,7 @@ impl<'obj> Sampler<'obj> {
         rodata.take_user = settings.user;
         rodata.take_kernel = settings.kernel;
         rodata.take_idle = settings.idle;
+        rodata.take_accounts = settings.accounts;
         rodata.wakeup_bytes = (settings.ring_bytes / 4).min(MAX_WAKEUP_BYTES);
         rodata.copy_mode = match settings.unwind {
             Unwind::Fp => copy_mode::COPY_NOTHING,
@@ -130,7 +135,14 @@ impl<'obj> Sampler<'obj> {
             open.maps.trusted_tgids.set_max_entries(MAX_TRUSTED as u32)?;
         }
         let skel = open.load().map_err(explain_load)?;
-        Ok(Self { skel, has_loop, has_cgroups, links: Vec::new(), _run_counter: usage::count_bpf_runs() })
+        Ok(Self {
+            skel,
+            has_loop,
+            has_cgroups,
+            links: Vec::new(),
+            events: Vec::new(),
+            _run_counter: usage::count_bpf_runs(),
+        })
     }
 
     /// Tells whether stacks deeper than the kernel's own 127 frames can be walked.
@@ -199,17 +211,38 @@ impl<'obj> Sampler<'obj> {
     pub(crate) fn arm_sampling(&mut self, events: Vec<OwnedFd>) -> anyhow::Result<()> {
         for event in events {
             let link = self.sampling_program().attach_perf_event(event.as_raw_fd());
-            self.links.push(link.context("cannot attach the sampler to a perf event")?);
+            let link = link.context("cannot attach the sampler to a perf event")?;
             // libbpf's link owns the descriptor now, and closes it.
-            let _ = event.into_raw_fd();
+            self.events.push((link, event.into_raw_fd()));
         }
         Ok(())
     }
 
+    /// Ends sampling; tasks are still reported.
+    pub(crate) fn disarm_sampling(&mut self) {
+        self.events.clear();
+    }
+
     /// Ends sampling and reports; what is in the ring stays there.
     pub(crate) fn disarm(&mut self) {
-        // The last first: nothing is sampled of tasks that are no longer reported.
-        while self.links.pop().is_some() {}
+        // Nothing is sampled of tasks that are no longer reported.
+        self.disarm_sampling();
+        self.links.clear();
+    }
+
+    /// Changes the distance of samples on all CPUs, ns. A CPU that is offline has none.
+    pub(crate) fn set_period(&self, period_ns: u64) {
+        self.events.iter().for_each(|(_, event)| perf::set_period(*event, period_ns));
+    }
+
+    /// What tells the CPU time of every recorded thread; `None` if the kernel cannot tell.
+    pub(crate) fn accounts(&self) -> Option<Link> {
+        self.skel.progs.on_every_task.attach().ok()
+    }
+
+    /// Counts the threads that have ended, and of which it is not told yet how long they ran in the end.
+    pub(crate) fn unfreed(&self) -> i64 {
+        self.skel.maps.bss_data.as_ref().map_or(0, |data| data.unfreed)
     }
 
     /// Gives every record of the ring to `take`.

@@ -21,6 +21,7 @@ use icecore_format::records::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::account::Account;
 use crate::cgroups::Moved;
 use crate::identity::Identity;
 use crate::intern::Interner;
@@ -93,6 +94,7 @@ pub(crate) struct Tracker {
     mappings: Vec<Mapping>,
     samples: Vec<Sample>,
     losses: Vec<Loss>,
+    account: Account,
     processes: Processes,
     /// Kernel addresses that are new since the last batch.
     kernel_addresses: Vec<u64>,
@@ -107,7 +109,8 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    pub(crate) fn new(pace: Pace) -> Self {
+    /// `began_ns`: CPU time before that is not part of the recording.
+    pub(crate) fn new(pace: Pace, began_ns: u64) -> Self {
         Self {
             pace,
             strings: Interner::new(1, REMEMBERED),
@@ -125,6 +128,7 @@ impl Tracker {
             mappings: Vec::new(),
             samples: Vec::new(),
             losses: Vec::new(),
+            account: Account::new(began_ns),
             processes: Processes::NONE,
             kernel_addresses: Vec::new(),
             code: Vec::new(),
@@ -148,6 +152,7 @@ impl Tracker {
             Event::Registers(registers) => self.arriving.registers(registers),
             Event::StackPage(page) => self.arriving.page(page),
             Event::Stack(stack) => self.arriving.stack(stack),
+            Event::CpuTime(reading) => self.waiting.push(reading.time_ns, What::CpuTime(*reading)),
         }
     }
 
@@ -224,7 +229,7 @@ impl Tracker {
                 What::Mapping { row, region } => {
                     space = Some(space.unwrap_or_default().with(row.start, *region));
                 }
-                What::Sample(_) => {}
+                What::Sample(_) | What::CpuTime(_) => {}
             }
         }
         (space.unwrap_or_default(), since_ns)
@@ -262,6 +267,7 @@ impl Tracker {
                     }
                     self.mappings.push(row);
                 }
+                What::CpuTime(reading) => self.account.read(&reading),
                 What::Sample(sample) => lost += u64::from(self.sampled(sample).is_err()),
             }
         }

@@ -4,9 +4,10 @@
 
 use std::mem::offset_of;
 
+use crate::account::{Moment, Ran, Reading};
 use crate::sampler::types::{
-    cgroup_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
-    task_record,
+    account_moment, cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record,
+    sample_record, stack_record, task_record,
 };
 
 /// Registers of a snapshot, in DWARF's order up to the program counter.
@@ -53,6 +54,8 @@ pub(crate) enum Event<'a> {
     StackPage(StackPage<'a>),
     /// What all pages of a stack hold.
     Stack(Stack<'a>),
+    /// CPU time of a thread by the kernel's own account.
+    CpuTime(Reading),
     /// A cgroup was made; its id is that of the head.
     Cgroup {
         head: Head<'a>,
@@ -167,6 +170,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
         record_type::RECORD_REGISTERS => return registers(bytes).ok_or(short).map(Event::Registers),
         record_type::RECORD_STACK_PAGE => return stack_page(bytes).ok_or(short).map(Event::StackPage),
         record_type::RECORD_STACK => return stack(bytes).ok_or(short).map(Event::Stack),
+        record_type::RECORD_CPU_TIME => return cpu_time(bytes).ok_or(short).map(Event::CpuTime),
         _ => {}
     }
     let head = head(bytes).ok_or(short)?;
@@ -258,6 +262,26 @@ fn stack(bytes: &[u8]) -> Option<Stack<'_>> {
         high: u64_at(bytes, offset_of!(stack_record, high))?.max(low),
         tid: u32_at(bytes, offset_of!(stack_record, tid))?,
         hashes: hashes.get(..len as usize * 8)?,
+    })
+}
+
+fn cpu_time(bytes: &[u8]) -> Option<Reading> {
+    Some(Reading {
+        moment: match account_moment(u32_at(bytes, offset_of!(cpu_time_record, moment))?) {
+            account_moment::ACCOUNT_ENDING => Moment::Ending,
+            account_moment::ACCOUNT_FREED => Moment::Freed,
+            _ => Moment::Running,
+        },
+        time_ns: u64_at(bytes, offset_of!(cpu_time_record, time_ns))?,
+        task: u64_at(bytes, offset_of!(cpu_time_record, task))?,
+        start_ns: u64_at(bytes, offset_of!(cpu_time_record, start_ns))?,
+        tgid: u32_at(bytes, offset_of!(cpu_time_record, tgid))?,
+        tid: u32_at(bytes, offset_of!(cpu_time_record, tid))?,
+        ran: Ran {
+            all_ns: u64_at(bytes, offset_of!(cpu_time_record, ran_ns))?,
+            user_ns: u64_at(bytes, offset_of!(cpu_time_record, user_ns))?,
+            kernel_ns: u64_at(bytes, offset_of!(cpu_time_record, kernel_ns))?,
+        },
     })
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use libbpf_sys::perf_event_attr;
 
@@ -96,6 +96,17 @@ fn open(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
             libc::c_ulong::from(libbpf_sys::PERF_FLAG_FD_CLOEXEC),
         );
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
+    }
+}
+
+/// `_IOW('$', 4, __u64)` of uapi/linux/perf_event.h.
+const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
+
+/// Changes the period of a sampling event: the next sample comes a whole period from now.
+pub(crate) fn set_period(event: RawFd, period: u64) {
+    // SAFETY: the kernel reads eight bytes at the address; what is no perf event refuses the request.
+    unsafe {
+        libc::ioctl(event, IOC_PERIOD, &raw const period);
     }
 }
 

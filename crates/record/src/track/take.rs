@@ -2,9 +2,9 @@
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol, KernelSymbolsV1,
-    LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
-    UnwindRulesV1,
+    Basis, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
+    KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1,
+    TasksV1, UnwindRulesV1,
 };
 use rustc_hash::FxHashMap;
 
@@ -13,6 +13,9 @@ use crate::batch::Batch;
 use crate::evidence::jit::Made;
 use crate::proc::kallsyms::Kallsyms;
 use crate::stacks::Hits;
+
+/// So old rows of the account become: one block of them a second would be nothing but its head.
+const ACCOUNT_NS: u64 = 10_000_000_000;
 
 impl Tracker {
     /// Takes everything that was settled since the last batch.
@@ -50,6 +53,7 @@ impl Tracker {
             stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),
             kernel_symbols: KernelSymbolsV1::from_rows(&kernel_symbols),
             losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
+            cpu_times: CpuTimesV1::default(),
             stack_code: held.code,
             stack_pieces: held.pieces,
             stack_nodes: held.nodes,
@@ -60,6 +64,15 @@ impl Tracker {
             unwind_rules: UnwindRulesV1::default(),
             image_parts: ImagePartsV1::default(),
             jit: JitV1::default(),
+        }
+    }
+
+    /// Takes what threads ran by the kernel's account, if there is enough of it for a block, or if nothing comes any more.
+    pub(crate) fn take_cpu_times(&mut self, now_ns: u64, is_last: bool) -> CpuTimesV1 {
+        let is_due = self.account.first_ns().is_some_and(|first| now_ns.saturating_sub(first) >= ACCOUNT_NS);
+        match is_due || is_last {
+            true => CpuTimesV1::from_rows(&self.account.take(is_last)),
+            false => CpuTimesV1::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use icecore_format::records::{Change, Lifecycle, Mapping, Sample};
 
+use crate::account::Reading;
 use crate::snapshots::Taken;
 use crate::spaces::Region;
 use crate::wire;
@@ -35,6 +36,7 @@ pub(super) enum What {
     Change { row: Lifecycle, ends_process: bool },
     Mapping { row: Mapping, region: Region },
     Sample(Unplaced),
+    CpuTime(Reading),
 }
 
 /// A sample whose frames are addresses, positions in the frames of the queue.
@@ -57,6 +59,7 @@ impl Waiting {
             What::Change { .. } => 1,
             What::Mapping { .. } => 2,
             What::Sample(_) => 3,
+            What::CpuTime(_) => 4,
         };
         (self.time_ns, rank)
     }
@@ -93,7 +96,7 @@ impl Queue {
             }
             What::Change { row, .. } => row.tgid == tgid && row.change == Change::EXEC,
             What::Mapping { row, .. } => row.tgid == tgid,
-            What::Sample(_) => false,
+            What::Sample(_) | What::CpuTime(_) => false,
         };
         let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();
         found.sort_by_key(|waiting| waiting.turn());

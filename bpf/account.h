@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* CPU time by the kernel's own account: what the scheduler has charged a thread with, whether a sample hit it or not. */
+#ifndef ICECORE_ACCOUNT_H
+#define ICECORE_ACCOUNT_H
+
+/* Threads that have ended and are not freed. */
+__s64 unfreed = 0;
+
+/* Tells whether the CPU time of a thread is to be told. */
+static __always_inline bool is_accounted(struct task_struct *task)
+{
+	__u32 tgid = task->tgid, tid = task->pid;
+
+	if (!take_accounts)
+		return 0;
+	if (target_mode == TARGET_THREADS)
+		return bpf_map_lookup_elem(&target_tids, &tid) != 0;
+	return is_target_process(tgid);
+}
+
+static __always_inline void read_account(struct cpu_time_record *record, struct task_struct *task, __u32 moment)
+{
+	record->type = RECORD_CPU_TIME;
+	record->moment = moment;
+	record->time_ns = bpf_ktime_get_ns();
+	record->task = (__u64)task;
+	record->start_ns = task->start_time;
+	record->tgid = task->tgid;
+	record->tid = task->pid;
+	record->ran_ns = task->se.sum_exec_runtime;
+	record->user_ns = task->utime;
+	record->kernel_ns = task->stime;
+}
+
+/* The account at the end of a thread is a part of a tick old; that of a thread that is freed is complete, and comes after a
+ * while, or not at all while nobody waits for the process. */
+static __always_inline void send_account(struct task_struct *task, __u32 moment)
+{
+	struct cpu_time_record *record;
+
+	if (!is_accounted(task))
+		return;
+	__sync_fetch_and_add(&unfreed, moment == ACCOUNT_ENDING ? 1 : -1);
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (!record) {
+		count_loss(LOSS_RING_FULL_TASK);
+		return;
+	}
+	read_account(record, task, moment);
+	bpf_ringbuf_submit(record, wakeup_flags());
+}
+
+/* Tells the account of every thread to whoever reads the iterator. */
+SEC("iter/task")
+int on_every_task(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct cpu_time_record record = {};
+
+	if (!task || !is_accounted(task))
+		return 0;
+	read_account(&record, task, ACCOUNT_RUNNING);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}
+
+#endif
