@@ -161,6 +161,12 @@ pub fn mapper() -> PathBuf {
     MAPPER.get_or_init(|| compile("mapper.c", &["-O1"])).1.clone()
 }
 
+/// Compiles `tests/programs/in_step.c` once, with frame pointers, and returns its path.
+pub fn in_step() -> PathBuf {
+    static IN_STEP: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    IN_STEP.get_or_init(|| compile("in_step.c", &WITH_FRAMES)).1.clone()
+}
+
 /// Compiles `tests/programs/in_memory.c` once, which runs a program that is in no file, and returns its path.
 pub fn in_memory() -> PathBuf {
     static IN_MEMORY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -38,6 +38,8 @@ pub enum Outermost {
     Root,
     /// It is none: the walk took as many frames as it may.
     Cut,
+    /// It is none: no more of the stack was copied.
+    NotCopied,
     /// The walk took as many frames as it may, and does not say whether there are more.
     Full,
     /// It is none, for another reason.
@@ -49,7 +51,7 @@ pub enum Outermost {
 impl Outermost {
     /// Tells whether frames are missing because of a limit, or may be.
     pub fn is_cut(self) -> bool {
-        matches!(self, Self::Cut | Self::Full)
+        matches!(self, Self::Cut | Self::NotCopied | Self::Full)
     }
 
     /// Tells whether the walk says how it ended.
@@ -93,6 +95,7 @@ impl Depths {
         match () {
             () if is_told && row.taken.end == WalkEnd::DEPTH => Outermost::Cut,
             () if is_told && row.taken.rooted => Outermost::Root,
+            () if is_told && row.taken.end == WalkEnd::NOT_COPIED => Outermost::NotCopied,
             () if is_told => Outermost::Broken,
             () if walked >= UNSAID_LIMIT => Outermost::Full,
             () => Outermost::Unsaid,
@@ -143,6 +146,7 @@ mod tests {
         assert_eq!(outermost(0, WalkEnd::ROOT, true), Outermost::Root);
         assert_eq!(outermost(0, WalkEnd::UNREADABLE, false), Outermost::Broken);
         assert_eq!(outermost(1, WalkEnd::DEPTH, false), Outermost::Cut);
+        assert_eq!(outermost(1, WalkEnd::NOT_COPIED, false), Outermost::NotCopied);
         assert_eq!(depths.outermost(&profile.rows[1], Side::Kernel), Outermost::Unsaid);
     }
 }

@@ -31,7 +31,9 @@
 //! Data flows down that list. Every stage is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads.
 
+pub mod account;
 pub mod activity;
+mod asked;
 pub mod cache;
 pub mod cgroups;
 pub mod changes;

@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::quality::{Break, Quality, Verdict, breaks};
 use super::summary::{losses, lost, ratio};
+use crate::account::Account;
 use crate::pipeline::Report;
 use crate::profile::Taken;
 use crate::term::path::shown;
-use crate::term::quantity::{count, percent, things};
+use crate::term::quantity::{count, duration, percent, things};
 use crate::term::{Align, Page, Style, Table};
 
 /// The document.
@@ -21,6 +22,11 @@ pub struct Health {
     samples: u64,
     /// What was asked for, by event; 0 if samples were taken every so many units.
     asked_hz: Vec<u64>,
+    /// CPU time by the kernel's own account, and by samples; `None` if they cannot be compared.
+    cpu_time: Option<Account>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_time_unknown: Option<&'static str>,
     /// Samples per second of CPU time that they stand for; `None` if weights are no times.
     achieved_hz: Option<f64>,
     /// Everything that was lost, by cause.
@@ -59,7 +65,8 @@ impl Health {
         let whole = report.profile.whole();
         let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
         let lost = lost(tables);
-        let quality = Quality::new(report, in_file, lost);
+        let mut quality = Quality::new(report, in_file, lost);
+        let cpu_time = std::mem::replace(&mut quality.cpu_time, Err(""));
         let walked = report.profile.taken(Taken::is_walked).samples;
         let of_walked = |which: fn(Mending) -> bool| {
             let samples = report.profile.taken(|taken| taken.is_walked() && which(taken.mending)).samples;
@@ -72,6 +79,8 @@ impl Health {
             schema: "icecore.health/1",
             file: report.loaded.path.display().to_string(),
             samples: whole.samples,
+            cpu_time_unknown: cpu_time.as_ref().err().copied(),
+            cpu_time: cpu_time.ok(),
             asked_hz: tables.parts.events().iter().map(|event| event.frequency_hz).collect(),
             achieved_hz: is_time.then(|| whole.samples as f64 * 1e9 / whole.weight as f64),
             lost: losses(tables),
@@ -103,6 +112,8 @@ impl Health {
         self.advice.iter().for_each(|line| page.item("", line));
         page.item("samples", &self.samples_text());
         page.item("lost", &self.lost_text());
+        page.item("CPU time", &self.cpu_time_text());
+        self.quality.restrictions.iter().for_each(|line| page.item("restricted", line));
         self.stacks_text(page);
         let named = self
             .quality
@@ -125,6 +136,21 @@ impl Health {
             if asked.is_empty() { String::new() } else { format!(", asked for {}", asked.join(", ")) };
         let achieved = self.achieved_hz.map(|hz| format!("; one stands for 1/{hz:.0} s of CPU time"));
         format!("{}{asked}{}", things(self.samples, "sample"), achieved.unwrap_or_default())
+    }
+
+    fn cpu_time_text(&self) -> String {
+        match (&self.cpu_time, self.quality.cpu_time_agreement) {
+            (Some(account), Some(agreement)) => format!(
+                "samples stand for {} of {} by the kernel's account: {}",
+                duration(account.sampled_ns),
+                duration(account.kernel_ns),
+                percent(agreement)
+            ),
+            _ => {
+                let why = self.cpu_time_unknown.unwrap_or("nothing ran by the kernel's account");
+                format!("not compared with the kernel's account: {why}")
+            }
+        }
     }
 
     fn lost_text(&self) -> String {

@@ -5,6 +5,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
+use icecore_format::records::SessionV1;
 use serde::Serialize;
 
 use super::DamageRow;
@@ -48,8 +49,9 @@ pub struct Summary {
     filter: Option<String>,
     unit: String,
     total_weight: u64,
-    user_share: f64,
-    kernel_share: f64,
+    /// `None` if it was not sampled.
+    user_share: Option<f64>,
+    kernel_share: Option<f64>,
     recorder: String,
     command_line: Vec<String>,
     kernel_release: String,
@@ -116,6 +118,9 @@ impl Summary {
         );
         let in_kernel = report.profile.taken(|taken| taken.in_kernel);
         let in_user = report.profile.taken(|taken| !taken.in_kernel);
+        let sessions_sample =
+            |side: fn(&SessionV1) -> bool| tables.parts.iter().any(|part| side(&part.session));
+        let sampled = (sessions_sample(|session| session.user), sessions_sample(|session| session.kernel));
         let file_bytes = loaded.recording.len_bytes();
         let achieved = report.profile.unit == "ns" && whole.weight > 0;
         Self {
@@ -137,8 +142,8 @@ impl Summary {
             filter: report.filtered.clone(),
             unit: report.profile.unit.clone(),
             total_weight: whole.weight,
-            user_share: in_user.share_of(whole),
-            kernel_share: in_kernel.share_of(whole),
+            user_share: sampled.0.then(|| in_user.share_of(whole)),
+            kernel_share: sampled.1.then(|| in_kernel.share_of(whole)),
             recorder: session.recorder.clone(),
             command_line: session.command_line.clone(),
             kernel_release: session.kernel_release.clone(),

@@ -16,6 +16,8 @@ pub(super) struct Group {
     pub(super) depths: Distribution,
     /// Samples of which the walk tells how it ended.
     pub(super) told: u64,
+    /// Those of them that end where the copy of the stack did.
+    pub(super) not_copied: u64,
     /// Those of them that end elsewhere than at a root, and were not cut.
     pub(super) broken: u64,
     /// The deepest: its frames, samples and position.
@@ -46,12 +48,22 @@ pub(super) fn groups(profile: &Profile, depths: &Depths, owners: &Owners) -> Vec
 
 impl Group {
     fn new((owner, event, side): (u32, u8, Side)) -> Self {
-        Self { owner, event, side, depths: Distribution::default(), told: 0, broken: 0, deepest: (0, 0, 0) }
+        Self {
+            owner,
+            event,
+            side,
+            depths: Distribution::default(),
+            told: 0,
+            not_copied: 0,
+            broken: 0,
+            deepest: (0, 0, 0),
+        }
     }
 
     fn add(&mut self, row: &Row, depth: u32, outermost: Outermost) {
         self.depths.add(depth, row.samples, outermost.is_cut());
         self.told += if outermost.is_told() { row.samples } else { 0 };
+        self.not_copied += if outermost == Outermost::NotCopied { row.samples } else { 0 };
         self.broken += if outermost == Outermost::Broken { row.samples } else { 0 };
         let (most, samples, _) = self.deepest;
         if (depth, row.samples) > (most, samples) {

@@ -21,6 +21,8 @@ pub(super) struct GroupRow {
     #[serde(flatten)]
     pub(super) figures: Figures,
     pub(super) cut_share: f64,
+    /// Of them those whose copy ended there.
+    pub(super) not_copied_share: f64,
     pub(super) incomplete_share: Option<f64>,
     pub(super) histogram: Vec<Range>,
     pub(super) deepest: Deepest,
@@ -141,6 +143,7 @@ impl GroupRow {
             count,
             figures: Figures::new(&group.depths),
             cut_share: ratio(group.depths.cut() as f64, count as f64),
+            not_copied_share: ratio(group.not_copied as f64, count as f64),
             incomplete_share: (group.told > 0).then(|| ratio(group.broken as f64, count as f64)),
             histogram: ranges(&group.depths),
             deepest: Deepest { depth, samples, stack: links.collect() },

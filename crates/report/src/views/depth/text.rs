@@ -2,6 +2,7 @@
 
 use super::Depth;
 use super::rows::{Figures, GroupRow, Link, Range};
+use crate::asked::Asked;
 use crate::names::short;
 use crate::pipeline::Report;
 use crate::term::quantity::{count, percent, things};
@@ -41,11 +42,20 @@ impl Depth {
         }
         self.recursion_text(page);
         self.interpreter_text(page);
-        if self.groups.iter().any(|group| group.cut_share > 0.0) {
+        let has = |share: fn(&GroupRow) -> f64| self.groups.iter().any(|group| share(group) > 0.0);
+        let asked = Asked::of(&report.loaded.tables.session);
+        if has(|group| group.cut_share - group.not_copied_share) {
             page.gap();
-            let text =
-                "(cut): stacks were cut there, so it is a least value; record with a larger --max-depth";
-            page.styled(Style::Warn, text);
+            let text = format!("(cut): stacks were cut there, so it is a least value; {}", asked.deeper());
+            page.styled(Style::Warn, &text);
+        }
+        if has(|group| group.not_copied_share) {
+            page.gap();
+            let text = format!(
+                "(cut): stacks go on behind what was copied of them, so it is a least value; {}",
+                asked.copy_more()
+            );
+            page.styled(Style::Warn, &text);
         }
     }
 

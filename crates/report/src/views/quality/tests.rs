@@ -1,7 +1,21 @@
 use super::*;
+use crate::asked::Unwind;
+
+const ASKED: Asked = Asked {
+    is_foreign: false,
+    unwind: Unwind::Fp,
+    stack_bytes: 64 << 10,
+    max_depth: 1024,
+    is_exact: false,
+    is_kernel_hidden: false,
+    copies_nothing: false,
+};
 
 const FINE: Facts<'_> = Facts {
     samples: 1000,
+    is_filtered: false,
+    asked: ASKED,
+    in_step: None,
     lost_share: 0.0,
     lost_to: None,
     named_share: Some(1.0),
@@ -25,6 +39,8 @@ fn verdict(facts: Facts<'_>) -> Verdict {
 fn each_threshold_decides_on_its_own() {
     assert_eq!(verdict(FINE), Verdict::Good);
     assert_eq!(verdict(Facts { samples: 0, ..FINE }), Verdict::Misleading);
+    assert_eq!(verdict(Facts { samples: 99, ..FINE }), Verdict::Usable);
+    assert_eq!(verdict(Facts { samples: 100, ..FINE }), Verdict::Good);
     assert_eq!(verdict(Facts { damage: 1, ..FINE }), Verdict::Usable);
     assert_eq!(verdict(Facts { endless: 1, ..FINE }), Verdict::Usable);
     assert_eq!(verdict(Facts { lost_blocks: 1, ..FINE }), Verdict::Usable);
@@ -58,7 +74,7 @@ fn stacks_that_break_are_told_where_and_what_helps() {
     );
     assert!(told(WalkEnd::NOT_COPIED, false).ends_with("--stack-bytes 1M"));
     assert!(told(WalkEnd::NO_RULES, false).contains("--symbols"));
-    assert!(told(WalkEnd::DEPTH, true).ends_with("--max-depth"));
+    assert!(told(WalkEnd::DEPTH, true).ends_with("--max-depth (at most 4096)"));
 }
 
 #[test]
@@ -66,8 +82,10 @@ fn stacks_that_lack_callers_are_told_with_what_helps() {
     let skipping = Some("/lib/libfoo.so");
     assert_eq!(verdict(Facts { suspect_share: 0.1, skipping, ..FINE }), Verdict::Good);
     let told = |is_walked_only| {
+        let unwind = if is_walked_only { Unwind::Fp } else { Unwind::Auto };
+        let asked = Asked { unwind, ..ASKED };
         let (verdict, text) =
-            problems(Facts { suspect_share: 0.31, skipping, is_walked_only, ..FINE }).remove(0);
+            problems(Facts { suspect_share: 0.31, skipping, is_walked_only, asked, ..FINE }).remove(0);
         assert_eq!(verdict, Verdict::Usable);
         text
     };
@@ -91,4 +109,67 @@ fn the_worst_problem_comes_first_and_names_its_remedy() {
     assert_eq!(problems.len(), 2);
     assert!(problems[0].1.contains("10.0% of the frames"));
     assert!(problems[0].1.ends_with("`icecore-report missing x.icecore` says which"), "{}", problems[0].1);
+}
+
+#[test]
+fn few_samples_are_told_with_what_shares_are_worth() {
+    let told = |facts| problems(facts)[0].1.clone();
+    let few = told(Facts { samples: 5, ..FINE });
+    assert_eq!(
+        few,
+        "there are only 5 samples: shares are right to ±45 points; record for longer, or with a higher -F"
+    );
+    assert!(told(Facts { samples: 5, is_filtered: true, ..FINE }).ends_with("loosen the filters"));
+    let exact = Asked { is_exact: true, ..ASKED };
+    assert!(told(Facts { samples: 5, asked: exact, ..FINE }).ends_with("smaller -c"));
+    assert!(told(Facts { lost_share: 0.2, asked: exact, ..FINE }).ends_with("larger -c"));
+}
+
+#[test]
+fn who_was_sampled_in_step_is_told_with_both_figures_unless_samples_were_lost() {
+    let who = "`x` (process 7)".to_owned();
+    let disagreement = Disagreement { who, kernel_ns: 1_200_000_000, sampled_ns: 100_000_000 };
+    let in_step = |share| Some(InStep { disagreement: &disagreement, share });
+    let (verdict_of_all, text) = problems(Facts { in_step: in_step(0.9), ..FINE }).remove(0);
+    assert_eq!(verdict_of_all, Verdict::Misleading);
+    assert_eq!(
+        text,
+        "`x` (process 7) ran 1.20 s by the kernel's account, and 100.0 ms by samples: sampling ran in step with it, or the \
+         machine's clock stood still; record with another -F and compare"
+    );
+    assert_eq!(verdict(Facts { in_step: in_step(0.06), ..FINE }), Verdict::Usable);
+    assert_eq!(verdict(Facts { in_step: in_step(0.04), ..FINE }), Verdict::Good);
+    let lost = problems(Facts { in_step: in_step(0.9), lost_share: 0.02, ..FINE });
+    assert!(lost.iter().all(|(_, text)| !text.contains("in step")), "{lost:?}");
+}
+
+#[test]
+fn nothing_is_advised_that_is_in_force_or_impossible() {
+    let broken = |end| Break { image: Some("/lib/libfoo.so".into()), end, samples: 3, share: 0.31 };
+    let told = |end, is_walked_only, asked| {
+        let broken = broken(end);
+        let facts = Facts { rooted_share: Some(0.5), broken: Some(&broken), is_walked_only, asked, ..FINE };
+        problems(facts)[0].1.clone()
+    };
+    let default = Asked { unwind: Unwind::Auto, stack_bytes: 1 << 20, ..ASKED };
+    assert!(told(WalkEnd::MISALIGNED, true, default).ends_with("which has no frame pointers"));
+    assert!(told(WalkEnd::NOT_COPIED, false, default).contains("--unwind dwarf"));
+    let most = Asked { unwind: Unwind::Dwarf, max_depth: 4096, ..default };
+    assert!(told(WalkEnd::NOT_COPIED, false, most).ends_with("1 MiB of a stack is the most that is copied"));
+    assert!(
+        told(WalkEnd::DEPTH, false, most)
+            .ends_with("4096 frames are the most that a stack has in a recording")
+    );
+    let suspect = |asked, is_walked_only| {
+        problems(Facts { suspect_share: 0.31, asked, is_walked_only, ..FINE })[0].1.clone()
+    };
+    assert!(suspect(most, false).ends_with("lack callers there"));
+    assert!(suspect(default, false).ends_with("record with --unwind dwarf"));
+    let kernel = |asked| {
+        let worst = Some(Reason::KernelSymbolMissing);
+        problems(Facts { named_share: Some(0.1), worst, asked, ..FINE })[0].1.clone()
+    };
+    assert!(!kernel(default).contains("record"), "{}", kernel(default));
+    assert!(kernel(Asked { is_kernel_hidden: true, ..default }).contains("as root"));
+    assert!(kernel(Asked { is_foreign: true, ..default }).contains("files of perf"));
 }

@@ -112,6 +112,12 @@ impl Summary {
             page.styled(Style::Warn, text);
         }
         page.item("  samples", &self.samples_and_losses());
+        if let Some(agreement) = self.quality.cpu_time_agreement {
+            page.item("  CPU time", &format!("{} of what the kernel accounts for", percent(agreement)));
+        }
+        // The filters are in front of it.
+        let restrictions = self.quality.restrictions.iter().filter(|line| !line.starts_with("filtered"));
+        restrictions.for_each(|line| page.item("  restricted", line));
         if let Some(stacks) = self.stacks() {
             page.item("  stacks", &stacks);
         }
@@ -169,7 +175,11 @@ impl Summary {
         }
         page.gap();
         let of = weight(self.total_weight, &self.unit);
-        let sides = format!("user {}, kernel {}", percent(self.user_share), percent(self.kernel_share));
+        let side = |name: &str, share: Option<f64>| match share {
+            Some(share) => format!("{name} {}", percent(share)),
+            None => format!("{name} not sampled"),
+        };
+        let sides = [side("user", self.user_share), side("kernel", self.kernel_share)].join(", ");
         page.item("time", &format!("{of}: {sides}"));
         page.gap();
         let columns = [

@@ -1,0 +1,201 @@
+//! What the recorder was asked for, so that nobody is advised to do what was done already, or what cannot be done.
+
+use icecore_format::records::SessionV1;
+
+/// What `--max-depth` can be at most.
+const MOST_FRAMES: u32 = 4096;
+/// What `--stack-bytes` can be at most, and is unless asked otherwise.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What decides about stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unwind {
+    Fp,
+    Auto,
+    Dwarf,
+}
+
+/// The settings of a session that advice is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Another program made the recording, and has other options.
+    pub(crate) is_foreign: bool,
+    pub(crate) unwind: Unwind,
+    pub(crate) stack_bytes: u64,
+    pub(crate) max_depth: u32,
+    /// Samples are taken every so many units of the event (`-c`), which never vary.
+    pub(crate) is_exact: bool,
+    /// The recorder saw no addresses of the kernel.
+    pub(crate) is_kernel_hidden: bool,
+    /// The recorder's kernel cannot copy stacks.
+    pub(crate) copies_nothing: bool,
+}
+
+impl Asked {
+    /// Reads them from the command line of the recorder, which took what is not there by default.
+    pub(crate) fn of(session: &SessionV1) -> Self {
+        let noted = |what: &str| session.notes.iter().any(|note| note.contains(what));
+        Self {
+            is_foreign: session.recorder.starts_with(|first: char| first.is_ascii_alphabetic()),
+            unwind: match option(session, &["--unwind"]) {
+                Some("fp") => Unwind::Fp,
+                Some("dwarf") => Unwind::Dwarf,
+                _ => Unwind::Auto,
+            },
+            stack_bytes: option(session, &["--stack-bytes"]).and_then(bytes).unwrap_or(MOST_BYTES),
+            max_depth: session.max_depth,
+            is_exact: session.events.iter().all(|event| event.frequency_hz == 0 && event.period > 0),
+            is_kernel_hidden: noted("kernel addresses are hidden"),
+            copies_nothing: noted("and are not copied"),
+        }
+    }
+
+    /// What helps where stacks have more frames than were taken.
+    pub(crate) fn deeper(&self) -> String {
+        match self.is_foreign || self.max_depth < MOST_FRAMES {
+            true => format!("record with a larger --max-depth (at most {MOST_FRAMES})"),
+            false => format!("{MOST_FRAMES} frames are the most that a stack has in a recording"),
+        }
+    }
+
+    /// What helps where stacks reach behind what was copied of them.
+    pub(crate) fn copy_more(&self) -> &'static str {
+        match self.unwind {
+            _ if self.is_foreign => "record with a larger copy of the stack",
+            _ if self.stack_bytes < MOST_BYTES => "record with --stack-bytes 1M",
+            Unwind::Dwarf => "1 MiB of a stack is the most that is copied",
+            _ => "record with --unwind dwarf, which copies up to 1 MiB of the stack with every sample",
+        }
+    }
+
+    /// What helps where a walk along frame pointers is wrong; `None` if nothing does.
+    pub(crate) fn unwind_more(&self, is_walked_only: bool) -> Option<&'static str> {
+        match (self.unwind, is_walked_only) {
+            _ if self.is_foreign => {
+                Some("record with copies of the stack (perf: --call-graph dwarf), or with icecore-record")
+            }
+            _ if self.copies_nothing => None,
+            (Unwind::Fp, _) => Some("record with --unwind auto"),
+            (Unwind::Auto, false) => Some("record with --unwind dwarf"),
+            _ => None,
+        }
+    }
+
+    /// What makes samples fewer.
+    pub(crate) fn fewer_samples(&self) -> &'static str {
+        if self.is_exact { "record with a larger -c" } else { "record with a lower -F" }
+    }
+
+    /// What makes samples more.
+    pub(crate) fn more_samples(&self) -> &'static str {
+        if self.is_exact {
+            "record for longer, or with a smaller -c"
+        } else {
+            "record for longer, or with a higher -F"
+        }
+    }
+}
+
+/// Says what of the machine was not to be sampled, and is not in the recording for that.
+pub(crate) fn restrictions(session: &SessionV1) -> Vec<String> {
+    let mut told = Vec::new();
+    match (session.user, session.kernel) {
+        (true, false) => told.push("recorded with -U: kernel time is not in here".to_owned()),
+        (false, true) => told.push("recorded with -K: user time is not in here".to_owned()),
+        _ => {}
+    }
+    if let Some(cpus) = option(session, &["-C", "--cpu"]) {
+        told.push(format!("recorded with -C {cpus}: what ran on other CPUs is not in here"));
+    }
+    if session.target.starts_with("threads ") {
+        told.push("recorded with -t: other threads of these processes are not in here".to_owned());
+    }
+    told
+}
+
+/// The value of an option on the command line of the recorder, in front of the command that it ran.
+fn option<'s>(session: &'s SessionV1, names: &[&str]) -> Option<&'s str> {
+    let mut words = session.command_line.iter().skip(1).take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        for name in names {
+            match word.strip_prefix(name) {
+                Some("") => return words.next().map(String::as_str),
+                Some(rest) if rest.starts_with('=') => return Some(&rest[1..]),
+                Some(rest) if !name.starts_with("--") => return Some(rest),
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// A number of bytes as the recorder takes it.
+fn bytes(typed: &str) -> Option<u64> {
+    let digits = typed.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match typed[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(command: &str) -> SessionV1 {
+        SessionV1 {
+            recorder: "0.1.0".to_owned(),
+            command_line: command.split(' ').map(str::to_owned).collect(),
+            user: true,
+            kernel: true,
+            max_depth: 1024,
+            ..SessionV1::default()
+        }
+    }
+
+    fn asked(command: &str) -> Asked {
+        Asked::of(&session(command))
+    }
+
+    #[test]
+    fn what_is_in_force_is_not_advised() {
+        assert_eq!(asked("icecore-record -a").unwind_more(true), None);
+        assert_eq!(asked("icecore-record -a").unwind_more(false), Some("record with --unwind dwarf"));
+        assert_eq!(asked("icecore-record --unwind=dwarf -a").unwind_more(false), None);
+        assert_eq!(
+            asked("icecore-record --unwind fp -a").unwind_more(true),
+            Some("record with --unwind auto")
+        );
+        // The command's own options are none of the recorder's.
+        assert_eq!(asked("icecore-record -- x --unwind fp").unwind_more(true), None);
+        assert!(asked("icecore-record -a").copy_more().contains("--unwind dwarf"));
+        assert!(asked("icecore-record --stack-bytes 64K -a").copy_more().ends_with("--stack-bytes 1M"));
+        assert!(asked("icecore-record --unwind dwarf").copy_more().ends_with("the most that is copied"));
+        assert!(asked("icecore-record -a").deeper().contains("--max-depth"));
+        let most = SessionV1 { max_depth: 4096, ..session("icecore-record -a --max-depth 4096") };
+        assert!(Asked::of(&most).deeper().ends_with("in a recording"));
+    }
+
+    #[test]
+    fn what_was_not_to_be_sampled_is_told() {
+        assert!(restrictions(&session("icecore-record -a -- taskset -C 1")).is_empty());
+        let told = |command| restrictions(&session(command)).join("\n");
+        assert_eq!(
+            told("icecore-record -C0 -a"),
+            "recorded with -C 0: what ran on other CPUs is not in here"
+        );
+        assert_eq!(
+            told("icecore-record --cpu 1,3 -a"),
+            "recorded with -C 1,3: what ran on other CPUs is not in here"
+        );
+        let user = SessionV1 { kernel: false, ..session("icecore-record -U") };
+        assert_eq!(restrictions(&user), ["recorded with -U: kernel time is not in here"]);
+        let kernel = SessionV1 { user: false, ..session("icecore-record -K") };
+        assert_eq!(restrictions(&kernel), ["recorded with -K: user time is not in here"]);
+        let thread = SessionV1 { target: "threads 7".to_owned(), ..session("icecore-record -t 7") };
+        assert!(restrictions(&thread)[0].contains("other threads"));
+    }
+}
