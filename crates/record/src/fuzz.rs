@@ -10,8 +10,8 @@ use crate::identity;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
 use crate::sampler::types::{
-    cgroup_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
-    task_record,
+    cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record, sample_record,
+    stack_record, task_record,
 };
 use crate::wire::{self, Event, Report};
 
@@ -45,6 +45,7 @@ pub fn records() -> Vec<Vec<u8>> {
         (record_type::RECORD_REGISTERS, vec![0; size_of::<registers_record>()]),
         (record_type::RECORD_STACK_PAGE, vec![0; size_of::<page_record>()]),
         (record_type::RECORD_STACK, vec![0; size_of::<stack_record>()]),
+        (record_type::RECORD_CPU_TIME, vec![0; size_of::<cpu_time_record>()]),
     ];
     let records = records.into_iter().map(|(kind, mut bytes)| {
         bytes[offset_of!(record_head, r#type)] = kind.0 as u8;

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use icecore_format::records::EventV1;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -144,7 +145,7 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
     }
     account.processes = processes.into_values().collect();
     account.threads = rows;
-    account.disagrees = disagreement(&account, sampled.period_ns());
+    account.disagrees = disagreement(&account, sampled.period_ns(tables.parts.events()));
     for list in [&mut account.threads, &mut account.processes] {
         list.sort_unstable_by_key(|row| (std::cmp::Reverse(row.difference_ns()), row.tgid, row.tid));
         list.truncate(LISTED);
@@ -217,9 +218,16 @@ impl Sampled {
         self
     }
 
-    /// What one sample stands for.
-    fn period_ns(&self) -> f64 {
-        self.weight_ns as f64 / self.samples.max(1) as f64
+    /// What one sample stands for; without any, what it would have.
+    fn period_ns(&self, events: &[EventV1]) -> f64 {
+        let asked = |event: &EventV1| match event.frequency_hz {
+            0 => event.period as f64,
+            hz => 1e9 / hz as f64,
+        };
+        match self.samples {
+            0 => events.iter().map(asked).fold(0.0, f64::max),
+            samples => self.weight_ns as f64 / samples as f64,
+        }
     }
 }
 
@@ -306,6 +314,17 @@ mod tests {
         assert!(!at_100_hz(1_000, 650) && at_100_hz(1_000, 590));
         assert!(!at_100_hz(30, 0) && !at_100_hz(0, 30) && !at_100_hz(0, 0));
         assert!(!at_100_hz(10_000, 8_100) && at_100_hz(10_000, 7_900));
+    }
+
+    #[test]
+    fn a_process_that_is_too_short_for_any_sample_is_not_in_step() {
+        let event = |frequency_hz, period| EventV1 { frequency_hz, period, ..EventV1::default() };
+        let none = Sampled::default();
+        assert_eq!(none.period_ns(&[event(100, 0)]), 1e7);
+        assert_eq!(none.period_ns(&[event(0, 5_000)]), 5e3);
+        let some = Sampled { samples: 2, weight_ns: 30, ..Sampled::default() };
+        assert_eq!(some.period_ns(&[event(100, 0)]), 15.0);
+        assert!(!row(1, "x", 5, 0).disagrees(none.period_ns(&[event(100, 0)])));
     }
 
     #[test]

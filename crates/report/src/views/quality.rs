@@ -364,9 +364,13 @@ impl<'a> InStep<'a> {
             true => "record with -F, which varies the distance of samples",
             false => "record with another -F and compare",
         };
+        // What interrupts take is not charged to whom they interrupt, on kernels that measure it.
+        let or = match sampled_ns > kernel_ns {
+            true => "interrupts took its time",
+            false => "the machine did not run meanwhile",
+        };
         format!(
-            "{who} ran {ran} by the kernel's account, and {sampled} by samples: sampling ran in step with it, or the \
-             machine's clock stood still; {remedy}"
+            "{who} ran {ran} by the kernel's account, and {sampled} by samples: sampling ran in step with it, or {or}; {remedy}"
         )
     }
 }
