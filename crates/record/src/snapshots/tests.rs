@@ -335,11 +335,12 @@ fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
     const MADE: u64 = 0x1000_0000;
     let made = Region { end: MADE + 0x1000, image: None, file_off: 0, since_ns: 0, is_twice: false };
     spaces.map(TGID, MADE, made);
-    let sp = ANCHOR - 1024;
-    let mut words = vec![0; 128];
-    (words[3], words[100], words[101]) = (MADE + 0x10, MADE + 0x20, CODE + 0x30);
+    // Two pages, of which the inner one changes.
+    let sp = ANCHOR - 8192;
+    let mut words = vec![0; 1024];
+    (words[3], words[900], words[901]) = (MADE + 0x10, MADE + 0x20, CODE + 0x30);
     let mut noted = |spaces: &Spaces, tid: u32, tgid: u32, words: &[u64]| {
-        snapshots.note(tid, spaces.of(tgid).expect("mapped"), of_words(sp, words));
+        snapshots.note(tid, spaces.of(tgid).expect("mapped"), &of_words(sp, words));
         snapshots.at_addresses().to_vec()
     };
     // The outer part comes first.
