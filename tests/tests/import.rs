@@ -1,9 +1,11 @@
 //! Files of `perf record`, imported: chains of callers are known, whether perf walked frame pointers or copied stacks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use icecore_tests::machine::{Sample, has_perf, report, stacks_with_frames, stacks_without_frames, text};
+use icecore_tests::machine::{
+    Sample, has_perf, jit, report, stacks_with_frames, stacks_without_frames, text,
+};
 use serde_json::Value;
 
 /// Records a part of `tests/programs/stacks.c` with perf, and imports the file.
@@ -116,4 +118,49 @@ fn root_compressed_and_streamed_files_of_perf_are_read() {
     assert_eq!(said["events"], serde_json::json!(["cpu-clock", "page-faults"]));
     assert!(said["samples"].as_u64().is_some_and(|samples| samples > 100), "{said}");
     assert!(report(&["verify".as_ref(), recording.as_os_str()]).contains("all is well"));
+}
+
+#[test]
+fn root_made_code_is_named_by_the_map_of_its_process_and_by_no_other() {
+    if !has_perf() {
+        return;
+    }
+    // It calls a function that has no frame pointer: only unwinding finds it.
+    let imported = Imported::new(&jit(), "called", &["--call-graph", "dwarf"]);
+    let callers = |samples: &[Sample]| {
+        let in_numbers = samples.iter().filter(|sample| sample.names("user").first() == Some(&"numbers"));
+        let caller = |sample: &Sample| {
+            let frames = sample.0["frames"].as_array().expect("a list");
+            let text = |key: &str| frames[1][key].as_str().map(str::to_owned);
+            text("reason").map_or_else(|| text("name").expect("it has one"), |reason| format!("[{reason}]"))
+        };
+        in_numbers.map(caller).collect::<Vec<String>>()
+    };
+    let again = || {
+        let (data, path) = (imported.dir.path().join("perf.data"), imported.path());
+        report(&["import".as_ref(), data.as_os_str(), "-o".as_ref(), path.as_os_str(), "--force".as_ref()]);
+        let out = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
+        out.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect::<Vec<Sample>>()
+    };
+    let before = again();
+    assert!(callers(&before).len() > 50 && callers(&before).iter().all(|name| name == "[jit]"));
+    // The program takes its map away; it is written once more for each process, as if at its end.
+    let touch = |path: &Path, time: &str| {
+        let touched = Command::new("touch").args(["-d", time]).arg(path).status();
+        assert!(touched.expect("touch is everywhere").success());
+    };
+    let tgids: std::collections::BTreeSet<u64> = before.iter().map(|sample| sample.number("tgid")).collect();
+    let maps: Vec<PathBuf> = tgids.iter().map(|tgid| format!("/tmp/perf-{tgid}.map").into()).collect();
+    let ended = imported.dir.path().join("perf.data").metadata().and_then(|meta| meta.modified());
+    let ended = ended.expect("there").duration_since(std::time::UNIX_EPOCH).expect("later").as_secs();
+    for map in &maps {
+        std::fs::write(map, "10000000 100 wrong\n10000000 100 alpha\n").expect("room");
+        touch(map, &format!("@{ended}"));
+    }
+    let named = callers(&again());
+    maps.iter().for_each(|map| touch(map, "2001-01-01"));
+    let older = callers(&again());
+    maps.iter().for_each(|map| std::fs::remove_file(map).expect("ours"));
+    assert!(named.len() > 50 && named.iter().all(|name| name == "alpha"), "{named:?}");
+    assert!(older.iter().all(|name| name == "[jit]"), "{older:?}");
 }

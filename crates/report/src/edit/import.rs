@@ -13,14 +13,16 @@
 //! | `snapshots`, `registers` | what registers and stacks held |
 //! | `code` | addresses of processes as code of images |
 //! | `here` | files that still lie where they were mapped |
+//! | `made` | names of code made at run time, in perf maps that still lie here |
 //! | `ids` | numbers for rows that repeat |
 //! | `write` | rows as blocks |
 //!
-//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here` proves.
+//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here` and `made` prove.
 
 mod code;
 mod here;
 mod ids;
+mod made;
 mod perf_data;
 mod registers;
 mod samples;
@@ -41,6 +43,7 @@ use crate::term::quantity::{bytes, count, things};
 use crate::term::{Page, Style};
 use crate::views::DamageRow;
 use crate::{cli, input};
+use made::When;
 use perf_data::{Attr, PerfData};
 use samples::{Counts, Samples};
 use world::World;
@@ -87,7 +90,12 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
         write::append(writer, &session)?;
         write::world(writer, &world)?;
         let progress = Progress::of("importing samples", data.samples.len() as u64, progress);
-        let counts = Samples::new(&data, &world).write(writer, &|done| progress.tick(done));
+        let when = When {
+            host: &data.features.host,
+            began: session.start_unix_ns,
+            ended: if changed_unix_ns > 0 { changed_unix_ns } else { session.start_unix_ns },
+        };
+        let counts = Samples::new(&data, &world).write(writer, when, &|done| progress.tick(done));
         progress.finish();
         let counts = counts.with_context(cannot)?;
         write::end(writer, &world, &counts)?;

@@ -11,6 +11,8 @@ pub(super) struct Code<'a> {
     images: &'a [Image],
     /// Pages that were looked up, each in the one slot that it can be in.
     seen: Vec<Slot>,
+    /// Code in no file that was found since it was taken.
+    nameless: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +38,7 @@ const SLOT_BITS: u32 = 14;
 impl<'a> Code<'a> {
     pub(super) fn new(spaces: &'a Spaces, images: &'a [Image]) -> Self {
         let nothing = Slot { space: SpaceId(u32::MAX), page: u64::MAX, found: Found::NoCode };
-        Self { spaces, images, seen: vec![nothing; 1 << SLOT_BITS] }
+        Self { spaces, images, seen: vec![nothing; 1 << SLOT_BITS], nameless: Vec::new() }
     }
 
     /// What lies at an address; `None` if it is no code.
@@ -49,9 +51,17 @@ impl<'a> Code<'a> {
         }
         match self.seen[slot].found {
             Found::NoCode => None,
-            Found::Nameless => Some(Location::Address(address)),
+            Found::Nameless => {
+                self.nameless.push(address);
+                Some(Location::Address(address))
+            }
             Found::Image(image, add) => Some(Location::Image { image, file_off: address.wrapping_add(add) }),
         }
+    }
+
+    /// Takes the code in no file that was found since it was taken.
+    pub(super) fn take_nameless(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.nameless.drain(..)
     }
 
     /// What lies in front of a return address, told as the return address.

@@ -3,13 +3,14 @@
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Basis, KernelSymbolsV1, Location, Mending, Node, Sample as Row, SamplesV1, StacksV1, Task, TasksV1,
-    WalkEnd,
+    Basis, JitV1, KernelSymbolsV1, Location, Mending, Node, Sample as Row, SamplesV1, StacksV1, Task,
+    TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
 use super::code::Code;
 use super::ids::Ids;
+use super::made::{Made, When};
 use super::perf_data::{Attr, PerfData, Sample};
 use super::registers::Registers;
 use super::snapshots::Snapshots;
@@ -48,6 +49,7 @@ pub(super) struct Samples<'a> {
     tasks: Ids<Task>,
     nodes: Ids<Node>,
     snapshots: Snapshots,
+    made: Made,
     waiting: Vec<Row>,
     basis: Basis,
     /// Kernel code that was hit, by position.
@@ -71,6 +73,7 @@ impl<'a> Samples<'a> {
             tasks: Ids::from(0),
             nodes: Ids::from(1),
             snapshots: Snapshots::new(machine.unwrap_or(Registers::X86_64)),
+            made: Made::default(),
             waiting: Vec::new(),
             basis: Basis { period_ns, processes: Processes::NONE, ..Basis::default() },
             kernel_hits: vec![false; world.kernel_symbols.len()],
@@ -84,7 +87,12 @@ impl<'a> Samples<'a> {
     ///
     /// # Errors
     /// If the perf.data file or the writer fails, or there are no more ids.
-    pub(super) fn write(mut self, writer: &mut Writer, tick: &dyn Fn(u64)) -> anyhow::Result<Counts> {
+    pub(super) fn write(
+        mut self,
+        writer: &mut Writer,
+        when: When<'_>,
+        tick: &dyn Fn(u64),
+    ) -> anyhow::Result<Counts> {
         let (mut buffer, mut told) = (Vec::new(), 0_u64);
         for (done, at) in (0..).zip(&self.data.samples) {
             let time_ns = at.time_ns.max(self.world.span_ns.0);
@@ -102,6 +110,7 @@ impl<'a> Samples<'a> {
         let symbols = self.world.kernel_symbols.iter().zip(&self.kernel_hits);
         let symbols: Vec<_> = symbols.filter_map(|(symbol, is_hit)| is_hit.then_some(*symbol)).collect();
         append(writer, &KernelSymbolsV1::from_rows(&symbols))?;
+        append(writer, &JitV1::from_rows(&self.made.rows(when)))?;
         Ok(self.counts)
     }
 
@@ -133,6 +142,7 @@ impl<'a> Samples<'a> {
             };
             let snapshot = space.filter(|_| self.machine.is_some() && user_stack != 0);
             let snapshot = snapshot.and_then(|space| self.snapshots.note(sample, space, &mut self.code));
+            self.made.note(sample.tgid, self.code.take_nameless());
             self.count(sample, snapshot);
             let task = Task { tgid: sample.tgid, tid: sample.tid, comm: self.names.at(sample.tid, time_ns) };
             self.basis.processes = self.basis.processes.with(task.tgid);
