@@ -58,13 +58,15 @@ impl Asked {
         }
     }
 
-    /// What helps where stacks reach behind what was copied of them.
-    pub(crate) fn copy_more(&self) -> &'static str {
-        match self.unwind {
+    /// What helps where stacks reach behind what was copied of them; some copies may have been shortened for want of room.
+    pub(crate) fn copy_more(&self, is_shortened: bool) -> &'static str {
+        match is_shortened {
             _ if self.is_foreign => "record with a larger copy of the stack",
             _ if self.stack_bytes < MOST_BYTES => "record with --stack-bytes 1M",
-            Unwind::Dwarf => "1 MiB of a stack is the most that is copied",
-            _ => "record with --unwind dwarf, which copies up to 1 MiB of the stack with every sample",
+            true => {
+                "copies were shortened while the ring was full: record with a larger --ring, or at a lower rate"
+            }
+            false => "1 MiB of a stack is the most that is copied",
         }
     }
 
@@ -170,10 +172,13 @@ mod tests {
             Some("record with --unwind auto")
         );
         // The command's own options are none of the recorder's.
-        assert_eq!(asked("icecore-record -- x --unwind fp").unwind_more(true), None);
-        assert!(asked("icecore-record -a").copy_more().contains("--unwind dwarf"));
-        assert!(asked("icecore-record --stack-bytes 64K -a").copy_more().ends_with("--stack-bytes 1M"));
-        assert!(asked("icecore-record --unwind dwarf").copy_more().ends_with("the most that is copied"));
+        assert_eq!(
+            asked("icecore-record -- x --unwind fp").unwind_more(false),
+            Some("record with --unwind dwarf")
+        );
+        assert!(asked("icecore-record -a").copy_more(false).ends_with("the most that is copied"));
+        assert!(asked("icecore-record -a").copy_more(true).contains("--ring"));
+        assert!(asked("icecore-record --stack-bytes 64K -a").copy_more(true).ends_with("--stack-bytes 1M"));
         assert!(asked("icecore-record -a").deeper().contains("--max-depth"));
         let most = SessionV1 { max_depth: 4096, ..session("icecore-record -a --max-depth 4096") };
         assert!(Asked::of(&most).deeper().ends_with("in a recording"));

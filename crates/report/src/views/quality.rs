@@ -141,7 +141,8 @@ impl Quality {
             samples,
             is_filtered: report.filtered.is_some(),
             asked: Asked::of(session),
-            in_step: quality.cpu_time.as_ref().ok().and_then(|account| InStep::of(account)),
+            is_shortened: count(report, Cause::STACK_SHORTENED) > 0,
+            in_step: quality.cpu_time.as_ref().ok().and_then(InStep::of),
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
             lost_to: lost_to(report, lost),
             named_share: quality.named_share,
@@ -188,7 +189,7 @@ fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
 }
 
 /// Adds up the losses of one cause.
-fn count(report: &Report<'_>, cause: Cause) -> u64 {
+pub(crate) fn count(report: &Report<'_>, cause: Cause) -> u64 {
     let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
     losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
 }
@@ -200,6 +201,8 @@ struct Facts<'a> {
     /// Filters have left these.
     is_filtered: bool,
     asked: Asked,
+    /// Copies of stacks were shortened.
+    is_shortened: bool,
     /// Who was sampled too often or too rarely.
     in_step: Option<InStep<'a>>,
     lost_share: f64,
@@ -413,7 +416,10 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
              the time: nobody can tell what of them is code"
         ),
         WalkEnd::NOT_COPIED => {
-            format!("; {share} reach behind what was copied of the stack: {}", facts.asked.copy_more())
+            format!(
+                "; {share} reach behind what was copied of the stack: {}",
+                facts.asked.copy_more(facts.is_shortened)
+            )
         }
         WalkEnd::NO_RULES => {
             format!(

@@ -1,5 +1,7 @@
 //! The rows as tables for people.
 
+use icecore_format::records::Cause;
+
 use super::Depth;
 use super::rows::{Figures, GroupRow, Link, Range};
 use crate::asked::Asked;
@@ -9,6 +11,7 @@ use crate::term::quantity::{count, percent, things};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
+use crate::views::quality::count as count_lost;
 use crate::views::top::clip;
 
 /// Groups of which the histogram and the deepest stack are shown.
@@ -53,7 +56,7 @@ impl Depth {
             page.gap();
             let text = format!(
                 "(cut): stacks go on behind what was copied of them, so it is a least value; {}",
-                asked.copy_more()
+                asked.copy_more(count_lost(report, Cause::STACK_SHORTENED) > 0)
             );
             page.styled(Style::Warn, &text);
         }

@@ -15,6 +15,7 @@ const FINE: Facts<'_> = Facts {
     samples: 1000,
     is_filtered: false,
     asked: ASKED,
+    is_shortened: false,
     in_step: None,
     lost_share: 0.0,
     lost_to: None,
@@ -153,7 +154,7 @@ fn nothing_is_advised_that_is_in_force_or_impossible() {
     };
     let default = Asked { unwind: Unwind::Auto, stack_bytes: 1 << 20, ..ASKED };
     assert!(told(WalkEnd::MISALIGNED, true, default).ends_with("which has no frame pointers"));
-    assert!(told(WalkEnd::NOT_COPIED, false, default).contains("--unwind dwarf"));
+    assert!(told(WalkEnd::NOT_COPIED, false, default).ends_with("the most that is copied"));
     let most = Asked { unwind: Unwind::Dwarf, max_depth: 4096, ..default };
     assert!(told(WalkEnd::NOT_COPIED, false, most).ends_with("1 MiB of a stack is the most that is copied"));
     assert!(
