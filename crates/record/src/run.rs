@@ -211,6 +211,7 @@ fn close(
             rate: options.rate,
             event: end.event,
             cpus: options.cpus.len(),
+            is_restricted: options.some_cpus || !(options.user && options.kernel),
             file_bytes: *finished.as_ref().unwrap_or(&kept),
             pieces_bytes,
             receipt: &receipt,

@@ -27,6 +27,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) rate: Rate,
     pub(crate) event: Event,
     pub(crate) cpus: usize,
+    /// One mode or some CPUs only.
+    pub(crate) is_restricted: bool,
     pub(crate) file_bytes: u64,
     /// Bytes of it that are pieces of other files.
     pub(crate) pieces_bytes: u64,
@@ -83,8 +85,11 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
     }
     if receipt.samples == 0 {
         line(
-            "no samples: nothing of the target ran on a CPU while it was sampled (idle time is not sampled)"
-                .into(),
+            match ended.is_restricted {
+                true => "no samples: nothing of the target was on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)",
+                false => "no samples: nothing of the target was on a CPU when a sample was due",
+            }
+            .into(),
         );
     }
     if let Some(path) = ended.path {
@@ -125,6 +130,7 @@ mod tests {
             rate: Rate::Frequency(99),
             event: crate::sys::perf::CPU_CLOCK,
             cpus: 2,
+            is_restricted: false,
             file_bytes: 19_800,
             pieces_bytes: 0,
             receipt,

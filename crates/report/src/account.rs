@@ -9,10 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::EventV1;
+use icecore_format::records::{EventV1, SessionV1};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::asked::{self, Asked};
 use crate::hits::Selection;
 use crate::load::parts::Parts;
 use crate::map::Map;
@@ -155,15 +156,18 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
 
 /// Why a recording has no account.
 fn absence(parts: &Parts) -> &'static str {
-    let of_cgroups = parts.iter().any(|part| part.session.target.starts_with("cgroups"));
-    let of_one_side = parts.iter().any(|part| !(part.session.user && part.session.kernel));
-    match (of_one_side, of_cgroups) {
-        (true, _) => "only one side was sampled (-U, -K)",
-        (_, true) => "a cgroup was recorded, which threads come to and leave",
-        _ => {
-            "the recording has none: an older recorder, another program, some CPUs only (-C), or it was killed early"
-        }
-    }
+    let any = |which: fn(&SessionV1) -> bool| parts.iter().any(|part| which(&part.session));
+    let reasons = [
+        (any(|session| Asked::of(session).is_foreign), "another program recorded, which does not tell it"),
+        (any(|session| !(session.user && session.kernel)), "only one side was sampled (-U, -K)"),
+        (any(|session| asked::cpus(session).is_some()), "only some CPUs were sampled (-C)"),
+        (
+            any(|session| session.target.starts_with("cgroups")),
+            "a cgroup was recorded, which threads join and leave",
+        ),
+    ];
+    let reason = reasons.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why);
+    reason.unwrap_or("the recording does not have it: its recorder was older, or was killed")
 }
 
 /// What the account tells of a thread.

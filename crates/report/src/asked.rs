@@ -10,6 +10,8 @@ const MOST_BYTES: u64 = 1 << 20;
 /// What decides about stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unwind {
+    /// Nothing was asked for: `auto`, but of recorders that could not copy stacks.
+    Unsaid,
     Fp,
     Auto,
     Dwarf,
@@ -25,6 +27,8 @@ pub(crate) struct Asked {
     pub(crate) max_depth: u32,
     /// Samples are taken every so many units of the event (`-c`), which never vary.
     pub(crate) is_exact: bool,
+    /// All files that were hit were to be taken (`--embed all`).
+    pub(crate) embeds_all: bool,
     /// The recorder saw no addresses of the kernel.
     pub(crate) is_kernel_hidden: bool,
     /// The recorder's kernel cannot copy stacks.
@@ -39,12 +43,14 @@ impl Asked {
             is_foreign: session.recorder.starts_with(|first: char| first.is_ascii_alphabetic()),
             unwind: match option(session, &["--unwind"]) {
                 Some("fp") => Unwind::Fp,
+                Some("auto") => Unwind::Auto,
                 Some("dwarf") => Unwind::Dwarf,
-                _ => Unwind::Auto,
+                _ => Unwind::Unsaid,
             },
             stack_bytes: option(session, &["--stack-bytes"]).and_then(bytes).unwrap_or(MOST_BYTES),
             max_depth: session.max_depth,
             is_exact: session.events.iter().all(|event| event.frequency_hz == 0 && event.period > 0),
+            embeds_all: option(session, &["--embed"]) == Some("all"),
             is_kernel_hidden: noted("kernel addresses are hidden"),
             copies_nothing: noted("and are not copied"),
         }
@@ -77,8 +83,8 @@ impl Asked {
                 Some("record with copies of the stack (perf: --call-graph dwarf), or with icecore-record")
             }
             _ if self.copies_nothing => None,
-            (Unwind::Fp, _) => Some("record with --unwind auto"),
-            (Unwind::Auto, false) => Some("record with --unwind dwarf"),
+            (Unwind::Fp, _) | (Unwind::Unsaid, true) => Some("record with --unwind auto"),
+            (Unwind::Auto | Unwind::Unsaid, false) => Some("record with --unwind dwarf"),
             _ => None,
         }
     }
@@ -106,13 +112,18 @@ pub(crate) fn restrictions(session: &SessionV1) -> Vec<String> {
         (false, true) => told.push("recorded with -K: user time is not in here".to_owned()),
         _ => {}
     }
-    if let Some(cpus) = option(session, &["-C", "--cpu"]) {
+    if let Some(cpus) = cpus(session) {
         told.push(format!("recorded with -C {cpus}: what ran on other CPUs is not in here"));
     }
     if session.target.starts_with("threads ") {
         told.push("recorded with -t: other threads of these processes are not in here".to_owned());
     }
     told
+}
+
+/// The CPUs to which the recorder was restricted, as they were typed.
+pub(crate) fn cpus(session: &SessionV1) -> Option<&str> {
+    option(session, &["-C", "--cpu"])
 }
 
 /// The value of an option on the command line of the recorder, in front of the command that it ran.
@@ -164,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_in_force_is_not_advised() {
-        assert_eq!(asked("icecore-record -a").unwind_more(true), None);
+        assert_eq!(asked("icecore-record --unwind auto -a").unwind_more(true), None);
         assert_eq!(asked("icecore-record -a").unwind_more(false), Some("record with --unwind dwarf"));
         assert_eq!(asked("icecore-record --unwind=dwarf -a").unwind_more(false), None);
         assert_eq!(
@@ -180,6 +191,10 @@ mod tests {
         assert!(asked("icecore-record -a").copy_more(true).contains("--ring"));
         assert!(asked("icecore-record --stack-bytes 64K -a").copy_more(true).ends_with("--stack-bytes 1M"));
         assert!(asked("icecore-record -a").deeper().contains("--max-depth"));
+        assert!(
+            asked("icecore-record --embed all -a").embeds_all
+                && !asked("icecore-record --embed-max 1G -a").embeds_all
+        );
         let most = SessionV1 { max_depth: 4096, ..session("icecore-record -a --max-depth 4096") };
         assert!(Asked::of(&most).deeper().ends_with("in a recording"));
     }

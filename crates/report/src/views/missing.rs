@@ -22,6 +22,7 @@ use crate::term::path::shown;
 
 use super::left_out;
 use super::summary::ratio;
+use crate::asked::Asked;
 use advice::Origin;
 use count::{Count, Lack, count};
 
@@ -194,6 +195,8 @@ struct Scope<'a> {
 impl Scope<'_> {
     fn row(&self, (position, image): (u32, &Identity), lack: &Lack, looked: &Looked) -> Row {
         let process = self.elsewhere.process(position, &self.report.loaded.tables);
+        let embeds_all = Asked::of(&self.report.loaded.tables.session).embeds_all;
+        let origin = Origin { host: self.host, process, embeds_all };
         let reason = lack.reason.map(|reason| looked.files.as_ref().err().copied().unwrap_or(reason));
         let tried = looked.trail.iter().map(|step| Tried {
             source: step.source.code(),
@@ -213,7 +216,7 @@ impl Scope<'_> {
             tried: tried.collect(),
             other_mounts: process.is_some(),
             left_out: self.left_out.get(&position).map(LeftOutOf::new),
-            get: advice::get(image, looked, Origin { host: self.host, process }, self.search),
+            get: advice::get(image, looked, origin, self.search),
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Origin<'a> {
     pub(super) host: Option<&'a str>,
     /// A process in whose mount namespace its path is one, if it is not one of the host itself.
     pub(super) process: Option<u32>,
+    /// All files were to be in the recording, and why this one is not is told apart.
+    pub(super) embeds_all: bool,
 }
 
 /// The command that copies an image from the recorded host. Without a build-id it is known by its path, size and
@@ -68,10 +70,13 @@ pub(super) fn get(image: &Identity, looked: &Looked, origin: Origin<'_>, search:
         commands.extend(wanted.map(|(what, _)| format!("debuginfod-find {what} {}", hex(&image.build_id))));
     }
     if !is_here && image.path.starts_with('/') {
-        commands.push(match image.path.strip_suffix(DELETED) {
-            None => copy(image, origin),
-            Some(_) => "record again with --embed all: the file was deleted while it ran".to_owned(),
-        });
+        match image.path.strip_suffix(DELETED) {
+            None => commands.push(copy(image, origin)),
+            Some(_) if origin.embeds_all => {}
+            Some(_) => {
+                commands.push("record again with --embed all: the file was deleted while it ran".to_owned());
+            }
+        }
     }
     commands
 }

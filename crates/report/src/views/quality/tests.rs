@@ -7,6 +7,7 @@ const ASKED: Asked = Asked {
     stack_bytes: 64 << 10,
     max_depth: 1024,
     is_exact: false,
+    embeds_all: false,
     is_kernel_hidden: false,
     copies_nothing: false,
 };
