@@ -18,10 +18,10 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules"]
-KINDS = dict(enumerate(KINDS, 1)) | {25: "cpu_times"}
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68]
-ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1)) | {25: 104}
+KINDS += ["unwind_rules", "stack_marks", "cpu_times"]
+KINDS = dict(enumerate(KINDS, 1))
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104]
+ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
@@ -281,7 +281,7 @@ class Part:
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
-        self.unwind_rules, self.cpu_times = [], []
+        self.unwind_rules, self.cpu_times, self.marks = [], [], {}
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
@@ -444,6 +444,9 @@ class Part:
             self.unwind_rules.append([image, address, start, bias, root.bytes(48)[at : at + length].hex()])
             at += length
 
+    def stack_marks_block(self, root):
+        self.marks.update(zip(root.steps(0), root.values(12)))
+
     def names_block(self, root):
         texts, at = [], 0
         for length in root.values(104, False):
@@ -466,8 +469,8 @@ def read(recording):
     readers += [Part.mappings_block, Part.stacks, Part.samples_block]
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
-    later += [Part.snapshots_block, Part.unwind_rules_block]
-    readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13)) | {25: Part.cpu_times_block}
+    later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
+    readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -559,10 +562,13 @@ def cgroup_at(part, places, process, thread, time):
 
 
 def frames(part, space, time, stack, is_user):
-    out, lookup = [], 0
+    out = []
     while stack:
         if stack not in part.nodes:
             return out + [{"lost": True}]
+        mark = part.marks.get(stack, 0)
+        # The leaf and what was interrupted is where the CPU was, a caller is looked up one byte earlier.
+        lookup = 0 if mark & 1 or not out else 1
         stack, image, value = part.nodes[stack]
         frame, mapping = {}, None
         if image is not None:
@@ -578,8 +584,6 @@ def frames(part, space, time, stack, is_user):
         elif image is not None:
             frame = {"lost": True}
         out.append(frame)
-        # The leaf is where the CPU was, a caller is looked up one byte earlier.
-        lookup = 1
     return out
 
 
@@ -643,6 +647,7 @@ def main():
         "snapshots": [held(part, id) for part in parts for id in part.snapshots],
         "unwind_rules": [row for part in parts for row in part.unwind_rules],
         "cpu_times": [row for part in parts for row in part.cpu_times],
+        "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],
         "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }
     json.dump(document, sys.stdout)

@@ -11,8 +11,8 @@ use icecore_format::Error;
 use icecore_format::records::{
     Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode,
     JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location,
-    Loss, LossesV1, Mapping, MappingsV1, Mending, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample,
-    SamplesV1, SessionV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    Loss, LossesV1, Mapping, MappingsV1, Mark, Mending, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample,
+    SamplesV1, SessionV1, StackMarksV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -53,6 +53,8 @@ pub struct Builder {
     pub names: NameTable,
     /// Files that were left out.
     pub left_out: Vec<LeftOut>,
+    /// Marks of nodes.
+    pub marks: Vec<(u32, Mark)>,
     /// What registers and stacks held.
     pub held: Held,
     /// Samples.
@@ -198,6 +200,9 @@ impl Builder {
         writer.append(&MappingsV1::from_rows(&self.mappings))?;
         writer.append(&KernelSymbolsV1::from_rows(&self.kernel_symbols))?;
         writer.append(&StacksV1::from_rows(1, &self.nodes)?)?;
+        if !self.marks.is_empty() {
+            writer.append(&StackMarksV1::from_rows(&self.marks))?;
+        }
         self.held.write(&mut writer)?;
         let block_len = if self.block_len == 0 { usize::MAX } else { self.block_len };
         for rows in self.samples.chunks(block_len.min(self.samples.len().max(1))) {

@@ -11,8 +11,8 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, CpuTime, CpuTimesV1, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location,
-    MappingsV1, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1, Symbol,
-    SymbolsV1, UnwindRule, UnwindRulesV1,
+    MappingsV1, Mark, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1,
+    StackMarksV1, Symbol, SymbolsV1, UnwindRule, UnwindRulesV1,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -121,6 +121,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     assert_eq!(python["left_out"], left_out(path), "{}", path.display());
     assert_eq!(python["unwind_rules"], unwind_rules(path), "{}", path.display());
     assert_eq!(python["cpu_times"], cpu_times(path), "{}", path.display());
+    assert_eq!(python["stack_marks"], stack_marks(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
         held::held(path),
@@ -190,6 +191,11 @@ fn unwind_rules(path: &Path) -> Value {
         };
         Some(view.rows().ok()?.into_iter().map(row).collect())
     })
+}
+
+/// The marks of nodes.
+fn stack_marks(path: &Path) -> Value {
+    rows::<StackMarksV1>(path, |view| Some(view.rows().map(|(node, mark)| json!([node, mark.0])).collect()))
 }
 
 /// The code made at run time of a file: process, start, end, since, until, name, lines.
@@ -297,6 +303,7 @@ fn mixed() -> Builder {
             b.stack_at(&[at(0x1000 + i % 7 * 0x10_0000), at(0x1234), Location::Address(0x77 + i % 3)]);
         b.sample(i * 5_000_000 + 700, (i % 3) as u16, task, &[1], &[]).user_stack = stack;
     }
+    b.marks = (1..200).step_by(3).map(|node| (node, Mark(node as u8 % 4))).collect();
     held::add(&mut b);
     b
 }

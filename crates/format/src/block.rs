@@ -58,6 +58,8 @@ impl Kind {
     pub const SNAPSHOTS: Self = Self(22);
     /// Unwind rules of code that stacks hold.
     pub const UNWIND_RULES: Self = Self(23);
+    /// What is to be known of frames besides their locations.
+    pub const STACK_MARKS: Self = Self(24);
     /// CPU time of threads by the kernel's own account.
     pub const CPU_TIMES: Self = Self(25);
 
@@ -87,6 +89,7 @@ impl Kind {
             Self::STACK_NODES => "stack_nodes".into(),
             Self::SNAPSHOTS => "snapshots".into(),
             Self::UNWIND_RULES => "unwind_rules".into(),
+            Self::STACK_MARKS => "stack_marks".into(),
             Self::CPU_TIMES => "cpu_times".into(),
             Self(other) => format!("kind_{other}"),
         }

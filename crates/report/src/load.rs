@@ -14,15 +14,17 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol,
     KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
-    MappingsV1, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot,
-    SnapshotsV1, StackCodeV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1,
-    Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    MappingsV1, Mark, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot,
+    SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1,
+    StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 use rayon::prelude::*;
 
 use by_id::ById;
 use held::{Held, HeldBlocks};
 use parts::Parts;
+
+use crate::map::Map;
 
 /// Everything of a recording except its samples.
 #[derive(Debug, Default)]
@@ -39,6 +41,8 @@ pub struct Tables {
     pub images: ById<Image>,
     /// The trie of stacks.
     pub nodes: ById<Node>,
+    /// What is to be known of nodes besides their locations; most have no row.
+    pub marks: Map<u32, Mark>,
     /// Changes of tasks, in the order of the file.
     pub lifecycle: Vec<Lifecycle>,
     /// Cgroups of tasks, in the order of the file.
@@ -97,6 +101,11 @@ impl Tables {
         }
     }
 
+    /// What is to be known of a node besides its location.
+    pub fn mark(&self, node: u32) -> Mark {
+        self.marks.get(&node).copied().unwrap_or_default()
+    }
+
     /// Finds a task; if its block is missing, one without numbers and name.
     pub fn task(&self, id: u32) -> Task {
         self.tasks.find(id).copied().unwrap_or_else(|| {
@@ -113,6 +122,7 @@ enum Decoded {
     Tasks(u32, Vec<Task>),
     Images(u32, Vec<Image>),
     Nodes(u32, Vec<Node>),
+    Marks(Vec<(u32, Mark)>),
     Lifecycle(Vec<Lifecycle>),
     Cgroups(Vec<Cgroup>),
     Mappings(Vec<Mapping>),
@@ -176,6 +186,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::Tasks(first, rows) => tasks.push((first, rows)),
             Decoded::Images(first, rows) => images.push((first, rows)),
             Decoded::Nodes(first, rows) => nodes.push((first, rows)),
+            Decoded::Marks(rows) => tables.marks.extend(rows),
             Decoded::Lifecycle(rows) => tables.lifecycle.extend(rows),
             Decoded::Cgroups(rows) => tables.cgroups.extend(rows),
             Decoded::Mappings(rows) => tables.mappings.extend(rows),
@@ -283,6 +294,7 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
             let view = payload.view::<StacksV1>()?;
             Decoded::Nodes(view.first_id.to_native(), view.rows()?)
         }
+        (Kind::STACK_MARKS, 1) => Decoded::Marks(payload.view::<StackMarksV1>()?.rows().collect()),
         (Kind::LIFECYCLE, 1) => Decoded::Lifecycle(payload.view::<LifecycleV1>()?.rows().collect()),
         (Kind::CGROUPS, 1) => Decoded::Cgroups(payload.view::<CgroupsV1>()?.rows().collect()),
         (Kind::MAPPINGS, 1) => Decoded::Mappings(payload.view::<MappingsV1>()?.rows().collect()),

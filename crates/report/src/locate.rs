@@ -14,10 +14,11 @@
 //! to the next function. So a caller is looked up one byte earlier: [`Role`] owns that −1. The leaf of
 //! the user stack of a sample that hit in the kernel is the user instruction pointer that was saved at
 //! kernel entry: the faulting or interrupted instruction itself, or the one behind `syscall`, which is
-//! in the same function. It is exact as well.
+//! in the same function. It is exact as well. So is a frame that a signal has interrupted, and the signal trampoline,
+//! whose return address the kernel made: the marks of nodes tell them.
 
 use icecore_format::limits;
-use icecore_format::records::{ImageKind, Location, Mapping};
+use icecore_format::records::{ImageKind, Location, Mapping, Mark};
 use rayon::prelude::*;
 
 use crate::hits::{Hit, Key};
@@ -33,13 +34,15 @@ pub enum Role {
     Leaf,
     /// The instruction behind a call.
     Return,
+    /// An instruction, though the frame is no leaf: [`Mark::INTERRUPTED`].
+    Interrupted,
 }
 
 impl Role {
     /// The address, or offset, whose name is wanted.
     pub fn lookup(self, address: u64) -> u64 {
         match self {
-            Self::Leaf => address,
+            Self::Leaf | Self::Interrupted => address,
             Self::Return => address.saturating_sub(1),
         }
     }
@@ -69,22 +72,28 @@ pub struct Step {
     pub position: Option<usize>,
     /// Its code; `None` if its block is missing. Nothing follows then.
     pub location: Option<Location>,
-    /// Leaf or return address.
+    /// Leaf, return address or interrupted instruction.
     pub role: Role,
+    /// What else is known of the frame.
+    pub mark: Mark,
 }
 
 /// Lists the frames of a stack, leaf first.
 pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
     let mut next = stack;
-    let mut role = Role::Leaf;
     std::iter::from_fn(move || {
         if next == 0 {
             return None;
         }
         let (position, node) = tables.nodes.find_at(next).unzip();
-        let step = Step { node: next, position, location: node.map(|n| n.location), role };
+        let mark = tables.mark(next);
+        let role = match mark.has(Mark::INTERRUPTED) {
+            _ if next == stack => Role::Leaf,
+            true => Role::Interrupted,
+            false => Role::Return,
+        };
+        let step = Step { node: next, position, location: node.map(|n| n.location), role, mark };
         next = node.map_or(0, |n| n.parent);
-        role = Role::Return;
         Some(step)
     })
     .take(limits::MAX_FRAMES as usize)
@@ -281,7 +290,7 @@ impl Spots {
     fn of(&mut self, step: &Step) -> Option<&mut (u32, u32)> {
         match step.role {
             Role::Leaf => self.of_leaf.get_mut(step.position?),
-            Role::Return => self.of_caller.get_mut(step.position?),
+            Role::Return | Role::Interrupted => self.of_caller.get_mut(step.position?),
         }
     }
 

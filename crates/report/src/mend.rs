@@ -16,6 +16,7 @@
 //! | `choose` | which of two stacks is believed |
 //! | `grown` | mended stacks as nodes of the trie |
 //! | `suspect` | stacks of walks that cannot be whole |
+//! | `trampolines` | frames of walks that a signal has made |
 
 mod choose;
 mod code;
@@ -23,6 +24,7 @@ mod grown;
 mod memory;
 mod rules;
 mod suspect;
+mod trampolines;
 mod window;
 mod windows;
 
@@ -30,7 +32,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use icecore_format::read::Recording;
-use icecore_format::records::{Mending, Node, Sample, WalkEnd};
+use icecore_format::records::{Mark, Mending, Node, Sample, WalkEnd};
 use rayon::prelude::*;
 
 use crate::hits::Selection;
@@ -41,6 +43,7 @@ use crate::unwind::{Limits, Unwinder};
 use grown::Trie;
 use rules::Rules;
 pub(crate) use suspect::{Suspects, suspects};
+pub(crate) use trampolines::trampolines;
 use window::Window;
 use windows::windows;
 
@@ -51,6 +54,17 @@ pub struct Mended {
     by_snapshot: Map<u32, Outcome>,
     /// Ids of the nodes that are new, by part.
     ids_of_parts: Vec<Range<u32>>,
+}
+
+/// Nodes that mended stacks add to the trie.
+#[derive(Debug, Default)]
+pub struct New {
+    /// The id of the first.
+    pub first_id: u32,
+    /// In the order of their ids.
+    pub nodes: Vec<Node>,
+    /// What is to be known of them besides their locations.
+    pub marks: Vec<(u32, Mark)>,
 }
 
 /// What came of one sample.
@@ -73,6 +87,11 @@ impl Mended {
         }
     }
 
+    /// Tells whether a node is one that was added.
+    pub fn is_new(&self, id: u32) -> bool {
+        self.ids_of_parts.iter().any(|ids| ids.contains(&id))
+    }
+
     /// Ids of the new nodes of a part.
     pub fn ids_of_part(&self, part: u32) -> Range<u32> {
         self.ids_of_parts.get(part as usize).cloned().unwrap_or_default()
@@ -89,7 +108,7 @@ pub fn mend(
     locator: &Locator<'_>,
     finder: &Finder<'_>,
     first_id: u32,
-) -> (Mended, Vec<Node>) {
+) -> (Mended, New) {
     let tables = selection.tables;
     if tables.held.snapshots.is_empty() {
         return Default::default();
@@ -117,7 +136,7 @@ pub fn mend(
         })
         .collect();
     let mut mended = Mended::default();
-    let (mut nodes, mut next_id) = (Vec::new(), first_id);
+    let (mut new, mut next_id) = (New { first_id, ..New::default() }, first_id);
     let mut done = all.iter().zip(done).peekable();
     for part in 0..tables.parts.len() as u32 {
         // Ids of images tell parts apart, addresses do not: each part has a trie of its own.
@@ -127,10 +146,12 @@ pub fn mend(
         }
         let begin = next_id;
         next_id = trie.next_id();
-        nodes.append(&mut trie.into_nodes());
+        let (nodes, marks) = trie.into_nodes();
+        new.nodes.extend(nodes);
+        new.marks.extend(marks);
         mended.ids_of_parts.push(begin..next_id);
     }
-    (mended, nodes)
+    (mended, new)
 }
 
 impl Mended {

@@ -8,7 +8,6 @@
 use std::path::Path;
 
 use icecore_format::read::Recording;
-use icecore_format::records::Node;
 
 use crate::cgroups::Cgroups;
 use crate::cli::Select;
@@ -19,7 +18,7 @@ use crate::hits::{self, Apart, Hits, Selection};
 use crate::image::{EmbeddedFiles, Finder, Search};
 use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::locate::{Located, Locator, Place, locate};
-use crate::mend::{Mended, Suspects, mend, suspects};
+use crate::mend::{Mended, New, Suspects, mend, suspects, trampolines};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::spaces::Spaces;
@@ -96,6 +95,9 @@ impl<'a> Loaded<'a> {
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
         let spaces = Spaces::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
         let cgroups = Cgroups::replay(&tables);
+        if !is_part {
+            mark_trampolines(recording, &mut tables, &spaces, search);
+        }
         let walked = Mended::default();
         let selection = Selection {
             tables: &tables,
@@ -104,8 +106,9 @@ impl<'a> Loaded<'a> {
             filter: &filter,
             mended: &walked,
         };
-        let (mended, first_id, nodes) = mended(recording, selection, search);
-        tables.nodes.push(first_id, nodes);
+        let (mended, new) = mended(recording, selection, search);
+        tables.nodes.push(new.first_id, new.nodes);
+        tables.marks.extend(new.marks);
         let selection = Selection {
             tables: &tables,
             spaces: &spaces,
@@ -120,6 +123,7 @@ impl<'a> Loaded<'a> {
                 Some(nodes) => tables.nodes = nodes,
                 None => load_nodes(recording, &mut tables),
             }
+            mark_trampolines(recording, &mut tables, &spaces, search);
         }
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
@@ -190,16 +194,27 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Unwinds stacks; returns new nodes of the trie and the id of the first.
-fn mended(recording: &Recording, selection: Selection<'_>, search: &Search) -> (Mended, u32, Vec<Node>) {
+/// Marks the frames of walks that signals have made.
+fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces, search: &Search) {
+    let locator = Locator::new(tables, spaces);
+    let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+    let embedded = EmbeddedFiles::new(recording, tables, identity);
+    let marks = trampolines(&locator, &Finder { search, embedded: Some(&embedded) });
+    for (node, mark) in marks {
+        let known = tables.marks.entry(node).or_default();
+        *known = known.with(mark);
+    }
+}
+
+/// Unwinds stacks; returns new nodes of the trie as well.
+fn mended(recording: &Recording, selection: Selection<'_>, search: &Search) -> (Mended, New) {
     let tables = selection.tables;
     let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
     let locator = Locator::new(tables, selection.spaces);
     let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
     let embedded = EmbeddedFiles::new(recording, tables, identity);
     let finder = Finder { search, embedded: Some(&embedded) };
-    let (mended, nodes) = mend(recording, selection, &locator, &finder, first_id);
-    (mended, first_id, nodes)
+    mend(recording, selection, &locator, &finder, first_id)
 }
 
 /// Tells of each image whether it has places of which the recording itself has not all that can be found out.

@@ -4,12 +4,12 @@ mod entry;
 mod narrow;
 mod sums;
 
-use icecore_format::records::{Mending, WalkEnd};
+use icecore_format::records::{Mark, Mending, WalkEnd};
 
 use crate::cgroups::CgroupId;
 use crate::hits::{Hit, Hits, Key, Selection, widened};
 use crate::load::Tables;
-use crate::locate::Located;
+use crate::locate::{Located, steps};
 use crate::map::{Interned, Map};
 use crate::names::{Function, Names};
 
@@ -89,6 +89,8 @@ pub struct Taken {
     /// The user stack reaches a root: it was unwound to one, the walk ended at a frame pointer of 0, or there is an entry
     /// point of a program or thread.
     pub rooted: bool,
+    /// A frame of the user stack was found by a guess.
+    pub guessed: bool,
     /// What became of the user walk.
     pub mending: Mending,
     /// It hit in the kernel.
@@ -148,6 +150,7 @@ impl Profile {
         let stacks = stacks.into_items();
         let has_entry = entry::below(&names, &stacks);
         let mut rows = Rows::default();
+        let mut guesses = Guesses::default();
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
             let thread = *known
                 .entry((hit.key.task, hit.key.space, hit.key.cgroup))
@@ -155,7 +158,8 @@ impl Profile {
             let stack = of_spot[*leaf as usize];
             let Key { end, mending, in_kernel, event, slice, .. } = hit.key;
             let rooted = end == WalkEnd::ROOT || end == WalkEnd::UNWOUND;
-            let mut taken = Taken { end, rooted, mending, in_kernel };
+            let guessed = guesses.are_in(selection.tables, hit.key.user);
+            let mut taken = Taken { end, rooted, guessed, mending, in_kernel };
             taken.rooted |= taken.is_walked() && has_entry[stack as usize];
             let Hit { samples, weight, span_ns, .. } = *hit;
             rows.add(Row { thread, stack, taken, event, slice, samples, weight, span_ns });
@@ -209,6 +213,20 @@ impl Profile {
         let mut at = vec![Amount::default(); self.stacks.len()];
         self.rows.iter().for_each(|row| at[row.stack as usize].add(row.amount()));
         at
+    }
+}
+
+/// Which stacks hold a frame that was found by a guess.
+#[derive(Default)]
+struct Guesses(Map<u32, bool>);
+
+impl Guesses {
+    fn are_in(&mut self, tables: &Tables, stack: u32) -> bool {
+        if tables.marks.is_empty() {
+            return false;
+        }
+        let look = || steps(tables, stack).any(|step| step.mark.has(Mark::GUESSED));
+        *self.0.entry(stack).or_insert_with(look)
     }
 }
 

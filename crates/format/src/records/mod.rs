@@ -24,6 +24,7 @@ mod receipt;
 mod samples;
 mod session;
 mod snapshots;
+mod stack_marks;
 mod stack_memory;
 mod stacks;
 mod strings;
@@ -49,6 +50,7 @@ pub use receipt::ReceiptV1;
 pub use samples::{Basis, Sample, SamplesV1};
 pub use session::{EventV1, LabelV1, SessionV1};
 pub use snapshots::{Snapshot, SnapshotsV1};
+pub use stack_marks::{Mark, StackMarksV1};
 pub use stack_memory::{
     PIECE_BYTES, PIECE_WORDS, StackCodeV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, Word,
 };
@@ -109,7 +111,7 @@ pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
         && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
-            || (Kind::SYMBOLS..=Kind::UNWIND_RULES).contains(&kind)
+            || (Kind::SYMBOLS..=Kind::STACK_MARKS).contains(&kind)
             || kind == Kind::CPU_TIMES)
 }
 
@@ -149,6 +151,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::SNAPSHOTS, 1) => of::<SnapshotsV1>(payload),
         (Kind::UNWIND_RULES, 1) => of::<UnwindRulesV1>(payload),
         (Kind::CPU_TIMES, 1) => of::<CpuTimesV1>(payload),
+        (Kind::STACK_MARKS, 1) => of::<StackMarksV1>(payload),
         _ => return None,
     })
 }

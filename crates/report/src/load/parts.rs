@@ -219,6 +219,12 @@ impl Parts {
         self.of_id(Counted::Nodes, id)
     }
 
+    /// The part to which a node of the trie belongs, and the id of the node there.
+    pub fn own_node(&self, id: u32) -> (u32, u32) {
+        let part = self.of_node(id);
+        (part, id - self.part(part).ids[Counted::Nodes as usize].base)
+    }
+
     /// The part to which an image belongs, and the id of the image there.
     pub fn of_image(&self, id: u32) -> (u32, u32) {
         let part = self.of_id(Counted::Images, id);

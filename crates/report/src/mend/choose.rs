@@ -1,6 +1,6 @@
 //! Which of two stacks is believed: the one that was walked along frame pointers, or the one that was unwound.
 
-use icecore_format::records::{Location, WalkEnd};
+use icecore_format::records::{Location, Mark, WalkEnd};
 
 use crate::unwind::{End, Frame};
 
@@ -11,6 +11,7 @@ pub(super) struct Walked {
     pub(super) address: u64,
     /// As the stack has it.
     pub(super) location: Location,
+    pub(super) mark: Mark,
 }
 
 /// What is believed.
@@ -86,7 +87,11 @@ mod tests {
     }
 
     fn walked(addresses: &[u64]) -> Vec<Walked> {
-        let walked = |address: &u64| Walked { address: *address, location: Location::Address(*address) };
+        let walked = |address: &u64| Walked {
+            address: *address,
+            location: Location::Address(*address),
+            mark: Mark::NONE,
+        };
         addresses.iter().map(walked).collect()
     }
 

@@ -1,15 +1,18 @@
 //! Mended stacks as a trie: first of one window of samples, then of all.
 
-use icecore_format::records::{Location, Node};
+use icecore_format::records::{Location, Mark, Node};
 
 use crate::map::Map;
+
+/// A frame of a stack: its code, and what else is to be known of it.
+pub(super) type Framed = (Location, Mark);
 
 /// Stacks of one window. Nodes count from 1; a caller lies in front of its callees.
 #[derive(Debug, Default)]
 pub(super) struct Grown {
-    /// Caller, 0 at the outermost frame; code.
-    nodes: Vec<(u32, Location)>,
-    known: Map<(u32, Location), u32>,
+    /// Caller, 0 at the outermost frame; frame.
+    nodes: Vec<(u32, Framed)>,
+    known: Map<(u32, Framed), u32>,
 }
 
 impl Grown {
@@ -17,13 +20,13 @@ impl Grown {
     pub(super) fn add(
         &mut self,
         mut caller: u32,
-        root_first: impl Iterator<Item = Location>,
+        root_first: impl Iterator<Item = Framed>,
         path: &mut Vec<u32>,
     ) {
         path.clear();
-        for location in root_first {
-            caller = *self.known.entry((caller, location)).or_insert_with(|| {
-                self.nodes.push((caller, location));
+        for framed in root_first {
+            caller = *self.known.entry((caller, framed)).or_insert_with(|| {
+                self.nodes.push((caller, framed));
                 self.nodes.len() as u32
             });
             path.push(caller);
@@ -36,22 +39,27 @@ impl Grown {
 pub(super) struct Trie {
     first_id: u32,
     nodes: Vec<Node>,
-    known: Map<(u32, Location), u32>,
+    /// Of those that have any.
+    marks: Vec<(u32, Mark)>,
+    known: Map<(u32, Framed), u32>,
 }
 
 impl Trie {
     pub(super) fn new(first_id: u32) -> Self {
-        Self { first_id, nodes: Vec::new(), known: Map::default() }
+        Self { first_id, nodes: Vec::new(), marks: Vec::new(), known: Map::default() }
     }
 
     /// Adds the stacks of a window; returns the id of each of its nodes, of node 1 first.
     pub(super) fn add(&mut self, grown: &Grown) -> Vec<u32> {
         let mut ids: Vec<u32> = Vec::with_capacity(grown.nodes.len());
-        for (caller, location) in &grown.nodes {
+        for (caller, framed) in &grown.nodes {
             let parent = caller.checked_sub(1).map_or(0, |caller| ids[caller as usize]);
-            let id = *self.known.entry((parent, *location)).or_insert_with(|| {
-                self.nodes.push(Node { parent, location: *location });
-                self.first_id.saturating_add(self.nodes.len() as u32 - 1)
+            let id = *self.known.entry((parent, *framed)).or_insert_with(|| {
+                let (location, mark) = *framed;
+                self.nodes.push(Node { parent, location });
+                let id = self.first_id.saturating_add(self.nodes.len() as u32 - 1);
+                self.marks.extend((mark != Mark::NONE).then_some((id, mark)));
+                id
             });
             ids.push(id);
         }
@@ -63,7 +71,8 @@ impl Trie {
         self.first_id.saturating_add(self.nodes.len() as u32)
     }
 
-    pub(super) fn into_nodes(self) -> Vec<Node> {
-        self.nodes
+    /// The nodes, and the marks of those that have any.
+    pub(super) fn into_nodes(self) -> (Vec<Node>, Vec<(u32, Mark)>) {
+        (self.nodes, self.marks)
     }
 }

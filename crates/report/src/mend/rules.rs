@@ -11,7 +11,7 @@ use crate::image::{FileOff, Finder, Layout, Sections, Svma};
 use crate::locate::Locator;
 use crate::map::Map;
 use crate::unwind::{Machine, Place, UnwindSections, UnwindTables};
-use recorded::Recorded;
+pub(super) use recorded::Recorded;
 
 /// What is known of the images that stacks are in.
 pub(super) struct Rules {
@@ -67,9 +67,7 @@ impl Rules {
                 None => None,
             }
         });
-        let arch = &tables.session.arch;
-        let machine = if arch == "aarch64" { Machine::Aarch64 } else { Machine::X86_64 };
-        Self { machine, images: images.collect() }
+        Self { machine: Machine::of(&tables.session.arch), images: images.collect() }
     }
 
     /// Prepares them for looking up.

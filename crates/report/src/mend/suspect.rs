@@ -86,7 +86,7 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
     let (mut known, mut unwinder) = (Known::default(), Unwinder::new(Limits::new(rules.machine())));
     let mut images: Map<Option<u32>, u64> = Map::default();
     for hit in rows.iter().filter(is_believed) {
-        let callers = steps(locator.tables, hit.key.user).filter(|step| step.role == Role::Return);
+        let callers = steps(locator.tables, hit.key.user).filter(|step| step.role != Role::Leaf);
         let places = callers.filter_map(|step| place(locator, &rules, hit, step));
         let judged = known.judge(places, &mut unwinder);
         suspects.judged += if judged == Judged::Untold { 0 } else { hit.samples };
@@ -105,8 +105,8 @@ fn place<'t>(locator: &Locator<'_>, rules: &'t Tables<'_>, hit: &Hit, step: Step
     let location = step.location?;
     let image = match location {
         Location::Image { image, .. } => image,
-        Location::Address(address) => locator.mapping(hit.key.space?, address.checked_sub(1)?)?.image,
+        Location::Address(address) => locator.mapping(hit.key.space?, step.role.lookup(address))?.image,
     };
-    let call = locator.file_off(hit.key.space, location)?.0.checked_sub(1)?;
+    let call = step.role.lookup(locator.file_off(hit.key.space, location)?.0);
     Some(rules.place(Some(locator.image(image)?), FileOff(call)))
 }

@@ -1,6 +1,6 @@
 use icecore_format::records::{
-    Image, ImageKind, Location, Mapping, Origin, PIECE_BYTES, Sample, Snapshot, StackNode, StackPiece, Task,
-    WalkEnd, Word,
+    Image, ImageKind, Location, Mapping, Mark, Origin, PIECE_BYTES, Sample, Snapshot, StackNode, StackPiece,
+    Task, WalkEnd, Word,
 };
 
 use super::code::SpaceCode;
@@ -87,7 +87,7 @@ impl Recorded {
         let done = window.done();
         let mut trie = Trie::new(1);
         let ids = trie.add(&done.grown);
-        let nodes = ById::from_blocks(vec![(1, trie.into_nodes())]);
+        let nodes = ById::from_blocks(vec![(1, trie.into_nodes().0)]);
         let frames = |leaf: u32| chain(&nodes, ids[leaf as usize - 1]);
         let mut stacks = done.stacks;
         stacks.sort_by_key(|stack| stack.snapshot);
@@ -324,10 +324,22 @@ fn a_stack_that_claims_the_end_of_memory_is_read_as_nothing() {
 }
 
 #[test]
+fn nodes_that_differ_in_their_marks_are_different_nodes() {
+    let (mut path, mut grown) = (Vec::new(), Grown::default());
+    for mark in [Mark::NONE, Mark::INTERRUPTED, Mark::GUESSED, Mark::INTERRUPTED] {
+        grown.add(0, [(at(1), Mark::NONE), (at(2), mark), (at(3), Mark::NONE)].into_iter(), &mut path);
+    }
+    let mut trie = Trie::new(10);
+    trie.add(&grown);
+    let (nodes, marks) = trie.into_nodes();
+    assert_eq!((nodes.len(), marks), (7, vec![(13, Mark::INTERRUPTED), (15, Mark::GUESSED)]));
+}
+
+#[test]
 fn equal_stacks_of_two_windows_are_one() {
     let mut path = Vec::new();
     let stack = |offsets: &[u64], grown: &mut Grown, path: &mut Vec<u32>| {
-        grown.add(0, offsets.iter().map(|off| at(*off)), path);
+        grown.add(0, offsets.iter().map(|off| (at(*off), Mark::NONE)), path);
         *path.last().expect("it has frames") as usize - 1
     };
     let (mut first, mut second) = (Grown::default(), Grown::default());
@@ -337,7 +349,7 @@ fn equal_stacks_of_two_windows_are_one() {
     let again = stack(&[1, 2, 3, 4], &mut second, &mut path);
     let mut trie = Trie::new(100);
     let (first, second) = (trie.add(&first), trie.add(&second));
-    let nodes = ById::from_blocks(vec![(100, trie.into_nodes())]);
+    let nodes = ById::from_blocks(vec![(100, trie.into_nodes().0)]);
     assert_eq!(nodes.len(), 5);
     assert_eq!(chain(&nodes, first[long]), [3, 2, 1]);
     assert_eq!(chain(&nodes, second[other]), [5, 1]);

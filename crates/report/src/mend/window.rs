@@ -67,6 +67,7 @@ impl<'a> Window<'a> {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
+        let framed = code.framed(&frames);
         let choice = choose(&frames, end, &walked, sample.user_end);
         let rests_on = match &choice {
             Choice::Walk if end != End::Root && sample.user_end == WalkEnd::ROOT => &walked[1..],
@@ -76,8 +77,8 @@ impl<'a> Window<'a> {
         let calls = rests_on.iter().filter_map(|walked| code.find(walked.address.checked_sub(1)?));
         let is_suspect = self.kept.judge(calls, self.unwinder).is_suspect();
         if let Choice::Other { unwound, walked, end } = choice {
-            let outer = walked.iter().rev().map(|frame| frame.location);
-            let inner = frames[..unwound].iter().rev().map(|frame| code.location(frame));
+            let outer = walked.iter().rev().map(|frame| (frame.location, frame.mark));
+            let inner = framed[..unwound].iter().rev().copied();
             self.done.grown.add(0, outer.chain(inner), &mut self.path);
             let other = self.path.last().map(|node| (*node, end));
             self.done.stacks.push(Stack {

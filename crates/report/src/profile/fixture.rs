@@ -7,7 +7,7 @@ use crate::names::{Frame, ImageName, Side};
 
 /// How all samples of [`profile`] were taken.
 pub(crate) const TAKEN: Taken =
-    Taken { end: WalkEnd::NONE, rooted: false, mending: Mending::NONE, in_kernel: false };
+    Taken { end: WalkEnd::NONE, rooted: false, guessed: false, mending: Mending::NONE, in_kernel: false };
 
 /// Builds a profile of one thread; a stack is root first, each sample weighs 10.
 pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {

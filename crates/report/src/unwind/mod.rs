@@ -135,6 +135,13 @@ pub enum By {
     TopOfStack,
 }
 
+impl By {
+    /// Tells whether nothing proves the frame: code without rules leaves several places in which its caller may be.
+    pub fn is_guess(self) -> bool {
+        matches!(self, Self::FramePointer | Self::LinkRegister | Self::TopOfStack)
+    }
+}
+
 /// Why a stack has no more frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {

@@ -14,6 +14,11 @@ pub enum Machine {
 }
 
 impl Machine {
+    /// By what `uname` calls it.
+    pub fn of(arch: &str) -> Self {
+        if arch == "aarch64" { Self::Aarch64 } else { Self::X86_64 }
+    }
+
     /// The number in ELF headers.
     pub const fn elf(self) -> u16 {
         match self {

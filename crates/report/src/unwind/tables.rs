@@ -122,13 +122,25 @@ impl<'d> UnwindTables<'d> {
 
     /// Tells whether an address lies in a function that has rules.
     pub(super) fn describes(&self, at: u64) -> bool {
-        let debug_functions =
-            || self.debug_functions.get_or_init(|| Functions::of(&self.debug_frame, &self.bases));
+        self.function(at).is_some()
+    }
+
+    /// Tells whether an address lies in a function that the kernel calls for a signal.
+    pub fn is_trampoline(&self, at: u64) -> bool {
+        self.function(at).is_some_and(|fde| fde.is_signal_trampoline())
+    }
+
+    /// Finds the description of the function that covers an address.
+    fn function(&self, at: u64) -> Option<Fde<'d>> {
         let in_eh_frame = self.functions.find(self.eh_frame_at, at);
-        in_eh_frame.is_some_and(|off| fde(&self.eh_frame, &self.bases, off, at).is_some())
-            || debug_functions()
-                .find(at)
-                .is_some_and(|off| fde(&self.debug_frame, &self.bases, off, at).is_some())
+        in_eh_frame.and_then(|off| fde(&self.eh_frame, &self.bases, off, at)).or_else(|| {
+            let off = self.debug_functions().find(at)?;
+            fde(&self.debug_frame, &self.bases, off, at)
+        })
+    }
+
+    fn debug_functions(&self) -> &Functions {
+        self.debug_functions.get_or_init(|| Functions::of(&self.debug_frame, &self.bases))
     }
 
     /// Finds the rules of an address: in `.eh_frame`, else in `.debug_frame`; `None` if neither has any.
@@ -142,8 +154,7 @@ impl<'d> UnwindTables<'d> {
             return full(&self.eh_frame, &self.bases, &fde, at, context).map(Some);
         }
         let section = &self.debug_frame;
-        let functions = self.debug_functions.get_or_init(|| Functions::of(section, &self.bases));
-        match functions.find(at).and_then(|off| fde(section, &self.bases, off, at)) {
+        match self.debug_functions().find(at).and_then(|off| fde(section, &self.bases, off, at)) {
             Some(fde) => full(section, &self.bases, &fde, at, context).map(Some),
             None => Ok(None),
         }

@@ -8,8 +8,8 @@ use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
     CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1, Location,
-    LossesV1, MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, SnapshotsV1, StackCodeV1, StackNodesV1,
-    StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, Word, is_known,
+    LossesV1, MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1,
+    StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, Word, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -175,6 +175,11 @@ impl Checked {
             Kind::CPU_TIMES => {
                 let view = payload.view::<CpuTimesV1>()?;
                 self.times(entry, view.rows().map(|row| row.time_ns))
+            }
+            Kind::STACK_MARKS => {
+                let view = payload.view::<StackMarksV1>()?;
+                self.uses(Table::Stacks, view.rows().map(|(node, _)| node).collect());
+                view.rows().count()
             }
             Kind::LOSSES => payload.view::<LossesV1>()?.rows().count(),
             Kind::RECEIPT => payload.view::<ReceiptV1>()?.to_owned_record()?.ended_by.len(),

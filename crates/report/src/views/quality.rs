@@ -76,6 +76,8 @@ pub struct Quality {
     /// pointer: its caller is missing. `None` if no unwind rules tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspect_share: Option<f64>,
+    /// User stacks that hold a frame that was found by a guess.
+    pub guessed_share: Option<f64>,
     /// Frames that have a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
     /// Share of all frames by why they have no name.
@@ -129,6 +131,7 @@ impl Quality {
             rooted_share: of_walked(taken(|taken| taken.rooted)),
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             suspect_share: (judged > 0).then(|| ratio(suspect as f64, walked as f64)),
+            guessed_share: of_walked(taken(|taken| taken.guessed)),
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,

@@ -66,6 +66,15 @@ impl Grown {
             Some(Node { parent: grown.own_id(node.parent).unwrap_or(0), location })
         };
         rows.nodes.push(first, grown.ids.clone().map_while(own).collect());
+        // Nodes of the file may have marks that its rules told, which the new file lacks.
+        let marks = tables.marks.iter().filter_map(|(id, mark)| match grown.own_id(*id) {
+            Some(id) => Some((id, *mark)),
+            None if selection.mended.is_new(*id) => None,
+            None => Some(tables.parts.own_node(*id))
+                .filter(|(of, _)| *of == part.number())
+                .map(|(_, id)| (id, *mark)),
+        });
+        rows.marks.extend(marks);
         grown
     }
 

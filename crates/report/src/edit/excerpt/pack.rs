@@ -6,9 +6,9 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Basis, Cgroup, CgroupsV1, CpuTimesV1, Image, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
     KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping, MappingsV1,
-    Node, Payload, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
-    StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
-    UnwindRulesV1, Word,
+    Node, Payload, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode,
+    StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
+    UnwindRule, UnwindRulesV1, Word,
 };
 use icecore_format::write::Writer;
 
@@ -109,6 +109,8 @@ impl<'a> Packer<'a> {
             },
         };
         counted(w, nodes, |id| rows.nodes.find(id).map(row), StacksV1::from_rows)?;
+        let mark = |id: &u32| Some((nodes.new_id(*id), *rows.marks.get(id)?));
+        listed(w, nodes.old.iter().filter_map(mark), StackMarksV1::from_rows)?;
         self.held(rows)
     }
 

@@ -5,15 +5,16 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1,
-    LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, NameTable, NamesV1,
-    Node, ReceiptV1, SessionV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1,
-    Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable,
+    NamesV1, Node, ReceiptV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1,
+    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 
 use crate::load::Tables;
 use crate::load::by_id::ById;
 use crate::load::held::{Held, HeldBlocks};
 use crate::load::parts::Part;
+use crate::map::Map;
 
 /// Rows of one session.
 #[derive(Debug, Default)]
@@ -23,6 +24,7 @@ pub(super) struct Rows {
     pub(super) tasks: ById<Task>,
     pub(super) images: ById<Image>,
     pub(super) nodes: ById<Node>,
+    pub(super) marks: Map<u32, Mark>,
     pub(super) held: Held,
     pub(super) unwind_rules: Vec<UnwindRule>,
     /// Ordered by time.
@@ -109,6 +111,7 @@ impl Rows {
                 let view = payload.view::<StacksV1>()?;
                 blocks.nodes.push((view.first_id.to_native(), view.rows()?));
             }
+            Kind::STACK_MARKS => self.marks.extend(payload.view::<StackMarksV1>()?.rows()),
             Kind::STACK_CODE => {
                 let view = payload.view::<StackCodeV1>()?;
                 blocks.held.code.push((view.first_id.to_native(), view.rows().collect()));

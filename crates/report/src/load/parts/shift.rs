@@ -43,6 +43,9 @@ impl Part {
                     }
                 }
             }
+            Decoded::Marks(rows) => {
+                rows.iter_mut().for_each(|(node, _)| *node = self.id(Counted::Nodes, *node));
+            }
             Decoded::Lifecycle(rows) => {
                 for row in rows {
                     row.time_ns = self.time_ns(row.time_ns);

@@ -11,7 +11,7 @@ const MAX_SECTION_BYTES: u64 = 64 << 20;
 const LEAST_GAP: usize = 8;
 
 /// Rules of one image.
-pub(super) struct Recorded {
+pub(in crate::mend) struct Recorded {
     /// Where the first entry lies.
     at: Svma,
     /// Entries at their distances from the first. A gap between two is an entry that describes nothing.
@@ -23,7 +23,7 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Puts entries together; `None` if they do not fit together. Of those that overlap the first counts.
-    pub(super) fn new(rules: &[&UnwindRule]) -> Option<Self> {
+    pub(in crate::mend) fn new(rules: &[&UnwindRule]) -> Option<Self> {
         let mut rules = rules.to_vec();
         rules.sort_by_key(|rule| rule.at);
         let (first, last) = (rules.first()?, rules.last()?);
@@ -51,7 +51,7 @@ impl Recorded {
         Some(Self { at: Svma(first.at), section, biases })
     }
 
-    pub(super) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
+    pub(in crate::mend) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
         UnwindSections {
             machine,
             eh_frame: &self.section,
@@ -65,7 +65,7 @@ impl Recorded {
         }
     }
 
-    pub(super) fn svma(&self, off: FileOff) -> Svma {
+    pub(in crate::mend) fn svma(&self, off: FileOff) -> Svma {
         let after = self.biases.partition_point(|(start, _)| *start <= off.0);
         Svma(off.0.wrapping_add(self.biases[after.saturating_sub(1)].1))
     }

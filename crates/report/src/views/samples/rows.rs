@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use icecore_format::records::Sample;
+use icecore_format::records::{Mark, Sample};
 use serde::Serialize;
 
 use crate::hits::Key;
-use crate::locate::{Located, Locator, Place, Step, steps};
+use crate::locate::{Located, Locator, Place, Role, Step, steps};
 use crate::names::{Names, Side};
 use crate::pipeline::Loaded;
 use crate::profile::Matches;
@@ -48,6 +48,10 @@ struct Frame<'a> {
     address: Option<u64>,
     side: &'static str,
     inlined: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    interrupted: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    guessed: bool,
     file: Option<&'a str>,
     line: Option<u32>,
     reason: Option<&'static str>,
@@ -121,6 +125,8 @@ impl<'a> Lister<'a> {
             address: self.locator.address(space, step),
             side: if side == Side::User { "user" } else { "kernel" },
             inlined: frame.inlined,
+            interrupted: step.role == Role::Interrupted,
+            guessed: step.mark.has(Mark::GUESSED),
             file: frame.file.map(|file| &*names.files[file as usize]),
             line: frame.line,
             reason: function.reason.map(|reason| reason.code()),
@@ -148,10 +154,20 @@ impl Row<'_> {
             if let (Some(file), Some(line)) = (frame.file, frame.line) {
                 write!(out, " {file}:{line}")?;
             }
-            writeln!(out, "{}", if frame.inlined { " inlined" } else { "" })?;
+            let remarks = [
+                (frame.inlined, " inlined"),
+                (frame.interrupted, " interrupted"),
+                (frame.guessed, " guessed"),
+            ];
+            remarks.iter().filter(|(holds, _)| *holds).try_for_each(|(_, remark)| write!(out, "{remark}"))?;
+            writeln!(out)?;
         }
         writeln!(out, "    user stack ended: {}; kernel stack ended: {}\n", self.ended, self.kernel_ended)
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn signed(ns: u64) -> i64 {
