@@ -96,10 +96,10 @@ impl StackMemory for Memory<'_> {
         let bit = PIECE_WORDS as u64 - 1 - from_top / 8 % PIECE_WORDS as u64;
         // Numbers fall from the outermost part to the innermost.
         let position =
-            self.parts.binary_search_by(|(part, _)| number.cmp(part)).map_err(|_| Miss::Elsewhere)?;
+            self.parts.binary_search_by(|(part, _)| number.cmp(part)).map_err(|_| Miss::NoAddress)?;
         let piece = self.parts[position].1;
         if piece.mask >> bit & 1 == 0 {
-            return Err(Miss::Elsewhere);
+            return Err(Miss::NoAddress);
         }
         let word = piece.words[(piece.mask & ((1 << bit) - 1)).count_ones() as usize];
         self.value(word, address).ok_or(Miss::Elsewhere)

@@ -226,12 +226,12 @@ fn a_word_is_found_by_its_address() {
             (fifth + 480, Ok(CODE + 0x30)),
             (second, Ok(CODE + 0x10)),
             // Not told, between the two, misaligned, below the stack pointer.
-            (fifth + 56, Err(Miss::Elsewhere)),
-            (ANCHOR - 3 * 512, Err(Miss::Elsewhere)),
+            (fifth + 56, Err(Miss::NoAddress)),
+            (ANCHOR - 3 * 512, Err(Miss::NoAddress)),
             (fifth + 44, Err(Miss::Elsewhere)),
             (sp - 8, Err(Miss::Elsewhere)),
             // The last words of the copy are told, and not held; behind it nothing is known, behind the stack nothing is.
-            (second + 472, Err(Miss::Elsewhere)),
+            (second + 472, Err(Miss::NoAddress)),
             (second + 480, Err(Miss::Beyond)),
             (second + 504, Err(Miss::Beyond)),
             (ANCHOR - 8, Err(Miss::Beyond)),

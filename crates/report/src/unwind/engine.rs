@@ -177,11 +177,8 @@ impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
     #[inline]
     fn compact(&self, row: &Row, registers: &mut Registers, growth: &mut Growth) -> Result<By, End> {
         let machine = registers.machine();
-        let base = registers.value(row.cfa_base).ok_or(if registers.is_uncaptured(row.cfa_base) {
-            End::LeftSnapshot
-        } else {
-            End::BadRules(self.place.module)
-        })?;
+        let unknown = |number| registers.missing(number).map_or(End::BadRules(self.place.module), End::from);
+        let base = registers.value(row.cfa_base).ok_or_else(|| unknown(row.cfa_base))?;
         let cfa = base.wrapping_add_signed(row.cfa_off.into());
         // A call takes a word of the stack on x86-64, and none on aarch64.
         let may_stay = machine == Machine::Aarch64 && self.is_interrupted;

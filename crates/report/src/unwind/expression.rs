@@ -3,7 +3,7 @@
 use gimli::{Encoding, EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Value};
 
 use super::registers::Registers;
-use super::{End, StackMemory};
+use super::{Miss, StackMemory};
 
 /// The most operations of one expression; linkers write 8 for a stub, compilers 2.
 const MAX_OPERATIONS: u32 = 256;
@@ -12,7 +12,7 @@ const MAX_OPERATIONS: u32 = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoValue {
     /// A register or memory that was not captured.
-    Missing(End),
+    Missing(Miss),
     /// A register that is lost, or an expression that makes no sense here.
     Broken,
 }
@@ -20,11 +20,7 @@ pub(super) enum NoValue {
 /// Reads a register that rules refer to.
 pub(super) fn register(registers: &Registers, number: u16) -> Result<u64, NoValue> {
     let number = u8::try_from(number).map_err(|_| NoValue::Broken)?;
-    registers.value(number).ok_or(if registers.is_uncaptured(number) {
-        NoValue::Missing(End::LeftSnapshot)
-    } else {
-        NoValue::Broken
-    })
+    registers.value(number).ok_or(registers.missing(number).map_or(NoValue::Broken, NoValue::Missing))
 }
 
 /// Evaluates an expression, which finds the CFA on its stack if there is one.
@@ -51,7 +47,7 @@ pub(super) fn evaluate(
             EvaluationResult::RequiresMemory { address, size, space: None, base_type }
                 if base_type.0 == 0 =>
             {
-                let word = memory.read_u64(address).map_err(|miss| NoValue::Missing(miss.into()))?;
+                let word = memory.read_u64(address).map_err(NoValue::Missing)?;
                 evaluation.resume_with_memory(Value::Generic(low_bytes(word, size)))
             }
             _ => return Err(NoValue::Broken),

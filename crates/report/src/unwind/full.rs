@@ -30,7 +30,7 @@ pub(super) fn caller(
 ) -> Result<Caller, End> {
     let machine = registers.machine();
     let ended = |cause| match cause {
-        NoValue::Missing(end) => end,
+        NoValue::Missing(miss) => miss.into(),
         NoValue::Broken => End::BadRules(module),
     };
     let cfa = cfa(full, registers, memory).map_err(ended)?;
@@ -45,7 +45,8 @@ pub(super) fn caller(
         let Ok(number) = u8::try_from(number.0) else { continue };
         match value {
             Ok(value) => caller.set(number, value),
-            Err(cause) => caller.forget(number, matches!(cause, NoValue::Missing(_))),
+            Err(NoValue::Missing(miss)) => caller.forget(number, Some(miss)),
+            Err(NoValue::Broken) => caller.forget(number, None),
         }
     }
     if caller.value(machine.sp()).is_none() {
@@ -77,7 +78,7 @@ fn value(
     registers: &Registers,
     memory: &impl StackMemory,
 ) -> Result<u64, NoValue> {
-    let read = |address| memory.read_u64(address).map_err(|miss| NoValue::Missing(miss.into()));
+    let read = |address| memory.read_u64(address).map_err(NoValue::Missing);
     let evaluate =
         |expression| evaluate(bytes(full, expression)?, full.encoding, Some(cfa), registers, memory);
     match rule {
@@ -121,7 +122,7 @@ pub(super) fn apply(
         match memory.read_u64(cfa.wrapping_add_signed(i64::from(row.places[position]) * 8)) {
             Ok(value) => registers.set(number, value),
             Err(miss) if number == machine.return_column() => return Err(miss.into()),
-            Err(_) => registers.forget(number, true),
+            Err(miss) => registers.forget(number, Some(miss)),
         }
     }
     registers.set(machine.sp(), cfa);

@@ -78,6 +78,8 @@ pub enum Miss {
     Beyond,
     /// It does not belong to the stack, or could not be read when the sample was taken.
     Elsewhere,
+    /// It was copied and held no address, so it was not kept: a number, or zero.
+    NoAddress,
 }
 
 /// The code of a process at the time of a sample.
@@ -155,7 +157,7 @@ pub enum End {
     NoRules(Option<u32>),
     /// The rules of the last frame cannot be read, or need what they themselves declare lost.
     BadRules(Option<u32>),
-    /// The return address of the last frame is in no executable memory.
+    /// The return address of the last frame is in no executable memory, or no address at all.
     Unmapped,
     /// As many frames as were asked for.
     Depth,
@@ -168,6 +170,7 @@ impl From<Miss> for End {
         match miss {
             Miss::Beyond => Self::LeftSnapshot,
             Miss::Elsewhere => Self::Unreadable,
+            Miss::NoAddress => Self::Unmapped,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Holds the registers of one frame, by their DWARF numbers.
 
+use super::Miss;
+
 /// How many registers are followed: aarch64 has x0 to x30, sp and pc.
 const LEN: usize = 33;
 
@@ -83,8 +85,10 @@ pub struct Registers {
     machine: Machine,
     /// Bit n: register n is known.
     known: u64,
-    /// Bit n: register n is unknown because memory was not captured.
-    uncaptured: u64,
+    /// Bit n: register n is unknown because its place in the stack was not copied.
+    beyond: u64,
+    /// Bit n: register n is unknown because its place is in no stack that was copied.
+    elsewhere: u64,
     values: [u64; LEN],
 }
 
@@ -102,12 +106,12 @@ impl Registers {
     fn of(machine: Machine, from: &[u64]) -> Self {
         let mut values = [0; LEN];
         values[..from.len()].copy_from_slice(from);
-        Self { machine, known: (1 << from.len()) - 1, uncaptured: 0, values }
+        Self { machine, known: (1 << from.len()) - 1, beyond: 0, elsewhere: 0, values }
     }
 
     /// The ones that are known, by their DWARF numbers; the stack pointer and the program counter always are.
     pub fn known(machine: Machine, sp: u64, pc: u64, mut value: impl FnMut(u8) -> Option<u64>) -> Self {
-        let mut registers = Self { machine, known: 0, uncaptured: 0, values: [0; LEN] };
+        let mut registers = Self { machine, known: 0, beyond: 0, elsewhere: 0, values: [0; LEN] };
         for number in 0..LEN as u8 {
             let known = match number {
                 _ if number == machine.sp() => Some(sp),
@@ -145,9 +149,14 @@ impl Registers {
         (number < 64 && self.known >> number & 1 == 1).then(|| self.values[usize::from(number)])
     }
 
-    /// Tells whether a register is unknown only because memory was not captured.
-    pub(super) fn is_uncaptured(&self, number: u8) -> bool {
-        number < 64 && self.uncaptured >> number & 1 == 1
+    /// Tells which memory a register is unknown for; `None` if rules declare it lost, or it held no address.
+    pub(super) fn missing(&self, number: u8) -> Option<Miss> {
+        let has = |bits: u64| number < 64 && bits >> number & 1 == 1;
+        match (has(self.beyond), has(self.elsewhere)) {
+            (true, _) => Some(Miss::Beyond),
+            (_, true) => Some(Miss::Elsewhere),
+            _ => None,
+        }
     }
 
     /// Sets a register; nothing happens if it is none that is followed.
@@ -159,11 +168,14 @@ impl Registers {
         }
     }
 
-    /// Makes a register unknown.
-    pub(super) fn forget(&mut self, number: u8, is_uncaptured: bool) {
+    /// Makes a register unknown, and says for which memory. A word that was copied and is no address is none: what needs
+    /// it does not go on with a longer copy, either.
+    pub(super) fn forget(&mut self, number: u8, missing: Option<Miss>) {
         if usize::from(number) < LEN {
             self.known &= !(1 << number);
-            self.uncaptured = self.uncaptured & !(1 << number) | u64::from(is_uncaptured) << number;
+            let bit = |is_it: bool| u64::from(is_it) << number;
+            self.beyond = self.beyond & !(1 << number) | bit(missing == Some(Miss::Beyond));
+            self.elsewhere = self.elsewhere & !(1 << number) | bit(missing == Some(Miss::Elsewhere));
         }
     }
 }
@@ -176,8 +188,12 @@ mod tests {
     fn a_forgotten_register_is_unknown_until_it_is_set() {
         let mut registers = Registers::x86_64(&std::array::from_fn(|i| i as u64));
         assert_eq!((registers.pc(), registers.sp(), registers.value(6)), (16, 7, Some(6)));
-        registers.forget(6, true);
-        assert_eq!((registers.value(6), registers.is_uncaptured(6)), (None, true));
+        for missing in [Some(Miss::Beyond), Some(Miss::Elsewhere), None] {
+            registers.forget(6, missing);
+            assert_eq!((registers.value(6), registers.missing(6)), (None, missing));
+        }
+        registers.forget(6, Some(Miss::NoAddress));
+        assert_eq!((registers.value(6), registers.missing(6)), (None, None));
         registers.set(6, 9);
         assert_eq!(registers.value(6), Some(9));
     }
@@ -187,8 +203,8 @@ mod tests {
         let mut registers = Registers::aarch64(&[1; 33]);
         for number in [33, 63, 64, 72, 255] {
             registers.set(number, 5);
-            registers.forget(number, true);
-            assert_eq!((registers.value(number), registers.is_uncaptured(number)), (None, false));
+            registers.forget(number, Some(Miss::Beyond));
+            assert_eq!((registers.value(number), registers.missing(number)), (None, None));
         }
         assert_eq!(Registers::x86_64(&[1; 17]).value(17), None);
     }

@@ -108,8 +108,12 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     fn follow_frame_pointer(&self, registers: &mut Registers) -> Result<(), End> {
         let machine = registers.machine();
         let no_rules = End::NoRules(self.place.module);
-        let left = if registers.is_uncaptured(machine.fp()) { End::LeftSnapshot } else { no_rules };
-        let fp = registers.value(machine.fp()).ok_or(left)?;
+        let missed = |miss| match miss {
+            Miss::Beyond => End::LeftSnapshot,
+            Miss::Elsewhere | Miss::NoAddress => no_rules,
+        };
+        let unknown = || registers.missing(machine.fp()).map_or(no_rules, missed);
+        let fp = registers.value(machine.fp()).ok_or_else(unknown)?;
         // Where a program begins, the frame pointer is zero by the ABI; in the middle of a function it may be any number.
         if fp == 0 && !self.is_interrupted && self.place.module.is_some() {
             return Err(End::Root);
@@ -117,21 +121,20 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         if fp < registers.sp() || !fp.is_multiple_of(8) {
             return Err(no_rules);
         }
-        let missed = |miss| match miss {
-            Miss::Beyond => End::LeftSnapshot,
-            Miss::Elsewhere => no_rules,
-        };
-        // The return address may be known without the word below it: a walk has read it.
+        // The return address may be known without the word below it: a walk has read it, or that was no address, as where
+        // the caller uses the register for a number.
         let outer = self.memory.read_u64(fp);
-        let outer = if outer == Err(Miss::Beyond) { None } else { Some(outer.map_err(missed)?) };
+        if outer == Err(Miss::Elsewhere) {
+            return Err(no_rules);
+        }
         let return_address =
             self.memory.read_u64(fp.wrapping_add(8)).map_err(missed)? & !self.limits.not_address;
         if return_address != 0 && !self.is_code(return_address) {
             return Err(no_rules);
         }
         match outer {
-            Some(outer) => registers.set(machine.fp(), outer),
-            None => registers.forget(machine.fp(), true),
+            Ok(outer) => registers.set(machine.fp(), outer),
+            Err(miss) => registers.forget(machine.fp(), Some(miss)),
         }
         registers.set(machine.sp(), fp.wrapping_add(16));
         registers.set(machine.pc(), return_address);
