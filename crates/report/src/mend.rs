@@ -42,7 +42,7 @@ use crate::map::Map;
 use crate::unwind::{Limits, Unwinder};
 use grown::Trie;
 use rules::Rules;
-pub(crate) use suspect::{Suspects, suspects};
+pub(crate) use suspect::{Suspects, skips_interrupted, suspects};
 pub(crate) use trampolines::trampolines;
 use window::Window;
 use windows::windows;

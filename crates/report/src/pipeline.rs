@@ -6,19 +6,21 @@
 //! ```
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use icecore_format::read::Recording;
+use icecore_format::records::{Mending, WalkEnd};
 
 use crate::cgroups::Cgroups;
 use crate::cli::Select;
 use crate::debuginfod::{self, Fetched, Wish, fetch, weigh};
 use crate::filter::Filter;
 use crate::found::Found;
-use crate::hits::{self, Apart, Hits, Selection};
+use crate::hits::{self, Apart, Hits, Key, Selection};
 use crate::image::{EmbeddedFiles, Finder, Search};
 use crate::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::locate::{Located, Locator, Place, locate};
-use crate::mend::{Mended, New, Suspects, mend, suspects, trampolines};
+use crate::mend::{Mended, New, Suspects, mend, skips_interrupted, suspects, trampolines};
 use crate::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::spaces::Spaces;
@@ -46,6 +48,8 @@ pub struct Loaded<'a> {
     pub hits: Hits,
     /// Where files of images are looked for.
     pub search: &'a Search,
+    /// Walks that cannot be whole: to find them takes time.
+    suspects: OnceLock<(Suspects, Option<String>)>,
 }
 
 /// Places and their names.
@@ -128,7 +132,19 @@ impl<'a> Loaded<'a> {
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
         let patterns = Patterns::default();
-        Self { recording, path, tables, spaces, cgroups, filter, patterns, mended, hits, search }
+        Self {
+            recording,
+            path,
+            tables,
+            spaces,
+            cgroups,
+            filter,
+            patterns,
+            mended,
+            hits,
+            search,
+            suspects: OnceLock::new(),
+        }
     }
 
     /// Decides about samples.
@@ -137,8 +153,33 @@ impl<'a> Loaded<'a> {
         Selection { tables, spaces, cgroups, filter, mended }
     }
 
+    /// Tells whether the outermost frame of a user stack is a proven start. `begins`: by its name it is an entry point.
+    ///
+    /// | the stack ended | it is |
+    /// |---|---|
+    /// | unwound to a root | rooted |
+    /// | as a walk that passes a signal trampoline | not: what the signal has interrupted is missing |
+    /// | at an entry point | rooted |
+    /// | at a frame pointer of 0 | rooted if unwind rules bear out that all its calls keep frame pointers |
+    pub(crate) fn is_rooted(&self, key: &Key, begins: bool) -> bool {
+        match key.end {
+            WalkEnd::UNWOUND => true,
+            WalkEnd::NONE | WalkEnd::UNSAID => false,
+            _ if skips_interrupted(&self.tables, key.user) => false,
+            WalkEnd::ROOT if !begins => match key.mending == Mending::NONE {
+                true => self.suspects().0.sound.contains(&(key.space, key.user)),
+                false => key.mending.is_judged() && !key.mending.is_suspect(),
+            },
+            _ => begins,
+        }
+    }
+
     /// Counts the stacks that cannot be whole in a recording of walks alone; behind it the path of the image that most of them pass through.
-    pub(crate) fn suspects(&self) -> (Suspects, Option<String>) {
+    pub(crate) fn suspects(&self) -> &(Suspects, Option<String>) {
+        self.suspects.get_or_init(|| self.find_suspects())
+    }
+
+    fn find_suspects(&self) -> (Suspects, Option<String>) {
         let locator = Locator::new(&self.tables, &self.spaces);
         let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
         let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
@@ -185,7 +226,8 @@ impl<'a> Loaded<'a> {
 
     /// Builds the profile that views are made of.
     pub fn report(&'a self, located: &Located, names: Names) -> Report<'a> {
-        let profile = Profile::build(self.selection(), &self.hits, located, names);
+        let is_rooted = |key: &Key, begins| self.is_rooted(key, begins);
+        let profile = Profile::build(self.selection(), &self.hits, located, names, is_rooted);
         let profile = profile.narrow(&self.patterns);
         let parts = [self.filter.describe(), self.patterns.describe()];
         let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -1,6 +1,6 @@
 //! A profile: named stacks, and how often each was hit by which thread.
 
-mod entry;
+pub(crate) mod entry;
 mod narrow;
 mod sums;
 
@@ -86,8 +86,7 @@ pub struct Row {
 pub struct Taken {
     /// How the user walk ended.
     pub end: WalkEnd,
-    /// The user stack reaches a root: it was unwound to one, the walk ended at a frame pointer of 0, or there is an entry
-    /// point of a program or thread.
+    /// The outermost frame of the user stack is a proven start: [`Loaded::is_rooted`](crate::pipeline::Loaded::is_rooted).
     pub rooted: bool,
     /// A frame of the user stack was found by a guess.
     pub guessed: bool,
@@ -134,8 +133,15 @@ impl Row {
 }
 
 impl Profile {
-    /// Hangs the frames of every place into the trie.
-    pub fn build(selection: Selection<'_>, hits: &Hits, located: &Located, names: Names) -> Self {
+    /// Hangs the frames of every place into the trie. `is_rooted` tells of a walk whether its outermost frame is a start, if
+    /// it is told whether that is an entry point by its name.
+    pub fn build(
+        selection: Selection<'_>,
+        hits: &Hits,
+        located: &Located,
+        names: Names,
+        is_rooted: impl Fn(&Key, bool) -> bool,
+    ) -> Self {
         let mut stacks: Interned<Stack> = Interned::for_items(located.spots.len());
         stacks.intern(Stack { caller: u32::MAX, frame: u32::MAX });
         let mut of_spot = vec![0u32; located.spots.len()];
@@ -148,7 +154,7 @@ impl Profile {
         let mut threads: Interned<Thread> = Interned::new();
         let mut known = Map::default();
         let stacks = stacks.into_items();
-        let has_entry = entry::below(&names, &stacks);
+        let begins = entry::below(&names, &stacks);
         let mut rows = Rows::default();
         let mut guesses = Guesses::default();
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
@@ -157,10 +163,9 @@ impl Profile {
                 .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
             let stack = of_spot[*leaf as usize];
             let Key { end, mending, in_kernel, event, slice, .. } = hit.key;
-            let rooted = end == WalkEnd::ROOT || end == WalkEnd::UNWOUND;
+            let rooted = is_rooted(&hit.key, begins[stack as usize]);
             let guessed = guesses.are_in(selection.tables, hit.key.user);
-            let mut taken = Taken { end, rooted, guessed, mending, in_kernel };
-            taken.rooted |= taken.is_walked() && has_entry[stack as usize];
+            let taken = Taken { end, rooted, guessed, mending, in_kernel };
             let Hit { samples, weight, span_ns, .. } = *hit;
             rows.add(Row { thread, stack, taken, event, slice, samples, weight, span_ns });
         }

@@ -85,6 +85,11 @@ impl Sections {
         Some(Self { map, endian: layout.endian, parts })
     }
 
+    /// The whole file.
+    pub(crate) fn file(&self) -> &[u8] {
+        &self.map
+    }
+
     /// The bytes of a section; empty if it is not there.
     pub(crate) fn bytes(&self, name: &str) -> &[u8] {
         match self.parts.iter().find(|part| part.0 == name.as_bytes()) {

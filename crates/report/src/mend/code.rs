@@ -19,17 +19,22 @@ pub(super) struct SpaceCode<'a> {
     rules: &'a Tables<'a>,
     /// What was looked at: address and location.
     seen: RefCell<Vec<(u64, Location)>>,
+    /// Signal trampolines on the walk.
+    trampolines: RefCell<Vec<u64>>,
 }
 
 impl<'a> SpaceCode<'a> {
     pub(super) fn new(locator: &'a Locator<'a>, space: SpaceId, rules: &'a Tables<'a>) -> Self {
-        Self { locator, space, rules, seen: RefCell::default() }
+        Self { locator, space, rules, seen: RefCell::default(), trampolines: RefCell::default() }
     }
 
     /// A frame of the walk; `None` if a block of it is missing, or it is nowhere.
     pub(super) fn walked(&self, step: Step) -> Option<Walked> {
         let (address, location) = (self.locator.address(Some(self.space), step)?, step.location?);
         self.seen.borrow_mut().push((address, location));
+        if step.mark.has(Mark::INTERRUPTED) {
+            self.trampolines.borrow_mut().push(address);
+        }
         Some(Walked { address, location, mark: step.mark })
     }
 
@@ -48,11 +53,31 @@ impl<'a> SpaceCode<'a> {
         let by = |position: usize| frames.get(position).map(|frame| frame.by);
         let mark = |position: usize| {
             // Inside of what a signal has interrupted is the trampoline, of which no call lies in front, either.
-            let is_interrupted = by(position) == Some(By::Signal) || by(position + 1) == Some(By::Signal);
+            let is_trampoline = match by(position + 1) {
+                Some(next) => next == By::Signal,
+                None => self.is_trampoline(&frames[position]),
+            };
+            let is_interrupted = is_trampoline || by(position) == Some(By::Signal);
             let mark = if is_interrupted { Mark::INTERRUPTED } else { Mark::NONE };
             if frames[position].by.is_guess() { mark.with(Mark::GUESSED) } else { mark }
         };
         frames.iter().enumerate().map(|(position, frame)| (self.location(frame), mark(position))).collect()
+    }
+
+    /// Tells of the outermost frame whether it is a signal trampoline: what that returns to was not found.
+    pub(super) fn is_trampoline(&self, frame: &Frame) -> bool {
+        let by_rules = || {
+            self.find(frame.address)
+                .is_some_and(|place| place.tables.is_some_and(|of| of.is_trampoline(place.at.0)))
+        };
+        self.trampolines.borrow().contains(&frame.address) || by_rules()
+    }
+
+    /// The image at an address, and the offset in it.
+    fn file_off(&self, address: u64) -> Option<(u32, FileOff)> {
+        let mapping = self.locator.mapping(self.space, address)?;
+        let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
+        Some((self.locator.image(mapping.image)?, off))
     }
 
     /// Where the code of an unwound frame lies, as a stack has it.
@@ -70,5 +95,15 @@ impl Modules for SpaceCode<'_> {
         let mapping = self.locator.mapping(self.space, address)?;
         let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
         Some(self.rules.place(self.locator.image(mapping.image), off))
+    }
+
+    fn is_behind_call(&self, address: u64) -> Option<bool> {
+        let (image, off) = self.file_off(address)?;
+        self.rules.is_behind_call(image, off)
+    }
+
+    fn is_start(&self, return_address: u64) -> bool {
+        let place = return_address.checked_sub(1).and_then(|call| self.file_off(call));
+        place.is_some_and(|(image, call)| self.rules.is_start(image, FileOff(call.0 + 1)))
     }
 }

@@ -1,6 +1,7 @@
 //! The unwind rules of images: those that the recording has, else those of the files.
 //!
-//! With the recording's own rules, one recording has the same stacks on every machine, and no file need be opened.
+//! With the recording's own rules, one recording has the same stacks on every machine, and no file need be opened if they
+//! are for all code that stacks hold.
 
 mod recorded;
 
@@ -13,6 +14,11 @@ use crate::map::Map;
 use crate::unwind::{Machine, Place, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
+/// The first call of a program lies so close to its entry point.
+const ENTRY_BYTES: u64 = 64;
+/// `mov %eax, %edi; xor %eax, %eax; mov $60, %al; syscall`: what musl's `__clone` does when the function of a thread returns.
+const THREAD_END: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
+
 /// What is known of the images that stacks are in.
 pub(super) struct Rules {
     machine: Machine,
@@ -20,9 +26,10 @@ pub(super) struct Rules {
     images: Vec<Option<Source>>,
 }
 
-enum Source {
-    Recorded(Recorded),
-    Files(Opened),
+/// What the recording has of an image, and its files where that is not all; one of them at least.
+struct Source {
+    recorded: Option<Recorded>,
+    files: Option<Opened>,
 }
 
 /// What is read of the files of an image.
@@ -49,32 +56,40 @@ impl Rules {
                 of_images.entry(image).or_default().push(rule);
             }
         }
-        let mut is_wanted = vec![false; locator.images.len()];
+        let mut wanted = vec![Vec::new(); locator.images.len()];
         let leaves = tables.nodes.iter().map(|(_, node)| &node.location);
         for location in tables.held.code.iter().map(|(_, location)| location).chain(leaves) {
-            if let Location::Image { image, .. } = location
+            if let Location::Image { image, file_off } = location
                 && let Some(position) = locator.image(*image)
             {
-                is_wanted[position as usize] = true;
+                wanted[position as usize].push(*file_off);
             }
         }
-        let images = locator.images.par_iter().zip(is_wanted).enumerate();
-        let images = images.map(|(position, (image, is_wanted))| {
+        let machine = Machine::of(&tables.session.arch);
+        let images = locator.images.par_iter().zip(wanted).enumerate();
+        let images = images.map(|(position, (image, mut wanted))| {
             let recorded = of_images.get(&(position as u32)).and_then(|rules| Recorded::new(rules));
-            match recorded {
-                Some(recorded) => Some(Source::Recorded(recorded)),
-                None if is_wanted => Some(Source::Files(Opened::of(finder.look(image).files.ok()?)?)),
-                None => None,
-            }
+            wanted.sort_unstable();
+            wanted.dedup();
+            let lacks = recorded.as_ref().is_none_or(|recorded| recorded.lacks(machine, &wanted));
+            let open = || Opened::of(finder.look(image).files.ok()?);
+            let files = if lacks && !wanted.is_empty() { open() } else { None };
+            (recorded.is_some() || files.is_some()).then_some(Source { recorded, files })
         });
-        Self { machine: Machine::of(&tables.session.arch), images: images.collect() }
+        Self { machine, images: images.collect() }
     }
 
     /// Prepares them for looking up.
     pub(super) fn tables(&self) -> Tables<'_> {
         let images = self.images.par_iter().map(|source| {
             let source = source.as_ref()?;
-            Some((source, UnwindTables::new(source.sections(self.machine))))
+            let recorded = source.recorded.as_ref().map(|it| UnwindTables::new(it.sections(self.machine)));
+            let files = source.files.as_ref().map(|it| UnwindTables::new(it.sections(self.machine)));
+            let tables = match (recorded, files) {
+                (Some(recorded), Some(files)) => recorded.with_more(files),
+                (recorded, files) => recorded.or(files)?,
+            };
+            Some((source, tables))
         });
         Tables { machine: self.machine, images: images.collect() }
     }
@@ -89,14 +104,9 @@ impl Opened {
             debug.and_then(|debug| Sections::open(&debug.file, &debug.layout, |name| name == ".debug_frame"));
         Some(Self { layout, sections, debug })
     }
-}
 
-impl Source {
     fn sections(&self, machine: Machine) -> UnwindSections<'_> {
-        let Opened { layout, sections, debug } = match self {
-            Self::Recorded(recorded) => return recorded.sections(machine),
-            Self::Files(opened) => opened,
-        };
+        let Self { layout, sections, debug } = self;
         let at = |name| layout.section(name).map(|section| section.at);
         let own = sections.bytes(".debug_frame");
         let stubs = layout.sections.iter().filter(|section| section.name.starts_with(b".plt"));
@@ -115,12 +125,12 @@ impl Source {
             stubs: stubs.map(|section| section.at..Svma(section.at.0.saturating_add(section.len))).collect(),
         }
     }
+}
 
+impl Source {
     fn svma(&self, off: FileOff) -> Option<Svma> {
-        match self {
-            Self::Recorded(recorded) => Some(recorded.svma(off)),
-            Self::Files(opened) => opened.layout.svma(off),
-        }
+        let recorded = || self.recorded.as_ref().map(|recorded| recorded.svma(off));
+        self.files.as_ref().and_then(|files| files.layout.svma(off)).or_else(recorded)
     }
 }
 
@@ -128,6 +138,35 @@ impl Tables<'_> {
     /// The instruction set.
     pub(super) fn machine(&self) -> Machine {
         self.machine
+    }
+
+    /// Tells from machine code whether a call stands in front of an offset; `None` if the file is not at hand.
+    pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
+        let (source, _) = self.images.get(image as usize)?.as_ref()?;
+        let file = source.files.as_ref()?.sections.file();
+        let before =
+            file.get(usize::try_from(off.0.saturating_sub(8)).ok()?..usize::try_from(off.0).ok()?)?;
+        Some(ends_with_call(self.machine, before))
+    }
+
+    /// Tells from machine code whether a return address at an offset is the first of the stack of a program or thread.
+    pub(super) fn is_start(&self, image: u32, off: FileOff) -> bool {
+        let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.files.as_ref());
+        let is_entry = |files: &Opened| {
+            let call = files.layout.svma(FileOff(off.0.saturating_sub(1)));
+            let into = call.and_then(|call| (call.0 + 1).checked_sub(files.layout.entry.0));
+            let code = into.filter(|into| *into <= ENTRY_BYTES).and_then(|into| {
+                let end = usize::try_from(off.0).ok()?;
+                files.sections.file().get(end.checked_sub(into as usize)?..end)
+            });
+            code.is_some_and(is_first_call)
+        };
+        let ends_thread = |files: &Opened| {
+            let behind = usize::try_from(off.0).ok().and_then(|off| files.sections.file().get(off..));
+            self.machine == Machine::X86_64 && behind.is_some_and(|code| code.starts_with(&THREAD_END))
+        };
+        let is_it = files.is_some_and(|files| is_entry(files) || ends_thread(files));
+        is_it && self.is_behind_call(image, off) == Some(true)
     }
 
     /// The place of an offset in an image.
@@ -140,7 +179,68 @@ impl Tables<'_> {
     }
 }
 
+/// Tells of the code from an entry point to a return address whether the call is the first, and no function ends in front of
+/// it. Instructions are not told apart: a byte that may be a call, a jump or a return inside of another one counts as well.
+fn is_first_call(code: &[u8]) -> bool {
+    let is_direct = code.len().checked_sub(5).is_some_and(|call| code[call] == 0xe8);
+    let before = &code[..code.len().saturating_sub(if is_direct { 5 } else { 2 })];
+    !before.iter().any(|byte| matches!(byte, 0xc3 | 0xe8 | 0xe9 | 0xeb | 0xf4))
+}
+
+/// Tells whether the last instruction of some machine code may be a call.
+fn ends_with_call(machine: Machine, code: &[u8]) -> bool {
+    let last = |len: usize| code.len().checked_sub(len).map(|at| &code[at..]);
+    if machine == Machine::Aarch64 {
+        let word = last(4).and_then(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word));
+        return word.is_some_and(|word| word >> 26 == 0x25 || word & 0xffff_fc1f == 0xd63f_0000);
+    }
+    // call rel32; call r/m64: opcode, mod and reg 2, perhaps a SIB byte, a displacement.
+    let is_direct = last(5).is_some_and(|code| code[0] == 0xe8);
+    let is_indirect = |len: usize| {
+        let Some(&[0xff, modrm, ref rest @ ..]) = last(len) else { return false };
+        let has_sib = modrm & 7 == 4 && modrm < 0xc0;
+        let is_absolute =
+            modrm < 0x40 && (modrm & 7 == 5 || has_sib && rest.first().is_some_and(|sib| sib & 7 == 5));
+        let displacement = match modrm >> 6 {
+            1 => 1,
+            2 => 4,
+            _ if is_absolute => 4,
+            _ => 0,
+        };
+        modrm >> 3 & 7 == 2 && len == 2 + usize::from(has_sib) + displacement
+    };
+    is_direct || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
+}
+
 /// Tells of a section whether unwinding needs it.
 fn is_rule_section(name: &str) -> bool {
     matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_from_what_is_none() {
+        for (code, is_call) in [
+            (&[0x90, 0x90, 0x90, 0xe8, 1, 2, 3, 4][..], true), // call f
+            (&[0x90; 8], false),                               // nop
+            (&[0xc3, 0x66, 0x0f, 0x1f, 0x44, 0, 0, 0xc3], false), // ret
+            (&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd3], true), // call *%rbx
+            (&[0x90, 0x90, 0xff, 0x15, 1, 2, 3, 4], true),     // call *4(%rip)
+            (&[0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x50, 8], true), // call *8(%rax)
+            (&[0x90, 0xff, 0x94, 0xc3, 1, 2, 3, 4], true),     // call *n(%rbx,%rax,8)
+            (&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe3], false), // jmp *%rbx
+        ] {
+            assert_eq!(ends_with_call(Machine::X86_64, code), is_call, "{code:x?}");
+        }
+        assert!(is_first_call(&[0x31, 0xed, 0x48, 0x89, 0xe7, 0xe8, 1, 2, 3, 4]));
+        assert!(
+            !is_first_call(&[0x31, 0xed, 0xe8, 1, 2, 3, 4, 0xf4, 0x90, 0xe8, 1, 2, 3, 4]),
+            "another function"
+        );
+        assert!(ends_with_call(Machine::Aarch64, &0x9400_0001_u32.to_le_bytes()));
+        assert!(!ends_with_call(Machine::Aarch64, &0xd503_201f_u32.to_le_bytes()));
+    }
 }

@@ -1,13 +1,17 @@
 //! Stacks that are believed because a walk along frame pointers came to a root, and that cannot be whole: they pass through a
 //! function that keeps no frame pointer, and the walk has skipped its caller.
 
-use icecore_format::records::{Location, WalkEnd};
+use std::collections::HashSet;
 
-use super::rules::{Rules, Tables};
+use icecore_format::records::{Location, Mark, WalkEnd};
+
+use super::rules::{self, Rules};
 use crate::hits::Hit;
 use crate::image::{FileOff, Finder};
+use crate::load::Tables;
 use crate::locate::{Locator, Role, Step, steps};
 use crate::map::Map;
+use crate::spaces::SpaceId;
 use crate::unwind::{Limits, Place, Unwinder};
 
 /// Samples whose stacks are suspect.
@@ -18,6 +22,8 @@ pub(crate) struct Suspects {
     pub(crate) samples: u64,
     /// The image that most of them pass through first, a position in [`Locator::images`].
     pub(crate) worst: Option<u32>,
+    /// User stacks, each with its address space, all calls of which keep frame pointers.
+    pub(crate) sound: HashSet<(Option<SpaceId>, u32)>,
 }
 
 /// What is known of a walk.
@@ -25,7 +31,7 @@ pub(crate) struct Suspects {
 pub(super) enum Judged {
     /// No unwind rules tell.
     Untold,
-    /// All its calls keep frame pointers, as far as rules tell.
+    /// All its calls keep frame pointers.
     Sound,
     /// One does not; the innermost is in this image.
     Skips(Option<u32>),
@@ -47,21 +53,22 @@ impl Judged {
 pub(super) struct Known(Map<(u32, u64), Option<bool>>);
 
 impl Known {
-    /// Judges a walk by the places of its calls, the innermost first.
+    /// Judges a walk by the places of its calls, the innermost first; `None` is one whose place is not known.
     pub(super) fn judge<'t>(
         &mut self,
-        calls: impl Iterator<Item = Place<'t>>,
+        calls: impl Iterator<Item = Option<Place<'t>>>,
         unwinder: &mut Unwinder,
     ) -> Judged {
-        let mut judged = Judged::Untold;
+        let (mut all, mut told) = (0, 0);
         for place in calls {
-            match self.keeps(&place, unwinder) {
-                Some(true) => judged = Judged::Sound,
-                Some(false) => return Judged::Skips(place.module),
+            all += 1;
+            match place.and_then(|place| Some((place, self.keeps(&place, unwinder)?))) {
+                Some((_, true)) => told += 1,
+                Some((place, false)) => return Judged::Skips(place.module),
                 None => {}
             }
         }
-        judged
+        if all > 0 && told == all { Judged::Sound } else { Judged::Untold }
     }
 
     fn keeps(&mut self, place: &Place<'_>, unwinder: &mut Unwinder) -> Option<bool> {
@@ -87,9 +94,15 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
     let mut images: Map<Option<u32>, u64> = Map::default();
     for hit in rows.iter().filter(is_believed) {
         let callers = steps(locator.tables, hit.key.user).filter(|step| step.role != Role::Leaf);
-        let places = callers.filter_map(|step| place(locator, &rules, hit, step));
-        let judged = known.judge(places, &mut unwinder);
+        let places = callers.map(|step| place(locator, &rules, hit, step));
+        let judged = match skips_interrupted(locator.tables, hit.key.user) {
+            true => Judged::Skips(None),
+            false => known.judge(places, &mut unwinder),
+        };
         suspects.judged += if judged == Judged::Untold { 0 } else { hit.samples };
+        if judged == Judged::Sound {
+            suspects.sound.insert((hit.key.space, hit.key.user));
+        }
         if let Judged::Skips(image) = judged {
             suspects.samples += hit.samples;
             *images.entry(image).or_default() += hit.samples;
@@ -100,8 +113,33 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
     suspects
 }
 
+/// Tells of a stack whether it passes a signal trampoline, and lacks what the signal has interrupted: a walk along frame
+/// pointers goes on with the caller of that.
+///
+/// ```text
+///   unwound   handler   trampoline (interrupted)   function (interrupted)   its caller
+///   walked    handler   trampoline (interrupted)                            its caller
+/// ```
+pub(crate) fn skips_interrupted(tables: &Tables, stack: u32) -> bool {
+    if tables.marks.is_empty() {
+        return false;
+    }
+    let mut marks = steps(tables, stack).map(|step| step.mark.has(Mark::INTERRUPTED));
+    while let Some(is_interrupted) = marks.next() {
+        if is_interrupted && marks.next() != Some(true) {
+            return true;
+        }
+    }
+    false
+}
+
 /// The place of a call.
-fn place<'t>(locator: &Locator<'_>, rules: &'t Tables<'_>, hit: &Hit, step: Step) -> Option<Place<'t>> {
+fn place<'t>(
+    locator: &Locator<'_>,
+    rules: &'t rules::Tables<'_>,
+    hit: &Hit,
+    step: Step,
+) -> Option<Place<'t>> {
     let location = step.location?;
     let image = match location {
         Location::Image { image, .. } => image,

@@ -1,7 +1,7 @@
 //! Samples of threads in a few seconds, unwound one after the other. Each is unwound from its own registers and its own copy of
 //! the stack: nothing of another sample is taken for a part of it.
 
-use icecore_format::records::{Mending, Sample, WalkEnd};
+use icecore_format::records::{Mark, Mending, Sample, WalkEnd};
 
 use super::choose::{Choice, Walked, choose};
 use super::code::SpaceCode;
@@ -74,8 +74,19 @@ impl<'a> Window<'a> {
             Choice::Other { walked, end: WalkEnd::ROOT, .. } => walked,
             _ => &[],
         };
-        let calls = rests_on.iter().filter_map(|walked| code.find(walked.address.checked_sub(1)?));
-        let is_suspect = self.kept.judge(calls, self.unwinder).is_suspect();
+        let is_interrupted = |walked: &Walked| walked.mark.has(Mark::INTERRUPTED);
+        let call =
+            |walked: &Walked| code.find(walked.address.checked_sub(u64::from(!is_interrupted(walked)))?);
+        let is_suspect = match &choice {
+            // Unwinding bears it out.
+            Choice::Walk if end == End::Root => Some(false),
+            // What a signal has interrupted is on no walk.
+            _ if rests_on.iter().any(is_interrupted) => Some(true),
+            Choice::Other { unwound, walked: [_, ..], .. } if code.is_trampoline(&frames[unwound - 1]) => {
+                Some(true)
+            }
+            _ => self.kept.judge(rests_on.iter().map(call), self.unwinder).is_suspect(),
+        };
         if let Choice::Other { unwound, walked, end } = choice {
             let outer = walked.iter().rev().map(|frame| (frame.location, frame.mark));
             let inner = framed[..unwound].iter().rev().copied();

@@ -1,45 +1,69 @@
 //! Where programs and threads begin.
 //!
-//! C libraries are often built without frame pointers, so the walk through a program that has them ends
-//! somewhere in the C library's entry code, and rarely at a frame pointer of 0. Such a stack is whole.
+//! A stack is whole if its outermost frame is one of these. C libraries are often built without frame pointers, so the walk
+//! through a program that has them ends in the C library's entry code, and rarely at a frame pointer of 0. That such a name
+//! occurs further in proves nothing.
 
 use super::Stack;
-use crate::names::{Names, Side};
+use crate::names::{Function, Names, Side, short};
 
-/// Functions that no other function calls, or that only such functions call.
-const ENTRIES: [&str; 15] = [
+/// Functions that nothing calls, or that only such functions call: where the kernel, the C library or Go begins a program, a
+/// thread or a fiber. Programs may not use these names for anything else.
+const ENTRIES: [&str; 16] = [
     "_start",
     "_start_c",
     "_dl_start",
     "_dl_start_user",
-    "start_thread",
-    "clone",
+    "libc_start_main_stage2",
     "__clone",
     "__clone_internal",
-    "clone3",
     "__clone3",
+    "__start_context",
     "runtime.goexit",
     "runtime.goexit.abi0",
+    "runtime.goexit0",
     "runtime.mstart",
     "runtime.mstart.abi0",
+    "runtime.rt0_go",
     "runtime.rt0_go.abi0",
 ];
 /// `__libc_start_main`, `__libc_start_call_main`, `__libc_start_main@@GLIBC_2.34` …
 const ENTRY_PREFIX: &str = "__libc_start_";
+/// The same by names that a program may use, so they count in a C library alone.
+const ENTRIES_OF_LIBC: [&str; 5] = ["start_thread", "clone", "clone3", "start", "start_c11"];
+/// How files of C libraries begin.
+const LIBCS: [&str; 6] = ["libc.so", "libc-2", "libpthread", "ld-musl", "libc.musl", "ld-linux"];
 
-/// Tells for each stack whether an entry point is in it.
-pub(super) fn below(names: &Names, stacks: &[Stack]) -> Vec<bool> {
-    let is_entry: Vec<bool> = names
-        .functions
+/// Tells of each function whether it is an entry point.
+pub(crate) fn entries(names: &Names) -> Vec<bool> {
+    let of_libc: Vec<bool> = names
+        .images
         .iter()
-        .map(|f| f.side == Side::User && (ENTRIES.contains(&&*f.name) || f.name.starts_with(ENTRY_PREFIX)))
+        .map(|image| LIBCS.iter().any(|libc| short(&image.path).starts_with(libc)))
         .collect();
-    let mut has_entry = vec![false; stacks.len()];
+    let is_entry = |f: &Function| {
+        let is_libc = f.image.is_some_and(|image| of_libc[image as usize]);
+        let name = f.name.split('@').next().unwrap_or_default();
+        let is_entry = ENTRIES.contains(&name)
+            || name.starts_with(ENTRY_PREFIX)
+            || is_libc && ENTRIES_OF_LIBC.contains(&name);
+        f.side == Side::User && f.reason.is_none() && is_entry
+    };
+    names.functions.iter().map(is_entry).collect()
+}
+
+/// Tells for each stack whether its outermost frame is an entry point.
+pub(super) fn below(names: &Names, stacks: &[Stack]) -> Vec<bool> {
+    let is_entry = entries(names);
+    let mut begins = vec![false; stacks.len()];
     for (position, stack) in stacks.iter().enumerate().skip(1) {
         let function = names.frames[stack.frame as usize].function;
-        has_entry[position] = has_entry[stack.caller as usize] || is_entry[function as usize];
+        begins[position] = match stack.caller {
+            0 => is_entry[function as usize],
+            caller => begins[caller as usize],
+        };
     }
-    has_entry
+    begins
 }
 
 #[cfg(test)]
@@ -48,9 +72,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_with_an_entry_point_anywhere_is_whole() {
-        let profile = fixture::profile(&[("x;__libc_start_call_main;main;a", 1), ("restart;main", 1)]);
+    fn a_stack_is_whole_if_its_outermost_frame_is_an_entry_point() {
+        let profile = fixture::profile(&[("__libc_start_call_main;main;a", 1), ("x;_start;main", 1)]);
         let whole = below(&profile.names, &profile.stacks);
-        assert_eq!(whole, [false, false, true, true, true, false, false]);
+        assert_eq!(whole, [false, true, true, true, false, false, false]);
+        // A name that anybody may use is none outside of the C library.
+        let profile = fixture::profile(&[("start_thread;main", 1), ("clone;main", 1)]);
+        assert!(!below(&profile.names, &profile.stacks).contains(&true));
     }
 }

@@ -8,6 +8,9 @@ use super::row::{Kind, Row};
 use super::tables::Context;
 use super::{By, End, Frame, Limits, Modules, Place, StackMemory, frame_pointers, without_rules};
 
+/// Words above a frame without rules among which the return address lies with which a stack begins.
+const START_WORDS: u64 = 16;
+
 /// Unwinds stacks, and remembers the rows that it used last: one for each thread. What it answers does not depend on
 /// what it remembers.
 #[derive(Debug)]
@@ -70,15 +73,15 @@ impl Unwinder {
         }
     }
 
-    /// Tells whether the function at a place leads from its frame pointer to its caller's just there; `None` if it has no
-    /// rules, or is the outermost. A return address for which this is false shows that a walk along frame pointers has skipped
+    /// Tells whether the function at a place leads from its frame pointer to its caller's just there, or has no caller; `None`
+    /// if it has no rules. A return address for which this is false shows that a walk along frame pointers has skipped
     /// callers.
     pub fn keeps_frame_pointer(&mut self, place: &Place<'_>) -> Option<bool> {
         let tables = place.tables?;
         let full = tables.find(place.at.0, &mut self.context).ok()??;
         let is_outermost =
             full.row.register(gimli::Register(full.return_column)) == Some(gimli::RegisterRule::Undefined);
-        (!is_outermost).then(|| frame_pointers::keeps(tables.machine().elf(), full.row, full.section))
+        Some(is_outermost || frame_pointers::keeps(tables.machine().elf(), full.row, full.section))
     }
 
     /// Turns registers into those of the caller.
@@ -96,6 +99,18 @@ impl Unwinder {
             Kind::Root => Err(End::Root),
             Kind::Broken => Err(End::BadRules(stack.place.module)),
             Kind::Absent => self.without_rules(registers, growth, stack),
+            // The kernel has put its address there; what lies in front of it is another function.
+            Kind::Trampoline if !stack.is_interrupted => {
+                self.slow(stack.place.at.0.wrapping_add(1), registers, growth, stack)
+            }
+            Kind::Trampoline => match self.found(&stack.place) {
+                Row { kind: Kind::Compact, .. } | Row { kind: Kind::Slow, .. } => {
+                    self.slow(stack.place.at.0, registers, growth, stack)
+                }
+                row if row.kind == Kind::Root => Err(End::Root),
+                row if row.kind == Kind::Broken => Err(End::BadRules(stack.place.module)),
+                _ => self.without_rules(registers, growth, stack),
+            },
         }
     }
 
@@ -109,11 +124,21 @@ impl Unwinder {
         let Some(tables) = place.tables.filter(|tables| tables.machine() == machine) else {
             return Row::bare(Kind::Absent);
         };
-        let row = Row::new(machine, &tables.find(place.at.0, &mut self.context));
+        let row = match tables.begins_trampoline(place.at.0.wrapping_add(1)) {
+            true => Row::bare(Kind::Trampoline),
+            false => Row::new(machine, &tables.find(place.at.0, &mut self.context)),
+        };
         if let Some(key) = key {
             self.rows.keep(key, row);
         }
         row
+    }
+
+    /// The row of an address, whatever lies behind it.
+    fn found(&mut self, place: &Place<'_>) -> Row {
+        place.tables.map_or(Row::bare(Kind::Absent), |tables| {
+            Row::new(tables.machine(), &tables.find(place.at.0, &mut self.context))
+        })
     }
 
     /// Applies the rules of an address as they are written.
@@ -148,15 +173,33 @@ impl Unwinder {
             && let at = stack.place.at.0.wrapping_add(1)
             && let Ok(Some(full)) = tables.find(at, &mut self.context)
             && full.start == at
+            && stack.modules.is_behind_call(registers.pc()) == Some(false)
         {
-            // No call stands before it, so a program has put that address on the stack: to begin a stack there, or, as the
-            // kernel does, to come back from a signal.
-            return if full.is_signal { self.slow(at, registers, growth, stack) } else { Err(End::Root) };
+            // A program has put that address on the stack, to begin a stack there. Behind a call that never returns lies the
+            // next function, too.
+            return Err(End::Root);
         }
+        let machine = registers.machine();
         let Stack { place, is_interrupted, memory, modules } = *stack;
+        if !is_interrupted && modules.is_start(registers.pc()) {
+            return Err(End::Root);
+        }
         let sp = registers.sp();
         let frame = without_rules::Frame { place, is_interrupted, memory, modules, limits: &self.limits };
-        let by = frame.unwind(registers)?;
+        let found = frame.unwind(registers);
+        let by = match found {
+            // Where programs and threads begin, C libraries have neither rules nor frame pointers, and pushed some registers.
+            Err(End::NoRules(_)) if !is_interrupted => {
+                let slots = (0..START_WORDS).map(|word| sp.wrapping_add(8 * word));
+                let mut words = slots.filter_map(|slot| Some((slot, memory.read_u64(slot).ok()?)));
+                let (slot, start) =
+                    words.find(|(_, word)| modules.is_start(*word)).ok_or(End::NoRules(place.module))?;
+                registers.set(machine.sp(), slot.wrapping_add(8));
+                registers.set(machine.pc(), start);
+                By::Start
+            }
+            found => found?,
+        };
         let may_stay = matches!(by, By::LinkRegister);
         if !growth.admits(sp, registers.sp(), Step { may_stay, may_leave: false }) {
             return Err(End::NotGrowing);

@@ -97,6 +97,10 @@ pub(super) struct Thread {
     /// Where the copy of the stack ends.
     pub(super) end: u64,
     pub(super) limits: Limits,
+    /// Whether a call stands in front of every address.
+    pub(super) is_behind_call: Option<bool>,
+    /// The return address with which the stack begins.
+    pub(super) start: u64,
 }
 
 impl Thread {
@@ -121,6 +125,8 @@ impl Thread {
             end: STACK + 8 * words.len() as u64,
             words,
             limits: Limits::new(machine),
+            is_behind_call: None,
+            start: 0,
         }
     }
 
@@ -147,6 +153,14 @@ impl StackMemory for Thread {
 }
 
 impl Modules for Thread {
+    fn is_behind_call(&self, _address: u64) -> Option<bool> {
+        self.is_behind_call
+    }
+
+    fn is_start(&self, return_address: u64) -> bool {
+        return_address == self.start
+    }
+
     fn find(&self, address: u64) -> Option<Place<'_>> {
         if let off @ 0..4096 = address.wrapping_sub(IMAGE) {
             return Some(Place { module: Some(3), at: Svma(off), tables: Some(&self.tables) });

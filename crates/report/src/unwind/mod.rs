@@ -86,6 +86,17 @@ pub enum Miss {
 pub trait Modules {
     /// Finds what is at an address (AVMA); `None` if no executable memory is.
     fn find(&self, address: u64) -> Option<Place<'_>>;
+
+    /// Tells from machine code whether a call stands in front of an address; `None` if the code is not at hand.
+    fn is_behind_call(&self, _address: u64) -> Option<bool> {
+        None
+    }
+
+    /// Tells of a return address whether the code shows that nothing called its function: it lies behind a call in the first
+    /// instructions of a program, or of a thread.
+    fn is_start(&self, _return_address: u64) -> bool {
+        false
+    }
 }
 
 /// Code at an address.
@@ -129,6 +140,9 @@ pub enum By {
     Rules,
     /// Unwind rules of the frame before, which the kernel made for a signal: this one was interrupted by it.
     Signal,
+    /// The code: the stack of a program or thread begins with this return address, a few words above the frame before, which
+    /// has no rules.
+    Start,
     /// The frame pointer: the frame before has no rules.
     FramePointer,
     /// The link register: the frame before has no rules and is the first one.

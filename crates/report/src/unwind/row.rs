@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Slow,
     /// There is nobody to return to.
     Root,
+    /// The next address is the first of a signal trampoline, to which the kernel has made a frame return.
+    Trampoline,
     /// No rules.
     Absent,
     /// Rules that cannot be read.

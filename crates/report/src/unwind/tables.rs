@@ -56,6 +56,8 @@ pub struct UnwindTables<'d> {
     /// Built when `.eh_frame` is asked in vain for the first time.
     debug_functions: OnceLock<Functions>,
     stubs: Vec<Range<Svma>>,
+    /// What is asked where these have nothing.
+    more: Option<Box<UnwindTables<'d>>>,
 }
 
 /// Rules of one address, as they are written.
@@ -107,7 +109,13 @@ impl<'d> UnwindTables<'d> {
             debug_frame,
             debug_functions: OnceLock::new(),
             stubs: sections.stubs,
+            more: None,
         }
+    }
+
+    /// Adds rules of the same image, which are asked where these have none.
+    pub fn with_more(self, more: Self) -> Self {
+        Self { more: Some(Box::new(more)), ..self }
     }
 
     /// The instruction set.
@@ -117,11 +125,12 @@ impl<'d> UnwindTables<'d> {
 
     /// Tells whether an address lies in a stub of the linker.
     pub(super) fn is_stub(&self, at: u64) -> bool {
-        self.stubs.iter().any(|stubs| stubs.contains(&Svma(at)))
+        let is_here = self.stubs.iter().any(|stubs| stubs.contains(&Svma(at)));
+        is_here || self.more.as_ref().is_some_and(|more| more.is_stub(at))
     }
 
     /// Tells whether an address lies in a function that has rules.
-    pub(super) fn describes(&self, at: u64) -> bool {
+    pub fn describes(&self, at: u64) -> bool {
         self.function(at).is_some()
     }
 
@@ -130,12 +139,19 @@ impl<'d> UnwindTables<'d> {
         self.function(at).is_some_and(|fde| fde.is_signal_trampoline())
     }
 
+    /// Tells whether an address is the first of such a function.
+    pub(super) fn begins_trampoline(&self, at: u64) -> bool {
+        let is_it = |fde: Fde<'_>| fde.is_signal_trampoline() && fde.initial_address() == at;
+        self.function(at).is_some_and(is_it)
+    }
+
     /// Finds the description of the function that covers an address.
     fn function(&self, at: u64) -> Option<Fde<'d>> {
         let in_eh_frame = self.functions.find(self.eh_frame_at, at);
         in_eh_frame.and_then(|off| fde(&self.eh_frame, &self.bases, off, at)).or_else(|| {
-            let off = self.debug_functions().find(at)?;
-            fde(&self.debug_frame, &self.bases, off, at)
+            let off = self.debug_functions().find(at);
+            let here = off.and_then(|off| fde(&self.debug_frame, &self.bases, off, at));
+            here.or_else(|| self.more.as_ref()?.function(at))
         })
     }
 
@@ -143,7 +159,7 @@ impl<'d> UnwindTables<'d> {
         self.debug_functions.get_or_init(|| Functions::of(&self.debug_frame, &self.bases))
     }
 
-    /// Finds the rules of an address: in `.eh_frame`, else in `.debug_frame`; `None` if neither has any.
+    /// Finds the rules of an address: in `.eh_frame`, else in `.debug_frame`, else in what was added; `None` if none has any.
     ///
     /// # Errors
     /// [`Broken`] if a function is described there, but its rules cannot be read.
@@ -156,7 +172,7 @@ impl<'d> UnwindTables<'d> {
         let section = &self.debug_frame;
         match self.debug_functions().find(at).and_then(|off| fde(section, &self.bases, off, at)) {
             Some(fde) => full(section, &self.bases, &fde, at, context).map(Some),
-            None => Ok(None),
+            None => self.more.as_ref().map_or(Ok(None), |more| more.find(at, context)),
         }
     }
 }

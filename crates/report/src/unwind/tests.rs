@@ -141,9 +141,51 @@ fn what_a_signal_interrupted_is_no_return_address() {
 #[test]
 fn a_stack_that_was_begun_by_hand_ends_there() {
     // The address of a function's first instruction is where a call can only return to if it is the last of another one.
-    let thread =
+    let mut thread =
         Thread::new(vec![Function::using(0x100, 8), Function::using(0x200, 8)], 0x100, &[IMAGE + 0x200]);
-    assert_eq!(thread.offsets(), (vec![0x100, 0x200], End::Root));
+    for (is_behind_call, end) in
+        [(Some(false), End::Root), (Some(true), End::NoRules(Some(3))), (None, End::NoRules(Some(3)))]
+    {
+        thread.is_behind_call = is_behind_call;
+        assert_eq!(thread.offsets(), (vec![0x100, 0x200], end), "{is_behind_call:?}");
+    }
+}
+
+#[test]
+fn a_stack_begins_with_the_return_address_into_the_entry_point() {
+    // The code at 0x705 has no rules, and its frame pointer is a number.
+    let words = [IMAGE + 0x705, 1, 2, 3, IMAGE + 0x805, 5];
+    let mut thread = Thread::new(vec![Function::using(0x100, 8)], 0x100, &words);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x705], End::NoRules(Some(3))));
+    thread.start = IMAGE + 0x805;
+    assert_eq!(thread.offsets(), (vec![0x100, 0x705, 0x805], End::Root));
+    assert_eq!((thread.unwind().0[2].by, thread.unwind().0[2].by.is_guess()), (By::Start, false));
+}
+
+#[test]
+fn a_trampoline_is_one_whatever_lies_in_front_of_it() {
+    // Behind the last instruction of a function with other rules, and behind none.
+    for at in [0x210_u32, 0xa00] {
+        let mut restorer = Function::new(at, vec![At(RIP, Expression::raw(vec![0x77, 16]))]);
+        restorer.is_signal = true;
+        let mut functions = chain();
+        functions.extend([Function::using(0x500, 8), restorer]);
+        let words = [IMAGE + u64::from(at), 1, 2, IMAGE + 0x300];
+        let (frames, end) = Thread::new(functions, 0x500, &words).unwind();
+        let by: Vec<_> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
+        let expected = [(0x500, By::Registers), (u64::from(at), By::Rules), (0x300, By::Signal)];
+        assert_eq!((by.as_slice(), end), (expected.as_slice(), End::Root));
+    }
+}
+
+#[test]
+fn rules_that_were_added_are_asked_where_the_first_have_none() {
+    let mut thread = Thread::new(vec![], 0x104, &WORDS);
+    let mut rest = chain();
+    rest.truncate(2);
+    let more = UnwindTables::new(sections(Machine::X86_64, rest));
+    thread.tables = UnwindTables::new(sections(Machine::X86_64, chain().split_off(2))).with_more(more);
+    assert_eq!(thread.offsets(), (vec![0x104, 0x205, 0x305], End::Root));
 }
 
 #[test]

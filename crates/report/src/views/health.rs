@@ -177,6 +177,9 @@ impl Health {
             );
             page.item("", &text);
         }
+        if let Some(guessed) = self.quality.guessed_share.filter(|share| *share > 0.0) {
+            page.item("", &format!("{} hold frames that were found by a guess", percent(guessed)));
+        }
         if let Some(suspect) = self.quality.suspect_share.filter(|share| *share > 0.0) {
             let text =
                 format!("{} lack callers: they pass through code without frame pointers", percent(suspect));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{Cause, Mending, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
@@ -67,9 +68,10 @@ pub struct Quality {
     /// What is compared, or why nothing is.
     #[serde(skip)]
     pub cpu_time: Result<Account, &'static str>,
-    /// User stacks that reach a root: the walk ended at a frame pointer of 0, or there is an entry point
-    /// of a program or thread; `None` if no walk says how it ended.
+    /// User stacks whose outermost frame is a proven start; `None` if no walk says how it ended.
     pub rooted_share: Option<f64>,
+    /// User stacks whose outermost frame is not a proven start: they may lack callers.
+    pub incomplete_share: Option<f64>,
     /// User stacks that were cut by the depth limit.
     pub cut_share: Option<f64>,
     /// User stacks that are believed because the walk came to a root, and that pass through a function without a frame
@@ -93,15 +95,17 @@ impl Quality {
     pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
         let is_unwound = report.profile.taken(|taken| taken.mending != Mending::NONE).samples > 0;
         // Where stacks were unwound, samples tell what of them is walked.
-        let walks = if is_unwound { Default::default() } else { report.loaded.suspects() };
-        Self::with(report, samples_in_file, lost, walks)
+        match is_unwound {
+            true => Self::with(report, samples_in_file, lost, &Default::default()),
+            false => Self::with(report, samples_in_file, lost, report.loaded.suspects()),
+        }
     }
 
     fn with(
         report: &Report<'_>,
         samples_in_file: u64,
         lost: u64,
-        (suspects, skipping): (Suspects, Option<String>),
+        (suspects, skipping): &(Suspects, Option<String>),
     ) -> Self {
         let taken = |which: fn(Taken) -> bool| report.profile.taken(which).samples;
         let samples = report.profile.whole().samples;
@@ -129,6 +133,7 @@ impl Quality {
             cpu_time_agreement: agreement(&cpu_time),
             cpu_time,
             rooted_share: of_walked(taken(|taken| taken.rooted)),
+            incomplete_share: of_walked(taken(|taken| taken.is_walked() && !taken.rooted)),
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             suspect_share: (judged > 0).then(|| ratio(suspect as f64, walked as f64)),
             guessed_share: of_walked(taken(|taken| taken.guessed)),
@@ -169,7 +174,7 @@ pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
     let tables = &report.loaded.tables;
     let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
     // Suspects never mislead, and to find them takes time.
-    let quality = Quality::with(report, in_file, lost(tables), Default::default());
+    let quality = Quality::with(report, in_file, lost(tables), &Default::default());
     let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
     let first = quality.problems.first().filter(|_| misleads)?;
     Some(format!("this data misleads: {first} (more: icecore-report health {})", quoted(report.loaded.path)))
@@ -411,6 +416,9 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
     let image =
         broken.image.as_deref().map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));
     match broken.end {
+        WalkEnd::DEPTH if !facts.is_walked_only => {
+            format!("; {share} have more frames than the {} of the longest stack that is kept", MAX_FRAMES)
+        }
         WalkEnd::DEPTH => {
             format!("; {share} have more frames than were taken: {}", facts.asked.deeper())
         }

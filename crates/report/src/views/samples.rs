@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use crate::hits::Key;
 use crate::locate::{Located, Locator, steps};
 use crate::pipeline::{Loaded, Report};
+use crate::profile::entry::entries;
 use rows::Lister;
 
 /// Frames that one thread prints at once, or the samples if these are more: a stack has up to a thousand.
@@ -27,7 +28,8 @@ pub fn write(
 ) -> anyhow::Result<()> {
     let (loaded, names) = (report.loaded, &report.profile.names);
     let locator = Locator::new(&loaded.tables, &loaded.spaces);
-    let lister = Lister { loaded, located, names, locator, matches: loaded.patterns.matches(names) };
+    let (matches, entries) = (loaded.patterns.matches(names), entries(names));
+    let lister = Lister { loaded, located, names, locator, matches, entries };
     let samples = selected(loaded);
     let depth = |stack| steps(&loaded.tables, stack).count();
     let frames: Vec<usize> = samples.par_iter().map(|(_, key)| depth(key.user) + depth(key.kernel)).collect();

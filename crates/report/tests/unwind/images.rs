@@ -135,6 +135,15 @@ impl Modules for Images {
         let at = Svma(address.wrapping_sub(*bias));
         Some(Place { module: Some(*number), at, tables: Some(&image.tables) })
     }
+
+    fn is_behind_call(&self, address: u64) -> Option<bool> {
+        let (_, place) = self.at(address)?;
+        let (image, _, bias) = place.as_ref()?;
+        let at = address.wrapping_sub(*bias).checked_sub(8)?;
+        let before = image.file.segments().find_map(|segment| segment.data_range(at, 8).ok()?)?;
+        // `call rel32`; any other call has the byte ff.
+        Some(before[3] == 0xe8 || before.contains(&0xff))
+    }
 }
 
 impl Image {

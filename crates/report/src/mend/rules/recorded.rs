@@ -3,7 +3,7 @@
 use icecore_format::records::UnwindRule;
 
 use crate::image::{FileOff, Svma};
-use crate::unwind::{Machine, UnwindSections};
+use crate::unwind::{Machine, UnwindSections, UnwindTables};
 
 /// The longest section that is put together, bytes: mostly gaps, which cost nothing.
 const MAX_SECTION_BYTES: u64 = 64 << 20;
@@ -63,6 +63,13 @@ impl Recorded {
             got: None,
             stubs: Vec::new(),
         }
+    }
+
+    /// Tells whether there are no rules for some of the code at these offsets, which may be return addresses.
+    pub(super) fn lacks(&self, machine: Machine, offsets: &[u64]) -> bool {
+        let tables = UnwindTables::new(self.sections(machine));
+        let has = |off: u64| tables.describes(self.svma(FileOff(off)).0);
+        offsets.iter().any(|off| !has(off.saturating_sub(1)) && !has(*off))
     }
 
     pub(in crate::mend) fn svma(&self, off: FileOff) -> Svma {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use icecore_format::records::{Mark, Sample};
+use icecore_format::records::{Mark, Sample, WalkEnd};
 use serde::Serialize;
 
 use crate::hits::Key;
@@ -19,6 +19,8 @@ pub(super) struct Lister<'a> {
     pub(super) names: &'a Names,
     pub(super) locator: Locator<'a>,
     pub(super) matches: Matches,
+    /// Of each function, whether it is an entry point.
+    pub(super) entries: Vec<bool>,
 }
 
 /// The JSON object of a sample.
@@ -36,6 +38,8 @@ struct Row<'a> {
     weight: u64,
     ended: &'static str,
     kernel_ended: &'static str,
+    #[serde(skip_serializing_if = "is_false")]
+    incomplete: bool,
     frames: Vec<Frame<'a>>,
 }
 
@@ -63,7 +67,8 @@ struct Frame<'a> {
 impl<'a> Lister<'a> {
     /// Prints a sample, unless the focus leaves it out or nothing of its stack is left.
     pub(super) fn print(&'a self, sample: &Sample, key: &Key, json: bool, out: &mut Vec<u8>) {
-        let Some(frames) = self.frames(key) else { return };
+        let Some((frames, begins)) = self.frames(key) else { return };
+        let is_walked = key.end != WalkEnd::NONE && key.end != WalkEnd::UNSAID;
         let tables = &self.loaded.tables;
         let parts = &tables.parts;
         let task = tables.task(sample.task);
@@ -81,6 +86,7 @@ impl<'a> Lister<'a> {
             weight: sample.weight,
             ended: sample.user_end.name(),
             kernel_ended: sample.kernel_end.name(),
+            incomplete: is_walked && !self.loaded.is_rooted(key, begins),
             frames,
         };
         // Writing to memory does not fail.
@@ -90,17 +96,19 @@ impl<'a> Lister<'a> {
         });
     }
 
-    fn frames(&'a self, key: &Key) -> Option<Vec<Frame<'a>>> {
+    /// The frames of a sample, and whether the outermost of user space is an entry point by its name.
+    fn frames(&'a self, key: &Key) -> Option<(Vec<Frame<'a>>, bool)> {
         let tables = &self.loaded.tables;
         let mut frames = Vec::new();
         let mut focused = self.loaded.patterns.focus.is_none();
-        let mut hidden = false;
+        let (mut hidden, mut begins) = (false, false);
         let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
         let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
         for (place, step, side) in kernel.chain(user) {
             let position = self.located.position(place)?;
             for frame in self.names.of_places.of(position) {
                 let function = self.names.frames[*frame as usize].function as usize;
+                begins = self.entries[function];
                 focused |= self.matches.in_focus[function];
                 if self.matches.hidden[function] {
                     hidden = true;
@@ -109,7 +117,7 @@ impl<'a> Lister<'a> {
                 }
             }
         }
-        (focused && !(hidden && frames.is_empty())).then_some(frames)
+        (focused && !(hidden && frames.is_empty())).then_some((frames, begins))
     }
 
     fn frame(&'a self, id: u32, place: Place, step: Step, side: Side, space: Option<SpaceId>) -> Frame<'a> {
@@ -162,7 +170,12 @@ impl Row<'_> {
             remarks.iter().filter(|(holds, _)| *holds).try_for_each(|(_, remark)| write!(out, "{remark}"))?;
             writeln!(out)?;
         }
-        writeln!(out, "    user stack ended: {}; kernel stack ended: {}\n", self.ended, self.kernel_ended)
+        let incomplete = if self.incomplete { ", incomplete" } else { "" };
+        writeln!(
+            out,
+            "    user stack ended: {}{incomplete}; kernel stack ended: {}\n",
+            self.ended, self.kernel_ended
+        )
     }
 }
 
