@@ -57,7 +57,7 @@ impl<'a> SpaceCode<'a> {
                 Some(next) => next == By::Signal,
                 None => self.is_trampoline(&frames[position]),
             };
-            let is_interrupted = is_trampoline || by(position) == Some(By::Signal);
+            let is_interrupted = is_trampoline || matches!(by(position), Some(By::Signal | By::Begun));
             let mark = if is_interrupted { Mark::INTERRUPTED } else { Mark::NONE };
             if frames[position].by.is_guess() { mark.with(Mark::GUESSED) } else { mark }
         };

@@ -5,10 +5,13 @@
 
 mod recorded;
 
+use std::sync::OnceLock;
+
 use icecore_format::records::{Location, UnwindRule};
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
-use crate::image::{FileOff, Finder, Layout, Sections, Svma};
+use crate::image::{FileOff, Finder, Identity, Layout, Sections, Svma};
 use crate::locate::Locator;
 use crate::map::Map;
 use crate::unwind::{Machine, Place, UnwindSections, UnwindTables};
@@ -20,16 +23,20 @@ const ENTRY_BYTES: u64 = 64;
 const THREAD_END: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
 
 /// What is known of the images that stacks are in.
-pub(super) struct Rules {
+pub(super) struct Rules<'a> {
     machine: Machine,
     /// By position in [`Locator::images`].
-    images: Vec<Option<Source>>,
+    images: Vec<Option<Source<'a>>>,
 }
 
 /// What the recording has of an image, and its files where that is not all; one of them at least.
-struct Source {
+struct Source<'a> {
     recorded: Option<Recorded>,
     files: Option<Opened>,
+    /// The files of an image for which the recording has all rules: they are opened if the code itself is asked for.
+    code: OnceLock<Option<Opened>>,
+    finder: Finder<'a>,
+    image: &'a Identity,
 }
 
 /// What is read of the files of an image.
@@ -43,12 +50,12 @@ struct Opened {
 /// The rules, by position in [`Locator::images`].
 pub(super) struct Tables<'a> {
     machine: Machine,
-    images: Vec<Option<(&'a Source, UnwindTables<'a>)>>,
+    images: Vec<Option<(&'a Source<'a>, UnwindTables<'a>)>>,
 }
 
-impl Rules {
+impl<'a> Rules<'a> {
     /// Finds the rules of all images of which stacks hold addresses.
-    pub(super) fn find(locator: &Locator<'_>, finder: &Finder<'_>) -> Self {
+    pub(super) fn find(locator: &'a Locator<'_>, finder: &Finder<'a>) -> Self {
         let tables = locator.tables;
         let mut of_images: Map<u32, Vec<&UnwindRule>> = Map::default();
         for rule in &tables.unwind_rules {
@@ -74,7 +81,8 @@ impl Rules {
             let lacks = recorded.as_ref().is_none_or(|recorded| recorded.lacks(machine, &wanted));
             let open = || Opened::of(finder.look(image).files.ok()?);
             let files = if lacks && !wanted.is_empty() { open() } else { None };
-            (recorded.is_some() || files.is_some()).then_some(Source { recorded, files })
+            let source = Source { recorded, files, code: OnceLock::new(), finder: *finder, image };
+            (source.recorded.is_some() || source.files.is_some()).then_some(source)
         });
         Self { machine, images: images.collect() }
     }
@@ -127,7 +135,13 @@ impl Opened {
     }
 }
 
-impl Source {
+impl Source<'_> {
+    /// The files, if they are at hand.
+    fn opened(&self) -> Option<&Opened> {
+        let open = || Opened::of(self.finder.look(self.image).files.ok()?);
+        self.files.as_ref().or_else(|| self.code.get_or_init(open).as_ref())
+    }
+
     fn svma(&self, off: FileOff) -> Option<Svma> {
         let recorded = || self.recorded.as_ref().map(|recorded| recorded.svma(off));
         self.files.as_ref().and_then(|files| files.layout.svma(off)).or_else(recorded)
@@ -143,7 +157,7 @@ impl Tables<'_> {
     /// Tells from machine code whether a call stands in front of an offset; `None` if the file is not at hand.
     pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
         let (source, _) = self.images.get(image as usize)?.as_ref()?;
-        let file = source.files.as_ref()?.sections.file();
+        let file = source.opened()?.sections.file();
         let before =
             file.get(usize::try_from(off.0.saturating_sub(8)).ok()?..usize::try_from(off.0).ok()?)?;
         Some(ends_with_call(self.machine, before))
@@ -151,7 +165,7 @@ impl Tables<'_> {
 
     /// Tells from machine code whether a return address at an offset is the first of the stack of a program or thread.
     pub(super) fn is_start(&self, image: u32, off: FileOff) -> bool {
-        let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.files.as_ref());
+        let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.opened());
         let is_entry = |files: &Opened| {
             let call = files.layout.svma(FileOff(off.0.saturating_sub(1)));
             let into = call.and_then(|call| (call.0 + 1).checked_sub(files.layout.entry.0));
@@ -179,12 +193,17 @@ impl Tables<'_> {
     }
 }
 
-/// Tells of the code from an entry point to a return address whether the call is the first, and no function ends in front of
-/// it. Instructions are not told apart: a byte that may be a call, a jump or a return inside of another one counts as well.
+/// Tells of the code from an entry point to a return address whether nothing but one call at its end leads elsewhere.
 fn is_first_call(code: &[u8]) -> bool {
-    let is_direct = code.len().checked_sub(5).is_some_and(|call| code[call] == 0xe8);
-    let before = &code[..code.len().saturating_sub(if is_direct { 5 } else { 2 })];
-    !before.iter().any(|byte| matches!(byte, 0xc3 | 0xe8 | 0xe9 | 0xeb | 0xf4))
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        match decoder.decode().flow_control() {
+            FlowControl::Next => {}
+            FlowControl::Call | FlowControl::IndirectCall => return !decoder.can_decode(),
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// Tells whether the last instruction of some machine code may be a call.

@@ -61,6 +61,10 @@ impl Unwinder {
             }
             let stack = Stack { memory, modules, place, is_interrupted };
             frame.by = match self.step(&mut registers, &mut growth, &stack) {
+                Ok(By::Begun) => {
+                    out.last_mut().expect("bug: the leaf is there").by = By::Begun;
+                    return End::Root;
+                }
                 Ok(by) => by,
                 Err(end) => return end,
             };
@@ -175,9 +179,8 @@ impl Unwinder {
             && full.start == at
             && stack.modules.is_behind_call(registers.pc()) == Some(false)
         {
-            // A program has put that address on the stack, to begin a stack there. Behind a call that never returns lies the
-            // next function, too.
-            return Err(End::Root);
+            // Behind a call that never returns lies the next function, too.
+            return Ok(By::Begun);
         }
         let machine = registers.machine();
         let Stack { place, is_interrupted, memory, modules } = *stack;

@@ -143,6 +143,9 @@ pub enum By {
     /// The code: the stack of a program or thread begins with this return address, a few words above the frame before, which
     /// has no rules.
     Start,
+    /// Any of the above, and the code: no call stands in front of its address, which is the first one of a function. A program has
+    /// put it on the stack, to begin a stack there.
+    Begun,
     /// The frame pointer: the frame before has no rules.
     FramePointer,
     /// The link register: the frame before has no rules and is the first one.

@@ -148,6 +148,8 @@ fn a_stack_that_was_begun_by_hand_ends_there() {
     {
         thread.is_behind_call = is_behind_call;
         assert_eq!(thread.offsets(), (vec![0x100, 0x200], end), "{is_behind_call:?}");
+        let by = if end == End::Root { By::Begun } else { By::Rules };
+        assert_eq!(thread.unwind().0[1].by, by);
     }
 }
 
