@@ -23,6 +23,7 @@ else
 	has readelf || want binutils
 	has xz || want xz-utils
 	has dwz || want dwz
+	has musl-gcc || want musl-tools
 	# The tests take any of these (tests/src/machine.rs), and Debian's package serves only the second.
 	if ! python3 -c 'import zstandard' 2>/dev/null && ! /usr/bin/python3 -c 'import zstandard' 2>/dev/null; then
 		want python3-zstandard

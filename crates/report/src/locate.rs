@@ -18,7 +18,7 @@
 //! whose return address the kernel made: the marks of nodes tell them.
 
 use icecore_format::limits;
-use icecore_format::records::{ImageKind, Location, Mapping, Mark};
+use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark};
 use rayon::prelude::*;
 
 use crate::hits::{Hit, Key};
@@ -180,6 +180,11 @@ impl<'a> Locator<'a> {
             }
         };
         self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, FileOff(off)))
+    }
+
+    /// Finds the row of code made at run time at an address.
+    pub(crate) fn made(&self, space: SpaceId, address: u64) -> Option<&JitCode> {
+        self.tables.jit.get(self.spaces.code(space, address)?)
     }
 
     /// Finds the code made at run time at an address, unless its mapping shows a file.

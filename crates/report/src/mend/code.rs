@@ -12,6 +12,12 @@ use crate::locate::{Locator, Role, Step};
 use crate::spaces::SpaceId;
 use crate::unwind::{By, Frame, Modules, Place};
 
+/// How CPython calls the trampolines that it makes of Python functions with `-X perf`.
+const PYTHON: &[u8] = b"py::";
+/// They have one call, in front of which the stack is aligned: `sub $8, %rsp; call *%rcx`, or `push %rbp; mov %rsp, %rbp; call
+/// *%rcx`. In both the return address of the trampoline lies in the second word behind it.
+const TRAMPOLINE_CALL_BYTES: u64 = 6;
+
 /// The code of one address space.
 pub(super) struct SpaceCode<'a> {
     locator: &'a Locator<'a>,
@@ -100,6 +106,13 @@ impl Modules for SpaceCode<'_> {
     fn is_behind_call(&self, address: u64) -> Option<bool> {
         let (image, off) = self.file_off(address)?;
         self.rules.is_behind_call(image, off)
+    }
+
+    fn known_frame(&self, return_address: u64) -> Option<u64> {
+        let made = self.locator.made(self.space, return_address)?;
+        let is_trampoline =
+            made.name.starts_with(PYTHON) && return_address - made.start == TRAMPOLINE_CALL_BYTES;
+        is_trampoline.then_some(8)
     }
 
     fn is_start(&self, return_address: u64) -> bool {

@@ -188,6 +188,23 @@ impl Unwinder {
             return Err(End::Root);
         }
         let sp = registers.sp();
+        if !is_interrupted
+            && let Some(bytes) = modules.known_frame(registers.pc())
+            && let slot = sp.wrapping_add(bytes)
+            && let Ok(return_address) = memory.read_u64(slot)
+            && modules.find(return_address.wrapping_sub(1)).is_some()
+        {
+            // Of two kinds of such frames the one with a frame pointer shows it.
+            if registers.value(machine.fp()) == Some(sp) {
+                match memory.read_u64(sp) {
+                    Ok(fp) => registers.set(machine.fp(), fp),
+                    Err(miss) => registers.forget(machine.fp(), Some(miss)),
+                }
+            }
+            registers.set(machine.sp(), slot.wrapping_add(8));
+            registers.set(machine.pc(), return_address);
+            return Ok(By::Rules);
+        }
         let frame = without_rules::Frame { place, is_interrupted, memory, modules, limits: &self.limits };
         let found = frame.unwind(registers);
         let by = match found {

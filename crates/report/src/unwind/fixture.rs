@@ -101,6 +101,8 @@ pub(super) struct Thread {
     pub(super) is_behind_call: Option<bool>,
     /// The return address with which the stack begins.
     pub(super) start: u64,
+    /// A return address into code whose own return address is the second word.
+    pub(super) known: u64,
 }
 
 impl Thread {
@@ -127,6 +129,7 @@ impl Thread {
             limits: Limits::new(machine),
             is_behind_call: None,
             start: 0,
+            known: 0,
         }
     }
 
@@ -155,6 +158,10 @@ impl StackMemory for Thread {
 impl Modules for Thread {
     fn is_behind_call(&self, _address: u64) -> Option<bool> {
         self.is_behind_call
+    }
+
+    fn known_frame(&self, return_address: u64) -> Option<u64> {
+        (return_address == self.known).then_some(8)
     }
 
     fn is_start(&self, return_address: u64) -> bool {

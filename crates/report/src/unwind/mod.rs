@@ -92,6 +92,12 @@ pub trait Modules {
         None
     }
 
+    /// Tells of a return address into code that is known without rules how far above the stack pointer the return address of
+    /// that code lies, bytes.
+    fn known_frame(&self, _return_address: u64) -> Option<u64> {
+        None
+    }
+
     /// Tells of a return address whether the code shows that nothing called its function: it lies behind a call in the first
     /// instructions of a program, or of a thread.
     fn is_start(&self, _return_address: u64) -> bool {

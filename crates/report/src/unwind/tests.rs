@@ -165,6 +165,17 @@ fn a_stack_begins_with_the_return_address_into_the_entry_point() {
 }
 
 #[test]
+fn code_that_is_known_needs_no_rules() {
+    // In front of its return address lies a word that nobody has set, which holds another one.
+    let mut thread = Thread::new(chain(), 0x104, &[1, 2, MADE + 6, IMAGE + 0x205, IMAGE + 0x305, 5]);
+    thread.known = MADE + 6;
+    thread.registers.set(6, 7777);
+    let (frames, end) = thread.unwind();
+    let found: Vec<u64> = frames.iter().map(|frame| frame.address).collect();
+    assert_eq!((found, end), (vec![IMAGE + 0x104, MADE + 6, IMAGE + 0x305], End::Root));
+}
+
+#[test]
 fn a_trampoline_is_one_whatever_lies_in_front_of_it() {
     // Behind the last instruction of a function with other rules, and behind none.
     for at in [0x210_u32, 0xa00] {
