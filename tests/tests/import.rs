@@ -131,7 +131,9 @@ fn root_made_code_is_named_by_the_map_of_its_process_and_by_no_other() {
         let in_numbers = samples.iter().filter(|sample| sample.names("user").first() == Some(&"numbers"));
         let caller = |sample: &Sample| {
             let frames = sample.0["frames"].as_array().expect("a list");
-            let text = |key: &str| frames[1][key].as_str().map(str::to_owned);
+            // Some hit in the kernel.
+            let user: Vec<&Value> = frames.iter().filter(|frame| frame["side"] == "user").collect();
+            let text = |key: &str| user[1][key].as_str().map(str::to_owned);
             text("reason").map_or_else(|| text("name").expect("it has one"), |reason| format!("[{reason}]"))
         };
         in_numbers.map(caller).collect::<Vec<String>>()
