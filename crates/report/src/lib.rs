@@ -9,6 +9,7 @@
 //! | [`load`] | a recording as tables; what is damaged, counted |
 //! | [`spaces`], [`spans`], [`cgroups`], [`mounts`] | address spaces and cgroups, replayed to any moment; when sessions ran; whose paths recorded paths are |
 //! | [`mend`](mod@mend), [`unwind`] | stacks of programs without frame pointers, made whole |
+//! | `calls` | which calls stand in the code, and which stacks cannot be for that |
 //! | [`filter`], [`hits`] | samples, filtered and made distinct |
 //! | [`unwind`](mod@unwind) | registers and stack memory as stacks |
 //! | [`locate`], [`kernel`], [`embedded`] | addresses as places in images and in the kernel; names that the recording has |
@@ -35,6 +36,7 @@ pub mod account;
 pub mod activity;
 mod asked;
 pub mod cache;
+mod calls;
 pub mod cgroups;
 pub mod changes;
 pub mod cli;

@@ -22,7 +22,7 @@ mod choose;
 mod code;
 mod grown;
 mod memory;
-mod rules;
+pub(crate) mod rules;
 mod suspect;
 mod trampolines;
 mod window;

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use icecore_format::read::Recording;
 use icecore_format::records::{Mending, WalkEnd};
 
+use crate::calls::{Impossible, impossible};
 use crate::cgroups::Cgroups;
 use crate::cli::Select;
 use crate::debuginfod::{self, Fetched, Wish, fetch, weigh};
@@ -70,6 +71,8 @@ pub struct Report<'a> {
     pub loaded: &'a Loaded<'a>,
     /// Named stacks.
     pub profile: Profile,
+    /// Distinct stacks as places, if they are to be checked.
+    pub located: Option<&'a Located>,
     /// What the filters keep, for people.
     pub filtered: Option<String>,
 }
@@ -189,6 +192,15 @@ impl<'a> Loaded<'a> {
         (suspects, worst.map(|image| image.path.clone()))
     }
 
+    /// Counts edges of user stacks that the code does not make.
+    pub(crate) fn impossible(&self, located: &Located) -> Impossible {
+        let locator = Locator::new(&self.tables, &self.spaces);
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let finder = Finder { search: self.search, embedded: Some(&embedded) };
+        impossible(&locator, &finder, located, &self.hits.rows)
+    }
+
     /// Names every distinct place. What the search does not find is downloaded first, if there are servers.
     pub fn name(&self, search: &Search, servers: Option<&debuginfod::Settings>, progress: bool) -> Named {
         let locator = Locator::new(&self.tables, &self.spaces);
@@ -232,7 +244,7 @@ impl<'a> Loaded<'a> {
         let parts = [self.filter.describe(), self.patterns.describe()];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let filtered = (!parts.is_empty()).then(|| clean(parts.join(", ").as_bytes()).into());
-        Report { loaded: self, profile, filtered }
+        Report { loaded: self, profile, located: None, filtered }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::cli::{By, Cli, Command, Global, Owner, Root, Source, Timeline, Timeli
 use crate::hits::Apart;
 use crate::load::clean;
 use crate::load::outline::outline;
-use crate::pipeline::{Loaded, Named};
+use crate::pipeline::{Loaded, Named, Report};
 use crate::term::Page;
 use crate::verify::verify;
 use crate::{edit, input, usage, views};
@@ -215,7 +215,7 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let loaded = Loaded::new(&source.file, &recording, select, &search, apart(cli, width));
     let Named { located, names, fetched, trouble } =
         loaded.name(&search, servers.as_ref(), streams.progress && !global.quiet);
-    let report = loaded.report(&located, names);
+    let report = Report { located: Some(&located), ..loaded.report(&located, names) };
     // Summary and health begin with how good the data is; what shows no stack tells nothing wrong of them.
     let tells = matches!(&cli.command, None | Some(Command::Summary(_) | Command::Health(_)));
     let tells = tells || matches!(&cli.command, Some(Command::Timeline(options)) if options.heatmap);

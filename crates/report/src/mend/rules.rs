@@ -40,7 +40,8 @@ struct Source<'a> {
 }
 
 /// What is read of the files of an image.
-struct Opened {
+#[derive(Debug)]
+pub(crate) struct Opened {
     layout: Layout,
     sections: Sections,
     /// `.debug_frame` of the debug file.
@@ -79,7 +80,7 @@ impl<'a> Rules<'a> {
             wanted.sort_unstable();
             wanted.dedup();
             let lacks = recorded.as_ref().is_none_or(|recorded| recorded.lacks(machine, &wanted));
-            let open = || Opened::of(finder.look(image).files.ok()?);
+            let open = || Opened::of(&finder.look(image).files.ok()?);
             let files = if lacks && !wanted.is_empty() { open() } else { None };
             let source = Source { recorded, files, code: OnceLock::new(), finder: *finder, image };
             (source.recorded.is_some() || source.files.is_some()).then_some(source)
@@ -104,8 +105,8 @@ impl<'a> Rules<'a> {
 }
 
 impl Opened {
-    fn of(files: crate::image::Files) -> Option<Self> {
-        let (file, layout) = (&files.image.file, files.image.layout);
+    pub(crate) fn of(files: &crate::image::Files) -> Option<Self> {
+        let (file, layout) = (&files.image.file, files.image.layout.clone());
         let sections = Sections::open(file, &layout, is_rule_section)?;
         let debug = files.debug.as_ref().filter(|_| sections.bytes(".debug_frame").is_empty());
         let debug =
@@ -113,7 +114,7 @@ impl Opened {
         Some(Self { layout, sections, debug })
     }
 
-    fn sections(&self, machine: Machine) -> UnwindSections<'_> {
+    pub(crate) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
         let Self { layout, sections, debug } = self;
         let at = |name| layout.section(name).map(|section| section.at);
         let own = sections.bytes(".debug_frame");
@@ -138,7 +139,7 @@ impl Opened {
 impl Source<'_> {
     /// The files, if they are at hand.
     fn opened(&self) -> Option<&Opened> {
-        let open = || Opened::of(self.finder.look(self.image).files.ok()?);
+        let open = || Opened::of(&self.finder.look(self.image).files.ok()?);
         self.files.as_ref().or_else(|| self.code.get_or_init(open).as_ref())
     }
 

@@ -159,6 +159,27 @@ impl<'d> UnwindTables<'d> {
         self.debug_functions.get_or_init(|| Functions::of(&self.debug_frame, &self.bases))
     }
 
+    /// Where the function begins and ends that has rules at an address.
+    pub(crate) fn extent(&self, at: u64) -> Option<Range<u64>> {
+        let fde = self.function(at)?;
+        Some(fde.initial_address()..fde.initial_address().saturating_add(fde.len()))
+    }
+
+    /// Tells whether a function can be called at its first address: no frame is there yet. A part of a function that compilers
+    /// put elsewhere begins in the middle of a frame.
+    ///
+    /// # Cost   reads rules, with storage of its own
+    pub(crate) fn is_entry(&self, start: u64) -> bool {
+        let at_entry = match self.machine {
+            Machine::X86_64 => 8,
+            Machine::Aarch64 => 0,
+        };
+        let sp = gimli::Register(self.machine.sp().into());
+        let mut context = Context::new_in();
+        let Ok(Some(full)) = self.find(start, &mut context) else { return true };
+        matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset } if *register == sp && *offset == at_entry)
+    }
+
     /// Finds the rules of an address: in `.eh_frame`, else in `.debug_frame`, else in what was added; `None` if none has any.
     ///
     /// # Errors

@@ -185,8 +185,25 @@ impl Health {
                 format!("{} lack callers: they pass through code without frame pointers", percent(suspect));
             page.item("", &text);
         }
+        self.impossible_text(page);
         let ends = self.quality.user_ends.iter().map(|(end, n)| format!("{} {end}", count(*n)));
         page.item("ended", &ends.collect::<Vec<_>>().join(", "));
+    }
+
+    fn impossible_text(&self, page: &mut Page) {
+        let Some((share, found)) = self.quality.impossible_share.zip(self.quality.impossible.as_ref()) else {
+            return;
+        };
+        let checked = count(found.checked);
+        let text = match found.impossible {
+            0 => format!("none holds a call that the code does not make ({checked} checked)"),
+            impossible => format!(
+                "at least {} are wrong: {} of {checked} calls that were checked are none that the code makes",
+                percent(share),
+                count(impossible)
+            ),
+        };
+        page.item("", &text);
     }
 
     fn images_text(&self, page: &mut Page) {

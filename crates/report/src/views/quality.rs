@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::summary::{lost, ratio};
 use crate::account::{self, Account, Disagreement};
 use crate::asked::{Asked, restrictions};
+use crate::calls::{FoundBy, Impossible, ImpossibleRow};
 use crate::mend::Suspects;
 use crate::pipeline::Report;
 use crate::profile::{Profile, Taken, through};
@@ -38,6 +39,10 @@ pub(crate) const SAMPLES_SHOW: u64 = 100;
 pub(crate) const IN_STEP_MISLEADS: f64 = 0.25;
 /// It is worth knowing if it is a larger part of all.
 pub(crate) const IN_STEP_SHOWS: f64 = 0.05;
+/// A larger share of stacks with a call that the code does not make is worth knowing: more of them are wrong.
+pub(crate) const IMPOSSIBLE_SHOWS: f64 = 0.01;
+/// A larger share of them makes callers and totals wrong in a way that looks right.
+pub(crate) const IMPOSSIBLE_MISLEADS: f64 = 0.10;
 
 /// Whether conclusions can be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -80,6 +85,13 @@ pub struct Quality {
     pub suspect_share: Option<f64>,
     /// User stacks that hold a frame that was found by a guess.
     pub guessed_share: Option<f64>,
+    /// User stacks with an impossible edge: a return address in front of which no call of the callee is. So many stacks are wrong
+    /// at least. `None` if no code is at hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impossible_share: Option<f64>,
+    /// The edges that were checked for it; `None` if this view does not check them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impossible: Option<Impossible>,
     /// Frames that have a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
     /// Share of all frames by why they have no name.
@@ -95,9 +107,10 @@ impl Quality {
     pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
         let is_unwound = report.profile.taken(|taken| taken.mending != Mending::NONE).samples > 0;
         // Where stacks were unwound, samples tell what of them is walked.
+        let impossible = report.located.map(|located| report.loaded.impossible(located));
         match is_unwound {
-            true => Self::with(report, samples_in_file, lost, &Default::default()),
-            false => Self::with(report, samples_in_file, lost, report.loaded.suspects()),
+            true => Self::with(report, samples_in_file, lost, &Default::default(), impossible),
+            false => Self::with(report, samples_in_file, lost, report.loaded.suspects(), impossible),
         }
     }
 
@@ -106,6 +119,7 @@ impl Quality {
         samples_in_file: u64,
         lost: u64,
         (suspects, skipping): &(Suspects, Option<String>),
+        impossible: Option<Impossible>,
     ) -> Self {
         let taken = |which: fn(Taken) -> bool| report.profile.taken(which).samples;
         let samples = report.profile.whole().samples;
@@ -114,6 +128,8 @@ impl Quality {
         let mut restrictions = restrictions(session);
         restrictions.extend(report.filtered.iter().map(|filter| format!("filtered: {filter}")));
         let walked = taken(Taken::is_walked);
+        let stacks = report.loaded.hits.rows.iter().filter(|hit| hit.key.user != 0);
+        let stacks: u64 = stacks.map(|hit| hit.samples).sum();
         let of_walked = |n: u64| (walked > 0).then(|| ratio(n as f64, walked as f64));
         let (frames, unnamed) = unnamed(&report.profile);
         let of_frames = |n: u64| ratio(n as f64, frames as f64);
@@ -137,6 +153,11 @@ impl Quality {
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             suspect_share: (judged > 0).then(|| ratio(suspect as f64, walked as f64)),
             guessed_share: of_walked(taken(|taken| taken.guessed)),
+            impossible_share: impossible
+                .as_ref()
+                .filter(|found| found.checked > 0 && stacks > 0)
+                .map(|found| ratio(found.samples as f64, stacks as f64)),
+            impossible,
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
@@ -157,6 +178,8 @@ impl Quality {
             rooted_share: quality.rooted_share,
             suspect_share: quality.suspect_share.unwrap_or_default(),
             skipping: skipping.as_deref(),
+            impossible_share: quality.impossible_share.unwrap_or_default(),
+            worst_edges: quality.impossible.as_ref().and_then(|found| found.images.first()),
             worst,
             damage: report.loaded.tables.damage.len() as u64,
             endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
@@ -173,8 +196,8 @@ impl Quality {
 pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
     let tables = &report.loaded.tables;
     let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
-    // Suspects never mislead, and to find them takes time.
-    let quality = Quality::with(report, in_file, lost(tables), &Default::default());
+    // To find suspects and impossible edges takes time.
+    let quality = Quality::with(report, in_file, lost(tables), &Default::default(), None);
     let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
     let first = quality.problems.first().filter(|_| misleads)?;
     Some(format!("this data misleads: {first} (more: icecore-report health {})", quoted(report.loaded.path)))
@@ -222,6 +245,10 @@ struct Facts<'a> {
     suspect_share: f64,
     /// The image in which most of them were.
     skipping: Option<&'a str>,
+    /// Of user stacks: they hold a call that the code does not make.
+    impossible_share: f64,
+    /// Where most of these calls are.
+    worst_edges: Option<&'a ImpossibleRow>,
     /// Where most of the stacks end that reach no root.
     broken: Option<&'a Break>,
     /// Stacks were not copied when this was recorded.
@@ -277,6 +304,9 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         ));
     }
     problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));
+    let impossible = facts.impossible_share;
+    problems
+        .push((graded(impossible > IMPOSSIBLE_MISLEADS, impossible > IMPOSSIBLE_SHOWS), not_called(&facts)));
     if facts.endless > 0 {
         let sessions = things(facts.endless, "session");
         let text =
@@ -456,6 +486,24 @@ fn skipped(facts: &Facts<'_>) -> String {
     format!(
         "{share} of the user stacks pass through code without frame pointers{most}, and lack callers there{}",
         remedy.unwrap_or_default()
+    )
+}
+
+/// How many stacks hold a call that the code does not make, and what helps against it.
+fn not_called(facts: &Facts<'_>) -> String {
+    let share = percent(facts.impossible_share);
+    let image = facts.worst_edges.and_then(|row| row.image.as_deref());
+    let image = image.map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));
+    let by = facts.worst_edges.map(|row| row.by);
+    let remedy = match by {
+        Some(FoundBy::FramePointers) if facts.is_walked_only => ": record with --unwind auto",
+        Some(FoundBy::Completed) => ": record with --unwind dwarf",
+        _ => {
+            ": it has no unwind rules that fit; build it with -fasynchronous-unwind-tables or with frame pointers"
+        }
+    };
+    format!(
+        "at least {share} of the user stacks are wrong: they hold a call that the code does not make, most often of {image}{remedy}"
     )
 }
 

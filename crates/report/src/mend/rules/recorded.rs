@@ -11,7 +11,8 @@ const MAX_SECTION_BYTES: u64 = 64 << 20;
 const LEAST_GAP: usize = 8;
 
 /// Rules of one image.
-pub(in crate::mend) struct Recorded {
+#[derive(Debug)]
+pub(crate) struct Recorded {
     /// Where the first entry lies.
     at: Svma,
     /// Entries at their distances from the first. A gap between two is an entry that describes nothing.

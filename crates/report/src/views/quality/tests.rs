@@ -24,6 +24,8 @@ const FINE: Facts<'_> = Facts {
     rooted_share: Some(1.0),
     suspect_share: 0.0,
     skipping: None,
+    impossible_share: 0.0,
+    worst_edges: None,
     broken: None,
     is_walked_only: true,
     worst: None,
@@ -174,4 +176,25 @@ fn nothing_is_advised_that_is_in_force_or_impossible() {
     assert!(!kernel(default).contains("record"), "{}", kernel(default));
     assert!(kernel(Asked { is_kernel_hidden: true, ..default }).contains("as root"));
     assert!(kernel(Asked { is_foreign: true, ..default }).contains("files of perf"));
+}
+
+#[test]
+fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
+    assert_eq!(verdict(Facts { impossible_share: 0.01, ..FINE }), Verdict::Good);
+    assert_eq!(verdict(Facts { impossible_share: 0.02, ..FINE }), Verdict::Usable);
+    let told = |by, is_walked_only| {
+        let image = Some("/usr/lib/libfoo.so".to_owned());
+        let row = ImpossibleRow { image, by, checked: 10, impossible: 3, share: 0.3 };
+        let facts = Facts { impossible_share: 0.31, worst_edges: Some(&row), is_walked_only, ..FINE };
+        let (verdict, text) = problems(facts).remove(0);
+        assert_eq!(verdict, Verdict::Misleading);
+        text
+    };
+    assert_eq!(
+        told(FoundBy::FramePointers, true),
+        "at least 31.0% of the user stacks are wrong: they hold a call that the code does not make, most often of \
+         `/usr/lib/libfoo.so`: record with --unwind auto"
+    );
+    assert!(told(FoundBy::Completed, false).ends_with("record with --unwind dwarf"));
+    assert!(told(FoundBy::UnwindRules, false).contains("it has no unwind rules that fit"));
 }

@@ -1,0 +1,102 @@
+//! Instructions of aarch64: calls in front of return addresses, and where an instruction goes on.
+
+use super::{Before, Goes, Step};
+
+/// `bl`, `b`: a distance of 26 bits.
+const BL: (u32, u32) = (0xfc00_0000, 0x9400_0000);
+const B: (u32, u32) = (0xfc00_0000, 0x1400_0000);
+/// `blr` and `br`, also those that check signatures (`blraa`, `braa`).
+const BLR: (u32, u32) = (0xfeff_f000, 0xd63f_0000);
+const BR: (u32, u32) = (0xfeff_f000, 0xd61f_0000);
+const RET: (u32, u32) = (0xfeff_f000, 0xd65f_0000);
+/// `b.cond`, `cbz`, `cbnz`: a distance of 19 bits; `tbz`, `tbnz`: of 14.
+const B_COND: (u32, u32) = (0xff00_0000, 0x5400_0000);
+const CBZ: (u32, u32) = (0x7e00_0000, 0x3400_0000);
+const TBZ: (u32, u32) = (0x7e00_0000, 0x3600_0000);
+/// `brk`, and what no instruction is.
+const BRK: (u32, u32) = (0xffe0_0000, 0xd420_0000);
+const UDF: (u32, u32) = (0xffff_0000, 0);
+/// `mov x8, #139; svc #0`: how code comes back from a signal; 139 is `rt_sigreturn`.
+const SIGNAL_RETURN: [u32; 2] = [0xd280_1168, 0xd400_0001];
+
+/// Finds the call that ends where these bytes end, which is the return address.
+pub(super) fn before(code: &[u8], return_address: u64) -> Before {
+    let word = code.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+    let call = return_address.wrapping_sub(4);
+    Before { direct: is(word, BL).then(|| target(word, call, 0, 26)), is_indirect: is(word, BLR) }
+}
+
+/// Tells whether these bytes end with a jump or return, behind which control does not go on.
+pub(super) fn ends_block(code: &[u8]) -> bool {
+    let word = code.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+    [B, BR, RET, BRK].into_iter().any(|known| is(word, known))
+}
+
+/// Tells whether code is what signal handlers return to.
+pub(super) fn is_signal_return(code: &[u8]) -> bool {
+    let words = code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+    words.take(2).eq(SIGNAL_RETURN)
+}
+
+/// Where it goes on behind the instruction at an address; `None` if it is torn.
+pub(super) fn step(code: &[u8], at: u64) -> Option<Step> {
+    let word = u32::from_le_bytes(*code.first_chunk()?);
+    let goes = match () {
+        () if is(word, B) => Goes::To(target(word, at, 0, 26)),
+        () if is(word, B_COND) || is(word, CBZ) => Goes::OnOrTo(target(word, at, 5, 19)),
+        () if is(word, TBZ) => Goes::OnOrTo(target(word, at, 5, 14)),
+        () if is(word, BR) => Goes::Anywhere,
+        () if is(word, RET) || is(word, BRK) || is(word, UDF) => Goes::Nowhere,
+        () => Goes::On,
+    };
+    Some(Step { next: at.wrapping_add(4), goes })
+}
+
+fn is(word: u32, (mask, bits): (u32, u32)) -> bool {
+    word & mask == bits
+}
+
+/// The sign is the highest bit of the field; distances count words.
+fn target(word: u32, at: u64, low: u32, len: u32) -> u64 {
+    let distance = (word << (32 - len - low)).cast_signed() >> (32 - len);
+    at.wrapping_add_signed(i64::from(distance) * 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_from_what_is_none() {
+        let of = |word: u32| before(&word.to_le_bytes(), 0x1004);
+        assert_eq!(of(0x9400_0001), Before { direct: Some(0x1004), is_indirect: false }, "bl .+4");
+        assert_eq!(of(0x97ff_ffff).direct, Some(0xffc), "bl .-4");
+        for indirect in [0xd63f_0100, 0xd73f_0911, 0xd63f_081f] {
+            assert_eq!(of(indirect), Before { direct: None, is_indirect: true }, "{indirect:#x}");
+        }
+        for other in [0x1400_0001, 0xd61f_0220, 0xd65f_03c0, 0xd503_201f, 0] {
+            assert_eq!(of(other), Before { direct: None, is_indirect: false }, "{other:#x}");
+        }
+    }
+
+    #[test]
+    fn branches_lead_on() {
+        let go = |word: u32| step(&word.to_le_bytes(), 0x1000).expect("whole").goes;
+        for (word, goes) in [
+            (0x1400_0000, Goes::To(0x1000)),
+            (0x17ff_ffff, Goes::To(0xffc)),
+            (0x5400_0041, Goes::OnOrTo(0x1008)),
+            (0xb5ff_ffc0, Goes::OnOrTo(0xff8)),
+            (0x3717_ffe1, Goes::OnOrTo(0xffc)),
+            (0xd61f_0220, Goes::Anywhere),
+            (0xd71f_0a11, Goes::Anywhere),
+            (0xd65f_03c0, Goes::Nowhere),
+            (0x9400_0001, Goes::On),
+            (0xd503_201f, Goes::On),
+        ] {
+            assert_eq!(go(word), goes, "{word:#x}");
+        }
+        assert_eq!(step(&[1, 2], 0), None);
+        assert!(is_signal_return(&SIGNAL_RETURN.map(u32::to_le_bytes).concat()) && !is_signal_return(&[]));
+    }
+}

@@ -1,0 +1,164 @@
+//! Impossible edges of a profile: their share is a lower bound of wrong stacks.
+
+use icecore_format::records::Mending;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::{Calls, Edge, Files};
+use crate::hits::Hit;
+use crate::image::Finder;
+use crate::locate::{Located, Locator, Place};
+use crate::map::Map;
+
+/// How frames were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FoundBy {
+    /// By the walk along frame pointers.
+    FramePointers,
+    /// By unwind rules of the code.
+    UnwindRules,
+    /// Some of them are of another sample of the thread.
+    Completed,
+}
+
+/// What came of checking the edges of all user stacks, each counted once per sample.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Impossible {
+    /// Edges of which the code of the caller is at hand.
+    pub checked: u64,
+    /// Those of them that the code does not make.
+    pub impossible: u64,
+    /// Of those that were checked; `None` if none was.
+    pub share: Option<f64>,
+    /// By the image of the callee, from which the caller was sought, and how; most impossible edges first.
+    pub images: Vec<ImpossibleRow>,
+    /// Samples whose user stack has one or more.
+    #[serde(skip)]
+    pub samples: u64,
+}
+
+/// The edges of one image that were found in one way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ImpossibleRow {
+    /// The path; `None` for code in no file.
+    pub image: Option<String>,
+    /// How the stacks were found.
+    pub by: FoundBy,
+    /// Edges that were checked.
+    pub checked: u64,
+    /// Edges that the code does not make.
+    pub impossible: u64,
+    /// Of those that were checked.
+    pub share: f64,
+}
+
+/// A place of a caller, of its callee, and whether the caller is the outermost frame.
+type Pair = (u32, u32, bool);
+/// Samples by how their stacks were found.
+type Weights = [u64; 3];
+
+/// The ways in which stacks are found, as [`Weights`] have them.
+const WAYS: [FoundBy; 3] = [FoundBy::FramePointers, FoundBy::UnwindRules, FoundBy::Completed];
+
+/// Checks every distinct edge of the user stacks.
+///
+/// # Cost   0.3 µs for an edge whose target is the callee; up to 0.2 ms for one of which the way has to be followed. Files of
+/// images are opened, but not read
+pub(crate) fn impossible(
+    locator: &Locator<'_>,
+    finder: &Finder<'_>,
+    located: &Located,
+    rows: &[Hit],
+) -> Impossible {
+    let spots = &located.spots;
+    let mut through: Vec<Weights> = vec![[0; 3]; spots.len()];
+    for (hit, leaf) in rows.iter().zip(&located.leaves) {
+        through[*leaf as usize][way(hit.key.mending)] += hit.samples;
+    }
+    for position in (1..spots.len()).rev() {
+        let inner = through[position];
+        let outer = &mut through[spots[position].caller as usize];
+        outer.iter_mut().zip(inner).for_each(|(outer, inner)| *outer += inner);
+    }
+    let pair = |position: usize| {
+        let caller = spots[position].caller as usize;
+        let is_edge = position > 0 && caller > 0 && through[position] != [0; 3];
+        is_edge.then(|| (spots[caller].place, spots[position].place, spots[caller].caller == 0))
+    };
+    let mut pairs: Vec<Pair> = (0..spots.len()).into_par_iter().filter_map(pair).collect();
+    pairs.par_sort_unstable();
+    pairs.dedup();
+    let files = Files::new(&locator.images, finder);
+    let calls = files.calls();
+    let edges: Vec<Edge> = pairs.par_iter().map(|pair| judge(&calls, located, *pair)).collect();
+
+    let mut sums: Map<(Option<u32>, usize), (u64, u64)> = Map::default();
+    let mut has_impossible = vec![false; spots.len()];
+    for position in 1..spots.len() {
+        has_impossible[position] = has_impossible[spots[position].caller as usize];
+        let Some(edge) = pair(position).and_then(|pair| pairs.binary_search(&pair).ok()).map(|at| edges[at])
+        else {
+            continue;
+        };
+        if edge == Edge::Unknown {
+            continue;
+        }
+        has_impossible[position] |= edge == Edge::Impossible;
+        let image = match located.places.get(spots[position].place as usize) {
+            Some(Place::Image(image, _)) => Some(*image),
+            _ => None,
+        };
+        for (way, samples) in through[position].iter().enumerate().filter(|(_, samples)| **samples > 0) {
+            let (checked, impossible) = sums.entry((image, way)).or_default();
+            *checked += samples;
+            *impossible += if edge == Edge::Impossible { *samples } else { 0 };
+        }
+    }
+    let path = |image: u32| locator.images[image as usize].path.clone();
+    let row = |((image, way), (checked, impossible)): ((Option<u32>, usize), (u64, u64))| ImpossibleRow {
+        image: image.map(path),
+        by: WAYS[way],
+        checked,
+        impossible,
+        share: impossible as f64 / checked as f64,
+    };
+    let mut images: Vec<ImpossibleRow> = sums.into_iter().map(row).collect();
+    images.sort_by(|a, b| {
+        (b.impossible, b.checked)
+            .cmp(&(a.impossible, a.checked))
+            .then_with(|| (&a.image, a.by).cmp(&(&b.image, b.by)))
+    });
+    let checked = images.iter().map(|row| row.checked).sum();
+    let impossible = images.iter().map(|row| row.impossible).sum();
+    let of_rows = rows.iter().zip(&located.leaves).filter(|(_, leaf)| has_impossible[**leaf as usize]);
+    Impossible {
+        checked,
+        impossible,
+        share: (checked > 0).then(|| impossible as f64 / checked as f64),
+        images,
+        samples: of_rows.map(|(hit, _)| hit.samples).sum(),
+    }
+}
+
+fn way(mending: Mending) -> usize {
+    match mending.kind() {
+        Mending::COMPLETED => 2,
+        Mending::REPLACED => 1,
+        _ => 0,
+    }
+}
+
+/// Judges one edge. Callers are placed one byte early, which is the last one of their call.
+fn judge(calls: &Calls<'_>, located: &Located, (caller, callee, is_outermost): Pair) -> Edge {
+    let place = |place: u32| located.places.get(place as usize).copied();
+    let image = |place: Option<Place>| match place {
+        Some(Place::Image(image, off)) => Some((image, off)),
+        _ => None,
+    };
+    let (Some(caller), callee) = (image(place(caller)), place(callee)) else { return Edge::Unknown };
+    match callee {
+        Some(Place::Image(..) | Place::Jit(..)) => calls.edge(caller, image(callee), is_outermost),
+        _ => Edge::Unknown,
+    }
+}

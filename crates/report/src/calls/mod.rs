@@ -1,0 +1,78 @@
+//! Tells from machine code whether a stack can be what it is said to be: which call stands in front of a return address, and
+//! whom it reaches.
+//!
+//! ```text
+//!   caller   call f        ◄─ `before`: a direct call, one through a register or memory, or none
+//!            …             ◄─ return address
+//!   f        jmp g         ◄─ `flow`: where control can go from f without another call
+//!   g        …             ◄─ the callee: reached, so this edge is possible
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `x86_64`, `aarch64` | instructions |
+//! | `opened`, `code` | files of images, opened when one is asked for; bytes, functions, stubs of one image |
+//! | `flow` | what is reached from an address by jumps |
+//! | `depth` | how much stack a function has taken at an instruction |
+//! | `edges` | impossible edges of a whole profile |
+//!
+//! It must not cry wolf: whatever cannot be told is no impossible edge. docs/UNWINDING.md lists what it cannot see.
+
+mod aarch64;
+mod code;
+mod depth;
+mod edges;
+mod flow;
+mod opened;
+mod x86_64;
+
+pub(crate) use depth::Shape;
+pub(crate) use edges::impossible;
+pub use edges::{FoundBy, Impossible, ImpossibleRow};
+pub(crate) use opened::{Calls, Files};
+
+/// What the code says of a caller and a callee.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// A direct call of the function of the callee, or of one that jumps on to it.
+    Calls,
+    /// A call of it, or of another function: through a register, memory, or a stub of the linker.
+    MayCall,
+    /// No call, or a direct one of a function from which the callee is not reached.
+    Impossible,
+    /// The code of the caller is not at hand, or was not made to be told.
+    Unknown,
+}
+
+/// The calls that may stand in front of a return address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Before {
+    /// The target of a direct one.
+    direct: Option<u64>,
+    /// There may be one through a register or memory.
+    is_indirect: bool,
+}
+
+/// An instruction, as far as the way of control goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    /// The address of the next instruction.
+    next: u64,
+    goes: Goes,
+}
+
+/// Where control goes behind an instruction, in the same call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goes {
+    /// To the next instruction.
+    On,
+    To(u64),
+    OnOrTo(u64),
+    /// To where a register, memory or the stack says.
+    Anywhere,
+    /// Out of the call, or it ends.
+    Nowhere,
+}
+
+#[cfg(test)]
+mod tests;

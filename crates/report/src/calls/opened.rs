@@ -1,0 +1,108 @@
+//! Files whose code is looked at: each is opened when it is asked for, and once.
+
+use std::sync::OnceLock;
+
+use super::Edge;
+use super::code::Code;
+use super::depth::Shape;
+use crate::image::{self, FileOff, Finder, Identity, Svma};
+use crate::mend::rules;
+use crate::unwind::{Machine, UnwindTables};
+
+/// The files of images that have code.
+#[derive(Debug)]
+pub(crate) struct Files<'a> {
+    images: &'a [Identity],
+    finder: &'a Finder<'a>,
+    opened: Vec<OnceLock<Option<Opened>>>,
+}
+
+/// What is read of one image.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) machine: Machine,
+    pub(super) files: image::Files,
+    pub(super) map: memmap2::Mmap,
+    rules: Option<rules::Opened>,
+}
+
+/// The code of images, by position in [`Locator::images`](crate::locate::Locator::images).
+#[derive(Debug)]
+pub(crate) struct Calls<'a> {
+    files: &'a Files<'a>,
+    codes: Vec<OnceLock<Option<Code<'a>>>>,
+}
+
+impl<'a> Files<'a> {
+    /// Prepares; nothing is opened yet.
+    pub(crate) fn new(images: &'a [Identity], finder: &'a Finder<'a>) -> Self {
+        Self { images, finder, opened: images.iter().map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Prepares for asking.
+    pub(crate) fn calls(&'a self) -> Calls<'a> {
+        Calls { files: self, codes: self.images.iter().map(|_| OnceLock::new()).collect() }
+    }
+
+    fn open(&self, image: u32) -> Option<&Opened> {
+        let opened = self.opened.get(image as usize)?;
+        opened.get_or_init(|| Opened::find(self.images.get(image as usize)?, self.finder)).as_ref()
+    }
+}
+
+impl Opened {
+    /// The image itself: what the recording brings along need not have code, and a debug file has none.
+    fn find(image: &Identity, finder: &Finder<'_>) -> Option<Self> {
+        let with_code = |finder: Finder<'_>| {
+            let files = finder.look(image).files.ok()?;
+            files.image.layout.has_code().then_some(files)
+        };
+        let files = with_code(*finder).or_else(|| with_code(Finder { embedded: None, ..*finder }))?;
+        let machine = [Machine::X86_64, Machine::Aarch64];
+        let machine = machine.into_iter().find(|machine| files.image.layout.machine.0 == machine.elf())?;
+        let map = files.image.file.map()?;
+        let rules = rules::Opened::of(&files);
+        Some(Self { machine, files, map, rules })
+    }
+}
+
+impl<'a> Calls<'a> {
+    fn code(&self, image: u32) -> Option<&Code<'a>> {
+        let code = self.codes.get(image as usize)?;
+        let open = || {
+            let opened = self.files.open(image)?;
+            let tables = opened.rules.as_ref().map(|rules| UnwindTables::new(rules.sections(opened.machine)));
+            Some(Code::new(opened, tables))
+        };
+        code.get_or_init(open).as_ref()
+    }
+
+    /// Judges a call by the offset in its image of its last byte, and the offset of an instruction of the callee in its own;
+    /// `None` if that is in no image. Programs put an address in front of which no call is at the outermost frame, to begin a stack.
+    pub(crate) fn edge(
+        &self,
+        caller: (u32, FileOff),
+        callee: Option<(u32, FileOff)>,
+        is_outermost: bool,
+    ) -> Edge {
+        let Some((code, last_byte)) = self.at(caller) else { return Edge::Unknown };
+        let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.svma(callee.1));
+        let other = || self.at(callee.filter(|callee| callee.0 != caller.0)?);
+        code.edge(Svma(last_byte.0.wrapping_add(1)), own, other, is_outermost)
+    }
+
+    /// The frame of the function that holds an instruction.
+    pub(crate) fn shape(&self, place: (u32, Svma)) -> Option<Shape> {
+        self.code(place.0)?.shape(place.1)
+    }
+
+    /// The frame at an instruction of the function that is called in front of a return address of the same image.
+    pub(crate) fn shape_behind(&self, caller: (u32, Svma), at: Svma) -> Option<Shape> {
+        self.code(caller.0)?.shape_behind(caller.1, at)
+    }
+
+    fn at(&self, (image, off): (u32, FileOff)) -> Option<(&Code<'a>, Svma)> {
+        let code = self.code(image)?;
+        Some((code, code.svma(off)?))
+    }
+}
