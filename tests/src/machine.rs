@@ -209,6 +209,18 @@ pub fn callers_with_frames() -> PathBuf {
     CALLERS.get_or_init(|| compile("callers.c", &WITH_FRAMES)).1.clone()
 }
 
+/// Compiles `tests/programs/guesses.c` once, with a frame pointer in every function of C, and returns its path.
+pub fn guesses() -> PathBuf {
+    static GUESSES: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    GUESSES.get_or_init(|| compile("guesses.c", &WITH_FRAMES)).1.clone()
+}
+
+/// The same without symbols.
+pub fn guesses_without_symbols() -> PathBuf {
+    static GUESSES: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    GUESSES.get_or_init(|| compile("guesses.c", &[&WITH_FRAMES[..], &["-s"]].concat())).1.clone()
+}
+
 /// Compiles `tests/programs/alone.c` once, every function with a frame pointer, and returns its path.
 pub fn alone() -> PathBuf {
     static ALONE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -220,6 +220,8 @@ pub struct Located {
     /// The trie: caller (0 at the outermost frame, else a position behind it) and place. A caller comes
     /// before its callees; entry 0 is the empty stack. Equal stacks of different processes may be apart.
     pub spots: Vec<Spot>,
+    /// Whether the frame was found by a guess that nothing has proven, for each of the spots.
+    pub guessed: Vec<bool>,
     /// The innermost frame of each row of the hits, a position in `spots`.
     pub leaves: Vec<u32>,
 }
@@ -248,7 +250,7 @@ pub struct Spot {
 pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
     let nodes = locator.tables.nodes.len();
     let (mut user_spots, mut kernel_spots) = (Spots::new(nodes, false), Spots::new(nodes, true));
-    let mut trie = Trie { spots: vec![(u32::MAX, Place::Lost)] };
+    let mut trie = Trie { spots: vec![(u32::MAX, Place::Lost)], guessed: vec![false] };
     let mut leaves: Vec<u32> = Vec::with_capacity(hits.len());
     let mut below = 0;
     let mut before: Option<Key> = None;
@@ -317,6 +319,7 @@ impl Spots {
 /// The trie as it grows: caller and place.
 struct Trie {
     spots: Vec<(u32, Place)>,
+    guessed: Vec<bool>,
 }
 
 impl Trie {
@@ -342,6 +345,7 @@ impl Trie {
         for step in fresh.into_iter().rev() {
             is_everywhere &= matches!(step.location, Some(Location::Image { .. }));
             self.spots.push((spot, place(step)));
+            self.guessed.push(step.mark.has(Mark::GUESSED));
             spot = (self.spots.len() - 1) as u32;
             spots.learn(&step, spot, is_everywhere);
         }
@@ -356,7 +360,7 @@ impl Trie {
         let position = |place: &Place| places.binary_search(place).map_or(u32::MAX, |at| at as u32);
         let spots = self.spots.par_iter();
         let spots = spots.map(|(caller, place)| Spot { caller: *caller, place: position(place) }).collect();
-        Located { places, spots, leaves }
+        Located { places, spots, guessed: self.guessed, leaves }
     }
 }
 

@@ -35,6 +35,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{Mark, Mending, Node, Sample, WalkEnd};
 use rayon::prelude::*;
 
+use crate::calls;
 use crate::hits::Selection;
 use crate::image::Finder;
 use crate::locate::Locator;
@@ -114,7 +115,9 @@ pub fn mend(
         return Default::default();
     }
     let files = Rules::find(locator, finder);
-    let rules = files.tables();
+    let code = calls::Files::new(&locator.images, finder);
+    let calls = code.calls();
+    let rules = files.tables().with_calls(&calls);
     let limits =
         Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(rules.machine()) };
     let unwinders = Unwinders::new(limits);

@@ -1,6 +1,7 @@
 //! The code of one image: its bytes, where its functions begin and end, and who is reached from where.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -15,6 +16,12 @@ use crate::unwind::{Machine, UnwindTables};
 
 /// The longest call, with a prefix.
 const MAX_CALL_LEN: u64 = 8;
+/// The most instructions of an image that are followed: two seconds.
+const MAX_STEPS: usize = 50_000_000;
+/// The most labels in a function that are looked through for its beginning.
+const MAX_LABELS: usize = 256;
+/// The longest function without unwind rules whose instructions are followed, bytes.
+const MAX_FUNCTION_LEN: u64 = 64 << 10;
 
 /// Code of an image that is at hand.
 #[derive(Debug)]
@@ -25,6 +32,10 @@ pub(super) struct Code<'a> {
     stubs: Vec<Range<u64>>,
     symbols: OnceLock<Vec<Symbol>>,
     reached: Mutex<Map<u64, Arc<Reach>>>,
+    /// How many instructions may still be followed: a recording may bring along what takes for ever.
+    left: AtomicUsize,
+    /// Frames by first instruction and program counter.
+    shapes: Mutex<Map<(u64, u64), Option<Shape>>>,
 }
 
 /// A symbol of code.
@@ -43,7 +54,15 @@ impl<'a> Code<'a> {
             section.is_executable && (section.name.starts_with(b".plt") || section.name == b".iplt")
         });
         let stubs = stubs.map(|section| section.at.0..section.at.0.saturating_add(section.len)).collect();
-        Self { opened, tables, stubs, symbols: OnceLock::new(), reached: Mutex::default() }
+        Self {
+            opened,
+            tables,
+            stubs,
+            symbols: OnceLock::new(),
+            reached: Mutex::default(),
+            left: AtomicUsize::new(MAX_STEPS),
+            shapes: Mutex::default(),
+        }
     }
 
     pub(super) fn machine(&self) -> Machine {
@@ -72,10 +91,13 @@ impl<'a> Code<'a> {
         described.or_else(|| self.symbol(at).map(|symbol| symbol.start..symbol.end))
     }
 
+    /// The symbol of the function that holds an address, else of the place in front of it: functions of assembly have labels.
     fn symbol(&self, at: u64) -> Option<Symbol> {
         let symbols = self.symbols.get_or_init(|| symbols(self.opened));
-        let before = symbols.partition_point(|symbol| symbol.start <= at);
-        symbols[..before].last().copied().filter(|symbol| at < symbol.end)
+        let before = &symbols[..symbols.partition_point(|symbol| symbol.start <= at)];
+        let mut near = before.iter().rev().take(MAX_LABELS).filter(|symbol| at < symbol.end);
+        let function = near.clone().find(|symbol| symbol.is_function);
+        function.or_else(|| near.next()).copied()
     }
 
     /// Tells whether two addresses are known to be in two functions.
@@ -118,6 +140,7 @@ impl<'a> Code<'a> {
         let here = own.map(|own| (self, own));
         let is_put = |(code, at): (&Code<'_>, Svma)| code.is_put(at.0);
         let is_excused = self.is_signal_return(return_address.0)
+            || self.is_signal_return(return_address.0.wrapping_sub(1))
             || is_outermost && direct.is_none() && self.is_begin(return_address.0)
             || here.is_some_and(is_put)
             || own.is_none() && other().is_some_and(|(code, at)| code.is_put(at.0));
@@ -169,6 +192,17 @@ impl<'a> Code<'a> {
         })
     }
 
+    /// Takes up to so many instructions from what may be followed; returns how many.
+    pub(super) fn take_steps(&self, most: usize) -> usize {
+        let taken = |left: usize| Some(left - left.min(most));
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).map_or(0, |left| left.min(most))
+    }
+
+    /// Gives back what was taken and not needed.
+    pub(super) fn return_steps(&self, steps: usize) {
+        self.left.fetch_add(steps, Ordering::Relaxed);
+    }
+
     fn is_signal_return(&self, at: u64) -> bool {
         self.bytes_from(at).is_some_and(|code| match self.machine() {
             Machine::X86_64 => x86_64::is_signal_return(code),
@@ -197,15 +231,28 @@ impl<'a> Code<'a> {
     }
 
     /// The frame of the function that holds an instruction: of one that a symbol names.
-    pub(super) fn shape(&self, at: Svma) -> Option<Shape> {
+    pub(super) fn shape(&self, at: Svma, is_interrupted: bool) -> Option<Shape> {
         let symbol = self.symbol(at.0).filter(|symbol| symbol.is_function)?;
-        depth::shape(self, symbol.start, at.0)
+        self.shape_from(symbol.start, at, is_interrupted)
     }
 
     /// The same of a function that is called directly in front of a return address.
-    pub(super) fn shape_behind(&self, return_address: Svma, at: Svma) -> Option<Shape> {
+    pub(super) fn shape_behind(&self, return_address: Svma, at: Svma, is_interrupted: bool) -> Option<Shape> {
         let target = self.before(return_address.0)?.direct.filter(|target| !self.is_stub(*target))?;
-        depth::shape(self, target, at.0)
+        let is_near = target.abs_diff(at.0) <= MAX_FUNCTION_LEN;
+        if is_near { self.shape_from(target, at, is_interrupted) } else { None }
+    }
+
+    fn shape_from(&self, start: u64, at: Svma, is_interrupted: bool) -> Option<Shape> {
+        // A return address stands behind the call that it is looked up by.
+        let pc = at.0.wrapping_add(u64::from(!is_interrupted));
+        let shapes = || self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = shapes().get(&(start, pc)).copied();
+        known.unwrap_or_else(|| {
+            let shape = depth::shape(self, start, pc);
+            shapes().insert((start, pc), shape);
+            shape
+        })
     }
 }
 

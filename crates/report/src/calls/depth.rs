@@ -16,10 +16,21 @@ const MAX_STEPS: usize = 4096;
 /// The frame of a function at an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes from the stack pointer to the return address.
-    pub depth: u64,
+    /// Bytes from the stack pointer to the return address, if they are known.
+    pub from_sp: Option<u64>,
+    /// The same from the frame pointer, if that points into the frame. It holds also where a function has aligned its stack, or
+    /// called one that took its arguments away.
+    pub from_fp: Option<u64>,
     /// The caller's frame pointer.
     pub fp: CallersFp,
+}
+
+impl Shape {
+    /// Where the return address lies.
+    pub fn slot(&self, sp: u64, fp: Option<u64>) -> Option<u64> {
+        let by_fp = fp.zip(self.from_fp).map(|(fp, bytes)| fp.wrapping_add(bytes));
+        by_fp.or_else(|| self.from_sp.map(|bytes| sp.wrapping_add(bytes)))
+    }
 }
 
 /// Where the caller's frame pointer is.
@@ -58,6 +69,14 @@ pub(super) fn shape(code: &Code<'_>, start: u64, wanted: u64) -> Option<Shape> {
     if code.machine() != Machine::X86_64 {
         return None;
     }
+    let most = code.take_steps(MAX_STEPS);
+    let (states, shape) = follow(code, start, wanted, most);
+    code.return_steps(most - states);
+    shape
+}
+
+/// Follows all ways; returns how many instructions there were, and the shape.
+fn follow(code: &Code<'_>, start: u64, wanted: u64, most: usize) -> (usize, Option<Shape>) {
     let mut states: Map<u64, State> = Map::default();
     let mut open = vec![(start, State { sp: Some(0), rbp: Rbp::Callers, saved: None })];
     let mut infos = InstructionInfoFactory::new();
@@ -73,7 +92,7 @@ pub(super) fn shape(code: &Code<'_>, start: u64, wanted: u64) -> Option<Shape> {
                     }
                     state = merged;
                 }
-                None if states.len() >= MAX_STEPS => return None,
+                None if states.len() >= most => return (most, None),
                 None => {}
             }
             states.insert(at, state);
@@ -96,7 +115,7 @@ pub(super) fn shape(code: &Code<'_>, start: u64, wanted: u64) -> Option<Shape> {
             at = step.next;
         }
     }
-    states.get(&wanted)?.shape()
+    (states.len(), states.get(&wanted).and_then(State::shape))
 }
 
 fn merged(a: &State, b: &State) -> State {
@@ -109,13 +128,17 @@ fn merged(a: &State, b: &State) -> State {
 
 impl State {
     fn shape(&self) -> Option<Shape> {
-        let depth = u64::try_from(self.sp?).ok()?;
+        let from_sp = self.sp.and_then(|sp| u64::try_from(sp).ok());
+        let from_fp = match self.rbp {
+            Rbp::Frame(frame) => u64::try_from(frame).ok(),
+            _ => None,
+        };
         let fp = match (self.rbp, self.saved) {
             (Rbp::Callers, _) => CallersFp::Kept,
             (_, Some(saved)) => u64::try_from(saved).map_or(CallersFp::Lost, CallersFp::Saved),
             _ => CallersFp::Lost,
         };
-        Some(Shape { depth, fp })
+        (from_sp.is_some() || from_fp.is_some()).then_some(Shape { from_sp, from_fp, fp })
     }
 
     /// What is known behind an instruction.

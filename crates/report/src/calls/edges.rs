@@ -4,7 +4,7 @@ use icecore_format::records::Mending;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{Calls, Edge, Files};
+use super::{Calls, Edge, Files, Judge as _};
 use crate::hits::Hit;
 use crate::image::Finder;
 use crate::locate::{Located, Locator, Place};
@@ -20,6 +20,8 @@ pub enum FoundBy {
     UnwindRules,
     /// Some of them are of another sample of the thread.
     Completed,
+    /// The caller was found by a guess, as where there are no unwind rules.
+    Guess,
 }
 
 /// What came of checking the edges of all user stacks, each counted once per sample.
@@ -29,8 +31,8 @@ pub struct Impossible {
     pub checked: u64,
     /// Those of them that the code does not make.
     pub impossible: u64,
-    /// Of those that were checked; `None` if none was.
-    pub share: Option<f64>,
+    /// Of those that were checked; 0 if none was.
+    pub share: f64,
     /// By the image of the callee, from which the caller was sought, and how; most impossible edges first.
     pub images: Vec<ImpossibleRow>,
     /// Samples whose user stack has one or more.
@@ -59,7 +61,9 @@ type Pair = (u32, u32, bool);
 type Weights = [u64; 3];
 
 /// The ways in which stacks are found, as [`Weights`] have them.
-const WAYS: [FoundBy; 3] = [FoundBy::FramePointers, FoundBy::UnwindRules, FoundBy::Completed];
+const WAYS: [FoundBy; 4] = [FoundBy::FramePointers, FoundBy::UnwindRules, FoundBy::Completed, FoundBy::Guess];
+/// Guesses are told apart frame by frame, and not stack by stack.
+const GUESS: usize = 3;
 
 /// Checks every distinct edge of the user stacks.
 ///
@@ -109,8 +113,10 @@ pub(crate) fn impossible(
             Some(Place::Image(image, _)) => Some(*image),
             _ => None,
         };
+        let is_guessed = located.guessed[spots[position].caller as usize];
         for (way, samples) in through[position].iter().enumerate().filter(|(_, samples)| **samples > 0) {
-            let (checked, impossible) = sums.entry((image, way)).or_default();
+            let (checked, impossible) =
+                sums.entry((image, if is_guessed { GUESS } else { way })).or_default();
             *checked += samples;
             *impossible += if edge == Edge::Impossible { *samples } else { 0 };
         }
@@ -135,7 +141,7 @@ pub(crate) fn impossible(
     Impossible {
         checked,
         impossible,
-        share: (checked > 0).then(|| impossible as f64 / checked as f64),
+        share: if checked > 0 { impossible as f64 / checked as f64 } else { 0.0 },
         images,
         samples: of_rows.map(|(hit, _)| hit.samples).sum(),
     }

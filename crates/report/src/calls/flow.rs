@@ -26,7 +26,7 @@ impl Reach {
     /// # Cost   30 ns for each of [`MAX_STEPS`] instructions at most
     pub(super) fn from(code: &Code<'_>, start: u64) -> Self {
         let mut reach = Self::default();
-        let (mut open, mut steps) = (vec![start], 0);
+        let (mut open, mut left) = (vec![start], code.take_steps(MAX_STEPS));
         while let Some(begin) = open.pop() {
             if reach.has(begin) {
                 continue;
@@ -38,12 +38,11 @@ impl Reach {
             let mut at = begin;
             let mut last = None;
             loop {
-                let Some((step, instruction)) = step(code, at, last.as_ref()).filter(|_| steps < MAX_STEPS)
-                else {
+                let Some((step, instruction)) = step(code, at, last.as_ref()).filter(|_| left > 0) else {
                     reach.is_open = true;
                     break;
                 };
-                steps += 1;
+                left -= 1;
                 // Behind a call that does not return there is another function.
                 let leaves = instruction.as_ref().is_some_and(is_call) && code.parts(at, step.next);
                 at = step.next;
@@ -66,6 +65,7 @@ impl Reach {
                 break;
             }
         }
+        code.return_steps(left);
         reach
     }
 

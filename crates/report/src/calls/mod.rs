@@ -26,10 +26,9 @@ mod flow;
 mod opened;
 mod x86_64;
 
-pub(crate) use depth::Shape;
-pub(crate) use edges::impossible;
-pub use edges::{FoundBy, Impossible, ImpossibleRow};
-pub(crate) use opened::{Calls, Files};
+pub use depth::{CallersFp, Shape};
+pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
+pub(crate) use opened::{Calls, Files, Judge};
 
 /// What the code says of a caller and a callee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub(super) struct Opened {
     pub(super) machine: Machine,
     pub(super) files: image::Files,
     pub(super) map: memmap2::Mmap,
-    rules: Option<rules::Opened>,
+    pub(super) rules: Option<rules::Opened>,
 }
 
 /// The code of images, by position in [`Locator::images`](crate::locate::Locator::images).
@@ -31,6 +31,19 @@ pub(super) struct Opened {
 pub(crate) struct Calls<'a> {
     files: &'a Files<'a>,
     codes: Vec<OnceLock<Option<Code<'a>>>>,
+}
+
+/// What the code says; it hides how long files are open, which would bind whoever asks.
+pub(crate) trait Judge: Sync {
+    /// Judges a call by the offset in its image of its last byte, and the offset of an instruction of the callee in its own;
+    /// `None` if that is in no image. Programs put an address in front of which no call is at the outermost frame, to begin a stack.
+    fn edge(&self, caller: (u32, FileOff), callee: Option<(u32, FileOff)>, is_outermost: bool) -> Edge;
+
+    /// The frame of the function that holds a program counter, or the byte before it if it is a return address.
+    fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape>;
+
+    /// The same of the function that is called directly by an instruction of the same image, of which the last byte is given.
+    fn shape_behind(&self, caller: (u32, FileOff), at: FileOff, is_interrupted: bool) -> Option<Shape>;
 }
 
 impl<'a> Files<'a> {
@@ -57,7 +70,11 @@ impl Opened {
             let files = finder.look(image).files.ok()?;
             files.image.layout.has_code().then_some(files)
         };
-        let files = with_code(*finder).or_else(|| with_code(Finder { embedded: None, ..*finder }))?;
+        Self::of(with_code(*finder).or_else(|| with_code(Finder { embedded: None, ..*finder }))?)
+    }
+
+    /// Maps files; `None` if the machine is none whose calls are known.
+    pub(super) fn of(files: image::Files) -> Option<Self> {
         let machine = [Machine::X86_64, Machine::Aarch64];
         let machine = machine.into_iter().find(|machine| files.image.layout.machine.0 == machine.elf())?;
         let map = files.image.file.map()?;
@@ -77,32 +94,27 @@ impl<'a> Calls<'a> {
         code.get_or_init(open).as_ref()
     }
 
-    /// Judges a call by the offset in its image of its last byte, and the offset of an instruction of the callee in its own;
-    /// `None` if that is in no image. Programs put an address in front of which no call is at the outermost frame, to begin a stack.
-    pub(crate) fn edge(
-        &self,
-        caller: (u32, FileOff),
-        callee: Option<(u32, FileOff)>,
-        is_outermost: bool,
-    ) -> Edge {
+    fn at(&self, (image, off): (u32, FileOff)) -> Option<(&Code<'a>, Svma)> {
+        let code = self.code(image)?;
+        Some((code, code.svma(off)?))
+    }
+}
+
+impl Judge for Calls<'_> {
+    fn edge(&self, caller: (u32, FileOff), callee: Option<(u32, FileOff)>, is_outermost: bool) -> Edge {
         let Some((code, last_byte)) = self.at(caller) else { return Edge::Unknown };
         let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.svma(callee.1));
         let other = || self.at(callee.filter(|callee| callee.0 != caller.0)?);
         code.edge(Svma(last_byte.0.wrapping_add(1)), own, other, is_outermost)
     }
 
-    /// The frame of the function that holds an instruction.
-    pub(crate) fn shape(&self, place: (u32, Svma)) -> Option<Shape> {
-        self.code(place.0)?.shape(place.1)
+    fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape> {
+        let (code, at) = self.at(place)?;
+        code.shape(at, is_interrupted)
     }
 
-    /// The frame at an instruction of the function that is called in front of a return address of the same image.
-    pub(crate) fn shape_behind(&self, caller: (u32, Svma), at: Svma) -> Option<Shape> {
-        self.code(caller.0)?.shape_behind(caller.1, at)
-    }
-
-    fn at(&self, (image, off): (u32, FileOff)) -> Option<(&Code<'a>, Svma)> {
-        let code = self.code(image)?;
-        Some((code, code.svma(off)?))
+    fn shape_behind(&self, caller: (u32, FileOff), at: FileOff, is_interrupted: bool) -> Option<Shape> {
+        let (code, last_byte) = self.at(caller)?;
+        code.shape_behind(Svma(last_byte.0.wrapping_add(1)), code.svma(at)?, is_interrupted)
     }
 }

@@ -58,6 +58,8 @@ pub(super) fn keeps_flags(code: &[u8]) -> bool {
 
 /// Tells whether these bytes may end with a jump or return, behind which control does not go on.
 pub(super) fn ends_block(code: &[u8]) -> bool {
+    // Go puts the address behind a `nop` at the beginning of `goexit`.
+    let code = code.strip_suffix(&[0x90]).unwrap_or(code);
     let at = |back: usize| code.len().checked_sub(back).map(|at| code[at]);
     let is_jump = at(2) == Some(INDIRECT) && at(1).is_some_and(|byte| byte >> 3 & 7 == 4);
     matches!(at(1), Some(0xc3 | 0xf4 | 0xcc)) || at(2) == Some(0xeb) || at(5) == Some(0xe9) || is_jump

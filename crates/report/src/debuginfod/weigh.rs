@@ -38,6 +38,7 @@ mod tests {
         let spot = |caller, place| Spot { caller, place };
         // main → a, main → main → b; `b` is in another image, and nothing hits the third.
         let located = Located {
+            guessed: Vec::new(),
             places: vec![place(0, 1), place(0, 2), place(1, 7), Place::Unmapped],
             spots: vec![spot(u32::MAX, u32::MAX), spot(0, 0), spot(1, 1), spot(1, 0), spot(3, 2), spot(0, 3)],
             leaves: vec![2, 4, 5],

@@ -10,7 +10,7 @@ use super::rules::Tables;
 use crate::image::FileOff;
 use crate::locate::{Locator, Role, Step};
 use crate::spaces::SpaceId;
-use crate::unwind::{By, Frame, Modules, Place};
+use crate::unwind::{By, Edge, Frame, Modules, Place, Shape};
 
 /// How CPython calls the trampolines that it makes of Python functions with `-X perf`.
 const PYTHON: &[u8] = b"py::";
@@ -52,6 +52,25 @@ impl<'a> SpaceCode<'a> {
         let address = self.locator.address(Some(self.space), step)?;
         self.seen.borrow_mut().push((address, location));
         Some(address)
+    }
+
+    /// How many frames of a walk may be there: in front of those behind them is no call of the last one.
+    pub(super) fn possible(&self, walked: &[Walked]) -> usize {
+        let is_impossible = |position: usize| {
+            let [callee, caller] = [walked[position - 1], walked[position]];
+            let is_called = position > 1 && !callee.mark.has(Mark::INTERRUPTED);
+            let may_begin = position + 1 == walked.len();
+            let callee = callee.address.wrapping_sub(u64::from(is_called));
+            !caller.mark.has(Mark::INTERRUPTED)
+                && self.edge(caller.address, callee, may_begin) == Edge::Impossible
+        };
+        (1..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
+    }
+
+    /// Tells whether the code calls a frame directly from a frame of a walk.
+    pub(super) fn calls(&self, caller: &Walked, callee: &Frame) -> bool {
+        let callee_at = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
+        self.edge(caller.address, callee_at, false) == Edge::Calls
     }
 
     /// The unwound frames as stacks have them, the leaf first.
@@ -118,5 +137,21 @@ impl Modules for SpaceCode<'_> {
     fn is_start(&self, return_address: u64) -> bool {
         let place = return_address.checked_sub(1).and_then(|call| self.file_off(call));
         place.is_some_and(|(image, call)| self.rules.is_start(image, FileOff(call.0 + 1)))
+    }
+
+    fn edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
+        let caller = return_address.checked_sub(1).and_then(|call| self.file_off(call));
+        let Some((calls, caller)) = self.rules.calls().zip(caller) else { return Edge::Unknown };
+        calls.edge(caller, self.file_off(callee), may_begin)
+    }
+
+    fn shape(&self, pc: u64, is_interrupted: bool) -> Option<Shape> {
+        self.rules.calls()?.shape(self.file_off(pc.checked_sub(u64::from(!is_interrupted))?)?, is_interrupted)
+    }
+
+    fn shape_behind(&self, return_address: u64, pc: u64, is_interrupted: bool) -> Option<Shape> {
+        let at = self.file_off(pc.checked_sub(u64::from(!is_interrupted))?)?;
+        let caller = self.file_off(return_address.checked_sub(1)?).filter(|caller| caller.0 == at.0)?;
+        self.rules.calls()?.shape_behind(caller, at.1, is_interrupted)
     }
 }

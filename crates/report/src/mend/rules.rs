@@ -11,6 +11,7 @@ use icecore_format::records::{Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
+use crate::calls::Judge;
 use crate::image::{FileOff, Finder, Identity, Layout, Sections, Svma};
 use crate::locate::Locator;
 use crate::map::Map;
@@ -52,6 +53,8 @@ pub(crate) struct Opened {
 pub(super) struct Tables<'a> {
     machine: Machine,
     images: Vec<Option<(&'a Source<'a>, UnwindTables<'a>)>>,
+    /// The code itself; `None` if nothing is guessed.
+    calls: Option<&'a (dyn Judge + 'a)>,
 }
 
 impl<'a> Rules<'a> {
@@ -100,7 +103,7 @@ impl<'a> Rules<'a> {
             };
             Some((source, tables))
         });
-        Tables { machine: self.machine, images: images.collect() }
+        Tables { machine: self.machine, images: images.collect(), calls: None }
     }
 }
 
@@ -149,7 +152,16 @@ impl Source<'_> {
     }
 }
 
-impl Tables<'_> {
+impl<'a> Tables<'a> {
+    /// The same, with code against which guesses are checked.
+    pub(super) fn with_calls(self, calls: &'a (dyn Judge + 'a)) -> Self {
+        Self { calls: Some(calls), ..self }
+    }
+
+    pub(super) fn calls(&self) -> Option<&'a dyn Judge> {
+        self.calls
+    }
+
     /// The instruction set.
     pub(super) fn machine(&self) -> Machine {
         self.machine

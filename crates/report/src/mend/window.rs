@@ -59,7 +59,7 @@ impl<'a> Window<'a> {
         let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
         let code = SpaceCode::new(self.locator, space, self.rules);
-        let walked: Vec<Walked> =
+        let mut walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let mut memory = Memory::new(&tables.held, snapshot, &code)?;
         let registers = memory.registers(self.rules.machine(), walked.first()?.address);
@@ -68,9 +68,23 @@ impl<'a> Window<'a> {
         frames.clear();
         let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
         let framed = code.framed(&frames);
-        let choice = choose(&frames, end, &walked, sample.user_end);
+        // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
+        // and to check each of them would cost as much as unwinding.
+        let possible = match end {
+            End::Root | End::Depth | End::LeftSnapshot => walked.len(),
+            _ => code.possible(&walked),
+        };
+        let (is_cut, walk_end) = match possible < walked.len() {
+            true => (true, WalkEnd::NO_RULES),
+            false => (false, sample.user_end),
+        };
+        walked.truncate(possible);
+        let choice = match choose(&frames, end, &walked, walk_end) {
+            Choice::Walk if is_cut => Choice::Other { unwound: 0, walked: &walked, end: walk_end },
+            choice => choice,
+        };
         let rests_on = match &choice {
-            Choice::Walk if end != End::Root && sample.user_end == WalkEnd::ROOT => &walked[1..],
+            Choice::Walk if end != End::Root && walk_end == WalkEnd::ROOT => &walked[1..],
             Choice::Other { walked, end: WalkEnd::ROOT, .. } => walked,
             _ => &[],
         };
@@ -82,13 +96,21 @@ impl<'a> Window<'a> {
             Choice::Walk if end == End::Root => Some(false),
             // What a signal has interrupted is on no walk.
             _ if rests_on.iter().any(is_interrupted) => Some(true),
-            Choice::Other { unwound, walked: [_, ..], .. } if code.is_trampoline(&frames[unwound - 1]) => {
+            Choice::Other { unwound: unwound @ 1.., walked: [_, ..], .. }
+                if code.is_trampoline(&frames[unwound - 1]) =>
+            {
                 Some(true)
             }
             _ => self.kept.judge(rests_on.iter().map(call), self.unwinder).is_suspect(),
         };
+        let end_of_unwinding = end;
         if let Choice::Other { unwound, walked, end } = choice {
-            let outer = walked.iter().rev().map(|frame| (frame.location, frame.mark));
+            let is_guess = unwound > 0 && matches!(end_of_unwinding, End::NoRules(_) | End::BadRules(_));
+            let outer = walked.iter().enumerate().rev().map(|(position, frame)| {
+                // Behind code without rules the walk is no better than a guess.
+                let is_guess = is_guess && position == 0 && !code.calls(frame, &frames[unwound - 1]);
+                (frame.location, if is_guess { frame.mark.with(Mark::GUESSED) } else { frame.mark })
+            });
             let inner = framed[..unwound].iter().rev().copied();
             self.done.grown.add(0, outer.chain(inner), &mut self.path);
             let other = self.path.last().map(|node| (*node, end));

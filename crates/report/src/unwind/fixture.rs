@@ -9,8 +9,8 @@ use gimli::write::{
 use gimli::{Encoding, Format, LittleEndian, Register};
 
 use super::{
-    End, Frame, Limits, Machine, Miss, Modules, Place, Registers, StackMemory, UnwindSections, UnwindTables,
-    Unwinder,
+    Edge, End, Frame, Limits, Machine, Miss, Modules, Place, Registers, Shape, StackMemory, UnwindSections,
+    UnwindTables, Unwinder,
 };
 use crate::image::Svma;
 
@@ -103,6 +103,10 @@ pub(super) struct Thread {
     pub(super) start: u64,
     /// A return address into code whose own return address is the second word.
     pub(super) known: u64,
+    /// Return addresses in front of which no call of the callee is, as offsets in the image.
+    pub(super) impossible: Vec<u64>,
+    /// What the code says of a frame, by the program counter as an offset in the image.
+    pub(super) shapes: BTreeMap<u64, Shape>,
 }
 
 impl Thread {
@@ -130,6 +134,8 @@ impl Thread {
             is_behind_call: None,
             start: 0,
             known: 0,
+            impossible: Vec::new(),
+            shapes: BTreeMap::new(),
         }
     }
 
@@ -174,5 +180,14 @@ impl Modules for Thread {
         }
         let is_made = (MADE..MADE + 4096).contains(&address);
         is_made.then_some(Place { module: None, at: Svma(address), tables: None })
+    }
+
+    fn edge(&self, return_address: u64, _callee: u64, _may_begin: bool) -> Edge {
+        let is_impossible = self.impossible.contains(&return_address.wrapping_sub(IMAGE));
+        if is_impossible { Edge::Impossible } else { Edge::Unknown }
+    }
+
+    fn shape(&self, pc: u64, _is_interrupted: bool) -> Option<Shape> {
+        self.shapes.get(&pc.wrapping_sub(IMAGE)).copied()
     }
 }

@@ -37,6 +37,7 @@ pub use index::eh_frame_at;
 pub use registers::{Machine, Registers};
 pub use tables::{UnwindSections, UnwindTables};
 
+pub use crate::calls::{CallersFp, Edge, Shape};
 use crate::image::Svma;
 
 /// The most frames of a stack, if nothing else is asked for.
@@ -103,6 +104,24 @@ pub trait Modules {
     fn is_start(&self, _return_address: u64) -> bool {
         false
     }
+
+    /// Judges whether the code in front of a return address can have called the function at another address. If it may begin a
+    /// stack, no call need be there.
+    fn edge(&self, _return_address: u64, _callee: u64, _may_begin: bool) -> Edge {
+        Edge::Unknown
+    }
+
+    /// Reads from the code of a function what its frame is at a program counter; `None` if its code is not at hand, or it
+    /// cannot be told where it begins.
+    fn shape(&self, _pc: u64, _is_interrupted: bool) -> Option<Shape> {
+        None
+    }
+
+    /// The same of the function that is called directly in front of a return address; `None` also if the program counter is in another
+    /// one.
+    fn shape_behind(&self, _return_address: u64, _pc: u64, _is_interrupted: bool) -> Option<Shape> {
+        None
+    }
 }
 
 /// Code at an address.
@@ -158,10 +177,12 @@ pub enum By {
     LinkRegister,
     /// The top of the stack: the frame before has no rules and is the first one, a stub of the linker or assembly.
     TopOfStack,
+    /// The code of the frame before, which has no rules: its instructions tell where its return address is.
+    Proven,
 }
 
 impl By {
-    /// Tells whether nothing proves the frame: code without rules leaves several places in which its caller may be.
+    /// Tells whether it is a guess: nothing proves that the frame before was called from there.
     pub fn is_guess(self) -> bool {
         matches!(self, Self::FramePointer | Self::LinkRegister | Self::TopOfStack)
     }

@@ -7,7 +7,7 @@ use gimli::write::CallFrameInstruction::{
 use gimli::write::Expression;
 
 use super::fixture::{Function, IMAGE, MADE, STACK, Thread, rules, sections};
-use super::{By, End, Frame, Machine, Registers, UnwindTables};
+use super::{By, CallersFp, End, Frame, Machine, Registers, Shape, UnwindTables};
 
 const RBX: Register = Register(3);
 const RBP: Register = Register(6);
@@ -336,4 +336,41 @@ fn registers_at_the_end_of_the_numbers_do_no_harm() {
             thread.unwind();
         }
     }
+}
+
+#[test]
+fn a_guess_that_the_code_speaks_against_is_none() {
+    // A stale return address is on top, the right one is where rbp leads.
+    let words = [IMAGE + 0x205, 2, 0, IMAGE + 0x305];
+    let mut thread = Thread::new(chain(), 0x804, &words);
+    thread.registers.set(6, STACK + 16);
+    assert_eq!((thread.offsets().0[1], thread.unwind().0[1].by), (0x205, By::TopOfStack));
+    thread.impossible = vec![0x205];
+    assert_eq!(thread.offsets(), (vec![0x804, 0x305], End::Root));
+    let by = thread.unwind().0[1].by;
+    assert!(by == By::FramePointer && by.is_guess());
+    // If nobody called it, the stack ends.
+    thread.impossible = vec![0x205, 0x305];
+    assert_eq!(thread.offsets(), (vec![0x804], End::NoRules(Some(3))));
+}
+
+#[test]
+fn where_the_code_says_what_a_frame_is_nothing_is_guessed() {
+    // Two frames without rules; the outer one has saved the frame pointer of its caller.
+    let words = [IMAGE + 0x205, 2, IMAGE + 0x905, STACK + 64, 5, IMAGE + 0x205, IMAGE + 0x305];
+    let mut thread = Thread::new(chain(), 0x804, &words);
+    let shape = |from_sp, fp| Shape { from_sp: Some(from_sp), from_fp: None, fp };
+    thread.shapes.insert(0x804, shape(16, CallersFp::Kept));
+    thread.shapes.insert(0x905, shape(16, CallersFp::Saved(16)));
+    let (frames, end) = thread.unwind();
+    let found: Vec<(u64, By)> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
+    let expected = [(0x804, By::Registers), (0x905, By::Proven), (0x205, By::Proven)];
+    assert_eq!((&found[..3], frames[2].sp), (&expected[..], STACK + 48));
+    assert!(!By::Proven.is_guess() && end != End::Depth);
+    // What it says is no return address: a guess remains.
+    thread.shapes.insert(0x804, shape(8, CallersFp::Kept));
+    assert_eq!(thread.unwind().0[1].by, By::TopOfStack);
+    // What it says was not copied.
+    thread.shapes.insert(0x804, shape(8 * 7, CallersFp::Kept));
+    assert_eq!(thread.offsets(), (vec![0x804], End::LeftSnapshot));
 }

@@ -1,13 +1,17 @@
 //! Finds the caller of code without unwind rules: stubs of linkers, assembly, code made at run time.
 
 use super::registers::{Machine, Registers};
-use super::{By, End, Limits, Miss, Modules, Place, StackMemory};
+use super::{By, CallersFp, Edge, End, Limits, Miss, Modules, Place, Shape, StackMemory};
 
 /// Words at the top of the stack among which a stub's return address is: above it there are at most the two that the stub
 /// itself has pushed, a number and the address of data.
 const STUB_WORDS: u64 = 3;
 /// The same for assembly, which may have pushed the six registers that it has to give back.
 const ASSEMBLY_WORDS: u64 = 7;
+
+/// Words among which a return address is looked for of which the code proves that it is one, at its place: assembly may keep
+/// tables and blocks of data on the stack.
+const PROVEN_WORDS: u64 = 64;
 
 /// A frame without rules.
 pub(super) struct Frame<'a, M, P> {
@@ -24,21 +28,16 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     /// # Errors
     /// Why there is none.
     pub(super) fn unwind(&self, registers: &mut Registers) -> Result<By, End> {
-        let machine = registers.machine();
-        match machine {
-            Machine::X86_64 if self.is_interrupted && self.take_return_address(registers).is_some() => {
-                Ok(By::TopOfStack)
-            }
+        match registers.machine() {
+            Machine::X86_64 => match self.follow_code(registers).or_else(|| self.find_call(registers)) {
+                Some(found) => found,
+                None if self.is_interrupted => self.guess(registers),
+                None => self.follow_frame_pointer(registers),
+            },
             Machine::Aarch64 if self.is_interrupted && self.take_link_register(registers).is_some() => {
                 Ok(By::LinkRegister)
             }
-            _ => match self.follow_frame_pointer(registers) {
-                Ok(()) => Ok(By::FramePointer),
-                Err(End::NoRules(_)) if self.is_interrupted && machine == Machine::X86_64 => {
-                    self.search(registers).ok_or(End::NoRules(self.place.module)).map(|()| By::TopOfStack)
-                }
-                Err(end) => Err(end),
-            },
+            Machine::Aarch64 => self.follow_frame_pointer(registers),
         }
     }
 
@@ -46,37 +45,116 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         self.place.tables.is_some_and(|tables| tables.is_stub(self.place.at.0))
     }
 
+    /// The address by which the function is looked up.
+    fn at(&self, registers: &Registers) -> u64 {
+        registers.pc().wrapping_sub(u64::from(!self.is_interrupted))
+    }
+
+    /// x86-64: the instructions of the function tell where its return address is, if a symbol tells where it begins.
+    fn follow_code(&self, registers: &mut Registers) -> Option<Result<By, End>> {
+        let shape = self.modules.shape(registers.pc(), self.is_interrupted)?;
+        let slot = slot_of(&shape, registers)?;
+        match self.memory.read_u64(slot) {
+            Err(Miss::Beyond) => Some(Err(End::LeftSnapshot)),
+            Ok(word) if self.admits(word, registers, false) => {
+                self.leave_by(shape, registers, slot, word);
+                Some(Ok(By::Proven))
+            }
+            _ => None,
+        }
+    }
+
+    /// x86-64: a word further up is the address behind a direct call of this function, and just there the instructions of the
+    /// function have left it.
+    fn find_call(&self, registers: &mut Registers) -> Option<Result<By, End>> {
+        let sp = registers.sp();
+        let (shape, slot, word) = self.top(sp, PROVEN_WORDS).find_map(|(slot, word)| {
+            let shape = self.shape_behind(word, registers)?;
+            let is_there = slot_of(&shape, registers) == Some(slot) && self.admits(word, registers, false);
+            is_there.then_some((shape, slot, word))
+        })?;
+        self.leave_by(shape, registers, slot, word);
+        Some(Ok(By::Proven))
+    }
+
     /// x86-64: the return address is on top of the stack where a function begins, in the whole of one that makes no frame,
-    /// and one below where the frame pointer has just been saved. In a frame there is hardly ever an address of code.
-    fn take_return_address(&self, registers: &mut Registers) -> Option<()> {
+    /// and one below where the frame pointer has just been saved. Else it is where the frame pointer leads, or further up among
+    /// registers that were pushed. The code must not speak against it.
+    fn guess(&self, registers: &mut Registers) -> Result<By, End> {
+        let sp = registers.sp();
         let words = if self.is_stub() { STUB_WORDS } else { 1 };
-        let mut top = self.top(registers.sp(), words);
+        let on_top = self.top(sp, words).find(|(_, word)| self.is_code(*word));
         let saves_fp = || {
-            let mut top = self.top(registers.sp(), 2);
+            let mut top = self.top(sp, 2);
             let (_, saved) = top.next()?;
             (registers.value(Machine::X86_64.fp()) == Some(saved)).then(|| top.next())?
         };
-        let (slot, return_address) = top
-            .find(|(_, word)| self.is_code(*word))
-            .or_else(|| saves_fp().filter(|(_, word)| self.is_code(*word)))?;
-        leave(registers, slot, return_address);
-        Some(())
+        let first =
+            on_top.or_else(saves_fp).filter(|(slot, word)| self.may_be(*slot, *word, registers, false));
+        if let Some((slot, word)) = first {
+            leave(registers, slot, word);
+            return Ok(By::TopOfStack);
+        }
+        match self.follow_frame_pointer(registers) {
+            Err(End::NoRules(module)) => {
+                let found = self.search(registers).ok_or(End::NoRules(module))?;
+                leave(registers, found.0, found.1);
+                Ok(By::TopOfStack)
+            }
+            found => found,
+        }
     }
 
     /// x86-64: assembly that does not keep frame pointers has pushed nothing but registers that it will give back. Hardly
     /// ever one of them holds an address in a function with rules.
-    fn search(&self, registers: &mut Registers) -> Option<()> {
+    fn search(&self, registers: &Registers) -> Option<(u64, u64)> {
         self.place.module?;
         let mut top = self.top(registers.sp(), ASSEMBLY_WORDS);
-        let (slot, return_address) = top.find(|(_, word)| self.is_in_function(*word, registers.machine()))?;
-        leave(registers, slot, return_address);
-        Some(())
+        top.find(|(slot, word)| {
+            self.is_in_function(*word, registers.machine()) && self.may_be(*slot, *word, registers, false)
+        })
     }
 
-    /// The first words on the stack, with their addresses.
+    /// The first addresses on the stack, with where they are; a word that is none is passed over.
     fn top(&self, sp: u64, words: u64) -> impl Iterator<Item = (u64, u64)> {
         let slots = (0..words).map(move |word| sp.wrapping_add(8 * word));
-        slots.map_while(|slot| Some((slot, self.memory.read_u64(slot).ok()?)))
+        let read = slots.map(|slot| (slot, self.memory.read_u64(slot)));
+        let copied = read.take_while(|(_, word)| *word != Err(Miss::Beyond));
+        copied.filter_map(|(slot, word)| Some((slot, word.ok()?)))
+    }
+
+    /// Tells whether a word leads into code that may have called this function; or, if `may_begin`, to where a stack may begin.
+    fn admits(&self, word: u64, registers: &Registers, may_begin: bool) -> bool {
+        self.is_code(word) && self.modules.edge(word, self.at(registers), may_begin) != Edge::Impossible
+    }
+
+    /// The frame of this function, if a word is the address behind a direct call of it.
+    fn shape_behind(&self, word: u64, registers: &Registers) -> Option<Shape> {
+        if registers.machine() != Machine::X86_64 || self.place.module.is_none() {
+            return None;
+        }
+        self.modules.shape_behind(word, registers.pc(), self.is_interrupted)
+    }
+
+    /// Tells whether a word may be the return address: the code does not speak against it, or against its place.
+    fn may_be(&self, slot: u64, word: u64, registers: &Registers, may_begin: bool) -> bool {
+        let shape = self.shape_behind(word, registers);
+        let is_there = shape.is_none_or(|shape| slot_of(&shape, registers) == Some(slot));
+        is_there && self.admits(word, registers, may_begin)
+    }
+
+    /// Goes on behind a return address, with the frame pointer that the caller had.
+    fn leave_by(&self, shape: Shape, registers: &mut Registers, slot: u64, return_address: u64) {
+        let fp = registers.machine().fp();
+        match shape.fp {
+            CallersFp::Kept => {}
+            CallersFp::Lost => registers.forget(fp, false),
+            CallersFp::Saved(below) => match self.memory.read_u64(slot.wrapping_sub(below)) {
+                Ok(saved) => registers.set(fp, saved),
+                Err(miss) => registers.forget(fp, miss == Miss::Beyond),
+            },
+        }
+        leave(registers, slot, return_address);
     }
 
     /// aarch64: a function that calls nobody leaves the return address where it is, and a stub does, though the first of a
@@ -97,7 +175,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
             // The function has made a frame, which says the same, and more.
             return None;
         }
-        self.is_code(link).then(|| registers.set(machine.pc(), link))
+        self.admits(link, registers, true).then(|| registers.set(machine.pc(), link))
     }
 
     /// ```text
@@ -105,7 +183,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     ///   +8     return address
     ///   +16    the caller's stack
     /// ```
-    fn follow_frame_pointer(&self, registers: &mut Registers) -> Result<(), End> {
+    fn follow_frame_pointer(&self, registers: &mut Registers) -> Result<By, End> {
         let machine = registers.machine();
         let no_rules = End::NoRules(self.place.module);
         let missed = |miss| match miss {
@@ -129,16 +207,18 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         }
         let return_address =
             self.memory.read_u64(fp.wrapping_add(8)).map_err(missed)? & !self.limits.not_address;
-        if return_address != 0 && !self.is_code(return_address) {
+        let slot = fp.wrapping_add(8);
+        if return_address != 0 && !self.may_be(slot, return_address, registers, true) {
             return Err(no_rules);
         }
+        let is_proven = self.shape_behind(return_address, registers).is_some();
         match outer {
             Ok(outer) => registers.set(machine.fp(), outer),
             Err(miss) => registers.forget(machine.fp(), Some(miss)),
         }
         registers.set(machine.sp(), fp.wrapping_add(16));
         registers.set(machine.pc(), return_address);
-        Ok(())
+        Ok(if is_proven { By::Proven } else { By::FramePointer })
     }
 
     /// Reads the two words of a frame.
@@ -161,6 +241,11 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     fn is_code(&self, return_address: u64) -> bool {
         self.modules.find(return_address.wrapping_sub(1)).is_some()
     }
+}
+
+/// Where the return address lies in a frame.
+fn slot_of(shape: &Shape, registers: &Registers) -> Option<u64> {
+    shape.slot(registers.sp(), registers.value(registers.machine().fp()))
 }
 
 /// Goes on behind a return address.

@@ -89,7 +89,7 @@ pub struct Quality {
     /// at least. `None` if no code is at hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible_share: Option<f64>,
-    /// The edges that were checked for it; `None` if this view does not check them.
+    /// The edges that were checked for it; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<Impossible>,
     /// Frames that have a name, each counted once per sample; `None` if there are no frames.
@@ -128,6 +128,7 @@ impl Quality {
         let mut restrictions = restrictions(session);
         restrictions.extend(report.filtered.iter().map(|filter| format!("filtered: {filter}")));
         let walked = taken(Taken::is_walked);
+        let impossible = impossible.filter(|found| found.checked > 0);
         let stacks = report.loaded.hits.rows.iter().filter(|hit| hit.key.user != 0);
         let stacks: u64 = stacks.map(|hit| hit.samples).sum();
         let of_walked = |n: u64| (walked > 0).then(|| ratio(n as f64, walked as f64));
@@ -153,10 +154,7 @@ impl Quality {
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             suspect_share: (judged > 0).then(|| ratio(suspect as f64, walked as f64)),
             guessed_share: of_walked(taken(|taken| taken.guessed)),
-            impossible_share: impossible
-                .as_ref()
-                .filter(|found| found.checked > 0 && stacks > 0)
-                .map(|found| ratio(found.samples as f64, stacks as f64)),
+            impossible_share: impossible.as_ref().map(|found| ratio(found.samples as f64, stacks as f64)),
             impossible,
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),

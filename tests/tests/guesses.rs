@@ -1,0 +1,84 @@
+//! Assembly without unwind rules, through real eBPF: its callers are read from the code, and a caller that the code does not
+//! call is shown nowhere.
+
+use std::path::Path;
+
+use icecore_tests::machine::{Recorded, guesses, guesses_without_symbols, has_ebpf};
+
+/// Parts of `tests/programs/guesses.c`, and who is on the stack.
+const PARTS: [(&str, &[&str]); 4] = [
+    ("stale", &["stale", "stale_caller", "main"]),
+    ("pushed", &["pushed", "pushed_caller", "main"]),
+    ("middle", &["spin", "middle", "outer", "main"]),
+    ("pointer", &["stale", "pointer_caller", "main"]),
+];
+
+fn recorded(program: &Path, part: &str) -> Recorded {
+    let command = [program.as_os_str(), part.as_ref(), "600".as_ref()];
+    let record = || Recorded::new(&["-F", "499", "-q"], &command);
+    Recorded::until(|recorded| recorded.lost() == serde_json::json!({}), record)
+}
+
+/// Of calls that were checked, those that the code does not make.
+fn impossible(recorded: &Recorded) -> u64 {
+    let found = &recorded.json("health", &[])["impossible"];
+    assert!(found["checked"].as_u64() > Some(300), "{found}");
+    found["impossible"].as_u64().expect("a number")
+}
+
+#[test]
+fn root_assembly_without_unwind_rules_has_its_callers() {
+    if !has_ebpf() {
+        return;
+    }
+    for (part, chain) in PARTS {
+        let recorded = recorded(&guesses(), part);
+        let mut samples = recorded.samples(&[]);
+        samples.retain(|sample| sample.names("user").first() == Some(&chain[0]));
+        assert!(samples.len() > 100, "{part}: {}", samples.len());
+        for sample in &samples {
+            assert!(sample.names("user").starts_with(chain), "{part}: {:?}", sample.names("user"));
+            let frames = sample.0["frames"].as_array().expect("a list");
+            assert!(frames.iter().all(|frame| frame.get("guessed").is_none()), "{part}: {}", sample.0);
+        }
+        assert_eq!(impossible(&recorded), 0, "{part}");
+    }
+}
+
+#[test]
+fn root_no_caller_is_shown_that_the_code_does_not_call() {
+    if !has_ebpf() {
+        return;
+    }
+    for (part, chain) in PARTS {
+        let recorded = recorded(&guesses_without_symbols(), part);
+        assert_eq!(impossible(&recorded), 0, "{part}");
+        // What is called through a pointer cannot be read from the code: such a stack ends, or is marked.
+        let whole = recorded.samples(&[]).into_iter().filter(|sample| {
+            // `__libc_start_call_main`, `__libc_start_main`, `_start`.
+            sample.names("user").len() == chain.len() + 3
+        });
+        let rooted = recorded.json("health", &[])["rooted_share"].as_f64().expect("walked");
+        let whole = whole.count();
+        println!("{part} without symbols: {whole} whole, {rooted:.3} rooted");
+        assert!(part == "pointer" || whole > 100, "{part}: {whole}");
+    }
+}
+
+#[test]
+fn root_a_walk_that_skips_callers_holds_impossible_calls() {
+    if !has_ebpf() {
+        return;
+    }
+    // Along frame pointers the caller of `middle` is skipped, and nothing but the code tells.
+    let command = [guesses().into_os_string(), "middle".into(), "600".into()];
+    let recorded = Recorded::new(&["-F", "499", "-q", "--unwind", "fp"], &command);
+    let health = recorded.json("health", &[]);
+    assert!(health["impossible_share"].as_f64() > Some(0.8), "{}", health["impossible_share"]);
+    assert_eq!(health["verdict"], "misleading");
+    let row = &health["impossible"]["images"][0];
+    assert_eq!(row["by"], "frame_pointers");
+    assert!(row["image"].as_str().is_some_and(|image| image.ends_with("/guesses")), "{row}");
+    let problems = health["problems"].as_array().expect("a list");
+    assert!(problems.iter().any(|it| it.as_str().is_some_and(|it| it.contains("record with --unwind auto"))));
+}
