@@ -56,9 +56,9 @@ impl Asked {
         }
     }
 
-    /// What helps where stacks have more frames than were taken.
-    pub(crate) fn deeper(&self) -> String {
-        match self.is_foreign || self.max_depth < MOST_FRAMES {
+    /// What helps where stacks have more frames than were taken: by the walk, or else by who unwound them, who takes all there may be.
+    pub(crate) fn deeper(&self, is_walked_only: bool) -> String {
+        match self.is_foreign || (is_walked_only && self.max_depth < MOST_FRAMES) {
             true => format!("record with a larger --max-depth (at most {MOST_FRAMES})"),
             false => format!("{MOST_FRAMES} frames are the most that a stack has in a recording"),
         }
@@ -190,13 +190,14 @@ mod tests {
         assert!(asked("icecore-record -a").copy_more(false).ends_with("the most that is copied"));
         assert!(asked("icecore-record -a").copy_more(true).contains("--ring"));
         assert!(asked("icecore-record --stack-bytes 64K -a").copy_more(true).ends_with("--stack-bytes 1M"));
-        assert!(asked("icecore-record -a").deeper().contains("--max-depth"));
+        assert!(asked("icecore-record -a").deeper(true).contains("--max-depth"));
+        assert!(asked("icecore-record -a").deeper(false).ends_with("in a recording"));
         assert!(
             asked("icecore-record --embed all -a").embeds_all
                 && !asked("icecore-record --embed-max 1G -a").embeds_all
         );
         let most = SessionV1 { max_depth: 4096, ..session("icecore-record -a --max-depth 4096") };
-        assert!(Asked::of(&most).deeper().ends_with("in a recording"));
+        assert!(Asked::of(&most).deeper(true).ends_with("in a recording"));
     }
 
     #[test]

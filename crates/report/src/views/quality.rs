@@ -448,7 +448,10 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
             format!("; {share} have more frames than the {} of the longest stack that is kept", MAX_FRAMES)
         }
         WalkEnd::DEPTH => {
-            format!("; {share} have more frames than were taken: {}", facts.asked.deeper())
+            format!(
+                "; {share} have more frames than were taken: {}",
+                facts.asked.deeper(facts.is_walked_only)
+            )
         }
         WalkEnd::MAPPINGS_LOST => format!(
             "; {share} were taken while reports of mappings were lost, of this process or of a neighbour that maps code all \
