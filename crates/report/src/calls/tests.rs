@@ -11,7 +11,7 @@ use super::depth::{CallersFp, Shape};
 use super::opened::Opened;
 use super::{Edge, x86_64};
 use crate::image::{ElfFile, Files, Found, Source, Svma};
-use crate::mend::rules::Source as Rules;
+use crate::mend::rules::Opened as Rules;
 use crate::unwind::UnwindTables;
 
 /// Functions of which none has rules but `described`.

@@ -148,10 +148,10 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         let fp = registers.machine().fp();
         match shape.fp {
             CallersFp::Kept => {}
-            CallersFp::Lost => registers.forget(fp, false),
+            CallersFp::Lost => registers.forget(fp, None),
             CallersFp::Saved(below) => match self.memory.read_u64(slot.wrapping_sub(below)) {
                 Ok(saved) => registers.set(fp, saved),
-                Err(miss) => registers.forget(fp, miss == Miss::Beyond),
+                Err(miss) => registers.forget(fp, Some(miss)),
             },
         }
         leave(registers, slot, return_address);
