@@ -168,6 +168,8 @@ impl<'a> Loaded<'a> {
         match key.end {
             WalkEnd::UNWOUND => true,
             WalkEnd::NONE | WalkEnd::UNSAID => false,
+            // A filter has taken its frames away.
+            _ if key.user == 0 => key.end == WalkEnd::ROOT,
             _ if skips_interrupted(&self.tables, key.user) => false,
             WalkEnd::ROOT if !begins => match key.mending == Mending::NONE {
                 true => self.suspects().0.sound.contains(&(key.space, key.user)),
