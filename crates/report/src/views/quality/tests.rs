@@ -160,8 +160,9 @@ fn nothing_is_advised_that_is_in_force_or_impossible() {
     assert!(told(WalkEnd::NOT_COPIED, false, default).ends_with("the most that is copied"));
     let most = Asked { unwind: Unwind::Dwarf, max_depth: 4096, ..default };
     assert!(told(WalkEnd::NOT_COPIED, false, most).ends_with("1 MiB of a stack is the most that is copied"));
+    assert!(told(WalkEnd::DEPTH, false, most).ends_with("the 4096 of the longest stack that is kept"));
     assert!(
-        told(WalkEnd::DEPTH, false, most)
+        told(WalkEnd::DEPTH, true, most)
             .ends_with("4096 frames are the most that a stack has in a recording")
     );
     let suspect = |asked, is_walked_only| {
