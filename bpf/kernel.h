@@ -135,7 +135,12 @@ struct sched_entity {
 	__u64 sum_exec_runtime;
 };
 
+struct thread_struct {
+	unsigned long fsbase; /* x86-64 */
+};
+
 struct task_struct {
+	struct thread_struct thread;
 	struct mm_struct *mm;
 	int pid;
 	int tgid;

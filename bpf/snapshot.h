@@ -251,10 +251,11 @@ static __always_inline bool is_believed(struct scratch *scratch, bool has_signal
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sample_record *record = &scratch->record;
+	bool is_whole = record->user_end == WALK_ROOT || scratch->go.has_left;
 	__u32 tgid = record->head.tgid;
 	__u64 *pages;
 
-	if (copy_mode != COPY_UNTRUSTED || record->user_end != WALK_ROOT || record->user_len < 2 || has_signal)
+	if (copy_mode != COPY_UNTRUSTED || !is_whole || record->user_len < 2 || has_signal)
 		return 0;
 	pages = bpf_map_lookup_elem(&trusted_tgids, &tgid);
 	return pages && *pages == BPF_CORE_READ(task, mm, exec_vm) && !passes_signal(scratch);

@@ -3,12 +3,64 @@
 #ifndef ICECORE_WALK_H
 #define ICECORE_WALK_H
 
+/* Where a process keeps what Go's runtime notes of its goroutines, by process id; user space has read it from the code of
+ * `runtime.systemstack`. Offsets in `g` and `m`, and the one of `g` from the thread's own memory. */
+struct go_places {
+	__s32 g;
+	__u32 m_of_g;
+	__u32 curg_of_m;
+	__u32 sp_of_g;
+	__u32 pc_of_g;
+	__u32 bp_of_g;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct go_places);
+} go_tgids SEC(".maps");
+
+/*
+ * Go runs parts of its runtime, and C, on a stack of the thread (g0), and notes in `g.sched` where it has left the stack of the
+ * goroutine. The first frame pointer there is that of the function that was left, so that a walk would skip it.
+ *
+ *   g0's stack              goroutine's stack
+ *   ...                     g.sched.sp  return address   into the function that was left
+ *   return address          ...
+ *   caller's fp  ─────────► g.sched.bp  caller's fp
+ */
+struct go_stacks {
+	/* g0's own stack; 0 if the thread does not run on it. */
+	__u64 own_low;
+	__u64 own_high;
+	/* The goroutine's. */
+	__u64 low;
+	__u64 high;
+	/* Where it was left. */
+	__u64 bp;
+	__u64 pc;
+	/* The return address on top of it; 0 if the frame there is whole. */
+	__u64 top;
+	/* Frames that come first now. */
+	__u64 next[2];
+	/* The walk is on the goroutine's stack. */
+	__u32 is_over;
+	/* The walk came to the outer end of g0's stack, and no goroutine is there. */
+	__u32 has_left;
+	/* How often it went back since. */
+	__u32 moves;
+	/* The goroutine's stack was left, and the walk is not there yet. */
+	__u32 is_left;
+};
+
 /* One record under construction. Kernel frames are written first and user frames behind them, so the
  * record that goes into the ring has no gap. */
 struct scratch {
 	struct sample_record record;
 	/* 128, not 127: a power of two lets the verifier bound an index with a mask. */
 	__u64 frames[128 + MAX_USER_FRAMES];
+	struct go_stacks go; /* not sent */
 };
 
 /* Indexed by CPU. Perf-event programs do not nest on a CPU. (Values of per-CPU arrays end at 32 KiB.) */
@@ -46,6 +98,84 @@ struct walk {
 	__u32 end;
 };
 
+#define GO_STACK_OF_G 0
+#define GO_G0_OF_M 0
+/* The bounds of a stack that Go did not make are not exact. */
+#define GO_SLACK_BYTES 256
+/* How often a walk may go back on a goroutine's stack, so that no circle holds it. */
+#define GO_MAX_MOVES 2
+
+#define READ_USER(to, from) bpf_probe_read_user(&(to), sizeof(to), (void *)(from))
+
+/* Finds the stacks of a thread of Go; all zero if there is nothing to know. Each word is checked against another. */
+static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
+{
+	__builtin_memset(go, 0, sizeof(*go));
+#if defined(__TARGET_ARCH_x86)
+	struct go_places *places = bpf_map_lookup_elem(&go_tgids, &tgid);
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 g, m, g0, curg, sp, bp, bounds[2];
+
+	if (!places)
+		return;
+	if (READ_USER(g, BPF_CORE_READ(task, thread.fsbase) + (__s64)places->g) || !g || READ_USER(m, g + places->m_of_g) ||
+	    READ_USER(g0, m + GO_G0_OF_M) || READ_USER(curg, m + places->curg_of_m))
+		return;
+	if (g == g0) {
+		if (READ_USER(bounds, g + GO_STACK_OF_G))
+			return;
+		go->own_low = bounds[0];
+		go->own_high = bounds[1] + GO_SLACK_BYTES;
+	} else if (g != curg) {
+		return;
+	}
+	if (!curg || READ_USER(bounds, curg + GO_STACK_OF_G))
+		return;
+	go->low = bounds[0];
+	go->high = bounds[1];
+	if (g != g0 || READ_USER(sp, curg + places->sp_of_g) || READ_USER(bp, curg + places->bp_of_g))
+		return;
+	/* A goroutine that runs has none. */
+	if (sp < go->low || sp >= go->high || (bp && (bp < sp || bp >= go->high)) || READ_USER(go->pc, curg + places->pc_of_g))
+		return;
+	if (!go->pc)
+		return;
+	/* From Go 1.21 on the frame there is that of systemstack itself. */
+	if (sp != bp && READ_USER(go->top, sp))
+		return;
+	go->bp = bp;
+	go->is_left = 1;
+#endif
+}
+
+/* Goes on where the goroutine's stack was left. The address that Go notes there marks the place. */
+static __always_inline void go_over(struct walk *walk)
+{
+	struct go_stacks *go = &walk->scratch->go;
+
+	go->next[0] = go->pc;
+	go->next[1] = go->top;
+	walk->fp = go->bp;
+	go->is_left = 0;
+	go->is_over = 1;
+}
+
+static __always_inline bool is_on_goroutine(struct go_stacks *go, __u64 fp)
+{
+	return go->low <= fp && fp < go->high;
+}
+
+static __always_inline long end_walk(struct walk *walk, __u32 end)
+{
+	/* Code of C on the thread's stack need not keep frame pointers: the goroutine's are there all the same. */
+	if (walk->scratch->go.is_left) {
+		go_over(walk);
+		return 0;
+	}
+	walk->end = end;
+	return 1;
+}
+
 /*
  * One step outwards.
  *
@@ -55,40 +185,62 @@ struct walk {
  *        lower addresses
  *
  * The index comes from the loop's own counter: a counter kept in memory makes the verifier follow
- * every value of it.
+ * every value of it. So each turn gives one frame, or ends the walk.
  */
 static long walk_step(__u32 i, struct walk *walk)
 {
+	struct go_stacks *go = &walk->scratch->go;
 	__u64 pair[2];
 	__u64 fp = walk->fp;
 
-	if (fp == 0) {
-		walk->end = WALK_ROOT;
-		return 1;
-	}
-	if (fp & (sizeof(long) - 1)) {
-		walk->end = WALK_MISALIGNED;
-		return 1;
-	}
-	if (bpf_probe_read_user(pair, sizeof(pair), (void *)fp)) {
-		walk->end = WALK_UNREADABLE;
-		return 1;
-	}
-	if (pair[1] == 0) {
-		walk->end = WALK_ZERO_RETURN;
-		return 1;
+	if (go->is_left && fp == go->bp)
+		go_over(walk);
+	if (!go->next[0]) {
+		__u32 end = 0;
+
+		if (fp == 0) {
+			end = WALK_ROOT;
+		} else if (go->own_high && !go->is_over && (fp < go->own_low || fp >= go->own_high)) {
+			end = WALK_NOT_MONOTONIC;
+			go->has_left = !go->is_left;
+		} else if (fp & (sizeof(long) - 1)) {
+			end = WALK_MISALIGNED;
+		} else if (bpf_probe_read_user(pair, sizeof(pair), (void *)fp)) {
+			end = WALK_UNREADABLE;
+		} else if (pair[1] == 0) {
+			end = WALK_ZERO_RETURN;
+		}
+		if (end && end_walk(walk, end))
+			return 1;
 	}
 	__u32 at = walk->base + 1 + (i & (MAX_USER_FRAMES - 1));
 	if (at >= 128 + MAX_USER_FRAMES)
 		return 1;
-	walk->scratch->frames[at] = pair[1];
 	walk->len = i + 2;
-	walk->fp = pair[0];
-	if (pair[0] != 0 && pair[0] <= fp) {
-		walk->end = WALK_NOT_MONOTONIC;
-		return 1;
+	if (go->next[0]) {
+		walk->scratch->frames[at] = go->next[0];
+		go->next[0] = go->next[1];
+		go->next[1] = 0;
+		return 0;
 	}
-	return 0;
+	walk->scratch->frames[at] = pair[1];
+	walk->fp = pair[0];
+	if (pair[0] == 0 || (pair[0] > fp && go->own_high))
+		return 0;
+	/* Where it leads from g0's stack is looked at in the next turn. */
+	if (go->own_high && !go->is_over && (pair[0] == go->bp || pair[0] < go->own_low))
+		return 0;
+	if (!go->is_over && is_on_goroutine(go, pair[0]) && !is_on_goroutine(go, fp)) {
+		/* A clock was asked, which needs a larger stack: the function that has done so has its frame on this one. */
+		go->is_over = 1;
+		return 0;
+	}
+	if (pair[0] > fp)
+		return 0;
+	/* While Go moves a stack to another place, frame pointers lead from the new one to the old one. */
+	if (go->is_over && go->moves++ < GO_MAX_MOVES)
+		return 0;
+	return end_walk(walk, WALK_NOT_MONOTONIC);
 }
 
 /* Walks frame pointers with bpf_loop (kernel 5.17 and later): as deep as asked, and says how it ended. */
@@ -103,9 +255,10 @@ static __always_inline void walk_by_loop(struct scratch *scratch, struct user_re
 	};
 
 	scratch->frames[walk.base] = regs->ip;
+	find_go_stacks(scratch->record.head.tgid, &scratch->go);
 	if (max_user_frames > 1)
 		bpf_loop(max_user_frames - 1, walk_step, &walk, 0);
-	if (walk.end == WALK_DEPTH && walk.fp == 0)
+	if (walk.end == WALK_DEPTH && walk.fp == 0 && !scratch->go.next[0])
 		walk.end = WALK_ROOT;
 	scratch->record.user_len = walk.len;
 	scratch->record.user_end = walk.end;

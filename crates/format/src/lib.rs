@@ -9,12 +9,14 @@
 //! | [`records`] | the payloads: one frozen module per (kind, version) |
 //! | [`write`](mod@write) | the streaming writer |
 //! | [`read`] | the reader over a memory map |
+//! | [`go`] | not the recording: what Go writes into programs, which recorder and report both read |
 //!
 //! The writer and the reader never see each other; both stand on the envelope and the records.
 
 pub mod block;
 mod codec;
 mod error;
+pub mod go;
 pub mod header;
 pub mod index;
 pub mod limits;

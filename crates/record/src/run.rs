@@ -99,7 +99,9 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         .map_err(|error| explain_begin(error, &output))?;
 
     let copies_some = options.unwind == Unwind::Auto && sampler.walks_deep();
-    let trust = copies_some.then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?)?)).transpose()?;
+    let trust = copies_some
+        .then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?, sampler.of_go()?)?))
+        .transpose()?;
     let copies = options.unwind != Unwind::Fp && sampler.walks_deep();
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
     let processes = Processes { followed: first_tgids, trust, sent_pages };

@@ -7,12 +7,13 @@
 //!
 //! A process is trusted if all of its code is in images that keep frame pointers: at least [`ENOUGH`] of each. What calls nobody
 //! back (the vDSO, instructions that uprobes have moved) breaks no chain. Code in no file, code that can be written, and code
-//! without unwind rules is not trusted.
+//! without unwind rules is not trusted, but for that of Go, which keeps them.
 //!
 //! A verdict is about the pages of code that were looked at, and tells their number. The sampler compares it with that of the
 //! process, so code that is mapped later ends the trust at once, without anybody being told.
 
 mod frames;
+mod go;
 mod images;
 mod judge;
 
@@ -20,10 +21,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::identity::{Identity, Place};
 use crate::proc::maps;
-use crate::sampler::{MAX_TRUSTED, Trusted};
+use crate::sampler::{MAX_TRUSTED, OfGo, Trusted};
 use crate::spaces::Space;
 use crate::sys::usage;
 use crate::track::Tracker;
+pub(crate) use go::GoPlaces;
 use images::Images;
 
 /// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, those that
@@ -33,6 +35,7 @@ const ENOUGH: f64 = 0.95;
 /// Gives verdicts.
 pub(crate) struct Trust {
     trusted: Trusted,
+    of_go: OfGo,
     images: Images,
     /// Processes with code that is being judged.
     waiting: FxHashSet<u32>,
@@ -52,10 +55,10 @@ enum Verdict {
 }
 
 impl Trust {
-    pub(crate) fn new(trusted: Trusted) -> std::io::Result<Self> {
+    pub(crate) fn new(trusted: Trusted, of_go: OfGo) -> std::io::Result<Self> {
         let (waiting, known) = Default::default();
         let page_bytes = usage::page_bytes().into();
-        Ok(Self { trusted, images: Images::new()?, waiting, known, page_bytes })
+        Ok(Self { trusted, of_go, images: Images::new()?, waiting, known, page_bytes })
     }
 
     /// Looks at an image when it is mapped; only the first time counts.
@@ -73,15 +76,20 @@ impl Trust {
         }
         for tgid in changed {
             let Some(space) = tracker.space(tgid) else { continue };
+            if let Some(places) = space.images().flatten().find_map(|image| self.images.places(image)) {
+                self.of_go.put(tgid, &places);
+            }
             match self.verdict(tgid, space) {
                 Verdict::Trusted(pages) => self.trusted.put(tgid, pages),
                 Verdict::NotTrusted => self.trusted.withdraw(tgid),
-                Verdict::Open => {
-                    if self.waiting.len() >= MAX_TRUSTED {
-                        self.waiting.clear();
-                    }
-                    self.waiting.insert(tgid);
+                Verdict::Open => {}
+            }
+            // Whatever the verdict, an image that has not been judged may be a program of Go.
+            if space.images().flatten().any(|image| self.images.keeps(image).is_none()) {
+                if self.waiting.len() >= MAX_TRUSTED {
+                    self.waiting.clear();
                 }
+                self.waiting.insert(tgid);
             }
         }
     }

@@ -15,6 +15,7 @@
 //! | `window` | samples of one of these, one after the other |
 //! | `choose` | which of two stacks is believed |
 //! | `grown` | mended stacks as nodes of the trie |
+//! | `over` | walks that go over from one stack to another |
 //! | `suspect` | stacks of walks that cannot be whole |
 //! | `trampolines` | frames of walks that a signal has made |
 
@@ -22,6 +23,7 @@ mod choose;
 mod code;
 mod grown;
 mod memory;
+mod over;
 pub(crate) mod rules;
 mod suspect;
 mod trampolines;

@@ -16,18 +16,18 @@ const MAX_SECTIONS: u32 = 64 << 10;
 pub(super) type Symbols<'d, R> = SymbolTable<'d, FileHeader64<Endianness>, R>;
 
 /// A file, and its sections.
-pub(super) struct ElfFile<'d, R: ReadRef<'d>> {
-    pub(super) bytes: R,
-    pub(super) endian: Endianness,
-    pub(super) machine: elf::Machine,
+pub(crate) struct ElfFile<'d, R: ReadRef<'d>> {
+    pub(crate) bytes: R,
+    pub(crate) endian: Endianness,
+    pub(crate) machine: elf::Machine,
     /// Address that the program begins at.
-    pub(super) entry: u64,
-    pub(super) sections: SectionTable<'d, FileHeader64<Endianness>, R>,
+    pub(crate) entry: u64,
+    pub(crate) sections: SectionTable<'d, FileHeader64<Endianness>, R>,
 }
 
 impl<'d, R: ReadRef<'d>> ElfFile<'d, R> {
     /// Reads the headers.
-    pub(super) fn read(bytes: R) -> Option<Self> {
+    pub(crate) fn read(bytes: R) -> Option<Self> {
         let header = FileHeader64::<Endianness>::parse(bytes).ok()?;
         let endian = header.endian().ok()?;
         if header.shnum(endian, bytes).ok()? > MAX_SECTIONS {

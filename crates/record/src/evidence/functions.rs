@@ -22,7 +22,7 @@ pub(crate) struct Function {
 /// An offset that is asked for, and the address that the file gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
-    off: u64,
+    pub(super) off: u64,
     pub(super) address: u64,
 }
 
@@ -97,7 +97,10 @@ fn around<'d, 't>(
 }
 
 /// The addresses at which a file wants offsets of its code to be.
-fn addresses<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> Option<Vec<Asked>> {
+pub(super) fn addresses<'d>(
+    file: impl ReadRef<'d>,
+    offsets: impl Iterator<Item = u64>,
+) -> Option<Vec<Asked>> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, file).ok()?.iter().filter(|segment| {

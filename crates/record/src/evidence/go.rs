@@ -1,126 +1,89 @@
 //! Finds functions in the table that Go's runtime names its own stacks with, which stripping leaves.
-//!
-//! ```text
-//! header │ names │ … │ functions: (address, offset of what is known of it)…, end │ what is known: address, name, …
-//! ```
 
+use std::collections::BTreeMap;
+
+use icecore_format::go::{self, FDE_AT, SECTIONS, Source, Table, Where};
 use object::read::ReadRef;
 use object::read::elf::{Rela as _, SectionHeader as _};
-use object::{Endian as _, Endianness};
+use object::{Endianness, elf};
 
-use super::elf_file::{ElfFile, MAX_NAME_BYTES, MAX_TABLE_BYTES};
+use super::elf_file::ElfFile;
 use super::functions::{Around, Asked};
+use super::rules::Rule;
 
-/// Its section; the second in an executable that may lie anywhere.
-const SECTIONS: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
-/// Bytes before the numbers of the header (magic, two zeros, unit of code, bytes of an address), and of the longest header.
-const NUMBERS_OFF: usize = 8;
-const HEADER_LEN: usize = NUMBERS_OFF + 8 * 8;
-/// The number that says where the code begins.
-const TEXT: usize = 2;
-/// What the name of the function that a program begins with begins with.
-const ENTRY: &[u8] = b"_rt0_";
-
-/// A table, its parts found; of programs of 64 bits.
-struct Table<'d, R> {
+/// The table in a file.
+#[derive(Clone, Copy)]
+pub(crate) struct Section<R> {
     file: R,
-    endian: Endianness,
-    /// What addresses count from.
-    text: u64,
-    /// Bytes of an address in the list of functions, and in what is known of one.
-    address_len: usize,
-    /// Rows of an address and an offset; at the end an address alone.
-    functions: &'d [u8],
-    /// Offsets in the file: what offsets of what is known count from, and those of names.
-    known_off: u64,
-    names_off: u64,
+    begin: u64,
+    len: u64,
+}
+
+impl<'d, R: ReadRef<'d>> Source<'d> for Section<R> {
+    fn bytes(self, off: u64, len: u64) -> Option<&'d [u8]> {
+        let is_inside = off.checked_add(len).is_some_and(|end| end <= self.len);
+        is_inside.then(|| self.file.read_bytes_at(self.begin.checked_add(off)?, len).ok())?
+    }
+
+    fn byte_len(self) -> u64 {
+        self.len
+    }
 }
 
 /// Finds the functions around addresses; nothing if this is no program of Go.
 pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<Option<Around>>> {
-    let table = Table::read(&ElfFile::read(file)?)?;
-    Some(asked.iter().map(|asked| table.around(asked.address)).collect())
+    let table = table(&ElfFile::read(file)?)?;
+    let around = |asked: &Asked| {
+        let function = table.function(asked.address)?;
+        let (start, len) = (function.start, function.end - function.start);
+        Some(Around { start, len, name: function.name.to_vec() })
+    };
+    Some(asked.iter().map(around).collect())
 }
 
-impl<'d, R: ReadRef<'d>> Table<'d, R> {
-    fn read(elf: &ElfFile<'d, R>) -> Option<Self> {
-        let (file, endian) = (elf.bytes, elf.endian);
-        let section = SECTIONS.iter().find_map(|name| elf.sections.section_by_name(endian, name))?.1;
-        let begin = section.sh_offset(endian);
-        let header = file.read_bytes_at(begin, HEADER_LEN as u64).ok()?;
-        let word = |position: usize| number(header, NUMBERS_OFF + 8 * position, 8, endian);
-        // Versions of Go from 1.2, 1.16, 1.18 (addresses count from the beginning of the code) and 1.20.
-        let (address_len, names, functions, known) = match number(header, 0, 4, endian)? {
-            0xffff_fffb => (8, 0, (NUMBERS_OFF + 8) as u64, 0),
-            0xffff_fffa => (8, word(2)?, word(6)?, word(6)?),
-            0xffff_fff0 | 0xffff_fff1 => (4, word(3)?, word(7)?, word(7)?),
-            _ => return None,
+/// Makes the unwind rules of the functions around addresses, each once; none if this is no program of Go.
+pub(super) fn rules<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<Rule>> {
+    let elf = ElfFile::read(file)?;
+    let table = table(&elf)?;
+    let machine = match elf.machine {
+        elf::EM_X86_64 => go::Machine::X86_64,
+        elf::EM_AARCH64 => go::Machine::Aarch64,
+        _ => return None,
+    };
+    let mut rules: BTreeMap<u64, Rule> = BTreeMap::new();
+    for asked in asked {
+        let Some(function) = table.function(asked.address).filter(|it| !rules.contains_key(&it.start)) else {
+            continue;
         };
-        let len = word(0)?.checked_mul(2)?.checked_add(1)?.checked_mul(address_len as u64)?;
-        if header[7] != 8 || len > MAX_TABLE_BYTES {
-            return None;
-        }
-        let functions = file.read_bytes_at(begin.checked_add(functions)?, len).ok()?;
-        let (names_off, known_off) = (begin.checked_add(names)?, begin.checked_add(known)?);
-        let mut table = Self { file, endian, text: 0, address_len, functions, known_off, names_off };
-        if address_len == 4 {
-            table.text = match word(TEXT)? {
-                0 => table.moved_text(elf, section.sh_addr(endian))?,
-                text => text,
-            };
-        }
-        Some(table)
+        // Code lies in the file as in memory, from one function to the next.
+        let bias = asked.address.wrapping_sub(asked.off);
+        let code = |at: u64, len| file.read_bytes_at(at.checked_sub(bias)?, len).ok();
+        let Some(made) = go::rule(machine, &table, &function, code) else { continue };
+        let at = FDE_AT | function.start;
+        let start = function.start.wrapping_sub(bias);
+        rules.insert(function.start, Rule { at, start, bias, bytes: made.bytes });
     }
-
-    /// Where the code of an executable begins that may lie anywhere: the loader is told, but since Go 1.26 no longer. A
-    /// program without C begins with `.text`, and is entered in Go: if so, the table names its entry.
-    fn moved_text(&mut self, elf: &ElfFile<'d, R>, table_at: u64) -> Option<u64> {
-        let place = table_at.checked_add((NUMBERS_OFF + 8 * TEXT) as u64);
-        let relocations = elf.relocations(".rela.dyn");
-        let told = relocations.iter().find(|row| Some(row.r_offset(self.endian)) == place);
-        if let Some(told) = told {
-            return u64::try_from(told.r_addend(self.endian)).ok();
-        }
-        self.text = elf.sections.section_by_name(self.endian, b".text")?.1.sh_addr(self.endian);
-        let first = self.around(elf.entry)?;
-        (first.start == elf.entry && first.name.starts_with(ENTRY)).then_some(self.text)
-    }
-
-    /// Finds the function around an address.
-    fn around(&self, at: u64) -> Option<Around> {
-        let (mut low, mut high) = (0, self.functions.len() / self.address_len / 2 + 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.address(middle)? <= at { low = middle + 1 } else { high = middle }
-        }
-        let position = low.checked_sub(1)?;
-        // Behind the last one there is an address, but nothing is known.
-        let (start, end) = (self.address(position)?, self.address(position + 1)?);
-        let off =
-            number(self.functions, (2 * position + 1) * self.address_len, self.address_len, self.endian)?;
-        let name_at = self.known_off.checked_add(off)?.checked_add(self.address_len as u64)?;
-        let name_at = number(self.file.read_bytes_at(name_at, 4).ok()?, 0, 4, self.endian)?;
-        let name_at = self.names_off.checked_add(name_at)?;
-        let name_end = name_at.checked_add(MAX_NAME_BYTES as u64)?.min(self.file.len().ok()?);
-        let name = self.file.read_bytes_at_until(name_at..name_end, 0).ok()?;
-        let len = end.checked_sub(start).filter(|_| !name.is_empty())?;
-        Some(Around { start, len, name: name.to_vec() })
-    }
-
-    fn address(&self, position: usize) -> Option<u64> {
-        let relative =
-            number(self.functions, 2 * position * self.address_len, self.address_len, self.endian)?;
-        self.text.checked_add(relative)
-    }
+    Some(rules.into_values().collect())
 }
 
-/// A number of 4 or 8 bytes.
-fn number(bytes: &[u8], off: usize, len: usize, endian: Endianness) -> Option<u64> {
-    let bytes = bytes.get(off..off.checked_add(len)?)?;
-    match len {
-        4 => Some(endian.read_u32(*bytes.first_chunk()?).into()),
-        _ => Some(endian.read_u64(*bytes.first_chunk()?)),
-    }
+/// Opens the table of a file.
+pub(crate) fn table<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, R>) -> Option<Table<'d, Section<R>>> {
+    let endian = elf.endian;
+    let of_name = |name: &str| elf.sections.section_by_name(endian, name.as_bytes()).map(|(_, it)| it);
+    let section = SECTIONS.iter().find_map(|name| of_name(name))?;
+    let told_text = |off: u64| {
+        let place = section.sh_addr(endian).checked_add(off)?;
+        let told = elf.relocations(".rela.dyn").iter().find(|row| row.r_offset(endian) == place);
+        told.and_then(|told| u64::try_from(told.r_addend(endian)).ok())
+    };
+    let place = Where {
+        is_big_endian: endian == Endianness::Big,
+        word_len: 8,
+        text: of_name(".text").map(|text| text.sh_addr(endian)),
+        entry: elf.entry,
+    };
+    let (begin, len) = (section.sh_offset(endian), section.sh_size(endian));
+    Table::open(Section { file: elf.bytes, begin, len }, place, told_text)
 }
 
 #[cfg(test)]

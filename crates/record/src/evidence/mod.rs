@@ -4,10 +4,10 @@
 //! Files are opened when their first mapping is seen, since they may be deleted or replaced before the recording ends,
 //! and read when it has ended.
 
-mod elf_file;
+pub(crate) mod elf_file;
 pub(crate) mod files;
 pub(crate) mod functions;
-mod go;
+pub(crate) mod go;
 pub(crate) mod jit;
 mod room;
 pub(crate) mod rules;
@@ -240,7 +240,11 @@ fn wanted_rules<'d>(
     offsets: &(impl Iterator<Item = u64> + Clone),
     are_wanted: bool,
 ) -> Vec<Rule> {
-    if are_wanted { rules(file, offsets.clone()) } else { Vec::new() }
+    if !are_wanted {
+        return Vec::new();
+    }
+    let of_go = || go::rules(file, &functions::addresses(file, offsets.clone())?);
+    [rules(file, offsets.clone()), of_go().unwrap_or_default()].concat()
 }
 
 /// The file with the debug information of a stripped one, if it is installed.

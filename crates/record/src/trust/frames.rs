@@ -40,33 +40,35 @@ impl Frames {
 }
 
 /// Counts the code of a file by so many functions at most, evenly spread; `None` if it has no sorted table of its functions, or
-/// is of another machine.
+/// is of another machine. `go` is the code that Go has made: it keeps them, and its rules are elsewhere.
 ///
 /// # Cost  3 µs a function
-pub(super) fn frames<'d>(file: impl ReadRef<'d>, most: usize) -> Option<Frames> {
+pub(super) fn frames<'d>(file: impl ReadRef<'d>, most: usize, go: &Range<u64>) -> Option<Frames> {
     let table = Table::read(file)?;
     let rules = match table.machine {
         EM_X86_64 => Rules { vendor: Vendor::Default, fp: 6, sp: 7, link: 16, at_entry: 8 },
         EM_AARCH64 => Rules { vendor: Vendor::AArch64, fp: 29, sp: 31, link: 30, at_entry: 0 },
         _ => return None,
     };
-    let mut frames = Frames::default();
+    let mut frames = Frames { keeping: go.end - go.start, ..Frames::default() };
     for code in table.code() {
         let functions = table.functions(&code);
         let stride = 1 + functions.len() / most.max(1);
         let first = functions.clone().next().and_then(|number| Some(table.function(number)?.0));
-        frames.undescribed(first.unwrap_or(code.end).saturating_sub(code.start), 1);
+        frames.undescribed(code.start..first.unwrap_or(code.end), go, 1);
         let last = functions.clone().next_back().filter(|last| (last - functions.start) % stride != 0);
         let looked_at = functions.step_by(stride).map(|number| (number, stride as u64));
         for (number, weight) in looked_at.chain(last.map(|last| (last, 1))) {
-            frames.function(file, &table, &rules, &code, (number, weight));
+            frames.function(file, &table, &rules, (&code, go), (number, weight));
         }
     }
     Some(frames)
 }
 
 impl Frames {
-    fn undescribed(&mut self, len: u64, weight: u64) {
+    fn undescribed(&mut self, code: Range<u64>, go: &Range<u64>, weight: u64) {
+        let of_go = code.end.min(go.end).saturating_sub(code.start.max(go.start));
+        let len = code.end.saturating_sub(code.start).saturating_sub(of_go);
         if len > PADDING_BYTES {
             self.unknown = self.unknown.saturating_add(len.saturating_mul(weight));
         }
@@ -78,7 +80,7 @@ impl Frames {
         file: impl ReadRef<'d>,
         table: &Table<'d>,
         rules: &Rules,
-        code: &Range<u64>,
+        (code, go): (&Range<u64>, &Range<u64>),
         (number, weight): (usize, u64),
     ) {
         let Some((start, at)) = table.function(number) else { return };
@@ -86,7 +88,7 @@ impl Frames {
         let reach = next.saturating_sub(start);
         let function = table.entries(file, at).and_then(|(entry, shared)| rules.function(entry, &shared));
         let described = function.as_ref().map_or(0, |function| function.len.min(reach));
-        self.undescribed(reach - described, weight);
+        self.undescribed(start.saturating_add(described)..start.saturating_add(reach), go, weight);
         let bytes = match function.map(|function| function.keeping) {
             Some(Keeping::Keeps) => &mut self.keeping,
             Some(Keeping::Lacks) => &mut self.lacking,

@@ -3,7 +3,8 @@
 use icecore_format::records::ImageKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::judge::{Judge, Wanted};
+use super::go::GoPlaces;
+use super::judge::{Judge, Judged, Wanted};
 use crate::identity::{Identity, Place};
 
 /// Images that are remembered; those beyond are not trusted.
@@ -15,15 +16,15 @@ pub(super) struct Images {
     /// The image that was judged for it; `None` if it cannot be trusted, whatever it holds.
     judged_as: FxHashMap<u32, Option<u32>>,
     by_build_id: FxHashMap<Vec<u8>, u32>,
-    keeps: FxHashMap<u32, bool>,
+    judged: FxHashMap<u32, Judged>,
     /// Images whose file could not be opened, or that were too many. They are tried again when they are mapped again.
     unread: FxHashSet<u32>,
 }
 
 impl Images {
     pub(super) fn new() -> std::io::Result<Self> {
-        let (judged_as, by_build_id, keeps, unread) = Default::default();
-        Ok(Self { judge: Judge::start()?, judged_as, by_build_id, keeps, unread })
+        let (judged_as, by_build_id, judged, unread) = Default::default();
+        Ok(Self { judge: Judge::start()?, judged_as, by_build_id, judged, unread })
     }
 
     /// Has an image judged, unless it or its like was.
@@ -51,7 +52,7 @@ impl Images {
         self.judged_as.insert(image, judged_as);
         if identity.kind == ImageKind::VDSO {
             // It calls nobody.
-            self.keeps.insert(image, true);
+            self.judged.insert(image, Judged { keeps: true, places: None });
         } else if judged_as == Some(image) {
             self.unread.insert(image);
         }
@@ -61,18 +62,26 @@ impl Images {
     /// Tells whether the code of an image keeps frame pointers; `None` if it is being judged.
     pub(super) fn keeps(&self, image: u32) -> Option<bool> {
         match self.judged_as.get(&image) {
-            Some(Some(judged_as)) if !self.unread.contains(judged_as) => self.keeps.get(judged_as).copied(),
+            Some(Some(judged_as)) if !self.unread.contains(judged_as) => {
+                self.judged.get(judged_as).map(|judged| judged.keeps)
+            }
             _ => Some(false),
         }
+    }
+
+    /// Where a program of Go keeps what it notes of its stacks, if the image is one and was judged.
+    pub(super) fn places(&self, image: u32) -> Option<GoPlaces> {
+        let judged_as = self.judged_as.get(&image).copied()??;
+        self.judged.get(&judged_as)?.places
     }
 
     /// Takes what has been judged meanwhile; tells whether anything was.
     pub(super) fn take_answers(&mut self) -> bool {
         let mut any = false;
-        for (image, keeps) in self.judge.answers() {
+        for (image, judged) in self.judge.answers() {
             any = true;
-            if let Some(keeps) = keeps {
-                self.keeps.insert(image, keeps);
+            if let Some(judged) = judged {
+                self.judged.insert(image, judged);
             } else {
                 self.unread.insert(image);
             }

@@ -8,6 +8,7 @@ use object::read::ReadCache;
 
 use super::ENOUGH;
 use super::frames::frames;
+use super::go::{GoPlaces, go};
 use crate::identity::{Identity, Place};
 use crate::sys::usage;
 
@@ -22,7 +23,16 @@ const MAX_WAITING: usize = 4096;
 /// The thread. It ends when this is dropped.
 pub(super) struct Judge {
     wanted: SyncSender<Wanted>,
-    answers: Receiver<(u32, Option<bool>)>,
+    answers: Receiver<(u32, Option<Judged>)>,
+}
+
+/// What is known of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Judged {
+    /// Its code keeps frame pointers.
+    pub(super) keeps: bool,
+    /// It is a program of Go, and keeps there what it notes of its stacks.
+    pub(super) places: Option<GoPlaces>,
 }
 
 /// An image that is to be judged, and where one of its processes has it mapped.
@@ -41,11 +51,11 @@ impl Wanted {
         Self { image, identity: identity.clone(), tgid, start, end, path: path.to_vec() }
     }
 
-    /// Tells whether the image keeps frame pointers; `None` if its file cannot be found.
-    fn judge(&self) -> Option<bool> {
+    /// Judges the image; `None` if its file cannot be found.
+    fn judge(&self) -> Option<Judged> {
         let Self { tgid, start, end, ref path, .. } = *self;
         let file = Place { tgid, start, end, path }.open(&self.identity)?;
-        Some(keeps_frame_pointers(&file))
+        Some(judged(&file))
     }
 }
 
@@ -70,14 +80,19 @@ impl Judge {
     }
 
     /// The images that were judged since the last call; `None` of those whose file could not be found.
-    pub(super) fn answers(&self) -> impl Iterator<Item = (u32, Option<bool>)> + '_ {
+    pub(super) fn answers(&self) -> impl Iterator<Item = (u32, Option<Judged>)> + '_ {
         self.answers.try_iter()
     }
 }
 
 /// Most images can be told at a glance: all that do not keep frame pointers on purpose.
-fn keeps_frame_pointers(file: &File) -> bool {
+fn judged(file: &File) -> Judged {
     let file = ReadCache::new(file);
-    let share = |most| frames(&file, most).map_or(0.0, |frames| frames.share());
-    share(GLANCE) >= ENOUGH_AT_A_GLANCE && share(MAX_FUNCTIONS) >= ENOUGH
+    let go = go(&file);
+    let code = go.as_ref().map_or(0..0, |go| go.code.clone());
+    // A program of Go without C has no rules.
+    let own = go.as_ref().map_or(0.0, |go| go.share);
+    let share = |most| frames(&file, most, &code).map_or(own, |frames| frames.share());
+    let keeps = share(GLANCE) >= ENOUGH_AT_A_GLANCE && share(MAX_FUNCTIONS) >= ENOUGH;
+    Judged { keeps, places: go.and_then(|go| go.places) }
 }

@@ -78,7 +78,7 @@ impl Opened {
         let machine = [Machine::X86_64, Machine::Aarch64];
         let machine = machine.into_iter().find(|machine| files.image.layout.machine.0 == machine.elf())?;
         let map = files.image.file.map()?;
-        let rules = rules::Opened::of(&files);
+        let rules = rules::Opened::of(&files, machine, &[]);
         Some(Self { machine, files, map, rules })
     }
 }

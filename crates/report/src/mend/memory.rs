@@ -2,7 +2,6 @@
 
 use icecore_format::records::{PIECE_BYTES, PIECE_WORDS, Snapshot, StackPiece, Word};
 
-use super::choose::Walked;
 use super::code::SpaceCode;
 use crate::load::held::Held;
 use crate::unwind::{Machine, Miss, Registers, StackMemory};
@@ -16,8 +15,8 @@ pub(super) struct Memory<'a> {
     code: &'a SpaceCode<'a>,
     /// Parts of the stack that hold addresses, by their number from the anchor; the innermost first.
     parts: Vec<(u64, &'a StackPiece)>,
-    /// What the walk has read first: an address of the stack, and the return address there.
-    step: Option<(u64, u64)>,
+    /// What the walk has read first: addresses of the stack, and the return addresses there.
+    steps: Vec<(u64, u64)>,
 }
 
 impl<'a> Memory<'a> {
@@ -39,20 +38,25 @@ impl<'a> Memory<'a> {
             *gap = number;
             number += 1;
         }
-        Some(Self { snapshot, code, parts, step: None })
+        Some(Self { snapshot, code, parts, steps: Vec::new() })
     }
 
-    /// Adds the word that the walk has read first: it lies above the one that the frame pointer of the sample leads to.
+    /// Adds words that the walk has read first: each lies above the one that a frame pointer leads to, beginning with that of the
+    /// sample.
     ///
     /// ```text
     ///   fp + 8   return address    the second frame of the walk
-    ///   fp       caller's fp
+    ///   fp       caller's fp       leads to the third, if it was copied
     /// ```
     ///
     /// So a stack of which only the top was copied goes on behind a leaf without a frame, whose caller the walk has skipped.
-    pub(super) fn add_step(&mut self, registers: &Registers, walked: &[Walked]) {
-        let fp = registers.value(registers.machine().fp());
-        self.step = fp.zip(walked.get(1)).map(|(fp, second)| (fp.wrapping_add(8), second.address));
+    pub(super) fn add_steps(&mut self, registers: &Registers, steps: &[u64]) {
+        let mut fp = registers.value(registers.machine().fp());
+        for step in steps {
+            let Some(at) = fp else { break };
+            self.steps.push((at.wrapping_add(8), *step));
+            fp = self.read_u64(at).ok();
+        }
     }
 
     /// Registers of the sample, as far as they held addresses.
@@ -88,8 +92,8 @@ impl StackMemory for Memory<'_> {
             return Err(Miss::Elsewhere);
         }
         if into + 8 > u64::from(copied) {
-            let step = self.step.filter(|(at, _)| *at == address);
-            return step.map(|(_, return_address)| return_address).ok_or(Miss::Beyond);
+            let step = self.steps.iter().find(|(at, _)| *at == address);
+            return step.map(|(_, return_address)| *return_address).ok_or(Miss::Beyond);
         }
         let from_top = anchor - 8 - address;
         let number = from_top / PIECE_BYTES;

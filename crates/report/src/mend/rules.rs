@@ -5,16 +5,19 @@
 
 mod recorded;
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use icecore_format::go;
 use icecore_format::records::{Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
 use crate::calls::Judge;
-use crate::image::{FileOff, Finder, Identity, Layout, Sections, Svma};
+use crate::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
 use crate::locate::Locator;
 use crate::map::Map;
+use crate::symbolize::go_table;
 use crate::unwind::{Machine, Place, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
@@ -47,6 +50,8 @@ pub(crate) struct Opened {
     sections: Sections,
     /// `.debug_frame` of the debug file.
     debug: Option<Sections>,
+    /// Rules made of Go's tables, of the functions that stacks hold.
+    of_go: Vec<u8>,
 }
 
 /// The rules, by position in [`Locator::images`].
@@ -79,11 +84,11 @@ impl<'a> Rules<'a> {
         let machine = Machine::of(&tables.session.arch);
         let images = locator.images.par_iter().zip(wanted).enumerate();
         let images = images.map(|(position, (image, mut wanted))| {
-            let recorded = of_images.get(&(position as u32)).and_then(|rules| Recorded::new(rules));
+            let recorded = of_images.get(&(position as u32)).and_then(|rules| Recorded::new(rules, machine));
             wanted.sort_unstable();
             wanted.dedup();
             let lacks = recorded.as_ref().is_none_or(|recorded| recorded.lacks(machine, &wanted));
-            let open = || Opened::of(&finder.look(image).files.ok()?);
+            let open = || Opened::of(&finder.look(image).files.ok()?, machine, &wanted);
             let files = if lacks && !wanted.is_empty() { open() } else { None };
             let source = Source { recorded, files, code: OnceLock::new(), finder: *finder, image };
             (source.recorded.is_some() || source.files.is_some()).then_some(source)
@@ -108,17 +113,19 @@ impl<'a> Rules<'a> {
 }
 
 impl Opened {
-    pub(crate) fn of(files: &crate::image::Files) -> Option<Self> {
+    /// With the rules of Go's functions around the offsets that are wanted.
+    pub(crate) fn of(files: &crate::image::Files, machine: Machine, wanted: &[u64]) -> Option<Self> {
         let (file, layout) = (&files.image.file, files.image.layout.clone());
         let sections = Sections::open(file, &layout, is_rule_section)?;
         let debug = files.debug.as_ref().filter(|_| sections.bytes(".debug_frame").is_empty());
         let debug =
             debug.and_then(|debug| Sections::open(&debug.file, &debug.layout, |name| name == ".debug_frame"));
-        Some(Self { layout, sections, debug })
+        let of_go = made(file, &layout, &sections, machine, wanted).unwrap_or_default();
+        Some(Self { layout, sections, debug, of_go })
     }
 
     pub(crate) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
-        let Self { layout, sections, debug } = self;
+        let Self { layout, sections, debug, of_go } = self;
         let at = |name| layout.section(name).map(|section| section.at);
         let own = sections.bytes(".debug_frame");
         let stubs = layout.sections.iter().filter(|section| section.name.starts_with(b".plt"));
@@ -132,6 +139,7 @@ impl Opened {
                 .as_ref()
                 .filter(|_| own.is_empty())
                 .map_or(own, |debug| debug.bytes(".debug_frame")),
+            of_go,
             text: at(".text"),
             got: at(".got"),
             stubs: stubs.map(|section| section.at..Svma(section.at.0.saturating_add(section.len))).collect(),
@@ -139,10 +147,42 @@ impl Opened {
     }
 }
 
+/// Makes the rules of Go's functions around offsets, behind what they share.
+fn made(
+    file: &ElfFile,
+    layout: &Layout,
+    sections: &Sections,
+    machine: Machine,
+    wanted: &[u64],
+) -> Option<Vec<u8>> {
+    let bytes = go::SECTIONS.iter().map(|name| sections.bytes(name)).find(|bytes| !bytes.is_empty())?;
+    let table = go_table(file, layout, bytes)?;
+    let (text_at, text) = (layout.section(".text")?.at.0, sections.bytes(".text"));
+    let code = |at: u64, len: u64| {
+        let begin = usize::try_from(at.checked_sub(text_at)?).ok()?;
+        text.get(begin..begin.checked_add(usize::try_from(len).ok()?)?)
+    };
+    // What was a return address is looked up one byte earlier, in the call.
+    let offs = wanted.iter().flat_map(|off| [FileOff(off.saturating_sub(1)), FileOff(*off)]);
+    let functions = offs.filter_map(|off| table.function(layout.svma(off)?.0));
+    let functions: BTreeMap<u64, go::Function<'_>> = functions.map(|it| (it.start, it)).collect();
+    let machine = go_machine(machine);
+    let rules = functions.values().filter_map(|it| go::rule(machine, &table, it, code));
+    Some(go::shared(machine).into_iter().chain(rules.flat_map(|rule| rule.bytes)).collect())
+}
+
+/// The machine, as the maker of rules calls it.
+fn go_machine(machine: Machine) -> go::Machine {
+    match machine {
+        Machine::X86_64 => go::Machine::X86_64,
+        Machine::Aarch64 => go::Machine::Aarch64,
+    }
+}
+
 impl Source<'_> {
     /// The files, if they are at hand.
     fn opened(&self) -> Option<&Opened> {
-        let open = || Opened::of(&self.finder.look(self.image).files.ok()?);
+        let open = || Opened::of(&self.finder.look(self.image).files.ok()?, Machine::X86_64, &[]);
         self.files.as_ref().or_else(|| self.code.get_or_init(open).as_ref())
     }
 
@@ -246,7 +286,7 @@ fn ends_with_call(machine: Machine, code: &[u8]) -> bool {
 
 /// Tells of a section whether unwinding needs it.
 fn is_rule_section(name: &str) -> bool {
-    matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame")
+    matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text") || go::SECTIONS.contains(&name)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u3
         let is_named = |off: u64| named.binary_search(&(*image, off)).is_ok();
         let of_rules = rules.get(image).map(|rules| {
             let has_signals = rules.iter().any(|rule| is_of_signals(&rule.bytes));
-            has_signals.then(|| Recorded::new(rules)).flatten()
+            has_signals.then(|| Recorded::new(rules, machine)).flatten()
         });
         let unwound = of_rules.as_ref().and_then(|of| of.as_ref());
         let unwound = unwound.map(|recorded| (recorded, UnwindTables::new(recorded.sections(machine))));

@@ -7,11 +7,12 @@ use super::choose::{Choice, Walked, choose};
 use super::code::SpaceCode;
 use super::grown::Grown;
 use super::memory::Memory;
+use super::over::Walk;
 use super::rules;
 use super::suspect::Known;
 use crate::hits::Selection;
 use crate::locate::{Locator, steps};
-use crate::unwind::{End, Frame, Modules as _, Unwinder};
+use crate::unwind::{End, Frame, GoingOn, Modules as _, Unwinder};
 
 /// Unwinds the samples of a window.
 pub(super) struct Window<'a> {
@@ -59,11 +60,13 @@ impl<'a> Window<'a> {
         let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
         let code = SpaceCode::new(self.locator, space, self.rules);
-        let mut walked: Vec<Walked> =
+        let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
+        let leaf = walked.first()?.address;
+        let mut walk = Walk::new(walked, sample.user_end, &code, self.unwinder);
         let mut memory = Memory::new(&tables.held, snapshot, &code)?;
-        let registers = memory.registers(self.rules.machine(), walked.first()?.address);
-        memory.add_step(&registers, &walked);
+        let registers = memory.registers(self.rules.machine(), leaf);
+        memory.add_steps(&registers, &walk.steps);
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
@@ -71,23 +74,38 @@ impl<'a> Window<'a> {
         // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
         // and to check each of them would cost as much as unwinding.
         let possible = match end {
-            End::Root | End::Depth | End::LeftSnapshot => walked.len(),
-            _ => code.possible(&walked),
+            End::Root | End::Depth | End::LeftSnapshot => walk.frames.len(),
+            _ => code.possible(&walk.frames),
         };
-        let (is_cut, walk_end) = match possible < walked.len() {
-            true => (true, WalkEnd::NO_RULES),
-            false => (false, sample.user_end),
-        };
-        walked.truncate(possible);
-        let choice = match choose(&frames, end, &walked, walk_end) {
-            Choice::Walk if is_cut => Choice::Other { unwound: 0, walked: &walked, end: walk_end },
+        let is_cut = possible < walk.frames.len();
+        let walk_end = if is_cut { WalkEnd::NO_RULES } else { walk.end };
+        walk.frames.truncate(possible);
+        let mut choice = match choose(&frames, end, &walk.frames, walk_end) {
+            Choice::Walk if is_cut => Choice::Other { unwound: 0, walked: &walk.frames, end: walk_end },
             choice => choice,
         };
+        if let (Some((outer, end)), Some(last)) = (walk.behind_mark(), frames.last())
+            && code
+                .find(last.address.wrapping_sub(u64::from(!last.is_interrupted())))
+                .is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
+        {
+            choice = Choice::Other { unwound: frames.len(), walked: outer, end };
+        } else if walk.is_other && choice == Choice::Walk {
+            choice = Choice::Other { unwound: 1, walked: &walk.frames[1..], end: walk.end };
+        }
+        // A leaf of Go whose frame is elsewhere than its frame pointer says: the frame is being made, or is none of the walk's.
+        let is_leaf_alone = frames.len() == 1 && end != End::Root && !walk.is_proven(leaf);
+        if is_leaf_alone && code.find(leaf).is_some_and(|place| self.unwinder.going_on(&place).is_some()) {
+            choice = Choice::Other { unwound: 1, walked: &[], end: WalkEnd::NOT_COPIED };
+        }
         let rests_on = match &choice {
-            Choice::Walk if end != End::Root && walk_end == WalkEnd::ROOT => &walked[1..],
+            Choice::Walk if end != End::Root && walk_end == WalkEnd::ROOT => &walk.frames[1..],
             Choice::Other { walked, end: WalkEnd::ROOT, .. } => walked,
             _ => &[],
         };
+        // Where unwinding has not come behind the leaf, the walk has skipped its caller, unless it keeps a frame pointer.
+        let leaf = (frames.len() == 1 && !rests_on.is_empty()).then_some(leaf);
+        let leaf = leaf.filter(|leaf| !walk.is_proven(*leaf)).and_then(|leaf| code.find(leaf));
         let is_interrupted = |walked: &Walked| walked.mark.has(Mark::INTERRUPTED);
         let call =
             |walked: &Walked| code.find(walked.address.checked_sub(u64::from(!is_interrupted(walked)))?);
@@ -101,7 +119,10 @@ impl<'a> Window<'a> {
             {
                 Some(true)
             }
-            _ => self.kept.judge(rests_on.iter().map(call), self.unwinder).is_suspect(),
+            _ => {
+                let calls = rests_on.iter().filter(|walked| !walk.is_proven(walked.address)).map(call);
+                self.kept.judge(calls.chain(leaf.map(Some)), self.unwinder).is_suspect()
+            }
         };
         let end_of_unwinding = end;
         if let Choice::Other { unwound, walked, end } = choice {

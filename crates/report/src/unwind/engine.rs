@@ -1,5 +1,7 @@
 //! Unwinds stacks, one frame after the other.
 
+use icecore_format::go;
+
 use super::cache::{Key, RowCache};
 use super::full;
 use super::growth::{Growth, Step};
@@ -10,6 +12,21 @@ use super::{By, End, Frame, Limits, Modules, Place, StackMemory, frame_pointers,
 
 /// Words above a frame without rules among which the return address lies with which a stack begins.
 const START_WORDS: u64 = 16;
+
+/// How a call in code of Go goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoingOn {
+    /// The stack begins there.
+    Ends,
+    /// The caller is on another stack, and nothing on this one leads there.
+    Elsewhere,
+    /// This is no call: it stands for the end of a stack that was left.
+    Mark,
+    /// There is no frame yet.
+    Bare,
+    /// In a frame.
+    Frame,
+}
 
 /// Unwinds stacks, and remembers the rows that it used last: one for each thread. What it answers does not depend on
 /// what it remembers.
@@ -85,7 +102,31 @@ impl Unwinder {
         let full = tables.find(place.at.0, &mut self.context).ok()??;
         let is_outermost =
             full.row.register(gimli::Register(full.return_column)) == Some(gimli::RegisterRule::Undefined);
-        Some(is_outermost || frame_pointers::keeps(tables.machine().elf(), full.row, full.section))
+        // Code of Go uses rbp for nothing else, so that it is enough if it was saved where a frame has it.
+        let machine = tables.machine();
+        let is_frame_of_go = || {
+            let saved = full.row.register(gimli::Register(machine.fp().into()));
+            full.of_go == Some(go::Kind::Frame) && saved == Some(gimli::RegisterRule::Offset(-16))
+        };
+        Some(is_outermost || frame_pointers::keeps(machine.elf(), full.row, full.section) || is_frame_of_go())
+    }
+
+    /// Tells how a call at a place goes on, by what Go says of its function; `None` if Go does not.
+    pub fn going_on(&mut self, place: &Place<'_>) -> Option<GoingOn> {
+        let tables = place.tables?;
+        let full = tables.find(place.at.0, &mut self.context).ok()??;
+        let kind = full.of_go?;
+        let is_outermost =
+            full.row.register(gimli::Register(full.return_column)) == Some(gimli::RegisterRule::Undefined);
+        let is_bare = matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset: 0 | 8 }
+            if register.0 == u16::from(tables.machine().sp()));
+        Some(match kind {
+            _ if is_outermost => GoingOn::Ends,
+            go::Kind::Switch => GoingOn::Elsewhere,
+            go::Kind::Mark => GoingOn::Mark,
+            _ if is_bare => GoingOn::Bare,
+            _ => GoingOn::Frame,
+        })
     }
 
     /// Turns registers into those of the caller.

@@ -83,6 +83,7 @@ pub(super) fn sections(machine: Machine, functions: Vec<Function>) -> UnwindSect
         eh_frame_hdr: &[],
         eh_frame_hdr_at: Svma(0),
         debug_frame: &[],
+        of_go: &[],
         text: None,
         got: None,
         stubs: vec![Svma(0xe00)..Svma(0xf00)],

@@ -160,6 +160,7 @@ mod tests {
             eh_frame_hdr: data(".eh_frame_hdr"),
             eh_frame_hdr_at: Svma(section(".eh_frame_hdr").address()),
             debug_frame: &[],
+            of_go: &[],
             text: None,
             got: None,
             stubs: Vec::new(),

@@ -31,7 +31,7 @@ mod row;
 mod tables;
 mod without_rules;
 
-pub use engine::Unwinder;
+pub use engine::{GoingOn, Unwinder};
 pub use frame_pointers::{Census, census};
 pub use index::eh_frame_at;
 pub use registers::{Machine, Registers};

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, Encoding, LittleEndian, UnwindSection, Vendor};
 
+use icecore_format::go::Kind;
+
 use super::index::{self, Functions, Index, Slice};
 use super::registers::Machine;
 use crate::image::Svma;
@@ -24,6 +26,8 @@ pub struct UnwindSections<'d> {
     pub eh_frame_hdr_at: Svma,
     /// `.debug_frame`, decompressed; of the image or its debug file.
     pub debug_frame: &'d [u8],
+    /// Rules that were made of Go's own tables ([`icecore_format::go`]), behind what they share.
+    pub of_go: &'d [u8],
     /// Where `.text` begins, if it does.
     pub text: Option<Svma>,
     /// Where `.got` begins, if it does.
@@ -55,6 +59,8 @@ pub struct UnwindTables<'d> {
     debug_frame: DebugFrame<Slice<'d>>,
     /// Built when `.eh_frame` is asked in vain for the first time.
     debug_functions: OnceLock<Functions>,
+    of_go: DebugFrame<Slice<'d>>,
+    functions_of_go: Functions,
     stubs: Vec<Range<Svma>>,
     /// What is asked where these have nothing.
     more: Option<Box<UnwindTables<'d>>>,
@@ -72,6 +78,8 @@ pub(super) struct Full<'c, 'd> {
     /// What offsets of expressions count from.
     pub(super) section: &'d [u8],
     pub(super) encoding: Encoding,
+    /// What Go says of the function, if the rules are made of that.
+    pub(super) of_go: Option<Kind>,
 }
 
 /// Rules are there, but they cannot be read.
@@ -98,6 +106,10 @@ impl<'d> UnwindTables<'d> {
         let mut debug_frame = DebugFrame::new(sections.debug_frame, LittleEndian);
         debug_frame.set_address_size(8);
         debug_frame.set_vendor(vendor);
+        let mut of_go = DebugFrame::new(sections.of_go, LittleEndian);
+        of_go.set_address_size(8);
+        of_go.set_vendor(vendor);
+        let functions_of_go = Functions::of(&of_go, &bases);
         let functions = Index::of_header(sections.eh_frame_hdr, sections.eh_frame_hdr_at.0, eh_frame_at)
             .unwrap_or_else(|| Index::Own(Functions::of(&eh_frame, &bases)));
         Self {
@@ -108,6 +120,8 @@ impl<'d> UnwindTables<'d> {
             functions,
             debug_frame,
             debug_functions: OnceLock::new(),
+            of_go,
+            functions_of_go,
             stubs: sections.stubs,
             more: None,
         }
@@ -149,9 +163,11 @@ impl<'d> UnwindTables<'d> {
     fn function(&self, at: u64) -> Option<Fde<'d>> {
         let in_eh_frame = self.functions.find(self.eh_frame_at, at);
         in_eh_frame.and_then(|off| fde(&self.eh_frame, &self.bases, off, at)).or_else(|| {
+            let off = self.functions_of_go.find(at);
+            let of_go = off.and_then(|off| fde(&self.of_go, &self.bases, off, at));
             let off = self.debug_functions().find(at);
             let here = off.and_then(|off| fde(&self.debug_frame, &self.bases, off, at));
-            here.or_else(|| self.more.as_ref()?.function(at))
+            of_go.or(here).or_else(|| self.more.as_ref()?.function(at))
         })
     }
 
@@ -180,7 +196,8 @@ impl<'d> UnwindTables<'d> {
         matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset } if *register == sp && *offset == at_entry)
     }
 
-    /// Finds the rules of an address: in `.eh_frame`, else in `.debug_frame`, else in what was added; `None` if none has any.
+    /// Finds the rules of an address: in `.eh_frame`, else in what was made of Go's tables, else in
+    /// `.debug_frame`, else in what was added; `None` if none has any.
     ///
     /// # Errors
     /// [`Broken`] if a function is described there, but its rules cannot be read.
@@ -189,6 +206,12 @@ impl<'d> UnwindTables<'d> {
             && let Some(fde) = fde(&self.eh_frame, &self.bases, off, at)
         {
             return full(&self.eh_frame, &self.bases, &fde, at, context).map(Some);
+        }
+        if let Some(fde) =
+            self.functions_of_go.find(at).and_then(|off| fde(&self.of_go, &self.bases, off, at))
+        {
+            let full = full(&self.of_go, &self.bases, &fde, at, context)?;
+            return Ok(Some(Full { of_go: Kind::at(fde.cie().offset()), ..full }));
         }
         let section = &self.debug_frame;
         match self.debug_functions().find(at).and_then(|off| fde(section, &self.bases, off, at)) {
@@ -225,5 +248,6 @@ fn full<'c, 'd, S: UnwindSection<Slice<'d>>>(
         is_signal: fde.is_signal_trampoline(),
         section: section.section().slice(),
         encoding: fde.cie().encoding(),
+        of_go: None,
     })
 }

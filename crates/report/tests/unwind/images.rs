@@ -199,6 +199,7 @@ pub(crate) fn sections(file: &object::File<'static>) -> UnwindSections<'static> 
         eh_frame_hdr: data(".eh_frame_hdr"),
         eh_frame_hdr_at: at(".eh_frame_hdr").unwrap_or(Svma(0)),
         debug_frame: data(".debug_frame"),
+        of_go: &[],
         text: at(".text"),
         got: at(".got"),
         stubs: stubs.map(|stubs| Svma(stubs.address())..Svma(stubs.address() + stubs.size())).collect(),

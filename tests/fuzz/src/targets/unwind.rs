@@ -50,6 +50,7 @@ impl<'d> Input<'d> {
             eh_frame_hdr: if self.is_bare { &[] } else { self.sections },
             eh_frame_hdr_at: Svma(HEADER_AT),
             debug_frame: if self.is_bare { rules } else { &[] },
+            of_go: &[],
             text: Some(Svma(0)),
             got: None,
             stubs: vec![Svma(HEADER_AT - 4096)..Svma(HEADER_AT - 4000)],

@@ -72,9 +72,9 @@ fn rules_that_make_no_sense_are_none() {
 #[test]
 fn code_without_rules_counts_against_an_image_and_padding_does_not() {
     let mut frames = Frames { keeping: 1000, lacking: 0, unknown: 0 };
-    frames.undescribed(PADDING_BYTES, 1);
+    frames.undescribed(0..PADDING_BYTES, &(0..0), 1);
     assert_eq!((frames.unknown, frames.share()), (0, 1.0));
-    frames.undescribed(500, 2);
+    frames.undescribed(100..900, &(0..400), 2);
     assert_eq!((frames.unknown, frames.share()), (1000, 0.5));
     assert_eq!(Frames::default().share(), 0.0);
 }
@@ -82,7 +82,7 @@ fn code_without_rules_counts_against_an_image_and_padding_does_not() {
 #[test]
 fn a_part_of_the_functions_tells_the_share_of_all() {
     let elf = std::fs::read("/proc/self/exe").expect("we are running");
-    let [all, some] = [usize::MAX, 256].map(|most| frames(&elf[..], most).expect("it has rules"));
+    let [all, some] = [usize::MAX, 256].map(|most| frames(&elf[..], most, &(0..0)).expect("it has rules"));
     let counted = all.keeping + all.lacking + all.unknown;
     assert!(counted > 100_000 && counted < elf.len() as u64, "{all:?}");
     assert!((all.share() - some.share()).abs() < 0.1, "{all:?} {some:?}");
@@ -92,7 +92,7 @@ fn a_part_of_the_functions_tells_the_share_of_all() {
 fn what_is_no_program_of_this_machine_has_none() {
     let elf = std::fs::read("/proc/self/exe").expect("we are running");
     for cut in [0, 16, 64, 4096] {
-        assert_eq!(frames(&elf[..cut], 64), None);
+        assert_eq!(frames(&elf[..cut], 64, &(0..0)), None);
     }
 }
 

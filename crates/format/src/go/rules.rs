@@ -1,0 +1,433 @@
+//! Unwind rules made of Go's own table of stack depths, which tells where the return address lies in every instruction.
+//!
+//! ```text
+//! CFA            = sp + depth + 8            x86-64      sp + depth                 aarch64
+//! return address = m[CFA - 8]                            m[CFA - depth]; x30 if depth is 0
+//! caller's fp    = m[CFA - 16] in a frame                m[CFA - depth - 8]
+//! ```
+//!
+//! A rule is an entry of `.debug_frame` (FDE). What entries share (CIE) is made here, too, always the same, and says of which
+//! kind a function is: [`shared`] stands in front of the entries.
+//!
+//! Four kinds of functions are told apart. That Go marks them is said by the table since Go 1.17, before that by their names.
+
+use super::table::{Function, Source, Table};
+
+/// The most bytes of a rule.
+const MAX_RULE_BYTES: usize = 16 << 10;
+/// Bytes of what entries of one kind share.
+const KIND_LEN: usize = 24;
+/// Bytes of all that entries share.
+pub const SHARED_LEN: usize = 4 * KIND_LEN;
+/// An entry of `unwind_rules` of this address and above is not part of the image: it was made here. The rest of the number is
+/// the address of its function.
+pub const FDE_AT: u64 = 1 << 63;
+
+/// Machines that rules are made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// Go's `amd64`.
+    X86_64,
+    /// Go's `arm64`.
+    Aarch64,
+}
+
+/// What a function does to the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It uses it.
+    Frame,
+    /// Stacks begin with it.
+    Top,
+    /// It goes over to another stack: what it leaves, Go itself keeps (`g.sched`).
+    Switch,
+    /// It stands for the place where a stack was left, and calls nobody.
+    Mark,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Frame, Self::Top, Self::Switch, Self::Mark];
+
+    /// The kind of the entries that share what lies at this offset of [`shared`].
+    pub fn at(off: usize) -> Option<Self> {
+        off.is_multiple_of(KIND_LEN).then(|| Self::ALL.get(off / KIND_LEN).copied())?
+    }
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeRule {
+    /// Address of the function.
+    pub start: u64,
+    /// An entry of `.debug_frame`, of which the shared part lies in [`shared`].
+    pub bytes: Vec<u8>,
+}
+
+/// Makes the beginning of a section of rules: what they share.
+pub fn shared(machine: Machine) -> [u8; SHARED_LEN] {
+    let mut section = [0; SHARED_LEN];
+    for (kind, bytes) in Kind::ALL.into_iter().zip(section.as_chunks_mut::<KIND_LEN>().0) {
+        bytes[0] = KIND_LEN as u8 - 4;
+        bytes[4..8].fill(0xff);
+        // Version 1, no augmentation, unit of code, unit of data -8, column of the return address.
+        bytes[8..13].copy_from_slice(&match machine {
+            Machine::X86_64 => [1, 0, 1, 0x78, X86_64.link],
+            Machine::Aarch64 => [1, 0, 1, 0x78, AARCH64.link],
+        });
+        let columns = machine.columns();
+        let own = [DEF_CFA, columns.sp, columns.at_entry];
+        let link = [OFFSET | columns.link & 0x3f, 1].into_iter().filter(|_| machine == Machine::X86_64);
+        let rules: Vec<u8> = match kind {
+            Kind::Frame | Kind::Mark => own.into_iter().chain(link).collect(),
+            Kind::Top => own.into_iter().chain([UNDEFINED, columns.link]).collect(),
+            // An expression that cannot be evaluated: nobody can tell.
+            Kind::Switch => [DEF_CFA_EXPRESSION, 1, DROP].into_iter().chain(link).collect(),
+        };
+        bytes[13..13 + rules.len()].copy_from_slice(&rules);
+    }
+    section
+}
+
+/// Numbers of registers.
+struct Columns {
+    sp: u8,
+    fp: u8,
+    link: u8,
+    /// The CFA where a function begins, from the stack pointer on.
+    at_entry: u8,
+}
+
+const X86_64: Columns = Columns { sp: 7, fp: 6, link: 16, at_entry: 8 };
+const AARCH64: Columns = Columns { sp: 31, fp: 29, link: 30, at_entry: 0 };
+
+impl Machine {
+    fn columns(self) -> &'static Columns {
+        match self {
+            Self::X86_64 => &X86_64,
+            Self::Aarch64 => &AARCH64,
+        }
+    }
+}
+
+/// Instructions of rules, `DW_CFA_…`.
+const ADVANCE: u8 = 0x40;
+const OFFSET: u8 = 0x80;
+const ADVANCE_4: u8 = 0x04;
+const UNDEFINED: u8 = 0x07;
+const SAME: u8 = 0x08;
+const DEF_CFA: u8 = 0x0c;
+const DEF_CFA_EXPRESSION: u8 = 0x0f;
+/// `DW_OP_drop`, of an empty stack.
+const DROP: u8 = 0x13;
+
+/// Functions that begin stacks or switch them, where the table does not say so, or says it of what is something else.
+fn named(name: &[u8]) -> Option<Kind> {
+    Some(match name {
+        b"runtime.systemstack_switch" => Kind::Mark,
+        // Its caller gave the stack up: it may be another thread's by now.
+        b"runtime.mcall" => Kind::Top,
+        name if is_of_signal(name) => Kind::Switch,
+        b"runtime.morestack" | b"runtime.systemstack" | b"runtime.asmcgocall" | b"runtime.gogo" => {
+            Kind::Switch
+        }
+        _ => return None,
+    })
+}
+
+/// Tells whether a signal has interrupted what is below a function: Go takes it for the beginning of a stack.
+fn is_of_signal(name: &[u8]) -> bool {
+    name.starts_with(b"runtime.sigtramp")
+        || name.starts_with(b"runtime.sigreturn")
+        || name == b"runtime.cgoSigtramp"
+}
+
+/// The same for versions of Go whose table says nothing of it.
+fn named_before_flags(name: &[u8]) -> Kind {
+    match name {
+        b"runtime.goexit" | b"runtime.mstart" | b"runtime.rt0_go" => Kind::Top,
+        b"gogo" | b"runtime.cgocallback" | b"runtime.cgocallback_gofunc" | b"runtime.nanotime" => {
+            Kind::Switch
+        }
+        b"runtime.nanotime1" | b"runtime.walltime" | b"runtime.walltime1" | b"time.now" => Kind::Switch,
+        b"runtime.jmpdefer" | b"runtime.reflectcall" | b"runtime.sigfwd" => Kind::Switch,
+        _ => Kind::Frame,
+    }
+}
+
+/// Makes the rule of a function; `None` if its depths make no sense. `code` reads machine code.
+///
+/// # Cost   one pass over the depths: 1 µs for most
+pub fn rule<'d, 'c, S: Source<'d>>(
+    machine: Machine,
+    table: &Table<'d, S>,
+    function: &Function<'d>,
+    code: impl Fn(u64, u64) -> Option<&'c [u8]>,
+) -> Option<MadeRule> {
+    let flagged = table.is_top_or_writes_sp(function).map(|flags| match flags {
+        (true, _) => Kind::Top,
+        (_, true) => Kind::Switch,
+        _ => Kind::Frame,
+    });
+    let kind = named(function.name).or(flagged).unwrap_or_else(|| named_before_flags(function.name));
+    let mut entry = Entry { start: function.start, at: function.start, rules: Vec::new() };
+    let kind = match kind {
+        Kind::Top if function.name == b"runtime.mcall" => entry.top_of_call(machine, function, &code),
+        Kind::Top | Kind::Mark => kind,
+        Kind::Switch if is_of_signal(function.name) => kind,
+        Kind::Frame | Kind::Switch => {
+            let depths = table.depths(function)?;
+            match machine {
+                Machine::X86_64 => entry.x86_64(kind == Kind::Switch, &depths, &code)?,
+                Machine::Aarch64 => entry.aarch64(kind == Kind::Switch, &depths)?,
+            }
+        }
+    };
+    Some(MadeRule { start: function.start, bytes: entry.bytes(kind, function.end)? })
+}
+
+/// An entry that is being written.
+struct Entry {
+    start: u64,
+    at: u64,
+    rules: Vec<u8>,
+}
+
+/// Where on x86-64 a function has saved its caller's frame pointer, and where its own is that of its frame.
+struct Frame {
+    saved: u64,
+    made: u64,
+}
+
+impl Entry {
+    fn advance(&mut self, to: u64) -> Option<()> {
+        match to.checked_sub(self.at)? {
+            0 => {}
+            step @ 1..0x40 => self.rules.push(ADVANCE | step as u8),
+            step => {
+                self.rules.push(ADVANCE_4);
+                self.rules.extend(u32::try_from(step).ok()?.to_le_bytes());
+            }
+        }
+        self.at = to;
+        (self.rules.len() <= MAX_RULE_BYTES).then_some(())
+    }
+
+    fn cfa(&mut self, register: u8, off: u64) {
+        self.rules.extend([DEF_CFA, register]);
+        self.number(off);
+    }
+
+    fn saved(&mut self, register: u8, words_below_cfa: u64) {
+        self.rules.push(OFFSET | register);
+        self.number(words_below_cfa);
+    }
+
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.rules.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.rules.push(number as u8);
+    }
+
+    fn x86_64<'c>(
+        &mut self,
+        is_switch: bool,
+        depths: &[(u64, u32)],
+        code: &impl Fn(u64, u64) -> Option<&'c [u8]>,
+    ) -> Option<Kind> {
+        let begins = std::iter::once(self.start).chain(depths.iter().map(|(end, _)| *end));
+        let mut rows = begins.zip(depths).map(|(begin, (end, depth))| (begin, *end, u64::from(*depth)));
+        let first = rows.clone().find(|(.., depth)| *depth > 0);
+        let frame = first.and_then(|(begin, _, depth)| frame(begin, depth, code));
+        if is_switch && frame.is_none() {
+            return Some(Kind::Switch);
+        }
+        rows.try_for_each(|(begin, end, depth)| {
+            self.advance(begin)?;
+            self.cfa(X86_64.sp, depth + 8);
+            match &frame {
+                _ if depth == 0 => self.rules.extend([SAME, X86_64.fp]),
+                // It may be anything there.
+                None => self.rules.extend([UNDEFINED, X86_64.fp]),
+                Some(frame) => {
+                    if (begin..end).contains(&frame.saved) {
+                        self.advance(frame.saved)?;
+                    }
+                    if self.at >= frame.saved {
+                        self.saved(X86_64.fp, 2);
+                    }
+                    if is_switch {
+                        if (begin..end).contains(&frame.made) {
+                            self.advance(frame.made)?;
+                        }
+                        if self.at >= frame.made {
+                            self.cfa(X86_64.fp, 16);
+                        }
+                    }
+                }
+            }
+            Some(())
+        })?;
+        Some(Kind::Frame)
+    }
+
+    fn aarch64(&mut self, is_switch: bool, depths: &[(u64, u32)]) -> Option<Kind> {
+        if is_switch {
+            return Some(Kind::Switch);
+        }
+        let mut begin = self.start;
+        for (end, depth) in depths {
+            self.advance(begin)?;
+            let depth = u64::from(*depth);
+            self.cfa(AARCH64.sp, depth);
+            if depth == 0 {
+                self.rules.extend([SAME, AARCH64.fp, SAME, AARCH64.link]);
+            } else {
+                self.saved(AARCH64.link, depth / 8);
+                self.saved(AARCH64.fp, depth / 8 + 1);
+            }
+            begin = *end;
+        }
+        Some(Kind::Frame)
+    }
+
+    /// A stack begins with what this function calls, and not where it is called itself.
+    fn top_of_call<'c>(
+        &mut self,
+        machine: Machine,
+        function: &Function<'_>,
+        code: &impl Fn(u64, u64) -> Option<&'c [u8]>,
+    ) -> Kind {
+        const CALL: [u8; 3] = [0x41, 0xff, 0xd4];
+        let code = code(function.start, (function.end - function.start).min(256));
+        let code = code.filter(|_| machine == Machine::X86_64);
+        let Some(call) = code.and_then(|code| code.windows(3).position(|bytes| bytes == CALL)) else {
+            return Kind::Top;
+        };
+        let call = self.start + call as u64;
+        let is_written = self.advance(call).and_then(|()| {
+            self.rules.extend([UNDEFINED, X86_64.link]);
+            self.advance(call + CALL.len() as u64)?;
+            self.saved(X86_64.link, 1);
+            Some(())
+        });
+        if is_written.is_some() { Kind::Switch } else { Kind::Top }
+    }
+
+    fn bytes(self, kind: Kind, end: u64) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(24 + self.rules.len());
+        bytes.extend(u32::try_from(20 + self.rules.len()).ok()?.to_le_bytes());
+        bytes.extend((kind as u32 * KIND_LEN as u32).to_le_bytes());
+        bytes.extend(self.start.to_le_bytes());
+        bytes.extend(end.checked_sub(self.start)?.to_le_bytes());
+        bytes.extend(self.rules);
+        Some(bytes)
+    }
+}
+
+/// Finds how a function makes its frame where the stack has become deep for the first time.
+///
+/// ```text
+/// until Go 1.20   sub rsp, N  ‖  mov [rsp+N-8], rbp   lea rbp, [rsp+N-8]
+/// from Go 1.21    push rbp    ‖  mov rbp, rsp         sub rsp, N-8
+/// ```
+fn frame<'c>(begin: u64, depth: u64, code: &impl Fn(u64, u64) -> Option<&'c [u8]>) -> Option<Frame> {
+    let before = code(begin.checked_sub(1)?, 4);
+    if depth == 8 && before == Some(&[0x55, 0x48, 0x89, 0xe5]) {
+        return Some(Frame { saved: begin, made: begin + 3 });
+    }
+    let place = depth.checked_sub(8)?;
+    let saves = stack_access(0x89, begin, place, code)?;
+    let makes = stack_access(0x8d, begin + saves, place, code)?;
+    Some(Frame { saved: begin + saves, made: begin + saves + makes })
+}
+
+/// The length of the instruction `operation rbp, [rsp+place]`, if it is there.
+fn stack_access<'c>(
+    operation: u8,
+    at: u64,
+    place: u64,
+    code: &impl Fn(u64, u64) -> Option<&'c [u8]>,
+) -> Option<u64> {
+    // With eight, with 32 and without bits of the place.
+    match code(at, 4)? {
+        [0x48, found, 0x6c, 0x24] if *found == operation => {
+            (code(at, 5)?[4] == u8::try_from(place).ok()?).then_some(5)
+        }
+        [0x48, found, 0xac, 0x24] if *found == operation => {
+            (code(at, 8)?[4..8] == u32::try_from(place).ok()?.to_le_bytes()).then_some(8)
+        }
+        [0x48, found, 0x2c, 0x24] if *found == operation && place == 0 => Some(4),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{MAGICS, TEXT, open, table};
+    use super::*;
+
+    /// 0 for 4 bytes, 24 for 11, 0 for the last.
+    const DEPTHS: [u8; 7] = [2, 4, 48, 11, 47, 1, 0];
+    /// `sub rsp, 24`, `mov [rsp+16], rbp`, `lea rbp, [rsp+16]`.
+    const FRAME: [u8; 16] =
+        [0x48, 0x83, 0xec, 24, 0x48, 0x89, 0x6c, 0x24, 16, 0x48, 0x8d, 0x6c, 0x24, 16, 0x90, 0xc3];
+
+    fn made(machine: Machine, flags: u8, code: &'static [u8]) -> (Kind, Vec<u8>) {
+        let bytes = table(MAGICS[3], TEXT, &DEPTHS, flags);
+        let table = open(&bytes).expect("sound");
+        let function = table.function(TEXT + 0x10).expect("one is there");
+        let read = |at: u64, len: u64| code.get((at - function.start) as usize..)?.get(..len as usize);
+        let rule = rule(machine, &table, &function, read).expect("its depths are sound");
+        assert_eq!(rule.start, function.start);
+        let word = |off: usize| u32::from_le_bytes(rule.bytes[off..off + 4].try_into().expect("four"));
+        assert_eq!(word(0) as usize + 4, rule.bytes.len());
+        assert_eq!(
+            rule.bytes[8..24],
+            [&function.start.to_le_bytes()[..], &[16, 0, 0, 0, 0, 0, 0, 0]].concat()
+        );
+        (Kind::at(word(4) as usize).expect("one of the kinds"), rule.bytes[24..].to_vec())
+    }
+
+    #[test]
+    fn a_frame_is_where_depth_and_code_say() {
+        let (kind, rules) = made(Machine::X86_64, 0, &FRAME);
+        assert_eq!(kind, Kind::Frame);
+        let expected: &[&[u8]] = &[
+            &[DEF_CFA, 7, 8, SAME, 6],
+            &[ADVANCE | 4, DEF_CFA, 7, 32],
+            &[ADVANCE | 5, OFFSET | 6, 2],
+            &[ADVANCE | 6, DEF_CFA, 7, 8, SAME, 6],
+        ];
+        assert_eq!(rules, expected.concat());
+        // Code that saves it nowhere may use it for anything.
+        let (_, rules) = made(Machine::X86_64, 0, &[0x90; 16]);
+        assert!(rules.ends_with(&[UNDEFINED, 6, ADVANCE | 11, DEF_CFA, 7, 8, SAME, 6]), "{rules:x?}");
+        let (_, rules) = made(Machine::Aarch64, 0, &[]);
+        let frame = [ADVANCE | 4, DEF_CFA, 31, 24, OFFSET | 30, 3, OFFSET | 29, 4];
+        assert_eq!(rules[7..15], frame, "{rules:x?}");
+    }
+
+    #[test]
+    fn what_writes_the_stack_pointer_is_followed_by_its_frame_or_not_at_all() {
+        let (kind, rules) = made(Machine::X86_64, 2, &FRAME);
+        assert_eq!(kind, Kind::Frame);
+        let by_fp = [OFFSET | 6, 2, ADVANCE | 5, DEF_CFA, 6, 16];
+        assert!(rules.windows(by_fp.len()).any(|window| window == by_fp), "{rules:x?}");
+        assert_eq!(made(Machine::X86_64, 2, &[0x90; 16]), (Kind::Switch, vec![]));
+        assert_eq!(made(Machine::Aarch64, 2, &[]), (Kind::Switch, vec![]));
+        assert_eq!(made(Machine::X86_64, 1, &FRAME), (Kind::Top, vec![]));
+    }
+
+    #[test]
+    fn what_entries_share_tells_their_kind() {
+        for machine in [Machine::X86_64, Machine::Aarch64] {
+            let shared = shared(machine);
+            assert_eq!(shared.len(), SHARED_LEN);
+            assert!(shared.as_chunks::<KIND_LEN>().0.iter().all(|kind| kind[..4] == [20, 0, 0, 0]));
+        }
+        assert_eq!(Kind::at(2 * KIND_LEN), Some(Kind::Switch));
+        assert_eq!((Kind::at(1), Kind::at(SHARED_LEN)), (None, None));
+    }
+}

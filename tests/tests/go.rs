@@ -1,0 +1,241 @@
+//! Programs of Go, stripped, through real eBPF: their stacks are known, or each call of them is looked up in the machine code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::SnapshotsV1;
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, text};
+
+const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
+/// `TOP_LEN` of bpf/wire.h.
+const TOP_BYTES: u32 = 128;
+/// What stacks of Go begin with: goroutines, threads, the first thread, the scheduler where a goroutine gave up its thread.
+const STARTS: [&str; 4] = ["runtime.goexit", "runtime.mstart", "runtime.rt0_go", "runtime.mcall"];
+
+/// Builds what lies in `tests/programs/go`, with symbols and without; returns the folder.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let dir = BUILT.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let build = |name: &str, source: &str, options: &[&str]| {
+            let mut go = Command::new("go");
+            go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/go"));
+            go.env("GO111MODULE", "off").env("GOCACHE", dir.path().join("cache"));
+            go.arg("build").args(options).arg("-o").arg(dir.path().join(name)).arg(source);
+            let output = go.output().expect("go is installed by tests/setup.sh");
+            assert!(output.status.success(), "{source}: {}", text(&output.stderr));
+        };
+        build("stacks", "stacks.go", &[]);
+        build("stacks-stripped", "stacks.go", &["-ldflags=-s -w"]);
+        build("stacks-anywhere", "stacks.go", &["-ldflags=-s -w", "-buildmode=pie"]);
+        build("callbacks", "./callbacks", &[]);
+        dir
+    });
+    dir.path()
+}
+
+/// Records a part of a program; where the machine was too busy to keep up, once more.
+fn recorded(program: &str, part: &str, options: &[&str]) -> Recorded {
+    let program = built().join(program);
+    let command = [program.as_os_str(), part.as_ref(), "1500".as_ref()];
+    let options = [&OPTIONS[..], options].concat();
+    Recorded::until(|recorded| recorded.lost() == serde_json::json!({}), || Recorded::new(&options, &command))
+}
+
+/// Samples of the program itself, once it was looked at: until then Go is copied like anybody.
+fn samples(recorded: &Recorded) -> Vec<Sample> {
+    let mut samples = recorded.samples(&[]);
+    samples.retain(|sample| !sample.names("user").is_empty() && sample.text("comm") != "icecore-record");
+    let begin = samples.first().map_or(0, |sample| sample.number("time_ns"));
+    samples.retain(|sample| sample.number("time_ns") - begin > 500_000_000);
+    assert!(samples.len() > 100, "{}", samples.len());
+    samples
+}
+
+/// What a return address of a program follows: a call of a function, or one that no address tells.
+type Calls = BTreeMap<u64, Option<String>>;
+
+/// Reads all calls of a program, and the functions that each function jumps on to.
+fn calls(program: &Path) -> (Calls, BTreeMap<String, BTreeSet<String>>) {
+    let output = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(program).output();
+    let listing = text(&output.expect("binutils").stdout);
+    let plain = |name: &str| name.trim_end_matches(".abi0").to_owned();
+    let target = |operands: &str| {
+        let name = operands.split_once('<')?.1.split(['+', '>']).next()?;
+        (!operands.contains('*')).then(|| plain(name))
+    };
+    let (mut calls, mut jumps) = (Calls::new(), BTreeMap::<String, BTreeSet<String>>::new());
+    let (mut function, mut called) = (String::new(), None);
+    for line in listing.lines() {
+        if let Some((_, name)) = line.strip_suffix(">:").and_then(|line| line.split_once('<')) {
+            function = plain(name);
+            continue;
+        }
+        let Some((address, rest)) = line.trim_start().split_once(":\t") else { continue };
+        let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+        if let Some(called) = called.take() {
+            calls.insert(address, called);
+        }
+        let (operation, operands) = rest.split_once(' ').unwrap_or((rest, ""));
+        match operation {
+            "call" => called = Some(target(operands)),
+            "jmp" => {
+                let to = target(operands).unwrap_or_default();
+                jumps.entry(function.clone()).or_default().insert(to);
+            }
+            _ => {}
+        }
+    }
+    (calls, jumps)
+}
+
+/// Names calls that the code does not make: callee, caller, and whom the caller calls there. Programs that lie where they were
+/// linked, and have no inlined frames because they are stripped.
+fn impossible(samples: &[Sample], image: &str, program: &Path) -> Vec<String> {
+    let (calls, jumps) = calls(program);
+    let reaches = |from: &str, to: &str| {
+        let next = |name: &str| jumps.get(name).into_iter().flatten().cloned().collect::<Vec<_>>();
+        let (first, second) = (next(from), next(from).iter().flat_map(|name| next(name)).collect::<Vec<_>>());
+        // An empty name is a jump that no address tells.
+        from == to || first.iter().chain(&second).any(|name| name == to || name.is_empty())
+    };
+    let mut found = Vec::new();
+    for sample in samples {
+        let frames: Vec<_> =
+            sample.0["frames"].as_array().expect("a list").iter().filter(|it| it["side"] == "user").collect();
+        for pair in frames.windows(2) {
+            let (callee, caller) = (pair[0]["name"].as_str(), pair[1]["name"].as_str());
+            let is_own = pair[1]["image"].as_str().is_some_and(|path| path.ends_with(image));
+            // Nobody has called these: their addresses are put on the stack.
+            if !is_own || caller == Some("runtime.goexit") || callee == Some("runtime.asyncPreempt") {
+                continue;
+            }
+            let address = pair[1]["address"].as_u64().expect("an address");
+            match calls.get(&address) {
+                None => found.push(format!("{callee:?} by {caller:?}: no call there")),
+                Some(Some(called)) if callee.is_some_and(|callee| !reaches(called, callee)) => {
+                    found.push(format!("{callee:?} by {caller:?}, which calls {called}"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    found
+}
+
+/// Names of the user's frames as Go writes them.
+fn plain(sample: &Sample) -> Vec<&str> {
+    sample.names("user").into_iter().map(|name| name.trim_end_matches(".abi0")).collect()
+}
+
+fn begins_with_a_start(sample: &Sample) -> bool {
+    sample.names("user").last().is_some_and(|last| STARTS.contains(last))
+}
+
+#[test]
+fn root_stripped_go_has_whole_stacks_and_is_hardly_copied() {
+    if !has_ebpf() {
+        return;
+    }
+    let outer = ["main.three", "main.one.func1", "main.two", "main.one", "main.chain", "main.main"];
+    let outer = [&outer[..], &["runtime.main", "runtime.goexit"]].concat();
+    for program in ["stacks-stripped", "stacks-anywhere"] {
+        let recorded = recorded(program, "chain", &[]);
+        let mut in_leaf = samples(&recorded);
+        in_leaf.retain(|sample| sample.names("user")[0] == "main.leaf");
+        assert!(in_leaf.len() > 100, "{}", in_leaf.len());
+        for sample in &in_leaf {
+            let names = sample.names("user");
+            let inner = names.len().checked_sub(outer.len()).expect("it is deep enough");
+            assert!(names[1..inner].iter().all(|name| *name == "main.deep"), "{names:?}");
+            assert_eq!(names[inner..], outer, "{program}: {}", sample.text("ended"));
+        }
+        // A program that may lie anywhere has a loader, which keeps no frame pointers.
+        if program == "stacks-anywhere" {
+            continue;
+        }
+        let recording = Recording::open(&recorded.path()).expect("it was just written");
+        let blocks = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SNAPSHOTS);
+        let copied: Vec<u32> = blocks
+            .flat_map(|entry| {
+                let payload = recording.payload(entry).expect("it is whole");
+                payload.view::<SnapshotsV1>().expect("it is valid").rows().expect("it is valid")
+            })
+            .map(|row| row.copied)
+            .collect();
+        let tops = copied.iter().filter(|len| **len == TOP_BYTES).count();
+        assert!(tops * 10 > copied.len() * 6, "{tops} of {} are tops", copied.len());
+    }
+}
+
+#[test]
+fn root_the_runtime_of_go_makes_no_impossible_calls() {
+    if !has_ebpf() {
+        return;
+    }
+    for part in ["spawns", "garbage", "clocks"] {
+        let recorded = recorded("stacks-stripped", part, &[]);
+        let samples = samples(&recorded);
+        let found = impossible(&samples, "stacks-stripped", &built().join("stacks"));
+        assert!(found.is_empty(), "{part}: {} of {}: {:?}", found.len(), samples.len(), &found[..1]);
+        let whole = samples.iter().filter(|sample| begins_with_a_start(sample)).count();
+        println!("{part}: {whole} of {} stacks begin with a start", samples.len());
+        assert!(whole * 100 > samples.len() * 85, "{part}: {whole} of {}", samples.len());
+        // What does not says so.
+        for sample in samples.iter().filter(|sample| !begins_with_a_start(sample)) {
+            let ended = sample.text("ended");
+            assert!(!["root", "unwound"].contains(&ended), "{part}: {ended} {:?}", sample.names("user"));
+        }
+        // Where the stack of a goroutine was left, the function that has left it is there.
+        let switches = samples.iter().filter(|sample| sample.has("runtime.systemstack"));
+        let (mut all, mut gone_on) = (0, 0);
+        for sample in switches {
+            let names = sample.names("user");
+            let at = names.iter().position(|name| *name == "runtime.systemstack").expect("it has it");
+            all += 1;
+            gone_on += usize::from(at + 1 < names.len());
+        }
+        println!("{part}: {gone_on} of {all} stacks go on behind systemstack");
+        assert!(gone_on * 100 >= all * 80, "{part}: {gone_on} of {all}");
+    }
+}
+
+#[test]
+fn root_go_that_calls_c_without_frame_pointers_goes_on_behind_it() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded("callbacks", "calls", &[]);
+    let mut in_c = samples(&recorded);
+    in_c.retain(|sample| sample.names("user")[0] == "c_leaf");
+    assert!(in_c.len() > 100, "{}", in_c.len());
+    let inner = ["c_leaf", "c_two", "c_one"];
+    let mut whole = 0;
+    for sample in &in_c {
+        let names = plain(sample);
+        assert!(names.starts_with(&inner), "{names:?}");
+        let Some(at) = names.iter().position(|name| *name == "runtime.asmcgocall") else { continue };
+        let outer = &names[at + 1..];
+        if !outer.is_empty() {
+            assert_eq!(outer[0], "runtime.cgocall", "{names:?}");
+            assert_eq!(*outer.last().expect("not empty"), "runtime.goexit", "{names:?}");
+            assert!(outer.contains(&"main.calls"), "{names:?}");
+            whole += 1;
+        }
+    }
+    println!("{whole} of {} stacks go on behind C", in_c.len());
+    assert!(whole * 10 > in_c.len() * 9, "{whole} of {}", in_c.len());
+    // A call back from C is either whole or ends.
+    let back = self::recorded("callbacks", "back", &[]);
+    for sample in samples(&back) {
+        let names = plain(&sample);
+        let is_whole = names.contains(&"runtime.cgocall");
+        let ended = sample.text("ended");
+        let is_in_back = names.contains(&"runtime.cgocallback");
+        assert!(!is_in_back || is_whole || !["root", "unwound"].contains(&ended), "{ended}: {names:?}");
+    }
+}
