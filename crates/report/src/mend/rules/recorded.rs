@@ -156,7 +156,7 @@ mod tests {
             Recorded::new(&[&function, &torn, &overlapping], Machine::X86_64).expect("one of them is sound");
         assert_eq!(recorded.section, function.bytes);
         assert!(
-            Recorded::new(&[&function, &rule(u64::MAX - 8, 0x1000, 1, 2)], Machine::X86_64).is_none(),
+            Recorded::new(&[&function, &rule(go::FDE_AT - 64, 0x1000, 1, 2)], Machine::X86_64).is_none(),
             "too far"
         );
         assert!(
