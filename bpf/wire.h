@@ -140,8 +140,8 @@ struct sample_record {
  *    4    4  cpu
  *    8    8  snapshot   counts up on a CPU, from 1
  *   16    8  stack_end  address behind the stack; 0 if it is not known
- *   24    4  top_len    bytes that `top` has: TOP_LEN, or 0 if they could not be read
- *   28    4  is_outer   1: not the state at the sample, but what a signal interrupted, in which the sample was taken
+ *   24    4  is_outer   1: not the state at the sample, but what a signal interrupted, in which the sample was taken
+ *   28    4  top_len    bytes that `top` has: TOP_LEN, or 0 if they could not be read
  *   32  128  top        the stack at the stack pointer
  *  160       registers
  */
@@ -150,8 +150,8 @@ struct registers_record {
 	__u32 cpu;
 	__u64 snapshot;
 	__u64 stack_end;
-	__u32 top_len;
 	__u32 is_outer;
+	__u32 top_len;
 	__u8 top[TOP_LEN];
 	__u64 registers[REGISTER_COUNT];
 };

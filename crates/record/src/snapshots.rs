@@ -148,8 +148,10 @@ impl Snapshots {
         // The program counter of a sample is the leaf of its walk; that of what was interrupted stands here.
         let len = REGISTER_COUNT - usize::from(!is_outer);
         for (number, value) in taken.registers[..len].iter().enumerate() {
+            let bit =
+                if number == REGISTER_COUNT - 1 { usize::from(Snapshot::PROGRAM_COUNTER) } else { number };
             if let Some(word) = words.word(*value, sp).filter(|_| number != STACK_POINTER) {
-                mask |= 1_u64 << number;
+                mask |= 1_u64 << bit;
                 registers.push(word);
             }
         }

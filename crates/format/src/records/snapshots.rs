@@ -19,10 +19,28 @@ pub struct Snapshot {
     pub copied: u32,
     /// The innermost node of the stack's contents; 0 if it held no addresses.
     pub memory: u32,
-    /// Bit n: register n, in DWARF's numbers, held an address. Stack pointer and program counter are not among them.
+    /// Bit n: register n, in DWARF's numbers, held an address. The stack pointer is not among them, and the program counter,
+    /// bit 32, only of what a signal interrupted.
     pub mask: u64,
     /// These, the lowest number first; distances count from the stack pointer.
     pub registers: Vec<Word>,
+}
+
+impl Snapshot {
+    /// The bit of the program counter.
+    pub const PROGRAM_COUNTER: u8 = 32;
+
+    /// Tells whether this is no sample's own, but what was interrupted by the signal in whose handler the sample of the row
+    /// before was taken, on a stack of its own.
+    pub fn is_outer(&self) -> bool {
+        self.mask >> Self::PROGRAM_COUNTER & 1 == 1
+    }
+
+    /// The program counter, if it is here.
+    pub fn program_counter(&self) -> Option<Word> {
+        let below = (self.mask & ((1 << Self::PROGRAM_COUNTER) - 1)).count_ones() as usize;
+        self.registers.get(below).copied().filter(|_| self.is_outer())
+    }
 }
 
 /// Snapshots, as columns. Ids count up from 1 over the whole session.

@@ -72,6 +72,11 @@ impl<'a> Memory<'a> {
         })
     }
 
+    /// The program counter of what a signal interrupted.
+    pub(super) fn program_counter(&self) -> Option<u64> {
+        self.value(self.snapshot.program_counter()?, self.sp())
+    }
+
     fn sp(&self) -> u64 {
         self.snapshot.anchor.wrapping_sub(u64::from(self.snapshot.depth))
     }

@@ -12,7 +12,7 @@ use super::rules;
 use super::suspect::Known;
 use crate::hits::Selection;
 use crate::locate::{Locator, steps};
-use crate::unwind::{End, Frame, GoingOn, Modules as _, Unwinder};
+use crate::unwind::{By, End, Frame, GoingOn, Modules as _, Unwinder};
 
 /// Unwinds the samples of a window.
 pub(super) struct Window<'a> {
@@ -69,7 +69,18 @@ impl<'a> Window<'a> {
         memory.add_steps(&registers, &walk.steps);
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
-        let end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
+        let mut end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
+        // The handler of a signal ran on a stack of its own: the next snapshot is what the signal interrupted, on another stack.
+        let outer = tables.held.snapshots.find(sample.snapshot + 1).filter(|outer| outer.is_outer());
+        if let Some(outer) =
+            outer.filter(|_| end != End::Root && frames.last().is_some_and(|last| code.is_trampoline(last)))
+        {
+            let memory = Memory::new(&tables.held, outer, &code)?;
+            let registers = memory.registers(self.rules.machine(), memory.program_counter()?);
+            let interrupted = frames.len();
+            end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
+            frames[interrupted].by = By::Signal;
+        }
         let framed = code.framed(&frames);
         // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
         // and to check each of them would cost as much as unwinding.

@@ -1,6 +1,6 @@
 //! What the chosen samples need of a session, and the ids that this gets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use icecore_format::records::{
     Change, JitCode, KernelSymbol, Location, NamedPlace, Sample, Snapshot, Symbol, Word,
@@ -237,9 +237,11 @@ fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<us
 fn held(rows: &Rows, snapshots: &BTreeSet<u32>) -> HeldIds {
     let held = &rows.held;
     let there = |id: &u32| Some((*id, held.snapshots.find(*id)?));
-    let snapshots: Vec<(u32, &Snapshot)> = snapshots.iter().filter_map(there).collect();
+    // What a signal interrupted is the row behind that of the sample, and stays so.
+    let outer = snapshots.iter().filter_map(|id| there(&(id + 1))).filter(|(_, row)| row.is_outer());
+    let snapshots: BTreeMap<u32, &Snapshot> = snapshots.iter().filter_map(there).chain(outer).collect();
     let mut nodes = BTreeSet::new();
-    for (_, snapshot) in &snapshots {
+    for snapshot in snapshots.values() {
         let mut next = snapshot.memory;
         while next != 0 {
             match held.nodes.find(next) {
@@ -251,7 +253,7 @@ fn held(rows: &Rows, snapshots: &BTreeSet<u32>) -> HeldIds {
     let pieces = nodes.iter().filter_map(|id| held.nodes.find(*id)).map(|node| node.piece);
     let pieces: BTreeSet<u32> = pieces.filter(|id| held.pieces.find(*id).is_some()).collect();
     let words = pieces.iter().filter_map(|id| held.pieces.find(*id)).flat_map(|piece| &piece.words);
-    let words = words.chain(snapshots.iter().flat_map(|(_, snapshot)| &snapshot.registers));
+    let words = words.chain(snapshots.values().flat_map(|snapshot| &snapshot.registers));
     let code = words.filter_map(|word| match word {
         Word::Code(id) => Some(*id),
         Word::Stack(_) => None,
@@ -261,7 +263,7 @@ fn held(rows: &Rows, snapshots: &BTreeSet<u32>) -> HeldIds {
         code: Ids::new(code, 0),
         pieces: Ids::new(pieces, 0),
         nodes: Ids::new(nodes, 1),
-        snapshots: Ids::new(snapshots.into_iter().map(|(id, _)| id), 1),
+        snapshots: Ids::new(snapshots.into_keys(), 1),
     }
 }
 
