@@ -163,7 +163,7 @@ impl Quality {
         };
         let breaks = breaks(&report.profile);
         let problems = problems(Facts {
-            broken: breaks.first(),
+            broken: breaks.iter().find(|broken| broken.end != WalkEnd::ROOT),
             is_walked_only: quality.is_walked_only,
             samples,
             is_filtered: report.filtered.is_some(),
@@ -174,6 +174,8 @@ impl Quality {
             lost_to: lost_to(report, lost),
             named_share: quality.named_share,
             rooted_share: quality.rooted_share,
+            unproven_share: of_walked(taken(|taken| !taken.rooted && taken.end == WalkEnd::ROOT))
+                .unwrap_or_default(),
             suspect_share: quality.suspect_share.unwrap_or_default(),
             skipping: skipping.as_deref(),
             impossible_share: quality.impossible_share.unwrap_or_default(),
@@ -239,6 +241,8 @@ struct Facts<'a> {
     lost_to: Option<&'static str>,
     named_share: Option<f64>,
     rooted_share: Option<f64>,
+    /// Of user stacks: walks that ended at a frame pointer of 0, of which nothing tells whether that is the root.
+    unproven_share: f64,
     /// Of user stacks: callers were skipped, and nothing else shows it.
     suspect_share: f64,
     /// The image in which most of them were.
@@ -295,10 +299,18 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     }
     if let Some(rooted) = facts.rooted_share {
         let so = "self times hold, callers and totals are incomplete";
-        let remedy = facts.broken.map(|broken| mending(broken, &facts)).unwrap_or_default();
+        let unproven = match facts.unproven_share {
+            0.0 => String::new(),
+            share => {
+                format!(", {} more end at a frame pointer of 0, which alone proves none", percent(share))
+            }
+        };
+        let prove = || facts.asked.unwind_more(facts.is_walked_only).map(|remedy| format!("; {remedy}"));
+        let prove = if facts.unproven_share > 0.0 { prove() } else { None };
+        let remedy = facts.broken.map(|broken| mending(broken, &facts)).or(prove).unwrap_or_default();
         problems.push((
-            graded(rooted < ROOTED_MISLEADS, rooted < ROOTED_SHOWS),
-            format!("only {} of the user stacks reach a root: {so}{remedy}", percent(rooted)),
+            graded(rooted + facts.unproven_share < ROOTED_MISLEADS, rooted < ROOTED_SHOWS),
+            format!("only {} of the user stacks reach a root{unproven}: {so}{remedy}", percent(rooted)),
         ));
     }
     problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));

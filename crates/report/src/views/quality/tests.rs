@@ -22,6 +22,7 @@ const FINE: Facts<'_> = Facts {
     lost_to: None,
     named_share: Some(1.0),
     rooted_share: Some(1.0),
+    unproven_share: 0.0,
     suspect_share: 0.0,
     skipping: None,
     impossible_share: 0.0,
