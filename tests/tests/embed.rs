@@ -28,9 +28,18 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
         source.display()
     );
     let recorded = Recorded::new(&["-F", "997", "-q"], &["sh", "-c", &script]);
-    let here = frames(&recorded.samples(&[]));
-    let elsewhere = frames(&samples_elsewhere(&recorded.path()));
-    assert_eq!(here.len(), elsewhere.len());
+    // Callers of code without unwind rules are read from its instructions, where the file is at hand: few stacks differ.
+    let (here, elsewhere) = (recorded.samples(&[]), samples_elsewhere(&recorded.path()));
+    let all = here.len();
+    let called = |sample: &Sample| {
+        let frames = sample.0["frames"].as_array().expect("a list");
+        frames.iter().filter(|frame| frame["inlined"] == false).count()
+    };
+    let pairs = here.into_iter().zip(elsewhere);
+    let (here, elsewhere): (Vec<Sample>, Vec<Sample>) =
+        pairs.filter(|(here, there)| called(here) == called(there)).unzip();
+    assert!(here.len() * 100 >= all * 99, "{} of {all} stacks are as long elsewhere", here.len());
+    let (here, elsewhere) = (frames(&here), frames(&elsewhere));
     assert!(here.len() > 2000, "{} frames", here.len());
 
     let named = here.iter().filter(|(name, _)| name.is_some()).count();

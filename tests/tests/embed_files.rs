@@ -26,7 +26,7 @@ __attribute__((noinline)) static void outer(unsigned long x) {
   for (int i = 0; i < 1000; i++) middle(x + i);
 }
 int main(void) {
-  for (unsigned long i = 0; i < 150000; i++) outer(i);
+  for (unsigned long i = 0; i < 600000; i++) outer(i);
   return 0;
 }
 "#;

@@ -22,6 +22,9 @@ fn recorded(program: &Path, part: &str) -> Recorded {
 /// Of calls that were checked, those that the code does not make.
 fn impossible(recorded: &Recorded, at_least: u64) -> u64 {
     let found = &recorded.json("health", &[])["impossible"];
+    if found.is_null() && at_least == 0 {
+        return 0;
+    }
     assert!(found["checked"].as_u64() > Some(at_least), "{found}");
     found["impossible"].as_u64().expect("a number")
 }
