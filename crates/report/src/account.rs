@@ -4,8 +4,8 @@
 //!
 //! # Statistics
 //! Samples that know nothing of a program hit it as often as they should, give or take the noise of counting: of *n* expected
-//! samples the standard deviation is at most √*n*. A difference of more than [`DEVIATIONS`] of it, and of more than
-//! [`DIFFERENCE`] of the larger figure, is none of chance.
+//! samples the standard deviation is at most √*n*. A difference of more than `DEVIATIONS` of it, and of more than
+//! `DIFFERENCE` of the larger figure, is none of chance.
 
 use std::collections::BTreeMap;
 

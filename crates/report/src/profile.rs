@@ -86,7 +86,7 @@ pub struct Row {
 pub struct Taken {
     /// How the user walk ended.
     pub end: WalkEnd,
-    /// The outermost frame of the user stack is a proven start: [`Loaded::is_rooted`](crate::pipeline::Loaded::is_rooted).
+    /// The outermost frame of the user stack is a proven start: `Loaded::is_rooted`.
     pub rooted: bool,
     /// A frame of the user stack was found by a guess.
     pub guessed: bool,
