@@ -33,6 +33,7 @@ bench: build
 	python3 tests/bench/compare.py $(BIN)
 	python3 tests/bench/names.py $(BIN)
 	python3 tests/bench/stacks.py $(BIN)
+	python3 tests/bench/quality.py $(BIN)
 	python3 tests/bench/differ.py $(BIN)
 	python3 tests/bench/differences.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --bin synthesize
