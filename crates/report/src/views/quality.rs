@@ -44,6 +44,9 @@ pub(crate) const IMPOSSIBLE_SHOWS: f64 = 0.01;
 /// A larger share of them makes callers and totals wrong in a way that looks right.
 pub(crate) const IMPOSSIBLE_MISLEADS: f64 = 0.10;
 
+/// A larger share of stacks with a frame that was found by a guess is worth knowing.
+pub(crate) const GUESSED_SHOWS: f64 = 0.10;
+
 /// Whether conclusions can be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -177,6 +180,7 @@ impl Quality {
             unproven_share: of_walked(taken(|taken| !taken.rooted && taken.end == WalkEnd::ROOT))
                 .unwrap_or_default(),
             suspect_share: quality.suspect_share.unwrap_or_default(),
+            guessed_share: quality.guessed_share.unwrap_or_default(),
             skipping: skipping.as_deref(),
             impossible_share: quality.impossible_share.unwrap_or_default(),
             worst_edges: quality.impossible.as_ref().and_then(|found| found.images.first()),
@@ -243,6 +247,8 @@ struct Facts<'a> {
     rooted_share: Option<f64>,
     /// Of user stacks: walks that ended at a frame pointer of 0, of which nothing tells whether that is the root.
     unproven_share: f64,
+    /// Of user stacks: with a frame that was found by a guess.
+    guessed_share: f64,
     /// Of user stacks: callers were skipped, and nothing else shows it.
     suspect_share: f64,
     /// The image in which most of them were.
@@ -314,6 +320,14 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         ));
     }
     problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));
+    problems.push((
+        graded(false, facts.guessed_share > GUESSED_SHOWS),
+        format!(
+            "{} of the user stacks hold a frame that was found by a guess: the code in front of it has no unwind rules, as code \
+             made at run time; their callers may be wrong (marked in samples)",
+            percent(facts.guessed_share)
+        ),
+    ));
     let impossible = facts.impossible_share;
     problems
         .push((graded(impossible > IMPOSSIBLE_MISLEADS, impossible > IMPOSSIBLE_SHOWS), not_called(&facts)));

@@ -24,6 +24,7 @@ const FINE: Facts<'_> = Facts {
     rooted_share: Some(1.0),
     unproven_share: 0.0,
     suspect_share: 0.0,
+    guessed_share: 0.0,
     skipping: None,
     impossible_share: 0.0,
     worst_edges: None,
@@ -60,6 +61,12 @@ fn each_threshold_decides_on_its_own() {
     for (share, expected) in [(0.9, Verdict::Good), (0.5, Verdict::Usable), (0.49, Verdict::Misleading)] {
         assert_eq!(verdict(Facts { rooted_share: Some(share), ..FINE }), expected);
     }
+}
+
+#[test]
+fn guessed_frames_are_told_and_are_not_good() {
+    assert_eq!(verdict(Facts { guessed_share: 0.10, ..FINE }), Verdict::Good);
+    assert_eq!(verdict(Facts { guessed_share: 0.97, ..FINE }), Verdict::Usable);
 }
 
 #[test]
