@@ -6,7 +6,7 @@
 /* Threads that have ended and are not freed. */
 __s64 unfreed = 0;
 
-/* Tells whether the CPU time of a thread is to be told. */
+/* Returns true if the CPU time of a thread is reported. */
 static __always_inline bool is_accounted(struct task_struct *task)
 {
 	__u32 tgid = task->tgid, tid = task->pid;

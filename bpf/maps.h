@@ -9,7 +9,7 @@ const volatile __u32 max_user_frames = 1024;
 const volatile bool take_user = 1;
 const volatile bool take_kernel = 1;
 const volatile bool take_idle = 0;
-/* CPU time is told: all that a recorded thread runs is sampled. */
+/* CPU time is reported: everything that a recorded thread runs is sampled. */
 const volatile bool take_accounts = 1;
 /* User space is woken when this many bytes wait; below, it comes by itself. */
 const volatile __u64 wakeup_bytes = 1 << 20;
