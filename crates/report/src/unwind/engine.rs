@@ -8,7 +8,7 @@ use super::growth::{Growth, Step};
 use super::registers::{Machine, Registers};
 use super::row::{Kind, Row};
 use super::tables::Context;
-use super::{By, End, Frame, Limits, Modules, Place, StackMemory, frame_pointers, without_rules};
+use super::{By, End, Frame, Limits, Miss, Modules, Place, StackMemory, frame_pointers, without_rules};
 
 /// Words above a frame without rules among which the return address lies with which a stack begins.
 const START_WORDS: u64 = 16;
@@ -148,8 +148,14 @@ impl Unwinder {
             Kind::Trampoline if !stack.is_interrupted => {
                 self.slow(stack.place.at.0.wrapping_add(1), registers, growth, stack)
             }
-            Kind::Trampoline => match self.found(&stack.place) {
-                Row { kind: Kind::Compact, .. } | Row { kind: Kind::Slow, .. } => {
+            // Behind a call that never returns lies the next function, too.
+            Kind::Entry
+                if !stack.is_interrupted && stack.modules.is_behind_call(registers.pc()) == Some(false) =>
+            {
+                Ok(By::Begun)
+            }
+            Kind::Trampoline | Kind::Entry => match self.found(&stack.place) {
+                Row { kind: Kind::Compact | Kind::Slow, .. } => {
                     self.slow(stack.place.at.0, registers, growth, stack)
                 }
                 row if row.kind == Kind::Root => Err(End::Root),
@@ -169,9 +175,11 @@ impl Unwinder {
         let Some(tables) = place.tables.filter(|tables| tables.machine() == machine) else {
             return Row::bare(Kind::Absent);
         };
-        let row = match tables.begins_trampoline(place.at.0.wrapping_add(1)) {
-            true => Row::bare(Kind::Trampoline),
-            false => Row::new(machine, &tables.find(place.at.0, &mut self.context)),
+        let next = place.at.0.wrapping_add(1);
+        let row = match () {
+            () if tables.begins_trampoline(next) => Row::bare(Kind::Trampoline),
+            () if tables.begins_function(next) => Row::bare(Kind::Entry),
+            () => Row::new(machine, &tables.find(place.at.0, &mut self.context)),
         };
         if let Some(key) = key {
             self.rows.keep(key, row);
@@ -213,16 +221,6 @@ impl Unwinder {
         growth: &mut Growth,
         stack: &Stack<'_, M, P>,
     ) -> Result<By, End> {
-        if !stack.is_interrupted
-            && let Some(tables) = stack.place.tables
-            && let at = stack.place.at.0.wrapping_add(1)
-            && let Ok(Some(full)) = tables.find(at, &mut self.context)
-            && full.start == at
-            && stack.modules.is_behind_call(registers.pc()) == Some(false)
-        {
-            // Behind a call that never returns lies the next function, too.
-            return Ok(By::Begun);
-        }
         let machine = registers.machine();
         let Stack { place, is_interrupted, memory, modules } = *stack;
         if !is_interrupted && modules.is_start(registers.pc()) {
@@ -251,10 +249,7 @@ impl Unwinder {
         let by = match found {
             // Where programs and threads begin, C libraries have neither rules nor frame pointers, and pushed some registers.
             Err(End::NoRules(_)) if !is_interrupted => {
-                let slots = (0..START_WORDS).map(|word| sp.wrapping_add(8 * word));
-                let mut words = slots.filter_map(|slot| Some((slot, memory.read_u64(slot).ok()?)));
-                let (slot, start) =
-                    words.find(|(_, word)| modules.is_start(*word)).ok_or(End::NoRules(place.module))?;
+                let (slot, start) = start_above(sp, memory, modules).ok_or(End::NoRules(place.module))?;
                 registers.set(machine.sp(), slot.wrapping_add(8));
                 registers.set(machine.pc(), start);
                 By::Start
@@ -267,6 +262,25 @@ impl Unwinder {
         }
         Ok(by)
     }
+}
+
+/// Finds the return address with which the stack of a program or thread begins, and where it lies. No other word that may be a return
+/// address lies below it: so no other frame does.
+fn start_above(sp: u64, memory: &impl StackMemory, modules: &impl Modules) -> Option<(u64, u64)> {
+    for slot in (0..START_WORDS).map(|word| sp.wrapping_add(8 * word)) {
+        match memory.read_u64(slot) {
+            Ok(word) if modules.is_start(word) => return Some((slot, word)),
+            Ok(word) if may_return_to(word, modules) => return None,
+            Ok(_) | Err(Miss::NoAddress) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Tells whether a word may be a return address.
+fn may_return_to(word: u64, modules: &impl Modules) -> bool {
+    modules.find(word.wrapping_sub(1)).is_some() && modules.is_behind_call(word) != Some(false)
 }
 
 /// What surrounds a frame.

@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Root,
     /// The next address is the first of a signal trampoline, to which the kernel has made a frame return.
     Trampoline,
+    /// The next address is the first of another function: a program may have put it on the stack, to begin a stack there.
+    Entry,
     /// No rules.
     Absent,
     /// Rules that cannot be read.

@@ -69,8 +69,6 @@ pub struct UnwindTables<'d> {
 /// Rules of one address, as they are written.
 pub(super) struct Full<'c, 'd> {
     pub(super) row: &'c GimliRow,
-    /// Where the function begins.
-    pub(super) start: u64,
     /// The column in which the return address stands.
     pub(super) return_column: u16,
     /// The frame is one that the kernel made: what it returns to was interrupted.
@@ -159,6 +157,11 @@ impl<'d> UnwindTables<'d> {
         self.function(at).is_some_and(is_it)
     }
 
+    /// Tells whether an address is the first of a function.
+    pub(super) fn begins_function(&self, at: u64) -> bool {
+        self.function(at).is_some_and(|fde| fde.initial_address() == at)
+    }
+
     /// Finds the description of the function that covers an address.
     fn function(&self, at: u64) -> Option<Fde<'d>> {
         let in_eh_frame = self.functions.find(self.eh_frame_at, at);
@@ -243,7 +246,6 @@ fn full<'c, 'd, S: UnwindSection<Slice<'d>>>(
     let row = fde.unwind_info_for_address(section, bases, context, at).map_err(|_| Broken)?;
     Ok(Full {
         row,
-        start: fde.initial_address(),
         return_column: fde.cie().return_address_register().0,
         is_signal: fde.is_signal_trampoline(),
         section: section.section().slice(),

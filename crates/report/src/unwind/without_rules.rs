@@ -192,10 +192,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         };
         let unknown = || registers.missing(machine.fp()).map_or(no_rules, missed);
         let fp = registers.value(machine.fp()).ok_or_else(unknown)?;
-        // Where a program begins, the frame pointer is zero by the ABI; in the middle of a function it may be any number.
-        if fp == 0 && !self.is_interrupted && self.place.module.is_some() {
-            return Err(End::Root);
-        }
+        // A frame pointer of zero proves no root: to code that keeps none it is a number.
         if fp < registers.sp() || !fp.is_multiple_of(8) {
             return Err(no_rules);
         }
