@@ -14,11 +14,13 @@
 //! | `windows` | samples of a few seconds, thread by thread |
 //! | `window` | samples of one of these, one after the other |
 //! | `choose` | which of two stacks is believed |
+//! | `carried` | how far a walk leads behind what was unwound |
 //! | `grown` | mended stacks as nodes of the trie |
 //! | `over` | walks that go over from one stack to another |
 //! | `suspect` | stacks of walks that cannot be whole |
 //! | `trampolines` | frames of walks that a signal has made |
 
+mod carried;
 mod choose;
 mod code;
 mod grown;

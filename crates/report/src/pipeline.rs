@@ -158,24 +158,25 @@ impl<'a> Loaded<'a> {
 
     /// Tells whether the outermost frame of a user stack is a proven start. `begins`: by its name it is an entry point.
     ///
-    /// | the stack ended | it is |
+    /// | the stack | it is |
     /// |---|---|
-    /// | unwound to a root | rooted |
-    /// | as a walk that passes a signal trampoline | not: what the signal has interrupted is missing |
-    /// | at an entry point | rooted |
-    /// | at a frame pointer of 0 | rooted if unwind rules bear out that all its calls keep frame pointers |
+    /// | was unwound to a root | rooted |
+    /// | is a walk, or goes on with one, that passes a signal trampoline | not: what the signal has interrupted is missing |
+    /// | has an entry point for its outermost frame, or ended at a frame pointer of 0 | rooted if it was unwound so far, or all functions of the walk keep frame pointers by unwind rules |
     pub(crate) fn is_rooted(&self, key: &Key, begins: bool) -> bool {
         match key.end {
             WalkEnd::UNWOUND => true,
             WalkEnd::NONE | WalkEnd::UNSAID => false,
             // A filter has taken its frames away.
             _ if key.user == 0 => key.end == WalkEnd::ROOT,
+            end if !begins && end != WalkEnd::ROOT => false,
             _ if skips_interrupted(&self.tables, key.user) => false,
-            WalkEnd::ROOT if !begins => match key.mending == Mending::NONE {
-                true => self.suspects().0.sound.contains(&(key.space, key.user)),
-                false => key.mending.is_judged() && !key.mending.is_suspect(),
-            },
-            _ => begins,
+            _ if key.mending != Mending::NONE => key.mending.is_judged() && !key.mending.is_suspect(),
+            _ => {
+                let (suspects, _) = self.suspects();
+                let known = if begins { &suspects.linked } else { &suspects.sound };
+                known.contains(&(key.space, key.user))
+            }
         }
     }
 

@@ -65,7 +65,7 @@ fn is_prefix(unwound: &[Frame], walked: &[Walked]) -> bool {
 }
 
 /// How a stack that was unwound ended.
-fn ended(end: End) -> WalkEnd {
+pub(super) fn ended(end: End) -> WalkEnd {
     match end {
         End::Root => WalkEnd::UNWOUND,
         End::Depth => WalkEnd::DEPTH,

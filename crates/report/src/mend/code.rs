@@ -67,12 +67,6 @@ impl<'a> SpaceCode<'a> {
         (1..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
     }
 
-    /// Tells whether the code calls a frame directly from a frame of a walk.
-    pub(super) fn calls(&self, caller: &Walked, callee: &Frame) -> bool {
-        let callee_at = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
-        self.edge(caller.address, callee_at, false) == Edge::Calls
-    }
-
     /// The unwound frames as stacks have them, the leaf first.
     pub(super) fn framed(&self, frames: &[Frame]) -> Vec<Framed> {
         let by = |position: usize| frames.get(position).map(|frame| frame.by);

@@ -3,13 +3,13 @@
 
 use std::collections::HashSet;
 
-use icecore_format::records::{Location, Mark, WalkEnd};
+use icecore_format::records::{Location, Mark, Mending, WalkEnd};
 
 use super::rules::{self, Rules};
 use crate::hits::Hit;
 use crate::image::{FileOff, Finder};
 use crate::load::Tables;
-use crate::locate::{Locator, Role, Step, steps};
+use crate::locate::{Locator, Step, steps};
 use crate::map::Map;
 use crate::spaces::SpaceId;
 use crate::unwind::{Limits, Place, Unwinder};
@@ -22,8 +22,10 @@ pub(crate) struct Suspects {
     pub(crate) samples: u64,
     /// The image that most of them pass through first, a position in [`Locator::images`].
     pub(crate) worst: Option<u32>,
-    /// User stacks, each with its address space, all calls of which keep frame pointers.
+    /// User stacks, each with its address space, all functions of which keep frame pointers where they were left.
     pub(crate) sound: HashSet<(Option<SpaceId>, u32)>,
+    /// The same, but for the outermost frame.
+    pub(crate) linked: HashSet<(Option<SpaceId>, u32)>,
 }
 
 /// What is known of a walk.
@@ -31,21 +33,10 @@ pub(crate) struct Suspects {
 pub(super) enum Judged {
     /// No unwind rules tell.
     Untold,
-    /// All its calls keep frame pointers.
+    /// All its functions keep frame pointers where they were left.
     Sound,
     /// One does not; the innermost is in this image.
     Skips(Option<u32>),
-}
-
-impl Judged {
-    /// As samples tell it.
-    pub(super) fn is_suspect(self) -> Option<bool> {
-        match self {
-            Self::Untold => None,
-            Self::Sound => Some(false),
-            Self::Skips(_) => Some(true),
-        }
-    }
 }
 
 /// Whether frame pointers are kept, by image and address in it; `None` if no rules tell.
@@ -53,7 +44,7 @@ impl Judged {
 pub(super) struct Known(Map<(u32, u64), Option<bool>>);
 
 impl Known {
-    /// Judges a walk by the places of its calls, the innermost first; `None` is one whose place is not known.
+    /// Judges a walk by the places of its frames, the innermost first; `None` is one whose place is not known.
     pub(super) fn judge<'t>(
         &mut self,
         calls: impl Iterator<Item = Option<Place<'t>>>,
@@ -68,41 +59,47 @@ impl Known {
                 None => {}
             }
         }
-        if all > 0 && told == all { Judged::Sound } else { Judged::Untold }
+        if told == all { Judged::Sound } else { Judged::Untold }
     }
 
-    fn keeps(&mut self, place: &Place<'_>, unwinder: &mut Unwinder) -> Option<bool> {
+    pub(super) fn keeps(&mut self, place: &Place<'_>, unwinder: &mut Unwinder) -> Option<bool> {
         let key = (place.module?, place.at.0);
         *self.0.entry(key).or_insert_with(|| unwinder.keeps_frame_pointer(place))
     }
 }
 
-/// Counts suspects in a recording without snapshots: nothing but walks is there. A walk that did not come to a root is known to
-/// be broken.
+/// Judges the stacks of a recording without snapshots: nothing but walks is there. Suspects are counted among those that came to a
+/// root; of others it is known that they are broken.
 ///
-/// # Cost   the rules of each call once, and a look into a table for each frame of distinct stacks
+/// # Cost   the rules of each place once, and a look into a table for each frame of distinct stacks
 pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit]) -> Suspects {
-    let is_believed =
-        |hit: &&Hit| hit.key.user != 0 && [WalkEnd::ROOT, WalkEnd::UNSAID].contains(&hit.key.end);
     let mut suspects = Suspects::default();
-    if !rows.iter().any(|hit| is_believed(&hit)) {
+    if rows.iter().all(|hit| hit.key.user == 0 || hit.key.mending != Mending::NONE) {
         return suspects;
     }
     let rules = Rules::find(locator, finder);
     let rules = rules.tables();
     let (mut known, mut unwinder) = (Known::default(), Unwinder::new(Limits::new(rules.machine())));
     let mut images: Map<Option<u32>, u64> = Map::default();
-    for hit in rows.iter().filter(is_believed) {
-        let callers = steps(locator.tables, hit.key.user).filter(|step| step.role != Role::Leaf);
-        let places = callers.map(|step| place(locator, &rules, hit, step));
-        let judged = match skips_interrupted(locator.tables, hit.key.user) {
+    for hit in rows.iter().filter(|hit| hit.key.user != 0) {
+        let places: Vec<_> =
+            steps(locator.tables, hit.key.user).map(|step| place(locator, &rules, hit, step)).collect();
+        let Some((outermost, inner)) = places.split_last() else { continue };
+        let linked = match skips_interrupted(locator.tables, hit.key.user) {
             true => Judged::Skips(None),
-            false => known.judge(places, &mut unwinder),
+            false => known.judge(inner.iter().copied(), &mut unwinder),
         };
-        suspects.judged += if judged == Judged::Untold { 0 } else { hit.samples };
-        if judged == Judged::Sound {
-            suspects.sound.insert((hit.key.space, hit.key.user));
+        let judged = match linked {
+            Judged::Sound => known.judge([*outermost].into_iter(), &mut unwinder),
+            other => other,
+        };
+        let stack = (hit.key.space, hit.key.user);
+        suspects.linked.extend((linked == Judged::Sound).then_some(stack));
+        suspects.sound.extend((judged == Judged::Sound).then_some(stack));
+        if ![WalkEnd::ROOT, WalkEnd::UNSAID].contains(&hit.key.end) {
+            continue;
         }
+        suspects.judged += if judged == Judged::Untold { 0 } else { hit.samples };
         if let Judged::Skips(image) = judged {
             suspects.samples += hit.samples;
             *images.entry(image).or_default() += hit.samples;
@@ -133,7 +130,7 @@ pub(crate) fn skips_interrupted(tables: &Tables, stack: u32) -> bool {
     false
 }
 
-/// The place of a call.
+/// Where the function of a frame is looked up.
 fn place<'t>(
     locator: &Locator<'_>,
     rules: &'t rules::Tables<'_>,

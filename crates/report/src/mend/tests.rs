@@ -366,7 +366,7 @@ fn what_a_walk_has_skipped_is_there_again() {
     let id = b.frames(0xe00, 0xe00, &FRAMES);
     let (stacks, mendings) = b.recorded().mended(&[sample(0, 0x100, id)]);
     assert_eq!(stacks, [(id, vec![0x100, 0x30, 0x20, 0x10], WalkEnd::NO_RULES)]);
-    assert_eq!(mendings, [Mending::REPLACED]);
+    assert_eq!(mendings, [Mending::REPLACED.judged(Some(false))]);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn without_registers_or_tables_the_walk_stays() {
     b.snapshots[0].mask = 0;
     b.snapshots[0].registers.clear();
     let recorded = b.recorded();
-    assert_eq!(recorded.mended(&[sample(0, 0x100, id)]), (vec![], vec![Mending::KEPT]));
+    assert_eq!(recorded.mended(&[sample(0, 0x100, id)]), (vec![], vec![Mending::KEPT.judged(Some(false))]));
     // No such snapshot, no stack, no such thread.
     for sample in [sample(0, 0x100, 9), sample(0, 0, id), sample(9, 0x100, id)] {
         assert_eq!(recorded.mended(&[sample]), (vec![], vec![]));
@@ -403,7 +403,7 @@ fn a_stack_that_was_not_copied_whole_ends_there_whatever_other_samples_of_the_th
             (cut, vec![0x200, 0x30, 0x20], WalkEnd::NOT_COPIED),
         ]
     );
-    assert_eq!(mendings, [Mending::REPLACED, Mending::REPLACED]);
+    assert_eq!(mendings, [Mending::REPLACED, Mending::REPLACED.judged(Some(false))]);
 }
 
 /// Makes `stack` the walk of stack id 1: offsets, the outermost first.

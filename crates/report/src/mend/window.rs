@@ -3,7 +3,8 @@
 
 use icecore_format::records::{Mark, Mending, Sample, WalkEnd};
 
-use super::choose::{Choice, Walked, choose};
+use super::carried::Carried;
+use super::choose::{Choice, Walked, choose, ended};
 use super::code::SpaceCode;
 use super::grown::Grown;
 use super::memory::Memory;
@@ -95,12 +96,14 @@ impl<'a> Window<'a> {
             Choice::Walk if is_cut => Choice::Other { unwound: 0, walked: &walk.frames, end: walk_end },
             choice => choice,
         };
+        let mut is_behind_mark = false;
         if let (Some((outer, end)), Some(last)) = (walk.behind_mark(), frames.last())
             && code
                 .find(last.address.wrapping_sub(u64::from(!last.is_interrupted())))
                 .is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
         {
             choice = Choice::Other { unwound: frames.len(), walked: outer, end };
+            is_behind_mark = true;
         } else if walk.is_other && choice == Choice::Walk {
             choice = Choice::Other { unwound: 1, walked: &walk.frames[1..], end: walk.end };
         }
@@ -109,53 +112,39 @@ impl<'a> Window<'a> {
         if is_leaf_alone && code.find(leaf).is_some_and(|place| self.unwinder.going_on(&place).is_some()) {
             choice = Choice::Other { unwound: 1, walked: &[], end: WalkEnd::NOT_COPIED };
         }
-        let rests_on = match &choice {
-            Choice::Walk if end != End::Root && walk_end == WalkEnd::ROOT => &walk.frames[1..],
-            Choice::Other { walked, end: WalkEnd::ROOT, .. } => walked,
-            _ => &[],
+        // The walk goes on behind the last frame that was unwound, or behind the mark.
+        let (unwound, rest, stack_end) = match choice {
+            Choice::Walk if end == End::Root => (frames.len(), &[][..], WalkEnd::UNWOUND),
+            Choice::Walk => (frames.len(), &walk.frames[frames.len().min(walk.frames.len())..], walk_end),
+            Choice::Other { unwound, walked, end } => (unwound, walked, end),
         };
-        // Where unwinding has not come behind the leaf, the walk has skipped its caller, unless it keeps a frame pointer.
-        let leaf = (frames.len() == 1 && !rests_on.is_empty()).then_some(leaf);
-        let leaf = leaf.filter(|leaf| !walk.is_proven(*leaf)).and_then(|leaf| code.find(leaf));
-        let is_interrupted = |walked: &Walked| walked.mark.has(Mark::INTERRUPTED);
-        let call =
-            |walked: &Walked| code.find(walked.address.checked_sub(u64::from(!is_interrupted(walked)))?);
-        let is_suspect = match &choice {
+        let is_marked = is_behind_mark && !rest.is_empty();
+        let last = frames[..unwound].last()?;
+        let mut carried = Carried::from(last, is_marked, &code);
+        carried.follow(rest, stack_end, &walk, &mut self.kept, self.unwinder);
+        let Carried { count, is_linked, passes_signal, guesses, has_begun, .. } = carried;
+        let is_cut = count < rest.len() || !has_begun;
+        let stack_end = if is_cut { ended(end) } else { stack_end };
+        let is_suspect = match choice {
             // Unwinding bears it out.
             Choice::Walk if end == End::Root => Some(false),
+            Choice::Other { .. } if end == End::Root => None,
             // What a signal has interrupted is on no walk.
-            _ if rests_on.iter().any(is_interrupted) => Some(true),
-            Choice::Other { unwound: unwound @ 1.., walked: [_, ..], .. }
-                if code.is_trampoline(&frames[unwound - 1]) =>
-            {
-                Some(true)
-            }
-            _ => {
-                let calls = rests_on.iter().filter(|walked| !walk.is_proven(walked.address)).map(call);
-                self.kept.judge(calls.chain(leaf.map(Some)), self.unwinder).is_suspect()
-            }
+            _ if passes_signal && count > 0 => Some(true),
+            _ => is_linked.then_some(false),
         };
-        let end_of_unwinding = end;
-        if let Choice::Other { unwound, walked, end } = choice {
-            let is_guess = unwound > 0 && matches!(end_of_unwinding, End::NoRules(_) | End::BadRules(_));
-            let outer = walked.iter().enumerate().rev().map(|(position, frame)| {
-                // Behind code without rules the walk is no better than a guess.
-                let is_guess = is_guess && position == 0 && !code.calls(frame, &frames[unwound - 1]);
+        let is_kept = choice == Choice::Walk && !is_cut && guesses.is_empty();
+        let other = (!is_kept).then(|| {
+            let outer = rest[..count].iter().enumerate().rev().map(|(position, frame)| {
+                let is_guess = guesses.contains(&position);
                 (frame.location, if is_guess { frame.mark.with(Mark::GUESSED) } else { frame.mark })
             });
             let inner = framed[..unwound].iter().rev().copied();
             self.done.grown.add(0, outer.chain(inner), &mut self.path);
-            let other = self.path.last().map(|node| (*node, end));
-            self.done.stacks.push(Stack {
-                snapshot: sample.snapshot,
-                other,
-                mending: Mending::REPLACED.judged(is_suspect),
-            });
-        } else {
-            let kept =
-                Stack { snapshot: sample.snapshot, other: None, mending: Mending::KEPT.judged(is_suspect) };
-            self.done.stacks.push(kept);
-        }
+            self.path.last().map(|node| (*node, stack_end))
+        });
+        let mending = if is_kept { Mending::KEPT } else { Mending::REPLACED }.judged(is_suspect);
+        self.done.stacks.push(Stack { snapshot: sample.snapshot, other: other.flatten(), mending });
         self.frames = frames;
         Some(())
     }

@@ -10,6 +10,8 @@ use super::summary::{lost, ratio};
 use crate::account::{self, Account, Disagreement};
 use crate::asked::{Asked, restrictions};
 use crate::calls::{FoundBy, Impossible, ImpossibleRow};
+use crate::hits::{Hit, Key};
+use crate::locate::steps;
 use crate::mend::Suspects;
 use crate::pipeline::Report;
 use crate::profile::{Profile, Taken, through};
@@ -177,8 +179,7 @@ impl Quality {
             lost_to: lost_to(report, lost),
             named_share: quality.named_share,
             rooted_share: quality.rooted_share,
-            unproven_share: of_walked(taken(|taken| !taken.rooted && taken.end == WalkEnd::ROOT))
-                .unwrap_or_default(),
+            unproven_share: of_walked(unproven(report)).unwrap_or_default(),
             suspect_share: quality.suspect_share.unwrap_or_default(),
             guessed_share: quality.guessed_share.unwrap_or_default(),
             skipping: skipping.as_deref(),
@@ -194,6 +195,19 @@ impl Quality {
         quality.problems = problems.into_iter().map(|(_, text)| text).collect();
         quality
     }
+}
+
+/// Counts walks that ended at a frame pointer of 0 and are not known to be whole. Those of a single frame are not counted: where the
+/// frame pointer is not used, every walk ends there.
+fn unproven(report: &Report<'_>) -> u64 {
+    let samples = report.profile.taken(|taken| !taken.rooted && taken.end == WalkEnd::ROOT).samples;
+    let tables = &report.loaded.tables;
+    let is_lone = |hit: &&Hit| {
+        let Key { user, end, .. } = hit.key;
+        user != 0 && end == WalkEnd::ROOT && steps(tables, user).nth(1).is_none()
+    };
+    let lone: u64 = report.loaded.hits.rows.iter().filter(is_lone).map(|hit| hit.samples).sum();
+    samples.saturating_sub(lone)
 }
 
 /// What is to be said in front of a view that does not tell how good the data is: nothing unless it misleads.

@@ -1,0 +1,94 @@
+//! How far a walk along frame pointers leads behind a frame that unwinding has proven.
+//!
+//! ```text
+//! unwound, by rules │ walked, by frame pointers
+//! leaf … last ──────┼─► f ──► g ──► start
+//!          keeps?   │   keeps?  keeps?
+//! ```
+//!
+//! A frame pointer leads from a frame to its caller only if the function keeps one where it has called. Where unwind rules say that it does
+//! not, its caller is skipped: the stack ends there. Where nothing says so, the next frame is a guess.
+
+use icecore_format::records::{Mark, WalkEnd};
+
+use super::choose::Walked;
+use super::code::SpaceCode;
+use super::over::Walk;
+use super::suspect::Known;
+use crate::unwind::{Edge, Frame, Modules as _, Unwinder};
+
+/// A walk, as far as it is known to be right.
+pub(super) struct Carried<'c> {
+    code: &'c SpaceCode<'c>,
+    /// The last frame: its address, and where its function is looked up.
+    last: (u64, u64),
+    /// Something else than a frame pointer leads on.
+    is_led: bool,
+    /// Frames that are callers, or may be.
+    pub(super) count: usize,
+    /// Positions of those among them that are guesses.
+    pub(super) guesses: Vec<usize>,
+    /// Each of them was called from the next one, by rules or code.
+    pub(super) is_linked: bool,
+    /// A signal has interrupted one of them, which is missing.
+    pub(super) passes_signal: bool,
+    /// If the walk came to a frame pointer of 0: a stack may begin there.
+    pub(super) has_begun: bool,
+}
+
+impl<'c> Carried<'c> {
+    /// Begins behind a frame. `is_led`: the next one is where Go has noted it.
+    pub(super) fn from(last: &Frame, is_led: bool, code: &'c SpaceCode<'c>) -> Self {
+        let call = last.address.wrapping_sub(u64::from(!last.is_interrupted()));
+        let passes_signal = code.is_trampoline(last);
+        let last = (last.address, call);
+        let (count, guesses) = Default::default();
+        // What a signal has interrupted is missing, and what is behind it may be right.
+        let is_led = is_led || passes_signal;
+        Self { code, last, is_led, count, guesses, is_linked: true, passes_signal, has_begun: true }
+    }
+
+    /// Follows the rest of a walk.
+    pub(super) fn follow(
+        &mut self,
+        rest: &[Walked],
+        end: WalkEnd,
+        walk: &Walk,
+        known: &mut Known,
+        unwinder: &mut Unwinder,
+    ) {
+        for next in rest {
+            match self.keeps(walk, known, unwinder) {
+                Some(true) => {}
+                Some(false) => return,
+                None => match self.code.edge(next.address, self.last.1, false) {
+                    Edge::Calls => {}
+                    Edge::Impossible => return,
+                    Edge::MayCall | Edge::Unknown => {
+                        self.guesses.push(self.count);
+                        self.is_linked = false;
+                    }
+                },
+            }
+            self.count += 1;
+            let is_interrupted = next.mark.has(Mark::INTERRUPTED);
+            self.passes_signal |= is_interrupted;
+            self.is_led = is_interrupted;
+            self.last = (next.address, next.address.wrapping_sub(u64::from(!is_interrupted)));
+        }
+        if end == WalkEnd::ROOT {
+            match self.keeps(walk, known, unwinder) {
+                Some(keeps) => self.has_begun = keeps,
+                None => self.is_linked &= self.code.is_start(self.last.0),
+            }
+        }
+    }
+
+    /// Tells whether the function of the last frame keeps a frame pointer where it has called, or begins a stack; `None` if nothing tells.
+    fn keeps(&self, walk: &Walk, known: &mut Known, unwinder: &mut Unwinder) -> Option<bool> {
+        if self.is_led || walk.is_proven(self.last.0) {
+            return Some(true);
+        }
+        known.keeps(&self.code.find(self.last.1)?, unwinder)
+    }
+}
