@@ -81,6 +81,10 @@ struct sigaction {
 	unsigned long sa_mask;
 };
 
+typedef struct {
+	unsigned long sig[1];
+} sigset_t;
+
 struct k_sigaction {
 	struct sigaction sa;
 };
@@ -149,6 +153,7 @@ struct task_struct {
 	struct sighand_struct *sighand;
 	unsigned long sas_ss_sp;
 	unsigned long sas_ss_size;
+	sigset_t blocked;
 	struct css_set *cgroups;
 	char comm[16];
 	struct sched_entity se;

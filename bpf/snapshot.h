@@ -8,6 +8,8 @@
 #define FIRST_STACK_BYTES (128ULL << 20)
 /* What is sent of a stack when half of the ring is full. */
 #define SHORTENED_BYTES (16 << 10)
+/* The most that is sent of the stack of a leaf whose callers keep frame pointers. */
+#define LEAF_BYTES (64 << 10)
 /* Bits of the number of a page: addresses of user space have 48 (57 with five levels; what those lack makes two pages one entry). */
 #define PAGE_NUMBER_BITS 36
 
@@ -30,6 +32,7 @@ struct {
 		(to)[16] = from(ip);                                                                                  \
 	} while (0)
 #define STACK_POINTER 7
+#define FRAME_POINTER 6
 #else
 #define COPY_REGISTERS(to, from)                                                                                      \
 	do {                                                                                                          \
@@ -37,6 +40,7 @@ struct {
 		(to)[31] = from(sp), (to)[32] = from(pc);                                                             \
 	} while (0)
 #define STACK_POINTER 31
+#define FRAME_POINTER 29
 #endif
 
 static long find_stack(struct task_struct *task, struct vm_area_struct *vma, struct stack_range *range)
@@ -297,11 +301,23 @@ static __always_inline void send_whole_stack(struct sample_record *record, __u64
 		send_stack(record, sp, end - sp > max_stack_bytes ? sp + max_stack_bytes : end);
 }
 
+/* Sends the stack below where the frame pointer leads, if the top is not all of it: a leaf that keeps none has its return address there,
+ * and the frame pointer is its caller's. */
+static __always_inline void send_leaf(struct sample_record *record, __u64 sp, __u64 fp, __u64 end)
+{
+	__u64 len = fp + 16 - sp;
+
+	if (len > TOP_LEN && len <= LEAF_BYTES && fp + 16 <= end)
+		send_stack(record, sp, fp + 16);
+}
+
 #if defined(__TARGET_ARCH_x86)
 /* The most that the kernel saves of vector registers lies between the top of the stack and what is looked for. */
 #define MAX_SIGNAL_FRAME (16 << 10)
 /* What is looked through in one step; the words that are compared lie 16 bytes apart. */
 #define SEARCHED_BYTES (STACK_PAGE_LEN - 16)
+
+#define SIGNAL_FRAME_MASK 304
 
 struct search {
 	struct looking *looking;
@@ -319,6 +335,7 @@ struct search {
  *      8  flags, link
  *     24  ss_sp, ss_flags, ss_size    of the alternate stack
  *     48  r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip
+ *    304  the signals that were blocked
  */
 static long search_page(__u32 i, struct search *search)
 {
@@ -337,6 +354,19 @@ static long search_page(__u32 i, struct search *search)
 	return 0;
 }
 
+/* Tells whether the handler of a signal is still running: as long as it does, the signal is blocked, which it was not before. The frame of
+ * one that has returned stays where it was, and a program may use this stack for something else by then (coroutines). Of handlers that
+ * block nothing (SA_NODEFER) nothing tells. */
+static __always_inline bool is_handled(__u64 signal_frame)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 blocked = BPF_CORE_READ(task, blocked.sig[0]), before;
+
+	if (bpf_probe_read_user(&before, sizeof(before), (void *)(signal_frame + SIGNAL_FRAME_MASK)))
+		return 0;
+	return (blocked & ~before) && !(before & ~blocked);
+}
+
 /* Sends what was interrupted by the signal whose handler runs on an alternate stack. */
 static __always_inline void send_interrupted(struct sample_record *record)
 {
@@ -353,7 +383,8 @@ static __always_inline void send_interrupted(struct sample_record *record)
 	if (!search.looking)
 		return;
 	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES, search_page, &search, 0);
-	if (!search.found || bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
+	if (!search.found || !is_handled(search.found - 24) ||
+	    bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
 		return;
 	taken = begin_snapshot(record, 1);
 	if (!taken) {
@@ -379,7 +410,7 @@ static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struc
 	struct sample_record *record = &scratch->record;
 	struct registers_record *taken = begin_snapshot(record, 0);
 	bool has_signal;
-	__u64 sp, end;
+	__u64 sp, fp, end;
 
 	if (!taken) {
 		count_loss(LOSS_STACK_SHORTENED);
@@ -394,10 +425,13 @@ static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struc
 		COPY_REGISTERS(taken->registers, FROM_ENTRY);
 	}
 	sp = taken->registers[STACK_POINTER];
+	fp = taken->registers[FRAME_POINTER];
 	has_signal = is_on_signal_stack(sp);
 	end = send_registers(record, taken);
-	if (is_believed(scratch, has_signal))
+	if (is_believed(scratch, has_signal)) {
+		send_leaf(record, sp, fp, end);
 		return;
+	}
 	send_whole_stack(record, sp, end);
 	if (has_signal)
 		send_interrupted(record);
