@@ -1,0 +1,150 @@
+//! Walks along frame pointers skip callers, and stacks hold what looks like a caller and is none: every stack is right as far as it goes,
+//! or says that it is not. Programs whose stacks are known, through real eBPF.
+#![cfg(target_arch = "x86_64")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use icecore_tests::machine::{Recorded, Sample, has_ebpf};
+
+fn compile(dir: &Path, compiler: &str, source: &str, options: &[&str]) -> PathBuf {
+    let program = dir.join(format!("{compiler}-{}", source.trim_end_matches(".c")));
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+    let status = Command::new(compiler).args(options).arg("-o").arg(&program).arg(from).status();
+    assert!(status.unwrap_or_else(|error| panic!("{compiler}: {error}")).success(), "{source}");
+    program
+}
+
+/// Records a scenario until enough samples of its leaf are there.
+fn recorded(program: &Path, scenario: &str, options: &[&str]) -> Recorded {
+    let options = [&["-F", "499", "-q"], options].concat();
+    Recorded::until(
+        |recorded| of_leaf(recorded).len() > 100,
+        || Recorded::new(&options, &[program.as_os_str(), scenario.as_ref()]),
+    )
+}
+
+fn of_leaf(recorded: &Recorded) -> Vec<Sample> {
+    let mut samples = recorded.samples(&[]);
+    samples.retain(|sample| sample.has("leaf"));
+    samples
+}
+
+/// The names of the user frames in front of the first one that is marked as a guess.
+fn facts(sample: &Sample) -> Vec<&str> {
+    let frames = sample.0["frames"].as_array().expect("`frames` is a list");
+    let of_user = frames.iter().filter(|frame| frame["side"] == "user");
+    let facts = of_user.take_while(|frame| frame["guessed"] != true);
+    facts.map(|frame| frame["name"].as_str().unwrap_or("")).collect()
+}
+
+/// Asserts that what samples show as facts is one of these stacks, leaf first, or their beginning; and that one that is not all of it is
+/// marked. Returns how many are whole.
+fn assert_right_or_marked(samples: &[Sample], truths: &[&[&str]]) -> usize {
+    let mut whole = 0;
+    for sample in samples {
+        let facts = facts(sample);
+        let truth = truths.iter().find(|truth| facts.iter().zip(**truth).all(|(shown, is)| shown == is));
+        let Some(truth) = truth else { panic!("{facts:?}, {}", sample.text("ended")) };
+        let is_marked = sample.0["incomplete"] == true || facts.len() < sample.names("user").len();
+        assert!(facts.len() >= truth.len() || is_marked, "{facts:?}, {}", sample.text("ended"));
+        whole += usize::from(facts.len() >= truth.len() && sample.0["incomplete"] != true);
+    }
+    whole
+}
+
+/// Asserts that what the samples lack is in the verdict.
+fn assert_told(recorded: &Recorded) {
+    let health = recorded.json("health", &[]);
+    assert!(health["incomplete_share"].as_f64() > Some(0.9), "{health}");
+    assert_eq!(health["verdict"], "misleading", "{health}");
+}
+
+#[test]
+fn root_a_walk_does_not_go_on_behind_code_that_keeps_no_frame_pointer() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"]);
+    let truths: [&[&str]; 2] = ["ten", "ninety"]
+        .map(|caller| &["leaf", "large", "above_large", caller, "either", "main"])
+        .map(|it| &it[..]);
+    for unwind in ["auto", "dwarf"] {
+        let recorded = recorded(&program, "copy", &["--unwind", unwind]);
+        assert_right_or_marked(&of_leaf(&recorded), &truths);
+        assert_told(&recorded);
+    }
+    // In a recording of walks alone nothing is cut: it is told of each that it is not whole.
+    let recorded = recorded(&program, "pointer", &["--unwind", "fp"]);
+    let samples = of_leaf(&recorded);
+    let is_right =
+        |sample: &Sample| sample.names("user").starts_with(&["leaf", "calls_pointer", "above_pointer"]);
+    assert!(samples.iter().all(|sample| is_right(sample) || sample.0["incomplete"] == true));
+    assert_told(&recorded);
+}
+
+#[test]
+fn root_a_start_that_lies_further_up_skips_nobody() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let no_rules = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fcf-protection=none"];
+    let options = [&["-static", "-O2", "-fomit-frame-pointer", "-pthread"][..], &no_rules].concat();
+    let program = compile(dir.path(), "musl-gcc", "skips.c", &options);
+    let recorded = recorded(&program, "table", &[]);
+    assert_right_or_marked(&of_leaf(&recorded), &[&["leaf", "jumps", "above_jumps", "thread"]]);
+}
+
+#[test]
+fn root_what_lies_in_front_of_the_beginning_of_a_fiber_is_not_its_caller() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-pthread"]);
+    let samples = of_leaf(&recorded(&program, "fiber", &[]));
+    assert_eq!(assert_right_or_marked(&samples, &[&["leaf", "fiber", "after_fiber"]]), samples.len());
+}
+
+#[test]
+fn root_a_signal_that_is_over_has_interrupted_nobody() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-pthread"]);
+    let recorded = recorded(&program, "coroutine", &[]);
+    let samples = of_leaf(&recorded);
+    for sample in &samples {
+        assert!(!sample.has("make") && !sample.has("go_on"), "{:?}", sample.names("user"));
+        assert_eq!(sample.0["incomplete"], true, "{:?}", sample.names("user"));
+    }
+    assert_told(&recorded);
+}
+
+#[test]
+fn root_a_leaf_without_a_frame_pointer_has_its_caller_where_all_others_keep_one() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = ["-O2", "-fno-omit-frame-pointer", "-fno-stack-protector", "-fno-builtin"];
+    let alone = ["-nostdlib", "-static", "-Wl,--eh-frame-hdr"];
+    let program = compile(dir.path(), "cc", "large_leaf.c", &[&options[..], &alone].concat());
+    let recorded = recorded(&program, "", &[]);
+    let samples = of_leaf(&recorded);
+    let truths: [&[&str]; 2] = [&["leaf", "ten", "either", "begin"], &["leaf", "ninety", "either", "begin"]];
+    let whole = assert_right_or_marked(&samples, &truths);
+    assert!(whole * 100 >= samples.len() * 95, "{whole} of {} stacks are whole", samples.len());
+    // The walk alone shows none of the callers, and says so.
+    let walked = Recorded::new(&["-F", "499", "-q", "--unwind", "fp"], &[&program]);
+    for sample in of_leaf(&walked) {
+        assert!(
+            sample.has("ten") || sample.has("ninety") || sample.0["incomplete"] == true,
+            "{:?}",
+            sample.names("user")
+        );
+    }
+}
