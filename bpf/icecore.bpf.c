@@ -57,15 +57,14 @@ static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loo
 	if (!is_wanted(tgid, tid, in_user))
 		return 0;
 
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+	struct scratch *scratch = scratch_here();
 	if (!scratch) {
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;
 	}
 	struct sample_record *record = &scratch->record;
 	record->head.type = RECORD_SAMPLE;
-	record->head.cpu = cpu;
+	record->head.cpu = bpf_get_smp_processor_id();
 	record->head.time_ns = bpf_ktime_get_ns();
 	record->head.tgid = tgid;
 	record->head.tid = tid;
@@ -95,9 +94,9 @@ static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loo
 			}
 			/* Kernel workers that share a process's memory (io_uring) never came from user space. */
 			if (regs.ip) {
-				walk_by_loop(scratch, &regs);
+				walk_by_loop(regs.ip, regs.fp);
 				if (copy_mode != COPY_NOTHING)
-					take_snapshot(ctx, scratch, in_user);
+					take_snapshot(ctx, record, in_user);
 			}
 		}
 	}

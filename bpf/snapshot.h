@@ -51,7 +51,7 @@ static long find_stack(struct task_struct *task, struct vm_area_struct *vma, str
 }
 
 /* The address behind the stack that a stack pointer is in; 0 if it cannot be found now. */
-static __always_inline __u64 stack_end(__u32 tid, __u64 sp)
+VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 first = BPF_CORE_READ(task, mm, start_stack);
@@ -104,11 +104,14 @@ static __always_inline __u64 mixed(__u64 hash, __u64 word)
 
 /* Hashes a page in four lanes, which processors compute side by side. Each step is reversible, so that one word that differs
  * always shows; of pages that differ elsewhere one in 2^64 looks the same. */
-static __always_inline __u64 hash_page(const __u8 *bytes)
+VERIFIED_ALONE __u64 hash_page(const struct page_record *page)
 {
-	const __u64 *words = (const __u64 *)bytes;
 	__u64 a = hash_seed, b = ~hash_seed, c = hash_seed << 1, d = hash_seed >> 1;
+	const __u64 *words;
 
+	if (!page)
+		return 0;
+	words = (const __u64 *)page->bytes;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < STACK_PAGE_LEN / 8; i += 8) {
 		a = mixed(a, words[i]), b = mixed(b, words[i + 1]);
@@ -132,7 +135,7 @@ static long look_at_page(__u32 i, struct copy *copy)
 	if (!bpf_probe_read_user(looking->page.bytes, STACK_PAGE_LEN, (void *)address)) {
 		__u64 *sent = bpf_map_lookup_elem(&sent_pages, &key);
 
-		hash = hash_page(looking->page.bytes);
+		hash = hash_page(&looking->page);
 		if (!sent || *sent != hash) {
 			looking->page.address = address;
 			if (copy->room < STACK_PAGE_LEN ||
@@ -159,15 +162,18 @@ static __always_inline __u32 room_for_stack(void)
 }
 
 /* Sends what changed of the stack from `low` to `high`, and the hashes of all its pages. */
-static __always_inline void send_stack(struct sample_record *record, __u64 low, __u64 high)
+VERIFIED_ALONE int send_stack(__u64 low, __u64 high)
 {
 	struct copy copy = { .first_page = low & -(__u64)STACK_PAGE_LEN, .room = room_for_stack() };
+	struct scratch *scratch = scratch_here();
+	struct sample_record *record;
 	__u32 zero = 0, bytes;
 	__u64 pages;
 
 	copy.looking = bpf_map_lookup_elem(&lookings, &zero);
-	if (!copy.looking)
-		return;
+	if (!copy.looking || !scratch)
+		return 0;
+	record = &scratch->record;
 	pages = (high - copy.first_page + STACK_PAGE_LEN - 1) / STACK_PAGE_LEN;
 	if (pages > MAX_STACK_PAGES)
 		pages = MAX_STACK_PAGES;
@@ -185,6 +191,7 @@ static __always_inline void send_stack(struct sample_record *record, __u64 low, 
 	bytes = sizeof(copy.looking->stack) + (pages & 511) * sizeof(__u64);
 	if (bpf_ringbuf_output(&ring, &copy.looking->stack, bytes, BPF_RB_NO_WAKEUP) || copy.is_short)
 		count_loss(LOSS_STACK_SHORTENED);
+	return 0;
 }
 
 /* Tells whether a thread runs on its alternate signal stack. */
@@ -251,16 +258,18 @@ static __always_inline bool passes_signal(struct scratch *scratch)
 /* Tells whether the walk shows the stack: user space has seen that the code of the process keeps frame pointers, it has no other
  * code by now, and the walk came to the end without passing through a signal. A walk of one frame ends wherever the frame
  * pointer is not used. */
-static __always_inline bool is_believed(struct scratch *scratch, bool has_signal)
+VERIFIED_ALONE int is_believed(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct sample_record *record = &scratch->record;
-	bool is_whole = record->user_end == WALK_ROOT || scratch->go.has_left;
-	__u32 tgid = record->head.tgid;
+	struct scratch *scratch = scratch_here();
 	__u64 *pages;
+	__u32 tgid;
 
-	if (copy_mode != COPY_UNTRUSTED || !is_whole || record->user_len < 2 || has_signal)
+	if (copy_mode != COPY_UNTRUSTED || !scratch || scratch->record.user_len < 2)
 		return 0;
+	if (scratch->record.user_end != WALK_ROOT && !scratch->go.has_left)
+		return 0;
+	tgid = scratch->record.head.tgid;
 	pages = bpf_map_lookup_elem(&trusted_tgids, &tgid);
 	return pages && *pages == BPF_CORE_READ(task, mm, exec_vm) && !passes_signal(scratch);
 }
@@ -295,20 +304,20 @@ static __always_inline __u64 send_registers(struct sample_record *record, struct
 	return end;
 }
 
-static __always_inline void send_whole_stack(struct sample_record *record, __u64 sp, __u64 end)
+static __always_inline void send_whole_stack(__u64 sp, __u64 end)
 {
 	if (end > sp)
-		send_stack(record, sp, end - sp > max_stack_bytes ? sp + max_stack_bytes : end);
+		send_stack(sp, end - sp > max_stack_bytes ? sp + max_stack_bytes : end);
 }
 
 /* Sends the stack below where the frame pointer leads, if the top is not all of it: a leaf that keeps none has its return address there,
  * and the frame pointer is its caller's. */
-static __always_inline void send_leaf(struct sample_record *record, __u64 sp, __u64 fp, __u64 end)
+static __always_inline void send_leaf(__u64 sp, __u64 fp, __u64 end)
 {
 	__u64 len = fp + 16 - sp;
 
 	if (len > TOP_LEN && len <= LEAF_BYTES && fp + 16 <= end)
-		send_stack(record, sp, fp + 16);
+		send_stack(sp, fp + 16);
 }
 
 #if defined(__TARGET_ARCH_x86)
@@ -327,6 +336,31 @@ struct search {
 	__u64 found;
 };
 
+/* Returns where in a page these two words lie, the second one 16 bytes behind the first: the last such place, or SEARCHED_BYTES
+ * if there is none. */
+VERIFIED_ALONE int find_in_page(const struct page_record *page, __u64 sp, __u64 size)
+{
+	const __u64 *words;
+
+	if (!page)
+		return SEARCHED_BYTES;
+	words = (const __u64 *)page->bytes;
+#pragma clang loop unroll(disable)
+	for (__u32 at = SEARCHED_BYTES / 8; at > 0;) {
+		__u64 differs;
+
+		at -= 2;
+		/* The compiler would make negative offsets of it, which the verifier of 7.2 refuses. */
+		barrier_var(at);
+		differs = (words[at] ^ sp) | (words[at + 2] ^ size);
+		/* The compiler would make two conditions of this one, and the ways that the verifier follows would multiply. */
+		barrier_var(differs);
+		if (!differs)
+			return at * 8;
+	}
+	return SEARCHED_BYTES;
+}
+
 /*
  * Looks for the frame of a signal, from the top of an alternate stack downwards. The kernel notes in it what that stack is.
  *
@@ -340,18 +374,16 @@ struct search {
 static long search_page(__u32 i, struct search *search)
 {
 	__u64 top = search->stack + search->size, from = top - (i + 1) * SEARCHED_BYTES - 16;
-	const __u64 *words = (const __u64 *)search->looking->page.bytes;
+	__u32 at;
 
 	from &= -16ULL;
 	if (from < search->stack || bpf_probe_read_user(search->looking->page.bytes, STACK_PAGE_LEN, (void *)from))
 		return 1;
-#pragma clang loop unroll(disable)
-	for (int at = SEARCHED_BYTES / 8 - 2; at >= 0; at -= 2)
-		if (words[at] == search->stack && words[at + 2] == search->size) {
-			search->found = from + at * 8;
-			return 1;
-		}
-	return 0;
+	at = find_in_page(&search->looking->page, search->stack, search->size);
+	if (at >= SEARCHED_BYTES)
+		return 0;
+	search->found = from + at;
+	return 1;
 }
 
 /* Tells whether the handler of a signal is still running: as long as it does, the signal is blocked, which it was not before. The frame of
@@ -368,11 +400,13 @@ static __always_inline bool is_handled(__u64 signal_frame)
 }
 
 /* Sends what was interrupted by the signal whose handler runs on an alternate stack. */
-static __always_inline void send_interrupted(struct sample_record *record)
+VERIFIED_ALONE int send_interrupted(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct search search = { .stack = BPF_CORE_READ(task, sas_ss_sp), .size = BPF_CORE_READ(task, sas_ss_size) };
-	__u64 snapshot = record->snapshot, sp, end;
+	struct scratch *scratch = scratch_here();
+	struct sample_record *record;
+	__u64 snapshot, sp, end;
 	struct registers_record *taken;
 	struct {
 		unsigned long r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
@@ -380,34 +414,36 @@ static __always_inline void send_interrupted(struct sample_record *record)
 	__u32 zero = 0;
 
 	search.looking = bpf_map_lookup_elem(&lookings, &zero);
-	if (!search.looking)
-		return;
+	if (!search.looking || !scratch)
+		return 0;
 	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES, search_page, &search, 0);
 	if (!search.found || !is_handled(search.found - 24) ||
 	    bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
-		return;
+		return 0;
+	record = &scratch->record;
+	snapshot = record->snapshot;
 	taken = begin_snapshot(record, 1);
 	if (!taken) {
 		count_loss(LOSS_STACK_SHORTENED);
-		return;
+		return 0;
 	}
 #define FROM_SAVED(field) (saved.field)
 	COPY_REGISTERS(taken->registers, FROM_SAVED);
 	sp = saved.sp;
 	end = send_registers(record, taken);
-	send_whole_stack(record, sp, end);
+	send_whole_stack(sp, end);
 	record->snapshot = snapshot;
+	return 0;
 }
 #else
-static __always_inline void send_interrupted(struct sample_record *record)
+static __always_inline void send_interrupted(void)
 {
 }
 #endif
 
 /* Sends registers and stack; the sample that they belong to has its walk. */
-static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct scratch *scratch, bool in_user)
+static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct sample_record *record, bool in_user)
 {
-	struct sample_record *record = &scratch->record;
 	struct registers_record *taken = begin_snapshot(record, 0);
 	bool has_signal;
 	__u64 sp, fp, end;
@@ -428,13 +464,13 @@ static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struc
 	fp = taken->registers[FRAME_POINTER];
 	has_signal = is_on_signal_stack(sp);
 	end = send_registers(record, taken);
-	if (is_believed(scratch, has_signal)) {
-		send_leaf(record, sp, fp, end);
+	if (!has_signal && is_believed()) {
+		send_leaf(sp, fp, end);
 		return;
 	}
-	send_whole_stack(record, sp, end);
+	send_whole_stack(sp, end);
 	if (has_signal)
-		send_interrupted(record);
+		send_interrupted();
 }
 
 #endif
