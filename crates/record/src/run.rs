@@ -23,7 +23,7 @@ use crate::options::{Embed, Options, Target, Unwind};
 use crate::output::Output;
 use crate::proc::{kallsyms, scan};
 use crate::pump::{Pump, Pumped, Reason};
-use crate::sampler::{Sampler, Settings};
+use crate::sampler::{Sampler, Settings, Walker};
 use crate::store::{self, Stored};
 use crate::summary::{self, Ended};
 use crate::sys::child::{self, Paused};
@@ -47,7 +47,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     usage::keep_freed_memory();
     let stop = listen_for_signals()?;
     let mut notes = Vec::new();
-    let mut storage = MaybeUninit::uninit();
+    let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
     let settings = Settings {
         target: &options.target,
         user: options.user,
@@ -60,12 +60,17 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         stack_bytes: options.stack_bytes,
     };
     let mut sampler = Sampler::load(&mut storage, &settings, options.verbose)?;
-    if !sampler.walks_deep() {
-        notes.push(
-            "this kernel has no bpf_loop (5.17): user stacks end at 127 frames, and are not copied"
-                .to_owned(),
-        );
-    }
+    let walks_deep = match sampler.walker() {
+        Walker::Loop => true,
+        Walker::Helper(why) => {
+            let note = format!("{why}: user stacks end at 127 frames, and are not copied");
+            if !options.quiet && !options.verbose {
+                summary::tell(&format!("icecore-record: {note}\n"));
+            }
+            notes.push(note);
+            false
+        }
+    };
     if options.kernel && kallsyms::are_hidden() {
         notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
     }
@@ -98,11 +103,11 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
         .map_err(|error| explain_begin(error, &output))?;
 
-    let copies_some = options.unwind == Unwind::Auto && sampler.walks_deep();
+    let copies_some = options.unwind == Unwind::Auto && walks_deep;
     let trust = copies_some
         .then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?, sampler.of_go()?)?))
         .transpose()?;
-    let copies = options.unwind != Unwind::Fp && sampler.walks_deep();
+    let copies = options.unwind != Unwind::Fp && walks_deep;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
     let processes = Processes { followed: first_tgids, trust, sent_pages };
     let started_ns = clock::monotonic_ns();

@@ -58,10 +58,19 @@ pub(crate) struct Settings<'a> {
     pub(crate) stack_bytes: u32,
 }
 
+/// What takes user stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Walker {
+    /// Our own program, by `bpf_loop`: as deep as asked, with copies of stacks.
+    Loop,
+    /// The kernel: 127 frames, and no copies. Behind it, why.
+    Helper(&'static str),
+}
+
 /// The loaded programs. What is attached stays so until [`Sampler::disarm`] or drop.
 pub(crate) struct Sampler<'obj> {
     skel: IcecoreSkel<'obj>,
-    has_loop: bool,
+    walker: Walker,
     has_cgroups: bool,
     links: Vec<Link>,
     /// The sampling events, which belong to their links.
@@ -71,12 +80,13 @@ pub(crate) struct Sampler<'obj> {
 }
 
 impl<'obj> Sampler<'obj> {
-    /// Loads the programs; nothing runs yet.
+    /// Loads the programs; nothing runs yet. Where the kernel has no `bpf_loop`, or its verifier refuses the program that walks
+    /// with it, the kernel's own walk is taken.
     ///
     /// # Errors
     /// With the remedy, if the kernel has no BTF or privileges are missing.
     pub(crate) fn load(
-        storage: &'obj mut MaybeUninit<OpenObject>,
+        storage: &'obj mut [MaybeUninit<OpenObject>; 2],
         settings: &Settings<'_>,
         verbose: bool,
     ) -> anyhow::Result<Self> {
@@ -84,7 +94,26 @@ impl<'obj> Sampler<'obj> {
         libbpf_rs::set_print(
             verbose.then_some((libbpf_rs::PrintLevel::Info, |_, text| crate::summary::tell(&text))),
         );
-        let has_loop = ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_loop).unwrap_or(false);
+        let [first, second] = storage;
+        if !ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_loop).unwrap_or(false) {
+            return Self::load_with(first, settings, Walker::Helper("this kernel has no bpf_loop (5.17)"));
+        }
+        match Self::load_with(first, settings, Walker::Loop) {
+            Err(error) if is_refused(&error) => {
+                let why =
+                    "the verifier of this kernel refuses the program that walks user stacks (-v shows why)";
+                Self::load_with(second, settings, Walker::Helper(why)).map_err(|_| error)
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn load_with(
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        settings: &Settings<'_>,
+        walker: Walker,
+    ) -> anyhow::Result<Self> {
+        let has_loop = walker == Walker::Loop;
         let mut open =
             IcecoreSkelBuilder::default().open(storage).context("cannot open the sampling programs")?;
         open.progs.sample_by_loop.set_autoload(has_loop);
@@ -138,7 +167,7 @@ impl<'obj> Sampler<'obj> {
         let skel = open.load().map_err(explain_load)?;
         Ok(Self {
             skel,
-            has_loop,
+            walker,
             has_cgroups,
             links: Vec::new(),
             events: Vec::new(),
@@ -146,9 +175,9 @@ impl<'obj> Sampler<'obj> {
         })
     }
 
-    /// Tells whether stacks deeper than the kernel's own 127 frames can be walked.
-    pub(crate) fn walks_deep(&self) -> bool {
-        self.has_loop
+    /// What takes user stacks.
+    pub(crate) fn walker(&self) -> Walker {
+        self.walker
     }
 
     /// Adds a process to those that are recorded.
@@ -297,7 +326,10 @@ impl<'obj> Sampler<'obj> {
     }
 
     fn sampling_program(&self) -> &libbpf_rs::ProgramMut<'obj> {
-        if self.has_loop { &self.skel.progs.sample_by_loop } else { &self.skel.progs.sample_by_helper }
+        match self.walker {
+            Walker::Loop => &self.skel.progs.sample_by_loop,
+            Walker::Helper(_) => &self.skel.progs.sample_by_helper,
+        }
     }
 }
 
@@ -359,16 +391,27 @@ fn check_btf() -> anyhow::Result<()> {
     )
 }
 
+/// Returns true if the kernel refuses a program for what is in it. Without privileges it says EPERM.
+fn is_refused(error: &anyhow::Error) -> bool {
+    let refusals = [libc::EACCES, libc::EINVAL, libc::E2BIG].map(std::io::Error::from_raw_os_error);
+    let text = error.root_cause().to_string();
+    refusals.iter().any(|refusal| refusal.to_string() == text)
+}
+
 fn explain_load(error: libbpf_rs::Error) -> anyhow::Error {
     let kind = error.kind();
     let error = anyhow::Error::new(error);
-    if kind == ErrorKind::PermissionDenied {
+    if kind == ErrorKind::PermissionDenied && !is_refused(&error) {
         error.context(format!(
             "cannot load the sampling programs: {} (kernel.perf_event_paranoid is {}, kernel.unprivileged_bpf_disabled is {})",
             perf::PRIVILEGES,
             perf::sysctl("perf_event_paranoid"),
             perf::sysctl("unprivileged_bpf_disabled"),
         ))
+    } else if is_refused(&error) {
+        error.context(
+            "cannot load the sampling programs: the kernel's verifier, or a security module, refuses them (-v shows what the kernel says)",
+        )
     } else if format!("{error:#}").contains("Too many open files") {
         error.context("cannot load the sampling programs: raise the limit with `ulimit -n`")
     } else {
