@@ -58,6 +58,9 @@ impl Asked {
 
     /// What helps where stacks have more frames than were taken: by the walk, or else by who unwound them, who takes all there may be.
     pub(crate) fn deeper(&self, is_walked_only: bool) -> String {
+        if self.copies_nothing {
+            return "the kernel that was recorded walks 127 frames at most".to_owned();
+        }
         match self.is_foreign || (is_walked_only && self.max_depth < MOST_FRAMES) {
             true => format!("record with a larger --max-depth (at most {MOST_FRAMES})"),
             false => format!("{MOST_FRAMES} frames are the most that a stack has in a recording"),
@@ -192,6 +195,10 @@ mod tests {
         assert!(asked("icecore-record --stack-bytes 64K -a").copy_more(true).ends_with("--stack-bytes 1M"));
         assert!(asked("icecore-record -a").deeper(true).contains("--max-depth"));
         assert!(asked("icecore-record -a").deeper(false).ends_with("in a recording"));
+        let note = "this kernel has no bpf_loop (5.17): user stacks end at 127 frames, and are not copied"
+            .to_owned();
+        let old = Asked::of(&SessionV1 { notes: vec![note], ..session("icecore-record -a") });
+        assert!(old.deeper(true).contains("127") && old.unwind_more(true).is_none());
         assert!(
             asked("icecore-record --embed all -a").embeds_all
                 && !asked("icecore-record --embed-max 1G -a").embeds_all

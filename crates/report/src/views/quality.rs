@@ -133,6 +133,8 @@ impl Quality {
         let mut restrictions = restrictions(session);
         restrictions.extend(report.filtered.iter().map(|filter| format!("filtered: {filter}")));
         let walked = taken(Taken::is_walked);
+        // Also of the kernel's own walks, which do not say how they ended.
+        let with_user = taken(|taken| taken.end != WalkEnd::NONE);
         let impossible = impossible.filter(|found| found.checked > 0);
         let stacks = report.loaded.hits.rows.iter().filter(|hit| hit.key.user != 0);
         let stacks: u64 = stacks.map(|hit| hit.samples).sum();
@@ -157,7 +159,7 @@ impl Quality {
             rooted_share: of_walked(taken(|taken| taken.rooted)),
             incomplete_share: of_walked(taken(|taken| taken.is_walked() && !taken.rooted)),
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
-            suspect_share: (judged > 0).then(|| ratio(suspect as f64, walked as f64)),
+            suspect_share: (judged > 0).then(|| ratio(suspect as f64, with_user as f64)),
             guessed_share: of_walked(taken(|taken| taken.guessed)),
             impossible_share: impossible.as_ref().map(|found| ratio(found.samples as f64, stacks as f64)),
             impossible,
@@ -173,6 +175,7 @@ impl Quality {
             samples,
             is_filtered: report.filtered.is_some(),
             asked: Asked::of(session),
+            has_stacks: with_user > 0,
             is_shortened: count(report, Cause::STACK_SHORTENED) > 0,
             in_step: quality.cpu_time.as_ref().ok().and_then(InStep::of),
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
@@ -250,6 +253,8 @@ struct Facts<'a> {
     /// Filters have left these.
     is_filtered: bool,
     asked: Asked,
+    /// Samples have user stacks.
+    has_stacks: bool,
     /// Copies of stacks were shortened.
     is_shortened: bool,
     /// Who was sampled too often or too rarely.
@@ -332,6 +337,11 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
             graded(rooted + facts.unproven_share < ROOTED_MISLEADS, rooted < ROOTED_SHOWS),
             format!("only {} of the user stacks reach a root{unproven}: {so}{remedy}", percent(rooted)),
         ));
+    }
+    if facts.asked.copies_nothing && facts.has_stacks {
+        let text = "the kernel that was recorded takes user stacks itself: 127 frames at most, no copies, and no word of how they \
+                    ended; where code has no frame pointers callers are missing or wrong";
+        problems.push((Verdict::Usable, text.to_owned()));
     }
     problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));
     problems.push((
@@ -537,12 +547,13 @@ fn not_called(facts: &Facts<'_>) -> String {
     let image = image.map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));
     let by = facts.worst_edges.map(|row| row.by);
     let remedy = match by {
-        Some(FoundBy::FramePointers) if facts.is_walked_only => ": record with --unwind auto",
-        Some(FoundBy::Completed) => ": record with --unwind dwarf",
-        _ => {
-            ": it has no unwind rules that fit; build it with -fasynchronous-unwind-tables or with frame pointers"
-        }
+        Some(FoundBy::FramePointers) if facts.is_walked_only => facts.asked.unwind_more(true),
+        Some(FoundBy::Completed) => Some("record with --unwind dwarf"),
+        _ => Some(
+            "it has no unwind rules that fit; build it with -fasynchronous-unwind-tables or with frame pointers",
+        ),
     };
+    let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
     format!(
         "at least {share} of the user stacks are wrong: they hold a call that the code does not make, most often of {image}{remedy}"
     )

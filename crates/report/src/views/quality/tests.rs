@@ -16,6 +16,7 @@ const FINE: Facts<'_> = Facts {
     samples: 1000,
     is_filtered: false,
     asked: ASKED,
+    has_stacks: true,
     is_shortened: false,
     in_step: None,
     lost_share: 0.0,
@@ -44,6 +45,9 @@ fn verdict(facts: Facts<'_>) -> Verdict {
 #[test]
 fn each_threshold_decides_on_its_own() {
     assert_eq!(verdict(FINE), Verdict::Good);
+    let by_kernel = Facts { asked: Asked { copies_nothing: true, ..ASKED }, rooted_share: None, ..FINE };
+    assert_eq!(verdict(by_kernel), Verdict::Usable);
+    assert_eq!(verdict(Facts { has_stacks: false, ..by_kernel }), Verdict::Good);
     assert_eq!(verdict(Facts { samples: 0, ..FINE }), Verdict::Misleading);
     assert_eq!(verdict(Facts { samples: 99, ..FINE }), Verdict::Usable);
     assert_eq!(verdict(Facts { samples: 100, ..FINE }), Verdict::Good);
