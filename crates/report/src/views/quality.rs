@@ -138,7 +138,9 @@ impl Quality {
         let impossible = impossible.filter(|found| found.checked > 0);
         let stacks = report.loaded.hits.rows.iter().filter(|hit| hit.key.user != 0);
         let stacks: u64 = stacks.map(|hit| hit.samples).sum();
-        let of_walked = |n: u64| (walked > 0).then(|| ratio(n as f64, walked as f64));
+        // A few that say how they ended stand for themselves.
+        let of_walked =
+            |n: u64| (walked > 0 && 2 * walked >= with_user).then(|| ratio(n as f64, walked as f64));
         let (frames, unnamed) = unnamed(&report.profile);
         let of_frames = |n: u64| ratio(n as f64, frames as f64);
         let nameless: u64 = unnamed.values().sum();
