@@ -2,6 +2,7 @@
 # make test     set up, build, run every test
 # make check    format, lints, documentation (no tests)
 # make fuzz     every fuzz target for FUZZ_SECONDS (60) under libFuzzer; needs nightly Rust
+# make kernels  record known programs on Debian's kernels under emulation, and check what is recorded; as root
 # make bench    record one workload with icecore-record and perf, and compare
 # make install  into PREFIX/bin (default /usr/local)
 PREFIX ?= /usr/local
@@ -9,7 +10,7 @@ CARGO  ?= cargo
 BIN    := target/release
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test check fuzz bench install setup build
+.PHONY: demo test check fuzz kernels bench install setup build
 
 build: setup
 	$(CARGO) build --release --bins -p icecore-record -p icecore-report
@@ -27,6 +28,9 @@ check: setup
 
 fuzz: setup
 	tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+kernels: build
+	tests/kernels/run.sh $(BIN)
 
 bench: build
 	tests/setup.sh perf

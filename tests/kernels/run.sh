@@ -1,0 +1,94 @@
+#!/bin/sh
+# run.sh BIN [SUITE...]   records known programs on the kernels of these suites of Debian, each booted under emulation, and fails
+# if a recording is wrong. BIN has icecore-report. Installs qemu, cpio and busybox; kernels come from the mirror that apt is
+# configured with, are checked by apt, and are unpacked, never installed. Four kernels take about ten minutes.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+report=$(realpath "$1")/icecore-report
+shift
+[ $# -gt 0 ] || set -- bullseye bookworm trixie sid
+work=$root/target/kernels
+host=x86_64-unknown-linux-gnu
+
+need=""
+command -v qemu-system-x86_64 >/dev/null || need="$need qemu-system-x86"
+command -v cpio >/dev/null || need="$need cpio"
+[ -x /bin/busybox ] || need="$need busybox-static"
+# shellcheck disable=SC2086 # one word per package
+[ -z "$need" ] || apt-get install -y -qq --no-install-recommends $need >/dev/null
+
+LIBBPF_SYS_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu RUSTFLAGS="-C target-feature=+crt-static" \
+	cargo build --quiet --release --manifest-path "$root/Cargo.toml" --target-dir "$root/target" \
+	-p icecore-record --features static --target $host
+
+# The programs, and the one that is run first.
+programs=$root/tests/programs
+tree=$work/tree
+rm -rf "$tree"
+mkdir -p "$tree/bin" "$tree/proc" "$tree/sys" "$tree/dev" "$tree/tmp" "$tree/cgroup"
+compile() { cc -static -O2 -g -pthread "$@"; }
+compile -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer "$programs/target.c" -o "$tree/bin/target"
+compile -fomit-frame-pointer "$programs/callers.c" -o "$tree/bin/callers"
+compile -fomit-frame-pointer "$programs/stacks.c" -o "$tree/bin/stacks"
+compile "$programs/in_step.c" -o "$tree/bin/in_step"
+(cd "$programs/go" && GO111MODULE=off CGO_ENABLED=0 go build -o "$tree/bin/go-stacks" stacks.go)
+strip -o "$tree/bin/icecore-record" "$root/target/$host/release/icecore-record"
+cp /bin/busybox "$tree/bin/busybox"
+cat >"$tree/init" <<'END'
+#!/bin/busybox sh
+export PATH=/bin
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+mount -t cgroup2 cgroup /cgroup
+cd /tmp
+record() { name=$1; shift; icecore-record -o "$name.icecore" "$@" || echo "$name: icecore-record fails with $?"; }
+record recursion -F 499 -- target recursion 1500
+record recursion-fp -F 499 --unwind fp -- target recursion 1000
+record recursion-dwarf -F 499 --unwind dwarf -- target recursion 1000
+record buffer -F 499 -- callers buffer 2500
+record buffer-dwarf -F 499 --unwind dwarf -- callers buffer 2500
+record alternate -F 499 -- stacks alternate 1500
+record go -F 499 -- go-stacks chain 2500
+record in_step -F 99 -- in_step 4
+mkdir /cgroup/one
+(echo 0 >/cgroup/one/cgroup.procs; exec callers buffer 3000) &
+record cgroup -F 499 -d 1.5 --cgroup /one
+wait
+record all -F 499 -a -- target syscalls 1500
+stty -F /dev/ttyS1 raw
+tar cf - ./*.icecore >/dev/ttyS1
+poweroff -f
+END
+chmod +x "$tree/init"
+(cd "$tree" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
+
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | grep -v security | head -1)
+failed=0
+for suite; do
+	# An apt of its own for this suite alone.
+	dir=$work/$suite
+	rm -rf "$dir/out" "$dir"/*.deb
+	mkdir -p "$dir/out" "$dir/etc/apt.conf.d" "$dir/etc/preferences.d" "$dir/lists/partial" "$dir/cache/archives/partial"
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$dir/etc/sources.list"
+	set -- -q=2 -o Dir::Etc="$dir/etc" -o Dir::State::lists="$dir/lists" -o Dir::Cache="$dir/cache" -o APT::Sandbox::User=root
+	apt-get "$@" update
+	depends() { apt-cache "$@" | sed -n 's/^ *Depends: \(linux-\(image\|binary\)-[0-9].*\)/\1/p' | head -1; }
+	image=$(depends "$@" depends linux-image-cloud-amd64)
+	# The kernel itself is a package of its own since 7.
+	binary=$(depends "$@" depends "$image")
+	(cd "$dir" && apt-get "$@" download "${binary:-$image}")
+	dpkg-deb --fsys-tarfile "$dir"/*.deb | tar -xO --wildcards '*/vmlinuz*' >"$dir/vmlinuz"
+	echo "== $suite: $image"
+	# Without cmpxchg16b: QEMU 7.2 sometimes breaks its flags, and kernels from 6.12 on panic of it. Without KVM: any machine can.
+	timeout 600 qemu-system-x86_64 -accel tcg -cpu max,-cx16,-la57 -m 1024 -smp 1 -display none -monitor none -no-reboot \
+		-kernel "$dir/vmlinuz" -initrd "$work/initrd" -append "console=ttyS0 panic=-1 quiet" \
+		-serial "file:$dir/console.txt" -serial "file:$dir/out.tar" || failed=1
+	tar xf "$dir/out.tar" -C "$dir/out" || failed=1
+	python3 "$here/check.py" "$report" "$tree" "$dir/out" || { failed=1 && tail -n 40 "$dir/console.txt"; }
+done
+exit $failed
