@@ -8,8 +8,8 @@ use icecore_format::records::SnapshotsV1;
 use icecore_tests::machine::{Recorded, Sample, alone, alone_with_a_gap, has_ebpf, stacks_without_frames};
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
-/// `TOP_LEN` of bpf/wire.h.
-const TOP_BYTES: u32 = 128;
+/// More than the top of a stack (`TOP_LEN` of bpf/wire.h) and the frame of the caller of a leaf, and less than the whole.
+const LITTLE: u32 = 1 << 10;
 /// What the stack holds of a sample in the assembly of `alone.c`.
 const CHAIN: [&str; 6] = ["leaf", "calls", "outer", "spend", "begin", "_start"];
 
@@ -43,11 +43,11 @@ fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
     }
     let auto = recorded(&[], &alone(), &["1500"]);
     let copied = copied(&auto);
-    let small = copied.iter().filter(|len| **len == TOP_BYTES).count();
+    let small = copied.iter().filter(|len| **len <= LITTLE).count();
     let bytes = std::fs::metadata(auto.path()).expect("it was written").len();
     println!("{small} of {} stacks are tops; {} bytes per sample", copied.len(), bytes / copied.len() as u64);
     // Until its images have been looked at a program is not trusted; from then on it is.
-    let first = copied.iter().position(|len| *len == TOP_BYTES).expect("it is trusted");
+    let first = copied.iter().position(|len| *len <= LITTLE).expect("it is trusted");
     assert!(copied.len() > 500 && first * 10 < copied.len() * 8, "{first} of {} came before", copied.len());
     assert!(small * 100 >= (copied.len() - first) * 95, "{small} of {} are tops", copied.len() - first);
     let samples = in_leaf(&auto);
@@ -72,7 +72,7 @@ fn root_trust_ends_with_code_that_nobody_has_looked_at() {
     let library = library.to_str().expect("a path of this test");
     // The library comes when half of the time is over.
     let copied = copied(&recorded(&[], &alone(), &["800", "map", library]));
-    let last = copied.iter().rposition(|len| *len == TOP_BYTES).expect("it was trusted at first");
+    let last = copied.iter().rposition(|len| *len <= LITTLE).expect("it was trusted at first");
     let after = copied.len() - last;
     assert!(copied.len() > 500 && after * 3 > copied.len(), "{after} of {} came after", copied.len());
 }
@@ -91,7 +91,7 @@ fn root_trust_ends_with_the_program() {
     for sample in &samples {
         assert!(sample.names("user").starts_with(&["leaf", "b", "a", "chain", "main"]), "{}", sample.0);
     }
-    let tops = copied(&recorded).iter().filter(|len| **len == TOP_BYTES).count();
+    let tops = copied(&recorded).iter().filter(|len| **len <= LITTLE).count();
     assert!(tops > 50, "the first program was trusted: {tops}");
 }
 
@@ -108,10 +108,11 @@ fn root_walks_through_code_without_frame_pointers_are_suspect() {
     assert!(share > 0.9, "{share}");
     let advice = walked.json("health", &[])["advice"].to_string();
     assert!(advice.contains("lack callers") && advice.contains("--unwind auto"), "{advice}");
-    for (program, options) in
-        [(alone(), &["--unwind", "fp"][..]), (alone_with_a_gap(), &["--unwind", "dwarf"])]
-    {
-        let share = suspect(&recorded(options, &program, &["300"]));
+    // A leaf without a frame has a caller that no walk shows.
+    let leaves = suspect(&recorded(&["--unwind", "fp"], &alone(), &["300"])).expect("the program has rules");
+    assert!(leaves > 0.5 && leaves < 1.0, "{leaves}");
+    for program in [alone(), alone_with_a_gap()] {
+        let share = suspect(&recorded(&["--unwind", "dwarf"], &program, &["300"]));
         assert!(share.is_none_or(|share| share < 0.01), "{share:?}");
     }
 }

@@ -93,7 +93,10 @@ impl<'a> Window<'a> {
         let walk_end = if is_cut { WalkEnd::NO_RULES } else { walk.end };
         walk.frames.truncate(possible);
         let mut choice = match choose(&frames, end, &walk.frames, walk_end) {
-            Choice::Walk if is_cut => Choice::Other { unwound: 0, walked: &walk.frames, end: walk_end },
+            Choice::Walk if is_cut => {
+                let unwound = frames.len().min(walk.frames.len());
+                Choice::Other { unwound, walked: &walk.frames[unwound..], end: walk_end }
+            }
             choice => choice,
         };
         let mut is_behind_mark = false;
