@@ -455,13 +455,16 @@ impl<'a> InStep<'a> {
             true => "record with -F, which varies the distance of samples",
             false => "record with another -F and compare",
         };
-        // What interrupts take is not charged to whom they interrupt, on kernels that measure it.
+        // What interrupts take is not charged to whom they interrupt, on kernels that measure it. While the kernel switches threads the
+        // timer waits, and hits whoever is next.
         let or = match sampled_ns > kernel_ns {
-            true => "interrupts took its time",
-            false => "the machine did not run meanwhile",
+            true => "interrupts took its time, or it ran next to threads that give up the CPU all the time",
+            false => {
+                "it gives up the CPU so often that samples hit who is next, or the machine did not run meanwhile"
+            }
         };
         format!(
-            "{who} ran {ran} by the kernel's account, and {sampled} by samples: sampling ran in step with it, or {or}; {remedy}"
+            "{who} ran {ran} by the kernel's account, and {sampled} by samples: sampling ran in step with it, {or}; {remedy}"
         )
     }
 }

@@ -150,8 +150,8 @@ fn who_was_sampled_in_step_is_told_with_both_figures_unless_samples_were_lost() 
     assert_eq!(verdict_of_all, Verdict::Misleading);
     assert_eq!(
         text,
-        "`x` (process 7) ran 1.20 s by the kernel's account, and 100.0 ms by samples: sampling ran in step with it, or the \
-         machine did not run meanwhile; record with another -F and compare"
+        "`x` (process 7) ran 1.20 s by the kernel's account, and 100.0 ms by samples: sampling ran in step with it, it gives up \
+         the CPU so often that samples hit who is next, or the machine did not run meanwhile; record with another -F and compare"
     );
     assert_eq!(verdict(Facts { in_step: in_step(0.06), ..FINE }), Verdict::Usable);
     assert_eq!(verdict(Facts { in_step: in_step(0.04), ..FINE }), Verdict::Good);
