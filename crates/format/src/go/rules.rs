@@ -124,12 +124,10 @@ const DROP: u8 = 0x13;
 fn named(name: &[u8]) -> Option<Kind> {
     Some(match name {
         b"runtime.systemstack_switch" => Kind::Mark,
-        // Its caller gave the stack up: it may be another thread's by now.
-        b"runtime.mcall" => Kind::Top,
+        // Their caller gave the stack up: it may be another thread's by now.
+        b"runtime.mcall" | b"runtime.gopreempt_m" | b"runtime.preemptPark" => Kind::Top,
         name if is_of_signal(name) => Kind::Switch,
-        b"runtime.morestack" | b"runtime.systemstack" | b"runtime.asmcgocall" | b"runtime.gogo" => {
-            Kind::Switch
-        }
+        b"runtime.morestack" | b"runtime.systemstack" | b"runtime.asmcgocall" => Kind::Switch,
         _ => return None,
     })
 }
@@ -145,9 +143,11 @@ fn is_of_signal(name: &[u8]) -> bool {
 fn named_before_flags(name: &[u8]) -> Kind {
     match name {
         b"runtime.goexit" | b"runtime.mstart" | b"runtime.rt0_go" => Kind::Top,
-        b"gogo" | b"runtime.cgocallback" | b"runtime.cgocallback_gofunc" | b"runtime.nanotime" => {
-            Kind::Switch
-        }
+        b"gogo"
+        | b"runtime.gogo"
+        | b"runtime.cgocallback"
+        | b"runtime.cgocallback_gofunc"
+        | b"runtime.nanotime" => Kind::Switch,
         b"runtime.nanotime1" | b"runtime.walltime" | b"runtime.walltime1" | b"time.now" => Kind::Switch,
         b"runtime.jmpdefer" | b"runtime.reflectcall" | b"runtime.sigfwd" => Kind::Switch,
         _ => Kind::Frame,
@@ -171,13 +171,15 @@ pub fn rule<'d, 'c, S: Source<'d>>(
     let kind = named(function.name).or(flagged).unwrap_or_else(|| named_before_flags(function.name));
     let mut entry = Entry { start: function.start, at: function.start, rules: Vec::new() };
     let kind = match kind {
-        Kind::Top if function.name == b"runtime.mcall" => entry.top_of_call(machine, function, &code),
+        Kind::Top if function.name == b"runtime.mcall" && machine == Machine::X86_64 => {
+            entry.x86_64_switch(function, &table.depths(function)?, &code)?
+        }
         Kind::Top | Kind::Mark => kind,
         Kind::Switch if is_of_signal(function.name) => kind,
         Kind::Frame | Kind::Switch => {
             let depths = table.depths(function)?;
             match machine {
-                Machine::X86_64 => entry.x86_64(kind == Kind::Switch, &depths, &code)?,
+                Machine::X86_64 => entry.x86_64(kind == Kind::Switch, function, &depths, &code)?,
                 Machine::Aarch64 => entry.aarch64(kind == Kind::Switch, &depths)?,
             }
         }
@@ -233,6 +235,7 @@ impl Entry {
     fn x86_64<'c>(
         &mut self,
         is_switch: bool,
+        function: &Function<'_>,
         depths: &[(u64, u32)],
         code: &impl Fn(u64, u64) -> Option<&'c [u8]>,
     ) -> Option<Kind> {
@@ -241,7 +244,7 @@ impl Entry {
         let first = rows.clone().find(|(.., depth)| *depth > 0);
         let frame = first.and_then(|(begin, _, depth)| frame(begin, depth, code));
         if is_switch && frame.is_none() {
-            return Some(Kind::Switch);
+            return self.x86_64_switch(function, depths, code);
         }
         rows.try_for_each(|(begin, end, depth)| {
             self.advance(begin)?;
@@ -263,6 +266,13 @@ impl Entry {
                         }
                         if self.at >= frame.made {
                             self.cfa(X86_64.fp, 16);
+                            // The last two instructions give the frame pointer back, and the stack.
+                            if let Some(given_back) = gives_back(end, depth, code).filter(|at| *at >= self.at)
+                            {
+                                self.advance(given_back)?;
+                                self.cfa(X86_64.sp, depth + 8);
+                                self.rules.extend([SAME, X86_64.fp]);
+                            }
                         }
                     }
                 }
@@ -292,27 +302,48 @@ impl Entry {
         Some(Kind::Frame)
     }
 
-    /// A stack begins with what this function calls, and not where it is called itself.
-    fn top_of_call<'c>(
+    /// A function without a frame that goes over to another stack: until it does, the one that it was called on is as deep as the
+    /// table says.
+    ///
+    /// ```text
+    /// exact   mov rsp, …  │ nobody can tell   mov rsp, … │ systemstack: exact again
+    ///                     │ mcall: a stack begins
+    /// ```
+    fn x86_64_switch<'c>(
         &mut self,
-        machine: Machine,
         function: &Function<'_>,
+        depths: &[(u64, u32)],
         code: &impl Fn(u64, u64) -> Option<&'c [u8]>,
-    ) -> Kind {
-        const CALL: [u8; 3] = [0x41, 0xff, 0xd4];
-        let code = code(function.start, (function.end - function.start).min(256));
-        let code = code.filter(|_| machine == Machine::X86_64);
-        let Some(call) = code.and_then(|code| code.windows(3).position(|bytes| bytes == CALL)) else {
-            return Kind::Top;
+    ) -> Option<Kind> {
+        let is_top = function.name == b"runtime.mcall";
+        let kind = if is_top { Kind::Top } else { Kind::Switch };
+        let Some(bytes) = code(function.start, (function.end - function.start).min(512)) else {
+            return Some(kind);
         };
-        let call = self.start + call as u64;
-        let is_written = self.advance(call).and_then(|()| {
-            self.rules.extend([UNDEFINED, X86_64.link]);
-            self.advance(call + CALL.len() as u64)?;
-            self.saved(X86_64.link, 1);
-            Some(())
-        });
-        if is_written.is_some() { Kind::Switch } else { Kind::Top }
+        let mut writes = (0..bytes.len()).filter(|at| writes_stack_pointer(&bytes[*at..]));
+        let Some(first) = writes.next() else { return Some(kind) };
+        let first = self.start + first as u64 + 1;
+        // A function that comes back is as deep again behind the instruction that brings it back; it has four bytes.
+        let back = writes.last().filter(|_| function.name == b"runtime.systemstack");
+        let back = back.map_or(u64::MAX, |at| self.start + at as u64 + 4);
+        let mut begin = self.start;
+        for (end, depth) in depths {
+            if begin < first {
+                self.advance(begin)?;
+                self.cfa(X86_64.sp, u64::from(*depth) + 8);
+            }
+            begin = *end;
+        }
+        self.advance(first)?;
+        match is_top {
+            true => self.rules.extend([UNDEFINED, X86_64.link]),
+            false => self.rules.extend([DEF_CFA_EXPRESSION, 1, DROP]),
+        }
+        if let Some(depth) = depths.iter().find(|(end, _)| *end > back).map(|(_, depth)| u64::from(*depth)) {
+            self.advance(back)?;
+            self.cfa(X86_64.sp, depth + 8);
+        }
+        Some(Kind::Switch)
     }
 
     fn bytes(self, kind: Kind, end: u64) -> Option<Vec<u8>> {
@@ -341,6 +372,30 @@ fn frame<'c>(begin: u64, depth: u64, code: &impl Fn(u64, u64) -> Option<&'c [u8]
     let saves = stack_access(0x89, begin, place, code)?;
     let makes = stack_access(0x8d, begin + saves, place, code)?;
     Some(Frame { saved: begin + saves, made: begin + saves + makes })
+}
+
+/// Tells whether bytes may be those of an instruction that gives the stack pointer a value that is none of its own: `mov`, `lea`,
+/// `xchg`, `and`. Bytes inside of another instruction may look like one.
+fn writes_stack_pointer(bytes: &[u8]) -> bool {
+    match bytes {
+        [0x48..=0x4b, 0x87 | 0x8b | 0x8d, operands, ..] if operands & 0x38 == 0x20 => true,
+        [0x48..=0x4f, 0x87 | 0x89, operands, ..] => operands & 0xc7 == 0xc4,
+        [0x48, 0x81 | 0x83, operands, ..] => *operands == 0xe4,
+        _ => false,
+    }
+}
+
+/// Where a function has its caller's frame pointer again: behind the instruction in front of the one that gives a frame back.
+fn gives_back<'c>(end: u64, depth: u64, code: &impl Fn(u64, u64) -> Option<&'c [u8]>) -> Option<u64> {
+    let (place, short, long) = (depth.checked_sub(8)?, end.checked_sub(4)?, end.checked_sub(7)?);
+    let gives = match (code(short, 4), code(long, 7)) {
+        (Some([0x48, 0x83, 0xc4, given]), _) if u64::from(*given) == depth => short,
+        (_, Some([0x48, 0x81, 0xc4, given @ ..])) if *given == (depth as u32).to_le_bytes() => long,
+        _ => return None,
+    };
+    let restores =
+        |len: u64| gives.checked_sub(len).and_then(|at| stack_access(0x8b, at, place, code)) == Some(len);
+    [4, 5, 8].into_iter().any(restores).then_some(gives)
 }
 
 /// The length of the instruction `operation rbp, [rsp+place]`, if it is there.
@@ -418,6 +473,43 @@ mod tests {
         assert_eq!(made(Machine::X86_64, 2, &[0x90; 16]), (Kind::Switch, vec![]));
         assert_eq!(made(Machine::Aarch64, 2, &[]), (Kind::Switch, vec![]));
         assert_eq!(made(Machine::X86_64, 1, &FRAME), (Kind::Top, vec![]));
+    }
+
+    #[test]
+    fn the_stack_is_as_deep_as_told_until_the_stack_pointer_is_written() {
+        // `nop` five times, `mov rsp, [rdx+56]`.
+        let code =
+            [0x90, 0x90, 0x90, 0x90, 0x90, 0x48, 0x8b, 0x62, 0x38, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3];
+        let code: &'static [u8; 16] = Box::leak(Box::new(code));
+        let expected: &[&[u8]] =
+            &[&[DEF_CFA, 7, 8], &[ADVANCE | 4, DEF_CFA, 7, 32], &[ADVANCE | 2, DEF_CFA_EXPRESSION, 1, DROP]];
+        assert_eq!(made(Machine::X86_64, 2, code), (Kind::Switch, expected.concat()));
+    }
+
+    #[test]
+    fn what_gives_a_frame_back_has_its_caller_s_frame_pointer_before_its_caller_s_stack() {
+        let code = [0x90, 0x48, 0x8b, 0x6c, 0x24, 16, 0x48, 0x83, 0xc4, 24];
+        let read = |at: u64, len: u64| code.get(at as usize..)?.get(..len as usize);
+        assert_eq!(gives_back(10, 24, &read), Some(6));
+        for (end, depth) in [(10, 32), (9, 24), (10, 0), (3, 24)] {
+            assert_eq!(gives_back(end, depth, &read), None, "{end} {depth}");
+        }
+    }
+
+    #[test]
+    fn whatever_may_write_the_stack_pointer_counts_as_that() {
+        let writes: [&[u8]; 6] = [
+            &[0x48, 0x8b, 0x62, 0x38],
+            &[0x4c, 0x89, 0xe4],
+            &[0x49, 0x8b, 0x66, 0x38],
+            &[0x48, 0x89, 0xfc],
+            &[0x48, 0x83, 0xe4, 0xf0],
+            &[0x48, 0x8d, 0x64, 0x24, 0xf8],
+        ];
+        assert!(writes.into_iter().all(writes_stack_pointer));
+        let others: [&[u8]; 4] =
+            [&[0x48, 0x8b, 0x5a, 0x38], &[0x48, 0x89, 0x24, 0x24], &[0x48, 0x83, 0xec, 8], &[0x48]];
+        assert!(!others.into_iter().any(writes_stack_pointer));
     }
 
     #[test]

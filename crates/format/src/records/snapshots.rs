@@ -30,8 +30,8 @@ impl Snapshot {
     /// The bit of the program counter.
     pub const PROGRAM_COUNTER: u8 = 32;
 
-    /// Tells whether this is no sample's own, but what was interrupted by the signal in whose handler the sample of the row
-    /// before was taken, on a stack of its own.
+    /// Tells whether this is no sample's own, but of a stack further out than that of the row before: what was interrupted by the
+    /// signal in whose handler the sample was taken, or the code of C that has called Go. Several may follow each other.
     pub fn is_outer(&self) -> bool {
         self.mask >> Self::PROGRAM_COUNTER & 1 == 1
     }
