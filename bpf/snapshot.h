@@ -10,6 +10,8 @@
 #define SHORTENED_BYTES (16 << 10)
 /* The most that is sent of the stack of a leaf whose callers keep frame pointers. */
 #define LEAF_BYTES (64 << 10)
+/* Stacks that Go makes for its threads have so many at most; others are made by C, which may have more around what Go knows. */
+#define MAX_OWN_STACK_BYTES (32 << 10)
 /* Bits of the number of a page: addresses of user space have 48 (57 with five levels; what those lack makes two pages one entry). */
 #define PAGE_NUMBER_BITS 36
 
@@ -72,6 +74,7 @@ VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
 
 /* The stack that is being looked at. */
 struct looking {
+	struct registers_record registers;
 	struct page_record page;
 	struct stack_record stack;
 	/* A power of two lets the verifier bound an index with a mask. */
@@ -255,20 +258,25 @@ static __always_inline bool passes_signal(struct scratch *scratch)
 }
 #endif
 
-/* Tells whether the walk shows the stack: user space has seen that the code of the process keeps frame pointers, it has no other
- * code by now, and the walk came to the end without passing through a signal. A walk of one frame ends wherever the frame
- * pointer is not used. */
+/* Tells whether the walk shows the stack: it came to the end without passing through a signal, and either all of it is code of
+ * Go, or user space has seen that the code of the process keeps frame pointers, and it has no other code by now. A walk of one
+ * frame ends wherever the frame pointer is not used. */
 VERIFIED_ALONE int is_believed(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct scratch *scratch = scratch_here();
+	bool is_of_go;
 	__u64 *pages;
 	__u32 tgid;
 
 	if (copy_mode != COPY_UNTRUSTED || !scratch || scratch->record.user_len < 2)
 		return 0;
-	if (scratch->record.user_end != WALK_ROOT && !scratch->go.has_left)
+	is_of_go = scratch->go.places.code_len && !scratch->go.is_foreign;
+	/* Of a walk of Go as many frames were asked for as unwinding gives. */
+	if (scratch->record.user_end != WALK_ROOT && (!is_of_go || scratch->record.user_end != WALK_DEPTH))
 		return 0;
+	if (is_of_go)
+		return 1;
 	tgid = scratch->record.head.tgid;
 	pages = bpf_map_lookup_elem(&trusted_tgids, &tgid);
 	return pages && *pages == BPF_CORE_READ(task, mm, exec_vm) && !passes_signal(scratch);
@@ -279,10 +287,12 @@ static __always_inline struct registers_record *begin_snapshot(struct sample_rec
 {
 	__u32 zero = 0;
 	__u64 *number = bpf_map_lookup_elem(&snapshot_numbers, &zero);
-	struct registers_record *taken = number ? bpf_ringbuf_reserve(&ring, sizeof(*taken), 0) : 0;
+	struct looking *looking = bpf_map_lookup_elem(&lookings, &zero);
+	struct registers_record *taken;
 
-	if (!taken)
+	if (!looking || !number)
 		return 0;
+	taken = &looking->registers;
 	taken->type = RECORD_REGISTERS;
 	taken->cpu = record->head.cpu;
 	taken->snapshot = ++*number;
@@ -290,18 +300,52 @@ static __always_inline struct registers_record *begin_snapshot(struct sample_rec
 	return taken;
 }
 
-/* Sends registers and the top of their stack; returns where that ends. */
-static __always_inline __u64 send_registers(struct sample_record *record, struct registers_record *taken)
+/* The stack of a leaf of Go from the stack pointer to the return address of the frame that the frame pointer is of, and a word
+ * more: in its prologue and epilogue, a function's own return address lies below. */
+static __always_inline __u64 top_len(const struct registers_record *taken)
 {
-	__u64 sp = taken->registers[STACK_POINTER], end = stack_end(record->head.tid, sp);
+	__u64 sp = taken->registers[STACK_POINTER], fp = taken->registers[FRAME_POINTER], len;
+
+	/* Go calls what clears and copies memory with a frame pointer below the stack, which leads to its own. */
+	if (sp - fp <= 2 * sizeof(fp) && bpf_probe_read_user(&fp, sizeof(fp), (void *)fp))
+		fp = 0;
+	len = fp + 3 * sizeof(fp) - sp;
+	if (len <= TOP_LEN || len >= MAX_TOP_LEN)
+		len = TOP_LEN;
+	/* The verifier forgets what was compared. */
+	asm volatile("" : "+r"(len));
+	return len & (MAX_TOP_LEN - 8);
+}
+
+/* Sends registers and the top of their stack; returns false if there is no room. */
+static __always_inline bool send_registers(struct sample_record *record, struct registers_record *taken, __u64 end,
+					   bool is_of_go)
+{
+	__u64 sp = taken->registers[STACK_POINTER];
+	__u64 len = is_of_go ? top_len(taken) : TOP_LEN;
 
 	taken->stack_end = end;
-	taken->top_len = TOP_LEN;
-	if (bpf_probe_read_user(taken->top, TOP_LEN, (void *)sp))
-		taken->top_len = 0;
+	if (bpf_probe_read_user(taken->top, len, (void *)sp))
+		len = 0;
+	taken->top_len = len;
+	if (bpf_ringbuf_output(&ring, taken, offsetof(struct registers_record, top) + len, BPF_RB_NO_WAKEUP)) {
+		count_loss(LOSS_STACK_SHORTENED);
+		return 0;
+	}
 	record->snapshot = taken->snapshot;
-	bpf_ringbuf_submit(taken, BPF_RB_NO_WAKEUP);
-	return end;
+	return 1;
+}
+
+/* The address behind the stack of a sample. Go makes most of its stacks in its heap, and knows where they end. */
+static __always_inline __u64 sampled_stack_end(struct scratch *scratch, __u64 sp)
+{
+	struct go_stacks *go = &scratch->go;
+
+	if (go->low <= sp && sp < go->high)
+		return go->high;
+	if (go->thread_low <= sp && sp < go->thread_high && go->thread_high - go->thread_low <= MAX_OWN_STACK_BYTES)
+		return go->thread_high;
+	return stack_end(scratch->record.head.tid, sp);
 }
 
 static __always_inline void send_whole_stack(__u64 sp, __u64 end)
@@ -423,15 +467,14 @@ VERIFIED_ALONE int send_interrupted(void)
 	record = &scratch->record;
 	snapshot = record->snapshot;
 	taken = begin_snapshot(record, 1);
-	if (!taken) {
-		count_loss(LOSS_STACK_SHORTENED);
+	if (!taken)
 		return 0;
-	}
 #define FROM_SAVED(field) (saved.field)
 	COPY_REGISTERS(taken->registers, FROM_SAVED);
 	sp = saved.sp;
-	end = send_registers(record, taken);
-	send_whole_stack(sp, end);
+	end = stack_end(record->head.tid, sp);
+	if (send_registers(record, taken, end, 0))
+		send_whole_stack(sp, end);
 	record->snapshot = snapshot;
 	return 0;
 }
@@ -441,17 +484,40 @@ static __always_inline void send_interrupted(void)
 }
 #endif
 
+/* Sends a stack of C from which Go was called. */
+static long send_callback(__u32 i, struct scratch **sampled)
+{
+	struct scratch *scratch = *sampled;
+	struct sample_record *record = &scratch->record;
+	__u64 snapshot = record->snapshot, at = scratch->go.backs[i & (GO_MAX_BACKS - 1)], pair[2], end;
+	struct registers_record *taken;
+
+	if (bpf_probe_read_user(pair, sizeof(pair), (void *)at))
+		return 1;
+	taken = begin_snapshot(record, 1);
+	if (!taken)
+		return 1;
+	__builtin_memset(taken->registers, 0, sizeof(taken->registers));
+	taken->registers[FRAME_POINTER] = pair[0];
+	taken->registers[STACK_POINTER] = at + sizeof(pair);
+	taken->registers[REGISTER_COUNT - 1] = pair[1];
+	end = stack_end(record->head.tid, at);
+	if (send_registers(record, taken, end, 0))
+		send_whole_stack(at + sizeof(pair), end);
+	record->snapshot = snapshot;
+	return 0;
+}
+
 /* Sends registers and stack; the sample that they belong to has its walk. */
 static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct sample_record *record, bool in_user)
 {
 	struct registers_record *taken = begin_snapshot(record, 0);
+	struct scratch *scratch = scratch_here();
 	bool has_signal;
 	__u64 sp, fp, end;
 
-	if (!taken) {
-		count_loss(LOSS_STACK_SHORTENED);
+	if (!taken || !scratch)
 		return;
-	}
 	if (in_user) {
 #define FROM_CONTEXT(field) (*(volatile unsigned long *)&ctx->regs.field)
 		COPY_REGISTERS(taken->registers, FROM_CONTEXT);
@@ -463,14 +529,17 @@ static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struc
 	sp = taken->registers[STACK_POINTER];
 	fp = taken->registers[FRAME_POINTER];
 	has_signal = is_on_signal_stack(sp);
-	end = send_registers(record, taken);
-	if (!has_signal && is_believed()) {
-		send_leaf(sp, fp, end);
+	end = sampled_stack_end(scratch, sp);
+	if (!send_registers(record, taken, end, scratch->go.places.code_len))
 		return;
+	if (has_signal || !is_believed()) {
+		send_whole_stack(sp, end);
+		if (has_signal)
+			send_interrupted();
+	} else if (!scratch->go.places.code_len) {
+		send_leaf(sp, fp, end);
 	}
-	send_whole_stack(sp, end);
-	if (has_signal)
-		send_interrupted();
+	bpf_loop(scratch->go.back_count, send_callback, &scratch, 0);
 }
 
 #endif

@@ -3,15 +3,40 @@
 #ifndef ICECORE_WALK_H
 #define ICECORE_WALK_H
 
-/* Where a process keeps what Go's runtime notes of its goroutines, by process id; user space has read it from the code of
- * `runtime.systemstack`. Offsets in `g` and `m`, and the one of `g` from the thread's own memory. */
+/* The most stacks of C between two of Go that are looked at. */
+#define GO_MAX_BACKS 4
+#define GO_TOPS 4
+
+/* Code, by its distance from where that of Go begins: `low` is inside, `high` is behind. */
+struct go_range {
+	__u32 low;
+	__u32 high;
+};
+
+/* Where the code of Go lies in a process, and where it keeps what its runtime notes of its goroutines, by process id; user space
+ * has read it from the file. */
 struct go_places {
+	/* Offsets in `g` and `m`, and the one of `g` from the thread's own memory. */
 	__s32 g;
 	__u32 m_of_g;
 	__u32 curg_of_m;
 	__u32 sp_of_g;
 	__u32 pc_of_g;
 	__u32 bp_of_g;
+	/* How deep the stack is in `cgocallback` where it calls Go, and in `cgocall` where it calls C. */
+	__u32 back_depth;
+	__u32 call_depth;
+	__u64 code;
+	__u32 code_len;
+	/* Stacks begin with what these call: threads, and what has given up its goroutine. */
+	struct go_range tops[GO_TOPS];
+	/* Functions without a frame that call others. */
+	struct go_range bare;
+	/* C calls Go, and Go calls C. */
+	struct go_range back;
+	struct go_range call;
+	/* An address in the function that stands for the place where a stack was left. */
+	__u32 mark;
 };
 
 struct {
@@ -31,7 +56,12 @@ struct {
  *   caller's fp  ─────────► g.sched.bp  caller's fp
  */
 struct go_stacks {
-	/* g0's own stack; 0 if the thread does not run on it. */
+	/* All zero if the process has no code of Go. */
+	struct go_places places;
+	/* That of g0. */
+	__u64 thread_low;
+	__u64 thread_high;
+	/* The same with some more; 0 if the thread does not run on it. */
 	__u64 own_low;
 	__u64 own_high;
 	/* The goroutine's. */
@@ -43,15 +73,18 @@ struct go_stacks {
 	/* The return address on top of it; 0 if the frame there is whole. */
 	__u64 top;
 	/* Frames that come first now. */
-	__u64 next[2];
+	__u64 next[3];
+	/* Frame pointers of `cgocallback` on g0's stack: C has called Go there, the innermost first. */
+	__u64 backs[GO_MAX_BACKS];
+	__u32 back_count;
 	/* The walk is on the goroutine's stack. */
 	__u32 is_over;
-	/* The walk came to the outer end of g0's stack, and no goroutine is there. */
-	__u32 has_left;
 	/* How often it went back since. */
 	__u32 moves;
 	/* The goroutine's stack was left, and the walk is not there yet. */
 	__u32 is_left;
+	/* The walk has code that is not Go's. */
+	__u32 is_foreign;
 };
 
 /* One record under construction. Kernel frames are written first and user frames behind them, so the
@@ -108,6 +141,8 @@ struct walk {
 	__u32 base; /* index of the leaf frame: behind the kernel frames */
 	__u32 len;
 	__u32 end;
+	/* The stack begins with the last address. */
+	__u32 has_begun;
 };
 
 #define GO_STACK_OF_G 0
@@ -118,6 +153,18 @@ struct walk {
 #define GO_MAX_MOVES 2
 
 #define READ_USER(to, from) bpf_probe_read_user(&(to), sizeof(to), (void *)(from))
+
+/* Tells whether a return address follows a call in a function. */
+static __always_inline bool has_called(const struct go_stacks *go, const struct go_range *function, __u64 return_address)
+{
+	return return_address - go->places.code - function->low - 1 < function->high - function->low;
+}
+
+/* Notes whose code an address of a walk is. */
+static __always_inline void note_code(struct go_stacks *go, __u64 address)
+{
+	go->is_foreign |= address - go->places.code >= go->places.code_len;
+}
 
 /* Finds the stacks of a thread of Go; all zero if there is nothing to know. Each word is checked against another. */
 static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
@@ -130,12 +177,15 @@ static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
 
 	if (!places)
 		return;
+	go->places = *places;
 	if (READ_USER(g, BPF_CORE_READ(task, thread.fsbase) + (__s64)places->g) || !g || READ_USER(m, g + places->m_of_g) ||
 	    READ_USER(g0, m + GO_G0_OF_M) || READ_USER(curg, m + places->curg_of_m))
 		return;
+	if (READ_USER(bounds, g0 + GO_STACK_OF_G))
+		return;
+	go->thread_low = bounds[0];
+	go->thread_high = bounds[1];
 	if (g == g0) {
-		if (READ_USER(bounds, g + GO_STACK_OF_G))
-			return;
 		go->own_low = bounds[0];
 		go->own_high = bounds[1] + GO_SLACK_BYTES;
 	} else if (g != curg) {
@@ -148,12 +198,15 @@ static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
 	if (g != g0 || READ_USER(sp, curg + places->sp_of_g) || READ_USER(bp, curg + places->bp_of_g))
 		return;
 	/* A goroutine that runs has none. */
-	if (sp < go->low || sp >= go->high || (bp && (bp < sp || bp >= go->high)) || READ_USER(go->pc, curg + places->pc_of_g))
-		return;
-	if (!go->pc)
+	if (sp < go->low || sp >= go->high || READ_USER(go->pc, curg + places->pc_of_g) || !go->pc)
 		return;
 	/* From Go 1.21 on the frame there is that of systemstack itself. */
 	if (sp != bp && READ_USER(go->top, sp))
+		return;
+	/* After a call back from C the frame pointer that is noted is another's. */
+	if (has_called(go, &places->call, go->top))
+		bp = sp + places->call_depth;
+	if (bp && (bp < sp || bp >= go->high))
 		return;
 	go->bp = bp;
 	go->is_left = 1;
@@ -172,6 +225,42 @@ static __always_inline void go_over(struct walk *walk)
 	go->is_over = 1;
 }
 
+/*
+ * Goes on behind `cgocallback`, by which C has called Go. It puts on the goroutine's stack what Go had noted when it left that
+ * stack for C.
+ *
+ *   goroutine's stack                                               g0's stack
+ *   fp       cgocallback's fp  ───────────────────────────────────► caller's fp
+ *   fp + 8   return address, into cgocallback                       return address, into crosscall2
+ *   fp + 16  cgocallback's frame: back_depth                        C
+ *   left-8   mark
+ *   left     return address, into cgocall
+ *            cgocall's frame: call_depth
+ *
+ * The address in cgocallback stands there twice, as does that of a function without a frame: what follows was read where it must
+ * lie, and no frame pointer has led there.
+ */
+static __always_inline void go_behind_callback(struct walk *walk, __u64 fp, __u64 caller_fp, __u64 address)
+{
+	struct go_stacks *go = &walk->scratch->go;
+	__u64 left = fp + 24 + go->places.back_depth, words[2] = {};
+
+	if (go->back_count < GO_MAX_BACKS)
+		go->backs[go->back_count++ & (GO_MAX_BACKS - 1)] = caller_fp;
+	walk->fp = left - 8;
+	if (left > go->high || READ_USER(words[0], left - 8))
+		return;
+	go->next[0] = address;
+	go->next[1] = go->places.code + go->places.mark;
+	/* A thread that C has made has no goroutine that was left: its stack begins there. */
+	go->next[2] = words[0];
+	walk->fp = 0;
+	if (left < go->high && !READ_USER(words[1], left) && has_called(go, &go->places.call, words[1])) {
+		go->next[2] = words[1];
+		walk->fp = left + go->places.call_depth;
+	}
+}
+
 static __always_inline bool is_on_goroutine(struct go_stacks *go, __u64 fp)
 {
 	return go->low <= fp && fp < go->high;
@@ -179,7 +268,8 @@ static __always_inline bool is_on_goroutine(struct go_stacks *go, __u64 fp)
 
 static __always_inline long end_walk(struct walk *walk, __u32 end)
 {
-	/* Code of C on the thread's stack need not keep frame pointers: the goroutine's are there all the same. */
+	/* Code of C on the thread's stack need not keep frame pointers, and the frame pointer leads to the old place of a stack that
+	 * is being moved: the goroutine's are there all the same. */
 	if (walk->scratch->go.is_left) {
 		go_over(walk);
 		return 0;
@@ -203,7 +293,7 @@ static long walk_step(__u32 i, struct walk *walk)
 {
 	struct go_stacks *go = &walk->scratch->go;
 	/* Verifiers of older kernels (6.1) refuse to read what may not have been written. */
-	__u64 pair[2] = {};
+	__u64 pair[2] = {}, address;
 	__u64 fp = walk->fp;
 
 	if (go->is_left && fp == go->bp)
@@ -211,11 +301,10 @@ static long walk_step(__u32 i, struct walk *walk)
 	if (!go->next[0]) {
 		__u32 end = 0;
 
-		if (fp == 0) {
+		if (walk->has_begun || fp == 0) {
 			end = WALK_ROOT;
 		} else if (go->own_high && !go->is_over && (fp < go->own_low || fp >= go->own_high)) {
 			end = WALK_NOT_MONOTONIC;
-			go->has_left = !go->is_left;
 		} else if (fp & (sizeof(long) - 1)) {
 			end = WALK_MISALIGNED;
 		} else if (bpf_probe_read_user(pair, sizeof(pair), (void *)fp)) {
@@ -232,12 +321,29 @@ static long walk_step(__u32 i, struct walk *walk)
 	walk->len = i + 2;
 	if (go->next[0]) {
 		walk->scratch->frames[at] = go->next[0];
+		note_code(go, go->next[0]);
 		go->next[0] = go->next[1];
-		go->next[1] = 0;
+		go->next[1] = go->next[2];
+		go->next[2] = 0;
 		return 0;
 	}
-	walk->scratch->frames[at] = pair[1];
+	address = pair[1];
+	walk->scratch->frames[at] = address;
 	walk->fp = pair[0];
+	if (!go->places.code_len)
+		return pair[0] == 0 || pair[0] > fp ? 0 : end_walk(walk, WALK_NOT_MONOTONIC);
+	note_code(go, address);
+	for (int top = 0; top < GO_TOPS; top++)
+		walk->has_begun |= has_called(go, &go->places.tops[top], address);
+	if (walk->has_begun)
+		return 0;
+	if (is_on_goroutine(go, fp) && has_called(go, &go->places.back, address)) {
+		go_behind_callback(walk, fp, pair[0], address);
+		return 0;
+	}
+	/* Its caller's return address lies behind, without a frame in between. */
+	if (has_called(go, &go->places.bare, address) && !READ_USER(go->next[1], fp + 16))
+		go->next[0] = address;
 	if (pair[0] == 0 || (pair[0] > fp && go->own_high))
 		return 0;
 	/* Where it leads from g0's stack is looked at in the next turn. */
@@ -261,15 +367,20 @@ VERIFIED_ALONE int walk_by_loop(__u64 ip, __u64 fp)
 {
 	struct scratch *scratch = scratch_here();
 	struct walk walk = { .scratch = scratch, .fp = fp, .len = 1, .end = WALK_DEPTH };
+	__u32 frames = max_user_frames;
 
 	if (!scratch)
 		return 0;
 	walk.base = scratch->record.kernel_len & 127;
 	scratch->frames[walk.base] = ip;
 	find_go_stacks(scratch->record.head.tgid, &scratch->go);
-	if (max_user_frames > 1)
-		bpf_loop(max_user_frames - 1, walk_step, &walk, 0);
-	if (walk.end == WALK_DEPTH && walk.fp == 0 && !scratch->go.next[0])
+	note_code(&scratch->go, ip);
+	/* What is unwound is not cut either; of Go that is the walk. */
+	if (copy_mode != COPY_NOTHING && scratch->go.places.code_len)
+		frames = MAX_USER_FRAMES;
+	if (frames > 1)
+		bpf_loop(frames - 1, walk_step, &walk, 0);
+	if (walk.end == WALK_DEPTH && (walk.fp == 0 || walk.has_begun) && !scratch->go.next[0])
 		walk.end = WALK_ROOT;
 	scratch->record.user_len = walk.len;
 	scratch->record.user_end = walk.end;

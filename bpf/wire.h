@@ -16,8 +16,10 @@
 /* The longest path of a cgroup that is told, and the most cgroups that may be asked for. */
 #define CGROUP_PATH_LEN 1024
 #define MAX_TARGET_CGROUPS 64
-/* The stack that comes with the registers, and the unit in which more of it comes, bytes. */
+/* The stack that comes with the registers, the most of it if the frame of a leaf of Go is larger, and the unit in which all of it
+ * comes, bytes. */
 #define TOP_LEN 128
+#define MAX_TOP_LEN 2048
 #define STACK_PAGE_LEN 4096
 /* The most of a stack that --stack-bytes may ask for, and the pages that it touches. */
 #define MAX_STACK_BYTES (1 << 20)
@@ -141,9 +143,9 @@ struct sample_record {
  *    8    8  snapshot   counts up on a CPU, from 1
  *   16    8  stack_end  address behind the stack; 0 if it is not known
  *   24    4  is_outer   1: not the state at the sample, but what a signal interrupted, in which the sample was taken
- *   28    4  top_len    bytes that `top` has: TOP_LEN, or 0 if they could not be read
- *   32  128  top        the stack at the stack pointer
- *  160       registers
+ *   28    4  top_len    bytes that `top` has; 0 if they could not be read
+ *   32       registers
+ *            top        the stack at the stack pointer; only so much is sent
  */
 struct registers_record {
 	__u32 type;
@@ -152,8 +154,8 @@ struct registers_record {
 	__u64 stack_end;
 	__u32 is_outer;
 	__u32 top_len;
-	__u8 top[TOP_LEN];
 	__u64 registers[REGISTER_COUNT];
+	__u8 top[MAX_TOP_LEN];
 };
 
 /*

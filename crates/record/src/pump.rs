@@ -22,6 +22,9 @@ use crate::sys::queue::{Drained, Queue};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The same where mapping reports come so fast that their queues would overflow until then.
 const LOOK_SOON: Duration = Duration::from_millis(5);
+/// The same after new mappings were reported, so many times: what runs there is judged meanwhile, and treated accordingly from then
+/// on.
+const LOOK_AT_NEW: (Duration, u32) = (Duration::from_millis(15), 6);
 /// How full a queue may become between two looks.
 const FULL_ENOUGH: f64 = 0.25;
 /// A chunk is passed on when it has this many bytes.
@@ -129,10 +132,10 @@ impl Pump<'_> {
                     sampler.set_period(period_ns);
                 }
                 sweep.look(false, &mut |record| keep(&taken, record));
-                let left =
-                    until.map_or(seen.look_in, |until| until.saturating_duration_since(Instant::now()));
+                let look_in = seen.look_in();
+                let left = until.map_or(look_in, |until| until.saturating_duration_since(Instant::now()));
                 // An interrupted wait is a wait that ended.
-                let _ = ring.poll_raw(left.min(seen.look_in));
+                let _ = ring.poll_raw(left.min(look_in));
                 self.drain(sampler, &ring, &taken, &mut seen);
                 if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
                     break reason;
@@ -180,6 +183,7 @@ impl Pump<'_> {
         let mut reports = Vec::new();
         let drained: Vec<Drained> = self.queues.iter().map(|queue| queue.drain(&mut reports)).collect();
         let lacks_reports = drained.iter().any(|drained| drained.may_lack_some);
+        seen.news = if reports.is_empty() { seen.news.saturating_sub(1) } else { LOOK_AT_NEW.1 };
         seen.note_fill(drained.iter().map(|drained| drained.fill).fold(0.0, f64::max));
         let mut waited = 0;
         loop {
@@ -219,15 +223,22 @@ struct Seen {
     high_water: u64,
     /// How long to sleep if the ring does not wake the recorder.
     look_in: Duration,
+    /// How many more looks come soon.
+    news: u32,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { losses: FxHashMap::default(), high_water: 0, look_in: LOOK_EVERY }
+        Self { losses: FxHashMap::default(), high_water: 0, look_in: LOOK_EVERY, news: 0 }
     }
 }
 
 impl Seen {
+    /// How long to sleep now.
+    fn look_in(&self) -> Duration {
+        if self.news > 0 { self.look_in.min(LOOK_AT_NEW.0) } else { self.look_in }
+    }
+
     /// Chooses when to look next, by how full the fullest queue of mapping reports has become.
     fn note_fill(&mut self, fill: f64) {
         let until_full_enough = match fill > 0.0 {

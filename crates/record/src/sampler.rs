@@ -366,12 +366,9 @@ impl SentPages {
 pub(crate) struct OfGo(MapHandle);
 
 impl OfGo {
-    /// Notes it of a process.
-    pub(crate) fn put(&self, tgid: u32, places: &GoPlaces) {
-        let GoPlaces { g, m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g } = *places;
-        let numbers = [g.cast_unsigned(), m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g];
-        let bytes: Vec<u8> = numbers.into_iter().flat_map(u32::to_ne_bytes).collect();
-        let _ = self.0.update(&tgid.to_ne_bytes(), &bytes, MapFlags::ANY);
+    /// Notes it of a process in which the code of Go begins at an address.
+    pub(crate) fn put(&self, tgid: u32, code: u64, places: &GoPlaces) {
+        let _ = self.0.update(&tgid.to_ne_bytes(), &places.bytes(code), MapFlags::ANY);
     }
 }
 

@@ -41,8 +41,8 @@ pub(crate) struct Snapshots {
     pieces: Interner<Arc<[u32]>>,
     nodes: Interner<StackNode>,
     located: LocatedCode,
-    /// What the stacks of threads held last, and those that signals interrupted.
-    before: FxHashMap<(u32, bool), Before>,
+    /// What the stacks of threads held last, and those further out: by how many are inside.
+    before: FxHashMap<(u32, usize), Before>,
     before_parts: usize,
     first_id: u32,
     rows: Vec<Snapshot>,
@@ -125,19 +125,19 @@ impl Default for Snapshots {
 }
 
 impl Snapshots {
-    /// Notes a snapshot of a thread; returns its id. What a signal interrupted has the next one.
+    /// Notes a snapshot of a thread; returns its id. Those of the stacks further out have the next ones.
     pub(crate) fn note(&mut self, tid: u32, space: &Space, taken: &Taken) -> u32 {
         self.at_addresses.clear();
-        let id = self.note_one((tid, false), space, taken);
-        if let Some(outer) = &taken.outer {
-            self.note_one((tid, true), space, outer);
+        let id = self.note_one((tid, 0), space, taken);
+        for (inside, outer) in taken.outer.iter().enumerate() {
+            self.note_one((tid, inside + 1), space, outer);
         }
         id
     }
 
-    /// Notes the snapshot of one stack of a thread: the one that it is on, or the one that a signal interrupted.
-    fn note_one(&mut self, stack: (u32, bool), space: &Space, taken: &Taken) -> u32 {
-        let (_, is_outer) = stack;
+    /// Notes the snapshot of one stack of a thread: the one that it is on, or one further out.
+    fn note_one(&mut self, stack: (u32, usize), space: &Space, taken: &Taken) -> u32 {
+        let is_outer = stack.1 > 0;
         let (sp, anchor, copied) = (taken.stack_pointer(), taken.anchor(), &taken.copied);
         let (code, located) = (&mut self.code, &mut self.located);
         let reach = (anchor - sp).min(MAX_DISTANCE);

@@ -180,6 +180,15 @@ impl Space {
         self.regions.values().map(|region| region.image)
     }
 
+    /// Finds where an offset of an image is; `None` if it is nowhere, or at several places.
+    pub(crate) fn address(&self, image: u32, file_off: u64) -> Option<u64> {
+        let mut found = self.regions.iter().filter_map(|(start, region)| {
+            let into = file_off.checked_sub(region.file_off).filter(|into| *into < region.end - start)?;
+            (region.image == Some(image) && !region.is_twice).then(|| start + into)
+        });
+        found.next().filter(|_| found.next().is_none())
+    }
+
     /// The first address of code, and the one behind the last.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let first = self.regions.first_key_value().map_or(u64::MAX, |(start, _)| *start);

@@ -76,8 +76,12 @@ impl Trust {
         }
         for tgid in changed {
             let Some(space) = tracker.space(tgid) else { continue };
-            if let Some(places) = space.images().flatten().find_map(|image| self.images.places(image)) {
-                self.of_go.put(tgid, &places);
+            let of_go = space.images().flatten().find_map(|image| {
+                let places = self.images.places(image)?;
+                Some((space.address(image, places.code_off)?, places))
+            });
+            if let Some((code, places)) = of_go {
+                self.of_go.put(tgid, code, &places);
             }
             match self.verdict(tgid, space) {
                 Verdict::Trusted(pages) => self.trusted.put(tgid, pages),

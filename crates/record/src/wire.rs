@@ -12,7 +12,7 @@ use crate::sampler::types::{
 
 /// Registers of a snapshot, in DWARF's order up to the program counter.
 pub(crate) const REGISTER_COUNT: usize =
-    (size_of::<registers_record>() - offset_of!(registers_record, registers)) / 8;
+    (offset_of!(registers_record, top) - offset_of!(registers_record, registers)) / 8;
 /// Which of them is the stack pointer; the program counter is the last one.
 pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
 /// Bytes of a page of a stack.
@@ -230,14 +230,14 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
 fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
     const TOP: usize = offset_of!(registers_record, top);
     let top_len = u32_at(bytes, offset_of!(registers_record, top_len))? as usize;
-    let values = bytes.get(offset_of!(registers_record, registers)..size_of::<registers_record>())?;
+    let values = bytes.get(offset_of!(registers_record, registers)..TOP)?;
     let mut values = values.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
     Some(Registers {
         cpu: u32_at(bytes, offset_of!(registers_record, cpu))?,
         snapshot: u64_at(bytes, offset_of!(registers_record, snapshot))?,
         values: std::array::from_fn(|_| values.next().unwrap_or_default()),
         stack_end: u64_at(bytes, offset_of!(registers_record, stack_end))?,
-        top: bytes.get(TOP..offset_of!(registers_record, registers))?.get(..top_len)?,
+        top: bytes.get(TOP..)?.get(..top_len)?,
         is_outer: u32_at(bytes, offset_of!(registers_record, is_outer))? != 0,
     })
 }

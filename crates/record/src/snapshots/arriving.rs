@@ -22,8 +22,8 @@ struct Begun {
     taken: Taken,
     /// Address and page.
     sent: Vec<(u64, Page)>,
-    /// What a signal interrupted, on another stack.
-    outer: Option<Box<Begun>>,
+    /// What a signal interrupted, or what Go was called from, on other stacks.
+    outer: Vec<Begun>,
 }
 
 /// What registers and stack held.
@@ -35,8 +35,9 @@ pub(crate) struct Taken {
     pub(super) copied: Copied,
     /// Bytes of the pages that came with it.
     sent_bytes: usize,
-    /// What was interrupted by the signal whose handler runs on this stack.
-    pub(super) outer: Option<Box<Taken>>,
+    /// What was interrupted by the signal whose handler runs on this stack; the stacks of C that have called what runs on this
+    /// one, which is Go's, the innermost first.
+    pub(super) outer: Vec<Taken>,
 }
 
 /// Stack memory.
@@ -58,11 +59,12 @@ impl Arriving {
         let low = registers.values[STACK_POINTER];
         let high = low.saturating_add(registers.top.len() as u64);
         let copied = Copied { low, high, pages: Vec::new(), top: registers.top.to_vec() };
-        let (stack_end, outer) = (registers.stack_end, None);
-        let taken = Taken { registers: registers.values, stack_end, copied, sent_bytes: 0, outer: None };
-        let begun = Begun { number: registers.snapshot, taken, sent: Vec::new(), outer };
+        let stack_end = registers.stack_end;
+        let taken =
+            Taken { registers: registers.values, stack_end, copied, sent_bytes: 0, outer: Vec::new() };
+        let begun = Begun { number: registers.snapshot, taken, sent: Vec::new(), outer: Vec::new() };
         match self.by_cpu.get_mut(&registers.cpu).filter(|_| registers.is_outer) {
-            Some(inner) => inner.outer = Some(Box::new(begun)),
+            Some(inner) => inner.outer.push(begun),
             None if registers.is_outer => {}
             None => {
                 self.by_cpu.insert(registers.cpu, begun);
@@ -110,7 +112,8 @@ impl Arriving {
     /// Takes the snapshot of a sample.
     pub(crate) fn take(&mut self, cpu: u32, number: u64) -> Option<Taken> {
         let begun = self.by_cpu.remove(&cpu).filter(|begun| begun.number == number)?;
-        Some(Taken { outer: begun.outer.map(|outer| Box::new(outer.taken)), ..begun.taken })
+        let outer = begun.outer.into_iter().map(|outer| outer.taken).collect();
+        Some(Taken { outer, ..begun.taken })
     }
 
     /// Takes the pages that the sampler must send again.
@@ -125,7 +128,7 @@ fn begun(by_cpu: &mut FxHashMap<u32, Begun>, cpu: u32, number: u64) -> Option<&m
     if begun.number == number {
         return Some(begun);
     }
-    begun.outer.as_deref_mut().filter(|outer| outer.number == number)
+    begun.outer.iter_mut().find(|outer| outer.number == number)
 }
 
 impl Taken {
@@ -141,7 +144,7 @@ impl Taken {
 
     /// Memory that it holds. Pages are counted where they came.
     pub(crate) fn bytes(&self) -> usize {
-        let outer = self.outer.as_ref().map_or(0, |outer| outer.bytes());
+        let outer: usize = self.outer.iter().map(Self::bytes).sum();
         self.sent_bytes + self.copied.pages.len() * size_of::<(u64, Page)>() + outer
     }
 }

@@ -14,16 +14,55 @@ use object::read::elf::SectionHeader as _;
 
 use crate::evidence::elf_file::ElfFile;
 use crate::evidence::go;
+use icecore_format::go::{Function, Source, Table};
 
-/// Offsets: of `g` in a thread's own memory, in a `g`, in an `m`. `struct go_places` of bpf/walk.h.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where Go has its code and keeps what its runtime notes. `struct go_places` of bpf/walk.h.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct GoPlaces {
-    pub(crate) g: i32,
-    pub(crate) m_of_g: u32,
-    pub(crate) curg_of_m: u32,
-    pub(crate) sp_of_g: u32,
-    pub(crate) pc_of_g: u32,
-    pub(crate) bp_of_g: u32,
+    pub(crate) notes: Notes,
+    /// Where its code is in the file.
+    pub(crate) code_off: u64,
+    pub(crate) code_len: u32,
+    pub(crate) functions: Functions,
+}
+
+/// Offsets: of `g` in a thread's own memory, in a `g`, in an `m`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Notes {
+    g: i32,
+    m_of_g: u32,
+    curg_of_m: u32,
+    sp_of_g: u32,
+    pc_of_g: u32,
+    bp_of_g: u32,
+}
+
+/// Functions that the sampler must know, by their distance from where the code begins; without any, the range is empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Functions {
+    /// Stacks begin with what these call, in the order of [`TOPS`].
+    tops: [(u32, u32); TOPS.len()],
+    /// Those that call others and have no frame.
+    bare: (u32, u32),
+    cgocallback: (u32, u32),
+    cgocall: (u32, u32),
+    /// How deep the stack is in the last two where they call.
+    back_depth: u32,
+    call_depth: u32,
+    /// An address in the one that stands for the place where a stack was left.
+    mark: u32,
+}
+
+impl GoPlaces {
+    /// The places in a process, as the sampler has them.
+    pub(crate) fn bytes(&self, code: u64) -> Vec<u8> {
+        let Notes { g, m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g } = self.notes;
+        let Functions { tops, bare, cgocallback, cgocall, back_depth, call_depth, mark } = self.functions;
+        let notes = [g.cast_unsigned(), m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g, back_depth, call_depth];
+        let ranges = tops.into_iter().chain([bare, cgocallback, cgocall]).flat_map(|(low, high)| [low, high]);
+        let code = [code as u32, (code >> 32) as u32, self.code_len];
+        notes.into_iter().chain(code).chain(ranges).chain([mark]).flat_map(u32::to_le_bytes).collect()
+    }
 }
 
 /// The code of a program that is Go's, and where it keeps what.
@@ -37,6 +76,10 @@ pub(super) struct Go {
 
 const SWITCHES: &[u8] = b"runtime.systemstack";
 const SAVES: &[u8] = b"gosave_systemstack_switch";
+/// Threads begin with the first; the others have given up their goroutine, which may be another thread's by now.
+const TOPS: [&[u8]; 4] = [b"mstart", b"mcall", b"gopreempt_m", b"preemptPark"];
+/// Until Go 1.20 they call `gcWriteBarrier`.
+const BARRIERS: &[u8] = b"gcWriteBarrier";
 /// The most code of these two that is looked at; they have a hundred bytes.
 const MAX_CODE_BYTES: u64 = 512;
 /// The largest offset that is believed.
@@ -54,22 +97,66 @@ pub(super) fn go<'d>(file: impl ReadRef<'d>) -> Option<Go> {
         let is_in = at <= code.start && code.end <= at.checked_add(len)?;
         is_in.then(|| (at, section.sh_offset(elf.endian), len))
     });
+    let code = table.code();
     let places = || {
         let (at, off, _) = text.filter(|_| elf.machine == EM_X86_64)?;
-        let code = |name: &[u8]| {
-            let function = table.functions().find(|function| function.name == name)?;
-            let begin = off.checked_add(function.start.checked_sub(at)?)?;
-            file.read_bytes_at(begin, (function.end - function.start).min(MAX_CODE_BYTES)).ok()
+        let (mut functions, mut saves, mut switches) = (Functions::default(), None, None);
+        for function in table.functions() {
+            match function.name {
+                SWITCHES => switches = Some(function),
+                SAVES => saves = Some(function),
+                _ => functions.meet(&table, &function),
+            }
+        }
+        let bytes = |function: Option<Function<'d>>| {
+            let Function { start, end, .. } = function?;
+            let begin = off.checked_add(start.checked_sub(at)?)?;
+            file.read_bytes_at(begin, (end - start).min(MAX_CODE_BYTES)).ok()
         };
-        places(code(SWITCHES)?, code(SAVES)?)
+        Some(GoPlaces {
+            notes: notes(bytes(switches)?, bytes(saves)?)?,
+            code_off: off.checked_add(code.start.checked_sub(at)?)?,
+            code_len: u32::try_from(code.end - code.start).ok()?,
+            functions,
+        })
     };
-    let code = table.code();
     let share = text.map_or(0.0, |(_, _, len)| (code.end - code.start) as f64 / len as f64);
     Some(Go { places: places(), share, code })
 }
 
+impl Functions {
+    /// Notes a function, if it is one of them.
+    fn meet<'d, S: Source<'d>>(&mut self, table: &Table<'d, S>, function: &Function<'d>) {
+        let Some(name) = function.name.strip_prefix(b"runtime.") else { return };
+        let begin = table.code().start;
+        let range = || {
+            let distance = |at: u64| u32::try_from(at.saturating_sub(begin)).unwrap_or(0);
+            (distance(function.start), distance(function.end))
+        };
+        // Where assembly calls, its stack is as deep as it gets.
+        let depths = || table.depths(function).unwrap_or_default();
+        let depth = || depths().iter().map(|(_, depth)| *depth).max().unwrap_or(0);
+        match name {
+            b"cgocallback" => (self.cgocallback, self.back_depth) = (range(), depth()),
+            b"cgocall" => (self.cgocall, self.call_depth) = (range(), depth()),
+            // As a return address, to be looked up in it.
+            b"systemstack_switch" => self.mark = range().0 + 1,
+            // One for each register, side by side.
+            name if name.starts_with(BARRIERS) && depth() == 0 => {
+                let (low, high) = range();
+                self.bare = if self.bare.1 == low { (self.bare.0, high) } else { (low, high) };
+            }
+            name => {
+                if let Some(top) = TOPS.iter().position(|top| *top == name) {
+                    self.tops[top] = range();
+                }
+            }
+        }
+    }
+}
+
 /// Reads the places from the code of the two functions.
-fn places(switches: &[u8], saves: &[u8]) -> Option<GoPlaces> {
+fn notes(switches: &[u8], saves: &[u8]) -> Option<Notes> {
     let own = after(switches, &[0x48, 0xc7, 0xc1]).filter(|own| {
         switches.get(own + 4..).is_some_and(|rest| rest.starts_with(&[0x64, 0x48, 0x8b, 0x01]))
     });
@@ -79,7 +166,7 @@ fn places(switches: &[u8], saves: &[u8]) -> Option<GoPlaces> {
     let r9 = [0x4d, 0x89, 0x4e];
     let pc = after(saves, &r9)?;
     let sp = pc + after(&saves[pc..], &r9)?;
-    let places = GoPlaces {
+    let notes = Notes {
         g: word(own?)?.cast_signed(),
         m_of_g: byte(switches, after(switches, &[0x48, 0x8b, 0x58])?)?,
         curg_of_m: word(after(switches, &[0x48, 0x3b, 0x83])?)?,
@@ -87,7 +174,7 @@ fn places(switches: &[u8], saves: &[u8]) -> Option<GoPlaces> {
         pc_of_g: byte(saves, pc)?,
         bp_of_g: byte(saves, after(saves, &[0x49, 0x89, 0x6e])?)?,
     };
-    (places.curg_of_m < MAX_OFF).then_some(places)
+    (notes.curg_of_m < MAX_OFF).then_some(notes)
 }
 
 /// Where some bytes end for the first time.
@@ -106,19 +193,39 @@ mod tests {
     #[test]
     fn the_code_of_the_runtime_tells_where_it_notes_what() {
         let expected =
-            GoPlaces { g: -8, m_of_g: 0x30, curg_of_m: 0xc0, sp_of_g: 0x38, pc_of_g: 0x40, bp_of_g: 0x68 };
-        assert_eq!(places(&SYSTEMSTACK, &GOSAVE), Some(expected));
+            Notes { g: -8, m_of_g: 0x30, curg_of_m: 0xc0, sp_of_g: 0x38, pc_of_g: 0x40, bp_of_g: 0x68 };
+        assert_eq!(notes(&SYSTEMSTACK, &GOSAVE), Some(expected));
         let direct = [&b"\x64\x48\x8b\x04\x25\xf0\xff\xff\xff"[..], &SYSTEMSTACK[16..]].concat();
-        assert_eq!(places(&direct, &GOSAVE), Some(GoPlaces { g: -16, ..expected }));
+        assert_eq!(notes(&direct, &GOSAVE), Some(Notes { g: -16, ..expected }));
+    }
+
+    #[test]
+    fn the_sampler_has_the_places_as_its_struct_has_them() {
+        let notes = Notes { g: -8, m_of_g: 1, curg_of_m: 2, sp_of_g: 3, pc_of_g: 4, bp_of_g: 5 };
+        let tops = [(10, 11), (12, 13), (14, 15), (16, 17)];
+        let functions = Functions {
+            tops,
+            bare: (18, 19),
+            cgocallback: (20, 21),
+            cgocall: (22, 23),
+            back_depth: 6,
+            call_depth: 7,
+            mark: 24,
+        };
+        let places = GoPlaces { notes, code_off: 99, code_len: 9, functions };
+        let words: Vec<u32> =
+            places.bytes(8).as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let told = [&[u32::MAX - 7][..], &[1, 2, 3, 4, 5, 6, 7, 8, 0, 9][..]].concat();
+        assert_eq!(words, told.into_iter().chain(10..25).collect::<Vec<u32>>());
     }
 
     #[test]
     fn code_that_is_none_of_the_runtime_s_tells_nothing() {
         for len in 0..SYSTEMSTACK.len() - 2 {
-            assert_eq!(places(&SYSTEMSTACK[..len], &GOSAVE), None);
+            assert_eq!(notes(&SYSTEMSTACK[..len], &GOSAVE), None);
         }
         for len in 0..GOSAVE.len() {
-            assert_eq!(places(&SYSTEMSTACK, &GOSAVE[..len]), None);
+            assert_eq!(notes(&SYSTEMSTACK, &GOSAVE[..len]), None);
         }
     }
 }

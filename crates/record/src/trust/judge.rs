@@ -1,4 +1,4 @@
-//! A thread that reads unwind rules, behind everything else that the recorder does.
+//! A thread that reads unwind rules. It does not wait for others: until it has answered, stacks are copied, which costs more.
 
 use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -10,7 +10,6 @@ use super::ENOUGH;
 use super::frames::frames;
 use super::go::{GoPlaces, go};
 use crate::identity::{Identity, Place};
-use crate::sys::usage;
 
 /// The most functions of an image that are looked at: their share is within a percent of that of all.
 const MAX_FUNCTIONS: usize = 2048;
@@ -64,7 +63,6 @@ impl Judge {
         let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
         let (answer, answers) = channel();
         Builder::new().spawn(move || {
-            usage::background_priority();
             for wanted in asked {
                 if answer.send((wanted.image, wanted.judge())).is_err() {
                     break;

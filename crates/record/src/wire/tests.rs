@@ -68,7 +68,7 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
 
 /// Registers 100, 101, …, and the top of a stack, as the program writes them.
 fn registers_bytes() -> Vec<u8> {
-    let mut bytes = vec![0; size_of::<registers_record>()];
+    let mut bytes = vec![0; offset_of!(registers_record, top) + 128];
     bytes[0] = record_type::RECORD_REGISTERS.0 as u8;
     bytes[offset_of!(registers_record, cpu)] = 5;
     put(&mut bytes, offset_of!(registers_record, snapshot), 77);
@@ -92,7 +92,7 @@ fn registers_come_with_the_top_of_their_stack() {
         assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
     }
     bytes[offset_of!(registers_record, top_len)] = 129;
-    assert!(decode(&bytes).is_err(), "a longer top than there is room for");
+    assert!(decode(&bytes).is_err(), "a longer top than was sent");
     bytes[offset_of!(registers_record, top_len)] = 0;
     assert!(matches!(decode(&bytes), Ok(Event::Registers(Registers { top: [], .. }))));
 }

@@ -114,3 +114,16 @@ fn stacks_are_counted_from_their_end_or_from_that_of_the_copy() {
     assert_eq!(of(SP - 8), SP + 128, "it cannot be");
     assert_eq!(of(SP + (1 << 33)), SP + 128, "the distance is no stack's");
 }
+
+#[test]
+fn stacks_further_out_come_in_their_order() {
+    let mut arriving = Arriving::default();
+    arriving.registers(&registers(1, PAGE + 0x1100, &[9; 128]));
+    for (snapshot, byte) in [(2, 7), (3, 8)] {
+        let top = [byte; 128];
+        arriving.registers(&Registers { is_outer: true, ..registers(snapshot, PAGE + 0x1100, &top) });
+    }
+    arriving.stack(&Stack { cpu: CPU, snapshot: 3, low: SP, high: SP + 8, tid: TID, hashes: &[0; 8] });
+    let taken = arriving.take(CPU, 1).expect("it came");
+    assert_eq!(taken.outer.iter().map(bytes).collect::<Vec<_>>(), [vec![7; 128], vec![0; 8]]);
+}
