@@ -40,6 +40,19 @@ pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk
             false => Choice::Other { unwound: all, walked: &[], end: ended(end) },
         };
     }
+    // A leaf that nobody walked from, as perf has it of stacks that it copies: only unwinding says how it ends.
+    let is_unwalked = walked.len() == 1 && walk_end == WalkEnd::UNSAID;
+    match joined(unwound, walked) {
+        Some(0) if is_unwalked => Choice::Other { unwound: all, walked: &[], end: ended(end) },
+        Some(at) if at + 1 == all && is_prefix(unwound, walked) => Choice::Walk,
+        Some(at) => Choice::Other { unwound: all, walked: &walked[at + 1..], end: walk_end },
+        None if all > 1 => Choice::Other { unwound: all, walked: &[], end: ended(end) },
+        None => Choice::Walk,
+    }
+}
+
+/// Finds the frame of the walk that was unwound last.
+pub(super) fn joined(unwound: &[Frame], walked: &[Walked]) -> Option<usize> {
     let last = unwound.last().map(|frame| frame.address);
     let is_last = |walked: &Walked| Some(walked.address) == last;
     // Recursion repeats addresses: the frame that is meant is the one that both come to, where the walk has only skipped
@@ -48,16 +61,7 @@ pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk
         at + usize::from(walked.get(at).is_some_and(|walked| walked.address == frame.address))
     });
     let joined = followed.checked_sub(1).filter(|at| is_last(&walked[*at]));
-    let joined = joined.or_else(|| walked.iter().take(all).rposition(is_last));
-    // A leaf that nobody walked from, as perf has it of stacks that it copies: only unwinding says how it ends.
-    let is_unwalked = walked.len() == 1 && walk_end == WalkEnd::UNSAID;
-    match joined {
-        Some(0) if is_unwalked => Choice::Other { unwound: all, walked: &[], end: ended(end) },
-        Some(at) if at + 1 == all && is_prefix(unwound, walked) => Choice::Walk,
-        Some(at) => Choice::Other { unwound: all, walked: &walked[at + 1..], end: walk_end },
-        None if all > 1 => Choice::Other { unwound: all, walked: &[], end: ended(end) },
-        None => Choice::Walk,
-    }
+    joined.or_else(|| walked.iter().take(unwound.len()).rposition(is_last))
 }
 
 fn is_prefix(unwound: &[Frame], walked: &[Walked]) -> bool {

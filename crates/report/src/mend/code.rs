@@ -54,8 +54,8 @@ impl<'a> SpaceCode<'a> {
         Some(address)
     }
 
-    /// How many frames of a walk may be there: in front of those behind them is no call of the last one.
-    pub(super) fn possible(&self, walked: &[Walked]) -> usize {
+    /// How many frames of a walk may be there, if so many are known to be: in front of those behind them is no call of the last one.
+    pub(super) fn possible(&self, walked: &[Walked], known: usize) -> usize {
         let is_impossible = |position: usize| {
             let [callee, caller] = [walked[position - 1], walked[position]];
             let is_called = position > 1 && !callee.mark.has(Mark::INTERRUPTED);
@@ -64,7 +64,7 @@ impl<'a> SpaceCode<'a> {
             !caller.mark.has(Mark::INTERRUPTED)
                 && self.edge(caller.address, callee, may_begin) == Edge::Impossible
         };
-        (1..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
+        (known.max(1)..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
     }
 
     /// The unwound frames as stacks have them, the leaf first.

@@ -9,6 +9,9 @@ use crate::unwind::{Machine, Miss, Registers, StackMemory};
 /// The most parts of a stack that hold words: recorders copy 1 MiB at most.
 const MAX_PARTS: usize = 4096;
 
+/// Stands for a frame pointer that is not known: no address of user space.
+const ELSEWHERE: u64 = 1 << 62;
+
 /// Stack memory of one sample.
 pub(super) struct Memory<'a> {
     snapshot: &'a Snapshot,
@@ -49,7 +52,8 @@ impl<'a> Memory<'a> {
     ///   fp       caller's fp       leads to the third, if it was copied
     /// ```
     ///
-    /// So a stack of which only the top was copied goes on behind a leaf without a frame, whose caller the walk has skipped.
+    /// So a stack of which only the top was copied goes on behind a leaf without a frame, whose caller the walk has skipped. A
+    /// frame pointer that is not known leads out of the copy, to another stack: then it stands for itself, [`ELSEWHERE`].
     pub(super) fn add_steps(&mut self, registers: &Registers, steps: &[u64]) {
         let mut fp = registers.value(registers.machine().fp());
         for step in steps {
@@ -59,16 +63,17 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Registers of the sample, as far as they held addresses.
-    pub(super) fn registers(&self, machine: Machine, pc: u64) -> Registers {
+    /// Registers of the sample, as far as they held addresses, and the frame pointer if it `is_followed`.
+    pub(super) fn registers(&self, machine: Machine, pc: u64, is_followed: bool) -> Registers {
         let Snapshot { mask, registers, .. } = self.snapshot;
         let numbers = (0..64_u8).filter(|number| mask >> number & 1 == 1);
         let mut known = numbers.zip(registers).peekable();
         let sp = self.sp();
         Registers::known(machine, sp, pc, |number| {
             while known.next_if(|(known, _)| *known < number).is_some() {}
-            let (_, word) = known.next_if(|(known, _)| *known == number)?;
-            self.value(*word, sp)
+            let known = known.next_if(|(known, _)| *known == number);
+            let is_elsewhere = known.is_none() && is_followed && number == machine.fp();
+            known.map_or(is_elsewhere.then_some(ELSEWHERE), |(_, word)| self.value(*word, sp))
         })
     }
 
@@ -93,12 +98,13 @@ impl StackMemory for Memory<'_> {
     fn read_u64(&self, address: u64) -> Result<u64, Miss> {
         let Snapshot { anchor, copied, .. } = *self.snapshot;
         let into = address.wrapping_sub(self.sp());
+        let step =
+            || self.steps.iter().find(|(at, _)| *at == address).map(|(_, return_address)| *return_address);
         if !address.is_multiple_of(8) || address < self.sp() || address >= anchor {
-            return Err(Miss::Elsewhere);
+            return step().ok_or(Miss::Elsewhere);
         }
         if into + 8 > u64::from(copied) {
-            let step = self.steps.iter().find(|(at, _)| *at == address);
-            return step.map(|(_, return_address)| *return_address).ok_or(Miss::Beyond);
+            return step().ok_or(Miss::Beyond);
         }
         let from_top = anchor - 8 - address;
         let number = from_top / PIECE_BYTES;

@@ -7,6 +7,9 @@
 //!
 //! The sampler puts a mark where Go itself notes that it has left a stack; without the mark a caller is missing there, and the walk
 //! is cut. It is cut as well behind a function that begins a stack: what a frame pointer leads to from there is none.
+//!
+//! An address that stands there twice has no frame, or is where C has called Go: what follows was read where it must lie, and no
+//! frame pointer has led there. C itself is on no walk; its stacks are snapshots of their own.
 
 use icecore_format::records::WalkEnd;
 
@@ -19,19 +22,50 @@ const MAX_STEPS: usize = 4;
 /// A walk, without marks.
 #[derive(Debug)]
 pub(super) struct Walk {
-    /// All frames, as far as they are proven to call each other.
+    /// The frames from the leaf on, as far as they are proven to call each other.
     pub(super) frames: Vec<Walked>,
     pub(super) end: WalkEnd,
-    /// How the walk of the sampler ended.
-    outer_end: WalkEnd,
-    /// The frames behind the mark, if there is one.
-    outer: Option<Vec<Walked>>,
+    /// What lies behind each mark.
+    parts: Vec<Part>,
+    /// The first part that is not among `frames`.
+    pub(super) next_part: usize,
     /// Return addresses that the sampler has read first, each above where a frame pointer leads: those before the mark.
     pub(super) steps: Vec<u64>,
     /// Return addresses where no frame pointer is needed.
     proven: Vec<u64>,
     /// It is not what the sampler has sent.
     pub(super) is_other: bool,
+    /// Some of it is code of Go.
+    pub(super) is_of_go: bool,
+}
+
+/// A part of a walk on one stack.
+#[derive(Debug)]
+struct Part {
+    frames: Vec<Walked>,
+    end: WalkEnd,
+    /// What follows is not known to have called its last frame.
+    is_cut: bool,
+    before: Before,
+}
+
+/// Frames that are proven to call each other.
+pub(super) struct Taken {
+    pub(super) frames: Vec<Walked>,
+    pub(super) end: WalkEnd,
+    /// The first part that is not among them.
+    pub(super) next_part: usize,
+}
+
+/// What lies between a part of a walk and the one inside of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Nothing: a function that goes over to another stack.
+    Nothing,
+    /// A stack of C from which Go was called.
+    Callback,
+    /// Code of C, of the sample's own stack.
+    Unknown,
 }
 
 impl Walk {
@@ -51,71 +85,111 @@ impl Walk {
             unwinder.going_on(&code.find(walked.address.checked_sub(1)?)?)
         };
         let ways: Vec<_> = walked.iter().enumerate().map(|(at, walked)| going_on(at, walked)).collect();
-        let mut walk = Self {
-            frames: Vec::with_capacity(walked.len()),
-            end,
-            outer_end: end,
-            outer: None,
-            steps: Vec::new(),
-            proven: Vec::new(),
-            is_other: false,
-        };
         // Behind a function that goes over, frame pointers lead elsewhere.
         let goes_over = |way: &Option<GoingOn>| *way == Some(GoingOn::Elsewhere);
         let chained = ways.iter().position(goes_over).map_or(walked.len(), |at| at + usize::from(at > 0));
         let chained = chained.min(ways.iter().position(|way| *way == Some(GoingOn::Mark)).unwrap_or(chained));
-        walk.steps = walked[..chained].iter().skip(1).take(MAX_STEPS).map(|frame| frame.address).collect();
+        // What stands behind an address that is there twice lies where no frame pointer leads.
+        let is_twice = |at: usize| {
+            at > 1 && walked[at - 1].address == walked[at].address && ways[at] == Some(GoingOn::Bare)
+        };
+        let is_step = |at: &usize| !is_twice(*at) && !is_twice(at - 1);
+        let steps = (1..chained).filter(is_step).take(MAX_STEPS).map(|at| walked[at].address).collect();
+        let mut walk = Self {
+            frames: Vec::new(),
+            end,
+            parts: Vec::new(),
+            next_part: 0,
+            steps,
+            proven: Vec::new(),
+            is_other: false,
+            is_of_go: ways.iter().any(Option::is_some),
+        };
         if ways.iter().all(|way| matches!(way, None | Some(GoingOn::Frame))) {
             walk.frames = walked;
             return walk;
         }
-        // Whether the frame before goes on elsewhere, or where no frame pointer leads, and whether the walk was cut.
-        let (mut is_left, mut skips, mut is_cut, mut is_outer_cut) = (false, false, false, false);
+        let mut part =
+            Part { frames: Vec::with_capacity(walked.len()), end, is_cut: false, before: Before::Nothing };
+        // Whether the frame before goes on elsewhere, where no frame pointer leads, or to C.
+        let (mut is_left, mut skips, mut is_back) = (false, false, false);
         for (at, (frame, way)) in walked.iter().zip(&ways).enumerate() {
             if at > 0 && *way == Some(GoingOn::Mark) {
-                walk.is_other = true;
-                walk.outer = Some(Vec::new());
-                is_cut |= !is_left;
-                (is_left, is_outer_cut) = (false, false);
+                let before = match (is_left, is_back) {
+                    (true, _) => Before::Nothing,
+                    (_, true) => Before::Callback,
+                    _ => Before::Unknown,
+                };
+                part.is_cut |= before != Before::Nothing;
+                let next = Part { frames: Vec::new(), end, is_cut: false, before };
+                walk.parts.push(std::mem::replace(&mut part, next));
+                (is_left, skips, is_back) = (false, false, false);
+                continue;
+            }
+            if part.is_cut {
+                continue;
+            }
+            // `morestack` was called, and what it calls has no frame yet: the walk goes over from the leaf.
+            if at == 1 && !is_left && *way == Some(GoingOn::Bare) && !(walked.len() > 2 && is_twice(2)) {
+                part.is_cut = true;
+                let next = Part { frames: vec![*frame], end, is_cut: false, before: Before::Unknown };
+                walk.parts.push(std::mem::replace(&mut part, next));
+                walk.proven.push(frame.address);
+                continue;
+            }
+            if is_twice(at) {
+                walk.proven.push(frame.address);
+                (skips, walk.is_other) = (false, true);
+                continue;
+            }
+            let is_before_mark = ways.get(at + 1) == Some(&Some(GoingOn::Mark));
+            if at > 1 && is_before_mark && walked[at - 1].address == frame.address {
+                (is_back, walk.is_other) = (true, true);
                 continue;
             }
             // `morestack` is called where there is no frame yet.
             let is_bare = is_left && *way == Some(GoingOn::Bare);
-            is_outer_cut |= (is_left && !is_bare) || skips;
-            is_cut |= is_outer_cut;
+            if (is_left && !is_bare) || skips {
+                (part.is_cut, walk.is_other) = (true, true);
+                continue;
+            }
             // What has called from where there is no frame has its own caller where no frame pointer leads.
             skips = at > 0 && *way == Some(GoingOn::Bare) && !is_bare;
             is_left = *way == Some(GoingOn::Elsewhere);
             if is_left || is_bare {
                 walk.proven.push(frame.address);
             }
-            if is_outer_cut {
-                walk.outer_end = WalkEnd::NOT_MONOTONIC;
-                break;
-            }
-            if let Some(outer) = &mut walk.outer {
-                outer.push(*frame);
-            }
-            if !is_cut {
-                walk.frames.push(*frame);
-            }
+            part.frames.push(*frame);
             if *way == Some(GoingOn::Ends) {
-                let is_last = at + 1 == walked.len();
-                walk.is_other |= !is_last || end != WalkEnd::ROOT;
-                walk.outer_end = WalkEnd::ROOT;
+                walk.is_other |= at + 1 < walked.len() || end != WalkEnd::ROOT;
+                part.end = WalkEnd::ROOT;
                 break;
             }
         }
-        (walk.is_other, walk.end) = match is_cut {
-            true => (true, WalkEnd::NOT_MONOTONIC),
-            false => (walk.is_other, walk.outer_end),
-        };
+        walk.parts.push(part);
+        walk.is_other |= walk.parts.len() > 1;
+        if let Some(taken) = walk.part(0) {
+            (walk.frames, walk.end, walk.next_part) = (taken.frames, taken.end, taken.next_part);
+        }
         walk
     }
 
-    /// The frames behind the mark and how they end, if there was one.
-    pub(super) fn behind_mark(&self) -> Option<(&[Walked], WalkEnd)> {
-        self.outer.as_ref().map(|outer| (&outer[..], self.outer_end))
+    /// The frames from a part on, as far as they are proven to call each other. Part 1 is what lies behind the first mark.
+    pub(super) fn part(&self, first: usize) -> Option<Taken> {
+        let mut last = self.parts.get(first)?;
+        let (mut frames, mut next_part) = (last.frames.clone(), first + 1);
+        while let Some(part) = self.parts.get(next_part).filter(|_| !last.is_cut) {
+            frames.extend(&part.frames);
+            (last, next_part) = (part, next_part + 1);
+        }
+        Some(Taken { frames, end: if last.is_cut { WalkEnd::NOT_MONOTONIC } else { last.end }, next_part })
+    }
+
+    /// The number of the stack of C that a part has called and that has called what is inside of it, counted from the innermost.
+    pub(super) fn callback(&self, part: usize) -> Option<usize> {
+        let is_callback = |part: &&Part| part.before == Before::Callback;
+        self.parts.get(part).filter(is_callback)?;
+        Some(self.parts[..part].iter().filter(is_callback).count())
     }
 
     /// Tells whether a return address needs a frame pointer in its function.

@@ -240,7 +240,7 @@ fn a_word_is_found_by_its_address() {
         ] {
             assert_eq!(memory.read_u64(address), found, "{address:#x}");
         }
-        let registers = memory.registers(Machine::X86_64, CODE + 1);
+        let registers = memory.registers(Machine::X86_64, CODE + 1, false);
         let of = |number| registers.value(number);
         assert_eq!(
             (of(3), of(12), of(7), of(16)),
@@ -263,7 +263,7 @@ fn code_that_nothing_maps_any_more_is_no_word() {
         let memory = memory.expect("it is whole");
         assert_eq!(memory.read_u64(ANCHOR - 16), Err(Miss::Elsewhere), "its image is not mapped");
         assert_eq!(memory.read_u64(ANCHOR - 8), Err(Miss::Elsewhere), "its block is missing");
-        assert_eq!(memory.registers(Machine::X86_64, CODE).value(0), None);
+        assert_eq!(memory.registers(Machine::X86_64, CODE, false).value(0), None);
     });
 }
 

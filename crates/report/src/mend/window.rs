@@ -4,9 +4,9 @@
 use icecore_format::records::{Mark, Mending, Sample, WalkEnd};
 
 use super::carried::Carried;
-use super::choose::{Choice, Walked, choose, ended};
+use super::choose::{Choice, Walked, choose, ended, joined};
 use super::code::SpaceCode;
-use super::grown::Grown;
+use super::grown::{Framed, Grown};
 use super::memory::Memory;
 use super::over::Walk;
 use super::rules;
@@ -66,7 +66,7 @@ impl<'a> Window<'a> {
         let leaf = walked.first()?.address;
         let mut walk = Walk::new(walked, sample.user_end, &code, self.unwinder);
         let mut memory = Memory::new(&tables.held, snapshot, &code)?;
-        let registers = memory.registers(self.rules.machine(), leaf);
+        let registers = memory.registers(self.rules.machine(), leaf, walk.is_of_go && !walk.steps.is_empty());
         memory.add_steps(&registers, &walk.steps);
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
@@ -77,7 +77,7 @@ impl<'a> Window<'a> {
             outer.filter(|_| end != End::Root && frames.last().is_some_and(|last| code.is_trampoline(last)))
         {
             let memory = Memory::new(&tables.held, outer, &code)?;
-            let registers = memory.registers(self.rules.machine(), memory.program_counter()?);
+            let registers = memory.registers(self.rules.machine(), memory.program_counter()?, false);
             let interrupted = frames.len();
             end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
             frames[interrupted].by = By::Signal;
@@ -85,9 +85,11 @@ impl<'a> Window<'a> {
         let framed = code.framed(&frames);
         // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
         // and to check each of them would cost as much as unwinding.
+        let joined = joined(&frames, &walk.frames);
         let possible = match end {
             End::Root | End::Depth | End::LeftSnapshot => walk.frames.len(),
-            _ => code.possible(&walk.frames),
+            // What unwinding has found stands for what the walk has up to there.
+            _ => code.possible(&walk.frames, joined.map_or(1, |joined| joined + 1)),
         };
         let is_cut = possible < walk.frames.len();
         let walk_end = if is_cut { WalkEnd::NO_RULES } else { walk.end };
@@ -100,12 +102,12 @@ impl<'a> Window<'a> {
             choice => choice,
         };
         let mut is_behind_mark = false;
-        if let (Some((outer, end)), Some(last)) = (walk.behind_mark(), frames.last())
-            && code
-                .find(last.address.wrapping_sub(u64::from(!last.is_interrupted())))
-                .is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
-        {
-            choice = Choice::Other { unwound: frames.len(), walked: outer, end };
+        // The part of the walk that comes next.
+        let mut next = joined.filter(|_| !is_cut).map(|_| walk.next_part);
+        let behind = frames.last().filter(|last| self.goes_over(&code, last)).and_then(|_| walk.part(1));
+        if let Some(behind) = &behind {
+            choice = Choice::Other { unwound: frames.len(), walked: &behind.frames, end: behind.end };
+            next = Some(behind.next_part);
             is_behind_mark = true;
         } else if walk.is_other && choice == Choice::Walk {
             choice = Choice::Other { unwound: 1, walked: &walk.frames[1..], end: walk.end };
@@ -114,6 +116,7 @@ impl<'a> Window<'a> {
         let is_leaf_alone = frames.len() == 1 && end != End::Root && !walk.is_proven(leaf);
         if is_leaf_alone && code.find(leaf).is_some_and(|place| self.unwinder.going_on(&place).is_some()) {
             choice = Choice::Other { unwound: 1, walked: &[], end: WalkEnd::NOT_COPIED };
+            next = None;
         }
         // The walk goes on behind the last frame that was unwound, or behind the mark.
         let (unwound, rest, stack_end) = match choice {
@@ -127,7 +130,15 @@ impl<'a> Window<'a> {
         carried.follow(rest, stack_end, &walk, &mut self.kept, self.unwinder);
         let Carried { count, is_linked, passes_signal, guesses, has_begun, .. } = carried;
         let is_cut = count < rest.len() || !has_begun;
-        let stack_end = if is_cut { ended(end) } else { stack_end };
+        let mut stack_end = if is_cut { ended(end) } else { stack_end };
+        let mut callers = Vec::new();
+        if !is_cut
+            && stack_end == WalkEnd::NOT_MONOTONIC
+            && let Some(end) =
+                next.and_then(|next| self.callbacks(sample, (&code, &walk, next), &mut callers))
+        {
+            stack_end = end;
+        }
         let is_suspect = match choice {
             // Unwinding bears it out.
             Choice::Walk if end == End::Root => Some(false),
@@ -136,20 +147,56 @@ impl<'a> Window<'a> {
             _ if passes_signal && count > 0 => Some(true),
             _ => is_linked.then_some(false),
         };
-        let is_kept = choice == Choice::Walk && !is_cut && guesses.is_empty();
+        let is_kept = choice == Choice::Walk && !is_cut && guesses.is_empty() && callers.is_empty();
         let other = (!is_kept).then(|| {
             let outer = rest[..count].iter().enumerate().rev().map(|(position, frame)| {
                 let is_guess = guesses.contains(&position);
                 (frame.location, if is_guess { frame.mark.with(Mark::GUESSED) } else { frame.mark })
             });
             let inner = framed[..unwound].iter().rev().copied();
-            self.done.grown.add(0, outer.chain(inner), &mut self.path);
+            let callers = callers.into_iter().rev();
+            self.done.grown.add(0, callers.chain(outer).chain(inner), &mut self.path);
             self.path.last().map(|node| (*node, stack_end))
         });
         let mending = if is_kept { Mending::KEPT } else { Mending::REPLACED }.judged(is_suspect);
         self.done.stacks.push(Stack { snapshot: sample.snapshot, other: other.flatten(), mending });
         self.frames = frames;
         Some(())
+    }
+
+    /// Goes on where C has called Go: each stack of C is a snapshot of its own, and behind it the walk goes on. Returns how all of
+    /// it ends, if anything was found.
+    fn callbacks(
+        &mut self,
+        sample: &Sample,
+        (code, walk, mut next): (&SpaceCode<'_>, &Walk, usize),
+        callers: &mut Vec<Framed>,
+    ) -> Option<WalkEnd> {
+        let (held, mut found) = (&self.selection.tables.held, None);
+        while let Some(number) = walk.callback(next) {
+            let id = sample.snapshot.checked_add(1 + number as u32)?;
+            let Some(snapshot) = held.snapshots.find(id).filter(|outer| outer.is_outer()) else { break };
+            let memory = Memory::new(held, snapshot, code)?;
+            let registers = memory.registers(self.rules.machine(), memory.program_counter()?, false);
+            let mut frames = Vec::new();
+            let end = self.unwinder.unwind(registers, &memory, code, &mut frames);
+            callers.extend(code.framed(&frames));
+            found = Some(ended(end));
+            let Some(part) =
+                frames.last().filter(|last| self.goes_over(code, last)).and_then(|_| walk.part(next))
+            else {
+                break;
+            };
+            callers.extend(part.frames.iter().map(|frame| (frame.location, frame.mark)));
+            (found, next) = (Some(part.end), part.next_part);
+        }
+        found
+    }
+
+    /// Tells whether a function goes over to another stack where it stands.
+    fn goes_over(&mut self, code: &SpaceCode<'_>, frame: &Frame) -> bool {
+        let at = frame.address.wrapping_sub(u64::from(!frame.is_interrupted()));
+        code.find(at).is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
     }
 
     /// What came of the samples.

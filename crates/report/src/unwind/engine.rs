@@ -122,7 +122,7 @@ impl Unwinder {
             if register.0 == u16::from(tables.machine().sp()));
         Some(match kind {
             _ if is_outermost => GoingOn::Ends,
-            go::Kind::Switch => GoingOn::Elsewhere,
+            go::Kind::Switch if matches!(full.row.cfa(), gimli::CfaRule::Expression(_)) => GoingOn::Elsewhere,
             go::Kind::Mark => GoingOn::Mark,
             _ if is_bare => GoingOn::Bare,
             _ => GoingOn::Frame,

@@ -237,8 +237,11 @@ fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<us
 fn held(rows: &Rows, snapshots: &BTreeSet<u32>) -> HeldIds {
     let held = &rows.held;
     let there = |id: &u32| Some((*id, held.snapshots.find(*id)?));
-    // What a signal interrupted is the row behind that of the sample, and stays so.
-    let outer = snapshots.iter().filter_map(|id| there(&(id + 1))).filter(|(_, row)| row.is_outer());
+    // What a signal interrupted, and the stacks of C that have called Go, are the rows behind that of the sample, and stay so.
+    let outer = snapshots.iter().flat_map(|id| {
+        let behind = (1_u32..).map_while(|further| there(&id.checked_add(further)?));
+        behind.take_while(|(_, row)| row.is_outer())
+    });
     let snapshots: BTreeMap<u32, &Snapshot> = snapshots.iter().filter_map(there).chain(outer).collect();
     let mut nodes = BTreeSet::new();
     for snapshot in snapshots.values() {
