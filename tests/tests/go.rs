@@ -12,7 +12,14 @@ use icecore_tests::machine::{Recorded, Sample, has_ebpf, text};
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
 /// What stacks of Go begin with: goroutines, threads, the first thread, the scheduler where a goroutine gave up its thread.
-const STARTS: [&str; 4] = ["runtime.goexit", "runtime.mstart", "runtime.rt0_go", "runtime.mcall"];
+const STARTS: [&str; 6] = [
+    "runtime.goexit",
+    "runtime.mstart",
+    "runtime.rt0_go",
+    "runtime.mcall",
+    "runtime.gopreempt_m",
+    "runtime.preemptPark",
+];
 
 /// Builds what lies in `tests/programs/go`, with symbols and without; returns the folder.
 fn built() -> &'static Path {
