@@ -324,7 +324,7 @@ impl Entry {
         let Some(first) = writes.next() else { return Some(kind) };
         let first = self.start + first as u64 + 1;
         // A function that comes back is as deep again behind the instruction that brings it back; it has four bytes.
-        let back = writes.last().filter(|_| function.name == b"runtime.systemstack");
+        let back = writes.next_back().filter(|_| function.name == b"runtime.systemstack");
         let back = back.map_or(u64::MAX, |at| self.start + at as u64 + 4);
         let mut begin = self.start;
         for (end, depth) in depths {
