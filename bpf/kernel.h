@@ -74,16 +74,16 @@ struct signal_struct {
 	atomic_t live;
 };
 
+typedef struct {
+	unsigned long sig[1];
+} sigset_t;
+
 struct sigaction {
 	void *sa_handler;
 	unsigned long sa_flags;
 	void *sa_restorer;
-	unsigned long sa_mask;
+	sigset_t sa_mask;
 };
-
-typedef struct {
-	unsigned long sig[1];
-} sigset_t;
 
 struct k_sigaction {
 	struct sigaction sa;

@@ -207,6 +207,21 @@ static __always_inline bool is_on_signal_stack(__u64 sp)
 }
 
 #if defined(__TARGET_ARCH_x86)
+/* What a process does about its signals, in the room of a page. */
+static __always_inline const struct k_sigaction *read_actions(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sighand_struct *handlers = BPF_CORE_READ(task, sighand);
+	struct looking *looking;
+	__u32 zero = 0;
+
+	looking = bpf_map_lookup_elem(&lookings, &zero);
+	if (!looking ||
+	    bpf_probe_read_kernel(looking->page.bytes, sizeof(handlers->action), &handlers->action))
+		return 0;
+	return (const void *)looking->page.bytes;
+}
+
 /* Where the handlers of a process return to: its C library's trampoline, and perhaps one of its own. */
 struct trampolines {
 	const __u64 *frames;
@@ -226,18 +241,11 @@ static long pass_frame(__u32 i, struct trampolines *trampolines)
 /* Tells whether a walk passes through a signal: what that has interrupted is not on the chain of frame pointers. */
 static __always_inline bool passes_signal(struct scratch *scratch)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct sighand_struct *handlers = BPF_CORE_READ(task, sighand);
 	struct trampolines found = { .frames = &scratch->frames[scratch->record.kernel_len & 127] };
-	const struct k_sigaction *actions;
-	struct looking *looking;
-	__u32 zero = 0;
+	const struct k_sigaction *actions = read_actions();
 
-	looking = bpf_map_lookup_elem(&lookings, &zero);
-	if (!looking ||
-	    bpf_probe_read_kernel(looking->page.bytes, sizeof(handlers->action), &handlers->action))
+	if (!actions)
 		return 0;
-	actions = (const void *)looking->page.bytes;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 64; i++) {
 		__u64 to = (__u64)actions[i].sa.sa_restorer;
@@ -371,6 +379,8 @@ static __always_inline void send_leaf(__u64 sp, __u64 fp, __u64 end)
 #define SEARCHED_BYTES (STACK_PAGE_LEN - 16)
 
 #define SIGNAL_FRAME_MASK 304
+/* The handler runs on the alternate stack. */
+#define SA_ONSTACK 0x08000000
 
 struct search {
 	struct looking *looking;
@@ -430,17 +440,23 @@ static long search_page(__u32 i, struct search *search)
 	return 1;
 }
 
-/* Tells whether the handler of a signal is still running: as long as it does, the signal is blocked, which it was not before. The frame of
- * one that has returned stays where it was, and a program may use this stack for something else by then (coroutines). Of handlers that
- * block nothing (SA_NODEFER) nothing tells. */
+/* Tells whether the handler of a signal is still running: as long as it does, its signal is blocked, which it was not before, and those
+ * that are to be blocked with it. The frame of one that has returned stays where it was, and a program may use this stack for something
+ * else by then (coroutines). Of handlers that do not block their own signal nothing tells. */
 static __always_inline bool is_handled(__u64 signal_frame)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 blocked = BPF_CORE_READ(task, blocked.sig[0]), before;
+	const struct k_sigaction *actions = read_actions();
 
-	if (bpf_probe_read_user(&before, sizeof(before), (void *)(signal_frame + SIGNAL_FRAME_MASK)))
+	if (!actions ||
+	    bpf_probe_read_user(&before, sizeof(before), (void *)(signal_frame + SIGNAL_FRAME_MASK)) || before & ~blocked)
 		return 0;
-	return (blocked & ~before) && !(before & ~blocked);
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 64; i++)
+		if ((blocked & ~before) >> i & 1 && actions[i].sa.sa_flags & SA_ONSTACK && !(actions[i].sa.sa_mask.sig[0] & ~blocked))
+			return 1;
+	return 0;
 }
 
 /* Sends what was interrupted by the signal whose handler runs on an alternate stack. */

@@ -143,11 +143,16 @@ KEEP void go_on(void) { CALL(resume_pointer()); }
 static void run_coroutine(void)
 {
 	stack_t stack = { .ss_sp = room, .ss_size = sizeof(room) };
+	sigset_t other;
 	struct sigaction action = { .sa_handler = first_time, .sa_flags = SA_ONSTACK };
 
 	sigaltstack(&stack, 0);
 	sigaction(SIGUSR1, &action, 0);
 	CALL(set_up());
+	/* Not the signal that was handled. */
+	sigemptyset(&other);
+	sigaddset(&other, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &other, 0);
 	while (!is_over())
 		CALL(go_on());
 }
