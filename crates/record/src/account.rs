@@ -77,7 +77,9 @@ impl Account {
             Moment::Ending => thread.ending = Some(*reading),
             Moment::Running => self.rows.extend(thread.tell(reading)),
             Moment::Freed => {
-                self.rows.extend(thread.tell(reading));
+                // A thread that runs a program takes the id of the first one, which is freed with its own.
+                let ended = thread.ending.unwrap_or(*reading);
+                self.rows.extend(thread.tell(&Reading { tgid: ended.tgid, tid: ended.tid, ..*reading }));
                 self.threads.remove(&reading.task);
             }
         }
@@ -168,6 +170,15 @@ mod tests {
         account.read(&Reading { moment: Moment::Ending, ..reading(150, 140, 8) });
         assert_eq!(told(&mut account, true), [(140, 150, 8)]);
         assert!(account.take(true).is_empty());
+    }
+
+    #[test]
+    fn a_first_thread_keeps_its_id_when_another_one_runs_a_program() {
+        let mut account = Account::new(0);
+        account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
+        account.read(&Reading { moment: Moment::Freed, tid: 9, ..reading(130, 50, 45) });
+        let rows = account.take(false);
+        assert_eq!((rows.len(), rows[0].tid, rows[0].ran_ns), (1, 8, 45 * US));
     }
 
     #[test]
