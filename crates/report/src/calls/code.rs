@@ -150,10 +150,7 @@ impl<'a> Code<'a> {
     /// The calls in front of an address; `None` if there is no code.
     fn before(&self, return_address: u64) -> Option<Before> {
         let code = self.bytes_before(return_address)?;
-        Some(match self.machine() {
-            Machine::X86_64 => x86_64::before(code, return_address),
-            Machine::Aarch64 => aarch64::before(code, return_address),
-        })
+        Some(super::before(self.machine(), code, return_address))
     }
 
     /// Tells whether control comes from the target of a call to an address, without another call.

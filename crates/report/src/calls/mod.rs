@@ -26,6 +26,7 @@ mod flow;
 mod opened;
 mod x86_64;
 
+use crate::unwind::Machine;
 pub use depth::{CallersFp, Shape};
 pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
 pub(crate) use opened::{Calls, Files, Judge};
@@ -50,6 +51,20 @@ struct Before {
     direct: Option<u64>,
     /// There may be one through a register or memory.
     is_indirect: bool,
+}
+
+/// Tells whether the last instruction of some machine code may be a call.
+pub(crate) fn ends_with_call(machine: Machine, code: &[u8]) -> bool {
+    let Before { direct, is_indirect } = before(machine, code, 0);
+    direct.is_some() || is_indirect
+}
+
+/// Finds the calls that may end where these bytes end, which is the return address.
+fn before(machine: Machine, code: &[u8], return_address: u64) -> Before {
+    match machine {
+        Machine::X86_64 => x86_64::before(code, return_address),
+        Machine::Aarch64 => aarch64::before(code, return_address),
+    }
 }
 
 /// An instruction, as far as the way of control goes.

@@ -13,7 +13,7 @@ use icecore_format::records::{Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
-use crate::calls::Judge;
+use crate::calls::{self, Judge};
 use crate::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
 use crate::locate::Locator;
 use crate::map::Map;
@@ -180,10 +180,12 @@ fn go_machine(machine: Machine) -> go::Machine {
 }
 
 impl Source<'_> {
-    /// The files, if they are at hand.
-    fn opened(&self) -> Option<&Opened> {
+    /// The files, if they are at hand with their code: of what a recording brings along it may be missing.
+    fn with_code(&self) -> Option<&Opened> {
+        let has_code = |opened: &&Opened| opened.layout.has_code();
         let open = || Opened::of(&self.finder.look(self.image).files.ok()?, Machine::X86_64, &[]);
-        self.files.as_ref().or_else(|| self.code.get_or_init(open).as_ref())
+        let files = self.files.as_ref().filter(has_code);
+        files.or_else(|| self.code.get_or_init(open).as_ref().filter(has_code))
     }
 
     fn svma(&self, off: FileOff) -> Option<Svma> {
@@ -210,15 +212,15 @@ impl<'a> Tables<'a> {
     /// Tells from machine code whether a call stands in front of an offset; `None` if the file is not at hand.
     pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
         let (source, _) = self.images.get(image as usize)?.as_ref()?;
-        let file = source.opened()?.sections.file();
+        let file = source.with_code()?.sections.file();
         let before =
             file.get(usize::try_from(off.0.saturating_sub(8)).ok()?..usize::try_from(off.0).ok()?)?;
-        Some(ends_with_call(self.machine, before))
+        Some(calls::ends_with_call(self.machine, before))
     }
 
     /// Tells from machine code whether a return address at an offset is the first of the stack of a program or thread.
     pub(super) fn is_start(&self, image: u32, off: FileOff) -> bool {
-        let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.opened());
+        let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.with_code());
         let is_entry = |files: &Opened| {
             let call = files.layout.svma(FileOff(off.0.saturating_sub(1)));
             let into = call.and_then(|call| (call.0 + 1).checked_sub(files.layout.entry.0));
@@ -259,31 +261,6 @@ fn is_first_call(code: &[u8]) -> bool {
     false
 }
 
-/// Tells whether the last instruction of some machine code may be a call.
-fn ends_with_call(machine: Machine, code: &[u8]) -> bool {
-    let last = |len: usize| code.len().checked_sub(len).map(|at| &code[at..]);
-    if machine == Machine::Aarch64 {
-        let word = last(4).and_then(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word));
-        return word.is_some_and(|word| word >> 26 == 0x25 || word & 0xffff_fc1f == 0xd63f_0000);
-    }
-    // call rel32; call r/m64: opcode, mod and reg 2, perhaps a SIB byte, a displacement.
-    let is_direct = last(5).is_some_and(|code| code[0] == 0xe8);
-    let is_indirect = |len: usize| {
-        let Some(&[0xff, modrm, ref rest @ ..]) = last(len) else { return false };
-        let has_sib = modrm & 7 == 4 && modrm < 0xc0;
-        let is_absolute =
-            modrm < 0x40 && (modrm & 7 == 5 || has_sib && rest.first().is_some_and(|sib| sib & 7 == 5));
-        let displacement = match modrm >> 6 {
-            1 => 1,
-            2 => 4,
-            _ if is_absolute => 4,
-            _ => 0,
-        };
-        modrm >> 3 & 7 == 2 && len == 2 + usize::from(has_sib) + displacement
-    };
-    is_direct || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
-}
-
 /// Tells of a section whether unwinding needs it.
 fn is_rule_section(name: &str) -> bool {
     matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text") || go::SECTIONS.contains(&name)
@@ -294,25 +271,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_from_what_is_none() {
-        for (code, is_call) in [
-            (&[0x90, 0x90, 0x90, 0xe8, 1, 2, 3, 4][..], true), // call f
-            (&[0x90; 8], false),                               // nop
-            (&[0xc3, 0x66, 0x0f, 0x1f, 0x44, 0, 0, 0xc3], false), // ret
-            (&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd3], true), // call *%rbx
-            (&[0x90, 0x90, 0xff, 0x15, 1, 2, 3, 4], true),     // call *4(%rip)
-            (&[0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x50, 8], true), // call *8(%rax)
-            (&[0x90, 0xff, 0x94, 0xc3, 1, 2, 3, 4], true),     // call *n(%rbx,%rax,8)
-            (&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe3], false), // jmp *%rbx
-        ] {
-            assert_eq!(ends_with_call(Machine::X86_64, code), is_call, "{code:x?}");
-        }
+    fn a_program_begins_with_one_call() {
         assert!(is_first_call(&[0x31, 0xed, 0x48, 0x89, 0xe7, 0xe8, 1, 2, 3, 4]));
         assert!(
             !is_first_call(&[0x31, 0xed, 0xe8, 1, 2, 3, 4, 0xf4, 0x90, 0xe8, 1, 2, 3, 4]),
             "another function"
         );
-        assert!(ends_with_call(Machine::Aarch64, &0x9400_0001_u32.to_le_bytes()));
-        assert!(!ends_with_call(Machine::Aarch64, &0xd503_201f_u32.to_le_bytes()));
     }
 }
