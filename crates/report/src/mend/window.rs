@@ -43,6 +43,20 @@ pub(super) struct Stack {
     pub(super) mending: Mending,
 }
 
+/// What came of unwinding a sample, and what of its walk belongs to it.
+struct Believed<'w> {
+    /// Those that were unwound, the leaf first.
+    frames: &'w [Frame],
+    end: End,
+    walk: &'w Walk,
+    walk_end: WalkEnd,
+    choice: Choice<'w>,
+    /// The walk goes on where Go has noted that it left the stack, and not where a frame pointer leads.
+    is_behind_mark: bool,
+    /// The part of the walk that comes behind.
+    next: Option<usize>,
+}
+
 impl<'a> Window<'a> {
     pub(super) fn new(
         selection: Selection<'a>,
@@ -82,7 +96,6 @@ impl<'a> Window<'a> {
             end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
             frames[interrupted].by = By::Signal;
         }
-        let framed = code.framed(&frames);
         // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
         // and to check each of them would cost as much as unwinding.
         let joined = joined(&frames, &walk.frames);
@@ -118,7 +131,15 @@ impl<'a> Window<'a> {
             choice = Choice::Other { unwound: 1, walked: &[], end: WalkEnd::NOT_COPIED };
             next = None;
         }
-        // The walk goes on behind the last frame that was unwound, or behind the mark.
+        let believed = Believed { frames: &frames, end, walk: &walk, walk_end, choice, is_behind_mark, next };
+        let kept = self.keep(sample, &code, believed);
+        self.frames = frames;
+        kept
+    }
+
+    /// Keeps what is believed, as far as the walk in it is known to be right.
+    fn keep(&mut self, sample: &Sample, code: &SpaceCode<'_>, believed: Believed<'_>) -> Option<()> {
+        let Believed { frames, end, walk, walk_end, choice, is_behind_mark, next } = believed;
         let (unwound, rest, stack_end) = match choice {
             Choice::Walk if end == End::Root => (frames.len(), &[][..], WalkEnd::UNWOUND),
             Choice::Walk => (frames.len(), &walk.frames[frames.len().min(walk.frames.len())..], walk_end),
@@ -126,16 +147,15 @@ impl<'a> Window<'a> {
         };
         let is_marked = is_behind_mark && !rest.is_empty();
         let last = frames[..unwound].last()?;
-        let mut carried = Carried::from(last, is_marked, &code);
-        carried.follow(rest, stack_end, &walk, &mut self.kept, self.unwinder);
+        let mut carried = Carried::from(last, is_marked, code);
+        carried.follow(rest, stack_end, walk, &mut self.kept, self.unwinder);
         let Carried { count, is_linked, passes_signal, guesses, has_begun, .. } = carried;
         let is_cut = count < rest.len() || !has_begun;
         let mut stack_end = if is_cut { ended(end) } else { stack_end };
         let mut callers = Vec::new();
         if !is_cut
             && stack_end == WalkEnd::NOT_MONOTONIC
-            && let Some(end) =
-                next.and_then(|next| self.callbacks(sample, (&code, &walk, next), &mut callers))
+            && let Some(end) = next.and_then(|next| self.callbacks(sample, (code, walk, next), &mut callers))
         {
             stack_end = end;
         }
@@ -153,6 +173,7 @@ impl<'a> Window<'a> {
                 let is_guess = guesses.contains(&position);
                 (frame.location, if is_guess { frame.mark.with(Mark::GUESSED) } else { frame.mark })
             });
+            let framed = code.framed(frames);
             let inner = framed[..unwound].iter().rev().copied();
             let callers = callers.into_iter().rev();
             self.done.grown.add(0, callers.chain(outer).chain(inner), &mut self.path);
@@ -160,7 +181,6 @@ impl<'a> Window<'a> {
         });
         let mending = if is_kept { Mending::KEPT } else { Mending::REPLACED }.judged(is_suspect);
         self.done.stacks.push(Stack { snapshot: sample.snapshot, other: other.flatten(), mending });
-        self.frames = frames;
         Some(())
     }
 
