@@ -55,7 +55,9 @@ for name, summary in summaries.items():
         check(agreement is not None and 0.2 < agreement < 1.1, f"{name}: the kernel's account of CPU time is there")
     check(summary["lost"] == 0 and summary["closed"], f"{name}: whole")
     if has_loop:
-        check(summary["rooted_share"] > 0.9, f"{name}: stacks are rooted")
+        # A walk skips the callers of leaves of libc, and is not rooted then.
+        least = 0.3 if name.endswith("-fp") else 0.9
+        check(summary["rooted_share"] > least, f"{name}: stacks are rooted")
     else:
         said = any("takes user stacks itself" in problem for problem in summary["problems"])
         check(said and summary["verdict"] != "good", f"{name}: the report says so, too; called {summary['verdict']}")

@@ -378,7 +378,7 @@ impl Digest {
     /// Writes down what the evidence tells, when sampling has ended.
     fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
         let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
-        let Found { symbols, rules, images, left_out, jit, jit_told } = evidence.find(wishes.has_stacks);
+        let Found { symbols, rules, images, left_out, jit, jit_told } = evidence.find();
         self.send_jit(&jit);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });

@@ -136,8 +136,9 @@ impl Evidence {
         self.jit.take_rows()
     }
 
-    /// Reads the symbol tables of the images that were hit, and, if stacks are to be unwound, their unwind rules.
-    pub(crate) fn find(&mut self, has_stacks: bool) -> Found {
+    /// Reads the symbol tables of the images that were hit, and their unwind rules: by these stacks are unwound, and walks along frame
+    /// pointers are judged.
+    pub(crate) fn find(&mut self) -> Found {
         self.jit.finish();
         let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
         let mut found = Found { left_out: self.left_out, jit, jit_told, ..Found::default() };
@@ -150,7 +151,7 @@ impl Evidence {
             let read = |file: &File| {
                 let file = ReadCache::new(file);
                 let debug = debug_file(&file).map(ReadCache::new);
-                (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, &offsets, has_stacks))
+                (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, &offsets))
             };
             let (functions, rules) = match self.sources.get(&image) {
                 Some(Source::Held(held, _)) => read(&held.file),
@@ -161,7 +162,7 @@ impl Evidence {
                 Some(Source::Vdso) => {
                     let vdso = &vdso()[..];
                     let functions = functions(vdso, None::<&[u8]>, offsets.clone());
-                    (functions, wanted_rules(vdso, &offsets, has_stacks))
+                    (functions, wanted_rules(vdso, &offsets))
                 }
                 Some(Source::Nowhere) => Default::default(),
                 None => {
@@ -234,15 +235,8 @@ impl Source {
     }
 }
 
-/// The unwind rules for offsets of a file, if they are wanted.
-fn wanted_rules<'d>(
-    file: impl ReadRef<'d>,
-    offsets: &(impl Iterator<Item = u64> + Clone),
-    are_wanted: bool,
-) -> Vec<Rule> {
-    if !are_wanted {
-        return Vec::new();
-    }
+/// The unwind rules for offsets of a file.
+fn wanted_rules<'d>(file: impl ReadRef<'d>, offsets: &(impl Iterator<Item = u64> + Clone)) -> Vec<Rule> {
     let of_go = || go::rules(file, &functions::addresses(file, offsets.clone())?);
     [rules(file, offsets.clone()), of_go().unwrap_or_default()].concat()
 }
