@@ -344,7 +344,8 @@ static __always_inline bool send_registers(struct sample_record *record, struct 
 	return 1;
 }
 
-/* The address behind the stack of a sample. Go makes most of its stacks in its heap, and knows where they end. */
+/* Returns the address behind the stack that a sample hit. The mapping does not tell where a stack of Go ends, since Go makes them in its
+ * heap: its own notes tell. */
 static __always_inline __u64 sampled_stack_end(struct scratch *scratch, __u64 sp)
 {
 	struct go_stacks *go = &scratch->go;
@@ -390,8 +391,8 @@ struct search {
 	__u64 found;
 };
 
-/* Returns where in a page these two words lie, the second one 16 bytes behind the first: the last such place, or SEARCHED_BYTES
- * if there is none. */
+/* Finds the last place in a page where the address and, 16 bytes further, the size of an alternate stack stand. Returns its offset, or
+ * SEARCHED_BYTES if there is none. */
 VERIFIED_ALONE int find_in_page(const struct page_record *page, __u64 sp, __u64 size)
 {
 	const __u64 *words;

@@ -148,7 +148,7 @@ pub fn jit(bytes: &[u8]) {
         assert!(!asked.within(piece.start, piece.end).is_empty());
         assert!(!piece.name.is_empty() && piece.name.len() <= bytes.len() && !piece.name.contains(&0));
     };
-    let pieces = perf_map::find_in(bytes, &asked).expect("memory");
+    let pieces = perf_map::find_in(bytes, &asked).expect("bug: memory is read without errors");
     assert!(pieces.len() <= addresses.len());
     pieces.iter().for_each(is_whole);
     dump::find(bytes, &asked).0.iter().for_each(is_whole);

@@ -385,7 +385,8 @@ fn writes_stack_pointer(bytes: &[u8]) -> bool {
     }
 }
 
-/// Where a function has its caller's frame pointer again: behind the instruction in front of the one that gives a frame back.
+/// Returns the address from which on a function has its caller's frame pointer again. Go restores that one instruction before it
+/// gives the frame back, which is where its table changes.
 fn gives_back<'c>(end: u64, depth: u64, code: &impl Fn(u64, u64) -> Option<&'c [u8]>) -> Option<u64> {
     let (place, short, long) = (depth.checked_sub(8)?, end.checked_sub(4)?, end.checked_sub(7)?);
     let gives = match (code(short, 4), code(long, 7)) {

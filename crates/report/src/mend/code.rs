@@ -54,7 +54,8 @@ impl<'a> SpaceCode<'a> {
         Some(address)
     }
 
-    /// How many frames of a walk may be there, if so many are known to be: in front of those behind them is no call of the last one.
+    /// Counts the frames of a walk up to the first one that cannot have called the frame before it, by its machine code. The first
+    /// `known` frames are not asked.
     pub(super) fn possible(&self, walked: &[Walked], known: usize) -> usize {
         let is_impossible = |position: usize| {
             let [callee, caller] = [walked[position - 1], walked[position]];

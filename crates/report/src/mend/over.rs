@@ -174,7 +174,8 @@ impl Walk {
         walk
     }
 
-    /// The frames from a part on, as far as they are proven to call each other. Part 1 is what lies behind the first mark.
+    /// Takes the frames of a part of the walk and of those that follow it, as far as each is known to have called the one before.
+    /// Part 0 is in front of the first mark, part 1 behind it.
     pub(super) fn part(&self, first: usize) -> Option<Taken> {
         let mut last = self.parts.get(first)?;
         let (mut frames, mut next_part) = (last.frames.clone(), first + 1);

@@ -184,8 +184,8 @@ impl<'a> Window<'a> {
         Some(())
     }
 
-    /// Goes on where C has called Go: each stack of C is a snapshot of its own, and behind it the walk goes on. Returns how all of
-    /// it ends, if anything was found.
+    /// Continues a stack where C has called Go. The sampler took each stack of C as a snapshot of its own: this unwinds it, and appends
+    /// the part of the walk that follows. Returns how the stack ends; `None` if it found no caller.
     fn callbacks(
         &mut self,
         sample: &Sample,

@@ -266,7 +266,7 @@ struct Facts<'a> {
     lost_to: Option<&'static str>,
     named_share: Option<f64>,
     rooted_share: Option<f64>,
-    /// Of user stacks: walks that ended at a frame pointer of 0, of which nothing tells whether that is the root.
+    /// Of user stacks: walks of two frames or more that ended at a frame pointer of 0, which alone proves no root.
     unproven_share: f64,
     /// Of user stacks: with a frame that was found by a guess.
     guessed_share: f64,
