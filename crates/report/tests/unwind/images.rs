@@ -144,6 +144,15 @@ impl Modules for Images {
         // `call rel32`; any other call has the byte ff.
         Some(before[3] == 0xe8 || before.contains(&0xff))
     }
+
+    /// The dynamic linker begins a program in assembly that has no rules: two calls behind its entry point.
+    fn is_start(&self, return_address: u64) -> bool {
+        let place = self.at(return_address).and_then(|(_, place)| place.as_ref());
+        place.is_some_and(|(image, _, bias)| {
+            let entry = image.file.entry();
+            entry != 0 && (entry + 1..entry + 64).contains(&return_address.wrapping_sub(*bias))
+        })
+    }
 }
 
 impl Image {
