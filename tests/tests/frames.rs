@@ -146,6 +146,22 @@ fn root_rules_in_debug_frame_serve_beside_others() {
 }
 
 #[test]
+fn root_rules_that_no_table_leads_to_travel_in_the_recording() {
+    if !has_ebpf() {
+        return;
+    }
+    // Static programs of glibc have an `.eh_frame` and no `.eh_frame_hdr`; clang writes another version of `.debug_frame`.
+    for (compiler, options, name) in
+        [("cc", &[][..], "away"), ("clang", &[], "away-clang"), ("cc", &["-static"], "away-static")]
+    {
+        let program = frames(compiler, options, name);
+        let recorded = recorded(&program, "no_rules", &[]);
+        std::fs::remove_file(program).expect("it was recorded");
+        assert_stacks(&told(&recorded), &["spin", "repeat", "inner_without_rules", "without_rules", "main"]);
+    }
+}
+
+#[test]
 fn root_a_stack_that_lacks_its_outer_frames_is_not_rooted() {
     if !has_ebpf() {
         return;

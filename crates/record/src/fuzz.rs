@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem::offset_of;
 
 use crate::evidence::jit::{Asked, Piece, dump, perf_map};
-use crate::evidence::{functions, sections};
+use crate::evidence::{functions, sections, wanted_rules};
 use crate::identity;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
@@ -126,12 +126,13 @@ pub fn elf(file: &[u8]) -> Option<Vec<u8>> {
     identity::elf_build_id(file)
 }
 
-/// Finds functions all over an ELF file that is its own debug file as well, and the sections that are taken of it.
+/// Finds functions all over an ELF file that is its own debug file as well, their rules, and the sections that are taken of it.
 pub fn functions(file: &[u8]) {
     let wanted = sections::wanted(file).unwrap_or_default();
     assert!(wanted.iter().all(|stretch| !stretch.is_empty()));
     assert!(wanted.is_sorted_by(|before, after| before.end < after.start));
     let offsets = (0..file.len() as u64).step_by(file.len() / 256 + 1);
+    assert!(wanted_rules(file, &offsets).iter().all(|rule| rule.bytes.len() <= 16 << 10));
     let found = functions::functions(file, Some(file), offsets.clone());
     assert!(found.is_sorted_by(|a, b| a.start < b.start) && found.len() <= offsets.count());
     for function in found {

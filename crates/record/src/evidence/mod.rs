@@ -14,6 +14,7 @@ pub(crate) mod rules;
 pub(crate) mod sections;
 mod stubs;
 mod symbol_table;
+mod unlisted;
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -236,9 +237,14 @@ impl Source {
 }
 
 /// The unwind rules for offsets of a file.
-fn wanted_rules<'d>(file: impl ReadRef<'d>, offsets: &(impl Iterator<Item = u64> + Clone)) -> Vec<Rule> {
-    let of_go = || go::rules(file, &functions::addresses(file, offsets.clone())?);
-    [rules(file, offsets.clone()), of_go().unwrap_or_default()].concat()
+pub(crate) fn wanted_rules<'d>(
+    file: impl ReadRef<'d>,
+    offsets: &(impl Iterator<Item = u64> + Clone),
+) -> Vec<Rule> {
+    let asked = || functions::addresses(file, offsets.clone());
+    let unlisted = asked().and_then(|asked| unlisted::rules(file, asked));
+    let of_go = asked().and_then(|asked| go::rules(file, &asked));
+    [rules(file, offsets.clone()), unlisted.unwrap_or_default(), of_go.unwrap_or_default()].concat()
 }
 
 /// The file with the debug information of a stripped one, if it is installed.

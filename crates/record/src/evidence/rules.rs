@@ -10,7 +10,7 @@ use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 /// The longest entry that is taken, bytes; real ones have tens.
-const MAX_ENTRY_BYTES: u32 = 16 << 10;
+pub(super) const MAX_ENTRY_BYTES: u32 = 16 << 10;
 /// The most functions of one table: those of the largest programs are a tenth.
 const MAX_FUNCTIONS: u32 = 4 << 20;
 /// `.eh_frame_hdr` as linkers write it: version 1, pointer to `.eh_frame` relative to itself, count as u32, table of pairs

@@ -1,0 +1,202 @@
+//! Unwind rules that no table leads to: those of an `.eh_frame` without `.eh_frame_hdr`, as static programs of glibc have it, and
+//! of `.debug_frame`. One pass over the section finds them.
+
+use std::collections::BTreeSet;
+
+use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindOffset, UnwindSection};
+use object::read::ReadRef;
+use object::read::elf::SectionHeader as _;
+use object::{Endianness, elf};
+
+use super::elf_file::ElfFile;
+use super::functions::Asked;
+use super::rules::{MAX_ENTRY_BYTES, Rule, Table};
+
+/// The longest section that is looked through, bytes: a second of work. That of the largest programs has a few tens of MiB.
+const MAX_SECTION_BYTES: u64 = 64 << 20;
+/// The longest entry that others share, bytes: it is read once for each of them. Compilers write 20 to 40.
+const MAX_SHARED_BYTES: usize = 1 << 10;
+/// Where the version stands in what several entries share. Text that says how to read the entry follows, up to a zero.
+const VERSION_AT: usize = 8;
+/// In version 4 of it, addresses have eight bytes, and segments none.
+const SIZES: [u8; 2] = [8, 0];
+
+/// Finds the rules for code, each entry once, in the order of their addresses. Those of `.debug_frame` are written as `.eh_frame`
+/// would have them, and lie behind that.
+pub(super) fn rules<'d>(file: impl ReadRef<'d>, mut asked: Vec<Asked>) -> Option<Vec<Rule>> {
+    let elf = ElfFile::read(file).filter(|elf| elf.endian == Endianness::Little)?;
+    asked.sort_unstable_by_key(|asked| asked.address);
+    asked.dedup_by_key(|asked| asked.address);
+    let eh_frame = Section::read(&elf, ".eh_frame");
+    let behind = eh_frame.at.checked_add(eh_frame.bytes.len() as u64)?.checked_next_multiple_of(16)?;
+    let debug_frame = Section { at: behind, ..Section::read(&elf, ".debug_frame") };
+    let mut rules = BTreeSet::new();
+    match Table::read(file) {
+        Some(table) => asked.retain(|asked| table.start(file, asked.address).is_none()),
+        None => {
+            let entries = EhFrame::new(eh_frame.bytes, LittleEndian);
+            let bases = BaseAddresses::default().set_eh_frame(eh_frame.at);
+            let copied = |off| eh_frame.entry(off).map(<[u8]>::to_vec);
+            for found in take(entries, &bases, &mut asked) {
+                let bytes = copied(found.shared).zip(copied(found.own));
+                rules.extend(bytes.into_iter().flat_map(|bytes| eh_frame.rules(&found, bytes)));
+            }
+        }
+    }
+    let entries = DebugFrame::new(debug_frame.bytes, LittleEndian);
+    for found in take(entries, &BaseAddresses::default(), &mut asked) {
+        let bytes = debug_frame.shared(found.shared).zip(debug_frame.own(&found));
+        rules.extend(bytes.into_iter().flat_map(|bytes| debug_frame.rules(&found, bytes)));
+    }
+    Some(rules.into_iter().collect())
+}
+
+/// A section with entries, and where it lies in memory.
+struct Section<'d> {
+    at: u64,
+    bytes: &'d [u8],
+}
+
+/// An entry that covers code, and what it shares with others; offsets in the section.
+struct Found {
+    own: usize,
+    shared: usize,
+    /// The first address of the function.
+    begin: u64,
+    asked: Asked,
+}
+
+impl<'d> Section<'d> {
+    /// Reads a section; an empty one if it is not there, compressed or too long.
+    fn read<R: ReadRef<'d>>(elf: &ElfFile<'d, R>, name: &str) -> Self {
+        let endian = elf.endian;
+        let found = elf.sections.section_by_name(endian, name.as_bytes());
+        let found = found.map(|(_, section)| section).filter(|section| {
+            let is_compressed = section.sh_flags(endian).0 & elf::SHF_COMPRESSED.0 != 0;
+            !is_compressed && section.sh_size(endian) <= MAX_SECTION_BYTES
+        });
+        let bytes = found.and_then(|section| section.data(endian, elf.bytes).ok()).unwrap_or_default();
+        Self { at: found.map_or(0, |section| section.sh_addr(endian)), bytes }
+    }
+
+    /// An entry, from its length on.
+    fn entry(&self, off: usize) -> Option<&'d [u8]> {
+        let len = entry_len(self.bytes, off).filter(|len| (8..=MAX_ENTRY_BYTES as usize).contains(len))?;
+        self.bytes.get(off..)?.get(..4 + len)
+    }
+
+    /// An entry of `.debug_frame` that others share, as `.eh_frame` has it: with another number in front, and no sizes.
+    fn shared(&self, off: usize) -> Option<Vec<u8>> {
+        let mut bytes = self.entry(off)?.to_vec();
+        bytes[4..8].fill(0);
+        let [version, text, rest @ ..] = bytes.get_mut(VERSION_AT..)? else { return None };
+        match (*version, *text) {
+            (1 | 3, 0) => {}
+            (4, 0) if rest.starts_with(&SIZES) => {
+                *version = 3;
+                // At the end, zeros are instructions that do nothing.
+                rest.rotate_left(SIZES.len());
+                let end = rest.len() - SIZES.len();
+                rest[end..].fill(0);
+            }
+            _ => return None,
+        }
+        Some(bytes)
+    }
+
+    /// An entry of `.debug_frame`, with the way back to what it shares as `.eh_frame` has it.
+    fn own(&self, found: &Found) -> Option<Vec<u8>> {
+        let mut bytes = self.entry(found.own)?.to_vec();
+        let back = u32::try_from((found.own + 4).checked_sub(found.shared)?).ok()?;
+        bytes.get_mut(4..8)?.copy_from_slice(&back.to_le_bytes());
+        Some(bytes)
+    }
+
+    /// Both as a recording has them.
+    fn rules(&self, found: &Found, (shared, own): (Vec<u8>, Vec<u8>)) -> [Rule; 2] {
+        let bias = found.asked.address.wrapping_sub(found.asked.off);
+        let at = |off: usize| self.at.wrapping_add(off as u64);
+        [
+            Rule { at: at(found.shared), start: 0, bias: 0, bytes: shared },
+            Rule { at: at(found.own), start: found.begin.wrapping_sub(bias), bias, bytes: own },
+        ]
+    }
+}
+
+/// Passes over a section, and takes the addresses, ascending, that its entries cover.
+fn take<'d, S>(section: S, bases: &BaseAddresses, asked: &mut Vec<Asked>) -> Vec<Found>
+where
+    S: UnwindSection<EndianSlice<'d, LittleEndian>>,
+{
+    let bytes = section.section().slice();
+    let (mut found, mut off) = (Vec::new(), 0);
+    while let Some(len) = entry_len(bytes, off).filter(|_| !asked.is_empty()) {
+        if let Ok(fde) = section.partial_fde_from_offset(bases, off.into())
+            && let shared = UnwindOffset::into(fde.cie_offset())
+            && entry_len(bytes, shared).is_some_and(|len| len <= MAX_SHARED_BYTES)
+            && let Ok(fde) = fde.parse(|section, bases, at| section.cie_from_offset(bases, at))
+        {
+            let begin = fde.initial_address();
+            let first = asked.partition_point(|asked| asked.address < begin);
+            let count = asked[first..].partition_point(|asked| asked.address - begin < fde.len());
+            let covered = asked.drain(first..first + count).next();
+            found.extend(covered.map(|asked| Found { own: off, shared, begin, asked }));
+        } else if len == 0 && S::has_zero_terminator() {
+            break;
+        }
+        // An entry of the 64-bit format is passed over with what it seems to hold: nobody writes them.
+        let Some(next) = off.checked_add(4).and_then(|off| off.checked_add(len)) else { break };
+        off = next;
+    }
+    found
+}
+
+/// The length of the entry at an offset, without the length itself.
+fn entry_len(bytes: &[u8], off: usize) -> Option<usize> {
+    let len = bytes.get(off..)?.first_chunk().map(|len| u32::from_le_bytes(*len))?;
+    usize::try_from(len).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::functions::fixture::{asked, assembled};
+
+    /// A program with one function of eight bytes at 0x10010, and what is shared with it in `.debug_frame`, up to the factors.
+    fn program(shared: &str) -> Vec<u8> {
+        assembled(&format!(
+            ".globl _start; _start: .fill 64
+             .section .debug_frame,\"\"
+             shared: .long shared_end - . - 4; .long 0xffffffff; {shared}
+             .byte 1, 0x78, 16, 12, 7, 8, 0x90, 1; .balign 8; shared_end:
+             .long end - . - 4; .long 0; .quad 0x10010, 8; .byte 0x44, 14, 16; .balign 8; end:\n"
+        ))
+    }
+
+    #[test]
+    fn rules_of_debug_frame_are_written_as_those_of_eh_frame() {
+        let code = asked(&[0x1000f, 0x10010, 0x10017, 0x10018]);
+        for shared in [".byte 1, 0", ".byte 3, 0", ".byte 4, 0, 8, 0"] {
+            let rules = rules(&program(shared)[..], code.clone()).expect("a program");
+            let [shared, own] = &rules[..] else { panic!("{rules:?}") };
+            let section = [&shared.bytes[..], &own.bytes].concat();
+            assert_eq!((shared.at, own.at, own.start + own.bias), (0, shared.bytes.len() as u64, 0x10010));
+            let (section, bases) = (EhFrame::new(&section, LittleEndian), BaseAddresses::default());
+            let (mut context, parsed) = (gimli::UnwindContext::new(), EhFrame::cie_from_offset);
+            let row = section.unwind_info_for_address(&bases, &mut context, 0x10014, parsed).expect("whole");
+            assert!(matches!(row.cfa(), gimli::CfaRule::RegisterAndOffset { offset: 16, .. }), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        let code = asked(&[0x10010]);
+        for shared in [".byte 2, 0", ".byte 1; .asciz \"z\"", ".byte 4, 0, 4, 0", ".byte 4, 0, 8, 1"] {
+            assert_eq!(rules(&program(shared)[..], code.clone()), Some(Vec::new()), "{shared}");
+        }
+        let sound = program(".byte 1, 0");
+        for cut in 0..sound.len() {
+            rules(&sound[..cut], code.clone());
+        }
+    }
+}
