@@ -11,7 +11,8 @@ icecore, by `health --json` of a recording with the default options:
               calls that could be checked
   cpu         CPU time that was sampled, of what the kernel's account says
 perf, by `perf record --call-graph dwarf,16384` of the same command and `perf script`:
-  rooted      user stacks whose outermost frame is one of the same starts, by name
+  rooted      user stacks whose outermost frame is one of the same starts, by name, or by its place in the file: one of the
+              two outermost of the rooted stacks of icecore
   no call     user stacks with a return address in a file in front of which there is no call (calls.py)
 
 A program that is not installed is left out, and named.
@@ -163,7 +164,7 @@ def postgres(folder):
     shutil.chown(home, "postgres")
     user = f"runuser -u postgres -- {binaries}"
     client = f"-h {home} -U postgres postgres"
-    return ["sh", "-c", f"cd / && {user}/initdb -D {home}/d -U postgres >/dev/null && {user}/pg_ctl -D {home}/d -w -l {home}/log "
+    return ["sh", "-c", f"cd / && rm -rf {home}/d && {user}/initdb -D {home}/d -U postgres >/dev/null && {user}/pg_ctl -D {home}/d -w -l {home}/log "
             f"-o '-c listen_addresses= -k {home}' start >/dev/null && {binaries}/pgbench -i -q -s 2 {client} && {binaries}/pgbench -n -T 4 -c 2 {client}; "
             f"{user}/pg_ctl -D {home}/d stop >/dev/null"]
 
@@ -200,7 +201,7 @@ def share(value):
 
 
 def of_icecore(binaries, folder, command):
-    """The columns of icecore."""
+    """The columns of icecore, and the two outermost places of its rooted stacks."""
     file = folder / "r.icecore"
     record = [binaries / "icecore-record", "-q", "-F", RATE, "--force", "-o", file, "--", *command]
     subprocess.run(record, cwd=folder, **NULL)
@@ -208,8 +209,11 @@ def of_icecore(binaries, folder, command):
     health = json.loads(text)
     checked = (health.get("impossible") or {}).get("checked_share")
     impossible = share(health.get("impossible_share")) + (f" ({share(checked)})" if checked is not None else "")
-    return [str(health["samples"]), share(health["rooted_share"]), share(health.get("incomplete_share")),
-            share(health.get("guessed_share")), impossible, share(health.get("cpu_time_agreement")), health["verdict"]]
+    columns = [str(health["samples"]), share(health["rooted_share"]), share(health.get("incomplete_share")),
+               share(health.get("guessed_share")), impossible, share(health.get("cpu_time_agreement")), health["verdict"]]
+    samples = subprocess.run([binaries / "icecore-report", "samples", "--json", file], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    rooted = (sample["frames"][-2:] for sample in map(json.loads, samples.splitlines()) if not sample.get("incomplete"))
+    return columns, {(frame["image"], frame["offset"]) for frames in rooted for frame in frames if frame["offset"] is not None}
 
 
 def frames_of_perf(data, field):
@@ -222,8 +226,8 @@ def frames_of_perf(data, field):
         yield [(address, what) for (address, _, what), kernel in zip(frames, is_kernel) if not kernel]
 
 
-def of_perf(folder, command):
-    """The columns of perf."""
+def of_perf(folder, command, starts):
+    """The columns of perf; starts are places, too."""
     data = folder / "perf.data"
     record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", RATE, "--call-graph", "dwarf,16384", "-o", data, "--", *command]
     subprocess.run(record, cwd=folder, **NULL)
@@ -235,7 +239,8 @@ def of_perf(folder, command):
         stacks += 1
         # perf leaves `clone3` out, whose rules say that nobody has called it, and adds the ABI to names of Go.
         outermost = named[-1][1].split("+")[0].split("@")[0].removesuffix(".abi0")
-        rooted += outermost in STARTS or outermost.startswith("__libc_start_")
+        begins = {(placed[-1][1].strip("()"), int(placed[-1][0], 16) + step) for step in (0, 1)} & starts
+        rooted += bool(begins) or outermost in STARTS or outermost.startswith("__libc_start_")
         places = [(int(address, 16), path.strip("()")) for address, path in placed]
         pairs = [((caller[0] + 1, caller[1]), callee) for callee, caller in zip(places, places[1:])]
         impossible += any(caller[1].startswith("/") and call(caller, callee) == "no call" for caller, callee in pairs)
@@ -256,7 +261,8 @@ def main():
             except Missing as missing:
                 print(f"| {name} | {missing} is not installed |", flush=True)
                 continue
-            row = [name, *of_icecore(binaries, folder, command), *of_perf(folder, command)]
+            columns, starts = of_icecore(binaries, folder, command)
+            row = [name, *columns, *of_perf(folder, command, starts)]
             print("| " + " | ".join(row) + " |", flush=True)
 
 
