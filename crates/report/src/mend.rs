@@ -11,8 +11,7 @@
 //! | `memory` | the words of a snapshot, by address |
 //! | `code` | what lies at an address of a process |
 //! | `rules` | the unwind rules of images |
-//! | `windows` | samples of a few seconds, thread by thread |
-//! | `window` | samples of one of these, one after the other |
+//! | `batch` | samples, one after the other |
 //! | `choose` | which of two stacks is believed |
 //! | `carried` | how far a walk leads behind what was unwound |
 //! | `grown` | mended stacks as nodes of the trie |
@@ -20,6 +19,7 @@
 //! | `suspect` | stacks of walks that cannot be whole |
 //! | `trampolines` | frames of walks that a signal has made |
 
+mod batch;
 mod carried;
 mod choose;
 mod code;
@@ -29,12 +29,11 @@ mod over;
 pub(crate) mod rules;
 mod suspect;
 mod trampolines;
-mod window;
-mod windows;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{Mark, Mending, Node, Sample, WalkEnd};
 use rayon::prelude::*;
@@ -42,15 +41,18 @@ use rayon::prelude::*;
 use crate::calls;
 use crate::hits::Selection;
 use crate::image::Finder;
+use crate::load::samples;
 use crate::locate::Locator;
 use crate::map::Map;
 use crate::unwind::{Limits, Unwinder};
+use batch::Batch;
 use grown::Trie;
 use rules::Rules;
 pub(crate) use suspect::{Suspects, skips_interrupted, suspects};
 pub(crate) use trampolines::trampolines;
-use window::Window;
-use windows::windows;
+
+/// Samples that are unwound together: what is learnt of calls in one serves the others.
+const BATCH: usize = 512;
 
 /// What came of unwinding.
 #[derive(Debug, Default)]
@@ -106,7 +108,7 @@ impl Mended {
 /// Unwinds the stacks of all samples of threads that are wanted, where there may be a sample that is. What comes of one
 /// does not depend on what else is wanted. Nodes that are new have ids from `first_id` on.
 ///
-/// # Cost   windows and threads in parallel; the new nodes are put together one after the other
+/// # Cost   blocks and batches in parallel; the new nodes are put together one after the other
 pub fn mend(
     recording: &Recording,
     selection: Selection<'_>,
@@ -125,31 +127,34 @@ pub fn mend(
     let limits =
         Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(rules.machine()) };
     let unwinders = Unwinders::new(limits);
-    let all = windows(selection);
-    let done: Vec<Vec<window::Done>> = all
-        .par_iter()
-        .map(|window| {
-            let threads = window.threads(recording, selection);
-            let done = threads.par_iter().map(|samples| {
-                unwinders.with(|unwinder| {
-                    let mut window = Window::new(selection, locator, &rules, unwinder);
-                    samples.iter().for_each(|sample| {
-                        window.sample(sample);
-                    });
-                    window.done()
-                })
+    let wanted = tables.sample_blocks.iter().filter(|entry| selection.may_be_in(entry));
+    let mut blocks: Vec<(u32, &Entry)> =
+        wanted.map(|entry| (tables.parts.of(entry).number(), entry)).collect();
+    blocks.sort_by_key(|(part, _)| *part);
+    let unwind = |samples: &[Sample]| {
+        unwinders.with(|unwinder| {
+            let mut batch = Batch::new(selection, locator, &rules, unwinder);
+            samples.iter().for_each(|sample| {
+                batch.sample(sample);
             });
-            done.collect()
+            batch.done()
         })
-        .collect();
+    };
+    let of_block = |entry: &Entry| -> Vec<batch::Done> {
+        // A block that is damaged is counted where its samples are.
+        let mut samples = samples(recording, tables, entry).unwrap_or_default();
+        samples.retain(|sample| sample.snapshot != 0 && selection.wants_thread(sample.task));
+        samples.par_chunks(BATCH).map(unwind).collect()
+    };
+    let done: Vec<Vec<batch::Done>> = blocks.par_iter().map(|(_, entry)| of_block(entry)).collect();
     let mut mended = Mended::default();
     let (mut new, mut next_id) = (New { first_id, ..New::default() }, first_id);
-    let mut done = all.iter().zip(done).peekable();
+    let mut done = blocks.iter().zip(done).peekable();
     for part in 0..tables.parts.len() as u32 {
         // Ids of images tell parts apart, addresses do not: each part has a trie of its own.
         let mut trie = Trie::new(next_id);
-        while let Some((_, threads)) = done.next_if(|(window, _)| window.part == part) {
-            threads.into_iter().for_each(|done| mended.add(done, &mut trie));
+        while let Some((_, batches)) = done.next_if(|((of, _), _)| *of == part) {
+            batches.into_iter().for_each(|done| mended.add(done, &mut trie));
         }
         let begin = next_id;
         next_id = trie.next_id();
@@ -162,9 +167,9 @@ pub fn mend(
 }
 
 impl Mended {
-    fn add(&mut self, done: window::Done, trie: &mut Trie) {
+    fn add(&mut self, done: batch::Done, trie: &mut Trie) {
         let ids = trie.add(&done.grown);
-        let outcome = |stack: &window::Stack| Outcome {
+        let outcome = |stack: &batch::Stack| Outcome {
             other: stack.other.map(|(node, end)| (ids[node as usize - 1], end)),
             mending: stack.mending,
         };

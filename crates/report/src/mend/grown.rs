@@ -34,7 +34,7 @@ impl Grown {
     }
 }
 
-/// Stacks of all windows, as nodes behind those of the file.
+/// Stacks of all batches, as nodes behind those of the file.
 #[derive(Debug)]
 pub(super) struct Trie {
     first_id: u32,

@@ -3,10 +3,10 @@ use icecore_format::records::{
     Task, WalkEnd, Word,
 };
 
+use super::batch::Stack;
 use super::code::SpaceCode;
 use super::grown::Grown;
 use super::memory::Memory;
-use super::window::Stack;
 use super::*;
 use crate::cgroups::Cgroups;
 use crate::filter::Filter;
@@ -80,11 +80,11 @@ impl Recorded {
             mended: &Mended::default(),
         };
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
-        let mut window = Window::new(selection, &locator, &rules, &mut unwinder);
+        let mut batch = Batch::new(selection, &locator, &rules, &mut unwinder);
         for sample in samples {
-            let _ = window.sample(sample);
+            let _ = batch.sample(sample);
         }
-        let done = window.done();
+        let done = batch.done();
         let mut trie = Trie::new(1);
         let ids = trie.add(&done.grown);
         let nodes = ById::from_blocks(vec![(1, trie.into_nodes().0)]);
@@ -336,7 +336,7 @@ fn nodes_that_differ_in_their_marks_are_different_nodes() {
 }
 
 #[test]
-fn equal_stacks_of_two_windows_are_one() {
+fn equal_stacks_of_two_batches_are_one() {
     let mut path = Vec::new();
     let stack = |offsets: &[u64], grown: &mut Grown, path: &mut Vec<u32>| {
         grown.add(0, offsets.iter().map(|off| (at(*off), Mark::NONE)), path);

@@ -169,13 +169,12 @@ impl Health {
         };
         page.item("stacks", &format!("{} of the user stacks reach a root", percent(rooted)));
         if self.unwound_share > 0.0 {
-            let text = format!(
-                "{} were unwound; {} show more than frame pointers did, {} were completed from another sample",
-                percent(self.unwound_share),
-                percent(self.repaired_share),
-                percent(self.completed_share)
-            );
-            page.item("", &text);
+            let [unwound, repaired] = [self.unwound_share, self.repaired_share].map(percent);
+            page.item("", &format!("{unwound} were unwound; {repaired} show more than frame pointers did"));
+            if self.completed_share > 0.0 {
+                let text = "were completed from another sample, as earlier versions did";
+                page.item("", &format!("{} {text}", percent(self.completed_share)));
+            }
         }
         if let Some(guessed) = self.quality.guessed_share.filter(|share| *share > 0.0) {
             page.item("", &format!("{} hold frames that were found by a guess", percent(guessed)));

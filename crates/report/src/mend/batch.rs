@@ -1,5 +1,5 @@
-//! Samples of threads in a few seconds, unwound one after the other. Each is unwound from its own registers and its own copy of
-//! the stack: nothing of another sample is taken for a part of it.
+//! Samples, unwound one after the other. Each is unwound from its own registers and its own copy of the stack: nothing of another
+//! sample is taken for a part of it.
 
 use icecore_format::records::{Mark, Mending, Sample, WalkEnd};
 
@@ -15,8 +15,8 @@ use crate::hits::Selection;
 use crate::locate::{Locator, steps};
 use crate::unwind::{By, End, Frame, GoingOn, Modules as _, Unwinder};
 
-/// Unwinds the samples of a window.
-pub(super) struct Window<'a> {
+/// Unwinds samples.
+pub(super) struct Batch<'a> {
     selection: Selection<'a>,
     locator: &'a Locator<'a>,
     rules: &'a rules::Tables<'a>,
@@ -28,7 +28,7 @@ pub(super) struct Window<'a> {
     path: Vec<u32>,
 }
 
-/// What came of a window.
+/// What came of a batch.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) grown: Grown,
@@ -57,7 +57,7 @@ struct Believed<'w> {
     next: Option<usize>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> Batch<'a> {
     pub(super) fn new(
         selection: Selection<'a>,
         locator: &'a Locator<'a>,
