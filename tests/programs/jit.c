@@ -3,6 +3,7 @@
  * map      two pieces of code, told in a perf map that is gone again when the program ends
  * late     the map is written when half of the time is over
  * replaced the map names the wrong things, and is replaced when half of the time is over
+ * reused   the first piece is another one when half of the time is over, and the map tells both
  * memfd    the code lies in memory that is mapped twice, as runtimes do that never make memory writable and executable
  * forked   a child runs what its parent has made
  * called   the first piece calls a function that has a number where the frame pointer was, so that no walk along frame
@@ -123,6 +124,7 @@ static void tell(const char *prefix, const char *suffix)
 static void with_map(const char *how, long ms, const char *prefix)
 {
 	int is_late = strcmp(how, "late") == 0, is_replaced = strcmp(how, "replaced") == 0;
+	int is_reused = strcmp(how, "reused") == 0;
 	snprintf(map_path, sizeof map_path, "/tmp/perf-%d.map", getpid());
 	make(FIRST, how);
 	make(FIRST + PAGE, how);
@@ -147,7 +149,12 @@ static void with_map(const char *how, long ms, const char *prefix)
 		run(FIRST, ms / 2);
 		if (is_late || is_replaced)
 			tell(prefix, "");
-		run(FIRST + PAGE, ms / 2);
+		if (is_reused) {
+			FILE *map = fopen(map_path, "a");
+			if (!map || fprintf(map, "%lx %lx gamma\n", FIRST, SIZE) < 0 || fclose(map) != 0)
+				fail(map_path);
+		}
+		run(is_reused ? FIRST : FIRST + PAGE, ms / 2);
 	}
 	unlink(map_path);
 }

@@ -55,6 +55,16 @@ fn recorded(how: &str) -> Recorded {
 }
 
 #[test]
+fn root_code_at_an_address_that_had_other_code_before_has_both_names() {
+    if !has_ebpf() {
+        return;
+    }
+    // Nothing tells when the one became the other: neither name is a fact.
+    let names = names(&recorded("reused").samples(&[]));
+    assert!(names.len() == 1 && names.get("alpha or gamma").is_some_and(|count| *count > 40), "{names:?}");
+}
+
+#[test]
 fn root_code_in_a_perf_map_is_named_when_the_process_and_the_map_are_gone() {
     if !has_ebpf() {
         return;

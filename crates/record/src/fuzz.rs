@@ -149,7 +149,8 @@ pub fn jit(bytes: &[u8]) {
         assert!(!asked.within(piece.start, piece.end).is_empty());
         assert!(!piece.name.is_empty() && piece.name.len() <= bytes.len() && !piece.name.contains(&0));
     };
-    let pieces = perf_map::find_in(bytes, &asked).expect("bug: memory is read without errors");
+    let pieces =
+        perf_map::find_in(bytes, bytes.len() as u64 / 2, &asked).expect("bug: memory is read without errors");
     assert!(pieces.len() <= addresses.len());
     pieces.iter().for_each(is_whole);
     dump::find(bytes, &asked).0.iter().for_each(is_whole);

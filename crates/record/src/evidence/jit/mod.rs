@@ -138,6 +138,8 @@ struct Life {
 #[derive(Debug, Default)]
 struct Files {
     map: Option<Held>,
+    /// How long that was when the first code of the process was seen; 0 if it was not there, or another one was.
+    known_len: u64,
     dumps: Vec<Held>,
 }
 
@@ -235,7 +237,8 @@ impl Jit {
             life.home = Home::of(tgid).or(life.home.take());
         }
         if let Some(home) = &life.home {
-            life.files.borrow_mut().look(home, |open| self.room.hold(open));
+            let is_first = life.looks == 1;
+            life.files.borrow_mut().look(home, is_first, |open| self.room.hold(open));
         }
     }
 
@@ -265,7 +268,7 @@ impl Jit {
         if has_ended || !has_map {
             let gone = Home::of_the_gone(tgid, life.since_ns);
             let home = life.home.as_ref().unwrap_or(&gone);
-            life.files.borrow_mut().look(home, |open| open().map(Held::for_a_moment));
+            life.files.borrow_mut().look(home, false, |open| open().map(Held::for_a_moment));
         }
         // What was a return address is looked up one byte earlier, in the call: that may be another piece.
         let mut asked: Vec<u64> = life.hits.iter().flat_map(|at| [at.saturating_sub(1), *at]).collect();
@@ -294,13 +297,19 @@ impl Life {
 
 impl Files {
     /// Holds the perf map as it is now.
-    fn look(&mut self, home: &Home, hold: impl FnOnce(&dyn Fn() -> Option<File>) -> Option<Held>) {
+    fn look(
+        &mut self,
+        home: &Home,
+        is_first: bool,
+        hold: impl FnOnce(&dyn Fn() -> Option<File>) -> Option<Held>,
+    ) {
         let Some(seen) = home.perf_map() else { return };
         let dev_inode = Some((seen.meta.dev(), seen.meta.ino()));
         if self.map.as_ref().is_none_or(|held| inode(&held.file) != dev_inode) {
             // First, so that its room is free again.
             self.map = None;
             self.map = hold(&|| seen.open());
+            self.known_len = if is_first { seen.meta.len() } else { 0 };
         }
     }
 
@@ -312,7 +321,7 @@ impl Files {
         for (held, is_map) in self.dumps.iter().map(|held| (held, false)).chain(maps) {
             let addresses = Asked::new(asked);
             let (found, is_cut) = match is_map {
-                true => perf_map::find(&held.file, &addresses).unwrap_or_default(),
+                true => perf_map::find(&held.file, self.known_len, &addresses).unwrap_or_default(),
                 false => dump::find(&held.file, &addresses),
             };
             cut_files += u64::from(is_cut);

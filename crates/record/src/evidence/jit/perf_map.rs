@@ -10,46 +10,100 @@ const MAX_BYTES: u64 = 256 << 20;
 /// The longest line that is kept whole: two numbers and a name.
 const MAX_LINE: usize = MAX_NAME_BYTES + 64;
 
+/// What stands between the names of code of which only one was there at a time: nothing tells when.
+const OR: &[u8] = b" or ";
+/// How many such names are told.
+const MOST_NAMES: usize = 3;
+/// What stands for the others.
+const OTHERS: &[u8] = b"others";
+
 /// Finds the pieces of code around addresses; tells whether the beginning of the file was left out. Of lines that hold an
-/// address the last counts.
+/// address the last counts; but where it is behind the first `known_len` bytes, which were there when the first address was seen, what an
+/// earlier line says may have been so until then: both names are told.
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
-pub(crate) fn find(file: &File, asked: &Asked<'_>) -> io::Result<(Vec<Piece>, bool)> {
+pub(crate) fn find(file: &File, known_len: u64, asked: &Asked<'_>) -> io::Result<(Vec<Piece>, bool)> {
     let (mut file, len) = (file, file.metadata()?.len());
     let from = len.saturating_sub(MAX_BYTES);
     file.seek(SeekFrom::Start(from))?;
     let mut reader = BufReader::with_capacity(256 << 10, file.take(MAX_BYTES));
-    if from > 0 {
-        reader.skip_until(b'\n')?;
-    }
-    Ok((find_in(reader, asked)?, from > 0))
+    let skipped = if from > 0 { reader.skip_until(b'\n')? as u64 } else { 0 };
+    let known_len = known_len.saturating_sub(from + skipped);
+    Ok((find_in(reader, known_len, asked)?, from > 0))
 }
 
 /// As [`find`], in any text.
-pub(crate) fn find_in(reader: impl BufRead, asked: &Asked<'_>) -> io::Result<Vec<Piece>> {
-    let mut pieces: Vec<Piece> = Vec::new();
+pub(crate) fn find_in(reader: impl BufRead, known_len: u64, asked: &Asked<'_>) -> io::Result<Vec<Piece>> {
+    let mut pieces: Vec<Told> = Vec::new();
     // The piece at each address.
     let mut at = vec![usize::MAX; asked.len()];
-    lines(reader, |line| {
+    lines(reader, |off, line| {
         let Some((start, end, name)) = parsed(line) else { return };
-        let held = asked.within(start, end);
+        let held = &mut at[asked.within(start, end)];
         if held.is_empty() {
             return;
         }
-        at[held].fill(pieces.len());
-        pieces.push(Piece { start, end, name: name.to_vec(), ..Piece::default() });
+        let new = Told { start, end, names: vec![name.to_vec()] };
+        if off < known_len {
+            held.fill(pieces.len());
+            pieces.push(new);
+        } else {
+            take(&mut pieces, held, &new);
+        }
         // Of a line that is told again and again one is enough.
         if pieces.len() > 2 * at.len() + 1024 {
             compact(&mut pieces, &mut at);
         }
     })?;
     compact(&mut pieces, &mut at);
-    Ok(pieces)
+    Ok(pieces.into_iter().map(Told::into_piece).collect())
+}
+
+/// Code as lines of the map tell it.
+#[derive(Debug, Clone)]
+struct Told {
+    start: u64,
+    end: u64,
+    /// One, or those of which it had one after the other: [`MOST_NAMES`], and one that stands for the others.
+    names: Vec<Vec<u8>>,
+}
+
+impl Told {
+    /// The same where another piece was or is; `None` if that has none but its names.
+    fn or(&self, old: &Self) -> Option<Self> {
+        let name = &self.names[0];
+        let is_new = !old.names.contains(name) && old.names.len() <= MOST_NAMES;
+        let names = || [&old.names[..], &self.names].concat();
+        is_new.then(|| Self { start: self.start.max(old.start), end: self.end.min(old.end), names: names() })
+    }
+
+    fn into_piece(mut self) -> Piece {
+        if let Some(last) = self.names.get_mut(MOST_NAMES) {
+            *last = OTHERS.to_vec();
+        }
+        let mut name = self.names.join(OR);
+        name.truncate(MAX_NAME_BYTES);
+        Piece { start: self.start, end: self.end, name, ..Piece::default() }
+    }
+}
+
+/// Gives addresses to new code, or, where there was other code before, to both.
+fn take(pieces: &mut Vec<Told>, held: &mut [usize], new: &Told) {
+    for held in held.chunk_by_mut(|one, next| one == next) {
+        let piece = match pieces.get(held[0]) {
+            Some(old) => new.or(old),
+            None => Some(new.clone()),
+        };
+        if let Some(piece) = piece {
+            held.fill(pieces.len());
+            pieces.push(piece);
+        }
+    }
 }
 
 /// Drops the pieces that are nowhere any more.
-fn compact(pieces: &mut Vec<Piece>, at: &mut [usize]) {
+fn compact(pieces: &mut Vec<Told>, at: &mut [usize]) {
     let mut is_kept = vec![false; pieces.len()];
     at.iter().filter(|piece| **piece != usize::MAX).for_each(|piece| is_kept[*piece] = true);
     let mut new = Vec::with_capacity(pieces.len());
@@ -84,9 +138,9 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     rest.starts_with(b" ").then(|| (value, rest.trim_ascii_start()))
 }
 
-/// Hands over line after line, of long ones the beginning.
-fn lines(mut reader: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut line = Vec::new();
+/// Hands over line after line, of long ones the beginning, with their offsets.
+fn lines(mut reader: impl BufRead, mut each: impl FnMut(u64, &[u8])) -> io::Result<()> {
+    let (mut line, mut off, mut begin) = (Vec::new(), 0, 0);
     loop {
         let bytes = match reader.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -97,9 +151,11 @@ fn lines(mut reader: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<()
         let room = MAX_LINE - line.len();
         line.extend_from_slice(&part[..part.len().min(room)]);
         let used = part.len() + usize::from(end.is_some());
+        off += used as u64;
         if end.is_some() || used == 0 {
-            each(&line);
+            each(begin, &line);
             line.clear();
+            begin = off;
         }
         if used == 0 {
             return Ok(());
@@ -116,7 +172,8 @@ mod tests {
     fn found(text: &[u8], addresses: &[u64]) -> Vec<(u64, u64, String)> {
         let asked = Asked::new(addresses);
         // A small buffer: lines lie across its end.
-        let pieces = find_in(BufReader::with_capacity(7, text), &asked).expect("memory");
+        let known_len = text.len() as u64;
+        let pieces = find_in(BufReader::with_capacity(7, text), known_len, &asked).expect("memory");
         pieces.into_iter().map(|p| (p.start, p.end, String::from_utf8_lossy(&p.name).into_owned())).collect()
     }
 
@@ -169,9 +226,28 @@ mod tests {
     }
 
     #[test]
+    fn where_lines_came_meanwhile_all_names_of_an_address_are_told() {
+        let found = |known_len, text: &str| {
+            let asked = Asked::new(&[0x1000, 0x1010, 0x1020]);
+            let pieces = find_in(text.as_bytes(), known_len, &asked).expect("memory");
+            let name = |piece: &Piece| String::from_utf8_lossy(&piece.name).into_owned();
+            pieces.iter().map(|piece| (piece.start, piece.end, name(piece))).collect::<Vec<_>>()
+        };
+        let text = "1000 20 a\n1010 20 b\n";
+        assert_eq!(found(text.len() as u64, text), [row(0x1000, 0x20, "a"), row(0x1010, 0x20, "b")]);
+        let both = [row(0x1000, 0x20, "a"), row(0x1010, 0x10, "a or b"), row(0x1010, 0x20, "b")];
+        assert_eq!(found(10, text), both, "a was known, b came then");
+        assert_eq!(found(0, text), both);
+        let again = found(0, "1000 8 a\n1000 8 b\n1000 8 a\n1000 8 c\n1000 8 d\n1000 8 e\n");
+        assert_eq!(again, [row(0x1000, 8, "a or b or c or others")]);
+    }
+
+    #[test]
     fn a_map_that_says_one_thing_for_ever_takes_no_memory() {
         let text: String = (0..50_000).map(|n| format!("1000 10 f{n}\n")).collect();
         assert_eq!(found(text.as_bytes(), &[0x1000]), [row(0x1000, 0x10, "f49999")]);
+        let pieces = find_in(text.as_bytes(), 0, &Asked::new(&[0x1000])).expect("memory");
+        assert_eq!((pieces.len(), &pieces[0].name[..]), (1, &b"f0 or f1 or f2 or others"[..]));
     }
 
     proptest::proptest! {
