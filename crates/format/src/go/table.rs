@@ -6,8 +6,15 @@
 //!
 //! # Source   `runtime/symtab.go`, `cmd/link/internal/ld/pcln.go` of Go 1.2 to 1.26
 
-/// Names of its section; the second in an executable that may lie anywhere.
-pub const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+/// Names of the section that it lies in, and of one that must be there as well. The second is that of an executable that may lie anywhere. If
+/// C is in that, too, a linker of C has put the table into the third, among other data ([`beginnings`]).
+pub const SECTIONS: [(&str, &str); 3] = [
+    (".gopclntab", ".gopclntab"),
+    (".data.rel.ro.gopclntab", ".data.rel.ro.gopclntab"),
+    (".data.rel.ro", ".go.buildinfo"),
+];
+/// Where it may begin: at multiples of that many bytes.
+const ALIGNMENT: usize = 32;
 
 /// Bytes before the numbers of the header: magic, two zeros, unit of code, bytes of an address.
 const NUMBERS_OFF: u64 = 8;
@@ -24,6 +31,19 @@ const ENTRY: &[u8] = b"_rt0_";
 /// Bits of what is known of a function, since Go 1.17.
 const TOP_FRAME: u8 = 1;
 const WRITES_SP: u8 = 2;
+
+/// Lists the offsets at which a table may begin in a section; in one of its own, that is 0. `bytes` begin where the section does, or at a
+/// multiple of 32 behind that.
+pub fn beginnings(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let is_head = |head: &[u8]| {
+        let is_magic = MAGICS.iter().any(|(magic, _)| {
+            head.starts_with(&magic.to_le_bytes()) || head.starts_with(&magic.to_be_bytes())
+        });
+        is_magic && head[4..6] == [0; 2] && matches!(head[6], 1 | 2 | 4) && matches!(head[7], 4 | 8)
+    };
+    let heads = bytes.chunks(ALIGNMENT).enumerate().filter(|(_, chunk)| chunk.len() >= NUMBERS_OFF as usize);
+    heads.filter(move |(_, head)| is_head(head)).map(|(number, _)| (number * ALIGNMENT) as u64)
+}
 
 /// The bytes of a section.
 pub trait Source<'d>: Copy {
@@ -53,6 +73,14 @@ enum Version {
     Go1_18,
     Go1_20,
 }
+
+/// What a table begins with.
+const MAGICS: [(u32, Version); 4] = [
+    (0xffff_fffb, Version::Go1_2),
+    (0xffff_fffa, Version::Go1_16),
+    (0xffff_fff0, Version::Go1_18),
+    (0xffff_fff1, Version::Go1_20),
+];
 
 /// What the file around the table says.
 #[derive(Debug, Clone, Copy)]
@@ -107,13 +135,8 @@ impl<'d, S: Source<'d>> Table<'d, S> {
     pub fn open(section: S, place: Where, told_text: impl FnOnce(u64) -> Option<u64>) -> Option<Self> {
         let Where { is_big_endian, word_len, .. } = place;
         let head = section.bytes(0, NUMBERS_OFF)?;
-        let version = match number(head, 0, 4, is_big_endian)? {
-            0xffff_fffb => Version::Go1_2,
-            0xffff_fffa => Version::Go1_16,
-            0xffff_fff0 => Version::Go1_18,
-            0xffff_fff1 => Version::Go1_20,
-            _ => return None,
-        };
+        let magic = number(head, 0, 4, is_big_endian)?;
+        let (_, version) = MAGICS.into_iter().find(|(known, _)| u64::from(*known) == magic)?;
         let (unit, own_word_len) = (head[6], head[7]);
         if own_word_len != word_len || !matches!(word_len, 4 | 8) || !matches!(unit, 1 | 2 | 4) {
             return None;

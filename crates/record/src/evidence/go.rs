@@ -11,6 +11,10 @@ use super::elf_file::ElfFile;
 use super::functions::{Around, Asked};
 use super::rules::Rule;
 
+/// How much of a section is searched for the table, and how much of that is read at once, bytes.
+const MAX_SEARCHED_BYTES: u64 = 64 << 20;
+const SEARCHED_BYTES: u64 = 64 << 10;
+
 /// The table in a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Section<R> {
@@ -70,12 +74,8 @@ pub(super) fn rules<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<R
 pub(crate) fn table<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, R>) -> Option<Table<'d, Section<R>>> {
     let endian = elf.endian;
     let of_name = |name: &str| elf.sections.section_by_name(endian, name.as_bytes()).map(|(_, it)| it);
-    let section = SECTIONS.iter().find_map(|name| of_name(name))?;
-    let told_text = |off: u64| {
-        let place = section.sh_addr(endian).checked_add(off)?;
-        let told = elf.relocations(".rela.dyn").iter().find(|row| row.r_offset(endian) == place);
-        told.and_then(|told| u64::try_from(told.r_addend(endian)).ok())
-    };
+    let beside = |name: &str| of_name(name).is_some();
+    let section = SECTIONS.iter().filter(|it| beside(it.1)).find_map(|(name, _)| of_name(name))?;
     let place = Where {
         is_big_endian: endian == Endianness::Big,
         word_len: 8,
@@ -83,7 +83,32 @@ pub(crate) fn table<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, R>) -> Option<Table<'d
         entry: elf.entry,
     };
     let (begin, len) = (section.sh_offset(endian), section.sh_size(endian));
-    Table::open(Section { file: elf.bytes, begin, len }, place, told_text)
+    let open = |off: u64| {
+        let told_text = |into: u64| {
+            let place = section.sh_addr(endian).checked_add(off)?.checked_add(into)?;
+            let told = elf.relocations(".rela.dyn").iter().find(|row| row.r_offset(endian) == place);
+            told.and_then(|told| u64::try_from(told.r_addend(endian)).ok())
+        };
+        let section = Section { file: elf.bytes, begin: begin.checked_add(off)?, len: len - off };
+        Table::open(section, place, told_text)
+    };
+    // No more is read than up to where the table begins.
+    let parts = (0..len.min(MAX_SEARCHED_BYTES)).step_by(SEARCHED_BYTES as usize);
+    parts
+        .flat_map(|part| {
+            beginnings_of(elf, begin.saturating_add(part), len - part).map(move |off| part + off)
+        })
+        .find_map(open)
+}
+
+/// Where a table may begin in a part of a section.
+fn beginnings_of<'d, R: ReadRef<'d>>(
+    elf: &ElfFile<'d, R>,
+    begin: u64,
+    len: u64,
+) -> impl Iterator<Item = u64> {
+    let bytes = elf.bytes.read_bytes_at(begin, len.min(SEARCHED_BYTES)).unwrap_or_default();
+    go::beginnings(bytes)
 }
 
 #[cfg(test)]

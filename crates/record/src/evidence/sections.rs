@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use icecore_format::go;
 use object::elf;
 use object::read::ReadRef;
 use object::read::elf::{Dyn as _, FileHeader, ProgramHeader as _, SectionHeader as _};
@@ -17,7 +18,7 @@ const MAX_HEADERS_BYTES: u64 = 8 << 20;
 const MAX_DYNAMIC_BYTES: u64 = 64 << 10;
 
 /// Sections that are taken by the beginning of their names.
-const WANTED: [&[u8]; 12] = [
+const WANTED: [&[u8]; 10] = [
     b".eh_frame",
     b".debug_frame",
     b".zdebug_frame",
@@ -28,8 +29,6 @@ const WANTED: [&[u8]; 12] = [
     b".plt",
     b".rela.plt",
     b".rel.plt",
-    b".gopclntab",
-    b".data.rel.ro.gopclntab",
 ];
 
 /// Lists the stretches of a file that are wanted, ascending and apart; `None` if it is no ELF file. They may reach
@@ -65,6 +64,8 @@ fn of<'d, E: FileHeader<Endian = Endianness>>(file: impl ReadRef<'d>) -> Option<
     }
     let table = header.sections(endian, file).ok()?;
     let of_names = header.shstrndx(endian, file).ok()?;
+    let is_there = |name: &str| table.section_by_name(endian, name.as_bytes()).is_some();
+    let of_go = go::SECTIONS.iter().filter(|(_, beside)| is_there(beside)).map(|(name, _)| name.as_bytes());
     for (number, section) in table.iter().enumerate() {
         let kind = section.sh_type(endian);
         let is_table = [elf::SHT_SYMTAB, elf::SHT_DYNSYM].contains(&kind);
@@ -72,7 +73,8 @@ fn of<'d, E: FileHeader<Endian = Endianness>>(file: impl ReadRef<'d>) -> Option<
         let is_wanted = is_table
             || [elf::SHT_SYMTAB_SHNDX, elf::SHT_NOTE].contains(&kind)
             || number == of_names as usize
-            || WANTED.iter().any(|wanted| name.starts_with(wanted));
+            || WANTED.iter().any(|wanted| name.starts_with(wanted))
+            || of_go.clone().any(|wanted| name == wanted);
         let names = is_table.then(|| section.link(endian)).and_then(|link| table.section(link).ok());
         for section in is_wanted.then_some(section).into_iter().chain(names) {
             if section.sh_type(endian) != elf::SHT_NOBITS {

@@ -17,7 +17,7 @@ use crate::calls::{self, Judge};
 use crate::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
 use crate::locate::Locator;
 use crate::map::Map;
-use crate::symbolize::go_table;
+use crate::symbolize::{go_section, go_table};
 use crate::unwind::{Machine, Place, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
@@ -155,8 +155,8 @@ fn made(
     machine: Machine,
     wanted: &[u64],
 ) -> Option<Vec<u8>> {
-    let bytes = go::SECTIONS.iter().map(|name| sections.bytes(name)).find(|bytes| !bytes.is_empty())?;
-    let table = go_table(file, layout, bytes)?;
+    let name = std::str::from_utf8(&go_section(layout)?.name).ok()?;
+    let table = go_table(file, layout, sections.bytes(name))?;
     let (text_at, text) = (layout.section(".text")?.at.0, sections.bytes(".text"));
     let code = |at: u64, len: u64| {
         let begin = usize::try_from(at.checked_sub(text_at)?).ok()?;
@@ -263,7 +263,8 @@ fn is_first_call(code: &[u8]) -> bool {
 
 /// Tells of a section whether unwinding needs it.
 fn is_rule_section(name: &str) -> bool {
-    matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text") || go::SECTIONS.contains(&name)
+    matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text")
+        || go::SECTIONS.iter().any(|(it, _)| *it == name)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use icecore_format::go::{SECTIONS, Table, Where};
+use icecore_format::go::{SECTIONS, Table, Where, beginnings};
 use object::Endianness;
 
 use super::relocations;
@@ -26,24 +26,27 @@ pub(super) fn look_up(
     at.iter().map(|at| Some(strings.name(table.function(at.0)?.name))).collect()
 }
 
-/// Where the table lies, if this is a program of Go.
+/// The section that the table lies in, if this is a program of Go.
 pub(crate) fn section(layout: &Layout) -> Option<&Section> {
-    SECTIONS.iter().find_map(|name| layout.section(name))
+    let is_there = |name: &str| layout.section(name).is_some();
+    SECTIONS.iter().filter(|(_, beside)| is_there(beside)).find_map(|(name, _)| layout.section(name))
 }
 
-/// Opens the table, of which these are the bytes.
+/// Opens the table that lies in these bytes of its section.
 pub(crate) fn table<'d>(file: &ElfFile, layout: &Layout, bytes: &'d [u8]) -> Option<Table<'d, &'d [u8]>> {
     let at = section(layout)?.at.0;
-    let told_text = |off: u64| {
-        let place = at.checked_add(off)?;
-        let is_it = |it: relocations::Relocation| (it.place == place).then_some(it.addend);
-        relocations::each(file, layout, ".rela.dyn", is_it)
-    };
     let place = Where {
         is_big_endian: layout.endian == Endianness::Big,
         word_len: layout.address_size,
         text: layout.section(".text").map(|text| text.at.0),
         entry: layout.entry.0,
     };
-    Table::open(bytes, place, told_text)
+    beginnings(bytes).find_map(|begin| {
+        let told_text = |off: u64| {
+            let place = at.checked_add(begin)?.checked_add(off)?;
+            let is_it = |it: relocations::Relocation| (it.place == place).then_some(it.addend);
+            relocations::each(file, layout, ".rela.dyn", is_it)
+        };
+        Table::open(&bytes[begin as usize..], place, told_text)
+    })
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use answer::{Answer, Function, Wanted};
-pub(crate) use go::table as go_table;
+pub(crate) use go::{section as go_section, table as go_table};
 pub(crate) use mangled::{demangled, readable};
 pub use reason::Reason;
 
