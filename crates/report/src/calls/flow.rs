@@ -43,6 +43,9 @@ impl Reach {
                     break;
                 };
                 left -= 1;
+                if let Some(target) = instruction.as_ref().and_then(|call| never_returns(code, call)) {
+                    open.push(target);
+                }
                 // Behind a call that does not return there is another function.
                 let leaves = instruction.as_ref().is_some_and(is_call) && code.parts(at, step.next);
                 at = step.next;
@@ -101,6 +104,12 @@ pub(super) fn step(
         }
         Machine::Aarch64 => Some((aarch64::step(bytes, at)?, None)),
     }
+}
+
+/// The target of a call that only puts an address on the stack: the code there replaces or drops it. Retpolines reach functions so.
+fn never_returns(code: &Code<'_>, call: &iced_x86::Instruction) -> Option<u64> {
+    let target = call.is_call_near().then(|| call.near_branch_target())?;
+    x86_64::takes_return_address(code.bytes_from(target)?).then_some(target)
 }
 
 fn is_call(instruction: &iced_x86::Instruction) -> bool {

@@ -34,6 +34,10 @@ after_register:
 after_other:
     call handler@PLT
 after_stub:
+    call thunk
+after_thunk:
+    call getter
+after_getter:
     mov -8(%rbp), %rbx
     leave
 in_return:
@@ -75,6 +79,27 @@ in_last:
 open:
     jmp *%rdi
     .size open, . - open
+    .type thunk, @function
+thunk:
+    call 1f
+2:  pause
+    lfence
+    jmp 2b
+1:  mov %rax, (%rsp)
+    ret
+    .size thunk, . - thunk
+    .type getter, @function
+getter:
+    call reads
+    ret
+    .size getter, . - getter
+    .type reads, @function
+reads:
+    mov (%rsp), %rax
+    push %rbx
+    pop %rbx
+    ret
+    .size reads, . - reads
     .type other, @function
 other:
     and $-32, %rsp
@@ -153,6 +178,8 @@ fn an_edge_is_impossible_only_if_no_way_leads_to_the_callee() {
     assert_eq!(edge("after_register", "in_leaf"), Edge::MayCall);
     assert_eq!(edge("after_other", "in_leaf"), Edge::Impossible);
     assert_eq!(edge("after_stub", "in_leaf"), Edge::MayCall, "a stub leads anywhere");
+    assert_eq!(edge("after_thunk", "in_leaf"), Edge::MayCall, "it replaces the return address by a register");
+    assert_eq!(edge("after_getter", "in_leaf"), Edge::Impossible, "what it calls comes back to it");
     assert_eq!(edge("in_leaf", "in_last"), Edge::Impossible, "no call");
     // Signals put frames there that nobody has called.
     assert_eq!(edge("in_leaf", "in_put"), Edge::Unknown);

@@ -92,6 +92,18 @@ pub(super) fn step(instruction: &Instruction, last: Option<&Instruction>) -> Ste
     Step { next: instruction.next_ip(), goes }
 }
 
+/// Tells whether a function first of all replaces its return address, or drops it: the call that leads to it is a jump.
+pub(super) fn takes_return_address(code: &[u8]) -> bool {
+    decode(code, 0).is_some_and(|first| match first.mnemonic() {
+        Mnemonic::Push => false,
+        Mnemonic::Pop => true,
+        // `lea 8(%rsp), %rsp`
+        Mnemonic::Lea => [first.op0_register(), first.memory_base()] == [Register::RSP; 2],
+        Mnemonic::Add => first.op0_register() == Register::RSP,
+        _ => writes_top(&first),
+    })
+}
+
 fn writes_top(instruction: &Instruction) -> bool {
     let is_top = instruction.op0_kind() == OpKind::Memory
         && instruction.memory_base() == Register::RSP
