@@ -5,6 +5,7 @@
  * pointer:    `main` uses the frame pointer, nobody else does, and `leaf` is called through a pointer.
  * table:      a thread; `jumps` has a jump table, so that its code does not show where its return address lies.
  * fiber:      `fiber` returns to the first byte of a function, and `switch_stacks`, which never called it, ends just there.
+ * lies:       `lies` has unwind rules that take the frame of its caller, `above_lies`, for a part of its own.
  * coroutine:  the stack of `resumed` is the one on which a signal handler has returned long ago. */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -73,6 +74,13 @@ KEEP void *thread(void *none)
 		CALL(above_jumps(20000));
 	return none;
 }
+
+__asm__(".text\n.globl lies\n.type lies,@function\nlies:\n.cfi_startproc\nsub $8, %rsp\n.cfi_def_cfa_offset 48\n"
+	"call leaf@PLT\nadd $8, %rsp\nret\n.cfi_endproc\n.size lies,.-lies\n"
+	".globl above_lies\n.type above_lies,@function\nabove_lies:\n.cfi_startproc\nsub $24, %rsp\n.cfi_def_cfa_offset 32\n"
+	"call lies\nadd $24, %rsp\nret\n.cfi_endproc\n.size above_lies,.-above_lies\n");
+void above_lies(int n);
+KEEP void calls_lies(int n) { CALL(above_lies(n)); }
 
 /* Saves the registers and goes to another stack. Behind its last byte `after_fiber` begins. */
 __asm__(".text\n.globl switch_stacks\n.type switch_stacks,@function\nswitch_stacks:\n.cfi_startproc\n"
@@ -172,6 +180,9 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "table")) {
 		pthread_create(&made, 0, thread, 0);
 		pthread_join(made, 0);
+	} else if (!strcmp(argv[1], "lies")) {
+		while (!is_over())
+			CALL(calls_lies(20000));
 	} else if (!strcmp(argv[1], "fiber")) {
 		run_fiber();
 	} else {

@@ -86,6 +86,19 @@ fn root_a_walk_does_not_go_on_behind_code_that_keeps_no_frame_pointer() {
 }
 
 #[test]
+fn root_a_caller_that_unwind_rules_lead_to_has_called() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"]);
+    let recorded = recorded(&program, "lies", &[]);
+    let truth = ["leaf", "lies", "above_lies", "calls_lies", "main"];
+    assert_right_or_marked(&of_leaf(&recorded), &[&truth]);
+    assert_told(&recorded);
+}
+
+#[test]
 fn root_a_start_that_lies_further_up_skips_nobody() {
     if !has_ebpf() {
         return;

@@ -13,7 +13,12 @@ use super::rules;
 use super::suspect::Known;
 use crate::hits::Selection;
 use crate::locate::{Locator, steps};
-use crate::unwind::{By, End, Frame, GoingOn, Modules as _, Unwinder};
+use crate::map::Map;
+use crate::spaces::SpaceId;
+use crate::unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
+
+/// The callee, the return address, and whether it is the outermost one.
+type Call = (u64, u64, bool);
 
 /// Unwinds samples.
 pub(super) struct Batch<'a> {
@@ -24,6 +29,8 @@ pub(super) struct Batch<'a> {
     done: Done,
     /// Which calls keep frame pointers.
     kept: Known,
+    /// Which calls there can be, in the last address space.
+    checked: (Option<SpaceId>, Map<Call, bool>),
     frames: Vec<Frame>,
     path: Vec<u32>,
 }
@@ -64,8 +71,8 @@ impl<'a> Batch<'a> {
         rules: &'a rules::Tables<'a>,
         unwinder: &'a mut Unwinder,
     ) -> Self {
-        let (done, kept, frames, path) = Default::default();
-        Self { selection, locator, rules, unwinder, done, kept, frames, path }
+        let (done, kept, checked, frames, path) = Default::default();
+        Self { selection, locator, rules, unwinder, done, kept, checked, frames, path }
     }
 
     /// Unwinds the stack of a sample, if everything is there.
@@ -95,6 +102,12 @@ impl<'a> Batch<'a> {
             let interrupted = frames.len();
             end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
             frames[interrupted].by = By::Signal;
+        }
+        // Rules may be wrong, too, as those of assembly, or of an exception in flight.
+        let called = self.called(space, &code, &frames);
+        if called < frames.len() {
+            frames.truncate(called);
+            end = End::BadRules(None);
         }
         // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
         // and to check each of them would cost as much as unwinding.
@@ -135,6 +148,26 @@ impl<'a> Batch<'a> {
         let kept = self.keep(sample, &code, believed);
         self.frames = frames;
         kept
+    }
+
+    /// Counts the frames up to the first one that cannot have called the frame before it, by its machine code.
+    ///
+    /// # Cost   one search in a table for each frame; every call is judged once in an address space
+    fn called(&mut self, space: SpaceId, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
+        if self.checked.0 != Some(space) {
+            self.checked = (Some(space), Map::default());
+        }
+        let checked = &mut self.checked.1;
+        let mut is_called = |position: usize| {
+            let [callee, caller] = [frames[position - 1], frames[position]];
+            // Guesses were checked before they were made.
+            let is_judged = matches!(caller.by, By::Rules | By::Start | By::Proven);
+            let begins = position + 1 == frames.len();
+            let callee = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
+            let mut judge = || code.edge(caller.address, callee, begins) != Edge::Impossible;
+            !is_judged || *checked.entry((callee, caller.address, begins)).or_insert_with(&mut judge)
+        };
+        (1..frames.len()).find(|position| !is_called(*position)).unwrap_or(frames.len())
     }
 
     /// Keeps what is believed, as far as the walk in it is known to be right.
