@@ -18,9 +18,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104]
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 68]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost"]
@@ -281,7 +281,7 @@ class Part:
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
-        self.unwind_rules, self.cpu_times, self.marks = [], [], {}
+        self.unwind_rules, self.cpu_times, self.call_sites, self.marks = [], [], [], {}
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
@@ -387,6 +387,14 @@ class Part:
             at += name_len
         need(next(lines, None) is None, "rows for all lines")
 
+    def call_sites_block(self, root):
+        arena, at = root.bytes(48), 0
+        columns = (root.steps(0), root.steps(12), root.steps(24), root.values(36), root.values(56))
+        for tgid, address, first, lasted, length in zip(*columns, strict=True):
+            need(at + length <= len(arena), "bytes of call sites")
+            self.call_sites.append([tgid, address, first, first + lasted, arena[at : at + length].hex()])
+            at += length
+
     def image_parts_block(self, root):
         file_bytes, image, arena, free = root.u64(0), root.u32(8), root.bytes(36), 0
         need(root.processes == 1 << ((image * 0x9E3779B1 & 0xFFFFFFFF) >> 26), "the image in the header")
@@ -470,6 +478,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
+    later += [Part.call_sites_block]
     readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -647,6 +656,7 @@ def main():
         "snapshots": [held(part, id) for part in parts for id in part.snapshots],
         "unwind_rules": [row for part in parts for row in part.unwind_rules],
         "cpu_times": [row for part in parts for row in part.cpu_times],
+        "call_sites": [row for part in parts for row in part.call_sites],
         "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],
         "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }

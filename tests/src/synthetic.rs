@@ -9,10 +9,11 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode,
-    JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location,
-    Loss, LossesV1, Mapping, MappingsV1, Mark, Mending, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample,
-    SamplesV1, SessionV1, StackMarksV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1,
+    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
+    LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, Mending, NameTable, NamesV1, Node,
+    Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StackMarksV1, StacksV1, StringsV1, Symbol, SymbolsV1,
+    Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -49,6 +50,8 @@ pub struct Builder {
     pub image_parts: Vec<ImagePartsV1>,
     /// Code made at run time.
     pub jit: Vec<JitCode>,
+    /// Bytes in front of return addresses in it.
+    pub call_sites: Vec<CallSite>,
     /// What a report found out about code.
     pub names: NameTable,
     /// Files that were left out.
@@ -216,6 +219,9 @@ impl Builder {
         }
         if !self.jit.is_empty() {
             writer.append(&JitV1::from_rows(&self.jit))?;
+        }
+        if !self.call_sites.is_empty() {
+            writer.append(&CallSitesV1::from_rows(&self.call_sites))?;
         }
         if !self.names.places.is_empty() {
             writer.append(&NamesV1::from_table(&self.names))?;

@@ -10,9 +10,9 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, CpuTime, CpuTimesV1, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location,
-    MappingsV1, Mark, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Payload, Piece, SessionV1,
-    StackMarksV1, Symbol, SymbolsV1, UnwindRule, UnwindRulesV1,
+    Basis, CallSite, CallSitesV1, CpuTime, CpuTimesV1, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut,
+    LeftOutV1, Location, MappingsV1, Mark, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Payload,
+    Piece, SessionV1, StackMarksV1, Symbol, SymbolsV1, UnwindRule, UnwindRulesV1,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -121,6 +121,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     assert_eq!(python["left_out"], left_out(path), "{}", path.display());
     assert_eq!(python["unwind_rules"], unwind_rules(path), "{}", path.display());
     assert_eq!(python["cpu_times"], cpu_times(path), "{}", path.display());
+    assert_eq!(python["call_sites"], call_sites(path), "{}", path.display());
     assert_eq!(python["stack_marks"], stack_marks(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
@@ -211,6 +212,17 @@ fn jit(path: &Path) -> Value {
     })
 }
 
+/// The bytes in front of return addresses: process, address, first and last time, bytes in hexadecimal.
+fn call_sites(path: &Path) -> Value {
+    rows::<CallSitesV1>(path, |view| {
+        let row = |row: CallSite<&[u8]>| {
+            let hex: String = row.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            json!([row.tgid, row.address, row.first_ns, row.last_ns, hex])
+        };
+        Some(view.rows().ok()?.into_iter().map(row).collect())
+    })
+}
+
 /// The pieces of files: for each block image id, length of the file, and offset, length and checksum of each piece.
 fn image_parts(path: &Path) -> Value {
     let recording = Recording::open(path).expect("it opens");
@@ -254,6 +266,15 @@ fn mixed() -> Builder {
             lines: (0..n % 4)
                 .map(|l| JitLine { off: u64::from(l * l), file: l * 3 % 5, line: l * 300 })
                 .collect(),
+        })
+        .collect();
+    b.call_sites = (0..9)
+        .map(|n| CallSite {
+            tgid: 400 + n % 2,
+            address: 0x7f00_0000_0000 - 0x100 * u64::from(n),
+            first_ns: u64::from(n % 3) << 40,
+            last_ns: (u64::from(n % 3) << 40) + u64::from(n % 2),
+            bytes: vec![0xe8; n as usize],
         })
         .collect();
     b.left_out = (0..9)

@@ -62,6 +62,8 @@ impl Kind {
     pub const STACK_MARKS: Self = Self(24);
     /// CPU time of threads by the kernel's own account.
     pub const CPU_TIMES: Self = Self(25);
+    /// Bytes in front of return addresses in code made at run time.
+    pub const CALL_SITES: Self = Self(26);
 
     /// Name in lower case, or the number of a kind that this build does not know.
     pub fn name(self) -> String {
@@ -91,6 +93,7 @@ impl Kind {
             Self::UNWIND_RULES => "unwind_rules".into(),
             Self::STACK_MARKS => "stack_marks".into(),
             Self::CPU_TIMES => "cpu_times".into(),
+            Self::CALL_SITES => "call_sites".into(),
             Self(other) => format!("kind_{other}"),
         }
     }

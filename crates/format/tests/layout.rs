@@ -6,10 +6,10 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1,
-    Location, LossesV1, MappingsV1, Mending, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1,
-    SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece,
-    StackPiecesV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1, WalkEnd, Word,
+    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
+    LifecycleV1, Location, LossesV1, MappingsV1, Mending, NamesV1, Node, Payload, Piece, ReceiptV1, Sample,
+    SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
+    StackPiece, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -96,6 +96,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("snapshots", SnapshotsV1: first_id anchor depth not_copied memory mask register distance),
         compiled!("unwind_rules", UnwindRulesV1: image at start bias bytes lens),
         compiled!("cpu_times", CpuTimesV1: first_ns last_ns unit_ns after over tgid tid ran user kernel),
+        compiled!("call_sites", CallSitesV1: tgid address first_ns lasted_ns bytes lens),
         compiled!("stack_marks", StackMarksV1: node mark),
     ] {
         assert_eq!(root, documented(&root.name), "compiled, and documented");

@@ -12,11 +12,11 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol,
-    KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
-    MappingsV1, Mark, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot,
-    SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1,
-    StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagePartsV1, ImagesV1, JitCode,
+    JitV1, KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
+    LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample, SamplesV1,
+    SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece,
+    StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 use rayon::prelude::*;
 
@@ -57,6 +57,8 @@ pub struct Tables {
     pub image_parts: Vec<(u32, Entry)>,
     /// Code made at run time, in the order of the file.
     pub jit: Vec<JitCode>,
+    /// What lay in front of return addresses in such code, in the order of the file.
+    pub call_sites: Vec<CallSite>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,
     /// Files that were to be in the recording and are not, or not whole, in the order of the file.
@@ -129,6 +131,7 @@ enum Decoded {
     KernelSymbols(Vec<KernelSymbol>),
     Symbols(Vec<Symbol>),
     Jit(Vec<JitCode>),
+    CallSites(Vec<CallSite>),
     Names(NameTable<Arc<str>>),
     LeftOut(Vec<LeftOut>),
     StackCode(u32, Vec<Location>),
@@ -195,6 +198,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             }
             Decoded::Symbols(rows) => tables.symbols.extend(rows),
             Decoded::Jit(rows) => tables.jit.extend(rows),
+            Decoded::CallSites(rows) => tables.call_sites.extend(rows),
             Decoded::Names(table) => tables.names.push(table),
             Decoded::LeftOut(rows) => tables.left_out.extend(rows),
             Decoded::StackCode(first, rows) => held.code.push((first, rows)),
@@ -337,6 +341,10 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
         (Kind::UNWIND_RULES, 1) => {
             let view = payload.view::<UnwindRulesV1>()?;
             Decoded::UnwindRules(view.rows()?.into_iter().map(UnwindRule::to_owned).collect())
+        }
+        (Kind::CALL_SITES, 1) => {
+            let view = payload.view::<CallSitesV1>()?;
+            Decoded::CallSites(view.rows()?.into_iter().map(CallSite::to_owned).collect())
         }
         (Kind::CPU_TIMES, 1) => Decoded::CpuTimes(payload.view::<CpuTimesV1>()?.rows().collect()),
         (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),

@@ -7,6 +7,7 @@
 //! # Source
 //! docs/FORMAT.md §5 tabulates every column.
 
+mod call_sites;
 mod cgroups;
 mod cpu_times;
 mod image_parts;
@@ -33,6 +34,7 @@ mod tasks;
 mod unwind_rules;
 mod walk_end;
 
+pub use call_sites::{CallSite, CallSitesV1};
 pub use cgroups::{Cgroup, CgroupsV1};
 pub use cpu_times::{CpuTime, CpuTimesV1};
 pub use image_parts::{ImagePartsV1, Piece};
@@ -112,7 +114,7 @@ pub fn is_known(kind: Kind, version: u16) -> bool {
     version == 1
         && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
             || (Kind::SYMBOLS..=Kind::STACK_MARKS).contains(&kind)
-            || kind == Kind::CPU_TIMES)
+            || (Kind::CPU_TIMES..=Kind::CALL_SITES).contains(&kind))
 }
 
 /// Divides a payload into its columns; the last part, `root`, is what lies in none.
@@ -151,6 +153,7 @@ pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Column
         (Kind::SNAPSHOTS, 1) => of::<SnapshotsV1>(payload),
         (Kind::UNWIND_RULES, 1) => of::<UnwindRulesV1>(payload),
         (Kind::CPU_TIMES, 1) => of::<CpuTimesV1>(payload),
+        (Kind::CALL_SITES, 1) => of::<CallSitesV1>(payload),
         (Kind::STACK_MARKS, 1) => of::<StackMarksV1>(payload),
         _ => return None,
     })

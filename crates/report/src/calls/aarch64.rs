@@ -1,12 +1,10 @@
 //! Instructions of aarch64: calls in front of return addresses, and where an instruction goes on.
 
-use super::{Before, Goes, Step};
+use super::{Goes, Step};
 
-/// `bl`, `b`: a distance of 26 bits.
-const BL: (u32, u32) = (0xfc00_0000, 0x9400_0000);
+/// `b`: a distance of 26 bits.
 const B: (u32, u32) = (0xfc00_0000, 0x1400_0000);
-/// `blr` and `br`, also those that check signatures (`blraa`, `braa`).
-const BLR: (u32, u32) = (0xfeff_f000, 0xd63f_0000);
+/// `br`, also those that check signatures (`braa`).
 const BR: (u32, u32) = (0xfeff_f000, 0xd61f_0000);
 const RET: (u32, u32) = (0xfeff_f000, 0xd65f_0000);
 /// `b.cond`, `cbz`, `cbnz`: a distance of 19 bits; `tbz`, `tbnz`: of 14.
@@ -18,13 +16,6 @@ const BRK: (u32, u32) = (0xffe0_0000, 0xd420_0000);
 const UDF: (u32, u32) = (0xffff_0000, 0);
 /// `mov x8, #139; svc #0`: how code comes back from a signal; 139 is `rt_sigreturn`.
 const SIGNAL_RETURN: [u32; 2] = [0xd280_1168, 0xd400_0001];
-
-/// Finds the call that ends where these bytes end, which is the return address.
-pub(super) fn before(code: &[u8], return_address: u64) -> Before {
-    let word = code.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));
-    let call = return_address.wrapping_sub(4);
-    Before { direct: is(word, BL).then(|| target(word, call, 0, 26)), is_indirect: is(word, BLR) }
-}
 
 /// Tells whether these bytes end with a jump or return, behind which control does not go on.
 pub(super) fn ends_block(code: &[u8]) -> bool {
@@ -65,19 +56,6 @@ fn target(word: u32, at: u64, low: u32, len: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn calls_are_told_from_what_is_none() {
-        let of = |word: u32| before(&word.to_le_bytes(), 0x1004);
-        assert_eq!(of(0x9400_0001), Before { direct: Some(0x1004), is_indirect: false }, "bl .+4");
-        assert_eq!(of(0x97ff_ffff).direct, Some(0xffc), "bl .-4");
-        for indirect in [0xd63f_0100, 0xd73f_0911, 0xd63f_081f] {
-            assert_eq!(of(indirect), Before { direct: None, is_indirect: true }, "{indirect:#x}");
-        }
-        for other in [0x1400_0001, 0xd61f_0220, 0xd65f_03c0, 0xd503_201f, 0] {
-            assert_eq!(of(other), Before { direct: None, is_indirect: false }, "{other:#x}");
-        }
-    }
 
     #[test]
     fn branches_lead_on() {

@@ -26,6 +26,8 @@ mod flow;
 mod opened;
 mod x86_64;
 
+use icecore_format::calls::{self, Before};
+
 use crate::unwind::Machine;
 pub use depth::{CallersFp, Shape};
 pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
@@ -44,26 +46,16 @@ pub enum Edge {
     Unknown,
 }
 
-/// The calls that may stand in front of a return address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Before {
-    /// The target of a direct one.
-    direct: Option<u64>,
-    /// There may be one through a register or memory.
-    is_indirect: bool,
-}
-
 /// Tells whether the last instruction of some machine code may be a call.
 pub(crate) fn ends_with_call(machine: Machine, code: &[u8]) -> bool {
-    let Before { direct, is_indirect } = before(machine, code, 0);
-    direct.is_some() || is_indirect
+    before(machine, code, 0).is_some()
 }
 
 /// Finds the calls that may end where these bytes end, which is the return address.
 fn before(machine: Machine, code: &[u8], return_address: u64) -> Before {
     match machine {
-        Machine::X86_64 => x86_64::before(code, return_address),
-        Machine::Aarch64 => aarch64::before(code, return_address),
+        Machine::X86_64 => calls::x86_64::before(code, return_address),
+        Machine::Aarch64 => calls::aarch64::before(code, return_address),
     }
 }
 

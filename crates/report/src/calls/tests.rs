@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use icecore_format::calls::x86_64;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
+use super::Edge;
 use super::code::Code;
 use super::depth::{CallersFp, Shape};
 use super::opened::Opened;
-use super::{Edge, x86_64};
 use crate::image::{ElfFile, Files, Found, Source, Svma};
 use crate::mend::rules::Opened as Rules;
 use crate::unwind::UnwindTables;

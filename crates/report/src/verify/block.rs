@@ -7,9 +7,10 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1, Location,
-    LossesV1, MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1,
-    StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, Word, is_known,
+    CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
+    LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, SnapshotsV1,
+    StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
+    UnwindRulesV1, Word, is_known,
 };
 
 use super::ids::{Runs, Table, runs};
@@ -128,6 +129,7 @@ impl Checked {
                 self.names(rows.iter().flat_map(|code| &code.lines).map(|line| line.file));
                 rows.len()
             }
+            Kind::CALL_SITES => payload.view::<CallSitesV1>()?.rows()?.len(),
             Kind::LEFT_OUT => {
                 let view = payload.view::<LeftOutV1>()?;
                 self.uses(Table::Images, view.rows().map(|row| row.image).collect());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use icecore_format::records::{
-    Change, JitCode, KernelSymbol, Location, NamedPlace, Sample, Snapshot, Symbol, Word,
+    CallSite, Change, JitCode, KernelSymbol, Location, NamedPlace, Sample, Snapshot, Symbol, Word,
 };
 
 use super::rows::Rows;
@@ -43,6 +43,8 @@ pub(super) struct Needed {
     pub(super) symbols: Vec<usize>,
     /// Positions in the code made at run time.
     pub(super) jit: Vec<usize>,
+    /// Positions in the call sites.
+    pub(super) call_sites: Vec<usize>,
     /// Named places: positions of tables, and of places in them.
     pub(super) names: Vec<(usize, usize)>,
 }
@@ -140,6 +142,7 @@ impl Need {
         }));
         at_run_time.sort_unstable();
         let jit = jit(&rows.jit, &processes, &at_run_time);
+        let call_sites = call_sites(&rows.call_sites, &processes, &at_run_time);
         let code: BTreeSet<(u32, u64)> = locations()
             .filter_map(|location| match location {
                 Location::Image { image, file_off } => Some((image, file_off)),
@@ -167,6 +170,7 @@ impl Need {
             processes,
             kernel_symbols,
             jit,
+            call_sites,
         }
     }
 }
@@ -231,6 +235,13 @@ fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<us
         is_there && processes.contains(&code.tgid)
     };
     (0..code.len()).filter(|position| is_hit(&code[*position])).collect()
+}
+
+/// Positions of the call sites of these processes in front of one of the addresses.
+fn call_sites(sites: &[CallSite], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<usize> {
+    let is_hit =
+        |site: &CallSite| processes.contains(&site.tgid) && addresses.binary_search(&site.address).is_ok();
+    (0..sites.len()).filter(|position| is_hit(&sites[*position])).collect()
 }
 
 /// What these snapshots are made of.

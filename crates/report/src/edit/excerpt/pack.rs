@@ -4,11 +4,11 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, Cgroup, CgroupsV1, CpuTimesV1, Image, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
-    KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping, MappingsV1,
-    Node, Payload, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode,
-    StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1,
-    UnwindRule, UnwindRulesV1, Word,
+    Basis, CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTimesV1, Image, ImagesV1, JitCode, JitLine, JitV1,
+    KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping,
+    MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1,
+    StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1,
+    Task, TasksV1, UnwindRule, UnwindRulesV1, Word,
 };
 use icecore_format::write::Writer;
 
@@ -49,8 +49,19 @@ impl<'a> Packer<'a> {
     /// Writes everything that samples refer to.
     pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.strings(rows)?;
-        let Needed { strings, tasks, images, nodes, held: _, processes, kernel_symbols, symbols, jit, names } =
-            &self.needed;
+        let Needed {
+            strings,
+            tasks,
+            images,
+            nodes,
+            held: _,
+            processes,
+            kernel_symbols,
+            symbols,
+            jit,
+            call_sites,
+            names,
+        } = &self.needed;
         let (text, w) = (|id| strings.new_id(id), &mut *self.writer);
         let row = |task: &Task| Task { comm: text(task.comm), ..*task };
         counted(
@@ -91,6 +102,8 @@ impl<'a> Packer<'a> {
             JitCode { lines: row.lines.iter().map(line).collect(), ..row }
         };
         listed(w, jit.iter().map(code), JitV1::from_rows)?;
+        let site = |position: &usize| -> CallSite { rows.call_sites[*position].clone() };
+        listed(w, call_sites.iter().map(site), CallSitesV1::from_rows)?;
         let mut draft = Draft::default();
         for (table, place) in names {
             let table = &rows.names[*table];

@@ -4,10 +4,11 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1,
-    LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable,
-    NamesV1, Node, ReceiptV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1,
-    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1,
+    KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
+    MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1,
+    StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
+    UnwindRulesV1,
 };
 
 use crate::load::Tables;
@@ -38,6 +39,7 @@ pub(super) struct Rows {
     /// Blocks with pieces of files, not opened: they may be most of the recording.
     pub(super) image_parts: Vec<Entry>,
     pub(super) jit: Vec<JitCode>,
+    pub(super) call_sites: Vec<CallSite>,
     pub(super) names: Vec<NameTable>,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) cpu_times: Vec<CpuTime>,
@@ -144,6 +146,10 @@ impl Rows {
             Kind::JIT => {
                 let view = payload.view::<JitV1>()?;
                 self.jit.extend(view.rows()?.into_iter().map(JitCode::to_owned));
+            }
+            Kind::CALL_SITES => {
+                let view = payload.view::<CallSitesV1>()?;
+                self.call_sites.extend(view.rows()?.into_iter().map(CallSite::to_owned));
             }
             Kind::NAMES => {
                 let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;

@@ -85,6 +85,12 @@ impl Part {
                     row.lines.iter_mut().for_each(|line| line.file = self.id(Counted::Strings, line.file));
                 }
             }
+            Decoded::CallSites(rows) => {
+                for row in rows {
+                    let (first_ns, last_ns) = (self.time_ns(row.first_ns), self.time_ns(row.last_ns));
+                    (row.tgid, row.first_ns, row.last_ns) = (self.pid(row.tgid), first_ns, last_ns);
+                }
+            }
             Decoded::Names(table) => {
                 table.places.iter_mut().for_each(|row| row.image = self.id(Counted::Images, row.image));
             }
