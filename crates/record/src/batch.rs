@@ -1,9 +1,9 @@
 //! What goes to the writer together: new names first, then what refers to them.
 
 use icecore_format::records::{
-    CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1, MappingsV1,
-    Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1,
-    SymbolsV1, TasksV1, UnwindRulesV1,
+    CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1,
+    LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1,
+    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1,
 };
 use icecore_format::write::Writer;
 
@@ -30,6 +30,7 @@ pub(crate) struct Batch {
     /// Behind all samples: there is time for them, and nothing else is lost if the disk is full.
     pub(crate) image_parts: ImagePartsV1,
     pub(crate) jit: JitV1,
+    pub(crate) call_sites: CallSitesV1,
 }
 
 impl Batch {
@@ -54,6 +55,7 @@ impl Batch {
         append(writer, &self.symbols)?;
         append(writer, &self.unwind_rules)?;
         append(writer, &self.jit)?;
+        append(writer, &self.call_sites)?;
         append(writer, &self.image_parts)
     }
 }

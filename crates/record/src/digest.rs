@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use icecore_format::records::{Cause, Loss, Omission, Origin, SymbolsV1, UnwindRulesV1};
+use icecore_format::records::{
+    CallSite, CallSitesV1, Cause, Loss, Omission, Origin, SymbolsV1, UnwindRulesV1,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch::Batch;
@@ -364,22 +366,25 @@ impl Digest {
         let mut batch = self.tracker.take_batch(self.kallsyms.as_ref());
         batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_last);
         let (code, counts) = self.tracker.take_hits();
-        let mut jit = Vec::new();
+        let (mut jit, mut call_sites) = (Vec::new(), Vec::new());
         if let Some(evidence) = &mut self.evidence {
             code.into_iter().for_each(|(image, file_off)| evidence.hit(image, file_off));
             counts.into_iter().for_each(|(image, hits)| evidence.count(image, hits));
             jit = evidence.take_jit();
+            call_sites = evidence.take_call_sites();
         }
         // The writer takes batches until this end is dropped.
         let _ = self.batches.send(batch);
         self.send_jit(&jit);
+        self.send_call_sites(&call_sites);
     }
 
     /// Writes down what the evidence tells, when sampling has ended.
     fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
         let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
-        let Found { symbols, rules, images, left_out, jit, jit_told } = evidence.find();
+        let Found { symbols, rules, images, left_out, jit, call_sites, jit_told } = evidence.find();
         self.send_jit(&jit);
+        self.send_call_sites(&call_sites);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });
         }
@@ -400,6 +405,13 @@ impl Digest {
     fn send_jit(&mut self, rows: &[Made]) {
         for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(self.tracker.jit(rows));
+        }
+    }
+
+    fn send_call_sites(&self, rows: &[CallSite]) {
+        for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
+            let call_sites = CallSitesV1::from_rows(rows);
+            let _ = self.batches.send(Batch { call_sites, ..Batch::default() });
         }
     }
 

@@ -102,11 +102,11 @@ impl Stacks {
         Ok(parent)
     }
 
-    /// The addresses of code on the last user stack that is in no file, or in none that tells them apart; none if nothing is
-    /// known of its process.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
-        self.located.iter().filter_map(|location| match location {
-            Location::Address(address) => Some(*address),
+    /// The addresses of code on the last user stack that is in no file, or in none that tells them apart, and whether it is the
+    /// leaf's; none if nothing is known of its process.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        self.located.iter().enumerate().filter_map(|(position, location)| match location {
+            Location::Address(address) => Some((*address, position == 0)),
             Location::Image { .. } => None,
         })
     }

@@ -21,7 +21,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use icecore_format::records::{ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
+use icecore_format::records::{CallSite, ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -83,6 +83,8 @@ pub(crate) struct Found {
     pub(crate) left_out: u64,
     /// Code made at run time: what was not taken before.
     pub(crate) jit: Vec<Made>,
+    /// Likewise.
+    pub(crate) call_sites: Vec<CallSite>,
     /// What is said of all of it.
     pub(crate) jit_told: Told,
 }
@@ -137,12 +139,17 @@ impl Evidence {
         self.jit.take_rows()
     }
 
+    /// Hands over what lay in front of return addresses in code made at run time, of processes that have ended.
+    pub(crate) fn take_call_sites(&mut self) -> Vec<CallSite> {
+        self.jit.take_sites()
+    }
+
     /// Reads the symbol tables of the images that were hit, and their unwind rules: by these stacks are unwound, and walks along frame
     /// pointers are judged.
     pub(crate) fn find(&mut self) -> Found {
         self.jit.finish();
-        let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
-        let mut found = Found { left_out: self.left_out, jit, jit_told, ..Found::default() };
+        let (jit, call_sites, jit_told) = (self.jit.take_rows(), self.jit.take_sites(), self.jit.told);
+        let mut found = Found { left_out: self.left_out, jit, call_sites, jit_told, ..Found::default() };
         let mut images: Vec<(u32, &FxHashSet<u64>)> =
             self.hits.iter().map(|(id, offs)| (*id, offs)).collect();
         images.sort_unstable_by_key(|(image, _)| *image);

@@ -10,8 +10,8 @@ const REMEMBERED: usize = 64 << 10;
 /// Something that happened to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// Code that is in no file was hit at an address (AVMA).
-    Hit { time_ns: u64, tgid: u32, address: u64 },
+    /// Code that is in no file was hit at an address (AVMA): that of an instruction in the leaf, else a return address.
+    Hit { time_ns: u64, tgid: u32, address: u64, is_leaf: bool },
     /// A stack or a register held the address of such code.
     Held { time_ns: u64, tgid: u32, address: u64 },
     /// A process began with what its parent had.
@@ -31,7 +31,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Notes a user stack; `addresses` are those of its frames that are in no file.
+    /// Notes a user stack; `addresses` are those of its frames that are in no file, and whether it is the leaf's.
     ///
     /// # Cost
     /// Nothing without such frames, else one look into a table: only the first time of a stack its frames are noted.
@@ -40,13 +40,13 @@ impl Notes {
         time_ns: u64,
         tgid: u32,
         stack: u32,
-        addresses: impl Iterator<Item = u64>,
+        addresses: impl Iterator<Item = (u64, bool)>,
     ) {
         let mut addresses = addresses.peekable();
         if addresses.peek().is_none() || !self.seen.insert((tgid, stack)) {
             return;
         }
-        self.list.extend(addresses.map(|address| Note::Hit { time_ns, tgid, address }));
+        self.list.extend(addresses.map(|(address, is_leaf)| Note::Hit { time_ns, tgid, address, is_leaf }));
         if self.seen.len() >= REMEMBERED {
             self.seen.clear();
         }
@@ -100,17 +100,17 @@ mod tests {
     #[test]
     fn a_stack_is_noted_once_for_each_process_and_address_space() {
         let mut notes = Notes::default();
-        let hit = |tgid, address| Note::Hit { time_ns: 5, tgid, address };
-        notes.stack(5, 7, 1, [0x10, 0x20].into_iter());
-        notes.stack(5, 7, 1, [0x10, 0x20].into_iter());
-        notes.stack(5, 8, 1, [0x10].into_iter());
+        let hit = |tgid, address, is_leaf| Note::Hit { time_ns: 5, tgid, address, is_leaf };
+        notes.stack(5, 7, 1, [(0x10, true), (0x20, false)].into_iter());
+        notes.stack(5, 7, 1, [(0x10, true), (0x20, false)].into_iter());
+        notes.stack(5, 8, 1, [(0x10, false)].into_iter());
         notes.stack(5, 8, 2, [].into_iter());
-        assert_eq!(notes.take(), [hit(7, 0x10), hit(7, 0x20), hit(8, 0x10)]);
+        assert_eq!(notes.take(), [hit(7, 0x10, true), hit(7, 0x20, false), hit(8, 0x10, false)]);
         let (tid, comm, parent_tgid) = (7, 0, 1);
         let exec = Lifecycle { time_ns: 6, change: Change::EXEC, tgid: 7, tid, parent_tgid, comm };
         notes.change(&exec, false);
-        notes.stack(7, 7, 1, [0x10].into_iter());
-        let again = Note::Hit { time_ns: 7, tgid: 7, address: 0x10 };
+        notes.stack(7, 7, 1, [(0x10, true)].into_iter());
+        let again = Note::Hit { time_ns: 7, tgid: 7, address: 0x10, is_leaf: true };
         assert_eq!(notes.take(), [Note::Gone { time_ns: 6, tgid: 7, has_ended: false }, again]);
     }
 }

@@ -2,7 +2,7 @@
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
+    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
     KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1,
     TasksV1, UnwindRulesV1,
 };
@@ -64,6 +64,7 @@ impl Tracker {
             unwind_rules: UnwindRulesV1::default(),
             image_parts: ImagePartsV1::default(),
             jit: JitV1::default(),
+            call_sites: CallSitesV1::default(),
         }
     }
 

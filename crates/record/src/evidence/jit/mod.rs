@@ -6,6 +6,8 @@
 //! exec, exit, end of the recording                   ─► the file is read: pieces of code around these addresses
 //! ```
 //!
+//! Of return addresses what lies in front of them is read from the memory of the process: `sites`, by a thread of its own, `reader`.
+//!
 //! Files are held because process, root and file may be gone when they are read. What is read belongs to one address space
 //! of one process: two processes can make code at one address.
 
@@ -13,6 +15,8 @@ pub(crate) mod dump;
 mod home;
 mod lines;
 pub(crate) mod perf_map;
+mod reader;
+mod sites;
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -20,13 +24,14 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::rc::Rc;
 
-use icecore_format::records::ImageKind;
+use icecore_format::records::{CallSite, ImageKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{Held, Room};
 use crate::identity::{Identity, Place};
 use crate::track::Note;
 use home::Home;
+use sites::Sites;
 
 /// Distinct addresses of all processes that are remembered: 16 MiB of memory. Those beyond stay unnamed.
 const MAX_HITS: usize = 512 << 10;
@@ -107,6 +112,11 @@ pub(crate) struct Jit {
     hit_count: usize,
     /// What was found and is not yet taken.
     rows: Vec<Made>,
+    sites: Sites,
+    /// Of lives that have ended.
+    site_rows: Vec<CallSite>,
+    /// The number of the next life.
+    next_number: u64,
     pub(crate) told: Told,
 }
 
@@ -126,6 +136,7 @@ pub(crate) struct Told {
 struct Life {
     /// When the first of that was seen, by a mapping or a hit. It tells this address space from others of the process.
     since_ns: u64,
+    number: u64,
     hits: FxHashSet<u64>,
     home: Option<Home>,
     files: Rc<RefCell<Files>>,
@@ -145,8 +156,9 @@ struct Files {
 
 impl Jit {
     pub(super) fn new(room: Room) -> Self {
-        let (lives, rows, told) = Default::default();
-        Self { lives, room, hit_count: 0, rows, told }
+        let (lives, rows, site_rows, told) = Default::default();
+        let sites = Sites::new();
+        Self { lives, room, hit_count: 0, rows, sites, site_rows, next_number: 0, told }
     }
 
     /// Looks at a mapping: memory for code, or the file that tells it.
@@ -166,17 +178,26 @@ impl Jit {
     pub(super) fn note(&mut self, notes: &[Note]) {
         for note in notes {
             match *note {
-                Note::Hit { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HITS),
-                Note::Held { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HELD),
+                Note::Hit { time_ns, tgid, address, is_leaf } => {
+                    self.hit(time_ns, tgid, address, MAX_HITS);
+                    if !is_leaf {
+                        self.call_site(tgid, address);
+                    }
+                }
+                Note::Held { time_ns, tgid, address } => {
+                    self.hit(time_ns, tgid, address, MAX_HELD);
+                    self.call_site(tgid, address);
+                }
                 Note::Fork { time_ns, parent_tgid, tgid } => self.fork(time_ns, parent_tgid, tgid),
                 Note::Gone { time_ns, tgid, has_ended } => {
                     // Of the next program some may have been seen by now.
                     if self.lives.get(&tgid).is_some_and(|life| life.since_ns < time_ns) {
-                        self.end(tgid, has_ended);
+                        self.end(tgid, time_ns, has_ended);
                     }
                 }
             }
         }
+        self.sites.go_on();
         self.look_where(|life| life.looks < EAGER_LOOKS && life.files.borrow().map.is_none());
     }
 
@@ -186,18 +207,27 @@ impl Jit {
         std::mem::take(&mut self.rows)
     }
 
+    /// Hands over what lay in front of the return addresses of processes that have ended since the last call.
+    pub(super) fn take_sites(&mut self) -> Vec<CallSite> {
+        std::mem::take(&mut self.site_rows)
+    }
+
     /// Reads the files of all processes that are left.
     pub(super) fn finish(&mut self) {
+        self.sites.finish();
         let mut tgids: Vec<u32> = self.lives.keys().copied().collect();
         tgids.sort_unstable();
-        tgids.into_iter().for_each(|tgid| self.end(tgid, true));
+        tgids.into_iter().for_each(|tgid| self.end(tgid, u64::MAX, true));
     }
 
     fn life(&mut self, tgid: u32, time_ns: u64) -> Option<&mut Life> {
         if self.lives.len() >= MAX_LIVES && !self.lives.contains_key(&tgid) {
             return None;
         }
-        Some(self.lives.entry(tgid).or_insert_with(|| Life { since_ns: time_ns, ..Life::default() }))
+        Some(self.lives.entry(tgid).or_insert_with(|| {
+            self.next_number += 1;
+            Life { since_ns: time_ns, number: self.next_number, ..Life::default() }
+        }))
     }
 
     /// Remembers an address, if there are fewer than `most`.
@@ -210,6 +240,13 @@ impl Jit {
                 self.hit_count += usize::from(life.hits.insert(address));
             }
             _ => self.told.left_out += 1,
+        }
+    }
+
+    /// Has what lies in front of an address read.
+    fn call_site(&mut self, tgid: u32, address: u64) {
+        if let Some(life) = self.lives.get(&tgid) {
+            self.sites.hit(life.number, tgid, address);
         }
     }
 
@@ -256,9 +293,10 @@ impl Jit {
         }
     }
 
-    /// Reads what a process told of the code that was hit, and forgets it.
-    fn end(&mut self, tgid: u32, has_ended: bool) {
+    /// Reads what a process told of the code that was hit, and forgets it: at a moment it was gone.
+    fn end(&mut self, tgid: u32, gone_ns: u64, has_ended: bool) {
         let Some(life) = self.lives.remove(&tgid) else { return };
+        self.site_rows.extend(self.sites.end(life.number, gone_ns));
         self.hit_count -= life.hits.len();
         if life.hits.is_empty() {
             return;

@@ -1,0 +1,195 @@
+//! A thread that reads memory of processes: reading may wait for the process, or for whoever backs its memory, and nobody shall
+//! wait for that.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::sys::clock;
+
+/// Requests that may wait.
+const MAX_WAITING: usize = 16;
+/// Processes whose memory is held open.
+const MAX_OPEN: usize = 64;
+/// Bytes in front of an address that may be a call.
+pub(super) const FRONT_LEN: usize = 8;
+/// No page is smaller.
+const PAGE_LEN: u64 = 4096;
+
+/// The thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Reader {
+    wanted: SyncSender<Wanted>,
+    answers: Receiver<Answer>,
+    /// Requests that are not answered.
+    open: usize,
+}
+
+/// Addresses of one address space.
+#[derive(Debug)]
+struct Wanted {
+    life: u64,
+    tgid: u32,
+    addresses: Vec<u64>,
+}
+
+/// What lay in front of addresses.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The number of the address space.
+    pub(super) life: u64,
+    /// When reading began and had ended.
+    pub(super) began_ns: u64,
+    pub(super) ended_ns: u64,
+    /// Addresses that could be read.
+    pub(super) fronts: Vec<(u64, Front)>,
+}
+
+/// Up to [`FRONT_LEN`] bytes that end where an address begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Front {
+    bytes: [u8; FRONT_LEN],
+    len: u8,
+}
+
+impl Front {
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let mut front = Self { bytes: [0; FRONT_LEN], len: bytes.len() as u8 };
+        front.bytes[..bytes.len()].copy_from_slice(bytes);
+        front
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl Reader {
+    /// Starts the thread; `None` if there can be no more threads.
+    pub(super) fn start() -> Option<Self> {
+        let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
+        let (answer, answers) = channel();
+        let work = move || {
+            let mut memories = Memories::default();
+            for wanted in asked {
+                if answer.send(memories.answer(&wanted)).is_err() {
+                    break;
+                }
+            }
+        };
+        Builder::new().spawn(work).ok()?;
+        Some(Self { wanted, answers, open: 0 })
+    }
+
+    /// Asks for the memory in front of addresses; gives them back if too many requests wait.
+    ///
+    /// # Errors
+    /// The addresses.
+    pub(super) fn ask(&mut self, life: u64, tgid: u32, addresses: Vec<u64>) -> Result<(), Vec<u64>> {
+        match self.wanted.try_send(Wanted { life, tgid, addresses }) {
+            Ok(()) => {
+                self.open += 1;
+                Ok(())
+            }
+            Err(error) => Err(match error {
+                std::sync::mpsc::TrySendError::Full(wanted)
+                | std::sync::mpsc::TrySendError::Disconnected(wanted) => wanted.addresses,
+            }),
+        }
+    }
+
+    /// The answers that have come.
+    pub(super) fn take_answers(&mut self) -> Vec<Answer> {
+        let answers: Vec<Answer> = self.answers.try_iter().collect();
+        self.open = self.open.saturating_sub(answers.len());
+        answers
+    }
+
+    /// Waits for an answer, if there will be one before a moment.
+    pub(super) fn wait(&mut self, until: Instant) -> Option<Answer> {
+        if self.open == 0 {
+            return None;
+        }
+        let answer = self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?;
+        self.open -= 1;
+        Some(answer)
+    }
+}
+
+/// Memory of address spaces, by their numbers. An open file stands for the address space that the process had when it was opened, and ends
+/// with it.
+#[derive(Debug, Default)]
+struct Memories(FxHashMap<u64, File>);
+
+impl Memories {
+    fn answer(&mut self, wanted: &Wanted) -> Answer {
+        let Wanted { life, tgid, ref addresses } = *wanted;
+        let began_ns = clock::monotonic_ns();
+        let fronts = self.open(life, tgid).map_or_else(Vec::new, |memory| {
+            addresses.iter().filter_map(|address| Some((*address, front(memory, *address)?))).collect()
+        });
+        if fronts.is_empty() {
+            self.0.remove(&life);
+        }
+        Answer { life, began_ns, ended_ns: clock::monotonic_ns(), fronts }
+    }
+
+    fn open(&mut self, life: u64, tgid: u32) -> Option<&File> {
+        if !self.0.contains_key(&life) {
+            if self.0.len() >= MAX_OPEN {
+                self.0.clear();
+            }
+            self.0.insert(life, File::open(format!("/proc/{tgid}/mem")).ok()?);
+        }
+        self.0.get(&life)
+    }
+}
+
+/// Reads what lies in front of an address; `None` if nothing can be told.
+fn front(memory: &File, address: u64) -> Option<Front> {
+    let mut bytes = [0; FRONT_LEN];
+    let start = address.checked_sub(FRONT_LEN as u64)?;
+    if memory.read_exact_at(&mut bytes, start).is_ok() {
+        return Some(Front::new(&bytes));
+    }
+    // Memory begins in between, or with the address.
+    let len = (address % PAGE_LEN) as usize;
+    let is_there = match len {
+        0 => memory.read_exact_at(&mut [0], address).is_ok(),
+        1..FRONT_LEN => memory.read_exact_at(&mut bytes[..len], address - len as u64).is_ok(),
+        _ => false,
+    };
+    is_there.then(|| Front::new(&bytes[..len]))
+}
+
+/// So long an answer is waited for at the end.
+pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static CODE: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+    #[test]
+    fn what_lies_in_front_of_an_address_is_read_from_the_process() {
+        let mut reader = Reader::start().expect("a thread");
+        let at = CODE.as_ptr() as u64 + 9;
+        // Nothing is mapped at the last address.
+        reader.ask(5, std::process::id(), vec![at, 16]).expect("room");
+        let answer = reader.wait(Instant::now() + Duration::from_secs(60)).expect("an answer");
+        assert_eq!((answer.life, &answer.fronts[..]), (5, &[(at, Front::new(&CODE[1..9]))][..]));
+        assert!(answer.began_ns <= answer.ended_ns && reader.wait(Instant::now()).is_none());
+    }
+
+    #[test]
+    fn of_a_process_that_is_gone_nothing_is_known() {
+        let mut reader = Reader::start().expect("a thread");
+        reader.ask(5, u32::MAX, vec![CODE.as_ptr() as u64 + 9]).expect("room");
+        assert_eq!(reader.wait(Instant::now() + Duration::from_secs(60)).map(|it| it.fronts.len()), Some(0));
+    }
+}

@@ -1,0 +1,267 @@
+//! What lies in front of the return addresses of code made at run time, address by address.
+//!
+//! ```text
+//! address is hit ─► read ─► a call ends there: kept
+//!                     └───► none does: read again and again, as code is freed, made anew and patched
+//! ```
+
+use std::time::{Duration, Instant};
+
+use icecore_format::calls;
+use icecore_format::records::CallSite;
+use rustc_hash::FxHashMap;
+
+use super::reader::{Answer, FRONT_LEN, Front, PATIENCE, Reader};
+
+/// Addresses of all processes that are remembered: 16 MiB of memory. Of those beyond nothing is known.
+const MAX_SITES: usize = 128 << 10;
+/// Addresses of one request.
+const PER_REQUEST: usize = 1024;
+/// How many addresses are read in a second at most, some µs each, and at once.
+const PER_SECOND: f64 = 10_000.0;
+const AT_ONCE: f64 = 4096.0;
+/// How often those without a call are read again.
+const AGAIN_EVERY: Duration = Duration::from_millis(90);
+/// Of an address at which so often something else was found nothing is known.
+const MAX_READINGS: usize = 4;
+
+/// All sites.
+#[derive(Debug)]
+pub(super) struct Sites {
+    /// Started when there is something to read; `None` before, and if it could not be.
+    reader: Option<Reader>,
+    lives: FxHashMap<u64, Life>,
+    /// Addresses of all lives.
+    count: usize,
+    /// Addresses that may be read now.
+    allowed: f64,
+    allowed_at: Instant,
+}
+
+/// Those of one address space.
+#[derive(Debug, Default)]
+struct Life {
+    tgid: u32,
+    /// By address.
+    sites: FxHashMap<u64, Site>,
+    /// Addresses that were not read yet.
+    new: Vec<u64>,
+    /// Addresses without a call: those to be read again, and those that were.
+    negative: Vec<u64>,
+    reread: Vec<u64>,
+    again_at: Option<Instant>,
+}
+
+/// What was read in front of an address.
+#[derive(Debug, Default)]
+struct Site(Vec<Reading>);
+
+/// The same bytes, from their first reading to their last.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    front: Front,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+impl Sites {
+    pub(super) fn new() -> Self {
+        let (reader, lives, count) = Default::default();
+        Self { reader, lives, count, allowed: AT_ONCE, allowed_at: Instant::now() }
+    }
+
+    /// Remembers an address of an address space that has this number.
+    pub(super) fn hit(&mut self, life: u64, tgid: u32, address: u64) {
+        if self.count >= MAX_SITES {
+            return;
+        }
+        let life = self.lives.entry(life).or_default();
+        life.tgid = tgid;
+        if let std::collections::hash_map::Entry::Vacant(vacant) = life.sites.entry(address) {
+            vacant.insert(Site::default());
+            life.new.push(address);
+            self.count += 1;
+        }
+    }
+
+    /// Takes the answers that have come, and asks for what is due.
+    pub(super) fn go_on(&mut self) {
+        if self.lives.is_empty() {
+            return;
+        }
+        let Some(reader) = self.reader.take().or_else(Reader::start) else { return };
+        let reader = self.reader.insert(reader);
+        for answer in reader.take_answers() {
+            take(&mut self.lives, &answer);
+        }
+        let now = Instant::now();
+        let passed = now.duration_since(std::mem::replace(&mut self.allowed_at, now));
+        self.allowed = (self.allowed + passed.as_secs_f64() * PER_SECOND).min(AT_ONCE);
+        // What is new counts more than what is known.
+        for (number, life) in &mut self.lives {
+            while !life.new.is_empty() && ask(reader, *number, life.tgid, &mut life.new, &mut self.allowed) {}
+        }
+        for (number, life) in &mut self.lives {
+            if life.again_at.is_none_or(|at| at <= now) {
+                life.again_at = Some(now + AGAIN_EVERY);
+                life.negative.append(&mut life.reread);
+                while !life.negative.is_empty()
+                    && ask(reader, *number, life.tgid, &mut life.negative, &mut self.allowed)
+                {
+                }
+            }
+        }
+    }
+
+    /// Reads those without a call for the last time, before the recording ends.
+    pub(super) fn finish(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let wait = |sites: &mut Self| {
+            while let Some(answer) = sites.reader.as_mut().and_then(|reader| reader.wait(until)) {
+                take(&mut sites.lives, &answer);
+            }
+        };
+        wait(self);
+        self.lives.values_mut().for_each(|life| life.again_at = None);
+        self.go_on();
+        wait(self);
+    }
+
+    /// Forgets an address space that was gone at a moment, and hands over what is known of it.
+    pub(super) fn end(&mut self, number: u64, gone_ns: u64) -> Vec<CallSite> {
+        if let Some(reader) = &mut self.reader {
+            for answer in reader.take_answers() {
+                take(&mut self.lives, &answer);
+            }
+        }
+        let Some(Life { tgid, sites, .. }) = self.lives.remove(&number) else { return Vec::new() };
+        self.count -= sites.len();
+        let mut rows: Vec<CallSite> = Vec::new();
+        for (address, Site(readings)) in sites {
+            // What was read when it was gone is of the next program.
+            let readings = readings.iter().filter(|reading| reading.first_ns < gone_ns);
+            rows.extend(readings.map(|reading| CallSite {
+                tgid,
+                address,
+                first_ns: reading.first_ns,
+                last_ns: reading.last_ns.min(gone_ns),
+                bytes: reading.front.bytes().to_vec(),
+            }));
+        }
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// Asks for some of the addresses, from their end; returns false if no more can be asked for.
+fn ask(reader: &mut Reader, life: u64, tgid: u32, addresses: &mut Vec<u64>, allowed: &mut f64) -> bool {
+    let some = addresses.len().min(PER_REQUEST).min(*allowed as usize);
+    if some == 0 {
+        return false;
+    }
+    match reader.ask(life, tgid, addresses.split_off(addresses.len() - some)) {
+        Ok(()) => {
+            *allowed -= some as f64;
+            true
+        }
+        Err(mut back) => {
+            addresses.append(&mut back);
+            false
+        }
+    }
+}
+
+/// Notes what was read.
+fn take(lives: &mut FxHashMap<u64, Life>, answer: &Answer) {
+    let Some(life) = lives.get_mut(&answer.life) else { return };
+    for (address, front) in &answer.fronts {
+        if let Some(site) = life.sites.get_mut(address)
+            && site.read(*front, answer.began_ns, answer.ended_ns)
+        {
+            life.reread.push(*address);
+        }
+    }
+}
+
+impl Site {
+    /// Notes bytes that were read between two moments; returns whether they have to be read again.
+    fn read(&mut self, front: Front, began_ns: u64, ended_ns: u64) -> bool {
+        match self.0.last_mut() {
+            Some(last) if last.front == front => last.last_ns = last.last_ns.max(began_ns),
+            _ => self.0.push(Reading { front, first_ns: ended_ns, last_ns: ended_ns }),
+        }
+        if self.0.len() > MAX_READINGS {
+            self.0.clear();
+            return false;
+        }
+        !is_call(front)
+    }
+}
+
+/// Tells whether a call of this machine may end with these bytes.
+fn is_call(front: Front) -> bool {
+    let bytes: &[u8] = front.bytes();
+    debug_assert!(bytes.len() <= FRONT_LEN, "bug: more than a call");
+    match cfg!(target_arch = "aarch64") {
+        true => calls::aarch64::before(bytes, 0).is_some(),
+        false => calls::x86_64::before(bytes, 0).is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: [u8; 8] = [0x90, 0x90, 0x90, 0xe8, 0x10, 0, 0, 0];
+    const NONE: [u8; 8] = [0x90; 8];
+
+    fn answer(address: u64, bytes: &[u8], began_ns: u64) -> Answer {
+        Answer { life: 1, began_ns, ended_ns: began_ns + 10, fronts: vec![(address, Front::new(bytes))] }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_is_read_again_is_what_no_call_ends_with() {
+        let mut sites = Sites::new();
+        sites.hit(1, 7, 0x1000);
+        sites.hit(1, 7, 0x2000);
+        take(&mut sites.lives, &answer(0x1000, &CALL, 100));
+        take(&mut sites.lives, &answer(0x2000, &NONE, 100));
+        assert_eq!(sites.lives[&1].reread, [0x2000]);
+        take(&mut sites.lives, &answer(0x2000, &NONE, 300));
+        let row = |address, first_ns, last_ns, bytes: &[u8]| CallSite {
+            tgid: 7,
+            address,
+            first_ns,
+            last_ns,
+            bytes: bytes.to_vec(),
+        };
+        assert_eq!(sites.end(1, 900), [row(0x1000, 110, 110, &CALL), row(0x2000, 110, 300, &NONE)]);
+        assert_eq!((sites.end(1, 900), sites.count), (vec![], 0));
+    }
+
+    #[test]
+    fn what_changes_begins_a_row_and_what_changes_too_often_has_none() {
+        let mut sites = Sites::new();
+        sites.hit(1, 7, 0x1000);
+        for number in 0..4 {
+            take(&mut sites.lives, &answer(0x1000, &[number; 8], 100 * u64::from(number)));
+        }
+        let known = &sites.lives[&1].sites[&0x1000].0;
+        assert_eq!(known.iter().map(|it| it.first_ns).collect::<Vec<_>>(), [10, 110, 210, 310]);
+        take(&mut sites.lives, &answer(0x1000, &[4; 8], 400));
+        assert_eq!(sites.end(1, 900), []);
+    }
+
+    #[test]
+    fn what_was_read_of_the_next_program_does_not_count() {
+        let mut sites = Sites::new();
+        sites.hit(1, 7, 0x1000);
+        sites.hit(1, 7, 0x2000);
+        take(&mut sites.lives, &answer(0x1000, &NONE, 100));
+        take(&mut sites.lives, &answer(0x1000, &NONE, 300));
+        take(&mut sites.lives, &answer(0x2000, &NONE, 300));
+        let rows = sites.end(1, 200);
+        assert_eq!(rows.iter().map(|row| (row.address, row.last_ns)).collect::<Vec<_>>(), [(0x1000, 200)]);
+    }
+}
