@@ -8,6 +8,7 @@ line with the Rust reader, and tests/tests/python_reader.rs compares what the tw
 usage: read_recording.py FILE [--scan]      --scan: as if there were no index
 """
 
+import itertools
 import json
 import struct
 import sys
@@ -20,7 +21,7 @@ KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 68]
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost"]
@@ -388,12 +389,14 @@ class Part:
         need(next(lines, None) is None, "rows for all lines")
 
     def call_sites_block(self, root):
-        arena, at = root.bytes(48), 0
-        columns = (root.steps(0), root.steps(12), root.steps(24), root.values(36), root.values(56))
-        for tgid, address, first, lasted, length in zip(*columns, strict=True):
-            need(at + length <= len(arena), "bytes of call sites")
-            self.call_sites.append([tgid, address, first, first + lasted, arena[at : at + length].hex()])
-            at += length
+        texts = []
+        for arena, lens in ((root.bytes(48), root.values(56)), (root.bytes(68), root.values(76))):
+            need(sum(lens) <= len(arena), "bytes of call sites")
+            ends = itertools.accumulate(lens)
+            texts.append([arena[end - length : end].hex() for end, length in zip(ends, lens)])
+        columns = (root.steps(0), root.steps(12), root.steps(24), root.values(36), *texts)
+        for tgid, address, first, lasted, front, behind in zip(*columns, strict=True):
+            self.call_sites.append([tgid, address, first, first + lasted, front, behind])
 
     def image_parts_block(self, root):
         file_bytes, image, arena, free = root.u64(0), root.u32(8), root.bytes(36), 0

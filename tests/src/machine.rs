@@ -221,6 +221,12 @@ pub fn guesses_without_symbols() -> PathBuf {
     GUESSES.get_or_init(|| compile("guesses.c", &[&WITH_FRAMES[..], &["-s"]].concat())).1.clone()
 }
 
+/// Compiles `tests/programs/made.c` once, with frame pointers, and returns its path.
+pub fn made() -> PathBuf {
+    static MADE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    MADE.get_or_init(|| compile("made.c", &[&WITH_FRAMES[..], &["-static"]].concat())).1.clone()
+}
+
 /// Compiles `tests/programs/alone.c` once, every function with a frame pointer, and returns its path.
 pub fn alone() -> PathBuf {
     static ALONE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -216,8 +216,8 @@ fn jit(path: &Path) -> Value {
 fn call_sites(path: &Path) -> Value {
     rows::<CallSitesV1>(path, |view| {
         let row = |row: CallSite<&[u8]>| {
-            let hex: String = row.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            json!([row.tgid, row.address, row.first_ns, row.last_ns, hex])
+            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            json!([row.tgid, row.address, row.first_ns, row.last_ns, hex(row.front), hex(row.behind)])
         };
         Some(view.rows().ok()?.into_iter().map(row).collect())
     })
@@ -274,7 +274,8 @@ fn mixed() -> Builder {
             address: 0x7f00_0000_0000 - 0x100 * u64::from(n),
             first_ns: u64::from(n % 3) << 40,
             last_ns: (u64::from(n % 3) << 40) + u64::from(n % 2),
-            bytes: vec![0xe8; n as usize],
+            front: vec![0xe8; n as usize],
+            behind: vec![0xc3; 8 - n as usize % 3],
         })
         .collect();
     b.left_out = (0..9)

@@ -96,7 +96,8 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("snapshots", SnapshotsV1: first_id anchor depth not_copied memory mask register distance),
         compiled!("unwind_rules", UnwindRulesV1: image at start bias bytes lens),
         compiled!("cpu_times", CpuTimesV1: first_ns last_ns unit_ns after over tgid tid ran user kernel),
-        compiled!("call_sites", CallSitesV1: tgid address first_ns lasted_ns bytes lens),
+        compiled!("call_sites", CallSitesV1: tgid address first_ns lasted_ns front front_lens behind
+            behind_lens),
         compiled!("stack_marks", StackMarksV1: node mark),
     ] {
         assert_eq!(root, documented(&root.name), "compiled, and documented");

@@ -17,10 +17,13 @@
 //! in the same function. It is exact as well. So is a frame that a signal has interrupted, and the signal trampoline,
 //! whose return address the kernel made: the marks of nodes tell them.
 
+use std::sync::OnceLock;
+
 use icecore_format::limits;
 use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark};
 use rayon::prelude::*;
 
+use crate::calls::Sites;
 use crate::hits::{Hit, Key};
 use crate::image::{FileOff, Identity};
 use crate::load::Tables;
@@ -109,6 +112,7 @@ pub struct Locator<'a> {
     pub images: Vec<Identity>,
     /// Position in `images` by image id.
     image_of: Map<u32, u32>,
+    sites: OnceLock<Sites>,
 }
 
 impl<'a> Locator<'a> {
@@ -126,7 +130,16 @@ impl<'a> Locator<'a> {
             (id, images.intern(identity))
         });
         let image_of = image_of.collect();
-        Self { tables, spaces, images: images.into_items(), image_of }
+        Self { tables, spaces, images: images.into_items(), image_of, sites: OnceLock::new() }
+    }
+
+    /// What was read in front of return addresses in code made at run time.
+    pub(crate) fn sites(&self) -> &Sites {
+        self.sites.get_or_init(|| Sites::new(self.tables, self.spaces))
+    }
+
+    pub(crate) fn spaces(&self) -> &Spaces {
+        self.spaces
     }
 
     /// Finds the position in [`Locator::images`] of an image id.

@@ -18,15 +18,17 @@ pub struct CallSite<B = Vec<u8>> {
     pub first_ns: u64,
     /// When they were read for the last time; `first_ns` if that was the only time.
     pub last_ns: u64,
-    /// Up to 8 bytes; fewer if the memory in front of them cannot be read.
-    pub bytes: B,
+    /// Up to 8 bytes in front of the address; fewer if the memory in front of them cannot be read.
+    pub front: B,
+    /// Up to 8 bytes from the address on; none if a call may end in front of it, or they cannot be read.
+    pub behind: B,
 }
 
 impl CallSite<&[u8]> {
     /// Copies the bytes.
     pub fn to_owned(self) -> CallSite {
-        let Self { tgid, address, first_ns, last_ns, bytes } = self;
-        CallSite { tgid, address, first_ns, last_ns, bytes: bytes.to_vec() }
+        let Self { tgid, address, first_ns, last_ns, front, behind } = self;
+        CallSite { tgid, address, first_ns, last_ns, front: front.to_vec(), behind: behind.to_vec() }
     }
 }
 
@@ -41,15 +43,20 @@ pub struct CallSitesV1 {
     pub first_ns: Packed,
     /// Times of the last reading minus those of the first.
     pub lasted_ns: Packed,
-    /// All bytes, those of one row behind those of the other.
-    pub bytes: Vec<u8>,
-    /// How many bytes each row has.
-    pub lens: Packed,
+    /// All bytes in front of addresses, those of one row behind those of the other.
+    pub front: Vec<u8>,
+    /// How many of them each row has.
+    pub front_lens: Packed,
+    /// All bytes from addresses on, likewise.
+    pub behind: Vec<u8>,
+    /// How many of them each row has.
+    pub behind_lens: Packed,
 }
 
 payload!(
     CallSitesV1, ArchivedCallSitesV1, Kind::CALL_SITES, 1,
-    count address, same tgid, same first_ns, same lasted_ns, same lens, other bytes
+    count address, same tgid, same first_ns, same lasted_ns, same front_lens, same behind_lens,
+    other front, other behind
 );
 
 impl CallSitesV1 {
@@ -60,8 +67,10 @@ impl CallSitesV1 {
             address: Packed::steps(rows.iter().map(|row| row.address)),
             first_ns: Packed::steps(rows.iter().map(|row| row.first_ns)),
             lasted_ns: rows.iter().map(|row| row.last_ns.saturating_sub(row.first_ns)).collect(),
-            bytes: rows.iter().flat_map(|row| row.bytes.as_ref()).copied().collect(),
-            lens: rows.iter().map(|row| row.bytes.as_ref().len() as u64).collect(),
+            front: rows.iter().flat_map(|row| row.front.as_ref()).copied().collect(),
+            front_lens: rows.iter().map(|row| row.front.as_ref().len() as u64).collect(),
+            behind: rows.iter().flat_map(|row| row.behind.as_ref()).copied().collect(),
+            behind_lens: rows.iter().map(|row| row.behind.as_ref().len() as u64).collect(),
         }
     }
 }
@@ -72,17 +81,19 @@ impl ArchivedCallSitesV1 {
     /// # Errors
     /// [`Error::Payload`] if there are fewer bytes than the rows say.
     pub fn rows(&self) -> Result<Vec<CallSite<&[u8]>>, Error> {
-        let bytes = items(Kind::CALL_SITES, &self.bytes, &self.lens)?;
+        let front = items(Kind::CALL_SITES, &self.front, &self.front_lens)?;
+        let behind = items(Kind::CALL_SITES, &self.behind, &self.behind_lens)?;
         let [tgid, address, first_ns] = [&self.tgid, &self.address, &self.first_ns].map(|it| it.sums());
         let lasted_ns = self.lasted_ns.values();
-        let row = |(i, bytes): (usize, _)| CallSite {
+        let row = |(i, (front, behind)): (usize, _)| CallSite {
             tgid: narrow(tgid[i]),
             address: address[i],
             first_ns: first_ns[i],
             last_ns: first_ns[i].saturating_add(lasted_ns[i]),
-            bytes,
+            front,
+            behind,
         };
-        Ok(bytes.into_iter().enumerate().map(row).collect())
+        Ok(front.into_iter().zip(behind).enumerate().map(row).collect())
     }
 }
 
@@ -93,17 +104,13 @@ mod tests {
 
     #[test]
     fn rows_come_back_as_they_were() -> Result<(), Error> {
-        let row = |tgid, address, first_ns, last_ns, bytes: &'static [u8]| CallSite {
-            tgid,
-            address,
-            first_ns,
-            last_ns,
-            bytes,
+        let row = |tgid, address, first_ns, last_ns, (front, behind): (&'static [u8], &'static [u8])| {
+            CallSite { tgid, address, first_ns, last_ns, front, behind }
         };
         let rows = [
-            row(7, 0x7f00_0000_1000, 5_000_000_000, 6_000_000_000, b"\x90\x90\x90\xe8\x10\0\0\0"),
-            row(7, 0x1000, 4, 4, b""),
-            row(3, u64::MAX, 9, 9, b"\xff\xd0"),
+            row(7, 0x7f00_0000_1000, 5_000_000_000, 6_000_000_000, (b"\x90\x90\x90\xe8\x10\0\0\0", b"")),
+            row(7, 0x1000, 4, 4, (b"", b"\x41\x85\x02")),
+            row(3, u64::MAX, 9, 9, (b"\xff\xd0", b"\xc3")),
         ];
         let bytes = CallSitesV1::from_rows(&rows).to_bytes()?;
         assert_eq!(CallSitesV1::view(&bytes)?.rows()?, rows);
@@ -112,9 +119,13 @@ mod tests {
 
     #[test]
     fn more_bytes_than_there_are_is_an_error() -> Result<(), Error> {
-        let row = CallSite { bytes: vec![0xff, 0xd0], ..CallSite::default() };
-        let sites = CallSitesV1 { lens: [3_u64].into_iter().collect(), ..CallSitesV1::from_rows(&[row]) };
-        assert!(CallSitesV1::view(&sites.to_bytes()?)?.rows().is_err());
+        let rows = || CallSitesV1::from_rows(&[CallSite { front: vec![0xff, 0xd0], ..CallSite::default() }]);
+        let three = || [3_u64].into_iter().collect();
+        for sites in
+            [CallSitesV1 { front_lens: three(), ..rows() }, CallSitesV1 { behind_lens: three(), ..rows() }]
+        {
+            assert!(CallSitesV1::view(&sites.to_bytes()?)?.rows().is_err());
+        }
         Ok(())
     }
 }

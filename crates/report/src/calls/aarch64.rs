@@ -17,6 +17,9 @@ const UDF: (u32, u32) = (0xffff_0000, 0);
 /// `mov x8, #139; svc #0`: how code comes back from a signal; 139 is `rt_sigreturn`.
 const SIGNAL_RETURN: [u32; 2] = [0xd280_1168, 0xd400_0001];
 
+/// `nop`, little-endian.
+pub(super) const NOP: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
+
 /// Tells whether these bytes end with a jump or return, behind which control does not go on.
 pub(super) fn ends_block(code: &[u8]) -> bool {
     let word = code.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));

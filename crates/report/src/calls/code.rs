@@ -154,7 +154,7 @@ impl<'a> Code<'a> {
     }
 
     /// Tells whether control comes from the target of a call to an address, without another call.
-    fn leads(&self, target: u64, callee: Option<Svma>) -> Edge {
+    pub(super) fn leads(&self, target: u64, callee: Option<Svma>) -> Edge {
         if self.bytes_from(target).is_none() {
             return Edge::Unknown;
         }

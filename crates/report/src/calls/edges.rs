@@ -1,13 +1,15 @@
 //! Impossible edges of a profile: their share is a lower bound of wrong stacks.
 
-use icecore_format::records::Mending;
+use std::collections::HashSet;
+
+use icecore_format::records::{ImageKind, Location, Mark, Mending};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{Calls, Edge, Files, Judge as _};
+use super::{Calls, Edge, Files, Judge as _, Moment};
 use crate::hits::Hit;
 use crate::image::Finder;
-use crate::locate::{Located, Locator, Place};
+use crate::locate::{Located, Locator, Place, Role, Step, steps};
 use crate::map::Map;
 
 /// How frames were found.
@@ -121,6 +123,11 @@ pub(crate) fn impossible(
             *impossible += if edge == Edge::Impossible { *samples } else { 0 };
         }
     }
+    let made = made_edges(locator, rows, &calls);
+    for ((image, way), (checked, impossible)) in &made.sums {
+        let sum = sums.entry((*image, *way)).or_default();
+        *sum = (sum.0 + checked, sum.1 + impossible);
+    }
     let path = |image: u32| locator.images[image as usize].path.clone();
     let row = |((image, way), (checked, impossible)): ((Option<u32>, usize), (u64, u64))| ImpossibleRow {
         image: image.map(path),
@@ -137,14 +144,68 @@ pub(crate) fn impossible(
     });
     let checked = images.iter().map(|row| row.checked).sum();
     let impossible = images.iter().map(|row| row.impossible).sum();
-    let of_rows = rows.iter().zip(&located.leaves).filter(|(_, leaf)| has_impossible[**leaf as usize]);
+    let has_any = |row: usize, leaf: u32| has_impossible[leaf as usize] || made.rows.contains(&row);
+    let of_rows = rows.iter().zip(&located.leaves).enumerate();
+    let of_rows = of_rows.filter(|(row, (_, leaf))| has_any(*row, **leaf)).map(|(_, (hit, _))| hit);
     Impossible {
         checked,
         impossible,
         share: if checked > 0 { impossible as f64 / checked as f64 } else { 0.0 },
         images,
-        samples: of_rows.map(|(hit, _)| hit.samples).sum(),
+        samples: of_rows.map(|hit| hit.samples).sum(),
     }
+}
+
+/// Edges whose callers are code made at run time.
+#[derive(Default)]
+struct MadeEdges {
+    /// Checked and impossible ones, by the image of the callee and the way.
+    sums: Map<(Option<u32>, usize), (u64, u64)>,
+    /// Positions of the rows that have an impossible one.
+    rows: HashSet<usize>,
+}
+
+/// Checks the edges whose callers are code made at run time: what is there depends on the time of samples.
+fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdges {
+    let mut found = MadeEdges::default();
+    if locator.tables.call_sites.is_empty() {
+        return found;
+    }
+    for (row, hit) in rows.iter().enumerate() {
+        let Some(space) = hit.key.space else { continue };
+        let at = Moment { space, span_ns: hit.span_ns };
+        let mut callee: Option<Step> = None;
+        for step in steps(locator.tables, hit.key.user) {
+            let callee = callee.replace(step);
+            let (Some(callee), Some(Location::Address(address))) = (callee, step.location) else { continue };
+            let is_made = match locator.user(Some(space), step) {
+                Place::Image(image, _) => locator.images[image as usize].kind == ImageKind::ANONYMOUS,
+                place => matches!(place, Place::Jit(..)),
+            };
+            // What a signal has interrupted has called nobody.
+            if !is_made || step.role != Role::Return || callee.role == Role::Interrupted {
+                continue;
+            }
+            let Some(of) = locator.address(Some(space), callee) else { continue };
+            // Where a frame pointer leads there may be the first byte of a function.
+            let edge = locator.made_edge(at, address, callee.role.lookup(of), true, Some(calls));
+            if edge == Edge::Unknown {
+                continue;
+            }
+            let image = match locator.user(Some(space), callee) {
+                Place::Image(image, _) => Some(image),
+                _ => None,
+            };
+            let way = if step.mark.has(Mark::GUESSED) { GUESS } else { way(hit.key.mending) };
+            let sum = found.sums.entry((image, way)).or_default();
+            sum.0 += hit.samples;
+            if edge == Edge::Impossible {
+                sum.1 += hit.samples;
+                found.rows.insert(row);
+            }
+        }
+    }
+    found
 }
 
 fn way(mending: Mending) -> usize {

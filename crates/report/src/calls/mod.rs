@@ -13,6 +13,7 @@
 //! | `x86_64`, `aarch64` | instructions |
 //! | `opened`, `code` | files of images, opened when one is asked for; bytes, functions, stubs of one image |
 //! | `flow` | what is reached from an address by jumps |
+//! | `made` | calls in code made at run time, as far as the recorder has read it |
 //! | `depth` | how much stack a function has taken at an instruction |
 //! | `edges` | impossible edges of a whole profile |
 //!
@@ -23,6 +24,7 @@ mod code;
 mod depth;
 mod edges;
 mod flow;
+mod made;
 mod opened;
 mod x86_64;
 
@@ -31,6 +33,7 @@ use icecore_format::calls::{self, Before};
 use crate::unwind::Machine;
 pub use depth::{CallersFp, Shape};
 pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
+pub(crate) use made::{Moment, Sites};
 pub(crate) use opened::{Calls, Files, Judge};
 
 /// What the code says of a caller and a callee.

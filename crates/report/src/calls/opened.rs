@@ -39,6 +39,9 @@ pub(crate) trait Judge: Sync {
     /// `None` if that is in no image. Programs put an address in front of which no call is at the outermost frame, to begin a stack.
     fn edge(&self, caller: (u32, FileOff), callee: Option<(u32, FileOff)>, is_outermost: bool) -> Edge;
 
+    /// Tells whether control comes from the target of a call to an instruction without another call.
+    fn leads(&self, target: (u32, FileOff), callee: (u32, FileOff)) -> bool;
+
     /// The frame of the function that holds a program counter, or the byte before it if it is a return address.
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape>;
 
@@ -106,6 +109,11 @@ impl Judge for Calls<'_> {
         let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.svma(callee.1));
         let other = || self.at(callee.filter(|callee| callee.0 != caller.0)?);
         code.edge(Svma(last_byte.0.wrapping_add(1)), own, other, is_outermost)
+    }
+
+    fn leads(&self, target: (u32, FileOff), callee: (u32, FileOff)) -> bool {
+        let found = self.at(target).filter(|_| target.0 == callee.0);
+        found.is_some_and(|(code, target)| code.leads(target.0, code.svma(callee.1)) == Edge::Calls)
     }
 
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape> {

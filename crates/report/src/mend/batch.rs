@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::over::Walk;
 use super::rules;
 use super::suspect::Known;
+use crate::calls::Moment;
 use crate::hits::Selection;
 use crate::locate::{Locator, steps};
 use crate::map::Map;
@@ -81,7 +82,8 @@ impl<'a> Batch<'a> {
         let task = tables.task(sample.task);
         let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
-        let code = SpaceCode::new(self.locator, space, self.rules);
+        let at = Moment { space, span_ns: (sample.time_ns, sample.time_ns) };
+        let code = SpaceCode::new(self.locator, at, self.rules);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let leaf = walked.first()?.address;

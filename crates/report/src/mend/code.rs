@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 
-use icecore_format::records::{Location, Mark};
+use icecore_format::records::{ImageKind, Location, Mark};
 
 use super::choose::Walked;
 use super::grown::Framed;
 use super::rules::Tables;
+use crate::calls::Moment;
 use crate::image::FileOff;
 use crate::locate::{Locator, Role, Step};
-use crate::spaces::SpaceId;
 use crate::unwind::{By, Edge, Frame, Modules, Place, Shape};
 
 /// How CPython calls the trampolines that it makes of Python functions with `-X perf`.
@@ -18,10 +18,10 @@ const PYTHON: &[u8] = b"py::";
 /// *%rcx`. In both the return address of the trampoline lies in the second word behind it.
 const TRAMPOLINE_CALL_BYTES: u64 = 6;
 
-/// The code of one address space.
+/// The code of one address space at the time of a sample.
 pub(super) struct SpaceCode<'a> {
     locator: &'a Locator<'a>,
-    space: SpaceId,
+    at: Moment,
     rules: &'a Tables<'a>,
     /// What was looked at: address and location.
     seen: RefCell<Vec<(u64, Location)>>,
@@ -30,13 +30,13 @@ pub(super) struct SpaceCode<'a> {
 }
 
 impl<'a> SpaceCode<'a> {
-    pub(super) fn new(locator: &'a Locator<'a>, space: SpaceId, rules: &'a Tables<'a>) -> Self {
-        Self { locator, space, rules, seen: RefCell::default(), trampolines: RefCell::default() }
+    pub(super) fn new(locator: &'a Locator<'a>, at: Moment, rules: &'a Tables<'a>) -> Self {
+        Self { locator, at, rules, seen: RefCell::default(), trampolines: RefCell::default() }
     }
 
     /// A frame of the walk; `None` if a block of it is missing, or it is nowhere.
     pub(super) fn walked(&self, step: Step) -> Option<Walked> {
-        let (address, location) = (self.locator.address(Some(self.space), step)?, step.location?);
+        let (address, location) = (self.locator.address(Some(self.at.space), step)?, step.location?);
         self.seen.borrow_mut().push((address, location));
         if step.mark.has(Mark::INTERRUPTED) {
             self.trampolines.borrow_mut().push(address);
@@ -49,7 +49,7 @@ impl<'a> SpaceCode<'a> {
         let location = *self.locator.tables.held.code.find(id)?;
         let step =
             Step { node: 0, position: None, location: Some(location), role: Role::Return, mark: Mark::NONE };
-        let address = self.locator.address(Some(self.space), step)?;
+        let address = self.locator.address(Some(self.at.space), step)?;
         self.seen.borrow_mut().push((address, location));
         Some(address)
     }
@@ -63,7 +63,7 @@ impl<'a> SpaceCode<'a> {
             let may_begin = position + 1 == walked.len();
             let callee = callee.address.wrapping_sub(u64::from(is_called));
             !caller.mark.has(Mark::INTERRUPTED)
-                && self.edge(caller.address, callee, may_begin) == Edge::Impossible
+                && self.walked_edge(caller.address, callee, may_begin) == Edge::Impossible
         };
         (known.max(1)..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
     }
@@ -95,9 +95,24 @@ impl<'a> SpaceCode<'a> {
 
     /// The image at an address, and the offset in it.
     fn file_off(&self, address: u64) -> Option<(u32, FileOff)> {
-        let mapping = self.locator.mapping(self.space, address)?;
+        let mapping = self.locator.mapping(self.at.space, address)?;
         let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
         Some((self.locator.image(mapping.image)?, off))
+    }
+
+    /// Judges a call that a walk along frame pointers shows.
+    pub(super) fn walked_edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
+        // Where a frame pointer leads there may be the first byte of a function that was put there.
+        self.edge(return_address, callee, may_begin || self.is_made(return_address))
+    }
+
+    /// Tells whether the call in front of an address is in code that no file backs.
+    fn is_made(&self, return_address: u64) -> bool {
+        let call = return_address.wrapping_sub(1);
+        let image =
+            self.locator.mapping(self.at.space, call).map(|mapping| self.locator.image(mapping.image));
+        let image = image.flatten().and_then(|image| self.locator.images.get(image as usize));
+        image.is_none_or(|image| image.kind == ImageKind::ANONYMOUS)
     }
 
     /// Where the code of an unwound frame lies, as a stack has it.
@@ -112,18 +127,21 @@ impl<'a> SpaceCode<'a> {
 
 impl Modules for SpaceCode<'_> {
     fn find(&self, address: u64) -> Option<Place<'_>> {
-        let mapping = self.locator.mapping(self.space, address)?;
+        let mapping = self.locator.mapping(self.at.space, address)?;
         let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
         Some(self.rules.place(self.locator.image(mapping.image), off))
     }
 
     fn is_behind_call(&self, address: u64) -> Option<bool> {
+        if self.is_made(address) {
+            return self.locator.is_behind_made_call(self.at, address);
+        }
         let (image, off) = self.file_off(address)?;
         self.rules.is_behind_call(image, off)
     }
 
     fn known_frame(&self, return_address: u64) -> Option<u64> {
-        let made = self.locator.made(self.space, return_address)?;
+        let made = self.locator.made(self.at.space, return_address)?;
         let is_trampoline =
             made.name.starts_with(PYTHON) && return_address - made.start == TRAMPOLINE_CALL_BYTES;
         is_trampoline.then_some(8)
@@ -135,6 +153,9 @@ impl Modules for SpaceCode<'_> {
     }
 
     fn edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
+        if self.is_made(return_address) {
+            return self.locator.made_edge(self.at, return_address, callee, may_begin, self.rules.calls());
+        }
         let caller = return_address.checked_sub(1).and_then(|call| self.file_off(call));
         let Some((calls, caller)) = self.rules.calls().zip(caller) else { return Edge::Unknown };
         calls.edge(caller, self.file_off(callee), may_begin)

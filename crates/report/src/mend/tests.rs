@@ -8,6 +8,7 @@ use super::code::SpaceCode;
 use super::grown::Grown;
 use super::memory::Memory;
 use super::*;
+use crate::calls::Moment;
 use crate::cgroups::Cgroups;
 use crate::filter::Filter;
 use crate::image::Search;
@@ -196,7 +197,8 @@ fn with_memory<T>(recorded: &Recorded, ask: impl FnOnce(Option<Memory<'_>>) -> T
     let search = Search::nowhere();
     let files = Rules::find(&locator, &Finder { search: &search, embedded: None });
     let rules = files.tables();
-    let code = SpaceCode::new(&locator, recorded.space(), &rules);
+    let at = Moment { space: recorded.space(), span_ns: (0, 0) };
+    let code = SpaceCode::new(&locator, at, &rules);
     let held = &recorded.tables.held;
     ask(Memory::new(held, held.snapshots.find(1).expect("it has one"), &code))
 }

@@ -15,8 +15,10 @@ use crate::sys::clock;
 const MAX_WAITING: usize = 16;
 /// Processes whose memory is held open.
 const MAX_OPEN: usize = 64;
-/// Bytes in front of an address that may be a call.
+/// Bytes in front of an address that may be a call, and so many behind.
 pub(super) const FRONT_LEN: usize = 8;
+/// So long answers are waited for at the end.
+pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 /// No page is smaller.
 const PAGE_LEN: u64 = 4096;
 
@@ -46,24 +48,31 @@ pub(super) struct Answer {
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
     /// Addresses that could be read.
-    pub(super) fronts: Vec<(u64, Front)>,
+    pub(super) fronts: Vec<(u64, Around)>,
 }
 
-/// Up to [`FRONT_LEN`] bytes that end where an address begins.
+/// What lies in front of an address, and from there on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Front {
+pub(super) struct Around {
+    pub(super) front: Bytes,
+    pub(super) behind: Bytes,
+}
+
+/// Up to [`FRONT_LEN`] bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Bytes {
     bytes: [u8; FRONT_LEN],
     len: u8,
 }
 
-impl Front {
+impl Bytes {
     pub(super) fn new(bytes: &[u8]) -> Self {
-        let mut front = Self { bytes: [0; FRONT_LEN], len: bytes.len() as u8 };
-        front.bytes[..bytes.len()].copy_from_slice(bytes);
-        front
+        let mut own = Self { bytes: [0; FRONT_LEN], len: bytes.len() as u8 };
+        own.bytes[..bytes.len()].copy_from_slice(bytes);
+        own
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(super) fn get(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
@@ -149,31 +158,35 @@ impl Memories {
     }
 }
 
-/// Reads what lies in front of an address; `None` if nothing can be told.
-fn front(memory: &File, address: u64) -> Option<Front> {
-    let mut bytes = [0; FRONT_LEN];
+/// Reads what lies around an address; `None` if nothing can be told.
+fn front(memory: &File, address: u64) -> Option<Around> {
     let start = address.checked_sub(FRONT_LEN as u64)?;
+    let mut bytes = [0; 2 * FRONT_LEN];
     if memory.read_exact_at(&mut bytes, start).is_ok() {
-        return Some(Front::new(&bytes));
+        let (front, behind) = bytes.split_at(FRONT_LEN);
+        return Some(Around { front: Bytes::new(front), behind: Bytes::new(behind) });
     }
-    // Memory begins in between, or with the address.
-    let len = (address % PAGE_LEN) as usize;
-    let is_there = match len {
-        0 => memory.read_exact_at(&mut [0], address).is_ok(),
-        1..FRONT_LEN => memory.read_exact_at(&mut bytes[..len], address - len as u64).is_ok(),
-        _ => false,
-    };
-    is_there.then(|| Front::new(&bytes[..len]))
+    // Memory begins or ends in between.
+    let in_page = (address % PAGE_LEN) as usize;
+    let front = [FRONT_LEN, in_page].into_iter().filter(|len| *len <= FRONT_LEN).find_map(|len| {
+        memory
+            .read_exact_at(&mut bytes[..len], address - len as u64)
+            .is_ok()
+            .then(|| Bytes::new(&bytes[..len]))
+    })?;
+    let behind = [FRONT_LEN, (PAGE_LEN as usize - in_page).min(FRONT_LEN)].into_iter().find_map(|len| {
+        memory.read_exact_at(&mut bytes[..len], address).is_ok().then(|| Bytes::new(&bytes[..len]))
+    });
+    let is_known = front.len > 0 || behind.is_some();
+    is_known.then(|| Around { front, behind: behind.unwrap_or_default() })
 }
-
-/// So long an answer is waited for at the end.
-pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    static CODE: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    static CODE: [u8; 24] =
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23];
 
     #[test]
     fn what_lies_in_front_of_an_address_is_read_from_the_process() {
@@ -182,7 +195,8 @@ mod tests {
         // Nothing is mapped at the last address.
         reader.ask(5, std::process::id(), vec![at, 16]).expect("room");
         let answer = reader.wait(Instant::now() + Duration::from_secs(60)).expect("an answer");
-        assert_eq!((answer.life, &answer.fronts[..]), (5, &[(at, Front::new(&CODE[1..9]))][..]));
+        let around = Around { front: Bytes::new(&CODE[1..9]), behind: Bytes::new(&CODE[9..17]) };
+        assert_eq!((answer.life, &answer.fronts[..]), (5, &[(at, around)][..]));
         assert!(answer.began_ns <= answer.ended_ns && reader.wait(Instant::now()).is_none());
     }
 

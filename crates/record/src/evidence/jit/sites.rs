@@ -11,9 +11,9 @@ use icecore_format::calls;
 use icecore_format::records::CallSite;
 use rustc_hash::FxHashMap;
 
-use super::reader::{Answer, FRONT_LEN, Front, PATIENCE, Reader};
+use super::reader::{Answer, Around, Bytes, PATIENCE, Reader};
 
-/// Addresses of all processes that are remembered: 16 MiB of memory. Of those beyond nothing is known.
+/// Addresses of all processes that are remembered: 32 MiB of memory. Of those beyond nothing is known.
 const MAX_SITES: usize = 128 << 10;
 /// Addresses of one request.
 const PER_REQUEST: usize = 1024;
@@ -59,7 +59,7 @@ struct Site(Vec<Reading>);
 /// The same bytes, from their first reading to their last.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
-    front: Front,
+    around: Around,
     first_ns: u64,
     last_ns: u64,
 }
@@ -145,7 +145,8 @@ impl Sites {
                 address,
                 first_ns: reading.first_ns,
                 last_ns: reading.last_ns.min(gone_ns),
-                bytes: reading.front.bytes().to_vec(),
+                front: reading.around.front.get().to_vec(),
+                behind: reading.around.behind.get().to_vec(),
             }));
         }
         rows.sort_unstable();
@@ -174,9 +175,9 @@ fn ask(reader: &mut Reader, life: u64, tgid: u32, addresses: &mut Vec<u64>, allo
 /// Notes what was read.
 fn take(lives: &mut FxHashMap<u64, Life>, answer: &Answer) {
     let Some(life) = lives.get_mut(&answer.life) else { return };
-    for (address, front) in &answer.fronts {
+    for (address, around) in &answer.fronts {
         if let Some(site) = life.sites.get_mut(address)
-            && site.read(*front, answer.began_ns, answer.ended_ns)
+            && site.read(*around, answer.began_ns, answer.ended_ns)
         {
             life.reread.push(*address);
         }
@@ -185,26 +186,28 @@ fn take(lives: &mut FxHashMap<u64, Life>, answer: &Answer) {
 
 impl Site {
     /// Notes bytes that were read between two moments; returns whether they have to be read again.
-    fn read(&mut self, front: Front, began_ns: u64, ended_ns: u64) -> bool {
+    fn read(&mut self, mut around: Around, began_ns: u64, ended_ns: u64) -> bool {
+        let is_call = is_call(around.front.get());
+        if is_call {
+            around.behind = Bytes::default();
+        }
         match self.0.last_mut() {
-            Some(last) if last.front == front => last.last_ns = last.last_ns.max(began_ns),
-            _ => self.0.push(Reading { front, first_ns: ended_ns, last_ns: ended_ns }),
+            Some(last) if last.around == around => last.last_ns = last.last_ns.max(began_ns),
+            _ => self.0.push(Reading { around, first_ns: ended_ns, last_ns: ended_ns }),
         }
         if self.0.len() > MAX_READINGS {
             self.0.clear();
             return false;
         }
-        !is_call(front)
+        !is_call
     }
 }
 
 /// Tells whether a call of this machine may end with these bytes.
-fn is_call(front: Front) -> bool {
-    let bytes: &[u8] = front.bytes();
-    debug_assert!(bytes.len() <= FRONT_LEN, "bug: more than a call");
+fn is_call(front: &[u8]) -> bool {
     match cfg!(target_arch = "aarch64") {
-        true => calls::aarch64::before(bytes, 0).is_some(),
-        false => calls::x86_64::before(bytes, 0).is_some(),
+        true => calls::aarch64::before(front, 0).is_some(),
+        false => calls::x86_64::before(front, 0).is_some(),
     }
 }
 
@@ -216,7 +219,8 @@ mod tests {
     const NONE: [u8; 8] = [0x90; 8];
 
     fn answer(address: u64, bytes: &[u8], began_ns: u64) -> Answer {
-        Answer { life: 1, began_ns, ended_ns: began_ns + 10, fronts: vec![(address, Front::new(bytes))] }
+        let around = Around { front: Bytes::new(bytes), behind: Bytes::new(&[0xc3]) };
+        Answer { life: 1, began_ns, ended_ns: began_ns + 10, fronts: vec![(address, around)] }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -234,7 +238,8 @@ mod tests {
             address,
             first_ns,
             last_ns,
-            bytes: bytes.to_vec(),
+            front: bytes.to_vec(),
+            behind: if bytes == CALL { vec![] } else { vec![0xc3] },
         };
         assert_eq!(sites.end(1, 900), [row(0x1000, 110, 110, &CALL), row(0x2000, 110, 300, &NONE)]);
         assert_eq!((sites.end(1, 900), sites.count), (vec![], 0));
