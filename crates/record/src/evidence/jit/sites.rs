@@ -5,6 +5,7 @@
 //!                     └───► none does: read again and again, as code is freed, made anew and patched
 //! ```
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use icecore_format::calls;
@@ -20,8 +21,9 @@ const PER_REQUEST: usize = 1024;
 /// How many addresses are read in a second at most, some µs each, and at once.
 const PER_SECOND: f64 = 10_000.0;
 const AT_ONCE: f64 = 4096.0;
-/// How often those without a call are read again.
-const AGAIN_EVERY: Duration = Duration::from_millis(90);
+/// How often those without a call are read again: after a part of the time that their address space has been known, in these bounds.
+const AGAIN_PART: u32 = 16;
+const AGAIN_EVERY: RangeInclusive<Duration> = Duration::from_millis(90)..=Duration::from_secs(1);
 /// Of an address at which so often something else was found nothing is known.
 const MAX_READINGS: usize = 4;
 
@@ -39,9 +41,10 @@ pub(super) struct Sites {
 }
 
 /// Those of one address space.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Life {
     tgid: u32,
+    known_at: Instant,
     /// By address.
     sites: FxHashMap<u64, Site>,
     /// Addresses that were not read yet.
@@ -49,7 +52,7 @@ struct Life {
     /// Addresses without a call: those to be read again, and those that were.
     negative: Vec<u64>,
     reread: Vec<u64>,
-    again_at: Option<Instant>,
+    again_at: Instant,
 }
 
 /// What was read in front of an address.
@@ -75,8 +78,7 @@ impl Sites {
         if self.count >= MAX_SITES {
             return;
         }
-        let life = self.lives.entry(life).or_default();
-        life.tgid = tgid;
+        let life = self.lives.entry(life).or_insert_with(|| Life::new(tgid));
         if let std::collections::hash_map::Entry::Vacant(vacant) = life.sites.entry(address) {
             vacant.insert(Site::default());
             life.new.push(address);
@@ -102,8 +104,9 @@ impl Sites {
             while !life.new.is_empty() && ask(reader, *number, life.tgid, &mut life.new, &mut self.allowed) {}
         }
         for (number, life) in &mut self.lives {
-            if life.again_at.is_none_or(|at| at <= now) {
-                life.again_at = Some(now + AGAIN_EVERY);
+            if life.again_at <= now {
+                let part = now.duration_since(life.known_at) / AGAIN_PART;
+                life.again_at = now + part.clamp(*AGAIN_EVERY.start(), *AGAIN_EVERY.end());
                 life.negative.append(&mut life.reread);
                 while !life.negative.is_empty()
                     && ask(reader, *number, life.tgid, &mut life.negative, &mut self.allowed)
@@ -122,7 +125,8 @@ impl Sites {
             }
         };
         wait(self);
-        self.lives.values_mut().for_each(|life| life.again_at = None);
+        let now = Instant::now();
+        self.lives.values_mut().for_each(|life| life.again_at = now);
         self.go_on();
         wait(self);
     }
@@ -181,6 +185,14 @@ fn take(lives: &mut FxHashMap<u64, Life>, answer: &Answer) {
         {
             life.reread.push(*address);
         }
+    }
+}
+
+impl Life {
+    fn new(tgid: u32) -> Self {
+        let (sites, new, negative, reread) = Default::default();
+        let now = Instant::now();
+        Self { tgid, known_at: now, sites, new, negative, reread, again_at: now }
     }
 }
 
