@@ -162,7 +162,9 @@ fn may_be_entry(machine: Machine, bytes: &[u8]) -> bool {
         Machine::X86_64 => (0..bytes.len()).any(|begin| {
             let Some(instruction) = x86_64::decode(&bytes[begin..], 0) else { return false };
             let is_whole = instruction.len() == bytes.len() - begin;
-            is_whole && (instruction.mnemonic() == Mnemonic::Nop || leaves(instruction.flow_control()))
+            // Behind `hlt` Java has the handlers to which it makes frames return.
+            let is_end = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Hlt);
+            is_whole && (is_end || leaves(instruction.flow_control()))
         }),
     }
 }
