@@ -154,7 +154,8 @@ impl<'a> Batch<'a> {
 
     /// Counts the frames up to the first one that cannot have called the frame before it, by its machine code.
     ///
-    /// # Cost   one search in a table for each frame; every call is judged once in an address space
+    /// # Cost   one search in a table for each frame; every call is judged once in an address space, but for those of
+    /// code made at run time
     fn called(&mut self, space: SpaceId, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
         if self.checked.0 != Some(space) {
             self.checked = (Some(space), Map::default());
@@ -166,8 +167,19 @@ impl<'a> Batch<'a> {
             let is_judged = matches!(caller.by, By::Rules | By::Start | By::Proven);
             let begins = position + 1 == frames.len();
             let callee = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
-            let mut judge = || code.edge(caller.address, callee, begins) != Edge::Impossible;
-            !is_judged || *checked.entry((callee, caller.address, begins)).or_insert_with(&mut judge)
+            let call = (callee, caller.address, begins);
+            if !is_judged {
+                return true;
+            }
+            if let Some(known) = checked.get(&call) {
+                return *known;
+            }
+            let is_possible = code.framed_edge(caller.address, callee, begins) != Edge::Impossible;
+            // What is made at run time is not the same for all samples.
+            if !code.is_made(caller.address) {
+                checked.insert(call, is_possible);
+            }
+            is_possible
         };
         (1..frames.len()).find(|position| !is_called(*position)).unwrap_or(frames.len())
     }

@@ -63,7 +63,7 @@ impl<'a> SpaceCode<'a> {
             let may_begin = position + 1 == walked.len();
             let callee = callee.address.wrapping_sub(u64::from(is_called));
             !caller.mark.has(Mark::INTERRUPTED)
-                && self.walked_edge(caller.address, callee, may_begin) == Edge::Impossible
+                && self.framed_edge(caller.address, callee, may_begin) == Edge::Impossible
         };
         (known.max(1)..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
     }
@@ -100,14 +100,14 @@ impl<'a> SpaceCode<'a> {
         Some((self.locator.image(mapping.image)?, off))
     }
 
-    /// Judges a call that a walk along frame pointers shows.
-    pub(super) fn walked_edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
-        // Where a frame pointer leads there may be the first byte of a function that was put there.
+    /// Judges a call that a walk along frame pointers or unwind rules show.
+    pub(super) fn framed_edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
+        // Where these lead there may be the first byte of a function that was put there.
         self.edge(return_address, callee, may_begin || self.is_made(return_address))
     }
 
     /// Tells whether the call in front of an address is in code that no file backs.
-    fn is_made(&self, return_address: u64) -> bool {
+    pub(super) fn is_made(&self, return_address: u64) -> bool {
         let call = return_address.wrapping_sub(1);
         let image =
             self.locator.mapping(self.at.space, call).map(|mapping| self.locator.image(mapping.image));
