@@ -18,8 +18,8 @@ use crate::map::Map;
 use crate::spaces::SpaceId;
 use crate::unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
 
-/// The callee, the return address, and whether it is the outermost one.
-type Call = (u64, u64, bool);
+/// In an address space: the callee, the return address, and whether it is the outermost one.
+type Call = (SpaceId, u64, u64, bool);
 
 /// Unwinds samples.
 pub(super) struct Batch<'a> {
@@ -30,8 +30,8 @@ pub(super) struct Batch<'a> {
     done: Done,
     /// Which calls keep frame pointers.
     kept: Known,
-    /// Which calls there can be, in the last address space.
-    checked: (Option<SpaceId>, Map<Call, bool>),
+    /// Which calls there can be.
+    checked: Map<Call, bool>,
     frames: Vec<Frame>,
     path: Vec<u32>,
 }
@@ -154,20 +154,17 @@ impl<'a> Batch<'a> {
 
     /// Counts the frames up to the first one that cannot have called the frame before it, by its machine code.
     ///
-    /// # Cost   one search in a table for each frame; every call is judged once in an address space, but for those of
-    /// code made at run time
+    /// # Cost   one search in a table for each frame; every call is judged once in an address space of a batch, but for those of code made
+    /// at run time
     fn called(&mut self, space: SpaceId, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
-        if self.checked.0 != Some(space) {
-            self.checked = (Some(space), Map::default());
-        }
-        let checked = &mut self.checked.1;
+        let checked = &mut self.checked;
         let mut is_called = |position: usize| {
             let [callee, caller] = [frames[position - 1], frames[position]];
             // Guesses were checked before they were made.
             let is_judged = matches!(caller.by, By::Rules | By::Start | By::Proven);
             let begins = position + 1 == frames.len();
             let callee = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
-            let call = (callee, caller.address, begins);
+            let call = (space, callee, caller.address, begins);
             if !is_judged {
                 return true;
             }
