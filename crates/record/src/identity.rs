@@ -88,7 +88,8 @@ impl Identities {
             return without_file(place.path);
         }
         let key = (dev, inode, place.path.to_vec());
-        if let Some(known) = self.seen.get(&key) {
+        // A file that was written anew in its place is another one.
+        if let Some(known) = self.seen.get(&key).filter(|known| !place.was_rewritten(known)) {
             return known.clone();
         }
         if self.seen.len() >= REMEMBERED {
@@ -98,6 +99,29 @@ impl Identities {
         self.seen.insert(key, identity.clone());
         identity
     }
+}
+
+impl Identity {
+    /// Tells whether an open file is the one that was mapped, and has not been overwritten: by its build-id, else by its inode, size and
+    /// time.
+    pub(crate) fn is_of(&self, file: &File) -> bool {
+        if !self.build_id.is_empty() {
+            return elf_build_id(&ReadCache::new(file)).as_ref() == Some(&self.build_id);
+        }
+        let is_it = |meta: Metadata| {
+            let is_inode = self.inode != 0 && (meta.dev(), meta.ino()) == (self.dev, self.inode);
+            is_inode && (self.modified_unix_ns == 0 || self.has_stamp(&meta))
+        };
+        file.metadata().is_ok_and(is_it)
+    }
+
+    fn has_stamp(&self, meta: &Metadata) -> bool {
+        (meta.size(), modified_unix_ns(meta)) == (self.size_bytes, self.modified_unix_ns)
+    }
+}
+
+fn modified_unix_ns(meta: &Metadata) -> u64 {
+    (meta.mtime().max(0) as u64).saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec().max(0) as u64)
 }
 
 impl<'a> Place<'a> {
@@ -117,19 +141,17 @@ impl<'a> Place<'a> {
         Self { tgid: u32::MAX, start: 0, end: 0, path }
     }
 
-    /// Opens the file, if it still is the one that was mapped: by its build-id, else by its inode.
+    /// Opens the file, if it still is the one that was mapped.
     pub(crate) fn open(&self, identity: &Identity) -> Option<File> {
-        self.candidates().into_iter().find_map(|(path, _)| {
-            let file = open_regular(&path)?;
-            let is_it = match identity.build_id.is_empty() {
-                false => elf_build_id(&ReadCache::new(&file)).as_ref() == Some(&identity.build_id),
-                true => {
-                    let meta = file.metadata().ok()?;
-                    identity.inode != 0 && (meta.dev(), meta.ino()) == (identity.dev, identity.inode)
-                }
-            };
-            is_it.then_some(file)
-        })
+        let mut files = self.candidates().into_iter().filter_map(|(path, _)| open_regular(&path));
+        files.find(|file| identity.is_of(file))
+    }
+
+    /// Tells whether the file has another content than it had, as far as it can be looked at.
+    fn was_rewritten(&self, known: &Identity) -> bool {
+        let metas = self.candidates().into_iter().filter_map(|(path, _)| std::fs::metadata(path).ok());
+        let mut metas = metas.filter(|meta| (meta.dev(), meta.ino()) == (known.dev, known.inode));
+        known.modified_unix_ns != 0 && metas.next().is_some_and(|meta| !known.has_stamp(&meta))
     }
 
     /// Looks at the file itself, and believes what it sees only if it is this inode.
@@ -153,9 +175,7 @@ impl<'a> Place<'a> {
             dev: meta.dev(),
             inode: meta.ino(),
             size_bytes: meta.size(),
-            modified_unix_ns: (meta.mtime().max(0) as u64)
-                .saturating_mul(1_000_000_000)
-                .saturating_add(meta.mtime_nsec().max(0) as u64),
+            modified_unix_ns: modified_unix_ns(&meta),
             ..nothing
         }
     }
@@ -299,6 +319,32 @@ mod tests {
         let meta = file.as_file().metadata().expect("just made");
         assert_ne!(place.read(meta.dev(), meta.ino()).modified_unix_ns, 0);
         assert_eq!(place.read(meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
+    }
+
+    #[test]
+    fn a_file_that_was_overwritten_in_its_place_is_another_one() {
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        std::fs::write(file.path(), "one").expect("writable");
+        let path = file.path().as_os_str().as_bytes();
+        let place = Place { tgid: u32::MAX, start: 0, end: 0, path };
+        let meta = file.as_file().metadata().expect("just made");
+        let mut identities = Identities::default();
+        let mut identity = || identities.of_inode(&place, meta.dev(), meta.ino());
+        let first = identity();
+        let held = place.open(&first).expect("it is there");
+        assert!(identity() == first && first.is_of(&held));
+        std::fs::write(file.path(), "another").expect("writable");
+        assert!(!first.is_of(&held) && place.open(&first).is_none());
+        let second = identity();
+        assert!(second != first && second.is_of(&held));
+        // The same with a build-id: the recorder's own program has one.
+        let program = std::fs::read("/proc/self/exe").expect("our program");
+        std::fs::write(file.path(), &program).expect("writable");
+        let build_id = build_id(file.path()).expect("it has one");
+        let with_id = Identity { build_id, ..without_file(path) };
+        assert!(with_id.is_of(&held));
+        std::fs::write(file.path(), "another").expect("writable");
+        assert!(!with_id.is_of(&held));
     }
 
     #[test]

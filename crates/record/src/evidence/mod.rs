@@ -62,8 +62,8 @@ pub(crate) struct Evidence {
 /// Where the symbols of an image can be read.
 #[derive(Debug)]
 enum Source {
-    /// An open file, and the path of its image.
-    Held(Held, Vec<u8>),
+    /// An open file. It may be overwritten in its place until it is read.
+    Held(Held, Identity),
     /// It could not be opened, or too many others are.
     Path(Identity),
     Vdso,
@@ -105,7 +105,7 @@ impl Evidence {
         let source = match identity.kind {
             ImageKind::VDSO => Source::Vdso,
             ImageKind::FILE => match self.room.hold(|| place.open(identity)) {
-                Some(held) => Source::Held(held, identity.path.clone()),
+                Some(held) => Source::Held(held, identity.clone()),
                 None => Source::Path(identity.clone()),
             },
             _ => Source::Nowhere,
@@ -162,7 +162,8 @@ impl Evidence {
                 (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, &offsets))
             };
             let (functions, rules) = match self.sources.get(&image) {
-                Some(Source::Held(held, _)) => read(&held.file),
+                Some(Source::Held(held, identity)) if identity.is_of(&held.file) => read(&held.file),
+                Some(Source::Held(..)) => Default::default(),
                 Some(Source::Path(identity)) => {
                     let file = Place::of_itself(&identity.path).open(identity);
                     file.map(|file| read(&file)).unwrap_or_default()
@@ -219,8 +220,7 @@ impl Source {
     /// The path of an image.
     fn path(&self) -> &[u8] {
         match self {
-            Self::Held(_, path) => path,
-            Self::Path(identity) => &identity.path,
+            Self::Held(_, identity) | Self::Path(identity) => &identity.path,
             Self::Vdso => b"[vdso]",
             Self::Nowhere => b"",
         }
@@ -229,7 +229,10 @@ impl Source {
     /// The path of an image, and what there is.
     fn open(self) -> (Vec<u8>, Option<Content>) {
         match self {
-            Self::Held(held, path) => (path, Some(Content::File(held.file))),
+            Self::Held(held, identity) => {
+                let file = identity.is_of(&held.file).then_some(held.file);
+                (identity.path, file.map(Content::File))
+            }
             Self::Path(identity) => {
                 let file = Place::of_itself(&identity.path).open(&identity);
                 (identity.path, file.map(Content::File))
