@@ -207,8 +207,8 @@ def of_icecore(binaries, folder, command):
     subprocess.run(record, cwd=folder, **NULL)
     text = subprocess.run([binaries / "icecore-report", "health", "--json", file], check=True, stdout=subprocess.PIPE).stdout
     health = json.loads(text)
-    checked = (health.get("impossible") or {}).get("checked_share")
-    impossible = share(health.get("impossible_share")) + (f" ({share(checked)})" if checked is not None else "")
+    calls = health.get("impossible")
+    impossible = share(health.get("impossible_share")) + (f" ({share(calls['checked'] / calls['calls'])})" if calls else "")
     columns = [str(health["samples"]), share(health["rooted_share"]), share(health.get("incomplete_share")),
                share(health.get("guessed_share")), impossible, share(health.get("cpu_time_agreement")), health["verdict"]]
     samples = subprocess.run([binaries / "icecore-report", "samples", "--json", file], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout

@@ -29,9 +29,11 @@ pub enum FoundBy {
 /// What came of checking the edges of all user stacks, each counted once per sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Impossible {
-    /// Edges of which the code of the caller is at hand.
+    /// All edges.
+    pub calls: u64,
+    /// Those of which the code of the caller is at hand.
     pub checked: u64,
-    /// Those of them that the code does not make.
+    /// Those of these that the code does not make.
     pub impossible: u64,
     /// Of those that were checked; 0 if none was.
     pub share: f64,
@@ -100,13 +102,14 @@ pub(crate) fn impossible(
     let edges: Vec<Edge> = pairs.par_iter().map(|pair| judge(&calls, located, *pair)).collect();
 
     let mut sums: Map<(Option<u32>, usize), (u64, u64)> = Map::default();
-    let mut has_impossible = vec![false; spots.len()];
+    let (mut calls_count, mut has_impossible) = (0, vec![false; spots.len()]);
     for position in 1..spots.len() {
         has_impossible[position] = has_impossible[spots[position].caller as usize];
         let Some(edge) = pair(position).and_then(|pair| pairs.binary_search(&pair).ok()).map(|at| edges[at])
         else {
             continue;
         };
+        calls_count += through[position].iter().sum::<u64>();
         if edge == Edge::Unknown {
             continue;
         }
@@ -148,6 +151,7 @@ pub(crate) fn impossible(
     let of_rows = rows.iter().zip(&located.leaves).enumerate();
     let of_rows = of_rows.filter(|(row, (_, leaf))| has_any(*row, **leaf)).map(|(_, (hit, _))| hit);
     Impossible {
+        calls: calls_count,
         checked,
         impossible,
         share: if checked > 0 { impossible as f64 / checked as f64 } else { 0.0 },

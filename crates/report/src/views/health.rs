@@ -147,7 +147,9 @@ impl Health {
                 percent(agreement)
             ),
             _ => {
-                let why = self.cpu_time_unknown.unwrap_or("nothing ran by the kernel's account");
+                let why = self
+                    .cpu_time_unknown
+                    .unwrap_or("its readings, one a second, tell nothing of what is looked at");
                 format!("not compared with the kernel's account: {why}")
             }
         }
@@ -193,13 +195,13 @@ impl Health {
         let Some((share, found)) = self.quality.impossible_share.zip(self.quality.impossible.as_ref()) else {
             return;
         };
-        let checked = count(found.checked);
+        let [calls, checked, impossible] = [found.calls, found.checked, found.impossible].map(count);
+        let checked = format!("{checked} of {calls} calls could be checked");
         let text = match found.impossible {
-            0 => format!("none holds a call that the code does not make ({checked} checked)"),
-            impossible => format!(
-                "at least {} are wrong: {} of {checked} calls that were checked are none that the code makes",
-                percent(share),
-                count(impossible)
+            0 => format!("none is known to hold a call that the code does not make ({checked})"),
+            _ => format!(
+                "at least {} are wrong: {impossible} calls are none that the code makes ({checked})",
+                percent(share)
             ),
         };
         page.item("", &text);
