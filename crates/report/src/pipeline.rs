@@ -170,7 +170,7 @@ impl<'a> Loaded<'a> {
             // A filter has taken its frames away.
             _ if key.user == 0 => key.end == WalkEnd::ROOT,
             end if !begins && end != WalkEnd::ROOT => false,
-            _ if skips_interrupted(&self.tables, key.user) => false,
+            _ if self.skips_interrupted(key) => false,
             _ if key.mending != Mending::NONE => key.mending.is_judged() && !key.mending.is_suspect(),
             _ => {
                 let (suspects, _) = self.suspects();
@@ -178,6 +178,11 @@ impl<'a> Loaded<'a> {
                 known.contains(&(key.space, key.user))
             }
         }
+    }
+
+    /// Tells whether a user stack lacks what a signal has interrupted.
+    pub(crate) fn skips_interrupted(&self, key: &Key) -> bool {
+        skips_interrupted(&self.tables, key.user)
     }
 
     /// Counts the stacks that cannot be whole in a recording of walks alone; behind it the path of the image that most of them pass through.

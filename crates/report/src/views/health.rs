@@ -182,9 +182,8 @@ impl Health {
             page.item("", &format!("{} hold frames that were found by a guess", percent(guessed)));
         }
         if let Some(suspect) = self.quality.suspect_share.filter(|share| *share > 0.0) {
-            let text =
-                format!("{} lack callers: they pass through code without frame pointers", percent(suspect));
-            page.item("", &text);
+            let text = "lack callers: they pass through code without frame pointers, or a signal handler";
+            page.item("", &format!("{} {text}", percent(suspect)));
         }
         self.impossible_text(page);
         let ends = self.quality.user_ends.iter().map(|(end, n)| format!("{} {end}", count(*n)));

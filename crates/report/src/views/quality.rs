@@ -147,6 +147,9 @@ impl Quality {
         let worst = unnamed.iter().max_by_key(|(_, n)| **n).map(|(reason, _)| *reason);
         let judged = suspects.judged + taken(|taken| taken.mending.is_judged());
         let suspect = suspects.samples + taken(|taken| taken.mending.is_suspect());
+        let signals = report.loaded.hits.rows.iter().filter(|hit| hit.key.mending.is_suspect());
+        let signals = signals.filter(|hit| report.loaded.skips_interrupted(&hit.key));
+        let signals: u64 = signals.map(|hit| hit.samples).sum();
         let mut user_ends = BTreeMap::new();
         for row in &report.profile.rows {
             *user_ends.entry(row.taken.end.name()).or_default() += row.samples;
@@ -187,6 +190,7 @@ impl Quality {
             unproven_share: of_walked(unproven(report)).unwrap_or_default(),
             suspect_share: quality.suspect_share.unwrap_or_default(),
             guessed_share: quality.guessed_share.unwrap_or_default(),
+            is_of_signals: 2 * signals > suspect,
             skipping: skipping.as_deref(),
             impossible_share: quality.impossible_share.unwrap_or_default(),
             worst_edges: quality.impossible.as_ref().and_then(|found| found.images.first()),
@@ -274,6 +278,8 @@ struct Facts<'a> {
     suspect_share: f64,
     /// The image in which most of them were.
     skipping: Option<&'a str>,
+    /// Most of those that lack callers lack what a signal has interrupted.
+    is_of_signals: bool,
     /// Of user stacks: they hold a call that the code does not make.
     impossible_share: f64,
     /// Where most of these calls are.
@@ -538,6 +544,12 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
 fn skipped(facts: &Facts<'_>) -> String {
     let share = percent(facts.suspect_share);
     let most = facts.skipping.map(|image| format!(", most of them through `{image}`")).unwrap_or_default();
+    if facts.is_of_signals {
+        return format!(
+            "{share} of the user stacks lack what a signal has interrupted: its handler ran on a stack of its own, and let the \
+             signal come again, so that nothing proves that it was still running"
+        );
+    }
     let remedy = facts.asked.unwind_more(facts.is_walked_only).map(|remedy| format!(": {remedy}"));
     format!(
         "{share} of the user stacks pass through code without frame pointers{most}, and lack callers there{}",

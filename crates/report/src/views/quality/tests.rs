@@ -27,6 +27,7 @@ const FINE: Facts<'_> = Facts {
     suspect_share: 0.0,
     guessed_share: 0.0,
     skipping: None,
+    is_of_signals: false,
     impossible_share: 0.0,
     worst_edges: None,
     broken: None,
@@ -182,6 +183,11 @@ fn nothing_is_advised_that_is_in_force_or_impossible() {
     };
     assert!(suspect(most, false).ends_with("lack callers there"));
     assert!(suspect(default, false).ends_with("record with --unwind dwarf"));
+    // Copies of the stack do not help where nothing proves what the signal has interrupted.
+    let of_signals = Facts { suspect_share: 0.31, asked: default, is_of_signals: true, ..FINE };
+    assert!(
+        problems(of_signals)[0].1.starts_with("31.0% of the user stacks lack what a signal has interrupted")
+    );
     let kernel = |asked| {
         let worst = Some(Reason::KernelSymbolMissing);
         problems(Facts { named_share: Some(0.1), worst, asked, ..FINE })[0].1.clone()
