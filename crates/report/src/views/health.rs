@@ -191,14 +191,13 @@ impl Health {
     }
 
     fn impossible_text(&self, page: &mut Page) {
-        let Some((share, found)) = self.quality.impossible_share.zip(self.quality.impossible.as_ref()) else {
-            return;
-        };
+        let Some(found) = &self.quality.impossible else { return };
         let [calls, checked, impossible] = [found.calls, found.checked, found.impossible].map(count);
         let checked = format!("{checked} of {calls} calls could be checked");
-        let text = match found.impossible {
-            0 => format!("none is known to hold a call that the code does not make ({checked})"),
-            _ => format!(
+        let text = match self.quality.impossible_share {
+            None => format!("none of the {calls} calls could be checked: the code is not here (--symbols)"),
+            Some(0.0) => format!("none is known to hold a call that the code does not make ({checked})"),
+            Some(share) => format!(
                 "at least {} are wrong: {impossible} calls are none that the code makes ({checked})",
                 percent(share)
             ),

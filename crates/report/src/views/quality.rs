@@ -94,7 +94,7 @@ pub struct Quality {
     /// at least. `None` if no code is at hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible_share: Option<f64>,
-    /// The edges that were checked for it; `None` if there are none.
+    /// The edges of user stacks, and what came of checking them; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<Impossible>,
     /// Frames that have a name, each counted once per sample; `None` if there are no frames.
@@ -135,7 +135,7 @@ impl Quality {
         let walked = taken(Taken::is_walked);
         // Also of the kernel's own walks, which do not say how they ended.
         let with_user = taken(|taken| taken.end != WalkEnd::NONE);
-        let impossible = impossible.filter(|found| found.checked > 0);
+        let impossible = impossible.filter(|found| found.calls > 0);
         let stacks = report.loaded.hits.rows.iter().filter(|hit| hit.key.user != 0);
         let stacks: u64 = stacks.map(|hit| hit.samples).sum();
         // A few that say how they ended stand for themselves.
@@ -166,7 +166,10 @@ impl Quality {
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             suspect_share: (judged > 0).then(|| ratio(suspect as f64, with_user as f64)),
             guessed_share: of_walked(taken(|taken| taken.guessed)),
-            impossible_share: impossible.as_ref().map(|found| ratio(found.samples as f64, stacks as f64)),
+            impossible_share: impossible
+                .as_ref()
+                .filter(|found| found.checked > 0)
+                .map(|found| ratio(found.samples as f64, stacks as f64)),
             impossible,
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
