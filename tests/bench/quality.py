@@ -10,6 +10,7 @@ icecore, by `health --json` of a recording with the default options:
   impossible  user stacks with a call that the code does not make: a lower bound of wrong stacks; in parentheses the share of the
               calls that could be checked
   cpu         CPU time that was sampled, of what the kernel's account says
+icecore --unwind dwarf: rooted and impossible, of the same command
 perf, by `perf record --call-graph dwarf,16384` of the same command and `perf script`:
   rooted      user stacks whose outermost frame is one of the same starts, by name, or by its place in the file: one of the
               two outermost of the rooted stacks of icecore
@@ -200,10 +201,10 @@ def share(value):
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def of_icecore(binaries, folder, command):
+def of_icecore(binaries, folder, command, *options):
     """The columns of icecore, and the two outermost places of its rooted stacks."""
     file = folder / "r.icecore"
-    record = [binaries / "icecore-record", "-q", "-F", RATE, "--force", "-o", file, "--", *command]
+    record = [binaries / "icecore-record", "-q", "-F", RATE, *options, "--force", "-o", file, "--", *command]
     subprocess.run(record, cwd=folder, **NULL)
     text = subprocess.run([binaries / "icecore-report", "health", "--json", file], check=True, stdout=subprocess.PIPE).stdout
     health = json.loads(text)
@@ -250,7 +251,7 @@ def of_perf(folder, command, starts):
 
 def main():
     binaries = Path(sys.argv[1]).resolve()
-    head = ["program", "samples", "rooted", "incomplete", "guessed", "impossible", "cpu", "verdict", "perf: stacks", "rooted", "no call"]
+    head = ["program", "samples", "rooted", "incomplete", "guessed", "impossible", "cpu", "verdict", "dwarf: rooted", "impossible", "perf: stacks", "rooted", "no call"]
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
     for name in sys.argv[2:] or PROGRAMS:
@@ -262,7 +263,8 @@ def main():
                 print(f"| {name} | {missing} is not installed |", flush=True)
                 continue
             columns, starts = of_icecore(binaries, folder, command)
-            row = [name, *columns, *of_perf(folder, command, starts)]
+            copied, _ = of_icecore(binaries, folder, command, "--unwind", "dwarf")
+            row = [name, *columns, copied[1], copied[4], *of_perf(folder, command, starts)]
             print("| " + " | ".join(row) + " |", flush=True)
 
 
