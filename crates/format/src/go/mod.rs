@@ -14,4 +14,4 @@ mod rules;
 mod table;
 
 pub use rules::{FDE_AT, Kind, Machine, MadeRule, SHARED_LEN, rule, shared};
-pub use table::{Function, SECTIONS, Source, Table, Where, beginnings};
+pub use table::{Function, MAX_BEGINNINGS, SECTIONS, Source, Table, Where, beginnings};

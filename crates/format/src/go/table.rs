@@ -32,6 +32,9 @@ const ENTRY: &[u8] = b"_rt0_";
 const TOP_FRAME: u8 = 1;
 const WRITES_SP: u8 = 2;
 
+/// So many places are tried at most: what looks like the beginning of a table and is none is made to look so.
+pub const MAX_BEGINNINGS: usize = 16;
+
 /// Lists the offsets at which a table may begin in a section; in one of its own, that is 0. `bytes` begin where the section does, or at a
 /// multiple of 32 behind that.
 pub fn beginnings(bytes: &[u8]) -> impl Iterator<Item = u64> {
@@ -337,6 +340,17 @@ mod tests {
             assert_eq!(table.is_top_or_writes_sp(&function), flags, "{magic:#x}");
             assert_eq!((table.functions().count(), table.code()), (3, TEXT + 0x10..TEXT + 0x40));
         }
+    }
+
+    #[test]
+    fn a_table_among_other_data_is_found_by_its_head() {
+        let other = [&[0xff; 40][..], &[0; 24]].concat();
+        for magic in MAGICS {
+            let data = [&other[..], &table(magic, TEXT, &DEPTHS, 3)].concat();
+            assert_eq!(beginnings(&data).collect::<Vec<_>>(), [64], "{magic:#x}");
+            assert_eq!(names(&open(&data[64..]).expect("sound")), NAMES, "{magic:#x}");
+        }
+        assert_eq!(beginnings(&other).count() + beginnings(&[0xf1, 0xff, 0xff, 0xff]).count(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::go::{self, FDE_AT, SECTIONS, Source, Table, Where};
+use icecore_format::go::{self, FDE_AT, MAX_BEGINNINGS, SECTIONS, Source, Table, Where};
 use object::read::ReadRef;
 use object::read::elf::{Rela as _, SectionHeader as _};
 use object::{Endianness, elf};
@@ -75,7 +75,9 @@ pub(crate) fn table<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, R>) -> Option<Table<'d
     let endian = elf.endian;
     let of_name = |name: &str| elf.sections.section_by_name(endian, name.as_bytes()).map(|(_, it)| it);
     let beside = |name: &str| of_name(name).is_some();
-    let section = SECTIONS.iter().filter(|it| beside(it.1)).find_map(|(name, _)| of_name(name))?;
+    let named = SECTIONS.iter().filter(|it| beside(it.1));
+    let (section, is_its_own) =
+        named.filter_map(|(name, other)| Some((of_name(name)?, name == other))).next()?;
     let place = Where {
         is_big_endian: endian == Endianness::Big,
         word_len: 8,
@@ -93,11 +95,13 @@ pub(crate) fn table<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, R>) -> Option<Table<'d
         Table::open(section, place, told_text)
     };
     // No more is read than up to where the table begins.
-    let parts = (0..len.min(MAX_SEARCHED_BYTES)).step_by(SEARCHED_BYTES as usize);
+    let most = if is_its_own { 1 } else { MAX_SEARCHED_BYTES };
+    let parts = (0..len.min(most)).step_by(SEARCHED_BYTES as usize);
     parts
         .flat_map(|part| {
             beginnings_of(elf, begin.saturating_add(part), len - part).map(move |off| part + off)
         })
+        .take(MAX_BEGINNINGS)
         .find_map(open)
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use icecore_format::go::{SECTIONS, Table, Where, beginnings};
+use icecore_format::go::{MAX_BEGINNINGS, SECTIONS, Table, Where, beginnings};
 use object::Endianness;
 
 use super::relocations;
@@ -41,7 +41,7 @@ pub(crate) fn table<'d>(file: &ElfFile, layout: &Layout, bytes: &'d [u8]) -> Opt
         text: layout.section(".text").map(|text| text.at.0),
         entry: layout.entry.0,
     };
-    beginnings(bytes).find_map(|begin| {
+    beginnings(bytes).take(MAX_BEGINNINGS).find_map(|begin| {
         let told_text = |off: u64| {
             let place = at.checked_add(begin)?.checked_add(off)?;
             let is_it = |it: relocations::Relocation| (it.place == place).then_some(it.addend);
