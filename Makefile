@@ -19,7 +19,7 @@ demo: build
 	tests/demo.sh $(BIN)
 
 test: setup
-	$(CARGO) test --workspace --quiet
+	$(CARGO) test --workspace --quiet --no-fail-fast
 
 check: setup
 	$(CARGO) fmt --all --check
