@@ -142,13 +142,13 @@ impl Sites {
         self.count -= sites.len();
         let mut rows: Vec<CallSite> = Vec::new();
         for (address, Site(readings)) in sites {
-            // What was read when it was gone is of the next program.
+            // A reading after the end may be one of the next program's memory.
             let readings = readings.iter().filter(|reading| reading.first_ns < gone_ns);
             rows.extend(readings.map(|reading| CallSite {
                 tgid,
                 address,
                 first_ns: reading.first_ns,
-                last_ns: reading.last_ns.min(gone_ns),
+                last_ns: if reading.last_ns < gone_ns { reading.last_ns } else { reading.first_ns },
                 front: reading.around.front.get().to_vec(),
                 behind: reading.around.behind.get().to_vec(),
             }));
@@ -279,6 +279,6 @@ mod tests {
         take(&mut sites.lives, &answer(0x1000, &NONE, 300));
         take(&mut sites.lives, &answer(0x2000, &NONE, 300));
         let rows = sites.end(1, 200);
-        assert_eq!(rows.iter().map(|row| (row.address, row.last_ns)).collect::<Vec<_>>(), [(0x1000, 200)]);
+        assert_eq!(rows.iter().map(|row| (row.address, row.last_ns)).collect::<Vec<_>>(), [(0x1000, 110)]);
     }
 }
