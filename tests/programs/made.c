@@ -1,4 +1,4 @@
-/* Code made at run time whose stacks are known: `made HOW MILLISECONDS`. In all of them `outer` calls `middle`, which calls `leaf`, directly,
+/* JIT code whose stacks are known: `made HOW MILLISECONDS`. In all of them `outer` calls `middle`, which calls `leaf`, directly,
  * with frame pointers; a perf map names them. What `leaf` has on top of its stack is an address of such code that is no return
  * address.
  *

@@ -1,5 +1,5 @@
-//! Calls in code made at run time, through real eBPF: what lies in front of return addresses was read from the process, so that a
-//! word that is none is told from one that is.
+//! Calls in JIT code, through real eBPF: the recorder reads the bytes before return addresses from the process, so that the report
+//! tells a stale word from a return address.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn is_right(sample: &Sample, leaf: &str) -> bool {
     sample.names("user").starts_with(&[leaf, "middle", "outer", "run", "main"])
 }
 
-/// Calls in made code that were checked, and those of them that the code does not make.
+/// The calls in JIT code that were checked, and those of them that the code does not make.
 fn checked(recorded: &Recorded) -> (u64, u64) {
     let found = &recorded.json("health", &[])["impossible"];
     let rows = found["images"].as_array().expect("something was checked");

@@ -62,7 +62,7 @@ impl Kind {
     pub const STACK_MARKS: Self = Self(24);
     /// CPU time of threads by the kernel's own account.
     pub const CPU_TIMES: Self = Self(25);
-    /// Bytes in front of return addresses in code made at run time.
+    /// The bytes before return addresses in JIT code.
     pub const CALL_SITES: Self = Self(26);
 
     /// Name in lower case, or the number of a kind that this build does not know.

@@ -9,7 +9,7 @@
 //! | [`records`] | the payloads: one frozen module per (kind, version) |
 //! | [`write`](mod@write) | the streaming writer |
 //! | [`read`] | the reader over a memory map |
-//! | [`calls`] | not the recording: which instructions call, for recorder and report |
+//! | [`calls`] | which bytes are call instructions, for recorder and report; no part of the file |
 //! | [`go`] | not the recording: what Go writes into programs, which recorder and report both read |
 //!
 //! The writer and the reader never see each other; both stand on the envelope and the records.

@@ -57,7 +57,7 @@ pub struct Tables {
     pub image_parts: Vec<(u32, Entry)>,
     /// Code made at run time, in the order of the file.
     pub jit: Vec<JitCode>,
-    /// What lay in front of return addresses in such code, in the order of the file.
+    /// The bytes around return addresses in JIT code, in the order of the file.
     pub call_sites: Vec<CallSite>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,

@@ -133,7 +133,7 @@ impl<'a> Locator<'a> {
         Self { tables, spaces, images: images.into_items(), image_of, sites: OnceLock::new() }
     }
 
-    /// What was read in front of return addresses in code made at run time.
+    /// The bytes around return addresses in JIT code, as the recorder has read them.
     pub(crate) fn sites(&self) -> &Sites {
         self.sites.get_or_init(|| Sites::new(self.tables, self.spaces))
     }

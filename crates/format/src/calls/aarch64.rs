@@ -1,13 +1,13 @@
-//! Calls of aarch64.
+//! Call instructions of aarch64.
 
 use super::Before;
 
-/// `bl`: a distance of 26 bits.
+/// Mask and bits of `bl`, which holds a distance of 26 bits.
 const BL: (u32, u32) = (0xfc00_0000, 0x9400_0000);
-/// `blr`, also those that check signatures (`blraa`).
+/// Mask and bits of `blr` and of its forms that check a signature (`blraa`).
 const BLR: (u32, u32) = (0xfeff_f000, 0xd63f_0000);
 
-/// Finds the call that ends where these bytes end, which is the return address.
+/// Decodes the call that ends where `code` ends, at the return address.
 pub fn before(code: &[u8], return_address: u64) -> Before {
     let word = code.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));
     let is = |(mask, bits): (u32, u32)| word & mask == bits;

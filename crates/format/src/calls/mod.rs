@@ -1,23 +1,23 @@
-//! Calls in front of return addresses. They are nothing of the recording: the recorder asks whether it has to look again, and the
-//! report what the code says.
+//! Decodes the call instruction that ends at a return address. This is no part of the file format: the recorder uses it to decide
+//! whether it must read an address again, the report to check calls.
 
 pub mod aarch64;
 pub mod x86_64;
 
-/// The calls that may stand in front of a return address.
+/// The call instructions that the bytes before a return address may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
-    /// The target of a direct one.
+    /// The target, if they may be a direct call.
     pub direct: Option<u64>,
-    /// There may be one through a register or memory.
+    /// They may be a call through a register or memory.
     pub is_indirect: bool,
 }
 
 impl Before {
-    /// No call.
+    /// They are no call.
     pub const NONE: Self = Self { direct: None, is_indirect: false };
 
-    /// Returns true if there may be a call.
+    /// Returns true if they may be a call.
     pub fn is_some(self) -> bool {
         self != Self::NONE
     }

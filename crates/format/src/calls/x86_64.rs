@@ -1,18 +1,18 @@
-//! Calls of x86-64.
+//! Call instructions of x86-64.
 
 use super::Before;
 
-/// The longest call through memory, without prefixes: `ff`, how memory is addressed, 4 bytes of distance.
+/// The length of the longest call through memory without its prefixes: `ff`, ModRM, SIB, 4 bytes of displacement.
 const MAX_CALL_LEN: usize = 7;
-/// `call` with a distance of 4 bytes.
+/// The opcode of `call` with a distance of 4 bytes.
 const CALL: u8 = 0xe8;
-/// `push`, `call` and `jmp` through a register or memory, by the middle bits of the next byte.
+/// The opcode of `push`, `call` and `jmp` through a register or memory; the middle bits of the next byte say which.
 const INDIRECT: u8 = 0xff;
 const CALL_INDIRECT: u8 = 2;
 
-/// Finds the calls that may end where these bytes end, which is the return address.
+/// Decodes the calls that may end where `code` ends, at the return address.
 ///
-/// Instructions have no fixed length, so that bytes can be read as several of them: both are told then.
+/// Instructions have no fixed length: the same bytes can end with a direct call and with an indirect one. Both are returned then.
 pub fn before(code: &[u8], return_address: u64) -> Before {
     let direct = code.last_chunk::<5>().filter(|call| call[0] == CALL).map(|call| {
         let distance = i32::from_le_bytes([call[1], call[2], call[3], call[4]]);
@@ -25,7 +25,7 @@ pub fn before(code: &[u8], return_address: u64) -> Before {
     Before { direct, is_indirect }
 }
 
-/// The length of an instruction of one opcode byte that takes a register or memory; 0 if it is torn.
+/// Computes the length of an instruction with one opcode byte and a ModRM byte.
 fn indirect_len(bytes: &[u8]) -> usize {
     let (mode, base) = (bytes[1] >> 6, bytes[1] & 7);
     let has_index = mode != 3 && base == 4;

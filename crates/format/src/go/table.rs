@@ -6,14 +6,15 @@
 //!
 //! # Source   `runtime/symtab.go`, `cmd/link/internal/ld/pcln.go` of Go 1.2 to 1.26
 
-/// Names of the section that it lies in, and of one that must be there as well. The second is that of an executable that may lie anywhere. If
-/// C is in that, too, a linker of C has put the table into the third, among other data ([`beginnings`]).
+/// The sections that may hold the table, each with the name of a section that the file must have, too. The linker of Go writes the first, and
+/// the second in an executable that may lie anywhere (PIE). If a PIE contains C, the linker of C merges the table with other data into the third;
+/// [`beginnings`] finds it there.
 pub const SECTIONS: [(&str, &str); 3] = [
     (".gopclntab", ".gopclntab"),
     (".data.rel.ro.gopclntab", ".data.rel.ro.gopclntab"),
     (".data.rel.ro", ".go.buildinfo"),
 ];
-/// Where it may begin: at multiples of that many bytes.
+/// The table begins at a multiple of this many bytes.
 const ALIGNMENT: usize = 32;
 
 /// Bytes before the numbers of the header: magic, two zeros, unit of code, bytes of an address.
@@ -32,11 +33,11 @@ const ENTRY: &[u8] = b"_rt0_";
 const TOP_FRAME: u8 = 1;
 const WRITES_SP: u8 = 2;
 
-/// So many places are tried at most: what looks like the beginning of a table and is none is made to look so.
+/// The number of possible beginnings that a reader tries at most. A hostile file may have any number of them.
 pub const MAX_BEGINNINGS: usize = 16;
 
-/// Lists the offsets at which a table may begin in a section; in one of its own, that is 0. `bytes` begin where the section does, or at a
-/// multiple of 32 behind that.
+/// Lists the offsets in `bytes` at which a table may begin; in a section of its own it begins at 0. `bytes` must begin at a multiple of 32
+/// bytes from the beginning of the section.
 pub fn beginnings(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let is_head = |head: &[u8]| {
         let is_magic = MAGICS.iter().any(|(magic, _)| {
@@ -77,7 +78,7 @@ enum Version {
     Go1_20,
 }
 
-/// What a table begins with.
+/// The first four bytes of a table, by version.
 const MAGICS: [(u32, Version); 4] = [
     (0xffff_fffb, Version::Go1_2),
     (0xffff_fffa, Version::Go1_16),

@@ -1,4 +1,4 @@
-//! The bytes in front of return addresses in code that was made at run time, version 1.
+//! The bytes before return addresses in JIT code, version 1.
 
 use rkyv::{Archive, Serialize};
 
@@ -7,20 +7,20 @@ use super::{items, payload};
 use crate::Error;
 use crate::block::Kind;
 
-/// What lay in front of a return address in the memory of a process, as long as it was read and found to be the same.
+/// The bytes around one return address in the memory of a process. Every reading from `first_ns` to `last_ns` found the same bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallSite<B = Vec<u8>> {
     /// Process id.
     pub tgid: u32,
-    /// The address behind these bytes (AVMA).
+    /// The return address (AVMA): `front` ends there, `behind` begins there.
     pub address: u64,
-    /// When they had been read for the first time, ns `CLOCK_MONOTONIC`.
+    /// When the first reading had ended, ns `CLOCK_MONOTONIC`.
     pub first_ns: u64,
-    /// When they were read for the last time; `first_ns` if that was the only time.
+    /// When the last reading began; `first_ns` if there was only one.
     pub last_ns: u64,
-    /// Up to 8 bytes in front of the address; fewer if the memory in front of them cannot be read.
+    /// Up to 8 bytes before the address; fewer if the memory before them cannot be read.
     pub front: B,
-    /// Up to 8 bytes from the address on; none if a call may end in front of it, or they cannot be read.
+    /// Up to 8 bytes from the address on; none if a call may end at the address, or if they cannot be read.
     pub behind: B,
 }
 
@@ -32,22 +32,22 @@ impl CallSite<&[u8]> {
     }
 }
 
-/// Bytes in front of return addresses.
+/// The columns of [`CallSite`] rows.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct CallSitesV1 {
     /// Process ids, as differences from the row before; signs folded.
     pub tgid: Packed,
     /// Addresses, as differences from the row before; signs folded.
     pub address: Packed,
-    /// Times of the first reading, as differences from the row before; signs folded.
+    /// Ends of the first reading, as differences from the row before; signs folded.
     pub first_ns: Packed,
-    /// Times of the last reading minus those of the first.
+    /// `last_ns` minus `first_ns`.
     pub lasted_ns: Packed,
-    /// All bytes in front of addresses, those of one row behind those of the other.
+    /// The bytes before the addresses, row after row.
     pub front: Vec<u8>,
     /// How many of them each row has.
     pub front_lens: Packed,
-    /// All bytes from addresses on, likewise.
+    /// The bytes from the addresses on, row after row.
     pub behind: Vec<u8>,
     /// How many of them each row has.
     pub behind_lens: Packed,

@@ -11,7 +11,7 @@ use super::elf_file::ElfFile;
 use super::functions::{Around, Asked};
 use super::rules::Rule;
 
-/// How much of a section is searched for the table, and how much of that is read at once, bytes.
+/// How many bytes of a section are searched for the table, and how many of them are read at once.
 const MAX_SEARCHED_BYTES: u64 = 64 << 20;
 const SEARCHED_BYTES: u64 = 64 << 10;
 
@@ -94,7 +94,7 @@ pub(crate) fn table<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, R>) -> Option<Table<'d
         let section = Section { file: elf.bytes, begin: begin.checked_add(off)?, len: len - off };
         Table::open(section, place, told_text)
     };
-    // No more is read than up to where the table begins.
+    // Reading stops where the table begins.
     let most = if is_its_own { 1 } else { MAX_SEARCHED_BYTES };
     let parts = (0..len.min(most)).step_by(SEARCHED_BYTES as usize);
     parts
@@ -105,7 +105,7 @@ pub(crate) fn table<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, R>) -> Option<Table<'d
         .find_map(open)
 }
 
-/// Where a table may begin in a part of a section.
+/// Lists the offsets at which a table may begin in a part of a section.
 fn beginnings_of<'d, R: ReadRef<'d>>(
     elf: &ElfFile<'d, R>,
     begin: u64,

@@ -139,7 +139,7 @@ impl Evidence {
         self.jit.take_rows()
     }
 
-    /// Hands over what lay in front of return addresses in code made at run time, of processes that have ended.
+    /// Hands over the bytes around return addresses in JIT code, of processes that have ended.
     pub(crate) fn take_call_sites(&mut self) -> Vec<CallSite> {
         self.jit.take_sites()
     }

@@ -1,5 +1,5 @@
-//! Unwind rules that no table leads to: those of an `.eh_frame` without `.eh_frame_hdr`, as static programs of glibc have it, and
-//! of `.debug_frame`. One pass over the section finds them.
+//! Finds unwind rules that no search table lists: in an `.eh_frame` without `.eh_frame_hdr`, as static programs of glibc have it, and in
+//! `.debug_frame`. It reads the whole section once.
 
 use std::collections::BTreeSet;
 

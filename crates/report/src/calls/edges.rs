@@ -160,7 +160,7 @@ pub(crate) fn impossible(
     }
 }
 
-/// Edges whose callers are code made at run time.
+/// Edges whose callers are JIT code.
 #[derive(Default)]
 struct MadeEdges {
     /// Checked and impossible ones, by the image of the callee and the way.
@@ -169,7 +169,7 @@ struct MadeEdges {
     rows: HashSet<usize>,
 }
 
-/// Checks the edges whose callers are code made at run time: what is there depends on the time of samples.
+/// Checks the edges whose callers are JIT code, sample by sample: the code at an address depends on the time.
 fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdges {
     let mut found = MadeEdges::default();
     if locator.tables.call_sites.is_empty() {

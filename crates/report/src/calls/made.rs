@@ -1,19 +1,19 @@
-//! Calls in code that was made at run time: what the recorder has read in front of return addresses.
+//! Checks calls in JIT code by the bytes that the recorder has read around return addresses.
 //!
 //! ```text
 //! readings of one address    ▪ no call   ▪   ▪      ▪ call
 //! time                    ───┼───────────────┼──────┼───
-//! in front of it      a call │ none          │ a call, whenever one was read
+//! before it           a call │ none          │ a call, if any reading found one
 //! ```
 //!
-//! | in front of the address | says |
+//! | before the return address there is | the edge is |
 //! |---|---|
-//! | a direct call, and the callee is in the piece that is called | [`Edge::Calls`] |
-//! | any other call: call sites are patched, and builtins jump on | [`Edge::MayCall`] |
-//! | no call, whenever it was read and the sample lies in between, and control passes by | [`Edge::Impossible`] |
-//! | no call, behind a jump or in front of what may be an entry: interpreters push such addresses, and jump | [`Edge::Unknown`] |
-//! | no call, in front of an instruction that may fault: handlers push its address, as for safepoints of Java | [`Edge::Unknown`] |
-//! | nothing was read | [`Edge::Unknown`] |
+//! | a direct call whose target lies in the callee's piece of code | [`Edge::Calls`] |
+//! | any other call: runtimes patch call sites, and builtins jump to other functions | [`Edge::MayCall`] |
+//! | no call in any reading, the sample lies between two readings, and the instruction before the address runs on into it | [`Edge::Impossible`] |
+//! | no call but a jump, return or padding: the address may be an entry that an interpreter has pushed | [`Edge::Unknown`] |
+//! | no call, and the instruction at the address may fault: a handler pushes its address, as for Java's safepoints | [`Edge::Unknown`] |
+//! | unknown: nothing was read | [`Edge::Unknown`] |
 
 use std::ops::RangeInclusive;
 
@@ -28,30 +28,30 @@ use crate::map::Map;
 use crate::spaces::{SpaceId, Spaces};
 use crate::unwind::Machine;
 
-/// So many zeros are no instruction that goes on.
+/// Memory that holds no code: four zeros.
 const ZEROS: [u8; 4] = [0; 4];
 
-/// What was read in front of return addresses.
+/// The readings of all return addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
-    /// By the life of the address space, and address.
+    /// The keys are the life of the address space, and the address.
     known: Map<(u32, u64), Site>,
 }
 
-/// What was read in front of one.
+/// The readings of one return address.
 #[derive(Debug, Default)]
 struct Site {
-    /// A call, if there was one at any time.
+    /// The call, if any reading found one.
     call: Option<Before>,
-    /// When no call was there, and whether control passes by.
+    /// The times at which there was no call, and whether the instruction before the address runs on into it.
     none: Vec<(RangeInclusive<u64>, bool)>,
 }
 
-/// What lay in front of an address at the time of samples.
+/// What lay before a return address at the time of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Front {
     Call(Before),
-    /// No call: control comes to the address from the instruction in front of it, and goes on.
+    /// No call: the instruction before the address runs on into it.
     Passed,
     /// No call: the address may be an entry, or that of an instruction that a fault has interrupted.
     Entry,
@@ -75,7 +75,7 @@ impl Sites {
             let site = known.entry((life, row.address)).or_default();
             let found = before(machine, &row.front, row.address);
             if found.is_some() {
-                // Where it was patched nothing tells which of them made the call.
+                // The site was patched, and nothing says which of its versions made the call.
                 let is_same = site.call.is_none_or(|call| call == found) && site.none.is_empty();
                 site.call = Some(if is_same { found } else { Before { direct: None, is_indirect: true } });
             } else {
@@ -102,7 +102,7 @@ impl Sites {
 }
 
 impl Locator<'_> {
-    /// Tells whether a call stands in front of an address of code made at run time; `None` if it cannot be told.
+    /// Returns whether a call ends at an address of JIT code; `None` if that is unknown.
     pub(crate) fn is_behind_made_call(&self, at: Moment, address: u64) -> Option<bool> {
         match self.sites().front(self.spaces(), at, address) {
             Front::Call(_) => Some(true),
@@ -111,8 +111,8 @@ impl Locator<'_> {
         }
     }
 
-    /// Judges a call in code made at run time, by the return address and an address of the callee: that of an instruction, or of the last byte of
-    /// its call. If it may begin a stack, or a frame pointer leads to it, it may be the first byte of a function.
+    /// Judges a call in JIT code. `callee` is the address of an instruction of the callee, or of the last byte of a call in it. `may_begin` is true
+    /// if the return address may be the first byte of a function: it is the outermost one, or a frame pointer leads to it.
     pub(crate) fn made_edge(
         &self,
         at: Moment,
@@ -136,7 +136,7 @@ impl Locator<'_> {
         }
     }
 
-    /// Tells whether the target of a call is in the function of the callee.
+    /// Returns true if the target of a call lies in the callee's function.
     fn leads(&self, space: SpaceId, target: u64, callee: u64, files: Option<&dyn Judge>) -> bool {
         if let Some(made) = self.made(space, callee) {
             return (made.start..made.end).contains(&target);
@@ -151,8 +151,8 @@ impl Locator<'_> {
     }
 }
 
-/// Tells of bytes that are no call whether what follows them may be entered from elsewhere alone: they end a function or a piece of
-/// one, are padding, or memory begins behind them. All ways to read them are tried.
+/// Returns true if the code after these bytes may be an entry: the bytes end with a jump, a return or padding, or memory begins after them.
+/// Every instruction that may end there is tried.
 fn may_be_entry(machine: Machine, bytes: &[u8]) -> bool {
     if bytes.is_empty() || bytes.ends_with(&ZEROS) {
         return true;
@@ -162,14 +162,14 @@ fn may_be_entry(machine: Machine, bytes: &[u8]) -> bool {
         Machine::X86_64 => (0..bytes.len()).any(|begin| {
             let Some(instruction) = x86_64::decode(&bytes[begin..], 0) else { return false };
             let is_whole = instruction.len() == bytes.len() - begin;
-            // Behind `hlt` Java has the handlers to which it makes frames return.
+            // Java's handlers, to which it makes frames return, lie after a `hlt`.
             let is_end = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Hlt);
             is_whole && (is_end || leaves(instruction.flow_control()))
         }),
     }
 }
 
-/// Tells whether the instruction at the beginning of some bytes may fault: it accesses memory, divides, or is there to fault.
+/// Returns true if the first instruction of these bytes may fault: it accesses memory, divides, or traps.
 fn may_fault(machine: Machine, bytes: &[u8]) -> bool {
     let Machine::X86_64 = machine else { return true };
     let Some(instruction) = x86_64::decode(bytes, 0) else { return true };
@@ -181,7 +181,7 @@ fn may_fault(machine: Machine, bytes: &[u8]) -> bool {
     has_memory && !is_address || divides || traps
 }
 
-/// Tells whether control does not go on behind an instruction.
+/// Returns true if an instruction never runs on into the next one.
 fn leaves(flow: FlowControl) -> bool {
     matches!(
         flow,
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     const CODE: u64 = 0x1000_0000;
-    /// `add %rax, %rbx` is what control passes.
+    /// `add %rax, %rbx` runs on into the next instruction.
     const ADD: [u8; 8] = [0x48, 0x01, 0xc3, 0x48, 0x01, 0xc3, 0x48, 0x01];
 
     fn site(address: u64, first_ns: u64, last_ns: u64, front: &[u8]) -> CallSite {

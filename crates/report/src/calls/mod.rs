@@ -13,7 +13,7 @@
 //! | `x86_64`, `aarch64` | instructions |
 //! | `opened`, `code` | files of images, opened when one is asked for; bytes, functions, stubs of one image |
 //! | `flow` | what is reached from an address by jumps |
-//! | `made` | calls in code made at run time, as far as the recorder has read it |
+//! | `made` | calls in JIT code, by the bytes that the recorder has read |
 //! | `depth` | how much stack a function has taken at an instruction |
 //! | `edges` | impossible edges of a whole profile |
 //!

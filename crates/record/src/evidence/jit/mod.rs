@@ -1,4 +1,4 @@
-//! The names of code that was made at run time, as the processes that made it tell them: in perf maps and jitdump files.
+//! Names JIT code by what its processes have written into perf maps and jitdump files.
 //!
 //! ```text
 //! mapping of memory for code, or the first hit in it ─► the file is opened and held, if it is there
@@ -6,7 +6,7 @@
 //! exec, exit, end of the recording                   ─► the file is read: pieces of code around these addresses
 //! ```
 //!
-//! Of return addresses what lies in front of them is read from the memory of the process: `sites`, by a thread of its own, `reader`.
+//! `sites` remembers the bytes around return addresses; a thread of its own, `reader`, reads them from the memory of the process.
 //!
 //! Files are held because process, root and file may be gone when they are read. What is read belongs to one address space
 //! of one process: two processes can make code at one address.

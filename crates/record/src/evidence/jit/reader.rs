@@ -1,5 +1,5 @@
-//! A thread that reads memory of processes: reading may wait for the process, or for whoever backs its memory, and nobody shall
-//! wait for that.
+//! A thread that reads the memory of processes. Such a read can block for as long as the process, or whoever backs its memory, likes;
+//! so no other thread of the recorder waits for it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -11,27 +11,27 @@ use rustc_hash::FxHashMap;
 
 use crate::sys::clock;
 
-/// Requests that may wait.
+/// The number of requests that may wait.
 const MAX_WAITING: usize = 16;
-/// Processes whose memory is held open.
+/// The number of processes whose memory is held open.
 const MAX_OPEN: usize = 64;
-/// Bytes in front of an address that may be a call, and so many behind.
+/// The number of bytes that are read before an address, where a call may end, and as many after it.
 pub(super) const FRONT_LEN: usize = 8;
-/// So long answers are waited for at the end.
+/// How long the end of a recording waits for answers.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
-/// No page is smaller.
+/// The size of the smallest page.
 const PAGE_LEN: u64 = 4096;
 
-/// The thread. It ends when this is dropped.
+/// The handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Reader {
     wanted: SyncSender<Wanted>,
     answers: Receiver<Answer>,
-    /// Requests that are not answered.
+    /// The number of requests that are not answered yet.
     open: usize,
 }
 
-/// Addresses of one address space.
+/// A request: addresses of one address space.
 #[derive(Debug)]
 struct Wanted {
     life: u64,
@@ -39,19 +39,19 @@ struct Wanted {
     addresses: Vec<u64>,
 }
 
-/// What lay in front of addresses.
+/// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The number of the address space.
     pub(super) life: u64,
-    /// When reading began and had ended.
+    /// When the reading began and when it ended, ns `CLOCK_MONOTONIC`.
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
-    /// Addresses that could be read.
+    /// The addresses that could be read, and the bytes around them.
     pub(super) fronts: Vec<(u64, Around)>,
 }
 
-/// What lies in front of an address, and from there on.
+/// The bytes before an address, and those from the address on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Around {
     pub(super) front: Bytes,
@@ -78,7 +78,7 @@ impl Bytes {
 }
 
 impl Reader {
-    /// Starts the thread; `None` if there can be no more threads.
+    /// Starts the thread; `None` if the system allows no more threads.
     pub(super) fn start() -> Option<Self> {
         let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
         let (answer, answers) = channel();
@@ -94,10 +94,10 @@ impl Reader {
         Some(Self { wanted, answers, open: 0 })
     }
 
-    /// Asks for the memory in front of addresses; gives them back if too many requests wait.
+    /// Requests the bytes around addresses.
     ///
     /// # Errors
-    /// The addresses.
+    /// Returns the addresses if too many requests wait.
     pub(super) fn ask(&mut self, life: u64, tgid: u32, addresses: Vec<u64>) -> Result<(), Vec<u64>> {
         match self.wanted.try_send(Wanted { life, tgid, addresses }) {
             Ok(()) => {
@@ -111,14 +111,14 @@ impl Reader {
         }
     }
 
-    /// The answers that have come.
+    /// Returns the answers that have arrived.
     pub(super) fn take_answers(&mut self) -> Vec<Answer> {
         let answers: Vec<Answer> = self.answers.try_iter().collect();
         self.open = self.open.saturating_sub(answers.len());
         answers
     }
 
-    /// Waits for an answer, if there will be one before a moment.
+    /// Waits until a moment for an answer; `None` if there is none by then, or no request is open.
     pub(super) fn wait(&mut self, until: Instant) -> Option<Answer> {
         if self.open == 0 {
             return None;
@@ -129,8 +129,8 @@ impl Reader {
     }
 }
 
-/// Memory of address spaces, by their numbers. An open file stands for the address space that the process had when it was opened, and ends
-/// with it.
+/// Open `/proc/PID/mem` files, by the number of the address space. Such a file stays with the address space that the process had when the file
+/// was opened: reads fail after that has ended.
 #[derive(Debug, Default)]
 struct Memories(FxHashMap<u64, File>);
 
@@ -158,7 +158,7 @@ impl Memories {
     }
 }
 
-/// Reads what lies around an address; `None` if nothing can be told.
+/// Reads the bytes around an address; `None` if neither side can be read.
 fn front(memory: &File, address: u64) -> Option<Around> {
     let start = address.checked_sub(FRONT_LEN as u64)?;
     let mut bytes = [0; 2 * FRONT_LEN];
@@ -166,7 +166,7 @@ fn front(memory: &File, address: u64) -> Option<Around> {
         let (front, behind) = bytes.split_at(FRONT_LEN);
         return Some(Around { front: Bytes::new(front), behind: Bytes::new(behind) });
     }
-    // Memory begins or ends in between.
+    // The memory begins or ends within these bytes.
     let in_page = (address % PAGE_LEN) as usize;
     let front = [FRONT_LEN, in_page].into_iter().filter(|len| *len <= FRONT_LEN).find_map(|len| {
         memory

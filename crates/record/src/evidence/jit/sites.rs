@@ -1,8 +1,8 @@
-//! What lies in front of the return addresses of code made at run time, address by address.
+//! Remembers the bytes around return addresses in JIT code, and decides which of them the reader reads, and when.
 //!
 //! ```text
-//! address is hit ─► read ─► a call ends there: kept
-//!                     └───► none does: read again and again, as code is freed, made anew and patched
+//! address is hit ─► read ─► a call ends there: never read again
+//!                     └───► no call ends there: read again and again, since JIT code is freed, replaced and patched
 //! ```
 
 use std::ops::RangeInclusive;
@@ -14,52 +14,52 @@ use rustc_hash::FxHashMap;
 
 use super::reader::{Answer, Around, Bytes, PATIENCE, Reader};
 
-/// Addresses of all processes that are remembered: 32 MiB of memory. Of those beyond nothing is known.
+/// The number of addresses that are remembered, of all processes together: 32 MiB of memory. Further ones are not read.
 const MAX_SITES: usize = 128 << 10;
-/// Addresses of one request.
+/// The number of addresses in one request.
 const PER_REQUEST: usize = 1024;
-/// How many addresses are read in a second at most, some µs each, and at once.
+/// At most this many addresses are read in a second, a few µs each, and this many at once.
 const PER_SECOND: f64 = 10_000.0;
 const AT_ONCE: f64 = 4096.0;
-/// How often those without a call are read again: after a part of the time that their address space has been known, in these bounds.
+/// Addresses without a call are read again after this part of the time that their address space has been known, within these bounds.
 const AGAIN_PART: u32 = 16;
 const AGAIN_EVERY: RangeInclusive<Duration> = Duration::from_millis(90)..=Duration::from_secs(1);
-/// Of an address at which so often something else was found nothing is known.
+/// An address whose bytes changed this often is given up: it gets no row.
 const MAX_READINGS: usize = 4;
 
-/// All sites.
+/// The addresses of all processes.
 #[derive(Debug)]
 pub(super) struct Sites {
-    /// Started when there is something to read; `None` before, and if it could not be.
+    /// The thread that reads. It is started for the first address; `None` before, and if it could not be started.
     reader: Option<Reader>,
     lives: FxHashMap<u64, Life>,
-    /// Addresses of all lives.
+    /// The number of addresses of all lives.
     count: usize,
-    /// Addresses that may be read now.
+    /// The number of addresses that may be read now.
     allowed: f64,
     allowed_at: Instant,
 }
 
-/// Those of one address space.
+/// The addresses of one address space.
 #[derive(Debug)]
 struct Life {
     tgid: u32,
     known_at: Instant,
     /// By address.
     sites: FxHashMap<u64, Site>,
-    /// Addresses that were not read yet.
+    /// Addresses that were never read.
     new: Vec<u64>,
-    /// Addresses without a call: those to be read again, and those that were.
+    /// Addresses without a call: those that this round still has to read, and those that it has read.
     negative: Vec<u64>,
     reread: Vec<u64>,
     again_at: Instant,
 }
 
-/// What was read in front of an address.
+/// What was found at one address, reading after reading.
 #[derive(Debug, Default)]
 struct Site(Vec<Reading>);
 
-/// The same bytes, from their first reading to their last.
+/// The same bytes, from their first reading to their last one.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     around: Around,
@@ -73,7 +73,7 @@ impl Sites {
         Self { reader, lives, count, allowed: AT_ONCE, allowed_at: Instant::now() }
     }
 
-    /// Remembers an address of an address space that has this number.
+    /// Remembers an address of the address space with the number `life`.
     pub(super) fn hit(&mut self, life: u64, tgid: u32, address: u64) {
         if self.count >= MAX_SITES {
             return;
@@ -86,7 +86,7 @@ impl Sites {
         }
     }
 
-    /// Takes the answers that have come, and asks for what is due.
+    /// Takes the answers of the reader, and requests the addresses that are due.
     pub(super) fn go_on(&mut self) {
         if self.lives.is_empty() {
             return;
@@ -99,7 +99,7 @@ impl Sites {
         let now = Instant::now();
         let passed = now.duration_since(std::mem::replace(&mut self.allowed_at, now));
         self.allowed = (self.allowed + passed.as_secs_f64() * PER_SECOND).min(AT_ONCE);
-        // What is new counts more than what is known.
+        // Addresses that were never read come first.
         for (number, life) in &mut self.lives {
             while !life.new.is_empty() && ask(reader, *number, life.tgid, &mut life.new, &mut self.allowed) {}
         }
@@ -116,7 +116,7 @@ impl Sites {
         }
     }
 
-    /// Reads those without a call for the last time, before the recording ends.
+    /// Reads the addresses without a call for the last time, before the recording ends.
     pub(super) fn finish(&mut self) {
         let until = Instant::now() + PATIENCE;
         let wait = |sites: &mut Self| {
@@ -131,7 +131,7 @@ impl Sites {
         wait(self);
     }
 
-    /// Forgets an address space that was gone at a moment, and hands over what is known of it.
+    /// Forgets an address space that ended at `gone_ns`, and returns its rows.
     pub(super) fn end(&mut self, number: u64, gone_ns: u64) -> Vec<CallSite> {
         if let Some(reader) = &mut self.reader {
             for answer in reader.take_answers() {
@@ -158,7 +158,7 @@ impl Sites {
     }
 }
 
-/// Asks for some of the addresses, from their end; returns false if no more can be asked for.
+/// Requests addresses from the end of the list; returns false if no more can be requested now.
 fn ask(reader: &mut Reader, life: u64, tgid: u32, addresses: &mut Vec<u64>, allowed: &mut f64) -> bool {
     let some = addresses.len().min(PER_REQUEST).min(*allowed as usize);
     if some == 0 {
@@ -176,7 +176,7 @@ fn ask(reader: &mut Reader, life: u64, tgid: u32, addresses: &mut Vec<u64>, allo
     }
 }
 
-/// Notes what was read.
+/// Notes the readings of an answer.
 fn take(lives: &mut FxHashMap<u64, Life>, answer: &Answer) {
     let Some(life) = lives.get_mut(&answer.life) else { return };
     for (address, around) in &answer.fronts {
@@ -197,7 +197,7 @@ impl Life {
 }
 
 impl Site {
-    /// Notes bytes that were read between two moments; returns whether they have to be read again.
+    /// Notes bytes that were read between two moments; returns true if the address must be read again.
     fn read(&mut self, mut around: Around, began_ns: u64, ended_ns: u64) -> bool {
         let is_call = is_call(around.front.get());
         if is_call {
@@ -215,7 +215,7 @@ impl Site {
     }
 }
 
-/// Tells whether a call of this machine may end with these bytes.
+/// Returns true if these bytes may end with a call of this machine.
 fn is_call(front: &[u8]) -> bool {
     match cfg!(target_arch = "aarch64") {
         true => calls::aarch64::before(front, 0).is_some(),
