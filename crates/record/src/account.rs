@@ -40,7 +40,7 @@ pub(crate) struct Ran {
 }
 
 /// What is known of the threads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Account {
     /// What a thread ran before is not part of the recording.
     began_ns: u64,
@@ -58,8 +58,9 @@ struct Thread {
 }
 
 impl Account {
-    pub(crate) fn new(began_ns: u64) -> Self {
-        Self { began_ns, threads: FxHashMap::default(), rows: Vec::new() }
+    /// Takes note of when the recording began. Readings come later.
+    pub(crate) fn begin(&mut self, began_ns: u64) {
+        self.began_ns = began_ns;
     }
 
     /// Notes a reading. Readings of one thread come in the order of time.
@@ -148,7 +149,8 @@ mod tests {
 
     #[test]
     fn what_a_thread_ran_before_the_recording_is_not_told() {
-        let mut account = Account::new(100 * US);
+        let mut account = Account::default();
+        account.begin(100 * US);
         account.read(&reading(101, 3, 5_000));
         account.read(&reading(201, 3, 5_000));
         account.read(&reading(301, 3, 5_060));
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_end_is_told_when_the_thread_is_freed_or_at_the_very_last() {
-        let mut account = Account::new(0);
+        let mut account = Account::default();
         account.read(&reading(100, 50, 30));
         account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
         assert_eq!(told(&mut account, false), [(50, 100, 30)]);
@@ -174,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_first_thread_keeps_its_id_when_another_one_runs_a_program() {
-        let mut account = Account::new(0);
+        let mut account = Account::default();
         account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
         account.read(&Reading { moment: Moment::Freed, tid: 9, ..reading(130, 50, 45) });
         let rows = account.take(false);
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_thread_whose_end_was_lost_is_not_taken_for_the_next_one() {
-        let mut account = Account::new(0);
+        let mut account = Account::default();
         account.read(&reading(100, 50, 30));
         account.read(&reading(200, 150, 20));
         assert_eq!(told(&mut account, false), [(50, 100, 30), (150, 200, 20)]);

@@ -101,7 +101,8 @@ pub(crate) fn digest(
     }
     let Processes { followed, trust, sent_pages } = processes;
     let mut digest = Digest {
-        tracker: Tracker::new(pace, clock::monotonic_ns()),
+        tracker: Tracker::new(pace),
+        has_begun: false,
         identities: Identities::default(),
         cgroups: Cgroups::new(),
         mounts: Mounts::default(),
@@ -119,7 +120,8 @@ pub(crate) fn digest(
     for chunk in chunks {
         digest.chunk(&chunk);
         digest.settle(chunk.complete_until_ns);
-        if digest.tracker.is_due(clock::monotonic_ns()) {
+        // In front of the first block nothing is written.
+        if digest.has_begun && digest.tracker.is_due(clock::monotonic_ns()) {
             digest.flush(false);
         }
     }
@@ -131,6 +133,7 @@ pub(crate) fn digest(
 
 struct Digest {
     tracker: Tracker,
+    has_begun: bool,
     identities: Identities,
     cgroups: Cgroups,
     mounts: Mounts,
@@ -161,6 +164,10 @@ struct Reading {
 
 impl Digest {
     fn chunk(&mut self, chunk: &Chunk) {
+        if let Some(began_ns) = chunk.began_ns {
+            self.has_begun = true;
+            self.tracker.begin_account(began_ns);
+        }
         self.found(&chunk.found);
         for record in chunk.records() {
             match wire::decode(record) {

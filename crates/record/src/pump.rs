@@ -2,7 +2,7 @@
 
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,12 @@ use rustc_hash::FxHashMap;
 
 use crate::jitter::Jitter;
 use crate::options::Options;
-use crate::proc::scan::Process;
+use crate::proc::scan::{Process, Scan};
 use crate::sampler::Sampler;
 use crate::sweep::Sweep;
 use crate::sys::clock;
-use crate::sys::queue::{Drained, Queue};
+use crate::sys::poll;
+use crate::sys::queue::Queue;
 
 /// How long the recorder sleeps if the ring does not wake it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -35,9 +36,13 @@ const UNDERWAY_NS: u64 = 10_000_000;
 const FREED_WITHIN: Duration = Duration::from_millis(100);
 /// Records taken from the ring between two looks at the size of the chunk.
 const TAKE_AT_ONCE: usize = 256;
+/// Reports of mappings that wait for the end of a pass take so many bytes at most, and then fill their queues.
+const MAX_REPORT_BYTES: usize = 16 << 20;
+/// How often a tracker that is behind is asked whether it takes a chunk.
+const OFFER_EVERY: Duration = Duration::from_millis(1);
 
 /// Raw bytes on their way from the main thread to the tracker.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Chunk {
     /// Records of the ring, each behind its length (u32).
     pub(crate) ring: Vec<u8>,
@@ -48,6 +53,8 @@ pub(crate) struct Chunk {
     pub(crate) losses: Vec<Loss>,
     /// Processes that were there before.
     pub(crate) found: Vec<Process>,
+    /// Sampling has begun, ns `CLOCK_MONOTONIC`.
+    pub(crate) began_ns: Option<u64>,
     /// Everything that happened before this moment is in this chunk or in one before it, ns
     /// `CLOCK_MONOTONIC`.
     pub(crate) complete_until_ns: u64,
@@ -109,17 +116,33 @@ pub(crate) struct Pumped {
     pub(crate) end_ns: u64,
     /// Most bytes that waited in the ring at one look.
     pub(crate) ring_high_water_bytes: u64,
+    /// The longest time between two looks at whether there is a reason to end.
+    pub(crate) longest_pass: Duration,
 }
 
 impl Pump<'_> {
+    /// Passes the processes on that are there, as they are found. What happens meanwhile is drained between two of them.
+    pub(crate) fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<()> {
+        let taken = Mutex::new(Vec::new());
+        let mut seen = Seen::default();
+        let ring = sampler.ring(take_into(&taken))?;
+        for found in scan {
+            let _ = self.chunks.send(Chunk { found, ..Chunk::default() });
+            self.drain(sampler, &ring, &taken, &mut seen, None);
+            if self.is_stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Pumps until there is a reason to end, then empties the ring.
     pub(crate) fn run(
         &self,
         sampler: &mut Sampler<'_>,
-        found: Vec<Process>,
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
-        self.send(Chunk { found, ..Chunk::default() });
+        let _ = self.chunks.send(Chunk { began_ns: Some(clock::monotonic_ns()), ..Chunk::default() });
         let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
         let taken = Mutex::new(Vec::new());
         let mut seen = Seen::default();
@@ -134,9 +157,8 @@ impl Pump<'_> {
                 sweep.look(false, &mut |record| keep(&taken, record));
                 let look_in = seen.look_in();
                 let left = until.map_or(look_in, |until| until.saturating_duration_since(Instant::now()));
-                // An interrupted wait is a wait that ended.
-                let _ = ring.poll_raw(left.min(look_in));
-                self.drain(sampler, &ring, &taken, &mut seen);
+                poll::wait_for(&ring, left.min(look_in));
+                self.drain(sampler, &ring, &taken, &mut seen, Some(until));
                 if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
                     break reason;
                 }
@@ -148,8 +170,9 @@ impl Pump<'_> {
         sweep.look(true, &mut |record| keep(&taken, record));
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
-        self.drain(sampler, &ring, &taken, &mut seen);
-        Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: seen.high_water })
+        self.drain(sampler, &ring, &taken, &mut seen, None);
+        let Seen { high_water, longest_pass, .. } = seen;
+        Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: high_water, longest_pass })
     }
 
     fn reason_to_end(
@@ -164,7 +187,7 @@ impl Pump<'_> {
             Some(Reason::WriteFailed)
         } else if command.map_or(Ok(false), has_ended)? {
             Some(Reason::Command)
-        } else if self.stop.load(Ordering::Relaxed) {
+        } else if self.is_stopped() {
             Some(Reason::Signal)
         } else if until.is_some_and(|until| Instant::now() >= until) {
             Some(Reason::Duration)
@@ -175,44 +198,86 @@ impl Pump<'_> {
         })
     }
 
-    /// Empties the queues and the ring. Queues first: a process that made a mapping in them was forked
-    /// by an event that is in the ring by now.
-    fn drain(&self, sampler: &Sampler<'_>, ring: &RingBuffer<'_>, taken: &Mutex<Vec<u8>>, seen: &mut Seen) {
+    /// One pass: empties the queues, and takes what was in the ring at its beginning. Queues first: a process that made a
+    /// mapping in them was forked by an event that is in the ring by now. `until`: whether a stop, or this moment, ends the pass
+    /// where it is; the next one goes on there.
+    ///
+    /// # Cost
+    /// One ring full of bytes at most, however fast it is filled, and the time in which the tracker takes them.
+    fn drain(
+        &self,
+        sampler: &Sampler<'_>,
+        ring: &RingBuffer<'_>,
+        taken: &Mutex<Vec<u8>>,
+        seen: &mut Seen,
+        until: Option<Option<Instant>>,
+    ) {
+        let begun = Instant::now();
+        let is_over = || until.is_some_and(|until| self.is_over(until));
         // What is reported after this moment may miss the queues and yet be sampled in the ring.
         let complete_until_ns = clock::monotonic_ns().saturating_sub(UNDERWAY_NS);
-        let mut reports = Vec::new();
-        let drained: Vec<Drained> = self.queues.iter().map(|queue| queue.drain(&mut reports)).collect();
-        let lacks_reports = drained.iter().any(|drained| drained.may_lack_some);
-        seen.news = if reports.is_empty() { seen.news.saturating_sub(1) } else { LOOK_AT_NEW.1 };
-        seen.note_fill(drained.iter().map(|drained| drained.fill).fold(0.0, f64::max));
+        let mut fill = seen.look_at(self.queues);
         let mut waited = 0;
         loop {
-            let count = ring.consume_raw_n(TAKE_AT_ONCE);
-            let mut bytes = taken.lock().unwrap_or_else(PoisonError::into_inner);
-            // A whole ring later, all that was in it at the beginning is taken, however fast it is filled.
-            let is_last =
-                count < TAKE_AT_ONCE as i32 || waited + bytes.len() as u64 >= self.options.ring_bytes;
-            if is_last || bytes.len() >= CHUNK_BYTES {
-                waited += bytes.len() as u64;
-                let ring = std::mem::take(&mut *bytes);
-                drop(bytes);
-                let (reports, complete_until_ns) =
-                    if is_last { (std::mem::take(&mut reports), complete_until_ns) } else { (Vec::new(), 0) };
-                let losses = seen.new_losses(sampler);
-                let found = Vec::new();
-                self.send(Chunk { ring, reports, lacks_reports, losses, found, complete_until_ns });
-            }
-            if is_last {
+            let is_sent = seen.unsent.take().is_none_or(|chunk| self.offer(chunk, seen, &is_over));
+            if !is_sent {
                 break;
             }
+            let count = ring.consume_raw_n(TAKE_AT_ONCE);
+            let mut bytes = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            // A whole ring later, all that was in it at the beginning is taken.
+            let is_last =
+                count < TAKE_AT_ONCE as i32 || waited + bytes.len() as u64 >= self.options.ring_bytes;
+            if !is_last && bytes.len() < CHUNK_BYTES {
+                continue;
+            }
+            waited += bytes.len() as u64;
+            let ring = std::mem::take(&mut *bytes);
+            drop(bytes);
+            let mut chunk = Chunk { ring, losses: seen.new_losses(sampler), ..Chunk::default() };
+            if is_last {
+                chunk.reports = std::mem::take(&mut seen.reports);
+                chunk.lacks_reports = std::mem::take(&mut seen.lacks_reports);
+                chunk.complete_until_ns = complete_until_ns;
+            }
+            let is_sent = self.offer(chunk, seen, &is_over);
+            if is_last || !is_sent {
+                break;
+            }
+            fill = fill.max(seen.look_at(self.queues));
         }
+        seen.news = if fill > 0.0 { LOOK_AT_NEW.1 } else { seen.news.saturating_sub(1) };
+        seen.note_fill(fill);
         seen.high_water = seen.high_water.max(waited);
+        seen.longest_pass = seen.longest_pass.max(begun.elapsed());
     }
 
-    /// Passes a chunk on; waits while the tracker is behind, and the ring fills meanwhile.
-    fn send(&self, chunk: Chunk) {
-        // The tracker ends only after this end was dropped, unless it panicked: then its join tells.
-        let _ = self.chunks.send(chunk);
+    /// Tells whether nothing more is to be recorded.
+    fn is_over(&self, until: Option<Instant>) -> bool {
+        self.is_stopped()
+            || self.refused.load(Ordering::Relaxed)
+            || until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Passes a chunk on; waits while the tracker is behind, and the ring fills meanwhile. If the recording is over before the
+    /// chunk is taken, it is kept for the last pass; then the answer is false.
+    fn offer(&self, mut chunk: Chunk, seen: &mut Seen, is_over: &dyn Fn() -> bool) -> bool {
+        loop {
+            chunk = match self.chunks.try_send(chunk) {
+                Err(TrySendError::Full(chunk)) => chunk,
+                // The tracker ends only after this end was dropped, unless it panicked: then its join tells.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return true,
+            };
+            if is_over() {
+                seen.unsent = Some(chunk);
+                return false;
+            }
+            std::thread::sleep(OFFER_EVERY);
+        }
     }
 }
 
@@ -225,15 +290,38 @@ struct Seen {
     look_in: Duration,
     /// How many more looks come soon.
     news: u32,
+    /// Reports that wait for the end of a pass.
+    reports: Vec<u8>,
+    /// Others that were made up to now may be missing.
+    lacks_reports: bool,
+    /// What the tracker did not take before the recording was over.
+    unsent: Option<Chunk>,
+    longest_pass: Duration,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { losses: FxHashMap::default(), high_water: 0, look_in: LOOK_EVERY, news: 0 }
+        let (losses, high_water, news, reports, lacks_reports, unsent, longest_pass) = Default::default();
+        Self { losses, high_water, look_in: LOOK_EVERY, news, reports, lacks_reports, unsent, longest_pass }
     }
 }
 
 impl Seen {
+    /// Empties the queues of mapping reports; returns how full the fullest was, 0 to 1. It is called often in a long pass, or
+    /// they would overflow meanwhile.
+    fn look_at(&mut self, queues: &[Queue]) -> f64 {
+        let mut fill: f64 = 0.0;
+        for queue in queues {
+            if self.reports.len() >= MAX_REPORT_BYTES {
+                break;
+            }
+            let drained = queue.drain(&mut self.reports);
+            self.lacks_reports |= drained.may_lack_some;
+            fill = fill.max(drained.fill);
+        }
+        fill
+    }
+
     /// How long to sleep now.
     fn look_in(&self) -> Duration {
         if self.news > 0 { self.look_in.min(LOOK_AT_NEW.0) } else { self.look_in }

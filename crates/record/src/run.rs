@@ -1,7 +1,7 @@
 //! One recording from start to end: arm, sample, drain, close.
 //!
 //! Order of arming, so that nothing falls in between: task events and mapping reports first, then one
-//! look into `/proc`, then sampling, then the command.
+//! look into `/proc`, while what happens meanwhile is taken, then sampling, then the command.
 
 use std::io::{ErrorKind, IsTerminal as _};
 use std::mem::MaybeUninit;
@@ -21,7 +21,8 @@ use rustc_hash::FxHashSet;
 use crate::digest::{self, Digested, Embedded, Processes, Wishes};
 use crate::options::{Embed, Options, Target, Unwind};
 use crate::output::Output;
-use crate::proc::{kallsyms, scan};
+use crate::proc::kallsyms;
+use crate::proc::scan::{self, Scan};
 use crate::pump::{Pump, Pumped, Reason};
 use crate::sampler::{Sampler, Settings, Walker};
 use crate::store::{self, Stored};
@@ -94,15 +95,12 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     sampler.arm_tasks()?;
     forget_the_dead(&sampler, &options.target);
     let found = match &first_tgids {
-        None => scan::all(),
-        Some(tgids) => tgids.iter().filter_map(|tgid| scan::one(*tgid)).collect(),
+        None => Scan::all(),
+        Some(tgids) => Scan::of(tgids.iter().copied()),
     };
     if options.verbose {
         notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
-    let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
-        .map_err(|error| explain_begin(error, &output))?;
-
     let copies_some = options.unwind == Unwind::Auto && walks_deep;
     let trust = copies_some
         .then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?, sampler.of_go()?)?))
@@ -110,30 +108,39 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let copies = options.unwind != Unwind::Fp && walks_deep;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
     let processes = Processes { followed: first_tgids, trust, sent_pages };
-    let started_ns = clock::monotonic_ns();
     let refused = AtomicBool::new(false);
-    let (pumped, digested, stored, command) = thread::scope(|scope| {
+    let (started_ns, pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (stop, refused) = (&stop, &refused);
         let (pace, wishes) = (options.pace(), wishes(options, stop, refused));
         let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
-        let store = move || store::store(writer, &batches, refused);
         let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
+        let varied = options.varied_period(event);
+        let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to, varied };
+        pump.look_around(&sampler, found)?;
+        let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
+            .map_err(|error| explain_begin(error, &output))?;
+        let started_ns = clock::monotonic_ns();
+        let store = move || store::store(writer, &batches, refused);
         let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;
         let mut command = paused.map(Paused::start).transpose().with_context(|| {
             let program = options.command.first().map(|program| program.to_string_lossy());
             format!("cannot run `{}`", program.unwrap_or_default())
         })?;
         output.keep()?;
-        let varied = options.varied_period(event);
-        let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to, varied };
-        let pumped = pump.run(&mut sampler, found, command.as_mut());
+        let pumped = pump.run(&mut sampler, command.as_mut());
         drop(pump);
         let digested = join(tracker)?;
         let stored = join(writer)?;
-        anyhow::Ok((pumped?, digested, stored, command))
+        anyhow::Ok((started_ns, pumped?, digested, stored, command))
     })?;
+    if options.verbose {
+        summary::tell(&format!(
+            "icecore-record: the longest time without a look at whether to end was {} ms\n",
+            pumped.longest_pass.as_millis()
+        ));
+    }
 
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(started_ns));
     let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None };

@@ -109,8 +109,7 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    /// `began_ns`: CPU time before that is not part of the recording.
-    pub(crate) fn new(pace: Pace, began_ns: u64) -> Self {
+    pub(crate) fn new(pace: Pace) -> Self {
         Self {
             pace,
             strings: Interner::new(1, REMEMBERED),
@@ -128,7 +127,7 @@ impl Tracker {
             mappings: Vec::new(),
             samples: Vec::new(),
             losses: Vec::new(),
-            account: Account::new(began_ns),
+            account: Account::default(),
             processes: Processes::NONE,
             kernel_addresses: Vec::new(),
             code: Vec::new(),
@@ -137,6 +136,11 @@ impl Tracker {
             first_ns: None,
             totals: Totals::default(),
         }
+    }
+
+    /// Takes note of when sampling began: CPU time before that is not part of the recording.
+    pub(crate) fn begin_account(&mut self, began_ns: u64) {
+        self.account.begin(began_ns);
     }
 
     /// Notes an event of the ring.

@@ -1,6 +1,8 @@
 //! Processes that were there before the recording.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::time::{Duration, Instant};
 
 use crate::sys::clock;
 
@@ -18,13 +20,53 @@ pub(crate) struct Process {
     pub(crate) cgroup: Vec<u8>,
 }
 
-/// Reads all processes; those that end meanwhile are left out.
-pub(crate) fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let mut tgids: Vec<u32> =
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    tgids.sort_unstable();
-    tgids.into_iter().filter_map(one).collect()
+/// Bytes of one process's list of mappings that are read: 60,000 lines, which is as many as the kernel allows by default.
+pub(crate) const MAX_MAPS_BYTES: u64 = 8 << 20;
+/// What is read before it is passed on.
+const STEP_BYTES: usize = 1 << 20;
+const STEP_TIME: Duration = Duration::from_millis(5);
+
+/// Reads processes, some at a time; those that end meanwhile are left out.
+///
+/// # Cost
+/// Each step takes about a mebibyte, or 5 ms, and the list of one process more.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    left: std::vec::IntoIter<u32>,
+}
+
+impl Scan {
+    /// Of all processes.
+    pub(crate) fn all() -> Self {
+        let entries = fs::read_dir("/proc").into_iter().flatten();
+        Self::of(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+    }
+
+    /// Of these processes.
+    pub(crate) fn of(tgids: impl IntoIterator<Item = u32>) -> Self {
+        let mut tgids: Vec<u32> = tgids.into_iter().collect();
+        tgids.sort_unstable();
+        Self { left: tgids.into_iter() }
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Vec<Process>;
+
+    fn next(&mut self) -> Option<Vec<Process>> {
+        let (begun, mut bytes) = (Instant::now(), 0);
+        let mut found = Vec::new();
+        while bytes < STEP_BYTES && begun.elapsed() < STEP_TIME {
+            let Some(tgid) = self.left.next() else {
+                return (!found.is_empty()).then_some(found);
+            };
+            if let Some(process) = one(tgid) {
+                bytes += process.maps.len();
+                found.push(process);
+            }
+        }
+        Some(found)
+    }
 }
 
 /// Reads one process.
@@ -42,9 +84,14 @@ pub(crate) fn one(tgid: u32) -> Option<Process> {
     })
 }
 
-/// The text of `/proc/PID/maps`; empty if it may not be read. A first thread that has ended shows none, though others of its process go on.
+/// The text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it; empty if it may not be read. A first thread that has ended
+/// shows none, though others of its process go on.
 pub(crate) fn maps_of(tgid: u32) -> Vec<u8> {
-    let read = |path: String| fs::read(path).ok().filter(|maps| !maps.is_empty());
+    let read = |path: String| {
+        let mut maps = Vec::new();
+        File::open(path).ok()?.take(MAX_MAPS_BYTES).read_to_end(&mut maps).ok()?;
+        Some(maps).filter(|maps| !maps.is_empty())
+    };
     let own = read(format!("/proc/{tgid}/maps"));
     let of_threads = || threads(tgid).find_map(|tid| read(format!("/proc/{tgid}/task/{tid}/maps")));
     own.or_else(of_threads).unwrap_or_default()
@@ -99,7 +146,8 @@ mod tests {
         let found = one(own).expect("we are running");
         assert_eq!(found.tgid, own);
         assert!(super::super::maps::executable(&found.maps).count() > 0);
-        assert!(all().iter().any(|process| process.tgid == own));
+        assert!(Scan::all().flatten().any(|process| process.tgid == own));
+        assert_eq!(Scan::of([own, u32::MAX]).flatten().count(), 1);
         assert_eq!(tgid_of(own), Some(own));
         assert!(is_alive(own) && !is_alive(u32::MAX));
     }

@@ -3,6 +3,7 @@
 pub(crate) mod child;
 pub(crate) mod clock;
 pub(crate) mod perf;
+pub(crate) mod poll;
 pub(crate) mod queue;
 pub(crate) mod rooted;
 pub(crate) mod usage;

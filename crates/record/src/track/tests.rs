@@ -5,7 +5,7 @@ use crate::spaces::Shown;
 use icecore_format::records::Payload;
 
 fn tracker() -> Tracker {
-    Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000 }, 0)
+    Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000 })
 }
 
 fn rows<P: Payload, T>(payload: &P, rows: impl Fn(&P::View) -> T) -> T {
