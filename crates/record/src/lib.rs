@@ -22,6 +22,7 @@
 //! | `evidence` | what a report needs of these files where they are not |
 //! | `trust` | which processes keep frame pointers, by the unwind rules of their code |
 //! | `intern`, `spaces`, `stacks`, `snapshots`, `track`, `batch` | events to rows: pure, tested from bytes |
+//! | `tally` | counts what is alive, so that memory can be bounded |
 //! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
 //! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
 
@@ -52,6 +53,7 @@ mod store;
 mod summary;
 mod sweep;
 mod sys;
+mod tally;
 mod track;
 mod trust;
 mod wire;

@@ -138,6 +138,7 @@ impl Snapshots {
     /// Notes the snapshot of one stack of a thread: the one that it is on, or one further out.
     fn note_one(&mut self, stack: (u32, usize), space: &Space, taken: &Taken) -> u32 {
         let is_outer = stack.1 > 0;
+        let before = self.take_before(stack).unwrap_or_default();
         let (sp, anchor, copied) = (taken.stack_pointer(), taken.anchor(), &taken.copied);
         let (code, located) = (&mut self.code, &mut self.located);
         let reach = (anchor - sp).min(MAX_DISTANCE);
@@ -155,8 +156,6 @@ impl Snapshots {
                 registers.push(word);
             }
         }
-        let before = self.before.remove(&stack).unwrap_or_default();
-        self.before_parts -= before.held.len();
         let is_comparable = before.anchor == anchor && before.version == space.version();
         let depth = (anchor - sp) as u32;
         let parts = depth.div_ceil(PIECE_BYTES as u32);
@@ -188,7 +187,7 @@ impl Snapshots {
             }
             held.push(Held { piece, node: memory });
         }
-        if self.before_parts + held.len() > COMPARED_PARTS {
+        if self.before_parts + held.len() > COMPARED_PARTS || self.before.len() >= REMEMBERED {
             self.before.clear();
             self.before_parts = 0;
         }
@@ -200,6 +199,17 @@ impl Snapshots {
         let copied = (copied.high - sp) as u32;
         self.rows.push(Snapshot { anchor, depth, copied, memory, mask, registers });
         self.first_id + (self.rows.len() - 1) as u32
+    }
+
+    /// Forgets a thread that has ended.
+    pub(crate) fn forget(&mut self, tid: u32) {
+        let _ = (0..).find(|inside| self.take_before((tid, *inside)).is_none());
+    }
+
+    fn take_before(&mut self, stack: (u32, usize)) -> Option<Before> {
+        let before = self.before.remove(&stack)?;
+        self.before_parts -= before.held.len();
+        Some(before)
     }
 
     /// The code that the last snapshot holds and that is told by its address, since it is in no file, or in one that its

@@ -85,8 +85,6 @@ pub(crate) struct Tracker {
     arriving: Arriving,
     snapshots: Snapshots,
     waiting: Queue,
-    /// Stacks for which no room was.
-    refused_stacks: u64,
     /// Everything up to this moment is settled.
     settled_ns: u64,
     lifecycle: Vec<Lifecycle>,
@@ -120,7 +118,6 @@ impl Tracker {
             arriving: Arriving::default(),
             snapshots: Snapshots::default(),
             waiting: Queue::default(),
-            refused_stacks: 0,
             settled_ns: 0,
             lifecycle: Vec::new(),
             cgroups: Vec::new(),
@@ -294,9 +291,9 @@ impl Tracker {
         !self.kernel_addresses.is_empty()
     }
 
-    /// Takes the number of stacks that were refused since it was taken: too many waited.
+    /// Takes the number of stacks of which less is kept than came: too many waited.
     pub(crate) fn take_refused_stacks(&mut self) -> u64 {
-        std::mem::take(&mut self.refused_stacks)
+        self.arriving.take_refused()
     }
 
     /// Takes the pages of stacks that the sampler must send again.
@@ -343,15 +340,7 @@ impl Tracker {
             snapshot: 0,
             mending: Mending::NONE,
         };
-        let taken = self.arriving.take(head.cpu, sample.snapshot);
-        let snapshot = match taken {
-            Some(taken) if self.waiting.has_room_for_stack() => Some(Box::new(taken)),
-            Some(_) => {
-                self.refused_stacks += 1;
-                None
-            }
-            None => None,
-        };
+        let snapshot = self.arriving.take(head.cpu, sample.snapshot).map(Box::new);
         self.wait(
             head.time_ns,
             What::Sample(Unplaced { row, tgid: head.tgid, tid: head.tid, kernel, user, snapshot }),
@@ -378,6 +367,9 @@ impl Tracker {
             Change::EXEC => self.spaces.exec(row.tgid, row.time_ns),
             Change::EXIT if ends_process => self.spaces.exit(row.tgid),
             _ => {}
+        }
+        if row.change == Change::EXIT {
+            self.snapshots.forget(row.tid);
         }
         self.notes.change(&row, ends_process);
         self.lifecycle.push(row);

@@ -1,18 +1,26 @@
 //! Snapshots on their way: registers first, then the pages of the stack that changed, then the hashes of all its pages, then the
 //! sample, all of one CPU.
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
 
 use super::pages::{Page, Pages};
+use crate::tally::{Held, Tally};
 use crate::wire::{PAGE_BYTES, PageKey, REGISTER_COUNT, Registers, STACK_POINTER, Stack, StackPage};
 
+/// Pages of stacks take so much memory at most, wherever they are: on a machine that is too busy to tell of its mappings,
+/// samples wait for long.
+const MAX_PAGE_BYTES: usize = 160 << 20;
+
 /// Snapshots whose sample has not come yet, by CPU.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Arriving {
     by_cpu: FxHashMap<u32, Begun>,
     pages: Pages,
+    /// Memory of all pages that are alive, and of the lists of them.
+    alive: Tally,
+    max_bytes: usize,
+    /// Snapshots with a page for which no room was.
+    refused: u64,
 }
 
 /// A snapshot whose sample has not come yet.
@@ -22,26 +30,25 @@ struct Begun {
     taken: Taken,
     /// Address and page.
     sent: Vec<(u64, Page)>,
+    is_refused: bool,
     /// What a signal interrupted, or what Go was called from, on other stacks.
     outer: Vec<Begun>,
 }
 
 /// What registers and stack held.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Taken {
     pub(crate) registers: [u64; REGISTER_COUNT],
     /// Address behind the stack; 0 if it is not known.
     pub(super) stack_end: u64,
     pub(super) copied: Copied,
-    /// Bytes of the pages that came with it.
-    sent_bytes: usize,
     /// What was interrupted by the signal whose handler runs on this stack; the stacks of C that have called what runs on this
     /// one, which is Go's, the innermost first.
     pub(super) outer: Vec<Taken>,
 }
 
 /// Stack memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Copied {
     /// Address of the first byte.
     pub(super) low: u64,
@@ -51,18 +58,37 @@ pub(crate) struct Copied {
     pub(super) pages: Vec<(u64, Option<Page>)>,
     /// The bytes, where there are no pages.
     pub(super) top: Vec<u8>,
+    /// Counts the list.
+    _held: Held,
+}
+
+impl Default for Arriving {
+    fn default() -> Self {
+        Self::with_room(MAX_PAGE_BYTES)
+    }
 }
 
 impl Arriving {
+    /// Keeps so many bytes of pages at most, or those that were used last if they are more.
+    pub(crate) fn with_room(max_bytes: usize) -> Self {
+        let (by_cpu, pages, alive, refused) = Default::default();
+        Self { by_cpu, pages, alive, max_bytes, refused }
+    }
+
     /// Begins a snapshot. One whose sample did not come is dropped.
     pub(crate) fn registers(&mut self, registers: &Registers<'_>) {
         let low = registers.values[STACK_POINTER];
         let high = low.saturating_add(registers.top.len() as u64);
-        let copied = Copied { low, high, pages: Vec::new(), top: registers.top.to_vec() };
+        let copied = Copied { low, high, top: registers.top.to_vec(), ..Copied::default() };
         let stack_end = registers.stack_end;
-        let taken =
-            Taken { registers: registers.values, stack_end, copied, sent_bytes: 0, outer: Vec::new() };
-        let begun = Begun { number: registers.snapshot, taken, sent: Vec::new(), outer: Vec::new() };
+        let taken = Taken { registers: registers.values, stack_end, copied, outer: Vec::new() };
+        let begun = Begun {
+            number: registers.snapshot,
+            taken,
+            sent: Vec::new(),
+            is_refused: false,
+            outer: Vec::new(),
+        };
         match self.by_cpu.get_mut(&registers.cpu).filter(|_| registers.is_outer) {
             Some(inner) => inner.outer.push(begun),
             None if registers.is_outer => {}
@@ -72,12 +98,15 @@ impl Arriving {
         }
     }
 
-    /// Adds a page to the snapshot that it belongs to.
+    /// Adds a page to the snapshot that it belongs to. Without room for it, the snapshot ends there.
     pub(crate) fn page(&mut self, page: &StackPage<'_>) {
         let begun = begun(&mut self.by_cpu, page.cpu, page.snapshot);
-        if let (Some(begun), Some(bytes)) = (begun, page.bytes.first_chunk()) {
-            begun.sent.push((page.address, Arc::new(*bytes)));
-            begun.taken.sent_bytes += bytes.len();
+        let (Some(begun), Some(bytes)) = (begun, page.bytes.first_chunk()) else { return };
+        if self.alive.total() < self.max_bytes {
+            begun.sent.push((page.address, Page::new(bytes, &self.alive)));
+        } else if !begun.is_refused {
+            begun.is_refused = true;
+            self.refused += 1;
         }
     }
 
@@ -105,6 +134,7 @@ impl Arriving {
             }
         }
         if copied.high > copied.low {
+            copied._held = self.alive.hold(size_of_val(&copied.pages[..]));
             begun.taken.copied = copied;
         }
     }
@@ -114,6 +144,11 @@ impl Arriving {
         let begun = self.by_cpu.remove(&cpu).filter(|begun| begun.number == number)?;
         let outer = begun.outer.into_iter().map(|outer| outer.taken).collect();
         Some(Taken { outer, ..begun.taken })
+    }
+
+    /// Takes the number of stacks for parts of which no room was.
+    pub(crate) fn take_refused(&mut self) -> u64 {
+        std::mem::take(&mut self.refused)
     }
 
     /// Takes the pages that the sampler must send again.
@@ -141,12 +176,6 @@ impl Taken {
         let depth = self.stack_end.wrapping_sub(self.stack_pointer());
         if depth > u64::from(u32::MAX) { self.copied.high } else { self.stack_end.max(self.copied.high) }
     }
-
-    /// Memory that it holds. Pages are counted where they came.
-    pub(crate) fn bytes(&self) -> usize {
-        let outer: usize = self.outer.iter().map(Self::bytes).sum();
-        self.sent_bytes + self.copied.pages.len() * size_of::<(u64, Page)>() + outer
-    }
 }
 
 impl Copied {
@@ -167,7 +196,7 @@ impl Copied {
             let page_end = from - from % PAGE_BYTES + PAGE_BYTES;
             let range = (from % PAGE_BYTES) as usize..(to.min(page_end) - (page_end - PAGE_BYTES)) as usize;
             match &self.pages[(from / PAGE_BYTES - self.low / PAGE_BYTES) as usize].1 {
-                Some(page) => bytes.extend_from_slice(&page[range]),
+                Some(page) => bytes.extend_from_slice(&page.bytes()[range]),
                 None => bytes.resize(bytes.len() + range.len(), 0),
             }
             from = to.min(page_end);

@@ -267,6 +267,7 @@ fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
 #[test]
 fn stacks_of_samples_that_wait_take_a_bounded_room() {
     let mut tracker = tracker();
+    tracker.arriving = Arriving::with_room(1 << 20);
     // Stacks of half a MiB, each of which holds something else.
     let stack = |tracker: &mut Tracker, snapshot: u64| {
         let mut values = [0; wire::REGISTER_COUNT];

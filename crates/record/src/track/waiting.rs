@@ -15,13 +15,7 @@ pub(super) struct Queue {
     waiting: Vec<Waiting>,
     /// Frames of the samples that wait, leaf first, kernel before user.
     frames: Vec<u64>,
-    /// Bytes of stacks of the samples that wait.
-    stack_bytes: usize,
 }
-
-/// Stacks of samples that wait take so many bytes at most: on a machine that is too busy to tell of its mappings, samples
-/// wait for long.
-const MAX_STACK_BYTES: usize = if cfg!(test) { 1 << 20 } else { 128 << 20 };
 
 /// An event that waits for its turn.
 #[derive(Debug)]
@@ -67,7 +61,6 @@ impl Waiting {
 
 impl Queue {
     pub(super) fn push(&mut self, time_ns: u64, what: What) {
-        self.stack_bytes += stack_bytes(&what);
         self.waiting.push(Waiting { time_ns, what });
     }
 
@@ -76,7 +69,6 @@ impl Queue {
         self.waiting.sort_by_key(Waiting::turn);
         let ready = self.waiting.partition_point(|waiting| waiting.time_ns <= until_ns);
         let later = self.waiting.split_off(ready);
-        self.stack_bytes = later.iter().map(|waiting| stack_bytes(&waiting.what)).sum();
         std::mem::replace(&mut self.waiting, later).into_iter().map(|waiting| waiting.what)
     }
 
@@ -101,11 +93,6 @@ impl Queue {
         let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();
         found.sort_by_key(|waiting| waiting.turn());
         found.into_iter().map(|waiting| &waiting.what).collect()
-    }
-
-    /// Tells whether another stack may wait.
-    pub(super) fn has_room_for_stack(&self) -> bool {
-        self.stack_bytes < MAX_STACK_BYTES
     }
 
     /// The earliest time of what waits.
@@ -137,12 +124,5 @@ impl Queue {
                 }
             }
         }
-    }
-}
-
-fn stack_bytes(what: &What) -> usize {
-    match what {
-        What::Sample(Unplaced { snapshot: Some(taken), .. }) => taken.bytes(),
-        _ => 0,
     }
 }

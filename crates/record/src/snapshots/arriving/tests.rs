@@ -97,9 +97,9 @@ fn pages_and_samples_of_others_do_not_meet() {
     arriving.page(&page(1, PAGE, &[1; 4096]));
     arriving.page(&StackPage { cpu: CPU + 1, ..page(2, PAGE, &[2; 4096]) });
     assert!(arriving.by_cpu[&CPU].sent.is_empty());
-    assert_eq!(arriving.take(CPU + 1, 2), None);
-    assert_eq!(arriving.take(CPU, 3), None, "its sample did not come");
-    assert_eq!(arriving.take(CPU, 2), None, "it was dropped with that");
+    assert!(arriving.take(CPU + 1, 2).is_none());
+    assert!(arriving.take(CPU, 3).is_none(), "its sample did not come");
+    assert!(arriving.take(CPU, 2).is_none(), "it was dropped with that");
 }
 
 #[test]
@@ -126,4 +126,24 @@ fn stacks_further_out_come_in_their_order() {
     arriving.stack(&Stack { cpu: CPU, snapshot: 3, low: SP, high: SP + 8, tid: TID, hashes: &[0; 8] });
     let taken = arriving.take(CPU, 1).expect("it came");
     assert_eq!(taken.outer.iter().map(bytes).collect::<Vec<_>>(), [vec![7; 128], vec![0; 8]]);
+}
+
+#[test]
+fn pages_that_somebody_has_are_counted_however_they_came() {
+    let mut arriving = Arriving::with_room(3 * 4096);
+    let first =
+        taken(&mut arriving, PAGE + 0x2000, &[(PAGE, [1; 4096]), (PAGE + 0x1000, [2; 4096])], &[1, 2]);
+    let list = size_of::<(u64, Option<Page>)>();
+    assert_eq!(arriving.alive.total(), 2 * 4096 + 2 * list);
+    // The outer page is the first one's; the inner one is new, and takes the last room.
+    let second = taken(&mut arriving, PAGE + 0x2000, &[(PAGE, [3; 4096])], &[3, 2]);
+    drop(first);
+    assert_eq!(arriving.alive.total(), 2 * 4096 + 2 * list, "the first one's inner page is gone");
+    let third =
+        taken(&mut arriving, PAGE + 0x2000, &[(PAGE, [4; 4096]), (PAGE + 0x1000, [5; 4096])], &[4, 5]);
+    assert_eq!(bytes(&third), [4; 0x200], "there was room for one page");
+    assert_eq!((arriving.take_refused(), arriving.take_refused()), (1, 0));
+    assert_eq!(bytes(&second), [&[3; 0x200][..], &[2; 0x1000]].concat());
+    drop((second, third));
+    assert_eq!(arriving.alive.total(), 2 * 4096, "what may be needed again is kept");
 }
