@@ -15,6 +15,7 @@ use crate::cgroups::Cgroups;
 use crate::evidence::files::{Carried, Extent};
 use crate::evidence::jit::{Made, Told};
 use crate::evidence::{Evidence, Found};
+use crate::floods::Floods;
 use crate::identity::{Identities, Identity, Place};
 use crate::mounts::Mounts;
 use crate::options::Embed;
@@ -23,7 +24,7 @@ use crate::proc::maps::{self, MapsLine};
 use crate::proc::scan::{self, Process};
 use crate::pump::Chunk;
 use crate::sampler::SentPages;
-use crate::spaces::Shown;
+use crate::spaces::{MAX_MAPPED, Shown};
 use crate::summary::tell;
 use crate::sys::{clock, usage};
 use crate::track::{MappingRow, Pace, Totals, Tracker, kept_ns};
@@ -110,11 +111,12 @@ pub(crate) fn digest(
         trust,
         sent_pages,
         kallsyms: None,
-        reading: Reading { at: Instant::now(), left: READ_AGAIN_AT_ONCE },
+        reading: Reading { at: Instant::now(), left: READ_AGAIN_AT_ONCE, owed: Duration::ZERO },
         complete_until_ns: 0,
         followed,
         ended: Vec::new(),
         losses: FxHashMap::default(),
+        floods: Floods::default(),
         batches,
     };
     for chunk in chunks {
@@ -150,6 +152,7 @@ struct Digest {
     /// Followed processes that ended in this chunk.
     ended: Vec<u32>,
     losses: FxHashMap<Cause, u64>,
+    floods: Floods,
     batches: SyncSender<Batch>,
 }
 
@@ -160,6 +163,8 @@ struct Reading {
     at: Instant,
     /// How long it may take.
     left: Duration,
+    /// How long it took that was not there.
+    owed: Duration,
 }
 
 impl Digest {
@@ -230,6 +235,10 @@ impl Digest {
         if !self.is_followed(mapping.tgid) {
             return;
         }
+        if !self.floods.takes(mapping.tgid, mapping.time_ns) {
+            self.tracker.lack_reports_of(mapping.tgid, mapping.time_ns);
+            return;
+        }
         let identity = self.identities.of_report(mapping);
         let image = self.tracker.mapping(&MappingRow {
             time_ns: mapping.time_ns,
@@ -256,6 +265,10 @@ impl Digest {
             self.tracker.found(time_ns, process.tgid, process.parent_tgid, &process.comm);
             if let Some(moved) = self.cgroups.found(process.tgid, &process.cgroup) {
                 self.tracker.cgroup(time_ns, &moved);
+            }
+            if maps::executable(&process.maps).nth(MAX_MAPPED).is_some() {
+                self.give_up(process.tgid);
+                continue;
             }
             for line in maps::executable(&process.maps) {
                 let identity = self.identities.of_maps_line(process.tgid, &line);
@@ -289,14 +302,19 @@ impl Digest {
     fn read_again(&mut self, tgids: &[u32]) {
         let passed = self.reading.at.elapsed();
         self.reading.at += passed;
-        self.reading.left = (self.reading.left + passed.mul_f64(READ_AGAIN_SHARE)).min(READ_AGAIN_AT_ONCE);
+        let earned = passed.mul_f64(READ_AGAIN_SHARE);
+        let paid = earned.min(self.reading.owed);
+        self.reading.owed -= paid;
+        self.reading.left = (self.reading.left + (earned - paid)).min(READ_AGAIN_AT_ONCE);
         for tgid in tgids {
             if self.reading.left.is_zero() {
                 return;
             }
             let begun = Instant::now();
             self.compare(*tgid);
-            self.reading.left = self.reading.left.saturating_sub(begun.elapsed());
+            let took = begun.elapsed();
+            self.reading.owed += took.saturating_sub(self.reading.left);
+            self.reading.left = self.reading.left.saturating_sub(took);
         }
     }
 
@@ -306,6 +324,9 @@ impl Digest {
     fn compare(&mut self, tgid: u32) {
         let time_ns = clock::monotonic_ns();
         let text = scan::maps_of(tgid);
+        if maps::executable(&text).nth(MAX_MAPPED).is_some() {
+            return self.give_up(tgid);
+        }
         let (space, since_ns) = self.tracker.latest(tgid);
         let lines = maps::executable(&text).map(|line| {
             let identity = self.identities.of_maps_line(tgid, &line);
@@ -318,15 +339,33 @@ impl Digest {
         if lines.is_empty() {
             return;
         }
-        let was_right = lines.iter().all(|(.., shown)| *shown != Shown::Other);
+        let was_right = !space.may_be_full() && lines.iter().all(|(.., shown)| *shown != Shown::Other);
+        self.tracker.has_only(tgid, time_ns, lines.iter().map(|(line, ..)| line.start..line.end).collect());
         for (line, identity, shown) in &lines {
             match shown {
-                Shown::Whole if was_right => {}
+                Shown::Whole => {}
                 Shown::Part if was_right => self.found_line(since_ns, tgid, line, identity),
                 _ => self.found_line(time_ns, tgid, line, identity),
             }
         }
         self.tracker.prove(tgid, time_ns, was_right);
+    }
+
+    /// Does not follow a process that has too much code mapped.
+    fn give_up(&mut self, tgid: u32) {
+        self.tracker.give_up(tgid);
+        self.floods.name(tgid, clock::monotonic_ns());
+    }
+
+    /// Names the processes of which reports were refused.
+    fn name_floods(&mut self) {
+        let (refused, processes) = self.floods.take();
+        if refused > 0 {
+            self.lost(Cause::MAPPINGS_REFUSED, u32::MAX, refused);
+        }
+        for (tgid, time_ns) in processes {
+            self.tracker.refuse_mappings(time_ns, tgid, &scan::comm_of(tgid));
+        }
     }
 
     fn lost(&mut self, cause: Cause, cpu: u32, count: u64) {
@@ -344,6 +383,7 @@ impl Digest {
             }
             self.read_again(&unsure);
         }
+        self.name_floods();
         match self.tracker.settle(self.complete_until_ns) {
             0 => {}
             count => self.lost(Cause::STACKS_EXHAUSTED, u32::MAX, count),

@@ -7,19 +7,30 @@ use rustc_hash::FxHashMap;
 
 /// Gives every distinct key an id, and hands over new keys once, to be written.
 ///
-/// Memory is bounded: at `capacity` keys all are forgotten. Ids go on counting, so a key that comes
+/// Memory is bounded: when keys weigh as much as there is room for, all are forgotten. Ids go on counting, so a key that comes
 /// again gets a second id, which costs bytes and nothing else.
 #[derive(Debug)]
 pub(crate) struct Interner<K> {
     ids: FxHashMap<K, u32>,
+    /// What the keys in `ids` weigh.
+    held: usize,
     pending: Vec<K>,
+    pending_weight: usize,
     next: u32,
-    capacity: usize,
+    room: usize,
+    weigh: fn(&K) -> usize,
 }
 
 impl<K: Hash + Eq + Clone> Interner<K> {
-    pub(crate) fn new(first_id: u32, capacity: usize) -> Self {
-        Self { ids: FxHashMap::default(), pending: Vec::new(), next: first_id, capacity }
+    /// Remembers so many keys.
+    pub(crate) fn new(first_id: u32, room: usize) -> Self {
+        Self::weighing(first_id, room, |_| 1)
+    }
+
+    /// Remembers keys that together weigh so much.
+    pub(crate) fn weighing(first_id: u32, room: usize, weigh: fn(&K) -> usize) -> Self {
+        let (ids, held, pending, pending_weight) = Default::default();
+        Self { ids, held, pending, pending_weight, next: first_id, room, weigh }
     }
 
     /// The id of a key.
@@ -31,12 +42,16 @@ impl<K: Hash + Eq + Clone> Interner<K> {
         if let Some(id) = self.ids.get(key) {
             return *id;
         }
-        if self.ids.len() >= self.capacity {
+        if self.held >= self.room {
             self.ids.clear();
+            self.held = 0;
         }
         let id = self.next;
         self.next = id.checked_add(1).expect("bug: more than 2³² distinct keys in one recording");
         let key = K::from(key.to_owned());
+        let weight = (self.weigh)(&key);
+        self.held += weight;
+        self.pending_weight += weight;
         self.ids.insert(key.clone(), id);
         self.pending.push(key);
         id
@@ -47,14 +62,15 @@ impl<K: Hash + Eq + Clone> Interner<K> {
         self.ids.get(key).copied()
     }
 
-    /// Keys that were not handed over yet.
+    /// What the keys weigh that were not handed over yet.
     pub(crate) fn waiting(&self) -> usize {
-        self.pending.len()
+        self.pending_weight
     }
 
     /// Hands over the keys that are new since the last call, and the id of the first.
     pub(crate) fn take_new(&mut self) -> (u32, Vec<K>) {
         let new = std::mem::take(&mut self.pending);
+        self.pending_weight = 0;
         (self.next - new.len() as u32, new)
     }
 }
@@ -79,5 +95,10 @@ mod tests {
         let first: Vec<u32> = [10, 11, 12, 10].iter().map(|key| names.id(key)).collect();
         assert_eq!(first, [0, 1, 2, 3]);
         assert!(names.ids.len() <= 2);
+        let mut long = Interner::<Vec<u8>>::weighing(0, 10, Vec::len);
+        let ids = [&b"1234567"[..], b"1234567", b"abcdefg", b"1234567"].map(|key| long.id(key));
+        assert_eq!((ids, long.waiting()), ([0, 0, 1, 0], 14));
+        assert_eq!((long.id(&b"x"[..]), long.ids.len(), long.waiting()), (2, 1, 15));
+        assert_eq!((long.take_new().1.len(), long.waiting()), (3, 0));
     }
 }

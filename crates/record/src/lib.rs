@@ -33,6 +33,7 @@ pub mod cli;
 mod digest;
 mod events;
 mod evidence;
+mod floods;
 #[doc(hidden)]
 pub mod fuzz;
 mod identity;

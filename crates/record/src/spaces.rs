@@ -2,12 +2,24 @@
 //!
 //! Pure. [`crate::track`] replays changes of tasks and mappings in the order of time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use icecore_format::records::Location;
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::tally::{Held, Tally};
+
+/// Regions of one process that are kept; and that it may have without being given up, when it is looked at: the kernel does not
+/// report what is unmapped, so that more are known than are there. A browser has some hundred.
+const MAX_REGIONS: usize = 16 << 10;
+pub(crate) const MAX_MAPPED: usize = MAX_REGIONS / 2;
+/// Regions of all processes that are kept, about 100 bytes each; from the half on, a process may have no more than so many.
+const MAX_ALL_REGIONS: usize = 1 << 20;
+const MODEST: usize = 1024;
+/// An image that is mapped more often than this is taken to be mapped twice everywhere.
+const OFTEN: usize = 64;
 
 /// The address spaces of all processes.
 #[derive(Debug, Default)]
@@ -22,6 +34,8 @@ pub(crate) struct Spaces {
     lacking_until_ns: u64,
     /// What was proven of processes since reports were missing.
     proven: FxHashMap<u32, Proven>,
+    /// The number of all regions.
+    regions: Tally,
 }
 
 /// When the address space of a process is known to be as it is here although reports of mappings are missing.
@@ -31,6 +45,10 @@ struct Proven {
     not_until_ns: u64,
     /// But up to this one.
     until_ns: u64,
+    /// Reports of its own that were made up to this moment are missing.
+    lacking_until_ns: u64,
+    /// It has too many mappings: it is not looked at any more.
+    is_given_up: bool,
 }
 
 /// One address space. A process that was forked shares its parent's until one of them maps something.
@@ -40,6 +58,10 @@ pub(crate) struct Space {
     version: u32,
     /// By first address; they do not overlap.
     regions: BTreeMap<u64, Region>,
+    /// First addresses of those that show images, by image.
+    by_image: BTreeSet<(u32, u64)>,
+    /// Counts the regions among those of all.
+    held: Held,
     /// Nothing was mapped before the first region that is known.
     is_complete: bool,
 }
@@ -79,12 +101,30 @@ impl Spaces {
     /// All that a process has mapped will be told: it was looked at.
     pub(crate) fn complete(&mut self, tgid: u32) {
         self.changed.insert(tgid);
-        Arc::make_mut(self.by_tgid.entry(tgid).or_default()).is_complete = true;
+        self.changing(tgid).is_complete = true;
     }
 
     /// Reports of mappings that were made up to a moment may be missing, of whatever process.
     pub(crate) fn lack_until(&mut self, time_ns: u64) {
         self.lacking_until_ns = time_ns;
+    }
+
+    /// The same of one process.
+    pub(crate) fn lack_of(&mut self, tgid: u32, until_ns: u64) {
+        let proven = self.proven.entry(tgid).or_default();
+        proven.lacking_until_ns = proven.lacking_until_ns.max(until_ns);
+    }
+
+    /// A process has more mappings than can be followed: nothing is known of it until it runs another program.
+    pub(crate) fn give_up(&mut self, tgid: u32) {
+        self.proven.entry(tgid).or_default().is_given_up = true;
+        self.by_tgid.remove(&tgid);
+        self.changed.insert(tgid);
+    }
+
+    /// Returns true if nothing will be known of a process.
+    pub(crate) fn is_given_up(&self, tgid: u32) -> bool {
+        self.proven.get(&tgid).is_some_and(|proven| proven.is_given_up)
     }
 
     /// The address space of a process was compared with that of `/proc` at a moment: it is right up to then, and will be, or
@@ -99,9 +139,13 @@ impl Spaces {
 
     /// Returns true if no report that is missing can have been of this process, in front of this moment.
     pub(crate) fn is_sure(&self, tgid: u32, time_ns: u64) -> bool {
-        let lacking_ns = time_ns.min(self.lacking_until_ns);
-        let proven = || self.proven.get(&tgid).copied().unwrap_or_default();
-        lacking_ns == 0 || lacking_ns <= proven().until_ns && time_ns > proven().not_until_ns
+        if self.lacking_until_ns == 0 && self.proven.is_empty() {
+            return true;
+        }
+        let proven = self.proven.get(&tgid).copied().unwrap_or_default();
+        let lacking_ns = time_ns.min(self.lacking_until_ns.max(proven.lacking_until_ns));
+        let is_proven = lacking_ns <= proven.until_ns && time_ns > proven.not_until_ns;
+        !proven.is_given_up && (lacking_ns == 0 || is_proven)
     }
 
     /// A process begins with what its parent has.
@@ -126,11 +170,16 @@ impl Spaces {
     pub(crate) fn exec(&mut self, tgid: u32, time_ns: u64) {
         self.changed.insert(tgid);
         self.versions = self.versions.wrapping_add(1);
-        let space = Arc::make_mut(self.by_tgid.entry(tgid).or_default());
-        space.version = self.versions;
-        space.regions.retain(|_, region| region.since_ns >= time_ns);
-        space.is_complete = true;
+        let held = self.regions.hold(0);
+        let mut space = Space { version: self.versions, is_complete: true, held, ..Space::default() };
+        let old = self.by_tgid.get(&tgid).into_iter().flat_map(|space| &space.regions);
+        old.filter(|(_, region)| region.since_ns >= time_ns)
+            .for_each(|(start, region)| space.put(*start, *region));
+        self.by_tgid.insert(tgid, Arc::new(space));
         // All that it maps from now on is reported.
+        if let Some(proven) = self.proven.get_mut(&tgid) {
+            (proven.lacking_until_ns, proven.is_given_up) = (0, false);
+        }
         if self.lacking_until_ns > 0 {
             self.prove(tgid, time_ns, true);
         }
@@ -154,13 +203,49 @@ impl Spaces {
         std::mem::take(&mut self.changed)
     }
 
-    /// A process maps executable memory, over whatever was there.
+    /// A process maps executable memory, over whatever was there. If it has too much, that is not noted, and it must be looked at
+    /// before anything is sure again.
     pub(crate) fn map(&mut self, tgid: u32, start: u64, region: Region) {
+        let all = self.regions.total();
+        let room = match all {
+            _ if all < MAX_ALL_REGIONS / 2 => MAX_REGIONS,
+            _ if all < MAX_ALL_REGIONS => MODEST,
+            _ => 0,
+        };
+        if self.is_given_up(tgid) {
+            return;
+        }
+        if self.of(tgid).map_or(0, |space| space.regions.len()) >= room {
+            // Whatever was proven, this was part of it.
+            let proven = self.proven.entry(tgid).or_default();
+            (proven.until_ns, proven.lacking_until_ns) = (0, region.since_ns.saturating_add(1));
+            return;
+        }
         self.changed.insert(tgid);
         self.versions = self.versions.wrapping_add(1);
-        let space = Arc::make_mut(self.by_tgid.entry(tgid).or_default());
-        space.version = self.versions;
+        let version = self.versions;
+        let space = self.changing(tgid);
+        space.version = version;
         space.map(start, region);
+    }
+
+    fn changing(&mut self, tgid: u32) -> &mut Space {
+        let held = self.regions.hold(0);
+        let empty = || Arc::new(Space { held, ..Space::default() });
+        Arc::make_mut(self.by_tgid.entry(tgid).or_insert_with(empty))
+    }
+
+    /// A process was looked at: what does not touch one of these ranges, which are in order, is there no more.
+    pub(crate) fn keep_only(&mut self, tgid: u32, ranges: &[Range<u64>]) {
+        let gone = self.of(tgid).map(|space| space.not_in(ranges)).unwrap_or_default();
+        if !gone.is_empty() {
+            self.changed.insert(tgid);
+            self.versions = self.versions.wrapping_add(1);
+            let version = self.versions;
+            let space = self.changing(tgid);
+            space.version = version;
+            gone.into_iter().for_each(|start| space.take(start));
+        }
     }
 }
 
@@ -175,16 +260,25 @@ impl Space {
         self.is_complete
     }
 
-    /// What it shows, an image id each; `None` for code that is in no file.
+    /// What it shows, each image id once; `None` for code that is in no file.
     pub(crate) fn images(&self) -> impl Iterator<Item = Option<u32>> + '_ {
-        self.regions.values().map(|region| region.image)
+        let first = self.by_image.first().map(|(image, _)| *image);
+        let next =
+            |image: &u32| self.by_image.range((image.checked_add(1)?, 0)..).next().map(|(next, _)| *next);
+        let in_no_file = (self.by_image.len() < self.regions.len()).then_some(None);
+        in_no_file.into_iter().chain(std::iter::successors(first, next).map(Some))
+    }
+
+    /// Tells whether there may be no room for more regions.
+    pub(crate) fn may_be_full(&self) -> bool {
+        self.regions.len() >= MODEST
     }
 
     /// Finds where an offset of an image is; `None` if it is nowhere, or at several places.
     pub(crate) fn address(&self, image: u32, file_off: u64) -> Option<u64> {
-        let mut found = self.regions.iter().filter_map(|(start, region)| {
+        let mut found = self.showing(image).filter_map(|(start, region)| {
             let into = file_off.checked_sub(region.file_off).filter(|into| *into < region.end - start)?;
-            (region.image == Some(image) && !region.is_twice).then(|| start + into)
+            (!region.is_twice).then(|| start + into)
         });
         found.next().filter(|_| found.next().is_none())
     }
@@ -231,29 +325,67 @@ impl Space {
         if is_whole && known >= memory.end { Shown::Whole } else { Shown::Part }
     }
 
+    /// The space as it is without what does not touch one of these ranges, which are in order.
+    pub(crate) fn within(mut self, ranges: &[Range<u64>]) -> Self {
+        self.not_in(ranges).into_iter().for_each(|start| self.take(start));
+        self
+    }
+
+    fn not_in(&self, ranges: &[Range<u64>]) -> Vec<u64> {
+        let is_there = |start: u64, end: u64| {
+            let behind = ranges.partition_point(|range| range.end <= start);
+            ranges.get(behind).is_some_and(|range| range.start < end)
+        };
+        let gone = self.regions.iter().filter(|(start, region)| !is_there(**start, region.end));
+        gone.map(|(start, _)| *start).collect()
+    }
+
     /// The space as it is once something is mapped, too.
     pub(crate) fn with(mut self, start: u64, region: Region) -> Self {
         self.map(start, region);
         self
     }
 
-    /// Marks the regions that show a part of what a new one shows; tells whether there are any.
+    /// The regions that show an image, and their first addresses.
+    fn showing(&self, image: u32) -> impl Iterator<Item = (u64, &Region)> + '_ {
+        let starts = self.by_image.range((image, 0)..=(image, u64::MAX));
+        starts.filter_map(|(_, start)| Some((*start, self.regions.get(start)?)))
+    }
+
+    /// Marks the regions that show a part of what a new one shows; tells whether there are any. Of an image that is mapped often
+    /// all are marked, so that none has to be compared with all others.
     fn show_the_same(&mut self, start: u64, region: &Region) -> bool {
+        let Some(image) = region.image else { return false };
         let shown = |start: u64, r: &Region| r.file_off..r.file_off.saturating_add(r.end - start);
         let new = shown(start, region);
-        let mut any = false;
-        for (at, old) in &mut self.regions {
-            let part = shown(*at, old);
-            if region.image.is_some()
-                && old.image == region.image
-                && part.start < new.end
-                && new.start < part.end
-            {
+        let others = self.showing(image).take(OFTEN + 1).map(|(at, old)| (at, shown(at, old)));
+        let others: Vec<(u64, Range<u64>)> = others.collect();
+        if others.len() > OFTEN {
+            return true;
+        }
+        let is_often = others.len() == OFTEN;
+        let same =
+            others.into_iter().filter(|(_, part)| is_often || part.start < new.end && new.start < part.end);
+        let same: Vec<u64> = same.map(|(at, _)| at).collect();
+        for at in &same {
+            if let Some(old) = self.regions.get_mut(at) {
                 old.is_twice = true;
-                any = true;
             }
         }
-        any
+        !same.is_empty()
+    }
+
+    fn put(&mut self, start: u64, region: Region) {
+        self.by_image.extend(region.image.map(|image| (image, start)));
+        self.regions.insert(start, region);
+        self.held.change(self.regions.len());
+    }
+
+    fn take(&mut self, start: u64) {
+        if let Some(image) = self.regions.remove(&start).and_then(|region| region.image) {
+            self.by_image.remove(&(image, start));
+        }
+        self.held.change(self.regions.len());
     }
 
     fn map(&mut self, start: u64, region: Region) {
@@ -262,18 +394,18 @@ impl Space {
         let covered: Vec<(u64, Region)> =
             below.into_iter().chain(inside).map(|(at, old)| (*at, *old)).collect();
         for (at, old) in covered {
-            self.regions.remove(&at);
+            self.take(at);
             if at < start {
-                self.regions.insert(at, Region { end: start, ..old });
+                self.put(at, Region { end: start, ..old });
             }
             if old.end > region.end {
                 let file_off = old.file_off.wrapping_add(region.end - at);
-                self.regions.insert(region.end, Region { file_off, ..old });
+                self.put(region.end, Region { file_off, ..old });
             }
         }
         if start < region.end {
             let is_twice = self.show_the_same(start, &region);
-            self.regions.insert(start, Region { is_twice, ..region });
+            self.put(start, Region { is_twice, ..region });
         }
     }
 }
@@ -395,5 +527,110 @@ mod tests {
         spaces.map(1, 0x1000, Region { end: 0x2000, image: None, file_off: 0, since_ns: 0, is_twice: false });
         let space = spaces.of(1).expect("just mapped");
         assert_eq!(space.locate(0x1234), Some(Location::Address(0x1234)));
+    }
+
+    #[test]
+    fn an_image_that_is_mapped_often_is_told_by_addresses() {
+        let mut spaces = Spaces::default();
+        let at = |n: u64| 0x10_0000 + n * 0x2000;
+        // Never the same part of it.
+        let map = |spaces: &mut Spaces, n: u64| spaces.map(1, at(n), region(at(n) + 0x1000, 7, n * 0x1000));
+        let by_address = |spaces: &Spaces, numbers: Range<u64>| {
+            let located = numbers.filter_map(|n| spaces.of(1)?.locate(at(n)));
+            located.filter(|location| matches!(location, Location::Address(_))).count()
+        };
+        let often = OFTEN as u64;
+        (0..often).for_each(|n| map(&mut spaces, n));
+        assert_eq!(by_address(&spaces, 0..often), 0);
+        (often..1000).for_each(|n| map(&mut spaces, n));
+        assert_eq!(by_address(&spaces, 0..1000), 1000);
+        assert_eq!(spaces.of(1).expect("mapped").images().collect::<Vec<_>>(), [Some(7)]);
+    }
+
+    #[test]
+    fn who_maps_too_much_is_not_sure_until_looked_at() {
+        let mut spaces = Spaces::default();
+        let at = |n: u64| 0x10_0000 + n * 0x2000;
+        let one = |n: u64, time_ns| Region { since_ns: time_ns, ..region(at(n) + 0x1000, n as u32, 0) };
+        (0..MAX_REGIONS as u64).for_each(|n| spaces.map(1, at(n), one(n, 10)));
+        spaces.fork(1, 2, 11);
+        assert!(spaces.is_sure(1, 20) && spaces.is_sure(2, 20));
+        let over = MAX_REGIONS as u64 + 1;
+        spaces.map(1, at(over), one(over, 30));
+        assert!(!spaces.is_sure(1, 31) && spaces.is_sure(2, 31));
+        // Most of it was unmapped.
+        spaces.prove(1, 40, false);
+        spaces.keep_only(1, &[at(3)..at(4), at(7) + 0x800..at(7) + 0x1800]);
+        spaces.map(1, at(over), one(over, 40));
+        assert!(!spaces.is_sure(1, 35) && spaces.is_sure(1, 41) && spaces.is_sure(1, 99));
+        let space = spaces.of(1).expect("mapped");
+        let images: Vec<_> = space.images().flatten().map(u64::from).collect();
+        assert_eq!(images, [3, 7, over]);
+        assert_eq!(spaces.of(2).map(|space| space.regions.len()), Some(MAX_REGIONS));
+        assert_eq!(spaces.regions.total(), MAX_REGIONS + 3);
+    }
+
+    #[test]
+    fn what_is_refused_is_not_proven_by_a_look_that_told_it() {
+        let mut spaces = Spaces::default();
+        let at = |n: u64| 0x10_0000 + n * 0x2000;
+        (0..MAX_REGIONS as u64).for_each(|n| spaces.map(1, at(n), region(at(n) + 0x1000, 1, 0)));
+        spaces.prove(1, 50, true);
+        spaces.map(1, 0x1000, Region { since_ns: 40, ..region(0x2000, 2, 0) });
+        assert!(!spaces.is_sure(1, 45) && !spaces.is_sure(1, 60));
+    }
+
+    #[test]
+    fn who_is_given_up_is_known_again_when_it_runs_a_program() {
+        let mut spaces = Spaces::default();
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.give_up(1);
+        spaces.map(1, 0x1000, region(0x2000, 7, 0));
+        spaces.prove(1, 9, true);
+        spaces.fork(1, 2, 10);
+        for tgid in [1, 2] {
+            assert!(spaces.is_given_up(tgid) && !spaces.is_sure(tgid, 8) && spaces.of(tgid).is_none());
+        }
+        assert_eq!(spaces.regions.total(), 0);
+        spaces.exec(2, 12);
+        spaces.map(2, 0x1000, Region { since_ns: 13, ..region(0x2000, 8, 0) });
+        assert!(spaces.is_sure(2, 14) && !spaces.is_given_up(2));
+        assert_eq!(at(&spaces, 2, 0x1000), Some((8, 0)));
+    }
+
+    proptest::proptest! {
+        /// Against what is known of each page: the image and offset that it was mapped with last.
+        #[test]
+        fn every_page_shows_what_was_mapped_there_last(
+            maps in proptest::collection::vec((0..40_u64, 1..12_u64, 0..4_u32, 0..30_u64, proptest::bool::ANY), 1..60)
+        ) {
+            let mut spaces = Spaces::default();
+            let mut pages = BTreeMap::new();
+            for (first, len, image, off, is_look) in maps {
+                if is_look {
+                    spaces.keep_only(1, &[first..first + len]);
+                    let kept = spaces.of(1).map(|space| space.regions.clone()).unwrap_or_default();
+                    let is_kept = |page: &u64| kept.iter().any(|(at, region)| at <= page && *page < region.end);
+                    proptest::prop_assert!(pages.keys().filter(|page| (first..first + len).contains(*page)).all(is_kept));
+                    pages.retain(|page, _| is_kept(page));
+                } else {
+                    let region = Region { end: first + len, ..region(0, image, off) };
+                    spaces.map(1, first, region);
+                    pages.extend((0..len).map(|n| (first + n, (image, off + n))));
+                }
+                let Some(space) = spaces.of(1) else { continue };
+                for page in 0..60 {
+                    proptest::prop_assert_eq!(space.code(page), pages.get(&page).copied());
+                    // An offset tells the address only if no other page shows it.
+                    if let Some(Location::Image { image, file_off }) = space.locate(page) {
+                        let same = pages.values().filter(|shown| **shown == (image, file_off)).count();
+                        proptest::prop_assert_eq!(same, 1);
+                    }
+                }
+                let indexed: BTreeSet<_> = space.regions.iter().filter_map(|(at, r)| Some((r.image?, *at))).collect();
+                proptest::prop_assert_eq!(&space.by_image, &indexed);
+                proptest::prop_assert_eq!(spaces.regions.total(), space.regions.len());
+            }
+        }
     }
 }

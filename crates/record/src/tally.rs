@@ -30,7 +30,8 @@ impl Tally {
 impl Held {
     /// Counts another number from now on.
     pub(crate) fn change(&mut self, number: usize) {
-        *self = self.tally.hold(number);
+        self.tally.0.fetch_add(number, Ordering::Relaxed);
+        self.tally.0.fetch_sub(std::mem::replace(&mut self.number, number), Ordering::Relaxed);
     }
 }
 

@@ -13,6 +13,7 @@ mod waiting;
 pub(crate) use notes::Note;
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
@@ -36,6 +37,9 @@ use waiting::{Queue, Unplaced, What};
 const SAMPLE_UNIT_NS: u32 = 1_000;
 /// Keys of one kind that are remembered before all are forgotten.
 const REMEMBERED: usize = 64 << 10;
+/// Bytes of names and paths that are remembered, each counted as so much more than its length.
+const REMEMBERED_BYTES: usize = 8 << 20;
+const OF_EACH: usize = 64;
 
 /// The time of a sample as it is kept: what it tells first, counts from there, or the sample itself would miss it.
 pub(crate) fn kept_ns(time_ns: u64) -> u64 {
@@ -110,7 +114,7 @@ impl Tracker {
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
             pace,
-            strings: Interner::new(1, REMEMBERED),
+            strings: Interner::weighing(1, REMEMBERED_BYTES, |text| text.len() + OF_EACH),
             tasks: Interner::new(0, REMEMBERED),
             images: Interner::new(0, REMEMBERED),
             spaces: Spaces::default(),
@@ -210,7 +214,9 @@ impl Tracker {
     /// Lists the processes with samples that wait for their address space to be proven, those with most samples first.
     pub(crate) fn unsure(&self) -> Vec<u32> {
         let mut counts: FxHashMap<u32, u32> = FxHashMap::default();
+        let may_be_proven = |tgid| !self.spaces.is_given_up(tgid);
         let unsure = self.waiting.samples().filter(|(time_ns, tgid)| !self.spaces.is_sure(*tgid, *time_ns));
+        let unsure = unsure.filter(|(_, tgid)| may_be_proven(*tgid));
         unsure.for_each(|(_, tgid)| *counts.entry(tgid).or_default() += 1);
         let mut tgids: Vec<u32> = counts.keys().copied().collect();
         tgids.sort_unstable_by_key(|tgid| (Reverse(counts[tgid]), *tgid));
@@ -230,6 +236,7 @@ impl Tracker {
                 What::Mapping { row, region } => {
                     space = Some(space.unwrap_or_default().with(row.start, *region));
                 }
+                What::Only { ranges, .. } => space = space.map(|space| space.within(ranges)),
                 What::Sample(_) | What::CpuTime(_) => {}
             }
         }
@@ -246,6 +253,27 @@ impl Tracker {
         let told = image(identity, path);
         let reported = Image { dev: 0, inode: 0, size_bytes: 0, modified_unix_ns: 0, ..told.clone() };
         [told, reported].iter().filter_map(|image| self.images.find(image)).map(Some).collect()
+    }
+
+    /// Takes note of all code that a process has mapped at a moment: ranges of addresses, in order.
+    pub(crate) fn has_only(&mut self, tgid: u32, time_ns: u64, ranges: Vec<Range<u64>>) {
+        self.wait(time_ns, What::Only { tgid, ranges });
+    }
+
+    /// Takes note that reports of mappings of a process are missing up to a moment.
+    pub(crate) fn lack_reports_of(&mut self, tgid: u32, until_ns: u64) {
+        self.spaces.lack_of(tgid, until_ns);
+    }
+
+    /// Takes note that a process has too many mappings: nothing is known of it until it runs another program.
+    pub(crate) fn give_up(&mut self, tgid: u32) {
+        self.spaces.give_up(tgid);
+    }
+
+    /// Takes note that not every mapping of a process is followed, whatever its name is now.
+    pub(crate) fn refuse_mappings(&mut self, time_ns: u64, tgid: u32, comm: &[u8]) {
+        let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm, cgroup_id: 0 };
+        self.change(Change::MAPPINGS_REFUSED, &head, 0, false);
     }
 
     /// Takes note of how an address space compares with what is known of it ([`Tracker::latest`]).
@@ -268,6 +296,7 @@ impl Tracker {
                     }
                     self.mappings.push(row);
                 }
+                What::Only { tgid, ranges } => self.spaces.keep_only(tgid, &ranges),
                 What::CpuTime(reading) => self.account.read(&reading),
                 What::Sample(sample) => lost += u64::from(self.sampled(sample).is_err()),
             }
@@ -281,7 +310,11 @@ impl Tracker {
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         let bytes = size_of_val(&self.samples[..])
             + size_of_val(self.stacks.waiting())
-            + self.snapshots.waiting_bytes();
+            + self.snapshots.waiting_bytes()
+            + size_of_val(&self.mappings[..])
+            + size_of_val(&self.lifecycle[..])
+            + size_of_val(&self.cgroups[..])
+            + self.strings.waiting();
         bytes >= self.pace.flush_bytes
             || self.first_ns.is_some_and(|first| now_ns.saturating_sub(first) >= self.pace.flush_ns)
     }

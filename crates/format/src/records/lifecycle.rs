@@ -21,6 +21,8 @@ impl Change {
     pub const COMM: Self = Self(4);
     /// It ended.
     pub const EXIT: Self = Self(5);
+    /// Not every mapping of its process is in the recording: they were too many, or came too fast.
+    pub const MAPPINGS_REFUSED: Self = Self(6);
 }
 
 /// One change of one task.

@@ -40,6 +40,8 @@ impl Cause {
     pub const JIT_FILE_CUT: Self = Self(23);
     /// The disk refused names of functions.
     pub const NAMES_REFUSED: Self = Self(24);
+    /// A process mapped code faster than is followed, or more of it: a report of a mapping was not taken.
+    pub const MAPPINGS_REFUSED: Self = Self(25);
 
     /// Name in lower case, or the number of a cause that this build does not know.
     pub fn name(self) -> String {
@@ -58,6 +60,7 @@ impl Cause {
             Self::CODE_UNNAMED => "code_unnamed".into(),
             Self::JIT_FILE_CUT => "jit_file_cut".into(),
             Self::NAMES_REFUSED => "names_refused".into(),
+            Self::MAPPINGS_REFUSED => "mappings_refused".into(),
             Self(other) => format!("cause_{other}"),
         }
     }

@@ -73,15 +73,20 @@ impl Iterator for Scan {
 pub(crate) fn one(tgid: u32) -> Option<Process> {
     let time_ns = clock::monotonic_ns();
     let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
-    let comm = fs::read(format!("/proc/{tgid}/comm")).ok()?;
     Some(Process {
         time_ns,
         tgid,
         parent_tgid: status_field(&status, "PPid").unwrap_or(0),
-        comm: comm.trim_ascii_end().to_vec(),
+        comm: comm_of(tgid),
         maps: maps_of(tgid),
         cgroup: fs::read(format!("/proc/{tgid}/cgroup")).unwrap_or_default(),
     })
+}
+
+/// The name of a process; empty if it has ended.
+pub(crate) fn comm_of(tgid: u32) -> Vec<u8> {
+    let comm = fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
+    comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec()
 }
 
 /// The text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it; empty if it may not be read. A first thread that has ended

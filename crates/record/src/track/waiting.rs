@@ -27,8 +27,19 @@ struct Waiting {
 /// What happened.
 #[derive(Debug)]
 pub(super) enum What {
-    Change { row: Lifecycle, ends_process: bool },
-    Mapping { row: Mapping, region: Region },
+    Change {
+        row: Lifecycle,
+        ends_process: bool,
+    },
+    Mapping {
+        row: Mapping,
+        region: Region,
+    },
+    /// A process was looked at: no other code is mapped there, in order.
+    Only {
+        tgid: u32,
+        ranges: Vec<Range<u64>>,
+    },
     Sample(Unplaced),
     CpuTime(Reading),
 }
@@ -50,7 +61,7 @@ impl Waiting {
     fn turn(&self) -> (u64, u8) {
         let rank = match self.what {
             What::Change { row: Lifecycle { change: Change::EXEC, .. }, .. } => 0,
-            What::Change { .. } => 1,
+            What::Change { .. } | What::Only { .. } => 1,
             What::Mapping { .. } => 2,
             What::Sample(_) => 3,
             What::CpuTime(_) => 4,
@@ -88,6 +99,7 @@ impl Queue {
             }
             What::Change { row, .. } => row.tgid == tgid && row.change == Change::EXEC,
             What::Mapping { row, .. } => row.tgid == tgid,
+            What::Only { tgid: of, .. } => *of == tgid,
             What::Sample(_) | What::CpuTime(_) => false,
         };
         let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();
