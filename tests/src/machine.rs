@@ -161,6 +161,12 @@ pub fn mapper() -> PathBuf {
     MAPPER.get_or_init(|| compile("mapper.c", &["-O1"])).1.clone()
 }
 
+/// Compiles `tests/programs/storm.c` once, which does what a recorder must stand, and returns its path.
+pub fn storm() -> PathBuf {
+    static STORM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    STORM.get_or_init(|| compile("storm.c", &["-O2", "-pthread"])).1.clone()
+}
+
 /// Compiles `tests/programs/in_step.c` once, with frame pointers, and returns its path.
 pub fn in_step() -> PathBuf {
     static IN_STEP: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

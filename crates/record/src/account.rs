@@ -8,6 +8,9 @@ use rustc_hash::FxHashMap;
 /// Rows are rounded to a microsecond, and what is left of it is in the next row.
 const UNIT_NS: u64 = 1_000;
 
+/// Threads that are remembered, about 150 bytes each; what others run is not told. Those whose end was lost stay.
+const MAX_THREADS: usize = 512 << 10;
+
 /// When an account was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
@@ -42,8 +45,8 @@ pub(crate) struct Ran {
 /// What is known of the threads.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// What a thread ran before is not part of the recording.
-    began_ns: u64,
+    /// What a thread ran before is not part of the recording, nor what was told before; none is until this is known.
+    began_ns: Option<u64>,
     threads: FxHashMap<u64, Thread>,
     rows: Vec<CpuTime>,
 }
@@ -60,15 +63,19 @@ struct Thread {
 impl Account {
     /// Takes note of when the recording began. Readings come later.
     pub(crate) fn begin(&mut self, began_ns: u64) {
-        self.began_ns = began_ns;
+        self.began_ns = Some(began_ns);
     }
 
     /// Notes a reading. Readings of one thread come in the order of time.
     pub(crate) fn read(&mut self, reading: &Reading) {
-        let fresh = || match reading.start_ns < self.began_ns {
+        let Some(began_ns) = self.began_ns.filter(|began_ns| reading.time_ns >= *began_ns) else { return };
+        let fresh = || match reading.start_ns < began_ns {
             true => Thread { told: reading.ran, told_ns: reading.time_ns, ending: None },
             false => Thread { told: Ran::default(), told_ns: reading.start_ns, ending: None },
         };
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&reading.task) {
+            return;
+        }
         let thread = self.threads.entry(reading.task).or_insert_with(fresh);
         if reading.ran.all_ns < thread.told.all_ns {
             // The end of the one before was lost.
@@ -147,10 +154,15 @@ mod tests {
         account.take(is_last).into_iter().map(row).collect()
     }
 
+    fn from(began_ns: u64) -> Account {
+        let mut account = Account::default();
+        account.begin(began_ns);
+        account
+    }
+
     #[test]
     fn what_a_thread_ran_before_the_recording_is_not_told() {
-        let mut account = Account::default();
-        account.begin(100 * US);
+        let mut account = from(100 * US);
         account.read(&reading(101, 3, 5_000));
         account.read(&reading(201, 3, 5_000));
         account.read(&reading(301, 3, 5_060));
@@ -161,8 +173,19 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_when_the_thread_is_freed_or_at_the_very_last() {
+    fn who_ended_before_the_recording_began_is_not_told() {
         let mut account = Account::default();
+        account.read(&Reading { moment: Moment::Freed, ..reading(90, 3, 33) });
+        account.begin(100 * US);
+        account.read(&Reading { moment: Moment::Freed, task: 10, ..reading(95, 3, 33) });
+        account.read(&Reading { moment: Moment::Ending, task: 11, ..reading(95, 3, 33) });
+        account.read(&Reading { moment: Moment::Freed, task: 11, ..reading(105, 3, 33) });
+        assert_eq!(told(&mut account, true), []);
+    }
+
+    #[test]
+    fn an_end_is_told_when_the_thread_is_freed_or_at_the_very_last() {
+        let mut account = from(0);
         account.read(&reading(100, 50, 30));
         account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
         assert_eq!(told(&mut account, false), [(50, 100, 30)]);
@@ -176,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_first_thread_keeps_its_id_when_another_one_runs_a_program() {
-        let mut account = Account::default();
+        let mut account = from(0);
         account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
         account.read(&Reading { moment: Moment::Freed, tid: 9, ..reading(130, 50, 45) });
         let rows = account.take(false);
@@ -185,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_thread_whose_end_was_lost_is_not_taken_for_the_next_one() {
-        let mut account = Account::default();
+        let mut account = from(0);
         account.read(&reading(100, 50, 30));
         account.read(&reading(200, 150, 20));
         assert_eq!(told(&mut account, false), [(50, 100, 30), (150, 200, 20)]);

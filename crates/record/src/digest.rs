@@ -272,12 +272,19 @@ impl Digest {
             }
             for line in maps::executable(&process.maps) {
                 let identity = self.identities.of_maps_line(process.tgid, &line);
-                self.found_line(time_ns, process.tgid, &line, &identity);
+                self.found_line(time_ns, process.tgid, &line, &identity, Origin::SCAN);
             }
         }
     }
 
-    fn found_line(&mut self, time_ns: u64, tgid: u32, line: &MapsLine<'_>, identity: &Identity) {
+    fn found_line(
+        &mut self,
+        time_ns: u64,
+        tgid: u32,
+        line: &MapsLine<'_>,
+        identity: &Identity,
+        origin: Origin,
+    ) {
         let image = self.tracker.mapping(&MappingRow {
             time_ns,
             tgid,
@@ -285,7 +292,7 @@ impl Digest {
             len: line.end - line.start,
             file_off: line.file_off,
             identity,
-            origin: Origin::SCAN,
+            origin,
             mount_ns: self.mounts.of(tgid),
         });
         let place = Place::of_maps_line(tgid, line);
@@ -344,8 +351,9 @@ impl Digest {
         for (line, identity, shown) in &lines {
             match shown {
                 Shown::Whole => {}
-                Shown::Part if was_right => self.found_line(since_ns, tgid, line, identity),
-                _ => self.found_line(time_ns, tgid, line, identity),
+                Shown::Part if was_right => self.found_line(since_ns, tgid, line, identity, Origin::SCAN),
+                // It covers what was reported there.
+                _ => self.found_line(time_ns, tgid, line, identity, Origin::EVENT),
             }
         }
         self.tracker.prove(tgid, time_ns, was_right);
@@ -408,7 +416,10 @@ impl Digest {
 
     fn flush(&mut self, is_last: bool) {
         if self.tracker.wants_kernel_names() && self.kallsyms.is_none() {
-            self.kallsyms = Some(Kallsyms::read());
+            self.kallsyms = Some(Kallsyms::read().unwrap_or_else(|error| {
+                tell(&format!("icecore-record: cannot read the names of kernel functions: {error}\n"));
+                Kallsyms::default()
+            }));
         }
         let mut batch = self.tracker.take_batch(self.kallsyms.as_ref());
         batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_last);

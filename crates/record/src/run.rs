@@ -37,6 +37,8 @@ use crate::{events, session};
 pub const FAILED: u8 = 2;
 /// Chunks, and batches, that may wait between two threads.
 const WAITING: usize = 2;
+/// Files that must be open at one time while processes and their files are looked at.
+const FILES_NEEDED: usize = 64;
 /// Said of the rate of a timer.
 const VARIED: &str = "the distance of samples varies by 5 % about the one that was asked for, so that no program runs in step with them";
 
@@ -46,6 +48,7 @@ const VARIED: &str = "the distance of samples varies by 5 % about the one that w
 /// With the remedy. What had been written by then stays readable; a file without samples is removed.
 pub fn record(options: &Options) -> anyhow::Result<u8> {
     usage::keep_freed_memory();
+    usage::raise_max_files();
     let stop = listen_for_signals()?;
     let mut notes = Vec::new();
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
@@ -82,6 +85,17 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         notes.push(VARIED.to_owned());
     }
     let mut output = Output::create(options)?;
+    let spare = usage::spare_files();
+    if spare < FILES_NEEDED {
+        let note = format!(
+            "{spare} more files may be open here, and {FILES_NEEDED} are needed: names of functions may be missing; raise the \
+             limit with `ulimit -n`"
+        );
+        if !options.quiet && !options.verbose {
+            summary::tell(&format!("icecore-record: {note}\n"));
+        }
+        notes.push(note);
+    }
     // The recording has stdout for itself.
     let stdout = match output {
         Output::Stdout(_) => Stdio::from(std::io::stderr()),

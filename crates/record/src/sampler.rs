@@ -1,5 +1,6 @@
 //! The BPF programs: open with settings, load, arm, read their counters.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem::MaybeUninit;
@@ -40,8 +41,8 @@ const MAX_WAKEUP_BYTES: u64 = 1 << 20;
 pub(crate) const MAX_TRUSTED: usize = 16 << 10;
 /// Pages of stacks that need not be sent again while they hold the same: 256 MiB of stacks, 5 MiB of memory.
 const MAX_SENT_PAGES: u32 = 64 << 10;
-/// Children that can be followed at one time.
-const MAX_TARGETS: u32 = 16 << 10;
+/// Processes and threads that can be followed at one time, if the kernel can have so many: 8 MiB of its memory.
+const MAX_TARGETS: u32 = 128 << 10;
 
 /// What the programs must know before they are loaded.
 #[derive(Debug)]
@@ -75,6 +76,8 @@ pub(crate) struct Sampler<'obj> {
     links: Vec<Link>,
     /// The sampling events, which belong to their links.
     events: Vec<(Link, RawFd)>,
+    /// A process or thread that was live when that was asked last: most that are on the list have ended where many do.
+    live: Cell<Option<[u8; 4]>>,
     /// While open, the kernel counts the runs of programs.
     _run_counter: Option<OwnedFd>,
 }
@@ -134,7 +137,7 @@ impl<'obj> Sampler<'obj> {
             rodata.target_cgroup_count = u32::try_from(cgroups.len())?;
         }
         rodata.max_user_frames = settings.max_depth;
-        rodata.max_kernel_frames = rodata.max_kernel_frames.min(kernel_stack_limit());
+        rodata.max_kernel_frames = rodata.max_kernel_frames.min(kernel_limit("perf_event_max_stack"));
         rodata.take_user = settings.user;
         rodata.take_kernel = settings.kernel;
         rodata.take_idle = settings.idle;
@@ -155,8 +158,9 @@ impl<'obj> Sampler<'obj> {
         open.maps.scratches.set_max_entries(cpus)?;
         open.maps.ring.set_max_entries(u32::try_from(settings.ring_bytes)?)?;
         if matches!(settings.target, Target::Processes(_) | Target::Threads(_) | Target::Command) {
-            open.maps.target_tgids.set_max_entries(MAX_TARGETS)?;
-            open.maps.target_tids.set_max_entries(MAX_TARGETS)?;
+            let most = kernel_limit("pid_max").min(MAX_TARGETS);
+            open.maps.target_tgids.set_max_entries(most)?;
+            open.maps.target_tids.set_max_entries(most)?;
         }
         if settings.unwind != Unwind::Fp {
             open.maps.sent_pages.set_max_entries(MAX_SENT_PAGES)?;
@@ -171,6 +175,7 @@ impl<'obj> Sampler<'obj> {
             has_cgroups,
             links: Vec::new(),
             events: Vec::new(),
+            live: Cell::new(None),
             _run_counter: usage::count_bpf_runs(),
         })
     }
@@ -212,8 +217,12 @@ impl<'obj> Sampler<'obj> {
     /// Tells whether any process (or thread, if threads are the target) is left.
     pub(crate) fn has_targets(&self, target: &Target) -> bool {
         let has_live = |map: &dyn MapCore| {
-            map.keys()
-                .any(|id| map.lookup(&id, MapFlags::ANY).is_ok_and(|state| state.as_deref() == Some(&LIVE)))
+            let is_live =
+                |id: &[u8]| map.lookup(id, MapFlags::ANY).is_ok_and(|state| state.as_deref() == Some(&LIVE));
+            if !self.live.get().is_some_and(|id| is_live(&id)) {
+                self.live.set(map.keys().find(|id| is_live(id)).and_then(|id| id.first_chunk().copied()));
+            }
+            self.live.get().is_some()
         };
         match target {
             Target::System => true,
@@ -372,9 +381,9 @@ impl OfGo {
     }
 }
 
-/// The most frames that the kernel's own walk takes.
-fn kernel_stack_limit() -> u32 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+/// A limit of the kernel; the largest number if it is not told.
+fn kernel_limit(name: &str) -> u32 {
+    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     text.trim().parse().unwrap_or(u32::MAX)
 }
 

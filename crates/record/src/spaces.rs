@@ -608,7 +608,7 @@ mod tests {
             let mut pages = BTreeMap::new();
             for (first, len, image, off, is_look) in maps {
                 if is_look {
-                    spaces.keep_only(1, &[first..first + len]);
+                    spaces.keep_only(1, std::slice::from_ref(&(first..first + len)));
                     let kept = spaces.of(1).map(|space| space.regions.clone()).unwrap_or_default();
                     let is_kept = |page: &u64| kept.iter().any(|(at, region)| at <= page && *page < region.end);
                     proptest::prop_assert!(pages.keys().filter(|page| (first..first + len).contains(*page)).all(is_kept));

@@ -296,7 +296,10 @@ impl Tracker {
                     }
                     self.mappings.push(row);
                 }
-                What::Only { tgid, ranges } => self.spaces.keep_only(tgid, &ranges),
+                What::Only { tgid, ranges } => {
+                    self.spaces.keep_only(tgid, &ranges);
+                    self.spaces.complete(tgid);
+                }
                 What::CpuTime(reading) => self.account.read(&reading),
                 What::Sample(sample) => lost += u64::from(self.sampled(sample).is_err()),
             }

@@ -48,9 +48,12 @@ fn are_all_zero(text: &[u8]) -> bool {
 }
 
 impl Kallsyms {
-    /// Reads the running kernel's functions; an empty table if they cannot be read.
-    pub(crate) fn read() -> Self {
-        Self::parse(&std::fs::read(PATH).unwrap_or_default())
+    /// Reads the running kernel's functions.
+    ///
+    /// # Errors
+    /// That of reading the file.
+    pub(crate) fn read() -> std::io::Result<Self> {
+        Ok(Self::parse(&std::fs::read(PATH)?))
     }
 
     /// Parses the text: `address type name [module]`, tabs before modules.

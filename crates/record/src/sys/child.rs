@@ -36,6 +36,7 @@ impl Paused {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
                 libc::signal(libc::SIGTERM, libc::SIG_DFL);
             }
+            super::usage::restore_max_files();
             (&pid_to).write_all(&std::process::id().to_ne_bytes())?;
             // An end of file means that the recorder gave up or is gone: then the command must not run.
             (&go_from).read_exact(&mut [0])

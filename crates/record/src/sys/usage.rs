@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 /// CPU time and memory of this process so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,10 +45,41 @@ pub(crate) fn page_bytes() -> u32 {
 
 /// How many files this process may have open.
 pub(crate) fn max_files() -> usize {
+    file_limit().map_or(0, |limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+}
+
+/// How many files it may open that are not open now.
+pub(crate) fn spare_files() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    max_files().saturating_sub(open)
+}
+
+/// The limit to open files with which this process was started.
+static FILE_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Raises the limit to open files as far as this process may.
+pub(crate) fn raise_max_files() {
+    let Some(limit) = file_limit() else { return };
+    let _ = FILE_LIMIT.set(limit);
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: setrlimit only reads it.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) };
+}
+
+/// Sets the limit to open files to what it was: a program may open all that it may, to close it. It may be called between fork and
+/// exec.
+pub(crate) fn restore_max_files() {
+    if let Some(limit) = FILE_LIMIT.get() {
+        // SAFETY: setrlimit only reads it.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
+    }
+}
+
+fn file_limit() -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit only writes to it.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    if result == 0 { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) } else { 0 }
+    (result == 0).then_some(limit)
 }
 
 /// Runs of a BPF program, and their CPU time.

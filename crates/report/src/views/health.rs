@@ -114,6 +114,7 @@ impl Health {
         page.item("lost", &self.lost_text());
         page.item("CPU time", &self.cpu_time_text());
         self.quality.restrictions.iter().for_each(|line| page.item("restricted", line));
+        self.quality.refused().into_iter().for_each(|line| page.item("refused", &line));
         self.stacks_text(page);
         let named = self
             .quality

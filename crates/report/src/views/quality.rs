@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use icecore_format::limits::MAX_FRAMES;
-use icecore_format::records::{Cause, Mending, ReceiptV1, WalkEnd};
+use icecore_format::records::{Cause, Change, Mending, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
 use super::summary::{lost, ratio};
@@ -11,6 +11,7 @@ use crate::account::{self, Account, Disagreement};
 use crate::asked::{Asked, restrictions};
 use crate::calls::{FoundBy, Impossible, ImpossibleRow};
 use crate::hits::{Hit, Key};
+use crate::load::Tables;
 use crate::locate::steps;
 use crate::mend::Suspects;
 use crate::pipeline::Report;
@@ -73,6 +74,9 @@ pub struct Quality {
     /// What was not to be sampled, or is not to be shown: nothing of it is in any share.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restrictions: Vec<String>,
+    /// Processes of which not every mapping is in the recording, by name and number: they mapped code too fast, or too much.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mappings_refused_of: Vec<String>,
     /// CPU time by samples divided by that of the kernel's own account; `None` if they cannot be compared.
     pub cpu_time_agreement: Option<f64>,
     /// What is compared, or why nothing is.
@@ -159,6 +163,7 @@ impl Quality {
             problems: Vec::new(),
             share_error: (samples > 0).then(|| share_error(samples)),
             restrictions,
+            mappings_refused_of: refused_of(&report.loaded.tables),
             cpu_time_agreement: agreement(&cpu_time),
             cpu_time,
             rooted_share: of_walked(taken(|taken| taken.rooted)),
@@ -188,6 +193,9 @@ impl Quality {
             in_step: quality.cpu_time.as_ref().ok().and_then(InStep::of),
             lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
             lost_to: lost_to(report, lost),
+            unfollowed: count(report, Cause::TARGETS_FULL),
+            followed: followed(&report.loaded.tables),
+            crowded: &quality.mappings_refused_of,
             named_share: quality.named_share,
             rooted_share: quality.rooted_share,
             unproven_share: of_walked(unproven(report)).unwrap_or_default(),
@@ -206,6 +214,12 @@ impl Quality {
         quality.verdict = problems.first().map_or(Verdict::Good, |(verdict, _)| *verdict);
         quality.problems = problems.into_iter().map(|(_, text)| text).collect();
         quality
+    }
+
+    /// Names whose mappings are not all there.
+    pub(crate) fn refused(&self) -> Option<String> {
+        let names = self.mappings_refused_of.join(", ");
+        (!names.is_empty()).then(|| format!("mappings of {names}: they were too many, or came too fast"))
     }
 }
 
@@ -249,6 +263,28 @@ fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
     causes.into_iter().find(|(cause, _)| count(report, *cause) > lost / 2).map(|(_, why)| why)
 }
 
+/// How many processes are named that mapped code too fast.
+const NAMED_AT_MOST: usize = 5;
+
+/// Names the processes of which mappings were refused.
+fn refused_of(tables: &Tables) -> Vec<String> {
+    let refused = tables.lifecycle.iter().filter(|row| row.change == Change::MAPPINGS_REFUSED);
+    let refused: BTreeMap<u32, u32> = refused.map(|row| (row.tgid, row.comm)).collect();
+    let name = |(tgid, comm): (&u32, &u32)| match tables.text(*comm) {
+        "" => format!("process {tgid}"),
+        comm => format!("`{comm}` (process {tgid})"),
+    };
+    let more = refused.len().saturating_sub(NAMED_AT_MOST);
+    let more = (more > 0).then(|| format!("{more} more"));
+    refused.iter().take(NAMED_AT_MOST).map(name).chain(more).collect()
+}
+
+/// Counts the processes that were started while they were recorded.
+fn followed(tables: &Tables) -> u64 {
+    tables.lifecycle.iter().filter(|row| row.change == Change::FORK && row.parent_tgid != row.tgid).count()
+        as u64
+}
+
 /// Adds up the losses of one cause.
 pub(crate) fn count(report: &Report<'_>, cause: Cause) -> u64 {
     let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
@@ -271,6 +307,11 @@ struct Facts<'a> {
     lost_share: f64,
     /// Why most of the lost samples are lost, if a lower rate would not have helped.
     lost_to: Option<&'static str>,
+    /// Processes that were to be recorded, and were not; and that were.
+    unfollowed: u64,
+    followed: u64,
+    /// Processes of which not every mapping is there.
+    crowded: &'a [String],
     named_share: Option<f64>,
     rooted_share: Option<f64>,
     /// Of user stacks: walks of two frames or more that ended at a frame pointer of 0, which alone proves no root.
@@ -326,6 +367,15 @@ fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         graded(lost > LOST_MISLEADS, lost > LOST_SHOWS),
         format!("{} of the samples were lost, and not evenly: {why}", percent(lost)),
     ));
+    if facts.unfollowed > 0 {
+        let share = ratio(facts.unfollowed as f64, facts.unfollowed.saturating_add(facts.followed) as f64);
+        let text = format!(
+            "{} of the processes that were started were not followed, and none of their samples is here: too many were there at \
+             one time; record everything with -a",
+            percent(share)
+        );
+        problems.push((graded(share > LOST_MISLEADS, true), text));
+    }
     if let Some(named) = facts.named_share {
         let remedy = facts.worst.map(|worst| remedy(worst, &facts)).unwrap_or_default();
         problems.push((
@@ -517,6 +567,11 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
                 facts.asked.deeper(facts.is_walked_only)
             )
         }
+        WalkEnd::MAPPINGS_LOST if !facts.crowded.is_empty() => format!(
+            "; {share} were taken while mappings were missing, since {} mapped code faster than is followed, or more of it: nobody \
+             can tell what of them is code",
+            facts.crowded.join(", ")
+        ),
         WalkEnd::MAPPINGS_LOST => format!(
             "; {share} were taken while reports of mappings were lost, of this process or of a neighbour that maps code all \
              the time: nobody can tell what of them is code"

@@ -21,6 +21,9 @@ const FINE: Facts<'_> = Facts {
     in_step: None,
     lost_share: 0.0,
     lost_to: None,
+    unfollowed: 0,
+    followed: 10,
+    crowded: &[],
     named_share: Some(1.0),
     rooted_share: Some(1.0),
     unproven_share: 0.0,
@@ -65,6 +68,13 @@ fn each_threshold_decides_on_its_own() {
     }
     for (share, expected) in [(0.9, Verdict::Good), (0.5, Verdict::Usable), (0.49, Verdict::Misleading)] {
         assert_eq!(verdict(Facts { rooted_share: Some(share), ..FINE }), expected);
+    }
+}
+
+#[test]
+fn processes_that_were_not_followed_are_a_loss() {
+    for (unfollowed, expected) in [(0, Verdict::Good), (1, Verdict::Usable), (2, Verdict::Misleading)] {
+        assert_eq!(verdict(Facts { unfollowed, ..FINE }), expected);
     }
 }
 

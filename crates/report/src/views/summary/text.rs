@@ -118,6 +118,7 @@ impl Summary {
         // The filters are in front of it.
         let restrictions = self.quality.restrictions.iter().filter(|line| !line.starts_with("filtered"));
         restrictions.for_each(|line| page.item("  restricted", line));
+        self.quality.refused().into_iter().for_each(|line| page.item("  refused", &line));
         if let Some(stacks) = self.stacks() {
             page.item("  stacks", &stacks);
         }

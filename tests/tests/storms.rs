@@ -1,0 +1,112 @@
+//! What runs on the machine neither keeps the recorder from ending, nor takes its memory, nor what others do.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames, storm, text};
+
+/// A storm beside a recording, killed behind it.
+struct Storm(Child);
+
+impl Storm {
+    /// Starts a storm, and waits until it rages.
+    fn new(name: &str) -> Self {
+        let mut storm = Command::new(storm());
+        let mut child = storm.args([name, "120"]).stdout(Stdio::piped()).spawn().expect("it was compiled");
+        let mut said = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut said).expect("it says something");
+        assert_eq!(said, "there\n", "storm {name}");
+        Self(child)
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How long was recorded, seconds.
+fn seconds(recorded: &Recorded) -> f64 {
+    recorded.json("info", &[])["duration_ns"].as_f64().expect("a closed file has an end") / 1e9
+}
+
+#[test]
+fn root_a_recording_ends_in_time_however_much_is_copied() {
+    if !has_ebpf() {
+        return;
+    }
+    let _storm = Storm::new("deep");
+    let recorded = Recorded::new(&["-a", "-F", "999", "-d", "2", "-q"], &[] as &[&str]);
+    let peak = recorded.json("info", &[])["receipt"]["peak_rss_bytes"].as_u64().expect("it is told");
+    let (seconds, samples) = (seconds(&recorded), recorded.samples(&[]).len());
+    eprintln!("{seconds:.2} s, {samples} samples, {} MiB", peak >> 20);
+    // One pass over the ring at most is between the end and its being seen.
+    assert!((1.9..4.0).contains(&seconds), "{seconds} s");
+    assert!(samples > 100 && peak < 512 << 20, "{samples} samples, {peak} bytes");
+}
+
+#[test]
+fn root_a_process_that_maps_too_much_is_named_and_others_keep_their_callers() {
+    if !has_ebpf() {
+        return;
+    }
+    let _storm = Storm::new("maps");
+    let program = stacks_without_frames();
+    let chain = [program.as_os_str(), "chain".as_ref(), "1500".as_ref()];
+    let recorded = Recorded::new(&["-a", "-F", "499", "-q"], &chain);
+    let health = recorded.json("health", &[]);
+    let named = health["mappings_refused_of"].to_string();
+    assert!(named.contains("`storm` (process"), "{health:#}");
+    assert!(!named.contains("stacks"), "{named}");
+    let lost = recorded.lost();
+    let samples = recorded.samples(&["--comm", "stacks"]);
+    let in_leaf: Vec<_> = samples.iter().filter(|sample| sample.has("leaf")).collect();
+    let whole = in_leaf.iter().filter(|sample| sample.names("user").last() == Some(&"_start")).count();
+    let is_told = lost["stack_shortened"].as_u64().unwrap_or(0) as usize;
+    eprintln!("{whole} of {} whole, lost {lost}", in_leaf.len());
+    assert!(
+        whole > 50 && (whole + is_told) * 100 >= in_leaf.len() * 97,
+        "{whole} of {}; {lost}",
+        in_leaf.len()
+    );
+    let of_storm = recorded.samples(&["--comm", "storm"]);
+    let ends =
+        of_storm.iter().filter(|sample| !sample.names("user").is_empty()).map(|sample| sample.text("ended"));
+    let ends: Vec<&str> = ends.collect();
+    assert!(ends.iter().all(|end| *end == "mappings_lost"), "nobody can tell: {ends:?}");
+}
+
+#[test]
+fn root_few_open_files_lose_no_names_or_it_is_said() {
+    if !has_ebpf() {
+        return;
+    }
+    let record = |limit: &str| {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let file = dir.path().join("r.icecore");
+        let mut shell = Command::new("sh");
+        let line = format!(
+            "ulimit {limit}; exec \"$0\" -F 999 -o \"$1\" -- sh -c 'ulimit -n; ls -R /usr /etc > /dev/null'"
+        );
+        let program = icecore_tests::machine::program("icecore-record");
+        let output = shell.args(["-c", &line]).arg(program).arg(&file).output().expect("a shell");
+        let health =
+            icecore_tests::machine::report(&["health".as_ref(), file.as_os_str(), "--json".as_ref()]);
+        let health: serde_json::Value = serde_json::from_str(&health).expect("JSON");
+        (
+            text(&output.stdout),
+            text(&output.stderr),
+            health["unnamed"]["kernel_symbol_missing"].as_f64().unwrap_or(0.0),
+        )
+    };
+    // The command has the limit that it was given, and the recorder the one that it may have.
+    let (stdout, stderr, unnamed) = record("-S -n 56");
+    assert_eq!(stdout, "56\n");
+    assert!(unnamed < 0.05 && !stderr.contains("may be open"), "{unnamed}: {stderr}");
+    let (stdout, stderr, _) = record("-n 56");
+    assert_eq!(stdout, "56\n");
+    assert!(stderr.contains("more files may be open here") && stderr.contains("ulimit -n"), "{stderr}");
+}
