@@ -329,8 +329,9 @@ impl Digest {
     /// matters. What is missing was mapped since all was known; nobody can tell when, so that it is taken to have been there
     /// all the time. Where something else lies than was known, samples from before cannot be told which of both they met.
     fn compare(&mut self, tgid: u32) {
-        let time_ns = clock::monotonic_ns();
+        let before_ns = clock::monotonic_ns();
         let text = scan::maps_of(tgid);
+        let after_ns = clock::monotonic_ns();
         if maps::executable(&text).nth(MAX_MAPPED).is_some() {
             return self.give_up(tgid);
         }
@@ -347,16 +348,16 @@ impl Digest {
             return;
         }
         let was_right = !space.may_be_full() && lines.iter().all(|(.., shown)| *shown != Shown::Other);
-        self.tracker.has_only(tgid, time_ns, lines.iter().map(|(line, ..)| line.start..line.end).collect());
+        self.tracker.has_only(tgid, before_ns, lines.iter().map(|(line, ..)| line.start..line.end).collect());
         for (line, identity, shown) in &lines {
             match shown {
                 Shown::Whole => {}
                 Shown::Part if was_right => self.found_line(since_ns, tgid, line, identity, Origin::SCAN),
                 // It covers what was reported there.
-                _ => self.found_line(time_ns, tgid, line, identity, Origin::EVENT),
+                _ => self.found_line(after_ns, tgid, line, identity, Origin::EVENT),
             }
         }
-        self.tracker.prove(tgid, time_ns, was_right);
+        self.tracker.prove(tgid, if was_right { before_ns } else { after_ns }, was_right);
     }
 
     /// Does not follow a process that has too much code mapped.

@@ -122,7 +122,7 @@ pub(crate) struct Pumped {
 
 impl Pump<'_> {
     /// Passes the processes on that are there, as they are found. What happens meanwhile is drained between two of them.
-    pub(crate) fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<()> {
+    pub(crate) fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<Seen> {
         let taken = Mutex::new(Vec::new());
         let mut seen = Seen::default();
         let ring = sampler.ring(take_into(&taken))?;
@@ -133,19 +133,19 @@ impl Pump<'_> {
                 break;
             }
         }
-        Ok(())
+        Ok(seen)
     }
 
-    /// Pumps until there is a reason to end, then empties the ring.
+    /// Pumps until there is a reason to end, then empties the ring. `seen`: what was seen while it looked around.
     pub(crate) fn run(
         &self,
         sampler: &mut Sampler<'_>,
+        mut seen: Seen,
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
         let _ = self.chunks.send(Chunk { began_ns: Some(clock::monotonic_ns()), ..Chunk::default() });
         let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
         let taken = Mutex::new(Vec::new());
-        let mut seen = Seen::default();
         let mut sweep = Sweep::new(self.options.accounts().then(|| sampler.accounts()).flatten());
         let mut jitter = Jitter::new(self.varied);
         let ended_by = {
@@ -283,7 +283,7 @@ impl Pump<'_> {
 
 /// What the pump has seen so far.
 #[derive(Debug)]
-struct Seen {
+pub(crate) struct Seen {
     losses: FxHashMap<(Cause, u32), u64>,
     high_water: u64,
     /// How long to sleep if the ring does not wake the recorder.

@@ -132,7 +132,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
         let varied = options.varied_period(event);
         let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to, varied };
-        pump.look_around(&sampler, found)?;
+        let seen = pump.look_around(&sampler, found)?;
         let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
         let started_ns = clock::monotonic_ns();
@@ -143,7 +143,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
             format!("cannot run `{}`", program.unwrap_or_default())
         })?;
         output.keep()?;
-        let pumped = pump.run(&mut sampler, command.as_mut());
+        let pumped = pump.run(&mut sampler, seen, command.as_mut());
         drop(pump);
         let digested = join(tracker)?;
         let stored = join(writer)?;
