@@ -13,7 +13,7 @@ mkdir -p $out
 "$bin/icecore-record" -F 499 --label demo=workload --force -o $out/demo.icecore -- "$here/workload.sh" $out/work
 echo
 "$bin/icecore-report" $out/demo.icecore
-"$bin/icecore-report" flame $out/demo.icecore -o $out/demo.svg
+"$bin/icecore-report" flame $out/demo.icecore --force -o $out/demo.svg
 echo
 echo "demo: recording   $out/demo.icecore"
 echo "demo: flame graph $out/demo.svg (open it in a browser, click a frame to zoom)"

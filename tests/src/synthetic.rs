@@ -3,6 +3,7 @@
 //! [`Builder`] interns as the recorder does; [`story`] tells the recording that the goldens are made of.
 
 mod held;
+mod named;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,6 +19,7 @@ use icecore_format::records::{
 use icecore_format::write::Writer;
 
 pub use held::{Copied, Held, broken_walks};
+pub use named::named;
 
 /// Start of every synthetic session, ns `CLOCK_MONOTONIC`.
 pub const START_NS: u64 = 1_000_000_000_000;

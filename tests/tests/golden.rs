@@ -91,8 +91,12 @@ fn a_view_that_does_not_show_the_verdict_warns_in_one_line_if_data_misleads() {
 #[test]
 fn a_flame_graph_in_a_file_is_described() {
     let dir = told(story(), true);
-    golden(dir.path(), "flame_file", &["flame", "DIR/story.icecore", "-o", "DIR/x.svg"]);
-    golden(dir.path(), "flame_file.json", &["flame", "DIR/story.icecore", "-o", "DIR/x.svg", "--json"]);
+    golden(dir.path(), "flame_file", &["flame", "DIR/story.icecore", "-o", "DIR/x.svg", "--force"]);
+    golden(
+        dir.path(),
+        "flame_file.json",
+        &["flame", "DIR/story.icecore", "-o", "DIR/x.svg", "--force", "--json"],
+    );
     let svg = std::fs::read_to_string(dir.path().join("x.svg")).expect("written");
     assert!(svg.contains("<svg") && svg.contains("station") && svg.contains("a:b"));
 }
@@ -136,11 +140,16 @@ fn a_graph_is_never_drawn_over_its_recording() {
     let before = std::fs::read(dir.path().join("story.icecore")).expect("there");
     let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "DIR/story.icecore"]);
     let why = "this is the recording itself: name a file with -o";
-    assert_eq!((code, err), (2, format!("error: cannot write flame graph `story.icecore`: {why}\n")));
+    assert_eq!((code, err), (2, format!("error: cannot create `story.icecore`: {why}\n")));
     assert_eq!(std::fs::read(dir.path().join("story.icecore")).expect("there"), before);
     std::fs::write(dir.path().join("other"), &before).expect("writable");
     let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "DIR/other"]);
     assert!(code == 2 && err.contains("there is a recording: name another file with -o"), "{err}");
+    std::fs::write(dir.path().join("x.svg"), "precious").expect("writable");
+    let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "DIR/x.svg"]);
+    let why = "File exists; overwrite it with --force, or name another file with -o";
+    assert_eq!((code, err), (2, format!("error: cannot create `x.svg`: {why}\n")));
+    assert_eq!(std::fs::read(dir.path().join("x.svg")).expect("there"), b"precious");
 }
 
 #[test]

@@ -344,10 +344,7 @@ fn what_cannot_be_compared_is_refused_with_the_remedy() {
             &["diff", "DIR/a", "DIR/a", "--fail-on", "selfish"],
             "use self>2%, total<-5%, self_ratio>1.2 or whole>5%",
         ),
-        (
-            &["diff", "DIR/a", "DIR/a", "-o", "DIR/x.png"],
-            "nothing is known that ends so: name a .svg or a .md file",
-        ),
+        (&["diff", "DIR/a", "DIR/a", "-o", "DIR/x.png"], "unsupported file extension; use .svg or .md"),
         (&["diff", "DIR/a", "DIR/none"], "cannot open recording `none`"),
         (&["diff", "-", "-"], "cannot read two recordings from stdin"),
         (&["trend", "DIR/none"], "cannot open recording `none`"),

@@ -21,6 +21,11 @@ const REMEMBERED: usize = 64 << 10;
 /// The hierarchy is walked through once more for an id that nobody knows, but not more often than this.
 const WALK_EVERY_NS: u64 = 1_000_000_000;
 
+/// The most bytes of a path that the kernel part tells: `CGROUP_PATH_LEN` of bpf/wire.h with the NUL behind them.
+const MAX_TOLD: usize = 1023;
+/// Stands behind a path of which more may be missing.
+const CUT: &str = "…";
+
 /// A path; `None` if it cannot be told.
 pub(crate) type Known = Option<Arc<[u8]>>;
 
@@ -66,7 +71,10 @@ impl Cgroups {
 
     /// Notes a new cgroup.
     pub(crate) fn made(&mut self, id: u64, path: &[u8]) {
-        self.paths.learn(id, path);
+        match path.len() >= MAX_TOLD {
+            true => self.paths.learn(id, &[path, CUT.as_bytes()].concat()),
+            false => self.paths.learn(id, path),
+        }
     }
 
     /// Notes that a process was forked: it begins where its creator is.
@@ -272,6 +280,15 @@ mod tests {
         assert_eq!(c.found(P + 1, b"0::/gone (deleted)"), moved(P + 1, P + 1, "/gone"));
         assert_eq!(c.seen(&head(P + 1, P + 1, 98)), None, "its path was read before it was gone");
         assert_eq!(c.found(P + 2, b""), None);
+    }
+
+    #[test]
+    fn a_path_that_is_cut_says_so() {
+        let mut c = cgroups();
+        c.made(20, &[b'x'; MAX_TOLD - 1]);
+        c.made(21, &[b'x'; MAX_TOLD]);
+        assert_eq!(c.seen(&head(P, P, 20)), moved(P, P, &"x".repeat(MAX_TOLD - 1)));
+        assert_eq!(c.seen(&head(P, P, 21)), moved(P, P, &format!("{}…", "x".repeat(MAX_TOLD))));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! What was typed.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
+
+use clap::Parser as _;
+use icecore_text::door::{Door, Kind};
 
 use crate::options::{Embed, Unwind};
 
@@ -25,7 +29,9 @@ Examples:
   icecore-report FILE                        what it saw
 
 Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see other users' processes).
-Exit code: that of the command; 0 without a command; 2 if recording failed."
+SIGINT (Ctrl-C), SIGTERM and SIGHUP end the recording, and the file is whole; under nohup SIGHUP is ignored.
+Exit code: that of the command; 0 without a command; 2 if recording failed, or the file is no longer where it was to be;
+130, 143 or 129 if it was stopped before it began: then nothing was run, and there is no file."
 )]
 pub struct Args {
     /// Record the whole machine (with a command: while it runs)
@@ -115,7 +121,8 @@ pub struct Args {
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Overwrite an existing file
+    /// Replace an existing file, once recording has begun. A symbolic link stays one: the file that it leads to is replaced.
+    /// The new file belongs to who records and has mode 0600, whatever the old one had
     #[arg(long)]
     pub force: bool,
 
@@ -130,6 +137,29 @@ pub struct Args {
     /// The command to record; it starts when everything is armed
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
     pub command: Vec<OsString>,
+}
+
+/// Parses a command line, the program's name first. What is told of one that makes no sense, and `--help`, is printed.
+///
+/// # Errors
+/// The exit code: 2, or 0 for `--help` and `--version`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
+    Args::try_parse_from(args).map_err(|error| {
+        let failed = error.use_stderr();
+        let is_terminal = if failed { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        let is_styled = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let text = error.render();
+        let (text, kind) = match is_styled {
+            true => (text.ansi().to_string(), Kind::Styled),
+            false => (text.to_string(), Kind::Plain),
+        };
+        // Nobody may be there to read it.
+        let _ = match failed {
+            true => Door::new(io::stderr(), kind).write_all(text.as_bytes()),
+            false => Door::new(io::stdout(), kind).write_all(text.as_bytes()),
+        };
+        if failed { 2 } else { 0 }
+    })
 }
 
 fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
@@ -186,7 +216,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory as _, Parser as _};
+    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {

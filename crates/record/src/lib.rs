@@ -15,6 +15,7 @@
 //! | `cli`, `options` | what was typed; what it means |
 //! | `sampler`, `events`, `wire` | the BPF programs; the perf events that run them; the bytes of their records |
 //! | `pump`, `digest`, `store` | what the three threads do |
+//! | `stop` | signals that ask for an end |
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs |
 //! | `cgroups`, `mounts` | in which cgroup every task is; in which mount namespace every process |
@@ -50,8 +51,9 @@ mod session;
 mod snapshots;
 mod spaces;
 mod stacks;
+mod stop;
 mod store;
-mod summary;
+pub mod summary;
 mod sweep;
 mod sys;
 mod tally;

@@ -1,18 +1,18 @@
 //! `icecore-record`: see `icecore-record --help`.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use icecore_record::{cli, options, run};
+use icecore_record::{cli, options, run, summary};
 
 fn main() -> ExitCode {
-    let outcome = options::Options::new(cli::Args::parse()).and_then(|options| run::record(&options));
-    match outcome {
+    let args = match cli::parse(std::env::args_os()) {
+        Ok(args) => args,
+        Err(code) => return ExitCode::from(code),
+    };
+    match options::Options::new(args).and_then(|options| run::record(&options)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // stderr may be gone; there is nobody left to tell.
-            let _ = writeln!(std::io::stderr(), "icecore-record: {error:#}");
+            summary::tell(&format!("error: {error:#}"));
             ExitCode::from(run::FAILED)
         }
     }

@@ -1,7 +1,7 @@
 //! Where the recording goes: a file, its name, its mode, and its end if nothing was recorded; or stdout.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,11 @@ use anyhow::{Context as _, bail};
 use icecore_format::write::Writer;
 
 use crate::options::{Destination, Options};
+use crate::sys::random;
+
+mod rescue;
+
+pub(crate) use rescue::Settled;
 
 /// Where the recording goes.
 #[derive(Debug)]
@@ -23,10 +28,13 @@ pub(crate) enum Output {
 /// The file of a recording. Until it is kept it is taken away again when it is dropped.
 ///
 /// With `--force` it is written under another name beside the old file, which stays as it is until something is
-/// recorded.
+/// recorded. A symbolic link stays one: the file that it leads to is replaced.
 #[derive(Debug)]
 pub(crate) struct OwnFile {
+    /// What was asked for.
     path: PathBuf,
+    /// The same, or where it leads to if it is a symbolic link.
+    target: PathBuf,
     /// The name that it has until it is kept.
     written: PathBuf,
     /// Locked, so that no other recorder takes the name.
@@ -63,9 +71,17 @@ impl Output {
         self.path().map_or_else(|| "stdout".to_owned(), |path| format!("`{}`", path.display()))
     }
 
+    /// Looks where the finished recording is, and saves it if its name was removed.
+    pub(crate) fn settle(&self) -> Settled {
+        match self {
+            Self::File(own) => own.settle(),
+            Self::Stdout(_) => Settled::AsAsked,
+        }
+    }
+
     /// Begins the recording.
     pub(crate) fn writer(&self) -> anyhow::Result<Writer> {
-        let uuid = random_uuid()?;
+        let uuid = random::bytes().context("cannot make a random identity for the recording")?;
         let writer = match self {
             Self::File(own) => Writer::create(own.file.try_clone()?, uuid),
             Self::Stdout(stdout) => Writer::stream(stdout.try_clone()?, uuid),
@@ -84,63 +100,92 @@ impl Output {
 
 impl OwnFile {
     fn keep(&mut self) -> anyhow::Result<()> {
-        if self.written != self.path {
-            std::fs::rename(&self.written, &self.path).map_err(|error| explain(&error, &self.path))?;
+        if self.written != self.target {
+            std::fs::rename(&self.written, &self.target).map_err(|error| explain(&error, &self.path))?;
         }
         self.kept = true;
         Ok(())
     }
 
+    fn settle(&self) -> Settled {
+        rescue::settle(&self.file, &self.path, &self.target)
+    }
+
     fn at(path: &Path, force: bool) -> anyhow::Result<Self> {
-        let is_there = std::fs::metadata(path);
-        if let Ok(meta) = &is_there {
-            // A name of a descriptor is none that a file could be renamed to, whatever it leads to.
-            let what = match meta {
-                _ if meta.is_dir() => Some("it is a folder; name a file with -o"),
-                _ if !meta.is_file() || is_descriptor(path) => {
-                    Some("it is not a regular file; name one with -o, or write to stdout with `-o -`")
-                }
-                _ => None,
-            };
-            if let Some(what) = what {
-                bail!("cannot create `{}`: {what}", path.display());
+        let is_there = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // Links, too, may lead where nobody may look.
+            there => Some(there.map_err(|error| explain(&error, path))?),
+        };
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        // A name of a descriptor is none that a file could be renamed to, whatever it leads to.
+        let what = match &is_there {
+            None if is_link => {
+                Some("it is a symbolic link that leads nowhere: remove it, or name another file with -o")
             }
+            Some(meta) if meta.is_dir() => Some("it is a folder; name a file with -o"),
+            Some(meta) if !meta.is_file() || is_descriptor(path) => {
+                Some("it is not a regular file; name one with -o, or write to stdout with `-o -`")
+            }
+            _ => None,
+        };
+        if let Some(what) = what {
+            bail!("cannot create `{}`: {what}", path.display());
         }
+        let mut target = path.to_owned();
         let mut written = path.to_owned();
-        if force && is_there.is_ok() {
+        if force && is_there.is_some() {
             if is_being_written(path) {
                 bail!(
                     "cannot create `{}`: another recorder is writing it; name another file with -o",
                     path.display()
                 );
             }
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            written.set_file_name(format!(".{name}.{}.partial", std::process::id()));
+            if is_link {
+                target = path.canonicalize().map_err(|error| explain(&error, path))?;
+            }
+            let name = target.file_name().unwrap_or_default().to_string_lossy();
+            written = target.with_file_name(format!(".{name}.{}.partial", std::process::id()));
         }
         let file = create_new(&written).map_err(|error| explain(&error, path))?;
-        Ok(Self::new(path.to_owned(), written, file))
+        Ok(Self::new(path.to_owned(), target, written, file))
     }
 
-    fn new(path: PathBuf, written: PathBuf, file: File) -> Self {
+    fn new(path: PathBuf, target: PathBuf, written: PathBuf, file: File) -> Self {
         // Best effort: some file systems know no locks.
         let _ = file.try_lock();
-        Self { path, written, file, kept: false }
+        Self { path, target, written, file, kept: false }
     }
 
     /// Adds a number to the name if another recording of this second has it.
     fn create_named(stem: &str) -> anyhow::Result<Self> {
-        for number in 1..100 {
-            let suffix = if number == 1 { String::new() } else { format!("-{number}") };
-            let path = PathBuf::from(format!("{stem}{suffix}.icecore"));
-            // Tried, not looked for: another recorder may take the name in between.
-            match create_new(&path) {
-                Ok(file) => return Ok(Self::new(path.clone(), path, file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(explain(&error, &path)),
+        let named = |number| match number {
+            1 => PathBuf::from(format!("{stem}.icecore")),
+            number => PathBuf::from(format!("{stem}-{number}.icecore")),
+        };
+        match create_free((1..100).map(named)) {
+            Some(Ok((path, file))) => Ok(Self::new(path.clone(), path.clone(), path, file)),
+            Some(Err((path, error))) => Err(explain(&error, &path)),
+            None => {
+                bail!("cannot create `{stem}.icecore`: a hundred files of this name exist; name one with -o")
             }
         }
-        bail!("cannot create `{stem}.icecore`: a hundred files of this name exist; name one with -o")
     }
+}
+
+/// Creates the first of these files that does not exist; `None` if all do.
+///
+/// # Errors
+/// As the file system says, with the path.
+fn create_free(
+    paths: impl IntoIterator<Item = PathBuf>,
+) -> Option<Result<(PathBuf, File), (PathBuf, io::Error)>> {
+    // Tried, not looked for: another recorder may take the name in between.
+    paths.into_iter().find_map(|path| match create_new(&path) {
+        Ok(file) => Some(Ok((path, file))),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+        Err(error) => Some(Err((path, error))),
+    })
 }
 
 impl Drop for OwnFile {
@@ -161,18 +206,8 @@ fn is_being_written(path: &Path) -> bool {
     File::open(path).is_ok_and(|old| matches!(old.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// A random identity for the recording.
-fn random_uuid() -> anyhow::Result<[u8; 16]> {
-    let mut uuid = [0; 16];
-    let source = "/dev/urandom";
-    File::open(source)
-        .and_then(|mut file| file.read_exact(&mut uuid))
-        .with_context(|| format!("cannot read `{source}`"))?;
-    Ok(uuid)
-}
-
 fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn explain(error: &io::Error, path: &Path) -> anyhow::Error {

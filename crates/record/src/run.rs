@@ -7,7 +7,6 @@ use std::io::{ErrorKind, IsTerminal as _};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -20,11 +19,12 @@ use rustc_hash::FxHashSet;
 
 use crate::digest::{self, Digested, Embedded, Processes, Wishes};
 use crate::options::{Embed, Options, Target, Unwind};
-use crate::output::Output;
+use crate::output::{Output, Settled};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
 use crate::pump::{Pump, Pumped, Reason};
 use crate::sampler::{Sampler, Settings, Walker};
+use crate::stop::{Stop, Stopped};
 use crate::store::{self, Stored};
 use crate::summary::{self, Ended};
 use crate::sys::child::{self, Paused};
@@ -47,9 +47,23 @@ const VARIED: &str = "the distance of samples varies by 5 % about the one that w
 /// # Errors
 /// With the remedy. What had been written by then stays readable; a file without samples is removed.
 pub fn record(options: &Options) -> anyhow::Result<u8> {
+    let stop = Stop::listen().context("cannot listen for signals")?;
+    let recorded = record_until(options, &stop);
+    match recorded.as_ref().map_err(|error| error.downcast_ref()) {
+        Err(Some(stopped @ Stopped { exit_code })) => {
+            if !options.quiet {
+                summary::tell(&format!("icecore-record: {stopped}\n"));
+            }
+            Ok(*exit_code)
+        }
+        _ => recorded,
+    }
+}
+
+/// Records until there is a reason to end.
+fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     usage::keep_freed_memory();
     usage::raise_max_files();
-    let stop = listen_for_signals()?;
     let mut notes = Vec::new();
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
     let settings = Settings {
@@ -64,6 +78,8 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
         stack_bytes: options.stack_bytes,
     };
     let mut sampler = Sampler::load(&mut storage, &settings, options.verbose)?;
+    // Loading takes most of the time until recording begins.
+    stop.check()?;
     let walks_deep = match sampler.walker() {
         Walker::Loop => true,
         Walker::Helper(why) => {
@@ -126,23 +142,30 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
     let (started_ns, pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
-        let (stop, refused) = (&stop, &refused);
-        let (pace, wishes) = (options.pace(), wishes(options, stop, refused));
+        let (asked, refused) = (stop.asked(), &refused);
+        let (pace, wishes) = (options.pace(), wishes(options, asked, refused));
         let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
         let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
         let varied = options.varied_period(event);
-        let pump = Pump { options, queues: &queues, stop, refused, chunks: chunks_to, varied };
+        let pump = Pump { options, queues: &queues, stop: asked, refused, chunks: chunks_to, varied };
         let seen = pump.look_around(&sampler, found)?;
+        stop.check()?;
         let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
         let started_ns = clock::monotonic_ns();
         let store = move || store::store(writer, &batches, refused);
         let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;
+        if paused.is_some() {
+            stop.check()?;
+        }
         let mut command = paused.map(Paused::start).transpose().with_context(|| {
             let program = options.command.first().map(|program| program.to_string_lossy());
             format!("cannot run `{}`", program.unwrap_or_default())
         })?;
-        output.keep()?;
+        if let Err(error) = output.keep() {
+            command.iter_mut().for_each(child::end);
+            return Err(error);
+        }
         let pumped = pump.run(&mut sampler, seen, command.as_mut());
         drop(pump);
         let digested = join(tracker)?;
@@ -217,6 +240,7 @@ fn close(
     let left_out: Vec<LeftOut> =
         end.digested.embedded.files.left_out.iter().map(|omitted| omitted.row).collect();
     let finished = stored.finish(&left_out, &last_losses, &receipt);
+    let settled = end.output.settle();
     if let Err(error) = &finished {
         let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
         // Files come behind all samples.
@@ -230,11 +254,11 @@ fn close(
             end.output.called(),
             why_not(error)
         ));
-    } else if !options.quiet {
+    } else if !options.quiet && !matches!(settled, Settled::Gone(_)) {
         let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
         losses.sort_unstable();
         let ended = Ended {
-            path: end.output.path(),
+            path: settled.path().or(end.output.path()),
             elapsed: end.elapsed,
             rate: options.rate,
             event: end.event,
@@ -246,7 +270,11 @@ fn close(
             losses: &losses,
             embedded: end.digested.embedded,
         };
-        summary::tell(&summary::text(&ended));
+        summary::lines(&ended).iter().for_each(|line| summary::tell(line));
+    }
+    if let Some(text) = settled.text(&end.output.called()).filter(|_| settled.is_failure() || !options.quiet)
+    {
+        summary::tell(&format!("icecore-record: {text}\n"));
     }
     let code = match (end.exit_code, command) {
         (Some(code), _) => code,
@@ -263,7 +291,7 @@ fn close(
             child::exit_code(child.wait()?)
         }
     };
-    Ok(if finished.is_ok() { code } else { FAILED })
+    Ok(if finished.is_ok() && !settled.is_failure() { code } else { FAILED })
 }
 
 /// What was lost behind the samples, or was noticed only there.
@@ -308,18 +336,6 @@ fn explain_begin(error: anyhow::Error, output: &Output) -> anyhow::Error {
         }
         _ => error.context(format!("cannot begin {called}")),
     }
-}
-
-/// SIGINT and SIGTERM ask for an end; a second one aborts. SIGXFSZ is caught, so that a write beyond the limit to the
-/// size of files is an error, and not the end of the recorder; a handler, unlike ignoring, is not inherited by a command.
-fn listen_for_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    signal_hook::flag::register(libc::SIGXFSZ, Arc::default())?;
-    Ok(stop)
 }
 
 /// Tells the programs whom to record; returns these processes, or `None` for all.

@@ -2,20 +2,24 @@
 
 mod embedded;
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use icecore_format::records::{Cause, ReceiptV1};
+use icecore_text::clean::clean;
+use icecore_text::path::{quoted, shown};
+use icecore_text::quantity::{bytes, count, things};
 
 use crate::digest::Embedded;
 use crate::options::Rate;
 use crate::sys::perf::Event;
 
-/// Writes to stderr; nobody may be listening there, and a recording does not end for that.
-pub(crate) fn tell(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
+/// Writes one line to stderr. It is the only way there, whatever is told, so that no name of a file, a thread or a cgroup
+/// steers the terminal. Nobody may be listening, and a recording does not end for that.
+pub fn tell(line: &str) {
+    let line = format!("{}\n", clean(line.trim_end().as_bytes()));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// A recording that ended well.
@@ -37,29 +41,27 @@ pub(crate) struct Ended<'a> {
     pub(crate) embedded: Embedded,
 }
 
-/// Writes the summary.
-pub(crate) fn text(ended: &Ended<'_>) -> String {
+/// The summary, line by line.
+pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
     let receipt = ended.receipt;
     let per_sample = |amount: f64| if receipt.samples == 0 { 0.0 } else { amount / receipt.samples as f64 };
     let seconds = ended.elapsed.as_secs_f64();
     let rate = match ended.rate {
         Rate::Frequency(hz) => format!("{hz} Hz"),
-        Rate::Period(units) => format!("one in {} {}", grouped(units), ended.event.unit),
+        Rate::Period(units) => format!("one in {} {}", count(units), ended.event.unit),
     };
     let lost: Vec<String> =
-        ended.losses.iter().map(|(cause, count)| format!("{} {}", grouped(*count), cause.name())).collect();
+        ended.losses.iter().map(|(cause, lost)| format!("{} {}", count(*lost), cause.name())).collect();
     let lost = if lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", lost.join(", ")) };
     let cpu_ns = receipt.user_cpu_ns + receipt.kernel_cpu_ns;
-    let mut out = String::new();
-    let mut line = |text: String| {
-        let _ = writeln!(out, "{text}");
-    };
-    line(format!("recorded   {}", ended.path.map_or("to stdout".into(), |path| path.display().to_string())));
+    let mut out = Vec::new();
+    let mut line = |text: String| out.push(text);
+    line(format!("recorded   {}", ended.path.map_or("to stdout".into(), shown)));
     line(format!(
-        "samples    {} in {seconds:.1} s, {} at {rate} on {} CPUs; {lost}",
-        grouped(receipt.samples),
+        "samples    {} in {seconds:.1} s, {} at {rate} on {}; {lost}",
+        count(receipt.samples),
         ended.event.name,
-        ended.cpus
+        things(ended.cpus as u64, "CPU")
     ));
     let pieces = match ended.pieces_bytes {
         0 => String::new(),
@@ -93,28 +95,7 @@ pub(crate) fn text(ended: &Ended<'_>) -> String {
         );
     }
     if let Some(path) = ended.path {
-        line(format!("next       icecore-report {}", path.display()));
-    }
-    out
-}
-
-fn bytes(count: u64) -> String {
-    match count {
-        0..1024 => format!("{count} B"),
-        1024..1_048_576 => format!("{:.1} KiB", count as f64 / 1024.0),
-        _ => format!("{:.1} MiB", count as f64 / 1_048_576.0),
-    }
-}
-
-/// Writes a number with a comma between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
+        line(format!("next       icecore-report {}", quoted(path)));
     }
     out
 }
@@ -124,7 +105,7 @@ mod tests {
     use super::*;
 
     fn ended(receipt: &ReceiptV1, losses: &[(Cause, u64)]) -> String {
-        text(&Ended {
+        lines(&Ended {
             path: Some(Path::new("x.icecore")),
             elapsed: Duration::from_millis(10_040),
             rate: Rate::Frequency(99),
@@ -137,6 +118,7 @@ mod tests {
             losses,
             embedded: Embedded { functions: 1200, images: 3, ..Embedded::default() },
         })
+        .join("\n")
     }
 
     #[test]
@@ -156,7 +138,7 @@ mod tests {
         assert!(text.contains("19.3 KiB, 10.0 bytes per sample"), "{text}");
         assert!(text.contains("0.02 s CPU (10.0 µs per sample)"), "{text}");
         assert!(text.contains("4.0 µs per run"), "{text}");
-        assert!(text.contains("the names of 1,200 functions in 3 files\n"), "{text}");
+        assert!(text.contains("the names of 1,200 functions in 3 files"), "{text}");
     }
 
     #[test]

@@ -70,14 +70,7 @@ pub(crate) fn refuse(to: &cli::Output, inputs: &[&Path]) -> anyhow::Result<()> {
     if to.output.as_os_str() == "-" {
         bail!("a recording that is made of others is a file: name one with -o");
     }
-    let there = output::metadata(&to.output)?;
-    inputs.iter().try_for_each(|input| output::refuse_recording(there.as_ref(), input))?;
-    match there {
-        Some(there) if there.is_dir() => bail!("it is a folder; name a file with -o"),
-        Some(there) if !there.is_file() => bail!("it is not a regular file; name one with -o"),
-        Some(_) if !to.force => bail!("File exists; overwrite it with --force, or name another file with -o"),
-        _ => Ok(()),
-    }
+    Ok(output::refuse(&to.output, to.force, inputs)?)
 }
 
 /// Writes what was found out about places, if it fills a block or is the last.

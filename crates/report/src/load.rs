@@ -18,6 +18,7 @@ use icecore_format::records::{
     SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece,
     StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
+pub(crate) use icecore_text::clean::clean;
 use rayon::prelude::*;
 
 use by_id::ById;
@@ -362,27 +363,5 @@ fn skip(skipped: &mut Vec<Skipped>, entry: &Entry) {
             row.stored_bytes += stored_bytes;
         }
         None => skipped.push(Skipped { kind, version, blocks: 1, stored_bytes }),
-    }
-}
-
-/// Makes text of bytes: UTF-8, and no characters that control a terminal or the direction of text.
-pub(crate) fn clean(bytes: &[u8]) -> Box<str> {
-    let controls = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let text = String::from_utf8_lossy(bytes);
-    if !text.contains(controls) {
-        return text.into();
-    }
-    text.chars().map(|c| if controls(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_name_can_steer_a_terminal_or_break_a_line() {
-        assert_eq!(&*clean(b"a\x1b[31mb\nc\xff"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}");
-        assert_eq!(&*clean("gr\u{fc}n".as_bytes()), "grün");
-        assert_eq!(&*clean("a\u{202e}b\u{2066}c".as_bytes()), "a\u{fffd}b\u{fffd}c");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use anyhow::Context as _;
 use icecore_format::header;
 
 /// Writes a file under another name beside `path`; when all is written it takes that name, and what had it is replaced.
@@ -36,7 +37,7 @@ pub(crate) fn replace<T, E: From<io::Error>>(
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] with the remedy.
-pub(crate) fn refuse_recording(there: Option<&fs::Metadata>, recording: &Path) -> io::Result<()> {
+fn refuse_recording(there: Option<&fs::Metadata>, recording: &Path) -> io::Result<()> {
     let recording = if recording.as_os_str() == "-" { Path::new("/dev/stdin") } else { recording };
     match (there, fs::metadata(recording)) {
         (Some(there), Ok(this)) if (there.dev(), there.ino()) == (this.dev(), this.ino()) => {
@@ -51,7 +52,7 @@ pub(crate) fn refuse_recording(there: Option<&fs::Metadata>, recording: &Path) -
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] with the remedy.
-pub(crate) fn refuse_any_recording(path: &Path) -> io::Result<()> {
+fn refuse_any_recording(path: &Path) -> io::Result<()> {
     let mut magic = [0; header::MAGIC.len()];
     let begins = File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
     if begins && magic == header::MAGIC {
@@ -61,8 +62,48 @@ pub(crate) fn refuse_any_recording(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Refuses to write over one of the inputs, over what is no regular file, and without `force` over any file.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] or [`io::ErrorKind::AlreadyExists`] with the remedy; else as the file system says.
+pub(crate) fn refuse(path: &Path, force: bool, inputs: &[&Path]) -> io::Result<()> {
+    let there = metadata(path)?;
+    inputs.iter().try_for_each(|input| refuse_recording(there.as_ref(), input))?;
+    let no_file = |cause| Err(io::Error::new(io::ErrorKind::InvalidInput, cause));
+    match there {
+        Some(there) if there.is_dir() => no_file("it is a folder; name a file with -o"),
+        Some(there) if !there.is_file() => no_file("it is not a regular file; name one with -o"),
+        Some(_) if !force => {
+            let cause = "File exists; overwrite it with --force, or name another file with -o";
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, cause))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a view into a file as [`replace`] does, never over a recording. A pipe, a terminal or another device is written into.
+///
+/// # Errors
+/// As [`refuse`]; if `path` holds a recording; else as the file system says.
+pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8]) -> anyhow::Result<()> {
+    let there = metadata(path).ok().flatten();
+    let is_device = there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir());
+    inputs
+        .iter()
+        .try_for_each(|input| refuse_recording(there.as_ref(), input))
+        // Of a recording it would be wrong to advise --force.
+        .and_then(|()| if is_device { Ok(()) } else { refuse_any_recording(path) })
+        .and_then(|()| if is_device { Ok(()) } else { refuse(path, force, &[]) })
+        .with_context(|| format!("cannot create `{}`", path.display()))?;
+    let written = match is_device {
+        true => File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes)),
+        false => replace(path, Path::new(""), None, |file| file.write_all(bytes)),
+    };
+    written.with_context(|| format!("cannot write `{}`", path.display()))
+}
+
 /// What there is at a path; `None` if nothing is.
-pub(crate) fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
+fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         there => there.map(Some),
@@ -88,4 +129,72 @@ fn beside<T, E: From<io::Error>>(
         drop(fs::remove_file(&partial));
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_recording_is_never_written_over() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [recording, link, hard] = ["r.svg", "link", "hard"].map(|name| dir.path().join(name));
+        fs::write(&recording, "precious").expect("written");
+        std::os::unix::fs::symlink("r.svg", &link).expect("linked");
+        fs::hard_link(&recording, &hard).expect("linked");
+        for path in [&recording, &link, &hard] {
+            let error = write_view(path, true, &[&recording], b"graph").expect_err("refused");
+            assert!(format!("{error:#}").contains(": this is the recording itself"), "{error:#}");
+        }
+        assert_eq!(fs::read(&recording).expect("there"), b"precious");
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 3);
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_mode_and_its_links() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [old, link, new] = ["old.svg", "link.svg", "new.svg"].map(|name| dir.path().join(name));
+        fs::write(&old, "old").expect("written");
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).expect("set");
+        std::os::unix::fs::symlink("old.svg", &link).expect("linked");
+        let reader = File::open(&old).expect("opens");
+        write_view(&link, true, &[], b"graph").expect("written");
+        write_view(&new, false, &[], b"graph").expect("written");
+        assert_eq!(
+            (fs::read(&old).expect("there"), fs::read(&new).expect("there")),
+            (b"graph".into(), b"graph".into())
+        );
+        assert_eq!(fs::metadata(&old).expect("there").mode() & 0o777, 0o640);
+        assert!(link.is_symlink());
+        assert_eq!(
+            io::read_to_string(reader).expect("read"),
+            "old",
+            "who reads the old one is not disturbed"
+        );
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 3, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_view_replaces_a_file_only_if_forced_and_a_recording_never() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [old, other] = ["old.svg", "other.icecore"].map(|name| dir.path().join(name));
+        fs::write(&old, "old").expect("written");
+        fs::write(&other, header::MAGIC).expect("written");
+        let refusal =
+            |path, force| format!("{:#}", write_view(path, force, &[], b"graph").expect_err("refused"));
+        let text = refusal(&old, false);
+        assert!(text.starts_with("cannot create `/") && text.contains("overwrite it with --force"), "{text}");
+        assert_eq!(fs::read(&old).expect("there"), b"old");
+        assert!(refusal(&other, true).contains("there is a recording"), "no view is worth one");
+        write_view(&old, true, &[], b"graph").expect("forced");
+        assert_eq!(fs::read(&old).expect("there"), b"graph");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_written_into() {
+        write_view(Path::new("/dev/null"), false, &[], b"graph").expect("written");
+        assert!(!fs::metadata("/dev/null").expect("there").is_file());
+    }
 }

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser;
+use icecore_text::door::{Door, Kind};
 use serde::Serialize;
 
 use crate::cache::Cache;
@@ -48,10 +49,20 @@ where
     T: Into<OsString> + Clone,
 {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-    let cli = match Cli::try_parse_from(&args) {
+    let parsed = Cli::try_parse_from(&args);
+    let color = usage::is_colored(&args, streams.color);
+    let text = if color { Kind::Styled } else { Kind::Plain };
+    let json = parsed.as_ref().is_ok_and(|cli| cli.global.json);
+    // Whatever a view, a warning or an error is made of, this is the only way out.
+    let mut out = Door::new(&mut *streams.out, if json { Kind::Json } else { text });
+    let mut err = Door::new(&mut *streams.err, text);
+    let Streams { color: _, progress, ref cache, .. } = *streams;
+    let streams =
+        &mut Streams { out: &mut out, err: &mut err, color: streams.color, progress, cache: cache.clone() };
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
-            let (text, failed) = usage::text(&error, &args, streams.color);
+            let (text, failed) = usage::text(&error, &args, color);
             let written = if failed { write!(streams.err, "{text}") } else { write!(streams.out, "{text}") };
             drop(written);
             return if failed { 2 } else { 0 };

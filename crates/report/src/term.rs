@@ -2,9 +2,9 @@
 
 pub mod chart;
 pub mod csv;
-pub mod path;
 pub mod progress;
-pub mod quantity;
+
+pub use icecore_text::{path, quantity};
 
 /// Text in the making, with or without color.
 #[derive(Debug)]
@@ -49,9 +49,13 @@ impl Page {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Adds a line; blanks at its end are cut.
+    /// Adds a line; blanks at its end are cut, and no text makes two lines of it.
     pub fn line(&mut self, text: &str) {
-        self.text.push_str(text.trim_end());
+        let text = text.trim_end();
+        match text.contains('\n') {
+            true => self.text.push_str(&text.replace('\n', "\u{fffd}")),
+            false => self.text.push_str(text),
+        }
         self.text.push('\n');
     }
 

@@ -6,6 +6,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use crate::cli::{Cli, When};
+use crate::load::clean;
 
 /// The text for an error of the parser, and whether it is one: `--help` and `--version` are not.
 pub fn text(error: &clap::Error, args: &[OsString], color: bool) -> (String, bool) {
@@ -13,12 +14,12 @@ pub fn text(error: &clap::Error, args: &[OsString], color: bool) -> (String, boo
         return (text, true);
     }
     let text = error.render();
-    let text = if is_colored(args, color) { text.ansi().to_string() } else { text.to_string() };
+    let text = if color { text.ansi().to_string() } else { text.to_string() };
     (text, error.use_stderr())
 }
 
-/// Looks for `--color` in a command line that could not be parsed.
-fn is_colored(args: &[OsString], color: bool) -> bool {
+/// Looks for `--color` in a command line, which may be one that cannot be parsed.
+pub fn is_colored(args: &[OsString], color: bool) -> bool {
     let mut color = color;
     for (position, arg) in args.iter().enumerate() {
         let when = match arg.to_str() {
@@ -49,7 +50,7 @@ fn unknown_command(error: &clap::Error, args: &[OsString]) -> Option<String> {
     }
     let meant = names.iter().find(|name| distance(word, name) <= 2);
     let meant = meant.map_or_else(|| "see --help".to_owned(), |name| format!("did you mean `{name}`?"));
-    Some(format!("error: there is no command `{}`: {meant}\n", crate::load::clean(word.as_bytes())))
+    Some(format!("error: there is no command `{}`: {meant}\n", clean(word.as_bytes())))
 }
 
 /// Counts the letters to insert, delete or replace until two words are equal (Levenshtein).
@@ -75,7 +76,7 @@ mod tests {
     fn said(line: &[&str], color: bool) -> String {
         let args: Vec<OsString> = std::iter::once(&"icecore-report").chain(line).map(Into::into).collect();
         let error = Cli::try_parse_from(&args).expect_err("makes no sense");
-        let (text, failed) = text(&error, &args, color);
+        let (text, failed) = text(&error, &args, is_colored(&args, color));
         assert!(failed);
         text
     }

@@ -1,8 +1,8 @@
 //! What of the images went into the recording, and what did not.
 
 use icecore_format::records::Omission;
+use icecore_text::quantity::{bytes, count, things};
 
-use super::{bytes, grouped};
 use crate::digest::Embedded;
 use crate::evidence::files::{Carried, Omitted};
 
@@ -14,18 +14,19 @@ pub(super) fn lines(embedded: &Embedded) -> Vec<String> {
     let Embedded { functions, images, left_out, jit, files } = embedded;
     let mut names = Vec::new();
     if *functions > 0 {
-        names.push(format!("of {} functions in {} files", grouped(*functions), grouped(*images)));
+        names.push(format!("of {} in {}", things(*functions, "function"), things(*images, "file")));
     }
     if jit.pieces > 0 {
-        names.push(format!("of {} pieces of code made at run time", grouped(jit.pieces)));
+        names.push(format!("of {} of code made at run time", things(jit.pieces, "piece")));
     }
     let left_out = match left_out + jit.left_out {
         0 => String::new(),
-        count => format!("; {} more pieces of code were too many to look up", grouped(count)),
+        1 => "; 1 more piece of code was too many to look up".to_owned(),
+        more => format!("; {} more pieces of code were too many to look up", count(more)),
     };
     let cut = match jit.cut_files {
         0 => String::new(),
-        count => format!("; too large to be read whole: {} perf maps or jitdump files", grouped(count)),
+        files => format!("; too large to be read whole: {} of code made at run time", things(files, "file")),
     };
     let named = (!names.is_empty()).then(|| format!("the names {}{left_out}{cut}", names.join(" and ")));
     named.into_iter().chain(of_files(files)).collect()
@@ -33,11 +34,11 @@ pub(super) fn lines(embedded: &Embedded) -> Vec<String> {
 
 fn of_files(files: &Carried) -> Vec<String> {
     let mut lines = Vec::new();
-    let taken = [(files.whole, "whole files"), (files.in_sections, "files without code and data")];
+    let taken = [(files.whole, "whole file", ""), (files.in_sections, "file", " without code and data")];
     let taken: Vec<String> = taken
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", grouped(*count)))
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, what, how)| format!("{}{how}", things(*number, what)))
         .collect();
     if !taken.is_empty() {
         lines.push(format!("{}, {} before compression", taken.join(", "), bytes(files.bytes)));
@@ -52,7 +53,8 @@ fn of_files(files: &Carried) -> Vec<String> {
     }));
     let interrupted = of(Omission::INTERRUPTED).len() as u64;
     if interrupted > 0 {
-        lines.push(format!("ended early: {} files are not, or not all in it", grouped(interrupted)));
+        let are = if interrupted == 1 { "is" } else { "are" };
+        lines.push(format!("ended early: {} {are} not, or not all in it", things(interrupted, "file")));
     }
     lines
 }
@@ -67,7 +69,7 @@ fn each(what: &str, files: &[&Omitted], text: impl Fn(&Omitted) -> String) -> Ve
     let mut lines: Vec<String> =
         files.iter().take(NAMED).map(|file| format!("{what} {}", text(file))).collect();
     if let Some(more) = files.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        lines.push(format!("{what} {} more files, for the same reason", grouped(more as u64)));
+        lines.push(format!("{what} {}, for the same reason", things(more as u64, "more file")));
     }
     lines
 }
@@ -91,7 +93,7 @@ mod tests {
         let lines =
             lines(&Embedded { functions: 1200, images: 3, left_out: 9, files, ..Embedded::default() });
         assert!(lines[0].ends_with("; 9 more pieces of code were too many to look up"), "{}", lines[0]);
-        assert_eq!(lines[1], "2 whole files, 1 files without code and data, 5.0 MiB before compression");
+        assert_eq!(lines[1], "2 whole files, 1 file without code and data, 5.0 MiB before compression");
         assert_eq!(
             lines[2],
             "only sections of /a: it has 3.0 MiB, and there was room for 1.0 MiB (--embed-max)"
@@ -110,10 +112,10 @@ mod tests {
             told,
             ["the names of 5 functions in 2 files and of 2,000 pieces of code made at run time; \
               7 more pieces of code were too many to look up; \
-              too large to be read whole: 1 perf maps or jitdump files"]
+              too large to be read whole: 1 file of code made at run time"]
         );
         let only_jit = Embedded { jit: Told { pieces: 1, ..Told::default() }, ..Embedded::default() };
-        assert_eq!(lines(&only_jit), ["the names of 1 pieces of code made at run time"]);
+        assert_eq!(lines(&only_jit), ["the names of 1 piece of code made at run time"]);
     }
 
     #[test]

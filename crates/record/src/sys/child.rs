@@ -8,6 +8,9 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::thread::{Builder, JoinHandle};
 
+/// Signals for which the recorder has handlers.
+const OURS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
 /// A process that waits in front of its `exec`. Dropped before it was started, it ends.
 ///
 /// `Command::spawn` returns after the exec, so it runs on a thread of its own; the new process tells its id through one
@@ -33,15 +36,16 @@ impl Paused {
             // handlers mean nothing here.
             unsafe {
                 libc::close(own_go);
-                libc::signal(libc::SIGINT, libc::SIG_DFL);
-                libc::signal(libc::SIGTERM, libc::SIG_DFL);
+                for signal in OURS.into_iter().filter(|signal| !is_ignored(*signal)) {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
             }
             super::usage::restore_max_files();
             (&pid_to).write_all(&std::process::id().to_ne_bytes())?;
             // An end of file means that the recorder gave up or is gone: then the command must not run.
             (&go_from).read_exact(&mut [0])
         };
-        // SAFETY: between fork and exec only `close`, `signal`, `getpid`, `write` and `read` are called; nothing
+        // SAFETY: between fork and exec only `close`, `sigaction`, `signal`, `getpid`, `write` and `read` are called; nothing
         // allocates unless a pipe fails.
         unsafe { child.pre_exec(wait) };
         let spawn = Builder::new().spawn(move || child.spawn())?;
@@ -93,6 +97,21 @@ pub(crate) fn exit_code(status: std::process::ExitStatus) -> u8 {
 pub(crate) fn terminate(child: &Child) {
     // SAFETY: takes no pointers; the child has not been waited for, so its id is its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+}
+
+/// Ends a command that nobody records.
+pub(crate) fn end(child: &mut Child) {
+    terminate(child);
+    let _ = child.wait();
+}
+
+/// Returns true if this process ignores a signal.
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: an all-zero sigaction is a valid value, and without a new one sigaction only writes to it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 #[cfg(test)]

@@ -5,5 +5,6 @@ pub(crate) mod clock;
 pub(crate) mod perf;
 pub(crate) mod poll;
 pub(crate) mod queue;
+pub(crate) mod random;
 pub(crate) mod rooted;
 pub(crate) mod usage;

@@ -80,6 +80,9 @@ pub struct Diff {
     /// Write a flame graph of the difference (.svg), or the page for a pull request (.md)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace the file of -o if it exists
+    #[arg(long, requires = "output")]
+    pub force: bool,
     /// Print Markdown, for a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,

@@ -129,6 +129,9 @@ pub struct Flame {
     /// Where to write the SVG; `-`: stdout [default: the recording's name with .svg]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
     /// What widths mean: samples or period (their weight)
     #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
     pub weight: Weight,

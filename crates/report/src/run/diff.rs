@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use icecore_format::read::Recording;
 
 use super::{Streams, emit, remark};
@@ -41,8 +41,7 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
     let compared = compare(&sided, how(options)?);
     let view = diff::Diff::new(&compared, &sided, options);
     if let Some(path) = &options.output {
-        let written = diff::file::write(path, &view, &compared, &sided)
-            .with_context(|| format!("cannot write `{}`", path.display()))?;
+        let written = diff::file::write((path, options.force), &view, &compared, &sided)?;
         remark(streams, &[written]);
     }
     match options.markdown {

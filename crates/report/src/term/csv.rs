@@ -1,12 +1,14 @@
 //! Comma-separated values.
 
-/// A field: within quotes if it needs them, its own quotes doubled.
+/// A field that holds text: within quotes if it needs them, its own quotes doubled. An apostrophe stands in front of what a
+/// spreadsheet would take for a formula.
 ///
-/// # Source   RFC 4180
+/// # Source   RFC 4180; OWASP "CSV Injection"
 pub fn quoted(field: &str) -> String {
+    let formula = if field.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
+        true => format!("\"{formula}{}\"", field.replace('"', "\"\"")),
+        false => format!("{formula}{field}"),
     }
 }
 
@@ -17,6 +19,8 @@ mod tests {
     #[test]
     fn fields_with_commas_quotes_and_line_ends_are_quoted() {
         assert_eq!(quoted("std::map<int, int>::find"), "\"std::map<int, int>::find\"");
+        assert_eq!(quoted("=HYPERLINK(\"x\",y)"), "\"'=HYPERLINK(\"\"x\"\",y)\"");
+        assert_eq!(["+1", "-x", "@y", "a=b"].map(quoted), ["'+1", "'-x", "'@y", "a=b"]);
         assert_eq!((quoted("a\"b"), quoted("plain;x")), ("\"a\"\"b\"".into(), "plain;x".into()));
     }
 }

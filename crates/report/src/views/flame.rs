@@ -14,6 +14,7 @@ use super::folded::{merged, own_labels};
 use crate::cli::{self, Weight};
 use crate::load::clean;
 use crate::names::{Names, Side};
+use crate::output::write_view;
 use crate::pipeline::Report;
 use crate::profile::Amount;
 use crate::term::path::shown;
@@ -63,8 +64,7 @@ pub fn write(
         return Ok(out.flush()?);
     }
     let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path));
-    let written = file::write(&path, &svg, report.loaded.path);
-    written.with_context(|| format!("cannot write flame graph `{}`", path.display()))?;
+    write_view(&path, options.force, &[report.loaded.path], &svg)?;
     let written = Written {
         schema: "icecore.flame/1",
         file: path.display().to_string(),

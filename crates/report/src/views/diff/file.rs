@@ -1,7 +1,6 @@
 //! Files that `diff -o` writes.
 
 use std::collections::{BTreeSet, HashSet};
-use std::io::Write as _;
 use std::path::Path;
 
 use super::Diff;
@@ -19,7 +18,7 @@ use crate::views::folded::{labels, merged};
 /// # Errors
 /// If it asks for nothing that is known, or the file cannot be written.
 pub fn write(
-    path: &Path,
+    (path, force): (&Path, bool),
     view: &Diff,
     compared: &Comparison,
     reports: &[Sided<'_>],
@@ -28,14 +27,10 @@ pub fn write(
     let content = match extension {
         "md" => view.markdown().into_bytes(),
         "svg" => graph(view, compared, reports)?,
-        _ => anyhow::bail!("nothing is known that ends so: name a .svg or a .md file"),
+        _ => anyhow::bail!("cannot write `{}`: unsupported file extension; use .svg or .md", path.display()),
     };
-    for (report, _) in reports {
-        let there = output::metadata(path)?;
-        output::refuse_recording(there.as_ref(), report.loaded.path)?;
-    }
-    output::refuse_any_recording(path)?;
-    output::replace(path, reports[0].0.loaded.path, None, |file| file.write_all(&content))?;
+    let inputs: Vec<&Path> = reports.iter().map(|(report, _)| report.loaded.path).collect();
+    output::write_view(path, force, &inputs, &content)?;
     Ok(format!("wrote {} ({})", shown(path), bytes(content.len() as u64)))
 }
 

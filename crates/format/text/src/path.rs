@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::load::clean;
+use crate::clean::clean;
 
 /// A path as text that cannot steer a terminal.
 pub fn shown(path: &Path) -> String {

@@ -1,0 +1,169 @@
+//! Names of files, threads and cgroups, and the text of a recording, are chosen by others: none of them reaches a terminal as a
+//! command to it.
+
+use std::path::Path;
+
+use icecore_tests::inside::run_in;
+use icecore_tests::machine::{Recorded, copy, has_ebpf, record, target, text};
+use icecore_tests::synthetic::named;
+
+/// Sets the title of a terminal, goes back to the beginning of the line, begins another, a sequence in C1, text from the
+/// right to the left.
+const STEERING: &str = "\x1b]0;x\x07\r\n\u{9b}31m\u{202e}~";
+/// As many characters that steer nothing.
+const HARMLESS: &str = "??????????????";
+
+fn assert_steers_nothing(what: &[&str], said: &str) {
+    let steers = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t')
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let found = said.lines().find(|line| line.contains(steers));
+    assert!(found.is_none(), "{what:?}: {found:?}");
+}
+
+#[test]
+fn no_view_passes_on_what_steers_a_terminal() {
+    assert_eq!(STEERING.chars().count(), HARMLESS.chars().count());
+    let folder = |ending| {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["r.icecore", "s.icecore"] {
+            named(ending).write(&dir.path().join(name), true).expect("written");
+        }
+        dir
+    };
+    let [hostile, harmless] = [STEERING, HARMLESS].map(folder);
+    let views = [
+        "summary",
+        "top",
+        "top --by line",
+        "top --by image",
+        "top --by process",
+        "top --by thread",
+        "top --by cgroup",
+        "tree",
+        "tree --root thread",
+        "tree --callers",
+        "folded",
+        "samples",
+        "missing",
+        "health",
+        "depth",
+        "depth --by thread",
+        "timeline",
+        "timeline --by thread",
+        "timeline --heatmap",
+        "timeline --csv",
+        "info",
+        "info --blocks",
+        "info --sizes",
+        "info --symbol-source",
+        "verify",
+        "trend",
+        "trend --csv",
+        "trend --by process",
+        "flame -o -",
+        "flame --root thread -o -",
+    ];
+    let mut lines: Vec<Vec<&str>> = views.map(|view| view.split(' ').collect::<Vec<_>>()).into();
+    lines.iter_mut().for_each(|line| line.push("DIR/r.icecore"));
+    for more in [&[][..], &["--markdown"], &["--by", "thread"], &["--by", "image"]] {
+        lines.push([&["diff", "DIR/r.icecore", "DIR/s.icecore", "--all"], more].concat());
+    }
+    for line in &lines {
+        let (code, out, err) = run_in(hostile.path(), line);
+        assert_eq!(code, 0, "{line:?}: {err}");
+        assert_steers_nothing(line, &format!("{out}{err}"));
+        let (_, same, _) = run_in(harmless.path(), line);
+        if line[0] != "flame" {
+            assert_eq!(
+                out.lines().count(),
+                same.lines().count(),
+                "{line:?} has lines that nobody wrote: {out}"
+            );
+        }
+        if !["flame", "--csv", "--markdown"].iter().any(|word| line.contains(word)) {
+            let line = [&line[..], &["--json"]].concat();
+            let (code, out, err) = run_in(hostile.path(), &line);
+            assert_eq!(code, 0, "{line:?}: {err}");
+            assert_steers_nothing(&line, &format!("{out}{err}"));
+            let read = serde_json::Deserializer::from_str(&out).into_iter::<serde_json::Value>();
+            let read: Vec<_> = read.collect::<Result<_, _>>().expect("JSON");
+            assert!(!read.is_empty(), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn json_holds_the_very_text() {
+    let dir = tempfile::tempdir().expect("a directory");
+    named(STEERING).write(&dir.path().join("r.icecore"), true).expect("written");
+    let (_, out, _) = run_in(dir.path(), &["info", "DIR/r.icecore", "--json"]);
+    let info: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(info["receipt"]["ended_by"][0], format!("duration{STEERING}"));
+}
+
+#[test]
+fn no_error_passes_on_what_steers_a_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    named(STEERING).write(&dir.path().join("r.icecore"), true).expect("written");
+    let path = format!("DIR/{STEERING}");
+    for line in [
+        &["summary", &path][..],
+        &[STEERING, "DIR/r.icecore"],
+        &["top", "DIR/r.icecore", STEERING],
+        &["top", "DIR/r.icecore", &format!("--{STEERING}")],
+        &["top", "DIR/r.icecore", "--by", STEERING],
+        &["top", "DIR/r.icecore", "--focus", &format!("({STEERING}")],
+        &["cut", "DIR/r.icecore", "-o", &format!("DIR/none/{STEERING}")],
+        &["diff", "DIR/r.icecore", "DIR/r.icecore", "-o", &path],
+        &["flame", "DIR/r.icecore", "-o", &format!("DIR/none/{STEERING}")],
+    ] {
+        let (code, out, err) = run_in(dir.path(), line);
+        assert_eq!(code, 2, "{line:?}: {err}");
+        assert_steers_nothing(line, &format!("{out}{err}"));
+    }
+}
+
+#[test]
+fn root_the_recorder_passes_on_nothing_that_steers_a_terminal() {
+    if !has_ebpf() {
+        return;
+    }
+    // A file name; a thread takes its name from it.
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let folder = dir.path().join(STEERING);
+    std::fs::create_dir(&folder).expect("room");
+    let (program, path) = (folder.join(STEERING), folder.join("r.icecore"));
+    copy(&target(), &program);
+    let said = |args: &[&str], more: &[&Path]| {
+        let output = record().args(args).args(more).output().expect("the recorder runs");
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_steers_nothing(args, &said);
+        (output.status.code(), said)
+    };
+    let run = ["-v", "--embed", "all", "--embed-max", "1K", "--force", "-o"];
+    let output = record().args(run).arg(&path).arg("--").arg(&program).args(["recursion", "300"]).output();
+    let output = output.expect("the recorder runs");
+    let told = text(&output.stderr);
+    assert!(output.status.success() && told.contains("nothing of /"), "{told}");
+    assert_steers_nothing(&run, &told);
+    for args in [
+        &["-a", "-d", "0.1", "-o"][..],
+        &["-o", "/nonexistent/x", "--"],
+        &["-a", "--cgroup"],
+        &["-a", "-d"],
+        &["--"],
+    ] {
+        let (code, said) = said(args, &[&folder.join("nobody")]);
+        assert!(args[0] == "-a" && args.contains(&"-o") || code == Some(2), "{args:?}: {said}");
+    }
+    // In JSON, too.
+    let recorded =
+        Recorded::new(&["-F", "499"], &[program.as_os_str(), "recursion".as_ref(), "300".as_ref()]);
+    for view in ["summary", "top", "samples", "info"] {
+        let out =
+            icecore_tests::machine::report(&[view.as_ref(), recorded.path().as_os_str(), "--json".as_ref()]);
+        assert_steers_nothing(&[view], &out);
+    }
+}
