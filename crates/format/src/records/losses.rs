@@ -36,7 +36,7 @@ impl Cause {
     pub const BLOCKS_DAMAGED: Self = Self(21);
     /// Distinct pieces of code were too many to look up their names.
     pub const CODE_UNNAMED: Self = Self(22);
-    /// A perf map or jitdump file was too large to be read whole.
+    /// A perf map or jitdump file was not, or not all, read: too large, too many, or written over meanwhile.
     pub const JIT_FILE_CUT: Self = Self(23);
     /// The disk refused names of functions.
     pub const NAMES_REFUSED: Self = Self(24);

@@ -26,7 +26,7 @@ pub(super) fn lines(embedded: &Embedded) -> Vec<String> {
     };
     let cut = match jit.cut_files {
         0 => String::new(),
-        files => format!("; too large to be read whole: {} of code made at run time", things(files, "file")),
+        files => format!("; not read, or not all: {} that may name such code", things(files, "file")),
     };
     let named = (!names.is_empty()).then(|| format!("the names {}{left_out}{cut}", names.join(" and ")));
     named.into_iter().chain(of_files(files)).collect()
@@ -112,7 +112,7 @@ mod tests {
             told,
             ["the names of 5 functions in 2 files and of 2,000 pieces of code made at run time; \
               7 more pieces of code were too many to look up; \
-              too large to be read whole: 1 file of code made at run time"]
+              not read, or not all: 1 file that may name such code"]
         );
         let only_jit = Embedded { jit: Told { pieces: 1, ..Told::default() }, ..Embedded::default() };
         assert_eq!(lines(&only_jit), ["the names of 1 piece of code made at run time"]);

@@ -1,6 +1,6 @@
 //! Source lines of code made at run time: the debug records of jitdump.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
@@ -35,7 +35,7 @@ pub(super) struct Reader {
     /// How far the first entries lie behind the beginning of their code, at least.
     least: u64,
     left_bytes: u64,
-    files: FxHashSet<Rc<[u8]>>,
+    files: FxHashSet<Arc<[u8]>>,
 }
 
 /// The code of which lines are wanted.
@@ -96,13 +96,13 @@ impl Reader {
     }
 
     /// One copy of the name of a file.
-    fn file(&mut self, name: &[u8]) -> Rc<[u8]> {
+    fn file(&mut self, name: &[u8]) -> Arc<[u8]> {
         let name = &name[..name.len().min(MAX_NAME_BYTES)];
         if let Some(known) = self.files.get(name) {
-            return Rc::clone(known);
+            return Arc::clone(known);
         }
-        let new: Rc<[u8]> = name.into();
-        self.files.insert(Rc::clone(&new));
+        let new: Arc<[u8]> = name.into();
+        self.files.insert(Arc::clone(&new));
         new
     }
 }

@@ -6,7 +6,7 @@
 //! exec, exit, end of the recording                   ─► the file is read: pieces of code around these addresses
 //! ```
 //!
-//! `sites` remembers the bytes around return addresses; a thread of its own, `reader`, reads them from the memory of the process.
+//! A thread of its own, `teller`, reads the files. `sites` remembers the bytes around return addresses; a thread of its own, `reader`, reads them from the memory of the process.
 //!
 //! Files are held because process, root and file may be gone when they are read. What is read belongs to one address space
 //! of one process: two processes can make code at one address.
@@ -17,12 +17,15 @@ mod lines;
 pub(crate) mod perf_map;
 mod reader;
 mod sites;
+mod teller;
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
 
 use icecore_format::records::{CallSite, ImageKind};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -32,6 +35,7 @@ use crate::identity::{Identity, Place};
 use crate::track::Note;
 use home::Home;
 use sites::Sites;
+use teller::{Answer, Source, Teller, Wanted};
 
 /// Distinct addresses of all processes that are remembered: 16 MiB of memory. Those beyond stay unnamed.
 const MAX_HITS: usize = 512 << 10;
@@ -49,7 +53,7 @@ const EAGER_LOOKS: u32 = 20;
 const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// A piece of code that a process tells.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -66,7 +70,7 @@ pub(crate) struct Piece {
 pub(crate) struct Line {
     pub(crate) off: u64,
     /// Empty if unknown.
-    pub(crate) file: Rc<[u8]>,
+    pub(crate) file: Arc<[u8]>,
     /// 0 if unknown.
     pub(crate) line: u32,
 }
@@ -112,6 +116,8 @@ pub(crate) struct Jit {
     hit_count: usize,
     /// What was found and is not yet taken.
     rows: Vec<Made>,
+    /// The thread that reads files. It is started for the first one.
+    teller: Option<Teller>,
     sites: Sites,
     /// Of lives that have ended.
     site_rows: Vec<CallSite>,
@@ -127,7 +133,7 @@ pub(crate) struct Told {
     pub(crate) pieces: u64,
     /// Addresses that were too many.
     pub(crate) left_out: u64,
-    /// Files that were too large to be read whole.
+    /// Files that were not, or not all, read: too large, too many, written over meanwhile.
     pub(crate) cut_files: u64,
 }
 
@@ -158,7 +164,7 @@ impl Jit {
     pub(super) fn new(room: Room) -> Self {
         let (lives, rows, site_rows, told) = Default::default();
         let sites = Sites::new();
-        Self { lives, room, hit_count: 0, rows, sites, site_rows, next_number: 0, told }
+        Self { lives, room, hit_count: 0, rows, teller: None, sites, site_rows, next_number: 0, told }
     }
 
     /// Looks at a mapping: memory for code, or the file that tells it.
@@ -192,7 +198,7 @@ impl Jit {
                 Note::Gone { time_ns, tgid, has_ended } => {
                     // Of the next program some may have been seen by now.
                     if self.lives.get(&tgid).is_some_and(|life| life.since_ns < time_ns) {
-                        self.end(tgid, time_ns, has_ended);
+                        self.end(tgid, time_ns, has_ended, None);
                     }
                 }
             }
@@ -204,6 +210,8 @@ impl Jit {
     /// Looks for the files that were not there or were replaced, and hands over what was found since the last call.
     pub(super) fn take_rows(&mut self) -> Vec<Made> {
         self.look_where(|_| true);
+        let answers = self.teller.as_mut().map(Teller::take_answers);
+        answers.into_iter().flatten().for_each(|answer| self.take(answer));
         std::mem::take(&mut self.rows)
     }
 
@@ -212,12 +220,33 @@ impl Jit {
         std::mem::take(&mut self.site_rows)
     }
 
-    /// Reads the files of all processes that are left.
+    /// Has the files of all processes that are left read, and waits for it: not longer than [`teller::PATIENCE`].
     pub(super) fn finish(&mut self) {
         self.sites.finish();
         let mut tgids: Vec<u32> = self.lives.keys().copied().collect();
         tgids.sort_unstable();
-        tgids.into_iter().for_each(|tgid| self.end(tgid, u64::MAX, true));
+        let until = Instant::now() + teller::PATIENCE;
+        for tgid in tgids {
+            self.end(tgid, u64::MAX, true, Some(until));
+        }
+        while let Some(answer) = self.wait(until) {
+            self.take(answer);
+        }
+        let left_out = self.teller.take().map_or(0, |teller| teller.waiting_files());
+        self.told.cut_files += left_out as u64;
+    }
+
+    fn wait(&mut self, until: Instant) -> Option<Answer> {
+        self.teller.as_mut()?.wait(until)
+    }
+
+    /// Takes the pieces of code that the files of an address space told.
+    fn take(&mut self, answer: Answer) {
+        let Answer { tgid, since_ns, pieces, cut_files, .. } = answer;
+        self.told.cut_files += cut_files;
+        let before = self.rows.len();
+        self.rows.extend(pieces.into_iter().filter_map(|piece| row(tgid, since_ns, piece)));
+        self.told.pieces += (self.rows.len() - before) as u64;
     }
 
     fn life(&mut self, tgid: u32, time_ns: u64) -> Option<&mut Life> {
@@ -293,8 +322,9 @@ impl Jit {
         }
     }
 
-    /// Reads what a process told of the code that was hit, and forgets it: at a moment it was gone.
-    fn end(&mut self, tgid: u32, gone_ns: u64, has_ended: bool) {
+    /// Has read what a process told of the code that was hit, and forgets the process: at a moment it was gone. If too much waits
+    /// to be read, waits until a moment, or leaves it out.
+    fn end(&mut self, tgid: u32, gone_ns: u64, has_ended: bool, until: Option<Instant>) {
         let Some(life) = self.lives.remove(&tgid) else { return };
         self.site_rows.extend(self.sites.end(life.number, gone_ns));
         self.hit_count -= life.hits.len();
@@ -312,25 +342,46 @@ impl Jit {
         let mut asked: Vec<u64> = life.hits.iter().flat_map(|at| [at.saturating_sub(1), *at]).collect();
         asked.sort_unstable();
         asked.dedup();
-        let mut pieces = Vec::new();
-        for files in std::iter::once(&life.files).chain(&life.inherited) {
-            self.told.cut_files += files.borrow().tell(&mut asked, &mut pieces);
+        let own = life.files.borrow().sources(!has_ended);
+        let inherited = life.inherited.iter().map(|files| files.borrow().sources(false));
+        let (sources, unheld): (Vec<_>, Vec<_>) =
+            std::iter::once(own).chain(inherited).flatten().partition(Option::is_some);
+        // There are too many open files.
+        self.told.cut_files += unheld.len() as u64;
+        let sources: Vec<Source> = sources.into_iter().flatten().collect();
+        if !sources.is_empty() {
+            self.ask(Wanted { tgid, since_ns: life.since_ns, asked, sources }, until);
         }
-        pieces.sort_by_key(|piece| piece.since_ns);
-        let rows = pieces.into_iter().filter_map(|piece| life.row(tgid, piece));
-        let before = self.rows.len();
-        self.rows.extend(rows);
-        self.told.pieces += (self.rows.len() - before) as u64;
+    }
+
+    /// Has files read.
+    fn ask(&mut self, mut wanted: Wanted, until: Option<Instant>) {
+        loop {
+            let left_out = wanted.sources.len() as u64;
+            let Some(teller) = self.teller.take().or_else(Teller::start) else {
+                self.told.cut_files += left_out;
+                return;
+            };
+            match self.teller.insert(teller).ask(wanted) {
+                Ok(()) => return,
+                Err(back) => wanted = back,
+            }
+            match until.and_then(|until| self.wait(until)) {
+                Some(answer) => self.take(answer),
+                None => {
+                    self.told.cut_files += left_out;
+                    return;
+                }
+            }
+        }
     }
 }
 
-impl Life {
-    /// A piece of code as a row of this address space; none if it had ended before.
-    fn row(&self, tgid: u32, piece: Piece) -> Option<Made> {
-        let was_there = piece.until_ns == 0 || piece.until_ns > self.since_ns;
-        let since_ns = piece.since_ns.max(self.since_ns);
-        was_there.then_some(Made { tgid, piece: Piece { since_ns, ..piece } })
-    }
+/// A piece of code as a row of the address space that began at `since_ns`; none if it had ended before.
+fn row(tgid: u32, since_ns: u64, piece: Piece) -> Option<Made> {
+    let was_there = piece.until_ns == 0 || piece.until_ns > since_ns;
+    let since_ns = piece.since_ns.max(since_ns);
+    was_there.then_some(Made { tgid, piece: Piece { since_ns, ..piece } })
 }
 
 impl Files {
@@ -351,25 +402,12 @@ impl Files {
         }
     }
 
-    /// Adds the pieces around addresses, and leaves the addresses that are in none; tells how many files were cut. Dumps
-    /// come first: they tell times.
-    fn tell(&self, asked: &mut Vec<u64>, pieces: &mut Vec<Piece>) -> u64 {
-        let mut cut_files = 0;
-        let maps = self.map.iter().map(|held| (held, true));
-        for (held, is_map) in self.dumps.iter().map(|held| (held, false)).chain(maps) {
-            let addresses = Asked::new(asked);
-            let (found, is_cut) = match is_map {
-                true => perf_map::find(&held.file, self.known_len, &addresses).unwrap_or_default(),
-                false => dump::find(&held.file, &addresses),
-            };
-            cut_files += u64::from(is_cut);
-            let mut is_told = vec![false; asked.len()];
-            found.iter().for_each(|piece| is_told[addresses.within(piece.start, piece.end)].fill(true));
-            let mut is_told = is_told.into_iter();
-            asked.retain(|_| !is_told.next().unwrap_or(false));
-            pieces.extend(found);
-        }
-        cut_files
+    /// The files as they are now, dumps in front, because they tell times; `None` for one that cannot be held.
+    fn sources(&self, map_may_be_reused: bool) -> Vec<Option<Source>> {
+        let dumps = self.dumps.iter().map(|held| Source::now(&held.file, false, 0, false));
+        let map = self.map.iter();
+        let map = map.map(|held| Source::now(&held.file, true, self.known_len, map_may_be_reused));
+        dumps.chain(map).collect()
     }
 }
 

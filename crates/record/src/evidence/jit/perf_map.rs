@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use super::{Asked, MAX_NAME_BYTES, Piece};
 
 /// How much of the end of a file is read. What is made later stands behind, and counts.
-const MAX_BYTES: u64 = 256 << 20;
+pub(super) const MAX_BYTES: u64 = 256 << 20;
 /// The longest line that is kept whole: two numbers and a name.
 const MAX_LINE: usize = MAX_NAME_BYTES + 64;
 
@@ -17,17 +17,21 @@ const MOST_NAMES: usize = 3;
 /// What stands for the others.
 const OTHERS: &[u8] = b"others";
 
-/// Finds the pieces of code around addresses; tells whether the beginning of the file was left out. Of lines that hold an
+/// Finds the pieces of code around addresses in the first `len` bytes of a file; tells whether the beginning was left out. Of lines that hold an
 /// address the last counts; but where it is behind the first `known_len` bytes, which were there when the first address was seen, what an
 /// earlier line says may have been so until then: both names are told.
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
-pub(crate) fn find(file: &File, known_len: u64, asked: &Asked<'_>) -> io::Result<(Vec<Piece>, bool)> {
-    let (mut file, len) = (file, file.metadata()?.len());
+pub(crate) fn find(
+    mut file: &File,
+    len: u64,
+    known_len: u64,
+    asked: &Asked<'_>,
+) -> io::Result<(Vec<Piece>, bool)> {
     let from = len.saturating_sub(MAX_BYTES);
     file.seek(SeekFrom::Start(from))?;
-    let mut reader = BufReader::with_capacity(256 << 10, file.take(MAX_BYTES));
+    let mut reader = BufReader::with_capacity(256 << 10, file.take(len - from));
     let skipped = if from > 0 { reader.skip_until(b'\n')? as u64 } else { 0 };
     let known_len = known_len.saturating_sub(from + skipped);
     Ok((find_in(reader, known_len, asked)?, from > 0))

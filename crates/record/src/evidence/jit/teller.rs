@@ -1,0 +1,258 @@
+//! A thread that reads perf maps and jitdump files. Each may have hundreds of megabytes, and the tracker, for which samples
+//! wait, must not read them.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use super::{Asked, Piece, dump, perf_map};
+use crate::sys::usage;
+
+/// The number of requests that may wait.
+const MAX_WAITING: usize = 1024;
+/// The number of files that wait, each of which is held open.
+const MAX_FILES: usize = 128;
+/// The number of addresses that wait: 8 MiB of memory.
+const MAX_ADDRESSES: usize = 1 << 20;
+/// The number of bytes that are read of all perf maps together.
+const MAX_ALL_BYTES: u64 = 8 << 30;
+/// How long the end of a recording waits for answers.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A file in which code is told, as it was when its process was gone.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: File,
+    is_map: bool,
+    /// How many bytes it had when the first code of the process was seen, if it is a perf map.
+    known_len: u64,
+    /// How many bytes it has.
+    len: u64,
+    /// When it was written last, if the next program of the process may write over it; s and ns.
+    unchanged_since: Option<(i64, i64)>,
+}
+
+/// A request: the addresses of one address space.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) tgid: u32,
+    /// When the first of its code was seen.
+    pub(super) since_ns: u64,
+    /// Ascending, each once.
+    pub(super) asked: Vec<u64>,
+    /// Those that come first tell first.
+    pub(super) sources: Vec<Source>,
+}
+
+/// The answer to a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) tgid: u32,
+    pub(super) since_ns: u64,
+    /// In the order of their times.
+    pub(super) pieces: Vec<Piece>,
+    /// Files of which not all was read.
+    pub(super) cut_files: u64,
+    /// What waits no longer.
+    files: usize,
+    addresses: usize,
+}
+
+/// The handle of the thread, which ends when the handle is dropped.
+#[derive(Debug)]
+pub(super) struct Teller {
+    wanted: SyncSender<Wanted>,
+    answers: Receiver<Answer>,
+    /// Files and addresses of the requests that are not answered yet.
+    files: usize,
+    addresses: usize,
+}
+
+impl Source {
+    /// Takes a file as it is now. What is written later, the next program of the process may have written, if that
+    /// `may_be_reused`.
+    pub(super) fn now(file: &File, is_map: bool, known_len: u64, may_be_reused: bool) -> Option<Self> {
+        let file = file.try_clone().ok()?;
+        let meta = file.metadata().ok()?;
+        let unchanged_since = may_be_reused.then(|| (meta.mtime(), meta.mtime_nsec()));
+        Some(Self { file, is_map, known_len, len: meta.len(), unchanged_since })
+    }
+
+    /// Returns true if it still holds what it held then.
+    fn is_same(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| {
+            let is_old = |since| since == (meta.mtime(), meta.mtime_nsec());
+            meta.len() >= self.len && self.unchanged_since.is_none_or(is_old)
+        })
+    }
+}
+
+impl Teller {
+    /// Starts the thread; `None` if the system allows no more threads.
+    pub(super) fn start() -> Option<Self> {
+        let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
+        let (answer, answers) = channel();
+        let work = move || {
+            usage::background_priority();
+            let mut budget = MAX_ALL_BYTES;
+            for wanted in asked {
+                if answer.send(tell(wanted, &mut budget)).is_err() {
+                    break;
+                }
+            }
+        };
+        Builder::new().spawn(work).ok()?;
+        Some(Self { wanted, answers, files: 0, addresses: 0 })
+    }
+
+    /// Has files read.
+    ///
+    /// # Errors
+    /// Returns the request if too much waits.
+    pub(super) fn ask(&mut self, wanted: Wanted) -> Result<(), Wanted> {
+        let (files, addresses) = (wanted.sources.len(), wanted.asked.len());
+        if self.files + files > MAX_FILES || self.addresses + addresses > MAX_ADDRESSES {
+            return Err(wanted);
+        }
+        self.wanted.try_send(wanted).map_err(|error| match error {
+            std::sync::mpsc::TrySendError::Full(wanted)
+            | std::sync::mpsc::TrySendError::Disconnected(wanted) => wanted,
+        })?;
+        self.files += files;
+        self.addresses += addresses;
+        Ok(())
+    }
+
+    /// Returns the answers that have arrived.
+    pub(super) fn take_answers(&mut self) -> Vec<Answer> {
+        let answers: Vec<Answer> = self.answers.try_iter().collect();
+        answers.iter().for_each(|answer| self.count(answer));
+        answers
+    }
+
+    /// Waits until a moment for an answer; `None` if there is none by then, or no request is open.
+    pub(super) fn wait(&mut self, until: Instant) -> Option<Answer> {
+        if self.files == 0 {
+            return None;
+        }
+        let answer = self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?;
+        self.count(&answer);
+        Some(answer)
+    }
+
+    /// The number of files that were not read yet.
+    pub(super) fn waiting_files(&self) -> usize {
+        self.files
+    }
+
+    fn count(&mut self, answer: &Answer) {
+        self.files = self.files.saturating_sub(answer.files);
+        self.addresses = self.addresses.saturating_sub(answer.addresses);
+    }
+}
+
+/// Reads files, and finds the pieces around the addresses; what one tells is not looked for in the next. Dumps should come in front
+/// of maps: they tell times. Takes the bytes of maps from the budget; a file for which it does not suffice is not read.
+fn tell(wanted: Wanted, budget: &mut u64) -> Answer {
+    let Wanted { tgid, since_ns, mut asked, sources } = wanted;
+    let (files, addresses) = (sources.len(), asked.len());
+    let mut answer = Answer { tgid, since_ns, files, addresses, ..Answer::default() };
+    for source in &sources {
+        let addresses = Asked::new(&asked);
+        let (found, is_cut) = match source.is_map {
+            true => match budget.checked_sub(source.len.min(perf_map::MAX_BYTES)) {
+                Some(left) => {
+                    *budget = left;
+                    perf_map::find(&source.file, source.len, source.known_len, &addresses).unwrap_or_default()
+                }
+                None => (Vec::new(), true),
+            },
+            false => dump::find(&source.file, &addresses),
+        };
+        // Who writes over a file while it is read makes lines that nobody wrote.
+        let is_same = source.is_same();
+        answer.cut_files += u64::from(is_cut || !is_same);
+        let found = if is_same { found } else { Vec::new() };
+        let mut is_told = vec![false; asked.len()];
+        found.iter().for_each(|piece| is_told[addresses.within(piece.start, piece.end)].fill(true));
+        let mut is_told = is_told.into_iter();
+        asked.retain(|_| !is_told.next().unwrap_or(false));
+        answer.pieces.extend(found);
+    }
+    answer.pieces.sort_by_key(|piece| piece.since_ns);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn map(text: &str) -> File {
+        let mut file = tempfile::tempfile().expect("a folder for temporary files");
+        file.write_all(text.as_bytes()).expect("room");
+        file
+    }
+
+    fn wanted(file: &File, may_be_reused: bool) -> Wanted {
+        let sources = vec![Source::now(file, true, 1 << 20, may_be_reused).expect("a file")];
+        Wanted { tgid: 7, since_ns: 5, asked: vec![0x1000], sources }
+    }
+
+    fn names(answer: &Answer) -> Vec<String> {
+        answer.pieces.iter().map(|piece| String::from_utf8_lossy(&piece.name).into_owned()).collect()
+    }
+
+    #[test]
+    fn another_thread_reads_and_answers() {
+        let mut teller = Teller::start().expect("a thread");
+        assert!(teller.wait(Instant::now() + PATIENCE).is_none(), "nothing was asked");
+        teller.ask(wanted(&map("1000 10 f\n"), false)).expect("room");
+        assert_eq!(teller.waiting_files(), 1);
+        let answer = teller.wait(Instant::now() + PATIENCE).expect("an answer");
+        assert_eq!((answer.tgid, answer.since_ns, names(&answer)), (7, 5, vec!["f".to_owned()]));
+        assert_eq!((teller.waiting_files(), teller.addresses), (0, 0));
+    }
+
+    #[test]
+    fn no_more_waits_than_there_is_room_for() {
+        // Nobody answers.
+        let (wanted_by, _asked) = sync_channel(MAX_WAITING);
+        let (_answer, answers) = channel();
+        let mut teller = Teller { wanted: wanted_by, answers, files: 0, addresses: 0 };
+        let file = map("1000 10 f\n");
+        (0..MAX_FILES).for_each(|_| teller.ask(wanted(&file, false)).expect("room"));
+        assert!(teller.ask(wanted(&file, false)).is_err());
+        assert_eq!(teller.waiting_files(), MAX_FILES);
+        assert!(teller.wait(Instant::now()).is_none());
+    }
+
+    #[test]
+    fn all_maps_together_have_a_budget() {
+        let file = map("1000 10 f\n");
+        let mut budget = 15;
+        assert_eq!(names(&tell(wanted(&file, false), &mut budget)), ["f"]);
+        let second = tell(wanted(&file, false), &mut budget);
+        assert_eq!((names(&second).len(), second.cut_files, budget), (0, 1, 5));
+    }
+
+    #[test]
+    fn what_the_next_program_wrote_is_not_told_of_the_last() {
+        let mut budget = MAX_ALL_BYTES;
+        let mut file = map("1000 10 f\n");
+        let grown = wanted(&file, false);
+        let cut = wanted(&file, false);
+        let reused = wanted(&file, true);
+        file.write_all(b"1000 10 g\n").expect("room");
+        // The time of a file has the resolution of a tick.
+        file.set_modified(std::time::SystemTime::now() + Duration::from_secs(1)).expect("ours");
+        assert_eq!(names(&tell(grown, &mut budget)), ["f"], "what was there is told, and no more");
+        let told = tell(reused, &mut budget);
+        assert_eq!((names(&told).len(), told.cut_files), (0, 1));
+        file.set_len(3).expect("ours");
+        let told = tell(cut, &mut budget);
+        assert_eq!((names(&told).len(), told.cut_files), (0, 1));
+    }
+}
