@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <time.h>
 #ifdef __GLIBC__
 #include <ucontext.h>
 #endif
@@ -13,15 +14,15 @@
 #define FUNCTION __attribute__((noinline, noclone))
 
 static volatile unsigned long sink;
-unsigned rounds = 60;
 
 FUNCTION void spin(void) {
-  for (unsigned long i = 0; i < 10000000; i++) sink += i;
+  for (unsigned long i = 0; i < 1000000; i++) sink += i;
   KEEP;
 }
 
+// For a second of CPU time.
 FUNCTION void repeat(void) {
-  for (unsigned i = 0; i < rounds; i++) spin();
+  for (clock_t end = clock() + CLOCKS_PER_SEC; clock() < end;) spin();
   KEEP;
 }
 
@@ -34,7 +35,7 @@ void at_its_first(void);
 
 FUNCTION void handler(int number) {
   (void)number;
-  spin();
+  for (clock_t end = clock() + CLOCKS_PER_SEC / 100; clock() < end;) spin();
   KEEP;
 }
 

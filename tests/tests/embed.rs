@@ -9,6 +9,10 @@ use icecore_tests::machine::{
     Recorded, Sample, copy, has_ebpf, record, report, target, text, wait_for_samples,
 };
 
+/// Works for a moment of CPU time, however fast the processor is.
+const PYTHON: &str =
+    "exec(\"import time\\nwhile time.process_time() < 0.4: sum(len(str(i*i)) for i in range(9999))\")";
+
 #[test]
 fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
     if !has_ebpf() {
@@ -23,7 +27,7 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
     )
     .expect("room");
     let script = format!(
-        "c++ -O2 -c {0} -o {0}.o; python3 -c 'print(sum(i*i for i in range(2000000)))'; \
+        "c++ -O2 -c {0} -o {0}.o; python3 -c '{PYTHON}'; \
          for i in 1 2 3 4 5 6 7 8 9; do ls -lR /usr/include >/dev/null; done",
         source.display()
     );
@@ -62,10 +66,9 @@ fn root_a_frame_has_one_name_whatever_is_embedded_and_wherever_it_is_read() {
     }
     // Names of the physical function at each place of code in files, and where they come from.
     let mut names: BTreeMap<(String, u64), BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
-    let script =
-        "python3 -c 'print(sum(len(str(i)) for i in range(400000)))'; ls -lR /usr/include >/dev/null";
+    let script = format!("python3 -c '{PYTHON}'; ls -lR /usr/include >/dev/null");
     for embed in ["none", "hits", "sections", "all"] {
-        let recorded = Recorded::new(&["-F", "997", "-q", "--embed", embed], &["sh", "-c", script]);
+        let recorded = Recorded::new(&["-F", "997", "-q", "--embed", embed], &["sh", "-c", &script]);
         let (here, there) = (recorded.samples(&[]), samples_elsewhere(&recorded.path()));
         for (side, samples) in [("here", here), ("elsewhere", there)] {
             let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
@@ -89,12 +92,19 @@ fn root_a_frame_has_one_name_whatever_is_embedded_and_wherever_it_is_read() {
 }
 
 /// Spends its time in `main.spin`, which calls nothing.
-const GO: &str = "
+const GO: &str = r#"
 package main
+import "time"
 //go:noinline
 func spin(n int) (sum int) { for i := 0; i < n; i++ { sum += i % 7 }; return }
-func main() { sum := 0; for i := 0; i < 300; i++ { sum += spin(1000000) }; println(sum) }
-";
+func main() {
+	sum := 0
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		sum += spin(1000000)
+	}
+	println(sum)
+}
+"#;
 
 #[test]
 fn root_a_stripped_program_of_go_is_named_where_nothing_is() {

@@ -14,19 +14,23 @@ use icecore_tests::elsewhere::{
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, send, target, text};
 use serde_json::Value;
 
-/// Two functions deep inlining.
+/// Two functions deep inlining. Each of the inlined functions loops by itself: on which of two neighbouring instructions a
+/// sample falls is up to the processor.
 const SOURCE: &str = r#"
+#include <time.h>
 volatile unsigned long sink;
-__attribute__((always_inline)) static inline void inner(unsigned long x) { sink += x * 3; }
+__attribute__((always_inline)) static inline void inner(unsigned long x) {
+  for (int i = 0; i < 20000; i++) sink += x * 3;
+}
 __attribute__((always_inline)) static inline void middle(unsigned long x) {
   inner(x);
-  sink ^= x;
+  for (int i = 0; i < 20000; i++) sink ^= x;
 }
-__attribute__((noinline)) static void outer(unsigned long x) {
-  for (int i = 0; i < 1000; i++) middle(x + i);
+__attribute__((noinline, noclone)) static void outer(unsigned long x) {
+  for (int i = 0; i < 10; i++) middle(x + i);
 }
 int main(void) {
-  for (unsigned long i = 0; i < 600000; i++) outer(i);
+  for (clock_t end = clock() + CLOCKS_PER_SEC * 7 / 10; clock() < end;) outer(7);
   return 0;
 }
 "#;

@@ -414,8 +414,8 @@ fn root_python_reads_the_registers_and_stacks_of_a_real_recording() {
     if !has_ebpf() {
         return;
     }
-    let recorded =
-        Recorded::new(&["-F", "997", "--unwind", "dwarf"], &["python3", "-c", "sorted(range(3000000))"]);
+    let script = "import time\nwhile time.process_time() < 0.4: sorted(range(30000))";
+    let recorded = Recorded::new(&["-F", "997", "--unwind", "dwarf"], &["python3", "-c", script]);
     let Some(python) = told_by_python(&recorded.path(), &[]) else { return };
     let (ids, snapshots) = held::held(&recorded.path());
     assert!(snapshots.as_array().is_some_and(|rows| rows.len() > 20), "{snapshots}");

@@ -155,7 +155,7 @@ fn root_python_without_frame_pointers_reaches_its_root() {
     if !has_ebpf() {
         return;
     }
-    let script = "def f(n):\n return sum(i * i for i in range(n))\nfor _ in range(40): f(100000)";
+    let script = "import time\ndef f(n):\n return sum(i * i for i in range(n))\nwhile time.process_time() < 0.6: f(10000)";
     let recorded = Recorded::new(&RATE, &["/usr/bin/python3", "-c", script]);
     let mut samples = recorded.samples(&[]);
     // Until the dynamic linker has begun there is no stack to speak of.
