@@ -10,6 +10,7 @@
 mod comparison;
 pub mod estimate;
 mod facts;
+mod few;
 mod functions;
 pub mod judge;
 mod metric;

@@ -108,6 +108,10 @@ pub struct Estimate {
     pub of_sampling: f64,
     /// The probability of counts as different as these, if samples were independent: what few samples show is not normal.
     pub p_of_counts: f64,
+    /// Samples of both sides,
+    pub counts: [u64; 2],
+    /// and how many a rate of 1 would give.
+    pub wholes: [f64; 2],
     /// Degrees of freedom of that variance.
     pub degrees: f64,
     /// Length of the blocks, a position in `noise::LEVELS`.
@@ -149,6 +153,8 @@ pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estima
         variance: of_time.variance.max(few.of_sampling),
         of_sampling: few.of_sampling,
         p_of_counts: p_of_counts(counts, wholes),
+        counts,
+        wholes,
         between: between(before, after),
         ..of_time
     }

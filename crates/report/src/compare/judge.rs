@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::estimate::Estimate;
+use super::few::Few;
 
 /// Of the rows that are called changed, the share that may be so by chance alone.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
@@ -80,12 +81,16 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
     let scores = tested.iter().map(|row| score(estimates[*row].delta(), noise[*row]));
     let widened = if by_runs { 1.0 } else { widening(scores.collect()).max(least_widening) };
     let noise: Vec<Noise> = noise.iter().map(|n| Noise { error: n.error * widened, ..*n }).collect();
-    let p = |row: usize| {
-        if is_tested[row] {
-            p_value(estimates[row].delta(), noise[row]).max(estimates[row].p_of_counts)
-        } else {
-            1.0
+    let few: Vec<Option<Few>> =
+        estimates.iter().zip(&noise).map(|(it, noise)| Few::of(it, noise.error)).collect();
+    let p = |row: usize| match (is_tested[row], few[row]) {
+        (false, _) => 1.0,
+        // Noise is known as badly as it is elsewhere: tails are those of Student's distribution.
+        (true, Some(few)) => {
+            let score = -normal().inverse_cdf((few.p() / 2.0).max(f64::MIN_POSITIVE));
+            (2.0 * student(noise[row].degrees).sf(score)).clamp(estimates[row].p_of_counts, 1.0)
         }
+        (true, None) => p_value(estimates[row].delta(), noise[row]).max(estimates[row].p_of_counts),
     };
     let p: Vec<f64> = (0..estimates.len()).map(p).collect();
     let threshold = threshold(tested.iter().map(|row| p[*row]).collect(), level);
@@ -95,7 +100,10 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
         let eighths = (noise[row].degrees * 8.0).round() as u64;
         let known = quantiles.entry(eighths);
         let (reach, needed) = *known.or_insert_with(|| quantiles_of(eighths as f64 / 8.0, threshold));
-        let interval = |reach: f64| interval(&estimates[row], reach * noise[row].error, widened);
+        let interval = |reach: f64| match few[row] {
+            Some(few) => few.interval(normal().sf(reach)),
+            None => interval(&estimates[row], reach * noise[row].error, widened),
+        };
         let selected = interval(needed);
         let excludes_zero = selected.0 > 0.0 || selected.1 < 0.0;
         let significant = is_tested[row] && p[row] <= threshold && excludes_zero;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 
-use super::estimate::{Base, Estimate, Piece, Seen, estimate, growth};
-use super::judge::{FALSE_DISCOVERIES, FEWEST_SAMPLES, Judgement, judge};
+use super::estimate::{Base, Estimate, Piece, Seen, estimate, growth, p_of_counts};
+use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, FEWEST_SAMPLES, Judgement, judge};
 use super::noise::{Draws, SEED, SLICES, common_level};
 use super::series::Part;
 use crate::profile::Amount;
@@ -164,4 +164,32 @@ fn changes_are_found_as_often_as_is_stated() {
             assert!(change > 0.5 * detectable || found < 0.5, "{slower}: {found}");
         }
     }
+}
+
+#[test]
+fn a_function_that_was_not_there_is_found_among_many() {
+    let row = |counts: [u64; 2]| {
+        let wholes = [8_000.0, 8_033.0];
+        let [before, after] = [0, 1].map(|side| counts[side] as f64 / wholes[side]);
+        let of_sampling = (counts[0] + counts[1] + 2) as f64 / 8_000_f64.powi(2);
+        Estimate {
+            before,
+            after,
+            variance: of_sampling,
+            of_sampling,
+            p_of_counts: p_of_counts(counts, wholes),
+            counts,
+            wholes,
+            degrees: 42.0,
+            ..Estimate::default()
+        }
+    };
+    let changed = |counts| {
+        let rows: Vec<Estimate> = [row(counts)].into_iter().chain((0..800).map(|_| row([8, 8]))).collect();
+        let judged = judge(&rows, &vec![true; rows.len()], FALSE_DISCOVERIES, BETWEEN_RUNS).rows;
+        assert!(judged[1..].iter().all(|row| !row.significant));
+        judged[0].significant
+    };
+    assert_eq!([[0, 33], [33, 0], [1, 40]].map(changed), [true; 3]);
+    assert_eq!([[0, 20], [4, 24], [0, 0]].map(changed), [false; 3]);
 }
