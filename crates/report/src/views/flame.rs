@@ -23,6 +23,10 @@ use crate::term::quantity::{bytes, count, duration, things, utc};
 /// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.
 const MIN_WIDTH_PERCENT: f64 = 0.1 / 1200.0 * 100.0;
 
+/// Width of a character by its height: 0.60 in the usual monospace fonts, and of three, the shortest label, so much more as there is
+/// space in front of it. Labels must fit where no script measures them.
+pub(crate) const FONT_WIDTH: f64 = 0.69;
+
 /// What was written.
 #[derive(Debug, Serialize)]
 struct Written {
@@ -109,6 +113,7 @@ fn draw(
     options.title = title.to_owned();
     options.subtitle = filtered.map(str::to_owned);
     options.count_name = unit.to_owned();
+    options.font_width = FONT_WIDTH;
     options.min_width = MIN_WIDTH_PERCENT;
     // Only the names of processes have no color in the map.
     options.colors = Palette::Basic(BasicPalette::Yellow);

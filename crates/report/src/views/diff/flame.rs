@@ -1,7 +1,7 @@
 //! A differential flame graph as SVG, drawn by inferno: what grew is red, what shrank is blue.
 //!
 //! One width per frame cannot show both sides. So there are two graphs in one file: above with widths of AFTER, below with
-//! widths of BEFORE, where what is gone can be seen. The one above can be zoomed and searched.
+//! widths of BEFORE, where what is gone can be seen. The one above can be zoomed and searched. Both are as wide as the window.
 //!
 //! Widths are inclusive; colors are not: a frame is colored by what it took itself, without what it called, in this very
 //! stack. So the places that changed stand out, and not all that is below them. Functions of which the change may be chance
@@ -16,13 +16,30 @@ use inferno::flamegraph::{self, FuncFrameAttrsMap, Options, TextTruncateDirectio
 
 use crate::map::Map;
 use crate::same::function;
+use crate::views::flame::FONT_WIDTH;
 
 /// Everything together is so many parts, in whole numbers as inferno wants them.
 const WHOLE: f64 = 1e6;
 /// What one of them is called.
 const PART: &str = "ppm";
-/// Pixels: both graphs must have one width, so they do not follow the window's.
+/// Pixels, where no script runs; else both graphs follow the window's width. It is what inferno takes.
 const WIDTH: usize = 1200;
+/// Makes the second graph follow the window as inferno's script does with the first, labels cut to their frames.
+const FOLLOW: &str = r#"<script type="text/ecmascript"><![CDATA[
+        var init_above = init;
+        init = function(evt) {
+            init_above(evt);
+            var before = document.getElementById("frames-before");
+            var follow = function() {
+                before.parentNode.setAttribute("width", svg.width.baseVal.value);
+                before.setAttribute("width", svg.width.baseVal.value - xpad * 2);
+                update_text_for_elements(before.children);
+            };
+            window.addEventListener('resize', follow);
+            // Behind what inferno does likewise.
+            setTimeout(follow, 0);
+        };
+]]></script>"#;
 /// Frames narrower than this many pixels are not drawn, in percent of the width.
 const MIN_WIDTH_PERCENT: f64 = 0.1 / WIDTH as f64 * 100.0;
 /// The class of what may be chance, and its color.
@@ -156,7 +173,7 @@ fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool)
     let subtitle: Vec<&str> = widths.into_iter().chain(picture.filtered).collect();
     options.subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
     options.count_name = PART.to_owned();
-    options.image_width = Some(WIDTH);
+    options.font_width = FONT_WIDTH;
     options.min_width = MIN_WIDTH_PERCENT;
     options.negate_differentials = is_before;
     options.no_javascript = is_before;
@@ -213,8 +230,8 @@ fn stacked(above: &str, below: &str) -> anyhow::Result<Vec<u8>> {
     let style = ".title { text-anchor:middle; font-size:17px; }\n</style>";
     let above = above.replacen("</style>", style, 1);
     let body = above.strip_suffix("</svg>").ok_or_else(foreign)?;
-    Ok(format!("{body}<svg y=\"{height}\" width=\"{WIDTH}\" height=\"{below_height}\">{frames}</svg>")
-        .into_bytes())
+    let below = format!("<svg y=\"{height}\" width=\"{WIDTH}\" height=\"{below_height}\">{frames}");
+    Ok(format!("{body}{FOLLOW}{below}</svg>").into_bytes())
 }
 
 /// The height of a graph in pixels.

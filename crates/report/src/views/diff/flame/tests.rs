@@ -153,3 +153,25 @@ fn the_same_input_gives_the_same_bytes_in_any_order_and_names_end_no_element() {
     );
     assert_eq!(svg.matches("<svg id=\"frames\"").count(), 1);
 }
+
+#[test]
+fn labels_fit_their_frames_and_both_graphs_follow_the_window() {
+    let name = |i: u32| "a_function_of_a_long_name".repeat(3) + &i.to_string();
+    let sides: Vec<(String, f64)> =
+        (1..40).map(|i| (format!("main;{};{}", name(i), name(i + 1)), f64::from(i * i))).collect();
+    let svg = String::from_utf8(draw(&sides, &sides, picture()).expect("drawn")).expect("UTF-8");
+    let mut labels = 0;
+    for frame in svg.split("<title>").skip(1) {
+        let after = |text: &'_ str, begin: &str, end: &str| -> String {
+            let rest = text.split_once(begin).expect("inferno's own").1;
+            rest.split_once(end).expect("closed").0.to_owned()
+        };
+        let percent: f64 = after(frame, "width=\"", "%").parse().expect("a number");
+        let label = after(frame.split_once("<text").expect("it has one").1, ">", "</text>");
+        let room = percent / 100.0 * (WIDTH - 20) as f64 - 3.0;
+        assert!(label.is_empty() || label.chars().count() as f64 * 12.0 * 0.602 <= room, "{label}: {room}");
+        labels += usize::from(!label.is_empty());
+    }
+    assert!(labels > 20, "{labels}");
+    assert!(svg.contains("var fluiddrawing = true;") && svg.contains("before.parentNode"));
+}
