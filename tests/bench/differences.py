@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """How often `diff` calls chance a change, and how often it finds changes that are there.
 
-usage: differences.py FOLDER-WITH-PROGRAMS [null|power|all] [SECONDS]
+usage: differences.py FOLDER-WITH-PROGRAMS [null|runs|power|all] [SECONDS]
 
 null   the same program recorded twice, 40 pairs of different programs and rates, whole runs and windows into running
        programs: a pair counts as a false alarm if any function is called changed.
+runs   programs that do the same work in each run, recorded again and again, and each run compared with the next: how often CPU time,
+       wall time, any function, and a function that one side does not have is called changed; and a program that does 10 to 50 %
+       more work.
 power  a program with one function that is 3, 5, 10 and 20 % slower, each recorded for minutes at 99 and 999 Hz and cut
        into pieces of 10, 30 and 60 seconds: how often the function is found, beside what was stated to be detectable.
        Each is recorded for SECONDS (180).
@@ -117,6 +120,62 @@ def null(programs, folder, pairs):
         print(f"{sort}: false alarms in {sum(seen)} of {len(seen)} pairs; the stated rate is 5 %")
 
 
+LOOP = """
+import json, re, sys
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+for _ in range(int(sys.argv[1])):
+    fib(16); sorted((x * 7919) % 10007 for x in range(3000)); json.loads(json.dumps(list(range(2000)))); re.findall('(a+)+b', 'a' * 13)
+"""
+# Runs of each program.
+RUNS = 9
+
+
+def runs(programs, folder):
+    """Compares each run of programs with the next one, and those of a program with a run that does more."""
+    workloads(folder)
+    (folder / "l.py").write_text(LOOP)
+    python = lambda rounds: ["python3", folder / "l.py", str(rounds)]
+    fixed = {
+        "python3": python(600),
+        "brief": python(60),
+        "g++": ["g++", "-O2", "-c", "-o", "/dev/null", folder / "c.cc"],
+        "git": ["git", "-C", Path(__file__).parent, "log", "--stat", "-n", "400"],
+        "perl": ["perl", "-e", "my %h; for (1..12) { $h{$_ % 97} .= $_ for 1..90000; join ',', sort keys %h; }"],
+        "sort": ["sh", "-c", f"head -c 20000000 {folder}/data | fold -w 9 | LC_ALL=C sort | uniq -c | tail -1"],
+        "xz": ["sh", "-c", f"head -c 8000000 {folder}/data | xz -2 -c > /dev/null"],
+    }
+    seen = {"cpu": [], "wall": [], "functions": [], "new or gone": []}
+
+    def tell(name, files):
+        found = diff(programs, *files, "--all")
+        rows = [row for row in found["rows"] if row["significant"]]
+        lone = [row["name"] for row in rows if row["status"] in ("added", "removed")]
+        told = [found["cpu_time"]["significant"], found["wall_time"]["significant"], bool(rows), bool(lone)]
+        cpu, wall = [(it["after"] / it["before"] - 1) * 100 for it in (found["cpu_time"], found["wall_time"])]
+        print(f"{name:22} {found['cpu_time']['before']:6.3f} s cpu {cpu:+6.1f} % {told[0]:d}  wall {wall:+6.1f} % {told[1]:d}  "
+              f"functions {len(rows)} of {found['tested']}, new or gone {len(lone)} {' '.join(lone[:3])}", flush=True)
+        return told
+
+    for rate in (99, 999):
+        for name, command in fixed.items():
+            files = [folder / f"{name}-{rate}-{run}.icecore" for run in range(RUNS)]
+            for file in files:
+                record(programs, file, ["-F", str(rate)], command)
+            for pair in itertools.pairwise(files):
+                for which, is_told in zip(seen.values(), tell(f"{name} {rate} Hz", pair)):
+                    which.append(is_told)
+    for which, told in seen.items():
+        print(f"{which}: false alarms in {sum(told)} of {len(told)} pairs")
+    for percent in (10, 25, 50):
+        told = []
+        for run in range(4):
+            files = [folder / f"{side}.icecore" for side in "ab"]
+            for file, rounds in zip(files, (600, 600 + 6 * percent)):
+                record(programs, file, ["-F", "99"], python(rounds))
+            told.append(tell(f"{percent} % more", files)[0])
+        print(f"{percent} % more: CPU time is found changed in {sum(told)} of {len(told)} pairs")
+
+
 def power(programs, folder, length):
     """Records the program at every speed and rate, and compares all pieces of each length with as many of the usual speed."""
     work = workloads(folder)["work"][0]
@@ -158,6 +217,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         if what in ("null", "all"):
             null(programs, Path(folder), PAIRS)
+        if what in ("runs", "all"):
+            runs(programs, Path(folder))
         if what in ("power", "all"):
             power(programs, Path(folder), int(sys.argv[3]) if len(sys.argv) > 3 else 180)
 

@@ -134,9 +134,59 @@ fn where_the_whole_changed_and_no_share_did_it_is_told_where_to_look() {
     let sides = ["diff", "DIR/before", "DIR/after"];
     let told = report(dir.path(), &sides);
     let hint = "the whole changed, though: --unit cpu compares CPU time, not shares; --by image and --by process have larger rows";
-    assert!(told.contains("No significant change in 5 functions.") && told.contains(hint), "{told}");
+    assert!(
+        told.contains("No significant change in 5 functions, but in the whole: +100.0%.")
+            && told.contains(hint),
+        "{told}"
+    );
     let told = report(dir.path(), &[&sides[..], &["--unit", "cpu"]].concat());
     assert!(told.contains(" of 5 functions changed") && !told.contains("the whole changed"), "{told}");
+}
+
+#[test]
+fn a_run_that_takes_more_fails_the_build_though_no_share_changed() {
+    let dir = folder();
+    let run = |name: &str, seconds: u64, seed: u32, ended_by: &str| {
+        let mut recorded = Service { seconds, seed, ..USUAL }.recorded();
+        recorded.session = Some(SessionV1 { target: "command".into(), ..session() });
+        recorded.receipt.iter_mut().for_each(|receipt| receipt.ended_by = vec![ended_by.into()]);
+        recorded.uuid = Some([seed as u8; 16]);
+        recorded.write(&dir.path().join(name), true).expect("written");
+    };
+    run("before", 7, 1, "command");
+    run("after", 9, 5, "targets gone");
+    run("twice", 16, 3, "command");
+    let code = |after: &str, condition: &str| {
+        run_in(dir.path(), &["diff", "DIR/before", &format!("DIR/{after}"), "--fail-on", condition]).0
+    };
+    for (after, condition, expected) in [
+        ("after", "whole>5%", 1),
+        ("after", "cpu>5%", 1),
+        ("after", "cpu>40%", 0),
+        ("after", "cpu<-5%", 0),
+        ("after", "self>2%", 0),
+        // That a run took longer by so little may be others' doing.
+        ("after", "wall>5%", 0),
+        ("twice", "wall>5%", 1),
+    ] {
+        assert_eq!(code(after, condition), expected, "{after} {condition}");
+    }
+    let sides = ["diff", "DIR/before", "DIR/after"];
+    golden(dir.path(), "diff_runs", &sides);
+    golden(dir.path(), "diff_runs_work", &[&sides[..], &["--unit", "work"]].concat());
+    let diff = json(dir.path(), &sides);
+    assert_eq!(
+        (&diff["whole_unit"], &diff["cpu_time"]["noise"]),
+        (&"cpu_s_per_run".into(), &"assumed".into())
+    );
+    // A recording of two runs has the mean of them.
+    report(dir.path(), &["merge", "DIR/before", "DIR/after", "-o", "DIR/both"]);
+    let both = json(dir.path(), &["diff", "DIR/both", "DIR/twice"]);
+    let near = |key: &str, value: f64| (both[key]["before"].as_f64().expect("a number") - value).abs() < 0.02;
+    assert!(near("cpu_time", 8.0) && near("wall_time", 8.0), "{both:#}");
+    // A piece is no run.
+    let (code, _, err) = run_in(dir.path(), &[&sides[..], &["--from", "1", "--fail-on", "cpu>5%"]].concat());
+    assert!(code == 2 && err.contains("use no --from and --to"), "{err}");
 }
 
 #[test]
@@ -337,12 +387,16 @@ fn what_cannot_be_compared_is_refused_with_the_remedy() {
             "cannot tell how much work was done: say it with --work-before",
         ),
         (
+            &["diff", "DIR/a", "DIR/a", "--fail-on", "wall>5%"],
+            "cannot check `wall>5%`: not all recordings are whole runs of a command; check `whole`, or record",
+        ),
+        (
             &["diff", "DIR/a", "DIR/a", "--comm", "nobody"],
             "cannot compare `a`: it has no samples: the filters leave none",
         ),
         (
             &["diff", "DIR/a", "DIR/a", "--fail-on", "selfish"],
-            "use self>2%, total<-5%, self_ratio>1.2 or whole>5%",
+            "use self>2%, total<-5%, self_ratio>1.2, whole>5%, cpu>5% or wall>5%",
         ),
         (&["diff", "DIR/a", "DIR/a", "-o", "DIR/x.png"], "unsupported file extension; use .svg or .md"),
         (&["diff", "DIR/a", "DIR/none"], "cannot open recording `none`"),

@@ -98,25 +98,7 @@ impl Compared {
 pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
     let selection = loaded.selection();
     let tables = &loaded.tables;
-    let is_time = tables.parts.events().iter().all(|event| event.unit == "ns");
-    if tables.cpu_times.is_empty() {
-        return Err(absence(&tables.parts));
-    }
-    if !is_time {
-        return Err("weights of samples are no times");
-    }
-    if !loaded.filter.is_of_threads_and_times() {
-        return Err("the filters keep only a part of what threads ran");
-    }
-    let mut threads: Map<(u32, u32), Thread> = Map::default();
-    for row in tables.cpu_times.iter().filter(|row| selection.wants_cpu_time(row)) {
-        let thread = threads.entry((row.tgid, row.tid)).or_default();
-        thread.covered.push((row.since_ns, row.time_ns));
-        thread.kernel_ns = thread.kernel_ns.saturating_add(row.ran_ns);
-        thread.user_ns = thread.user_ns.saturating_add(row.user_ns);
-        thread.system_ns = thread.system_ns.saturating_add(row.kernel_ns);
-    }
-    threads.values_mut().for_each(Thread::settle);
+    let threads = threads(loaded)?;
     let sampled = sampled(loaded, &threads);
     let comms: Map<(u32, u32), &str> =
         tables.tasks.iter().map(|(_, task)| ((task.tgid, task.tid), tables.text(task.comm))).collect();
@@ -152,6 +134,40 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
         list.truncate(LISTED);
     }
     Ok(account)
+}
+
+/// The CPU time of everything by the kernel's account, ns.
+///
+/// # Errors
+/// Why it is not known, for people.
+pub fn kernel_ns(loaded: &Loaded<'_>) -> Result<u64, &'static str> {
+    Ok(threads(loaded)?.values().fold(0, |sum: u64, thread| sum.saturating_add(thread.kernel_ns)))
+}
+
+/// What the account tells of each thread that the filters keep.
+fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), Thread>, &'static str> {
+    let selection = loaded.selection();
+    let tables = &loaded.tables;
+    let is_time = tables.parts.events().iter().all(|event| event.unit == "ns");
+    if tables.cpu_times.is_empty() {
+        return Err(absence(&tables.parts));
+    }
+    if !is_time {
+        return Err("weights of samples are no times");
+    }
+    if !loaded.filter.is_of_threads_and_times() {
+        return Err("the filters keep only a part of what threads ran");
+    }
+    let mut threads: Map<(u32, u32), Thread> = Map::default();
+    for row in tables.cpu_times.iter().filter(|row| selection.wants_cpu_time(row)) {
+        let thread = threads.entry((row.tgid, row.tid)).or_default();
+        thread.covered.push((row.since_ns, row.time_ns));
+        thread.kernel_ns = thread.kernel_ns.saturating_add(row.ran_ns);
+        thread.user_ns = thread.user_ns.saturating_add(row.user_ns);
+        thread.system_ns = thread.system_ns.saturating_add(row.kernel_ns);
+    }
+    threads.values_mut().for_each(Thread::settle);
+    Ok(threads)
 }
 
 /// Why a recording has no account.

@@ -20,6 +20,7 @@ mod renames;
 mod rows;
 pub mod series;
 mod shift;
+mod totals;
 mod unit;
 
 pub use comparison::{Compared, Comparison, Options, Row, Side, Status, compare};
@@ -28,6 +29,7 @@ pub use metric::{SHOWN_AT, Summary};
 pub use point::{Point, point};
 pub use rows::{Key, Rows, Sided};
 pub use series::Metric;
+pub use totals::{CPU_NOISE, LEAST_NOISE_S, Noise as TotalsNoise, Totals, WALL_NOISE};
 pub use unit::{Unit, Work};
 
 #[cfg(test)]

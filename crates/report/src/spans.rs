@@ -58,6 +58,11 @@ impl Spans {
         together_ns(self.spans.clone())
     }
 
+    /// The time of all sessions, those that ran at the same time each by itself, ns.
+    pub fn sum_ns(&self) -> u64 {
+        self.spans.iter().fold(0, |sum: u64, (begin, end)| sum.saturating_add(end - begin))
+    }
+
     /// From the first sample of the file to behind the last, cut to `--from` and `--to`: what was cut out of a recording keeps
     /// the start and the end of that.
     pub fn sampled_ns(&self) -> (u64, u64) {

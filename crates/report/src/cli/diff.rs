@@ -30,8 +30,11 @@ how these differ; of whole runs of a command only what varies from moment to mom
 differ: all is compared as shares, or per time or work.
 
 --fail-on: `self>2%` a function's self time grew by more than 2% of everything before, `total<-5%` shrank; `self_ratio>1.2` it \
-is 1.2 times what it was; `whole>5%` everything takes 5% more CPU per second, or with --unit work per unit of work. Changes that may be chance never count, and \
-neither do those of shares that only follow from the changes of others.
+is 1.2 times what it was. Of whole runs of a command, `cpu>5%` a run takes 5% more CPU time, `wall>5%` it takes 5% longer. \
+`whole>5%` is `cpu` of whole runs; else everything takes 5% more CPU per second, or with --work-before and --work-after per unit of work. Changes \
+that may be chance never count, and neither do those of shares that only follow from the changes of others. One run a side shows \
+changes of CPU time of a fifth and more, and of wall time if it more than doubles: how runs differ is assumed then (docs/COMPARING.md), and measured \
+with three and more on each side.
 
 Exit codes: 0 done; 1 a condition of --fail-on holds; 2 failed.")]
 pub struct Diff {
@@ -56,7 +59,8 @@ pub struct Diff {
     /// What is compared: self or total
     #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
     pub sort: Sort,
-    /// What rates are: share (of all that was sampled), cpu (CPU seconds per second of wall time) or work (per unit of work)
+    /// What rates are: share (of all that was sampled), cpu (CPU seconds per second of wall time) or work (per unit of work; of
+    /// whole runs of a command one run is the unit)
     #[arg(long, value_name = "UNIT", hide_possible_values = true)]
     pub unit: Option<DiffUnit>,
     /// Units of work that each recording before did: requests, rows, builds
@@ -151,21 +155,27 @@ pub enum Measure {
     Ratio(Sort),
     /// Change of everything, as a share of what it was.
     Whole,
+    /// Change of the CPU time per run, likewise.
+    Cpu,
+    /// Change of the wall time per run, likewise.
+    Wall,
 }
 
-const MEASURES: [(&str, Measure); 5] = [
+const MEASURES: [(&str, Measure); 7] = [
     ("self_ratio", Measure::Ratio(Sort::Own)),
     ("total_ratio", Measure::Ratio(Sort::Total)),
     ("self", Measure::Change(Sort::Own)),
     ("total", Measure::Change(Sort::Total)),
     ("whole", Measure::Whole),
+    ("cpu", Measure::Cpu),
+    ("wall", Measure::Wall),
 ];
 
 impl FromStr for Condition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let how = || "use self>2%, total<-5%, self_ratio>1.2 or whole>5%".to_owned();
+        let how = || "use self>2%, total<-5%, self_ratio>1.2, whole>5%, cpu>5% or wall>5%".to_owned();
         let at = text.find(['<', '>']).ok_or_else(how)?;
         let (name, rest) = text.split_at(at);
         let (_, what) = *MEASURES.iter().find(|(known, _)| *known == name.trim()).ok_or_else(how)?;
@@ -245,7 +255,9 @@ mod tests {
 
     #[test]
     fn conditions_are_read_and_printed_as_they_are_typed() {
-        for text in ["self>2%", "total<-5%", "self_ratio>1.2", "total_ratio<0.5", "whole>0.5%"] {
+        for text in
+            ["self>2%", "total<-5%", "self_ratio>1.2", "total_ratio<0.5", "whole>0.5%", "cpu>5%", "wall<-10%"]
+        {
             assert_eq!(text.parse::<Condition>().map(|it| it.to_string()), Ok(text.to_owned()));
         }
         assert_eq!(" self > 0.02".parse::<Condition>().map(|it| it.bound), Ok(0.02));

@@ -14,6 +14,7 @@ use super::noise::{Draws, LEVELS, SEED, SLICES};
 use super::renames;
 use super::rows::{Key, Local, Rows, Sided};
 use super::series::{Metric, Part, Series, whole};
+use super::totals::{Totals, totals};
 use super::unit::Unit;
 use crate::cli::DiffBy as By;
 use crate::profile::{Amount, Sum};
@@ -102,8 +103,12 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// What was said of all rows together: self, total.
     pub judgements: [Summary; 2],
-    /// Everything, compared.
-    pub whole: Compared,
+    /// Everything, and what its rates are of: that of the next, or units of work.
+    pub whole: (Compared, Unit),
+    /// CPU time, or the weight of another event: per run of whole runs, else per second of wall time.
+    pub cpu_time: (Compared, Unit),
+    /// CPU time and wall time per run, of whole runs.
+    pub totals: Option<Totals>,
     /// All recordings are whole runs.
     pub whole_runs: bool,
     /// Length of the shortest blocks, ns: the mean of all recordings.
@@ -144,7 +149,18 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         let seen = |row| [&before, &after].map(|runs| seen(runs, row, metric));
         Judge::new(rows.keys.len(), seen, whole_runs, options)
     });
-    let whole = everything(&runs, &facts, whole_runs, options.unit);
+    let side_of: Vec<usize> = reports.iter().map(|(_, side)| *side).collect();
+    let is_time = reports.iter().all(|(report, _)| report.profile.unit == "ns");
+    let totals = whole_runs.then(|| totals(&facts, &side_of, is_time));
+    let cpu_time = match totals {
+        Some(totals) => (totals.cpu, Unit::PerRun),
+        None => (everything(&runs, &facts, whole_runs, Unit::PerSecond), Unit::PerSecond),
+    };
+    // One run is the unit of work, unless another one was named.
+    let whole = match options.unit {
+        Unit::PerWork(_) => (everything(&runs, &facts, whole_runs, options.unit), options.unit),
+        _ => cpu_time,
+    };
     let sides = [0, 1].map(|side| Side {
         recordings: reports
             .iter()
@@ -172,7 +188,19 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     let functions = rows.functions;
     let rows = rows.keys.into_iter().enumerate().map(row).filter(is_hit).collect();
     let unit = options.unit;
-    Comparison { sides, unit, weight_unit, rows, judgements, whole, whole_runs, block_ns, functions }
+    Comparison {
+        sides,
+        unit,
+        weight_unit,
+        rows,
+        judgements,
+        whole,
+        cpu_time,
+        totals,
+        whole_runs,
+        block_ns,
+        functions,
+    }
 }
 
 /// A row as the recordings of a side have it.
@@ -229,8 +257,7 @@ fn run(
     groups: Vec<Option<u32>>,
 ) -> Run {
     let whole = whole(&report.profile, SLICES);
-    let seen = 1.0 - facts.lost_share;
-    let divisors = options.unit.divisors(&whole, facts.span_ns, seen, side == 0);
+    let divisors = options.unit.divisors(&whole, facts, side == 0);
     let base = base(number, divisors, facts, options.unit == Unit::Share);
     Run { side, groups, series, base, whole }
 }
@@ -242,11 +269,10 @@ fn base(number: usize, divisors: Vec<f64>, facts: &Facts, is_share: bool) -> Bas
 
 /// Compares how much was sampled in all: per unit of work, or per second of wall time, since the share of everything is 1.
 fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool, unit: Unit) -> Compared {
-    let unit = if unit == Unit::Share { Unit::PerSecond } else { unit };
     let bases: Vec<Base> = (0..runs.len())
         .map(|number| {
             let (facts, run) = (&facts[number], &runs[number]);
-            let divisors = unit.divisors(&run.whole, facts.span_ns, 1.0 - facts.lost_share, run.side == 0);
+            let divisors = unit.divisors(&run.whole, facts, run.side == 0);
             base(number, divisors, facts, false)
         })
         .collect();

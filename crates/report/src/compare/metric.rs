@@ -6,6 +6,7 @@ use super::comparison::{Compared, Options, Run, Side};
 use super::estimate::{Estimate, Piece, Seen, estimate, estimate_few, growth};
 use super::judge::{BETWEEN_RUNS, FEWEST_SAMPLES, Judged, Judgement, judge};
 use super::noise::common_level;
+use super::totals::CPU_NOISE;
 use super::unit::Unit;
 
 /// What is said of all rows of one metric.
@@ -63,10 +64,11 @@ impl Judge {
         let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(level) };
         let estimate = |row: usize| {
             let [before, after] = seen(row);
-            match is_tested[row] {
+            let estimate = match is_tested[row] {
                 true => estimate(&before, &after, piece),
                 false => estimate_few(&before, &after),
-            }
+            };
+            if options.unit == Unit::PerRun { with_runs(estimate) } else { estimate }
         };
         let estimates: Vec<Estimate> = (0..rows).into_par_iter().map(estimate).collect();
         let least = if options.is_one_run { 1.0 } else { BETWEEN_RUNS };
@@ -142,6 +144,13 @@ impl Judge {
         (is_other_than_one && fitting.len() >= FEWEST_FITTING && covered > MOST_OF_ALL * whole)
             .then_some(factor)
     }
+}
+
+/// Adds how CPU times of single runs differ, by all rows together, which cancels out in shares.
+fn with_runs(estimate: Estimate) -> Estimate {
+    let Estimate { before, after, variance, between, .. } = estimate;
+    let of_runs = CPU_NOISE.powi(2) * (before.powi(2) + after.powi(2));
+    Estimate { variance: if between.is_none() { variance + of_runs } else { variance }, ..estimate }
 }
 
 /// A factor is common if it explains so many rows,

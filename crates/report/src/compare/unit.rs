@@ -1,5 +1,6 @@
 //! What rates are rates of.
 
+use super::facts::Facts;
 use super::noise::SLICES;
 
 /// What is compared.
@@ -11,6 +12,8 @@ pub enum Unit {
     PerSecond,
     /// Weight per unit of work.
     PerWork(Work),
+    /// Weight per run of a command, of whole runs.
+    PerRun,
 }
 
 /// Units of work that each recording of a side did.
@@ -25,15 +28,16 @@ pub struct Work {
 impl Unit {
     /// What the weights of each slice are divided by.
     ///
-    /// `whole` is the weight of everything in each slice, of which `span_ns` were sampled, and `seen` the share of all
-    /// samples that was not lost.
-    pub fn divisors(self, whole: &[f64], span_ns: u64, seen: f64, is_before: bool) -> Vec<f64> {
+    /// `whole` is the weight of everything in each slice.
+    pub fn divisors(self, whole: &[f64], facts: &Facts, is_before: bool) -> Vec<f64> {
+        let seen = 1.0 - facts.lost_share;
         // Slices are equally long. Weights that are times are divided by times.
         let each = |whole: f64| vec![whole * seen / SLICES as f64; SLICES];
         match self {
             Self::Share => whole.to_vec(),
-            Self::PerSecond => each(span_ns as f64),
+            Self::PerSecond => each(facts.span_ns as f64),
             Self::PerWork(work) => each(1e9 * if is_before { work.before } else { work.after }),
+            Self::PerRun => each(1e9 * facts.runs as f64),
         }
     }
 }

@@ -6,9 +6,9 @@ use anyhow::bail;
 use icecore_format::read::Recording;
 
 use super::{Streams, emit, remark};
-use crate::cli::{Diff, DiffBy, DiffUnit, Global, Stretch};
+use crate::cli::{Diff, DiffBy, DiffUnit, Global, Measure, Stretch};
 use crate::compare::noise::SLICES;
-use crate::compare::{Options, Unit, Work, compare};
+use crate::compare::{Comparison, Options, Unit, Work, compare};
 use crate::filter::Filter;
 use crate::hits::Apart;
 use crate::image::Search;
@@ -39,6 +39,7 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
     let sided: Vec<(&Report<'_>, usize)> =
         reports.iter().zip(&wanted).map(|(report, piece)| (report, piece.side)).collect();
     let compared = compare(&sided, how(options)?);
+    refuse_runs(&compared, options)?;
     let view = diff::Diff::new(&compared, &sided, options);
     if let Some(path) = &options.output {
         let written = diff::file::write((path, options.force), &view, &compared, &sided)?;
@@ -146,13 +147,29 @@ fn refuse(reports: &[Report<'_>]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses what is asked of runs where recordings are none.
+fn refuse_runs(compared: &Comparison, options: &Diff) -> anyhow::Result<()> {
+    if compared.totals.is_some() {
+        return Ok(());
+    }
+    if compared.unit == Unit::PerRun {
+        bail!("cannot tell how much work was done: say it with --work-before and --work-after");
+    }
+    let of_runs = options.fail_on.iter().find(|it| matches!(it.what, Measure::Cpu | Measure::Wall));
+    if let Some(condition) = of_runs {
+        bail!(
+            "cannot check `{condition}`: not all recordings are whole runs of a command; check `whole`, or record with \
+             `icecore-record -- CMD` until it ends, and use no --from and --to"
+        );
+    }
+    Ok(())
+}
+
 fn how(options: &Diff) -> anyhow::Result<Options> {
     let work = options.work_before.zip(options.work_after).map(|(before, after)| Work { before, after });
     let unit = match (options.unit, work) {
         (Some(DiffUnit::Work) | None, Some(work)) => Unit::PerWork(work),
-        (Some(DiffUnit::Work), None) => {
-            bail!("cannot tell how much work was done: say it with --work-before and --work-after")
-        }
+        (Some(DiffUnit::Work), None) => Unit::PerRun,
         (Some(_), Some(_)) => bail!("cannot use --work-before and --work-after without --unit work"),
         (Some(DiffUnit::Cpu), None) => Unit::PerSecond,
         (Some(DiffUnit::Share) | None, None) => Unit::Share,

@@ -6,6 +6,7 @@ pub mod file;
 pub mod flame;
 mod markdown;
 mod text;
+mod totals;
 
 use serde::Serialize;
 
@@ -22,7 +23,7 @@ pub struct Diff {
     schema: &'static str,
     by: &'static str,
     sort: &'static str,
-    /// What rates are: `share`, `cpu_s_per_s`, `cpu_s_per_work`; of other weights than times `weight_per_s`, `weight_per_work`.
+    /// What rates are: `share`, `cpu_s_per_s`, `cpu_s_per_work`, `cpu_s_per_run`; of other weights than times `weight_per_s` and so on.
     unit: &'static str,
     weight_unit: String,
     /// Weight of all recordings of the side.
@@ -33,8 +34,13 @@ pub struct Diff {
     detectable_at: Vec<Detectable>,
     before: Vec<Recording>,
     after: Vec<Recording>,
-    /// Everything: per unit of work, or per second of wall time, which is CPUs in use where weights are times.
+    /// Everything: per run of whole runs, per unit of work, or per second of wall time, which is CPUs in use where weights are times.
     whole: Rates,
+    whole_unit: &'static str,
+    /// CPU time per run of whole runs, else per second of wall time.
+    cpu_time: totals::Total,
+    /// Wall time per run of whole runs, s; of others what was recorded, which is not tested.
+    wall_time: totals::Total,
     noise: Noise,
     /// Rows that were tested.
     tested: u64,
@@ -198,14 +204,12 @@ impl Diff {
                 .collect(),
             before: before.recordings.iter().map(Recording::new).collect(),
             after: after.recordings.iter().map(Recording::new).collect(),
-            whole: Rates::new(&compared.whole),
+            whole: Rates::new(&compared.whole.0),
+            whole_unit: unit(compared.whole.1, &compared.weight_unit),
+            cpu_time: totals::cpu(compared),
+            wall_time: totals::wall(compared),
             noise: Noise {
-                from: match (compared.sides.iter().any(|side| side.recordings.len() > 1), compared.whole_runs)
-                {
-                    (true, _) => "runs",
-                    (_, true) => "steps",
-                    _ => "blocks",
-                },
+                from: noise(compared),
                 block_s: compared.block_ns[metric as usize] as f64 / 1e9,
                 resamples: RESAMPLES as u64,
                 seed: SEED,
@@ -283,6 +287,14 @@ fn by(by: DiffBy) -> &'static str {
     }
 }
 
+fn noise(compared: &Comparison) -> &'static str {
+    match (compared.sides.iter().any(|side| side.recordings.len() > 1), compared.whole_runs) {
+        (true, _) => "runs",
+        (_, true) => "steps",
+        _ => "blocks",
+    }
+}
+
 fn unit(unit: Unit, weights: &str) -> &'static str {
     match (unit, weights == "ns") {
         (Unit::Share, _) => "share",
@@ -290,6 +302,8 @@ fn unit(unit: Unit, weights: &str) -> &'static str {
         (Unit::PerSecond, false) => "weight_per_s",
         (Unit::PerWork(Work { .. }), true) => "cpu_s_per_work",
         (Unit::PerWork(Work { .. }), false) => "weight_per_work",
+        (Unit::PerRun, true) => "cpu_s_per_run",
+        (Unit::PerRun, false) => "weight_per_run",
     }
 }
 

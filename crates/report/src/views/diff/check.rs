@@ -34,11 +34,15 @@ impl Check {
         let holds =
             |value: f64| if condition.is_above { value > condition.bound } else { value < condition.bound };
         let mut rows: Vec<Cause> = match condition.what {
-            Measure::Whole => {
-                let whole = &compared.whole;
-                let value = whole.estimate.delta() / whole.estimate.before;
-                let cause = Cause { name: "everything".to_owned(), value };
-                if whole.judged.significant && holds(value) { vec![cause] } else { Vec::new() }
+            Measure::Whole | Measure::Cpu | Measure::Wall => {
+                let (name, of) = match (condition.what, &compared.totals) {
+                    (Measure::Cpu, Some(totals)) => ("CPU time per run", &totals.cpu),
+                    (Measure::Wall, Some(totals)) => ("wall time per run", &totals.wall),
+                    _ => ("everything", &compared.whole.0),
+                };
+                let value = of.estimate.delta() / of.estimate.before;
+                let cause = Cause { name: name.to_owned(), value };
+                if of.judged.significant && holds(value) { vec![cause] } else { Vec::new() }
             }
             Measure::Change(sort) | Measure::Ratio(sort) => {
                 let metric = if sort == Sort::Own { Metric::Own } else { Metric::Total };

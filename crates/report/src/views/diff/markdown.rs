@@ -8,7 +8,10 @@ impl Diff {
     pub fn markdown(&self) -> String {
         let mut text = String::from("### CPU profile: before and after\n\n");
         let (_, found) = self.found();
-        text.push_str(&format!("**{found}** {}\n", self.detectable()));
+        text.push_str(&format!("**{found}** {}\n\n", self.detectable()));
+        for (label, total) in self.totals().iter().filter(|(label, _)| !label.is_empty()) {
+            text.push_str(&format!("- {label}: {total}\n"));
+        }
         let (rows, _) = self.shown();
         if !rows.is_empty() {
             text.push_str(&format!("\n| before | after | change | 95% interval | | {} | image |\n", self.by));

@@ -1,5 +1,6 @@
 //! The rows as a table for people.
 
+use super::totals::signed_percent;
 use super::{Diff, Recording, Row};
 use crate::compare::Status;
 use crate::compare::judge::BETWEEN_RUNS;
@@ -40,24 +41,9 @@ impl Diff {
                 page.item(label, &recording.text());
             }
         }
+        self.totals().iter().for_each(|(label, text)| page.item(label, text));
         page.item("rates", &self.rates());
         page.item("noise", &self.noise());
-        let whole = &self.whole;
-        let amount = |value: f64| match (self.unit, self.weight_unit.as_str()) {
-            ("cpu_s_per_work" | "weight_per_work", _) => self.amount(value),
-            (_, "ns") => format!("{value:.2}"),
-            _ => format!("{value:.0}"),
-        };
-        let (label, unit) = match (self.unit, self.weight_unit.as_str()) {
-            ("cpu_s_per_work" | "weight_per_work", _) => ("in all", "per unit of work"),
-            (_, "ns") => ("in use", "CPUs"),
-            _ => ("in use", "per second"),
-        };
-        let chance = if whole.significant { "" } else { ", which may be chance" };
-        let change =
-            if whole.before > 0.0 { signed_percent(whole.delta / whole.before) } else { "-".to_owned() };
-        let [before, after] = [whole.before, whole.after].map(amount);
-        page.item(label, &format!("{before} → {after} {unit} ({change}{chance})"));
     }
 
     /// What the numbers are.
@@ -66,6 +52,8 @@ impl Diff {
             "share" => "share of all that was sampled",
             "cpu_s_per_s" => "CPU time per second of wall time",
             "cpu_s_per_work" => "CPU time per unit of work",
+            "cpu_s_per_run" => "CPU time per run",
+            "weight_per_run" => "weight per run",
             "weight_per_s" => "weight per second of wall time",
             _ => "weight per unit of work",
         };
@@ -107,6 +95,10 @@ impl Diff {
         match self.changed {
             0 if self.tested == 0 => {
                 (false, format!("No {} has enough samples to tell a change.", self.kind()))
+            }
+            0 if self.whole.significant && self.whole.before > 0.0 => {
+                let change = signed_percent(self.whole.delta / self.whole.before);
+                (true, format!("No significant change in {rows}, but in the whole: {change}."))
             }
             0 => (false, format!("No significant change in {rows}.")),
             changed => {
@@ -178,11 +170,11 @@ impl Diff {
         [amount(rates.before), amount(rates.after), signed(rates.delta), interval]
     }
 
-    fn amount(&self, value: f64) -> String {
+    pub(super) fn amount(&self, value: f64) -> String {
         match self.unit {
             "share" => format!("{:.2}%", value * 100.0),
             "cpu_s_per_s" => format!("{:.2} ms/s", value * 1e3),
-            "cpu_s_per_work" => duration((value * 1e9).round() as u64),
+            "cpu_s_per_work" | "cpu_s_per_run" => duration((value * 1e9).round() as u64),
             _ => format!("{value:.1}"),
         }
     }
@@ -265,9 +257,11 @@ impl Diff {
     /// Where a change of the whole can be looked for, if no row shows it.
     fn elsewhere(&self) -> Option<String> {
         let is_share_of_cpu = self.unit == "share" && self.weight_unit == "ns";
+        let is_of_runs = self.whole_unit == "cpu_s_per_run";
         let is_fine = matches!(self.by, "function" | "line" | "stack");
         let ways: Vec<&str> = [
-            (is_share_of_cpu, "--unit cpu compares CPU time, not shares"),
+            (is_share_of_cpu && !is_of_runs, "--unit cpu compares CPU time, not shares"),
+            (is_share_of_cpu && is_of_runs, "--unit work compares CPU time per run, not shares"),
             (is_fine, "--by image and --by process have larger rows"),
         ]
         .into_iter()
@@ -345,9 +339,4 @@ impl Row {
             (None, ..) => format!("? ({})", short(self.image.as_deref().unwrap_or("no image"))),
         }
     }
-}
-
-fn signed_percent(share: f64) -> String {
-    let tenths = (share * 1000.0).round();
-    format!("{}{:.1}%", if tenths < 0.0 { "-" } else { "+" }, tenths.abs() / 10.0)
 }

@@ -1,0 +1,167 @@
+//! What whole runs take in all: CPU time and wall time per run, and how far these may be off by chance.
+//!
+//! Inside a recording nothing shows how the totals of runs differ. Several recordings on a side show it. For one on each side it is
+//! assumed, as it was measured of programs on a machine that others used, too (docs/COMPARING.md).
+
+use super::comparison::Compared;
+use super::estimate::Estimate;
+use super::facts::Facts;
+use super::judge::{FALSE_DISCOVERIES, judge};
+
+/// Standard deviation of the CPU time of runs of one program, as a share of it,
+pub const CPU_NOISE: f64 = 0.05;
+/// and of their wall time: that depends on whoever else uses the machine.
+pub const WALL_NOISE: f64 = 0.20;
+/// What is added to both, s: short runs differ by more.
+pub const LEAST_NOISE_S: f64 = 0.02;
+/// How many runs these assumptions count for.
+const ASSUMED_DEGREES: f64 = 8.0;
+/// With so many degrees of freedom the spread of the recordings counts alone: three on each side.
+const ENOUGH_DEGREES: f64 = 4.0;
+
+/// Totals of both sides, per run.
+#[derive(Debug, Clone, Copy)]
+pub struct Totals {
+    /// CPU time, s; of events whose weights are no times, their weight.
+    pub cpu: Compared,
+    /// Wall time, s.
+    pub wall: Compared,
+    /// The CPU time is the kernel's account and no estimate from samples.
+    pub is_exact: bool,
+    /// How noise was learned.
+    pub noise: Noise,
+}
+
+/// How it is known how runs differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noise {
+    /// It is assumed: there is one recording on each side.
+    Assumed,
+    /// A few recordings tell it, together with the assumption.
+    Both,
+    /// The recordings of each side tell it.
+    Runs,
+}
+
+/// The total of one recording per run, and the variance by which sampling alone may have missed it.
+#[derive(Debug, Clone, Copy)]
+struct Total {
+    value: f64,
+    of_sampling: f64,
+}
+
+/// Compares recordings of whole runs; `side` tells the side of each.
+pub(super) fn totals(facts: &[Facts], side: &[usize], is_time: bool) -> Totals {
+    let is_exact = is_time && facts.iter().all(|facts| facts.exact_ns.is_some());
+    let scale = if is_time { 1e-9 } else { 1.0 };
+    let cpu = |facts: &Facts| match facts.exact_ns.filter(|_| is_exact) {
+        Some(ns) => Total { value: per_run(ns as f64 * scale, facts), of_sampling: 0.0 },
+        None => {
+            let value =
+                per_run(facts.weight as f64 * scale, facts) / (1.0 - facts.lost_share).max(f64::MIN_POSITIVE);
+            Total { value, of_sampling: value.powi(2) / facts.samples.max(1) as f64 }
+        }
+    };
+    let wall = |facts: &Facts| Total { value: per_run(facts.ran_ns as f64 / 1e9, facts), of_sampling: 0.0 };
+    let least = if is_time { LEAST_NOISE_S } else { 0.0 };
+    let sides = |total: &dyn Fn(&Facts) -> Total| {
+        [0, 1].map(|of| {
+            facts.iter().zip(side).filter(|(_, side)| **side == of).map(|(it, _)| total(it)).collect()
+        })
+    };
+    let samples = [0, 1].map(|of| {
+        facts.iter().zip(side).filter(|(_, side)| **side == of).map(|(facts, _)| facts.samples).sum::<u64>()
+    });
+    let (cpu, noise) = compared(&sides(&cpu), CPU_NOISE, least);
+    let (wall, _) = compared(&sides(&wall), WALL_NOISE, LEAST_NOISE_S);
+    let samples = (samples[0], samples[1]);
+    Totals { cpu: Compared { samples, ..cpu }, wall: Compared { samples, ..wall }, is_exact, noise }
+}
+
+/// A merged recording holds several runs.
+fn per_run(total: f64, facts: &Facts) -> f64 {
+    total / facts.runs.max(1) as f64
+}
+
+/// Compares the means of both sides. Each total is off by a share of it that is the same on both sides, learned or assumed, by a
+/// `least` number of seconds, and by sampling.
+fn compared(sides: &[Vec<Total>; 2], assumed: f64, least: f64) -> (Compared, Noise) {
+    let mean = |side: &[Total]| side.iter().map(|total| total.value).sum::<f64>() / side.len() as f64;
+    let means = sides.each_ref().map(|side| mean(side));
+    let assumed_at = |value: f64| (assumed * value).powi(2) + least.powi(2);
+    // The spread of one side is expected of the other, in proportion.
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for (side, mean) in sides.iter().zip(means) {
+        let deviation = |total: &Total| ((total.value - mean) / mean.max(f64::MIN_POSITIVE)).powi(2);
+        squares += side.iter().map(deviation).sum::<f64>();
+        freedom += side.len() as f64 - 1.0;
+    }
+    let (noise, degrees) = match freedom {
+        0.0 => (Noise::Assumed, ASSUMED_DEGREES),
+        few if few < ENOUGH_DEGREES => (Noise::Both, ASSUMED_DEGREES + few),
+        enough => (Noise::Runs, enough),
+    };
+    let of_side = |(side, mean): (&Vec<Total>, f64)| {
+        let runs = side.len() as f64;
+        let of_sampling = side.iter().map(|total| total.of_sampling).sum::<f64>() / runs;
+        // What recordings differ by holds what sampling adds.
+        let of_runs = match noise {
+            Noise::Assumed => assumed_at(mean) + of_sampling,
+            Noise::Both => {
+                (ASSUMED_DEGREES * (assumed_at(mean) + of_sampling) + squares * mean.powi(2)) / degrees
+            }
+            Noise::Runs => (squares / freedom * mean.powi(2)).max(of_sampling),
+        };
+        of_runs / runs
+    };
+    let variance = sides.iter().zip(means).map(of_side).sum();
+    let estimate = Estimate { before: means[0], after: means[1], variance, degrees, ..Estimate::default() };
+    let judged = judge(&[estimate], &[true], FALSE_DISCOVERIES, 1.0).rows[0];
+    (Compared { estimate, judged, samples: (0, 0) }, noise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exact(values: &[f64]) -> Vec<Total> {
+        values.iter().map(|value| Total { value: *value, of_sampling: 0.0 }).collect()
+    }
+
+    fn changed(before: &[f64], after: &[f64]) -> (bool, Noise) {
+        let (compared, noise) = compared(&[exact(before), exact(after)], CPU_NOISE, LEAST_NOISE_S);
+        let Compared { judged, .. } = compared;
+        assert_eq!(judged.significant, judged.low > 0.0 || judged.high < 0.0, "{judged:?}");
+        (judged.significant, noise)
+    }
+
+    #[test]
+    fn one_run_a_side_shows_what_is_far_more_than_runs_differ_by() {
+        assert_eq!(changed(&[2.73], &[3.53]), (true, Noise::Assumed));
+        assert_eq!([changed(&[3.53], &[2.73]).0, changed(&[2.73], &[3.0]).0], [true, false]);
+        // A run of 30 ms may take 40 the next time.
+        assert!(!changed(&[0.030], &[0.040]).0 && changed(&[0.030], &[0.130]).0);
+    }
+
+    #[test]
+    fn several_runs_tell_how_much_they_differ() {
+        assert_eq!(changed(&[1.0, 1.004, 0.998], &[1.03, 1.032, 1.028]), (true, Noise::Runs));
+        assert_eq!(changed(&[1.0, 1.4, 0.7], &[1.3, 1.1, 0.9]), (false, Noise::Runs));
+        assert_eq!(changed(&[1.0, 1.01], &[1.3]), (true, Noise::Both));
+        assert_eq!(changed(&[1.0, 1.01], &[1.05]), (false, Noise::Both));
+    }
+
+    #[test]
+    fn what_sampling_adds_counts() {
+        let of = |value: f64, samples: f64| vec![Total { value, of_sampling: value.powi(2) / samples }];
+        let significant = |samples: f64| {
+            compared(&[of(1.0, samples), of(1.3, samples)], CPU_NOISE, LEAST_NOISE_S).0.judged.significant
+        };
+        assert_eq!([10.0, 10_000.0].map(significant), [false, true]);
+    }
+
+    #[test]
+    fn runs_that_take_no_time_are_no_change() {
+        assert!(!changed(&[0.0], &[0.0]).0 && !changed(&[0.0, 0.0, 0.0], &[0.0, 0.0, 0.0]).0);
+    }
+}
