@@ -28,7 +28,11 @@ pub struct Info {
     file_bytes: u64,
     uuid: String,
     closed: bool,
+    /// The only session, or the first.
     session: SessionRow,
+    /// Each session; nothing if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sessions: Vec<EachSession>,
     blocks: Vec<BlockRow>,
     receipt: Option<ReceiptRow>,
     lost_by_cause: std::collections::BTreeMap<String, u64>,
@@ -78,6 +82,14 @@ struct SessionRow {
     labels: std::collections::BTreeMap<String, String>,
     notes: Vec<String>,
     mount_ns: u64,
+}
+
+/// One session of several.
+#[derive(Debug, Serialize)]
+struct EachSession {
+    #[serde(flatten)]
+    session: SessionRow,
+    receipt: Option<ReceiptRow>,
 }
 
 /// One sampling event.
@@ -188,6 +200,7 @@ impl Info {
             uuid: hex(&recording.header().uuid),
             closed: recording.is_closed(),
             session: SessionRow::new(&tables.session),
+            sessions: if tables.parts.len() > 1 { EachSession::list(tables) } else { Vec::new() },
             blocks: blocks(recording),
             receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, tables.session.start_ns)),
             lost_by_cause: losses(tables),
@@ -222,6 +235,16 @@ impl Info {
     /// If there is no memory to compress in.
     pub fn with_sizes(self, recording: &Recording) -> Result<Self, icecore_format::Error> {
         Ok(Self { sizes: Some(SizeRow::list(recording)?), ..self })
+    }
+}
+
+impl EachSession {
+    fn list(tables: &Tables) -> Vec<Self> {
+        let each = tables.parts.iter().map(|part| Self {
+            session: SessionRow::new(&part.session),
+            receipt: part.receipt.as_ref().map(|receipt| ReceiptRow::new(receipt, part.session.start_ns)),
+        });
+        each.collect()
     }
 }
 

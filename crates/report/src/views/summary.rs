@@ -18,7 +18,7 @@ use crate::views::top::{self, Top};
 
 pub use super::quality::{Quality, Verdict};
 use crate::spans::Spans;
-use sessions::{labels, notes};
+use sessions::{alike, labels, notes};
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -31,7 +31,10 @@ pub struct Summary {
     samples_in_file: u64,
     /// Samples that were lost while recording.
     lost: u64,
+    /// Wall time in which any session ran.
     duration_s: f64,
+    /// The same of each session by itself, in sum.
+    sessions_s: f64,
     /// Samples per second of wall time, all CPUs together.
     rate_hz: f64,
     /// Samples per second of CPU time that they stand for; `None` if weights are no times.
@@ -52,6 +55,7 @@ pub struct Summary {
     /// `None` if it was not sampled.
     user_share: Option<f64>,
     kernel_share: Option<f64>,
+    /// From here to `events`: of several sessions what all of them have alike, else nothing; `sessions` has each.
     recorder: String,
     command_line: Vec<String>,
     kernel_release: String,
@@ -59,7 +63,9 @@ pub struct Summary {
     target: String,
     cpus: Vec<u32>,
     events: Vec<EventRow>,
+    /// The begin of the earliest session, and the end of the latest.
     start_unix_ns: u64,
+    end_unix_ns: u64,
     notes: Vec<String>,
     lost_by_cause: BTreeMap<String, u64>,
     left_out: Vec<LeftOutRow>,
@@ -111,6 +117,7 @@ impl Summary {
         let lost_by_cause = losses(tables);
         let spans = Spans::new(tables, &loaded.filter);
         let duration_s = spans.together_ns() as f64 / 1e9;
+        let last_ns = spans.hull_ns().1;
         let sessions = if spans.is_one() { Vec::new() } else { sessions::rows(report, &spans) };
         let ((quality, processes), (functions, _)) = rayon::join(
             || (Quality::new(report, samples_in_file, lost(tables)), processes(report)),
@@ -130,6 +137,7 @@ impl Summary {
             samples_in_file,
             lost: lost(tables),
             duration_s,
+            sessions_s: spans.sum_ns() as f64 / 1e9,
             rate_hz: ratio(whole.samples as f64, duration_s),
             achieved_hz: achieved.then(|| whole.samples as f64 * 1e9 / whole.weight as f64),
             file_bytes,
@@ -144,14 +152,18 @@ impl Summary {
             total_weight: whole.weight,
             user_share: sampled.0.then(|| in_user.share_of(whole)),
             kernel_share: sampled.1.then(|| in_kernel.share_of(whole)),
-            recorder: session.recorder.clone(),
-            command_line: session.command_line.clone(),
-            kernel_release: session.kernel_release.clone(),
-            arch: session.arch.clone(),
-            target: session.target.clone(),
-            cpus: session.cpus.clone(),
-            events: EventRow::list(tables.parts.events()),
+            recorder: alike(tables, |session| session.recorder.clone()),
+            command_line: alike(tables, |session| session.command_line.clone()),
+            kernel_release: alike(tables, |session| session.kernel_release.clone()),
+            arch: alike(tables, |session| session.arch.clone()),
+            target: alike(tables, |session| session.target.clone()),
+            cpus: alike(tables, |session| session.cpus.clone()),
+            events: EventRow::list(&alike(tables, |session| session.events.clone())),
             start_unix_ns: tables.parts.start_unix_ns(),
+            end_unix_ns: tables
+                .parts
+                .start_unix_ns()
+                .saturating_add(last_ns.saturating_sub(tables.parts.zero_ns())),
             notes: notes(tables),
             lost_by_cause,
             left_out: LeftOutRow::list(tables),
@@ -159,7 +171,12 @@ impl Summary {
             processes,
             cgroups: cgroups(report),
             functions,
-            receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, session.start_ns)),
+            // Of several sessions each has its own.
+            receipt: tables
+                .receipt
+                .as_ref()
+                .filter(|_| spans.is_one())
+                .map(|receipt| ReceiptRow::new(receipt, session.start_ns)),
         }
     }
 }

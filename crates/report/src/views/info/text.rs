@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Info, ReceiptRow, SessionRow};
+use super::{EachSession, Info, ReceiptRow, SessionRow};
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, duration, percent, utc};
 use crate::term::{Align, Page, Style, Table};
@@ -19,9 +19,14 @@ impl Info {
             &format!("{} · {} · {state}", shown(Path::new(&self.file)), bytes(self.file_bytes)),
         );
         page.item("uuid", &self.uuid);
-        self.session.text(page);
-        if let Some(receipt) = &self.receipt {
-            receipt.text(page);
+        if self.sessions.is_empty() {
+            self.session.text(page);
+            self.receipt.iter().for_each(|receipt| receipt.text(page));
+        }
+        for (position, EachSession { session, receipt }) in self.sessions.iter().enumerate() {
+            page.item("session", &format!("{} of {}", position + 1, self.sessions.len()));
+            session.text(page);
+            receipt.iter().for_each(|receipt| receipt.text(page));
         }
         let lost: Vec<String> =
             self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use icecore_format::records::SessionV1;
 use serde::Serialize;
 
 use super::ratio;
 use crate::load::Tables;
 use crate::pipeline::Report;
 use crate::spans::Spans;
-use crate::views::info::ReceiptRow;
+use crate::views::info::{EventRow, ReceiptRow};
 
 /// One session of several.
 #[derive(Debug, Serialize)]
@@ -17,7 +18,12 @@ pub(super) struct Row {
     pub(super) kernel_release: String,
     pub(super) arch: String,
     pub(super) cpus: Vec<u32>,
+    pub(super) recorder: String,
+    pub(super) command_line: Vec<String>,
+    pub(super) target: String,
+    pub(super) events: Vec<EventRow>,
     pub(super) start_unix_ns: u64,
+    pub(super) end_unix_ns: u64,
     pub(super) duration_s: f64,
     /// Samples that the filters keep.
     pub(super) samples: u64,
@@ -42,7 +48,12 @@ pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<Row> {
             kernel_release: session.kernel_release.clone(),
             arch: session.arch.clone(),
             cpus: session.cpus.clone(),
+            recorder: session.recorder.clone(),
+            command_line: session.command_line.clone(),
+            target: session.target.clone(),
+            events: EventRow::list(&session.events),
             start_unix_ns: session.start_unix_ns,
+            end_unix_ns: parts.start_unix_ns().saturating_add(end.saturating_sub(parts.zero_ns())),
             duration_s,
             samples,
             rate_hz: ratio(samples as f64, duration_s),
@@ -50,6 +61,13 @@ pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<Row> {
         }
     })
     .collect()
+}
+
+/// What all sessions have alike; the default if they differ.
+pub(super) fn alike<T: PartialEq + Default>(tables: &Tables, of: impl Fn(&SessionV1) -> T) -> T {
+    let mut each = tables.parts.iter().map(|part| of(&part.session));
+    let first = each.next().unwrap_or_default();
+    if each.all(|other| other == first) { first } else { T::default() }
 }
 
 /// Labels of all sessions; values that differ are joined. Of one key in one session the last counts.

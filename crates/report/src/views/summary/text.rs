@@ -54,8 +54,14 @@ impl Summary {
             false => self.each_session(page),
         }
         let length = duration((self.duration_s * 1e9) as u64);
-        page.item("made", &format!("{} · {length} · {}", utc(self.start_unix_ns), recorder(&self.recorder)));
-        page.item("command", &self.command_line.join(" "));
+        if self.sessions.is_empty() {
+            let began = utc(self.start_unix_ns);
+            page.item("made", &format!("{began} · {length} · {}", recorder(&self.recorder)));
+        }
+        // Each session has its own.
+        if !self.command_line.is_empty() {
+            page.item("command", &self.command_line.join(" "));
+        }
         page.item("sampled", &self.sampled());
         if !self.labels.is_empty() {
             let labels: Vec<String> = self.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -70,12 +76,23 @@ impl Summary {
     }
 
     fn each_session(&self, page: &mut Page) {
+        let length = |seconds: f64| duration((seconds * 1e9) as u64);
+        let sessions = things(self.sessions.len() as u64, "session");
+        let span = format!("{} to {}", utc(self.start_unix_ns), utc(self.end_unix_ns));
+        let ran = match (self.duration_s, self.sessions_s) {
+            (any, sum) if (sum - any).abs() < 1e-6 => format!("{} in all", length(sum)),
+            (any, sum) => format!("{} in all, {} in which any ran", length(sum), length(any)),
+        };
+        page.item("made", &format!("{sessions} · {span} · {ran}"));
         for row in &self.sessions {
             let machine = machine(&row.host, &row.kernel_release, &row.arch, &row.cpus);
             let length = duration((row.duration_s * 1e9) as u64);
             let samples = format!("{}, {:.0} per second", things(row.samples, "sample"), row.rate_hz);
             let began = utc(row.start_unix_ns);
             page.item("session", &format!("{machine} · {began} · {length} · {samples}"));
+            if self.command_line.is_empty() {
+                page.item("", &row.command_line.join(" "));
+            }
         }
     }
 
