@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icecore_tests::machine::{
-    Sample, has_perf, jit, report, stacks_with_frames, stacks_without_frames, text,
+    Sample, has_perf, jit, report, stacks_with_frames, stacks_without_frames, target, text,
 };
 use serde_json::Value;
 
@@ -92,6 +92,48 @@ fn root_stacks_that_perf_copied_are_unwound_to_the_root() {
         assert!(names.len() > 4 && names[1..].iter().all(|name| *name == "deep"), "{names:?}");
         assert_eq!(sample.text("ended"), "not_copied", "the copy ends in front of the root");
     }
+}
+
+/// Reasons why frames of the kernel have no name, and how many have one.
+fn kernel_frames(path: &Path) -> (std::collections::BTreeSet<String>, usize) {
+    let out = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
+    let samples = out.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON")));
+    let frames = samples.flat_map(|sample| sample.0["frames"].as_array().expect("a list").clone());
+    let kernel: Vec<Value> = frames.filter(|frame| frame["side"] == "kernel").collect();
+    let reasons = kernel.iter().filter_map(|frame| Some(frame["reason"].as_str()?.to_owned()));
+    (reasons.collect(), kernel.iter().filter(|frame| frame["reason"].is_null()).count())
+}
+
+#[test]
+fn root_functions_of_the_kernel_are_named_where_it_still_runs_and_nowhere_else() {
+    if !has_perf() {
+        return;
+    }
+    let imported = Imported::new(&target(), "syscalls", &["-g"]);
+    let (reasons, named) = kernel_frames(&imported.path());
+    assert!(reasons.is_empty() && named > 50, "{reasons:?}, {named}");
+    let notes = imported.json("info")["session"]["notes"].to_string();
+    assert!(notes.contains("named by /proc/kallsyms of the importing machine"), "{notes}");
+    let top = imported.json("top")["rows"].to_string();
+    assert!(top.contains("read_zero") || top.contains("clear_user") || top.contains("vfs_read"), "{top}");
+    // The same file, as if another kernel had run.
+    let data = imported.dir.path().join("perf.data");
+    let mut bytes = std::fs::read(&data).expect("there");
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("it runs");
+    let release = release.trim_end().as_bytes();
+    let mut at = 0;
+    while let Some(found) = bytes[at..].windows(release.len()).position(|window| window == release) {
+        at += found + release.len();
+        bytes[at - 1] ^= 1;
+    }
+    std::fs::write(&data, bytes).expect("room");
+    let path = imported.dir.path().join("other.icecore");
+    report(&["import".as_ref(), data.as_os_str(), "-o".as_ref(), path.as_os_str()]);
+    let (reasons, named) = kernel_frames(&path);
+    assert_eq!(
+        (reasons.into_iter().collect::<Vec<_>>(), named),
+        (vec!["kernel_symbol_missing".to_owned()], 0)
+    );
 }
 
 #[test]

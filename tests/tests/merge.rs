@@ -255,3 +255,40 @@ fn what_would_lose_a_recording_or_count_it_twice_is_refused() {
         assert_eq!(std::fs::read(dir.path().join("ab")).expect("there"), before);
     }
 }
+
+#[test]
+fn what_sessions_have_not_in_common_stands_with_each() {
+    let dir = two();
+    let mut other = elsewhere("lab", 3_000 * SECOND, 60 * SECOND);
+    let session = other.session.as_mut().expect("it has one");
+    session.command_line = ["icecore-record", "--", "make"].map(String::from).into();
+    session.target = "command".into();
+    session.events[0].frequency_hz = 99;
+    other.write(&dir.path().join("c"), true).expect("written");
+    text(dir.path(), "merge DIR/ab DIR/c -o DIR/abc");
+    let summary = json(dir.path(), "summary DIR/abc");
+    assert_eq!(summary["sessions"].as_array().map(Vec::len), Some(3));
+    for key in ["command_line", "events"] {
+        assert_eq!(summary[key], Value::Array(vec![]), "{key}");
+        assert_ne!(summary["sessions"][2][key], summary["sessions"][0][key], "{key}");
+    }
+    assert_eq!((&summary["target"], &summary["receipt"]), (&"".into(), &Value::Null));
+    let number = |key: &str| summary[key].as_f64().expect("a number");
+    assert!(
+        (number("sessions_s") - 6.0).abs() < 0.01 && (number("duration_s") - 5.0).abs() < 0.01,
+        "{summary:#}"
+    );
+    let lasted = summary["end_unix_ns"].as_u64().expect("a number")
+        - summary["start_unix_ns"].as_u64().expect("a number");
+    assert_eq!(lasted.div_ceil(SECOND), 62);
+    let page = text(dir.path(), "summary DIR/abc");
+    let made = "made        3 sessions · 2026-01-01 00:00:00 UTC to 2026-01-01 00:01:02 UTC · 6.00 s in all, 5.00 s in which any ran";
+    assert!(page.contains(made) && page.contains("            icecore-record -- make\n"), "{page}");
+    assert!(!page.contains("at 1000 Hz") && !page.contains("\ncommand "), "{page}");
+    let info = json(dir.path(), "info DIR/abc");
+    let sessions = info["sessions"].as_array().expect("a list");
+    assert_eq!((sessions.len(), &sessions[2]["target"]), (3, &"command".into()));
+    assert!(sessions.iter().all(|session| session["receipt"].is_object()), "{info:#}");
+    assert!(text(dir.path(), "info DIR/abc").contains("session     3 of 3\n"));
+    assert!(json(dir.path(), "info DIR/a")["sessions"].is_null());
+}

@@ -14,14 +14,17 @@
 //! | `code` | addresses of processes as code of images |
 //! | `here` | files that still lie where they were mapped |
 //! | `made` | names of code made at run time, in perf maps that still lie here |
+//! | `kernel` | names of the kernel's functions, if it is the kernel that runs here |
 //! | `ids` | numbers for rows that repeat |
 //! | `write` | rows as blocks |
 //!
-//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here` and `made` prove.
+//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here`, `made` and
+//! `kernel` prove.
 
 mod code;
 mod here;
 mod ids;
+mod kernel;
 mod made;
 mod perf_data;
 mod registers;
@@ -84,7 +87,12 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
     let changed_unix_ns = changed(&file);
     let data = PerfData::read(file).with_context(cannot)?;
     let mut world = World::of(&data);
-    let session = write::session(&data, &world, changed_unix_ns);
+    let mut session = write::session(&data, &world, changed_unix_ns);
+    let times = kernel::Times { last_ns: world.span_ns.1, changed_unix_ns };
+    let functions = kernel::Functions::of(&data.features, world.kernel.as_ref(), times);
+    if session.kernel {
+        session.notes.push(functions.note.clone());
+    }
     here::identify(&mut world.images, &world.strings, session.start_unix_ns);
     let (counts, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
         write::append(writer, &session)?;
@@ -95,7 +103,7 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
             began: session.start_unix_ns,
             ended: if changed_unix_ns > 0 { changed_unix_ns } else { session.start_unix_ns },
         };
-        let counts = Samples::new(&data, &world).write(writer, when, &|done| progress.tick(done));
+        let counts = Samples::new(&data, &world, &functions).write(writer, when, &|done| progress.tick(done));
         progress.finish();
         let counts = counts.with_context(cannot)?;
         write::end(writer, &world, &counts)?;

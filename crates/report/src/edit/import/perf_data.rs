@@ -40,7 +40,7 @@ use crate::map::Map;
 pub(super) use attr::Attr;
 use attr::field;
 use bytes::Bytes;
-pub(super) use event::{Event, Mapped};
+pub(super) use event::{Event, Kernel, Mapped};
 use event::{common, kind, unwanted};
 pub(super) use features::Features;
 pub(super) use records::At;

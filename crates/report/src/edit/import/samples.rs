@@ -3,19 +3,21 @@
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Basis, JitV1, KernelSymbolsV1, Location, Mending, Node, Sample as Row, SamplesV1, StacksV1, Task,
-    TasksV1, WalkEnd,
+    Basis, JitV1, KernelSymbolsV1, Location, Mending, Node, Sample as Row, SamplesV1, StacksV1, StringsV1,
+    Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
 use super::code::Code;
 use super::ids::Ids;
+use super::kernel::{Functions, Hit};
 use super::made::{Made, When};
 use super::perf_data::{Attr, PerfData, Sample};
 use super::registers::Registers;
 use super::snapshots::Snapshots;
 use super::world::{Names, World};
 use super::write::append;
+use crate::map::Interned;
 use crate::spaces::SpaceId;
 
 /// Samples of one block.
@@ -52,15 +54,18 @@ pub(super) struct Samples<'a> {
     made: Made,
     waiting: Vec<Row>,
     basis: Basis,
-    /// Kernel code that was hit, by position.
+    /// Kernel code that perf tells of and that was hit, by position.
     kernel_hits: Vec<bool>,
+    /// All addresses of the kernel, and what may lie there.
+    hit: Hit,
+    functions: &'a Functions,
     kernel: Vec<u64>,
     user: Vec<u64>,
     counts: Counts,
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn new(data: &'a PerfData, world: &'a World) -> Self {
+    pub(super) fn new(data: &'a PerfData, world: &'a World, functions: &'a Functions) -> Self {
         let machine = Registers::of(&data.features.arch);
         let attr = data.attrs.first();
         let period_ns = attr.filter(|attr| attr.unit() == "ns").map_or(0, Attr::usual_weight);
@@ -77,6 +82,8 @@ impl<'a> Samples<'a> {
             waiting: Vec::new(),
             basis: Basis { period_ns, processes: Processes::NONE, ..Basis::default() },
             kernel_hits: vec![false; world.kernel_symbols.len()],
+            hit: Hit::default(),
+            functions,
             kernel: Vec::new(),
             user: Vec::new(),
             counts: Counts::default(),
@@ -109,7 +116,12 @@ impl<'a> Samples<'a> {
         self.flush(writer)?;
         let symbols = self.world.kernel_symbols.iter().zip(&self.kernel_hits);
         let symbols: Vec<_> = symbols.filter_map(|(symbol, is_hit)| is_hit.then_some(*symbol)).collect();
-        append(writer, &KernelSymbolsV1::from_rows(&symbols))?;
+        let mut texts: Interned<Vec<u8>> = Interned::new();
+        let first = self.world.strings.len() as u32 + 1;
+        let string = |text: &[u8]| first + texts.intern(text.to_vec());
+        let named = self.functions.rows(&self.hit, &self.world.kernel_symbols, string);
+        append(writer, &StringsV1::from_rows(first, &texts.into_items()))?;
+        append(writer, &KernelSymbolsV1::from_rows(&[symbols, named].concat()))?;
         append(writer, &JitV1::from_rows(&self.made.rows(when)))?;
         Ok(self.counts)
     }
@@ -172,6 +184,7 @@ impl<'a> Samples<'a> {
 
     /// The kernel does not say how its walks end. Notes which of its code was hit.
     fn kernel_end(&mut self, attr: &Attr, leaf_first: &[u64]) -> WalkEnd {
+        self.hit.note(leaf_first);
         for address in leaf_first {
             let symbols = &self.world.kernel_symbols;
             let position = symbols.partition_point(|symbol| symbol.start <= *address);

@@ -4,7 +4,7 @@ use icecore_format::records::{
     Cause, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin,
 };
 
-use super::perf_data::{Event, Features, Mapped, PerfData};
+use super::perf_data::{Event, Features, Kernel, Mapped, PerfData};
 use crate::map::{Interned, Map};
 use crate::spaces::Spaces;
 
@@ -23,6 +23,8 @@ pub(super) struct World {
     pub(super) spaces: Spaces,
     /// The name of the idle task, a string id.
     pub(super) idle: u32,
+    /// The kernel that ran, if it is told.
+    pub(super) kernel: Option<Kernel>,
 }
 
 impl World {
@@ -32,8 +34,18 @@ impl World {
         for (time_ns, event) in &data.events {
             draft.event(*time_ns, event);
         }
-        let Draft { span_ns, strings, images, lifecycle, mappings, mut kernel_symbols, losses, idle, .. } =
-            draft;
+        let Draft {
+            span_ns,
+            strings,
+            images,
+            lifecycle,
+            mappings,
+            mut kernel_symbols,
+            losses,
+            idle,
+            kernel,
+            ..
+        } = draft;
         kernel_symbols.sort_by_key(|symbol| symbol.start);
         // Of code that took the place of other code the first is kept: what lies there has one name in a recording.
         kernel_symbols.dedup_by(|later, first| later.start < first.end);
@@ -47,6 +59,7 @@ impl World {
             kernel_symbols,
             losses,
             idle,
+            kernel,
         }
     }
 }
@@ -64,6 +77,7 @@ struct Draft<'a> {
     kernel_symbols: Vec<KernelSymbol>,
     losses: Vec<Loss>,
     idle: u32,
+    kernel: Option<Kernel>,
 }
 
 impl<'a> Draft<'a> {
@@ -86,6 +100,7 @@ impl<'a> Draft<'a> {
             kernel_symbols: Vec::new(),
             losses: Vec::new(),
             idle,
+            kernel: None,
         }
     }
 
@@ -112,6 +127,9 @@ impl<'a> Draft<'a> {
                     origin,
                     mount_ns: 0,
                 });
+            }
+            Event::Kernel(kernel) => {
+                self.kernel.get_or_insert_with(|| kernel.clone());
             }
             Event::Named { tgid, tid, comm, is_exec } => {
                 let comm = self.string(comm);

@@ -25,6 +25,10 @@ const MISC_EXEC: u16 = 1 << 13;
 /// There is a build-id instead of device and inode.
 const MISC_BUILD_ID: u16 = 1 << 14;
 const PROT_EXEC: u32 = 4;
+/// The name of the kernel's own mapping, in front of that of a symbol.
+///
+/// # Source   Linux `tools/perf/util/synthetic-events.c`, `perf_event__synthesize_kernel_mmap`
+const KERNEL: &[u8] = b"[kernel.kallsyms]";
 /// A kernel symbol is gone.
 const UNREGISTERED: u16 = 1;
 
@@ -42,10 +46,20 @@ pub(in super::super) struct Mapped {
     pub(in super::super) inode: u64,
 }
 
+/// The kernel that ran: where one of its symbols lay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in super::super) struct Kernel {
+    pub(in super::super) symbol: Vec<u8>,
+    pub(in super::super) address: u64,
+    /// Empty if it is not told.
+    pub(in super::super) build_id: Vec<u8>,
+}
+
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Event {
     Mapped(Mapped),
+    Kernel(Kernel),
     /// A thread has this name; it runs a new program if `is_exec`.
     Named {
         tgid: u32,
@@ -90,7 +104,7 @@ impl Event {
         let (fields, tail) = body.split_at_checked(body.len().checked_sub(tail_len(attr))?)?;
         let mut bytes = Bytes(fields);
         Some(match kind {
-            kind::MMAP | kind::MMAP2 => mapped(kind, misc, &mut bytes)?.map(Self::Mapped),
+            kind::MMAP | kind::MMAP2 => mapped(kind, misc, &mut bytes)?,
             kind::COMM => {
                 let (tgid, tid) = (bytes.u32()?, bytes.u32()?);
                 let comm = bytes.text().to_vec();
@@ -131,8 +145,8 @@ fn four(bytes: &mut Bytes<'_>) -> Option<[u32; 4]> {
     Some([bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?])
 }
 
-/// A mapping, if it is of user space and executable.
-fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Mapped>> {
+/// A mapping, if it is of user space and executable, or of the kernel itself.
+fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> {
     let (tgid, _tid) = (bytes.u32()?, bytes.u32()?);
     let (start, len, file_off) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
     let mut mapped = Mapped { tgid, start, len, file_off, ..Mapped::default() };
@@ -151,8 +165,13 @@ fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Mapped>>
         bytes.u32()?;
     }
     mapped.path = bytes.text().to_vec();
-    // The kernel's own mappings are of process −1.
-    Some((is_code && tgid != u32::MAX && len > 0).then_some(mapped))
+    // The kernel's own mappings are of process −1; perf tells by which symbol it knows where the kernel lies.
+    if tgid == u32::MAX {
+        let Some(symbol) = mapped.path.strip_prefix(KERNEL) else { return Some(None) };
+        let symbol = symbol.to_vec();
+        return Some(Some(Event::Kernel(Kernel { symbol, address: file_off, build_id: mapped.build_id })));
+    }
+    Some((is_code && len > 0).then_some(Event::Mapped(mapped)))
 }
 
 /// A device as `stat` numbers it.

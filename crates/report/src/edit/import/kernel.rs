@@ -1,0 +1,351 @@
+//! Names of the kernel's functions, if the kernel that runs here is the one that was recorded.
+//!
+//! perf names kernel code when it reports, from `/proc/kallsyms` of the machine at hand; a recording has the names in it. They count if
+//! host and release are those that perf has written down, the symbol by which perf knows where the kernel lay is at the same address here,
+//! and the build-id is the same. Then the kernel's own functions lie where they did, whenever it was started. Modules lie elsewhere after
+//! each start: they are named only if the file was written since this one, and as long after it as the last of its records says. Without
+//! a build-id the same is asked of the kernel itself, and a note says so.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use icecore_format::records::KernelSymbol;
+
+use super::perf_data::{Features, Kernel};
+
+/// Addresses of the kernel that are remembered; those beyond stay unnamed.
+const MAX_ADDRESSES: usize = 512 << 10;
+/// A function that nothing follows is taken to be this long, bytes.
+const LAST_LEN: u64 = 4096;
+/// How far the times of files and of samples may be apart.
+const CLOCKS_APART_NS: u64 = 2_000_000_000;
+
+/// When perf recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// The last record, ns on the clock of the records: since the machine was started, unless perf was told another one.
+    pub(super) last_ns: u64,
+    /// The last change of the perf.data file, ns since 1970; 0 if it does not tell.
+    pub(super) changed_unix_ns: u64,
+}
+
+/// What is known of the machine at hand.
+#[derive(Debug, Clone, Default)]
+struct Here {
+    host: String,
+    release: String,
+    build_id: Vec<u8>,
+    kallsyms: Vec<u8>,
+    /// When it was started, ns since 1970.
+    started_unix_ns: u64,
+}
+
+/// Functions of the kernel that was recorded, ordered by address.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    rows: Vec<Function>,
+    /// What a reader is told of where the names come from, or why there are none.
+    pub(super) note: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Function {
+    start: u64,
+    end: u64,
+    name: Vec<u8>,
+    /// Empty if it is the kernel's own.
+    module: Vec<u8>,
+}
+
+impl Functions {
+    /// Takes the functions of the kernel that runs here, if it is the one that was recorded.
+    pub(super) fn of(features: &Features, kernel: Option<&Kernel>, times: Times) -> Self {
+        Self::by(&Here::read(features), features, kernel, times)
+    }
+
+    fn by(here: &Here, features: &Features, kernel: Option<&Kernel>, times: Times) -> Self {
+        let rows = parsed(&here.kallsyms);
+        let (is_this_boot, how) = match is_it(here, features, kernel, times, rows.is_empty()) {
+            Ok(known) => known,
+            Err(why) => {
+                let note = format!("functions of the kernel have no names: {why}");
+                return Self { rows: Vec::new(), note };
+            }
+        };
+        let end =
+            |at: usize, start: u64| rows.get(at + 1).map_or(start.saturating_add(LAST_LEN), |next| next.0);
+        let function = |(at, (start, _, name, module)): (usize, &Line<'_>)| Function {
+            start: *start,
+            end: end(at, *start),
+            name: name.to_vec(),
+            module: module.to_vec(),
+        };
+        let is_there = |function: &Function| function.module.is_empty() || is_this_boot;
+        // Programs come and go, and perf tells of those that were there.
+        let is_code = |function: &Function| function.module != b"bpf" && function.start < function.end;
+        let rows = rows.iter().enumerate().map(function).filter(|it| is_there(it) && is_code(it)).collect();
+        Self {
+            rows,
+            note: format!(
+                "functions of the kernel are named by /proc/kallsyms of the importing machine: {how}"
+            ),
+        }
+    }
+
+    fn find(&self, address: u64) -> Option<usize> {
+        let at = self.rows.partition_point(|function| function.start <= address).checked_sub(1)?;
+        (address < self.rows[at].end).then_some(at)
+    }
+
+    /// Finds the functions around addresses, those that `told` has left out; `string` gives ids to texts.
+    pub(super) fn rows(
+        &self,
+        addresses: &Hit,
+        told: &[KernelSymbol],
+        mut string: impl FnMut(&[u8]) -> u32,
+    ) -> Vec<KernelSymbol> {
+        let is_told = |function: &Function| {
+            let at = told.partition_point(|symbol| symbol.start < function.end);
+            at.checked_sub(1).is_some_and(|at| told[at].end > function.start)
+        };
+        let hits: BTreeSet<usize> = addresses.0.iter().filter_map(|address| self.find(*address)).collect();
+        let functions = hits.into_iter().map(|at| &self.rows[at]).filter(|function| !is_told(function));
+        let row = |Function { start, end, name, module }: &Function| {
+            let module = if module.is_empty() { 0 } else { string(module) };
+            KernelSymbol { start: *start, end: *end, name: string(name), module }
+        };
+        functions.map(row).collect()
+    }
+}
+
+/// Addresses of kernel code that was hit or is returned to.
+#[derive(Debug, Default)]
+pub(super) struct Hit(BTreeSet<u64>);
+
+impl Hit {
+    /// Takes note of a stack, leaf first.
+    pub(super) fn note(&mut self, leaf_first: &[u64]) {
+        for (at, address) in leaf_first.iter().enumerate() {
+            if self.0.len() < MAX_ADDRESSES {
+                // A return address may lie behind the function that called.
+                self.0.insert(address.saturating_sub(u64::from(at > 0)));
+            }
+        }
+    }
+}
+
+/// Tells whether the kernel here is the one that was recorded: whether it has run since, too, and how that is known.
+///
+/// # Errors
+/// Why it is not, or why nobody knows, for people.
+fn is_it(
+    here: &Here,
+    features: &Features,
+    kernel: Option<&Kernel>,
+    times: Times,
+    is_hidden: bool,
+) -> Result<(bool, &'static str), &'static str> {
+    let Some(kernel) = kernel else { return Err("perf does not tell where the kernel lay") };
+    if features.host.is_empty() || features.kernel_release.is_empty() {
+        return Err("perf does not tell the machine and its kernel");
+    }
+    if (&features.host, &features.kernel_release) != (&here.host, &here.release) {
+        return Err("another machine or another kernel was recorded: import the file where it was recorded");
+    }
+    if is_hidden {
+        return Err("/proc/kallsyms hides addresses: import as root, or with kernel.kptr_restrict=0");
+    }
+    // Not among the rows: several symbols may lie there.
+    let mut lines = here.kallsyms.split(|byte| *byte == b'\n').filter_map(line);
+    if !lines.any(|(start, _, name, _)| name == kernel.symbol && start == kernel.address) {
+        return Err("the machine was started anew: its kernel lies elsewhere now");
+    }
+    let build_id = if kernel.build_id.is_empty() { &features.kernel_build_id } else { &kernel.build_id };
+    if !build_id.is_empty() && *build_id != here.build_id {
+        return Err("another build of the kernel was recorded");
+    }
+    let written = times.changed_unix_ns.saturating_add(CLOCKS_APART_NS);
+    let is_this_boot =
+        here.started_unix_ns > 0 && written >= here.started_unix_ns.saturating_add(times.last_ns);
+    match (build_id.is_empty(), is_this_boot) {
+        (false, true) => {
+            Ok((true, "the build-id and the place of the kernel are the same, and it has run since"))
+        }
+        (false, false) => {
+            Ok((false, "the build-id and the place of the kernel are the same; its modules are not named"))
+        }
+        (true, true) => Ok((
+            true,
+            "its release and its place are the same, and it has run since; its build-id is not told",
+        )),
+        (true, false) => {
+            Err("the machine was started anew, and perf does not tell the build-id of the kernel")
+        }
+    }
+}
+
+impl Here {
+    /// Looks at this machine; at its kernel only if it has the names of the one that was recorded.
+    fn read(features: &Features) -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim_end().to_owned();
+        let [host, release] = ["hostname", "osrelease"].map(|name| text(&format!("/proc/sys/kernel/{name}")));
+        if (&features.host, &features.kernel_release) != (&host, &release) {
+            return Self { host, release, ..Self::default() };
+        }
+        let started =
+            text("/proc/stat").lines().find_map(|line| line.strip_prefix("btime ")?.parse::<u64>().ok());
+        Self {
+            host,
+            release,
+            build_id: fs::read("/sys/kernel/notes")
+                .ok()
+                .and_then(|notes| build_id(&notes))
+                .unwrap_or_default(),
+            kallsyms: fs::read("/proc/kallsyms").unwrap_or_default(),
+            started_unix_ns: started.unwrap_or(0).saturating_mul(1_000_000_000),
+        }
+    }
+}
+
+/// The build-id among notes.
+///
+/// # Source   gABI, note sections: lengths of name and contents, type, both padded to 4 bytes; `NT_GNU_BUILD_ID` is 3
+fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
+    loop {
+        let (head, rest) = notes.split_at_checked(12)?;
+        let word = |at: usize| head[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+        let (name_len, len, kind) = (word(0) as usize, word(4) as usize, word(8));
+        let (name, rest) = rest.split_at_checked(name_len.checked_next_multiple_of(4)?)?;
+        let (contents, rest) = rest.split_at_checked(len.checked_next_multiple_of(4)?.min(rest.len()))?;
+        if kind == 3 && name == b"GNU\0" {
+            return contents.get(..len).map(<[u8]>::to_vec);
+        }
+        notes = rest;
+    }
+}
+
+/// Address, rank among names of one address, name, module.
+type Line<'a> = (u64, (bool, usize), &'a [u8], &'a [u8]);
+
+/// Parses `address type name [module]`. Of several names at one address the global one is kept, else the one with fewer leading
+/// underscores, as the recorder does. Addresses that are hidden are 0, and are left out.
+///
+/// # Source   proc(5) `/proc/kallsyms`; types are those of nm(1)
+fn parsed(text: &[u8]) -> Vec<Line<'_>> {
+    let mut rows: Vec<Line<'_>> = text.split(|byte| *byte == b'\n').filter_map(line).collect();
+    rows.sort_by_key(|(start, rank, ..)| (*start, *rank));
+    rows.dedup_by_key(|(start, ..)| *start);
+    rows
+}
+
+fn line(text: &[u8]) -> Option<Line<'_>> {
+    let mut words = text.split(|byte| *byte == b' ' || *byte == b'\t').filter(|word| !word.is_empty());
+    let start = u64::from_str_radix(std::str::from_utf8(words.next()?).ok()?, 16).ok()?;
+    let (kind, name) = (words.next()?, words.next()?);
+    let module =
+        words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]")).unwrap_or_default();
+    let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+    let is_function = matches!(kind, b"t" | b"T" | b"w" | b"W");
+    (start != 0 && is_function).then_some((start, (!kind[0].is_ascii_uppercase(), underscores), name, module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &[u8] =
+        b"ffff0000 T _stext\nffff0000 T _text\nffff0000 t alias\nffff0100 T vfs_read\nffff0200 t late\n\
+        ffff9000 t ext4_read\t[ext4]\nffff9100 t bpf_prog_1\t[bpf]\n";
+    const HOUR: u64 = 3_600_000_000_000;
+
+    fn here() -> Here {
+        Here {
+            host: "h".into(),
+            release: "6.1".into(),
+            build_id: vec![7; 20],
+            kallsyms: KALLSYMS.to_vec(),
+            started_unix_ns: 10 * HOUR,
+        }
+    }
+
+    fn kernel() -> Kernel {
+        Kernel { symbol: b"_text".to_vec(), address: 0xffff_0000, build_id: vec![7; 20] }
+    }
+
+    /// Names of all functions that are hit, and the note.
+    fn named(here: &Here, kernel: &Kernel, changed_unix_ns: u64) -> (Vec<String>, String) {
+        let features = Features { host: "h".into(), kernel_release: "6.1".into(), ..Features::default() };
+        let times = Times { last_ns: HOUR, changed_unix_ns };
+        let functions = Functions::by(here, &features, Some(kernel), times);
+        let mut hit = Hit::default();
+        hit.note(&[0xffff_0110, 0xffff_0200, 0xffff_0050, 0xffff_9001, 0xffff_9101, 5]);
+        let mut texts = Vec::new();
+        let rows = functions.rows(&hit, &[], |text| {
+            texts.push(String::from_utf8_lossy(text).into_owned());
+            texts.len() as u32
+        });
+        let names = rows.iter().map(|row| texts[row.name as usize - 1].clone());
+        (names.collect(), functions.note)
+    }
+
+    #[test]
+    fn the_kernel_that_ran_names_its_functions_and_modules() {
+        let (names, note) = named(&here(), &kernel(), 11 * HOUR);
+        assert_eq!(names, ["_stext", "vfs_read", "ext4_read"]);
+        assert!(note.contains("it has run since"), "{note}");
+        let untold = Kernel { build_id: vec![], ..kernel() };
+        assert!(named(&here(), &untold, 11 * HOUR).1.contains("its build-id is not told"));
+    }
+
+    #[test]
+    fn the_same_kernel_in_another_boot_names_no_modules_and_another_kernel_nothing() {
+        let earlier = 9 * HOUR;
+        assert_eq!(named(&here(), &kernel(), earlier).0, ["_stext", "vfs_read"]);
+        let untold = Kernel { build_id: vec![], ..kernel() };
+        let moved = Kernel { address: 0xfff0_0000, ..kernel() };
+        let rebuilt = Kernel { build_id: vec![8; 20], ..kernel() };
+        for (kernel, changed) in [(untold, earlier), (moved, 11 * HOUR), (rebuilt, 11 * HOUR)] {
+            let (names, note) = named(&here(), &kernel, changed);
+            assert!(names.is_empty() && note.contains("have no names: "), "{kernel:?}: {note}");
+        }
+        for other in [
+            Here { host: "other".into(), ..here() },
+            Here { release: "6.2".into(), ..here() },
+            Here { kallsyms: b"0000000000000000 T _text\n".to_vec(), ..here() },
+        ] {
+            assert_eq!(named(&other, &kernel(), 11 * HOUR).0, [""; 0], "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_perf_tells_is_not_told_twice() {
+        let functions = Functions::by(
+            &here(),
+            &Features { host: "h".into(), kernel_release: "6.1".into(), ..Features::default() },
+            Some(&kernel()),
+            Times { last_ns: HOUR, changed_unix_ns: 11 * HOUR },
+        );
+        let mut hit = Hit::default();
+        hit.note(&[0xffff_9001]);
+        let told = KernelSymbol { start: 0xffff_9000, end: 0xffff_9010, name: 1, module: 0 };
+        assert_eq!(functions.rows(&hit, &[told], |_| 1), []);
+    }
+
+    #[test]
+    fn the_build_id_is_found_among_notes() {
+        let note = |kind: u32, name: &[u8], contents: &[u8]| {
+            let mut bytes =
+                [(name.len() as u32).to_ne_bytes(), (contents.len() as u32).to_ne_bytes()].concat();
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend_from_slice(name);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes.extend_from_slice(contents);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let notes = [note(1, b"Xen\0", &[9; 6]), note(3, b"GNU\0", &[5; 20])].concat();
+        assert_eq!(build_id(&notes), Some(vec![5; 20]));
+        assert_eq!(build_id(&notes[..40]), None);
+        assert_eq!(build_id(&[0xff; 40]), None);
+    }
+}
