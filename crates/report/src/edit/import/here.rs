@@ -2,7 +2,8 @@
 //!
 //! `perf record` notes build-ids of files that samples hit with their leaf, and of a copied stack it has nothing but leaves. Of
 //! other files there are path, device and inode. If these are the same here, and nothing about the file has changed since
-//! the recording began, it is the file that ran: its size and time of change then identify it as they do in a recording.
+//! the recording began, it is the file that ran: its build-id, or without one its size and time of change, then identify it as they
+//! do in a recording.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,16 +13,27 @@ use std::path::Path;
 
 use icecore_format::records::{Image, ImageKind};
 
+use crate::image::ElfFile;
+
 /// Identifies images that have no build-id by the files here, if these are the same.
 pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], began_unix_ns: u64) {
     for image in images.iter_mut().filter(|image| image.kind == ImageKind::FILE && image.build_id.is_empty())
     {
         let path = (image.path as usize).checked_sub(1).and_then(|position| strings.get(position));
-        let file = path.and_then(|path| fs::metadata(Path::new(OsStr::from_bytes(path))).ok());
-        let Some(file) = file.filter(|file| is_same(file, image, began_unix_ns)) else { continue };
+        let Some(path) = path.map(|path| Path::new(OsStr::from_bytes(path))) else { continue };
+        let file = fs::metadata(path).ok().filter(|file| is_same(file, image, began_unix_ns));
+        let Some(file) = file else { continue };
         image.size_bytes = file.size();
         image.modified_unix_ns = unix_ns(file.mtime(), file.mtime_nsec());
+        image.build_id = build_id(path, image).unwrap_or_default();
     }
+}
+
+/// The build-id of the file at a path, if it is still the one of this size and time.
+fn build_id(path: &Path, image: &Image) -> Option<Vec<u8>> {
+    let file = ElfFile::open(path).ok()?;
+    let is_it = (file.len, file.modified_unix_ns) == (image.size_bytes, image.modified_unix_ns);
+    is_it.then(|| file.layout().ok().map(|layout| layout.build_id))?
 }
 
 fn is_same(file: &fs::Metadata, image: &Image, began_unix_ns: u64) -> bool {
@@ -72,5 +84,28 @@ mod tests {
             assert_eq!(identified(&other, after), (0, 0), "{other:?}");
         }
         assert_eq!(identified(&good, after - 1), (0, 0), "it was changed later");
+    }
+
+    #[test]
+    fn the_build_id_of_the_file_that_ran_identifies_it_anywhere() {
+        let fixture = crate::image::fixture::Fixture::shared(); // the files live as long as this
+        let identified = |path: &Path| {
+            let there = fs::metadata(path).expect("there");
+            let strings = [path.as_os_str().as_bytes().to_vec()];
+            let (dev, inode) = (there.dev(), there.ino());
+            let (build_id, size_bytes, modified_unix_ns) = (vec![], 0, 0);
+            let kind = ImageKind::FILE;
+            let mut images = [Image { kind, path: 1, build_id, dev, inode, size_bytes, modified_unix_ns }];
+            identify(&mut images, &strings, unix_ns(there.ctime(), there.ctime_nsec()) + 1);
+            let [image] = images;
+            (image.build_id, image.size_bytes)
+        };
+        let (build_id, size) = identified(&fixture.with_debug);
+        assert_eq!(
+            (build_id, size > 0),
+            (crate::image::fixture::identity(&fixture.with_debug).build_id, true)
+        );
+        let (build_id, size) = identified(&fixture.without_build_id);
+        assert!(build_id.is_empty() && size > 0);
     }
 }
