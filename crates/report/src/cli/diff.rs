@@ -33,7 +33,7 @@ differ: all is compared as shares, or per time or work.
 is 1.2 times what it was. Of whole runs of a command, `cpu>5%` a run takes 5% more CPU time, `wall>5%` it takes 5% longer. \
 `whole>5%` is `cpu` of whole runs; else everything takes 5% more CPU per second, or with --work-before and --work-after per unit of work. Changes \
 that may be chance never count, and neither do those of shares that only follow from the changes of others. One run a side shows \
-changes of CPU time of a fifth and more, and of wall time if it more than doubles: how runs differ is assumed then (docs/COMPARING.md), and measured \
+changes of CPU time of a fifth and more, and of wall time if it more than triples: how runs differ is assumed then (docs/COMPARING.md), and measured \
 with three and more on each side.
 
 Exit codes: 0 done; 1 a condition of --fail-on holds; 2 failed.")]

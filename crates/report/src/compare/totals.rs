@@ -11,7 +11,7 @@ use super::judge::{FALSE_DISCOVERIES, judge};
 /// Standard deviation of the CPU time of runs of one program, as a share of it,
 pub const CPU_NOISE: f64 = 0.05;
 /// and of their wall time: that depends on whoever else uses the machine.
-pub const WALL_NOISE: f64 = 0.20;
+pub const WALL_NOISE: f64 = 0.30;
 /// What is added to both, s: short runs differ by more.
 pub const LEAST_NOISE_S: f64 = 0.02;
 /// How many runs these assumptions count for.
