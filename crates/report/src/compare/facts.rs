@@ -62,7 +62,8 @@ pub fn facts(report: &Report<'_>) -> Facts {
         damaged: tables.damage.len() as u64,
         is_whole_run: ran && is_command && filter.from.is_none() && filter.to.is_none(),
         runs: tables.parts.iter().count() as u64,
-        // With a sample, a row of the account may be lost.
-        exact_ns: if lost == 0 { account::kernel_ns(loaded).ok() } else { None },
+        // With a sample, a row of the account may be lost; one that lacks half of what was sampled is none.
+        exact_ns: if lost == 0 { account::kernel_ns(loaded).ok() } else { None }
+            .filter(|ns| ns.saturating_mul(2) >= whole.weight),
     }
 }
