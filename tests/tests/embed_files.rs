@@ -274,7 +274,7 @@ fn root_a_disk_that_fills_up_with_files_has_all_samples() {
     let output = recorder.output().expect("the recorder runs");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for words in ["No space left", "; 0 samples after it are lost; what is missing is of files"] {
+    for words in ["No space left", "; lost after it: 0 samples; what is missing is of files"] {
         assert!(said.contains(words), "{said}");
     }
     let is_closed = Recording::open(&path).expect("it opens").is_closed();

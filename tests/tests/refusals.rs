@@ -23,9 +23,29 @@ fn what_cannot_be_recorded_is_told_before_anything_is_opened() {
     assert_refused(&["-p", "4194304"], &["cannot record process 4194304", "no such process"]);
     assert_refused(&["-t", "4194304"], &["cannot record thread 4194304", "no such thread"]);
     assert_refused(&["--", "no-such-program-anywhere"], &["cannot run `no-such-program-anywhere`"]);
+    assert_refused(&["report", "x.icecore"], &["error: cannot run `report`", "run icecore-report FILE"]);
+    assert_refused(&["-a", "-g"], &["error: unexpected argument `-g`: every sample has its stack"]);
     assert_refused(&["-a", "-C", "9999"], &["CPU 9999", "not online"]);
     assert_refused(&["-a", "-C", "x"], &["`x`"]);
     assert_refused(&["-a", "--ring", "1K"], &["--ring"]);
+}
+
+#[test]
+fn root_a_command_needs_no_dashes_and_its_options_are_its_own() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let output =
+        record().arg("-o").arg(&path).args(["sh", "-c", "exit 7", "--", "--unwind", "dwarf"]).output();
+    let output = output.expect("the recorder runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(!said.contains("no samples") || said.contains("less than the 10.1 ms"), "{said}");
+    let info = report(&["info".as_ref(), path.as_os_str()]);
+    // A reader tells the options of the command from those of the recorder.
+    assert!(info.contains("-- sh -c 'exit 7' -- --unwind dwarf"), "{info}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Parser as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
 
 use crate::options::{Embed, Unwind};
@@ -20,7 +21,7 @@ use crate::options::{Embed, Unwind};
     max_term_width = 100,
     after_help = "\
 Examples:
-  icecore-record -- make -j8                 a command and everything that it starts
+  icecore-record make -j8                    a command and everything that it starts
   icecore-record -a -d 10                    the whole machine for ten seconds
   icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
   icecore-record --cgroup /system.slice/nginx.service -d 30
@@ -134,8 +135,9 @@ pub struct Args {
     #[arg(short = 'v', long)]
     pub verbose: bool,
 
-    /// The command to record; it starts when everything is armed
-    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
+    /// The command to record, and its arguments; it starts when everything is armed. Options of icecore-record stand in
+    /// front of it; `--` may
+    #[arg(trailing_var_arg = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
     pub command: Vec<OsString>,
 }
 
@@ -149,9 +151,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
         let is_terminal = if failed { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let is_styled = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let text = error.render();
-        let (text, kind) = match is_styled {
-            true => (text.ansi().to_string(), Kind::Styled),
-            false => (text.to_string(), Kind::Plain),
+        let (text, kind) = match (hint(&error), is_styled) {
+            (Some(hint), _) => (format!("error: {hint}\n"), Kind::Plain),
+            (None, true) => (text.ansi().to_string(), Kind::Styled),
+            (None, false) => (text.to_string(), Kind::Plain),
         };
         // Nobody may be there to read it.
         let _ = match failed {
@@ -160,6 +163,40 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
         };
         if failed { 2 } else { 0 }
     })
+}
+
+/// What helps who types an option of perf or of another profiler.
+fn hint(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    let option = typed.split('=').next().unwrap_or(typed);
+    let hint = match option {
+        "-g" => "every sample has its stack; leave it out",
+        "--call-graph" => "every sample has its stack; leave it out, or choose --unwind fp, auto or dwarf",
+        "-m" | "--mmap-pages" => "use --ring SIZE",
+        "--freq" | "-r" | "--rate" => "use -F HZ",
+        "-G" => "use --cgroup PATH",
+        "--all-cpus" => "use -a",
+        "-u" | "--uid" => "record -a, and choose later with icecore-report",
+        "--delay" | "-D" => "start icecore-record later, or choose later with icecore-report --from",
+        "-f" | "--flame" | "--svg" => "draw it afterwards: icecore-report flame FILE",
+        _ => return None,
+    };
+    Some(format!("unexpected argument `{option}`: {hint} (see --help)"))
+}
+
+/// What helps who types a word of perf's where a command stands.
+pub(crate) fn no_command(word: &str) -> &'static str {
+    match word {
+        "record" => "; icecore-record needs no such word: icecore-record [OPTIONS] CMD",
+        "report" | "script" | "annotate" | "flamegraph" | "flame" | "top" | "summary" | "diff" => {
+            "; to read a recording, run icecore-report FILE"
+        }
+        "stat" | "list" | "bench" | "trace" => "; icecore-record only records (see --help)",
+        _ => "",
+    }
 }
 
 fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
@@ -230,6 +267,32 @@ mod tests {
         assert_eq!(args.pids, [1, 2]);
         let args = Args::try_parse_from(["icecore-record", "-p", "1,2"]).expect("commas");
         assert_eq!(args.pids, [1, 2]);
+    }
+
+    #[test]
+    fn a_command_needs_no_dashes_and_keeps_its_options() {
+        for line in [&["-F", "99", "ls", "-a", "--", "-F"][..], &["-F", "99", "--", "ls", "-a", "--", "-F"]] {
+            let args = Args::try_parse_from([&["icecore-record"], line].concat()).expect("a command");
+            assert_eq!(
+                (args.all, args.frequency, &args.command[..]),
+                (false, 99, &["ls", "-a", "--", "-F"].map(OsString::from)[..])
+            );
+        }
+    }
+
+    #[test]
+    fn options_of_others_are_told_what_to_use_instead() {
+        let told = |line: &[&str]| {
+            let line = [&["icecore-record"], line].concat();
+            hint(&Args::try_parse_from(line).expect_err("no such option"))
+        };
+        assert!(told(&["-g", "-a"]).is_some_and(|text| text.contains("`-g`: every sample has its stack")));
+        assert!(
+            told(&["-a", "--call-graph", "dwarf"])
+                .is_some_and(|text| text.contains("--unwind fp, auto or dwarf"))
+        );
+        assert!(told(&["-a", "--call-graph=dwarf"]).is_some_and(|text| text.contains("`--call-graph`")));
+        assert_eq!(told(&["-a", "--frob"]), None);
     }
 
     #[test]

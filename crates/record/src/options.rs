@@ -176,7 +176,7 @@ impl Options {
         } else if !args.command.is_empty() {
             Target::Command
         } else {
-            bail!("nothing to record: give -a, -p PID, -t TID, --cgroup PATH or -- COMMAND (see --help)");
+            bail!("nothing to record: give -a, -p PID, -t TID, --cgroup PATH or a command (see --help)");
         };
         let output = match args.output {
             None => Destination::NewFile,
@@ -302,7 +302,8 @@ fn check_program(program: &Path) -> anyhow::Result<()> {
         std::env::split_paths(&path).map(|dir| dir.join(program)).collect()
     };
     let exists = candidates.iter().any(|path| path.exists());
-    ensure!(exists, "cannot run `{}`: no such program", program.display());
+    let hint = crate::cli::no_command(&program.to_string_lossy());
+    ensure!(exists, "cannot run `{}`: no such program{hint}", program.display());
     let is_executable = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };

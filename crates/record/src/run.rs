@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
 use icecore_format::write::Writer;
+use icecore_text::quantity;
 use rustc_hash::FxHashSet;
 
 use crate::digest::{self, Digested, Embedded, Processes, Wishes};
@@ -249,10 +250,12 @@ fn close(
             false => "",
         };
         summary::tell(&format!(
-            "icecore-record: cannot write {}: {}. \
-             What was written before ({kept} bytes) can be read; {refused} samples after it are lost{what_is_lost}\n",
+            "error: cannot write {}: {}. \
+             What was written before ({}) can be read; lost after it: {}{what_is_lost}",
             end.output.called(),
-            why_not(error)
+            why_not(error),
+            quantity::bytes(kept),
+            quantity::things(refused, "sample"),
         ));
     } else if !options.quiet && !matches!(settled, Settled::Gone(_)) {
         let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
@@ -263,6 +266,7 @@ fn close(
             rate: options.rate,
             event: end.event,
             cpus: options.cpus.len(),
+            command_cpu: end.exit_code.map(|_| usage::of_children()),
             is_restricted: options.some_cpus || !(options.user && options.kernel),
             file_bytes: *finished.as_ref().unwrap_or(&kept),
             pieces_bytes,
@@ -274,7 +278,8 @@ fn close(
     }
     if let Some(text) = settled.text(&end.output.called()).filter(|_| settled.is_failure() || !options.quiet)
     {
-        summary::tell(&format!("icecore-record: {text}\n"));
+        let kind = if settled.is_failure() { "error" } else { "icecore-record" };
+        summary::tell(&format!("{kind}: {text}"));
     }
     let code = match (end.exit_code, command) {
         (Some(code), _) => code,

@@ -17,7 +17,7 @@ pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>
     };
     SessionV1 {
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
-        command_line: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        command_line: command_line(options),
         host: host(),
         kernel_release: kernel("osrelease"),
         kernel_version: kernel("version"),
@@ -71,4 +71,13 @@ fn target(target: &Target) -> String {
         }
         Target::Command => "command".to_owned(),
     }
+}
+/// What was typed, with `--` in front of the command, so that a reader tells its options from those of the recorder.
+fn command_line(options: &Options) -> Vec<String> {
+    let mut words: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let command_at = words.len().saturating_sub(options.command.len());
+    if !options.command.is_empty() && command_at > 0 && words[command_at - 1] != "--" {
+        words.insert(command_at, "--".to_owned());
+    }
+    words
 }

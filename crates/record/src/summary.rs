@@ -9,7 +9,7 @@ use std::time::Duration;
 use icecore_format::records::{Cause, ReceiptV1};
 use icecore_text::clean::clean;
 use icecore_text::path::{quoted, shown};
-use icecore_text::quantity::{bytes, count, things};
+use icecore_text::quantity::{bytes, count, duration, things};
 
 use crate::digest::Embedded;
 use crate::options::Rate;
@@ -31,6 +31,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) rate: Rate,
     pub(crate) event: Event,
     pub(crate) cpus: usize,
+    /// CPU time of the command, if there is one and it has ended.
+    pub(crate) command_cpu: Option<Duration>,
     /// One mode or some CPUs only.
     pub(crate) is_restricted: bool,
     pub(crate) file_bytes: u64,
@@ -86,18 +88,32 @@ pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
         line(format!("overhead   {mean_us:.1} µs per run of the sampler, inside the sampled programs"));
     }
     if receipt.samples == 0 {
-        line(
-            match ended.is_restricted {
-                true => "no samples: nothing of the target was on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)",
-                false => "no samples: nothing of the target was on a CPU when a sample was due",
-            }
-            .into(),
-        );
+        line(format!("no samples: {}", why_none(ended)));
     }
     if let Some(path) = ended.path {
         line(format!("next       icecore-report {}", quoted(path)));
     }
     out
+}
+
+/// Says why there are no samples.
+fn why_none(ended: &Ended<'_>) -> String {
+    let period = match ended.rate {
+        Rate::Frequency(hz) => Some(Duration::from_nanos(1_000_000_000 / hz.max(1))),
+        Rate::Period(units) => (ended.event.unit == "ns").then(|| Duration::from_nanos(units)),
+    };
+    match (ended.command_cpu, period) {
+        _ if ended.is_restricted => {
+            "nothing of the target was on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)"
+                .to_owned()
+        }
+        (Some(cpu), Some(period)) if cpu < period => format!(
+            "the command took {} of CPU time, less than the {} from one sample to the next; record with a higher -F",
+            duration(cpu.as_nanos() as u64),
+            duration(period.as_nanos() as u64)
+        ),
+        _ => "nothing of the target was on a CPU when a sample was due".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +127,7 @@ mod tests {
             rate: Rate::Frequency(99),
             event: crate::sys::perf::CPU_CLOCK,
             cpus: 2,
+            command_cpu: Some(Duration::from_millis(3)),
             is_restricted: false,
             file_bytes: 19_800,
             pieces_bytes: 0,
@@ -145,6 +162,9 @@ mod tests {
     fn an_empty_recording_divides_by_nothing_and_says_why() {
         let text = ended(&ReceiptV1::default(), &[]);
         assert!(text.contains("0.0 bytes per sample"), "{text}");
-        assert!(text.contains("no samples: "), "{text}");
+        assert!(
+            text.contains("no samples: the command took 3.0 ms of CPU time, less than the 10.1 ms"),
+            "{text}"
+        );
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Asked {
     pub(crate) is_exact: bool,
     /// All files that were hit were to be taken (`--embed all`).
     pub(crate) embeds_all: bool,
+    /// No names of functions were to be taken (`--embed none`).
+    pub(crate) embeds_none: bool,
     /// The recorder saw no addresses of the kernel.
     pub(crate) is_kernel_hidden: bool,
     /// The recorder's kernel cannot copy stacks.
@@ -51,6 +53,7 @@ impl Asked {
             max_depth: session.max_depth,
             is_exact: session.events.iter().all(|event| event.frequency_hz == 0 && event.period > 0),
             embeds_all: option(session, &["--embed"]) == Some("all"),
+            embeds_none: option(session, &["--embed"]) == Some("none"),
             is_kernel_hidden: noted("kernel addresses are hidden"),
             copies_nothing: noted("and are not copied"),
         }

@@ -50,7 +50,11 @@ fn open_as(path: &Path, map: Map) -> anyhow::Result<Recording> {
         return open().context("cannot open the recording on stdin");
     }
     let open = || from(File::open(path)?, map);
-    open().with_context(|| format!("cannot open recording `{}`", path.display()))
+    open().with_context(|| {
+        let word = path.to_str().filter(|_| !path.exists()).and_then(crate::usage::of_others);
+        let hint = word.map(|hint| format!(" (if it was meant as a command: {hint})")).unwrap_or_default();
+        format!("cannot open recording `{}`{hint}", path.display())
+    })
 }
 
 /// Opens a file of `perf record`: a file, a pipe by its name, or stdin as `-`.

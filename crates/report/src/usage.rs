@@ -48,9 +48,27 @@ fn unknown_command(error: &clap::Error, args: &[OsString]) -> Option<String> {
     if names.contains(&word) {
         return None;
     }
+    if let Some(meant) = of_others(word) {
+        return Some(format!("error: there is no command `{word}`: {meant}\n"));
+    }
     let meant = names.iter().find(|name| distance(word, name) <= 2);
     let meant = meant.map_or_else(|| "see --help".to_owned(), |name| format!("did you mean `{name}`?"));
     Some(format!("error: there is no command `{}`: {meant}\n", clean(word.as_bytes())))
+}
+
+/// What is called otherwise in other profilers.
+pub fn of_others(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "report" => "name the recording alone (icecore-report FILE), or use `top` or `tree`",
+        "record" | "stat" => "icecore-record records",
+        "flamegraph" | "svg" => "use `flame`",
+        "script" => "use `samples`",
+        "annotate" => "use `top --by line`",
+        "collapse" => "use `folded`",
+        "compare" => "use `diff`",
+        "buildid-list" => "use `missing`",
+        _ => return None,
+    })
 }
 
 /// Counts the letters to insert, delete or replace until two words are equal (Levenshtein).
@@ -89,6 +107,8 @@ mod tests {
             said(&["frobnicate", "x"], false),
             "error: there is no command `frobnicate`: see --help\n"
         );
+        assert!(said(&["flamegraph", "x"], false).ends_with("use `flame`\n"));
+        assert!(said(&["report", "x"], false).contains("icecore-report FILE"));
         for line in [&["x.icecore", "y.icecore"][..], &["top", "x", "y"], &["top", "x", "--frob"]] {
             assert!(said(line, false).contains("unexpected argument"), "{line:?}");
         }

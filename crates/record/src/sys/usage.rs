@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// CPU time and memory of this process so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,6 +27,18 @@ pub(crate) fn own() -> Usage {
         kernel_cpu_ns: ns(usage.ru_stime),
         peak_rss_bytes: peak_rss_kib().unwrap_or(usage.ru_maxrss as u64) * 1024,
     }
+}
+
+/// The CPU time of all processes that this one has waited for, and that these have waited for.
+pub(crate) fn of_children() -> Duration {
+    // SAFETY: an all-zero rusage is a valid value, and getrusage only writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    of(usage.ru_utime) + of(usage.ru_stime)
 }
 
 /// The largest resident size since this program was started. That of `getrusage` counts what ran in this process before,

@@ -94,9 +94,9 @@ impl Compact {
         let share = percent(self.file_bytes as f64 / self.input_bytes.max(1) as f64);
         page.line(&format!("wrote {file} ({size}, {share} of {})", bytes(self.input_bytes)));
         page.line(&format!(
-            "{}: {} stacks unwound, {} of them repaired",
+            "{}: {} unwound, {} of them repaired",
             things(self.samples, "sample"),
-            count(self.unwound),
+            things(self.unwound, "stack"),
             count(self.repaired)
         ));
         if !self.redacted.is_empty() {

@@ -1,5 +1,7 @@
 //! How good a recording is: one verdict by a simple rule, and each problem as a sentence.
 
+pub(crate) mod runtimes;
+
 use std::collections::BTreeMap;
 
 use icecore_format::limits::MAX_FRAMES;
@@ -19,6 +21,7 @@ use crate::profile::{Profile, Taken, through};
 use crate::symbolize::Reason;
 use crate::term::path::quoted;
 use crate::term::quantity::{duration, percent, things};
+use runtimes::Runtime;
 
 /// A larger share of lost samples misleads: they are lost when the machine is busiest.
 pub(crate) const LOST_MISLEADS: f64 = 0.10;
@@ -206,6 +209,7 @@ impl Quality {
             impossible_share: quality.impossible_share.unwrap_or_default(),
             worst_edges: quality.impossible.as_ref().and_then(|found| found.images.first()),
             worst,
+            runtime: (worst == Some(Reason::Jit)).then(|| runtimes::nameless(report)).flatten(),
             damage: report.loaded.tables.damage.len() as u64,
             endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
             lost_blocks: count(report, Cause::BLOCKS_DAMAGED),
@@ -334,6 +338,8 @@ struct Facts<'a> {
     is_walked_only: bool,
     /// Why most of the unnamed frames have no name.
     worst: Option<Reason>,
+    /// Who made most of the code that has no name, if it told none.
+    runtime: Option<Runtime>,
     /// Stretches of the file that could not be used.
     damage: u64,
     /// Sessions of a closed file that have no end of their own: it was closed by another program.
@@ -449,7 +455,15 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         }
         Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
         Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
-        Reason::Jit => ": most of them are code made at run time".to_owned(),
+        Reason::Jit => match facts.runtime {
+            _ if facts.asked.embeds_none => {
+                ": most of them are code made at run time, of which --embed none takes no names".to_owned()
+            }
+            Some(runtime) => {
+                format!(": most of them are code made at run time; to have its names, {}", runtime.remedy())
+            }
+            None => ": most of them are code made at run time".to_owned(),
+        },
         Reason::KernelSymbolMissing if facts.asked.is_foreign => {
             ": files of perf have no kernel names, those of icecore-record have".to_owned()
         }
@@ -582,6 +596,9 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
                 facts.asked.copy_more(facts.is_shortened)
             )
         }
+        WalkEnd::NO_RULES if !broken.image.as_deref().is_some_and(is_file) => {
+            format!("; {share} end in {image}, for which there are no unwind rules")
+        }
         WalkEnd::NO_RULES => {
             format!(
                 "; {share} end in {image}, for which no unwind rules are here: give its file with --symbols"
@@ -596,6 +613,11 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
         }
         _ => format!("; {share} break in {image}"),
     }
+}
+
+/// Returns true if an image is a file, by its path.
+fn is_file(path: &str) -> bool {
+    path.starts_with('/') && !path.starts_with("//")
 }
 
 /// How many stacks lack callers without showing it, and what helps against it.
@@ -623,7 +645,7 @@ fn not_called(facts: &Facts<'_>) -> String {
     let by = facts.worst_edges.map(|row| row.by);
     let remedy = match by {
         Some(FoundBy::FramePointers) if facts.is_walked_only => facts.asked.unwind_more(true),
-        Some(FoundBy::Completed) => Some("record with --unwind dwarf"),
+        Some(FoundBy::Completed) => facts.asked.unwind_more(false),
         _ => Some(
             "it has no unwind rules that fit; build it with -fasynchronous-unwind-tables or with frame pointers",
         ),

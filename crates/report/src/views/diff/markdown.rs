@@ -2,6 +2,7 @@
 
 use super::Diff;
 use crate::names::short;
+use crate::term::quantity::things;
 
 impl Diff {
     /// Markdown as GitHub and GitLab draw it.
@@ -40,8 +41,8 @@ impl Diff {
                 let (file, seconds) = (code(&it.file), it.duration_s);
                 let damaged = if it.damaged > 0 { ", damaged" } else { "" };
                 text.push_str(&format!(
-                    "- {label}: {file}, {seconds:.2} s, {} samples{damaged}\n",
-                    it.samples
+                    "- {label}: {file}, {seconds:.2} s, {}{damaged}\n",
+                    things(it.samples, "sample")
                 ));
             }
         }

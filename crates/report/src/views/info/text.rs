@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{EachSession, Info, ReceiptRow, SessionRow};
-use crate::term::path::shown;
-use crate::term::quantity::{bytes, count, duration, percent, utc};
+use crate::term::path::{shown, word};
+use crate::term::quantity::{bytes, count, duration, percent, things, utc};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::summary::ratio;
 use crate::views::{left_out, recorder};
@@ -123,9 +123,14 @@ impl Info {
 
 impl SessionRow {
     fn text(&self, page: &mut Page) {
-        page.item("recorder", &format!("{}: {}", recorder(&self.recorder), self.command_line.join(" ")));
+        let command_line =
+            self.command_line.iter().map(|argument| word(argument)).collect::<Vec<_>>().join(" ");
+        page.item("recorder", &format!("{}: {}", recorder(&self.recorder), command_line));
         let kernel = format!("Linux {} {} {}", self.kernel_release, self.kernel_version, self.arch);
-        page.item("machine", &format!("{} · {kernel} · {} CPUs", self.host, self.cpus.len()));
+        page.item(
+            "machine",
+            &format!("{} · {kernel} · {}", self.host, things(self.cpus.len() as u64, "CPU")),
+        );
         page.item("began", &utc(self.start_unix_ns));
         let sides = match (self.user, self.kernel) {
             (true, true) => "user and kernel",

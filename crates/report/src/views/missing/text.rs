@@ -1,10 +1,13 @@
 //! The page for people.
 
 use super::{Missing, Row, Tried};
+use crate::asked::Asked;
 use crate::pipeline::Report;
 use crate::profile::Amount;
+use crate::symbolize::Reason;
 use crate::term::quantity::{percent, things};
 use crate::term::{Align, Page, Style, Table};
+use crate::views::quality::runtimes;
 
 impl Missing {
     /// The page: what would give names, what would give lines, what no file would name.
@@ -27,6 +30,18 @@ impl Missing {
         if !others.is_empty() {
             page.gap();
             page.item("in no file", &format!("of all frames: {}", others.join(", ")));
+            let embeds_none = Asked::of(&report.loaded.tables.session).embeds_none;
+            let runtime =
+                self.others.contains_key(Reason::Jit.code()).then(|| runtimes::nameless(report)).flatten();
+            if let Some(runtime) = runtime.filter(|_| !embeds_none) {
+                page.item(
+                    "",
+                    &format!(
+                        "code made at run time has names if its process tells them: {}",
+                        runtime.remedy()
+                    ),
+                );
+            }
         }
         if self.names.iter().chain(&self.lines).any(|row| row.build_id.is_some()) {
             page.gap();

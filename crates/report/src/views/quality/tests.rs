@@ -8,6 +8,7 @@ const ASKED: Asked = Asked {
     max_depth: 1024,
     is_exact: false,
     embeds_all: false,
+    embeds_none: false,
     is_kernel_hidden: false,
     copies_nothing: false,
 };
@@ -36,6 +37,7 @@ const FINE: Facts<'_> = Facts {
     broken: None,
     is_walked_only: true,
     worst: None,
+    runtime: None,
     damage: 0,
     endless: 0,
     lost_blocks: 0,
@@ -208,6 +210,32 @@ fn nothing_is_advised_that_is_in_force_or_impossible() {
 }
 
 #[test]
+fn who_makes_code_is_told_how_to_name_it_unless_it_does_or_nobody_listened() {
+    let told = |runtime, embeds_none| {
+        let asked = Asked { embeds_none, ..ASKED };
+        let facts = Facts { named_share: Some(0.1), worst: Some(Reason::Jit), runtime, asked, ..FINE };
+        problems(facts)[0].1.clone()
+    };
+    assert!(told(Some(Runtime::Node), false).ends_with("run node with --perf-basic-prof"));
+    assert!(told(Some(Runtime::Java), false).contains("jcmd PID Compiler.perfmap"));
+    assert!(told(Some(Runtime::Python), false).contains("-X perf"));
+    assert!(told(None, false).ends_with("code made at run time"));
+    assert!(told(Some(Runtime::Node), true).ends_with("--embed none takes no names"));
+}
+
+#[test]
+fn no_file_is_asked_for_where_code_is_in_none() {
+    let told = |image: Option<&str>| {
+        let broken = Break { image: image.map(Into::into), end: WalkEnd::NO_RULES, samples: 3, share: 0.31 };
+        problems(Facts { rooted_share: Some(0.5), broken: Some(&broken), ..FINE })[0].1.clone()
+    };
+    assert!(told(Some("/lib/libfoo.so")).ends_with("give its file with --symbols"));
+    for image in [None, Some("//anon"), Some("[vdso]")] {
+        assert!(told(image).ends_with("for which there are no unwind rules"), "{image:?}");
+    }
+}
+
+#[test]
 fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
     assert_eq!(verdict(Facts { impossible_share: 0.01, ..FINE }), Verdict::Good);
     assert_eq!(verdict(Facts { impossible_share: 0.02, ..FINE }), Verdict::Usable);
@@ -224,6 +252,17 @@ fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
         "at least 31.0% of the user stacks are wrong: they hold a call that the code does not make, most often of \
          `/usr/lib/libfoo.so`: record with --unwind auto"
     );
-    assert!(told(FoundBy::Completed, false).ends_with("record with --unwind dwarf"));
+    assert!(
+        told(FoundBy::Completed, false).ends_with("record with --unwind auto"),
+        "walked with --unwind fp"
+    );
+    let row = ImpossibleRow { image: None, by: FoundBy::Completed, checked: 10, impossible: 3, share: 0.3 };
+    let of = |unwind| {
+        let asked = Asked { unwind, ..ASKED };
+        let facts = Facts { impossible_share: 0.31, worst_edges: Some(&row), asked, ..FINE };
+        problems(facts)[0].1.clone()
+    };
+    assert!(of(Unwind::Auto).ends_with("record with --unwind dwarf"));
+    assert!(of(Unwind::Dwarf).ends_with("code in no file"), "it is in force");
     assert!(told(FoundBy::UnwindRules, false).contains("it has no unwind rules that fit"));
 }
