@@ -4,7 +4,7 @@ use icecore_format::go;
 
 use super::cache::{Key, RowCache};
 use super::full;
-use super::growth::{Growth, Step};
+use super::growth::{Growth, Return, Step};
 use super::registers::{Machine, Registers};
 use super::row::{Kind, Row};
 use super::tables::Context;
@@ -208,7 +208,7 @@ impl Unwinder {
         let Some(Ok(Some(full))) = found else { return Err(bad) };
         let caller = full::caller(&full, registers, stack.memory, module)?;
         let step = Step { may_stay: stack.is_interrupted, may_leave: caller.is_free };
-        if !growth.admits(registers.sp(), caller.registers.sp(), step) {
+        if !growth.returns(caller.returns) || !growth.admits(registers.sp(), caller.registers.sp(), step) {
             return Err(End::NotGrowing);
         }
         *registers = caller.registers;
@@ -301,7 +301,10 @@ impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
         // A call takes a word of the stack on x86-64, and none on aarch64.
         let may_stay = machine == Machine::Aarch64 && self.is_interrupted;
         let step = Step { may_stay, may_leave: row.cfa_base != machine.sp() };
-        if !growth.admits(registers.sp(), cfa, step) {
+        let again = || registers.value(machine.return_column()) == Some(registers.pc());
+        let returns =
+            row.return_at(machine, cfa).map_or_else(|| Return::InRegister { again: again() }, Return::At);
+        if !growth.returns(returns) || !growth.admits(registers.sp(), cfa, step) {
             return Err(End::NotGrowing);
         }
         full::apply(row, cfa, registers, self.memory)?;

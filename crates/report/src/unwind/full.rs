@@ -3,6 +3,7 @@
 use gimli::{CfaRule, RegisterRule, UnwindExpression};
 
 use super::expression::{NoValue, evaluate, register};
+use super::growth::Return;
 use super::registers::Registers;
 use super::row::{Kind, Row};
 use super::tables::Full;
@@ -16,6 +17,8 @@ pub(super) struct Caller {
     pub(super) is_signal: bool,
     /// The CFA is not computed from the stack pointer.
     pub(super) is_free: bool,
+    /// Where the return address was.
+    pub(super) returns: Return,
 }
 
 /// Applies all rules of a frame at once, each to the registers of that frame.
@@ -37,10 +40,11 @@ pub(super) fn caller(
     let mut caller = registers.clone();
     caller.set(machine.sp(), cfa);
     let mut return_address = register(registers, full.return_column);
+    let mut slot = None;
     for (number, rule) in full.row.registers() {
-        let value = value(full, rule, number.0, cfa, registers, memory);
+        let (value, at) = value(full, rule, number.0, cfa, registers, memory);
         if number.0 == full.return_column {
-            return_address = value;
+            (return_address, slot) = (value, at);
         }
         let Ok(number) = u8::try_from(number.0) else { continue };
         match value {
@@ -52,10 +56,13 @@ pub(super) fn caller(
     if caller.value(machine.sp()).is_none() {
         return Err(End::BadRules(module));
     }
-    caller.set(machine.pc(), return_address.map_err(ended)?);
+    let return_address = return_address.map_err(ended)?;
+    caller.set(machine.pc(), return_address);
+    let again = return_address == registers.pc();
+    let returns = slot.map_or(Return::InRegister { again }, Return::At);
     let from_sp = matches!(full.row.cfa(),
         CfaRule::RegisterAndOffset { register, .. } if register.0 == u16::from(machine.sp()));
-    Ok(Caller { registers: caller, is_signal: full.is_signal, is_free: full.is_signal || !from_sp })
+    Ok(Caller { registers: caller, is_signal: full.is_signal, is_free: full.is_signal || !from_sp, returns })
 }
 
 fn cfa(full: &Full<'_, '_>, registers: &Registers, memory: &impl StackMemory) -> Result<u64, NoValue> {
@@ -69,7 +76,7 @@ fn cfa(full: &Full<'_, '_>, registers: &Registers, memory: &impl StackMemory) ->
     }
 }
 
-/// The value that a register had in the caller.
+/// The value that a register had in the caller, and where in memory it was.
 fn value(
     full: &Full<'_, '_>,
     rule: &RegisterRule<usize>,
@@ -77,21 +84,24 @@ fn value(
     cfa: u64,
     registers: &Registers,
     memory: &impl StackMemory,
-) -> Result<u64, NoValue> {
-    let read = |address| memory.read_u64(address).map_err(NoValue::Missing);
+) -> (Result<u64, NoValue>, Option<u64>) {
+    let read = |address| (memory.read_u64(address).map_err(NoValue::Missing), Some(address));
     let evaluate =
         |expression| evaluate(bytes(full, expression)?, full.encoding, Some(cfa), registers, memory);
-    match rule {
-        RegisterRule::Undefined => Err(NoValue::Broken),
+    let value = match rule {
+        RegisterRule::Offset(offset) => return read(cfa.wrapping_add_signed(*offset)),
+        RegisterRule::Expression(expression) => match evaluate(expression) {
+            Ok(address) => return read(address),
+            Err(why) => Err(why),
+        },
         RegisterRule::SameValue => register(registers, number),
-        RegisterRule::Offset(offset) => read(cfa.wrapping_add_signed(*offset)),
         RegisterRule::ValOffset(offset) => Ok(cfa.wrapping_add_signed(*offset)),
         RegisterRule::Register(other) => register(registers, other.0),
-        RegisterRule::Expression(expression) => read(evaluate(expression)?),
         RegisterRule::ValExpression(expression) => evaluate(expression),
         RegisterRule::Constant(value) => Ok(*value),
         _ => Err(NoValue::Broken),
-    }
+    };
+    (value, None)
 }
 
 /// The bytes of an expression, which lie in the section.

@@ -3,6 +3,10 @@
 /// How often a stack may go on elsewhere: signals on a stack of their own, stacks that a program switches itself.
 const MAX_SWITCHES: u8 = 8;
 
+/// How many frames behind each other may have their return address in a register: code that was interrupted before it saved it, called
+/// by code that keeps its own in another register meanwhile.
+const MAX_UNREAD: u8 = 2;
+
 /// What a frame may do to the stack pointer, other than let it grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
@@ -12,38 +16,81 @@ pub(super) struct Step {
     pub(super) may_leave: bool,
 }
 
+/// Where a return address was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Return {
+    /// In memory, at this address.
+    At(u64),
+    /// In a register. `again`: it is the program counter of the frame itself.
+    InRegister { again: bool },
+}
+
 /// The stack that is being unwound.
 #[derive(Debug)]
 pub(super) struct Growth {
     /// Where unwinding began, on this stack.
     begin: u64,
     switches: u8,
+    /// The frame before has left the stack pointer as it is.
+    has_stayed: bool,
+    /// Where the last return address was read on this stack.
+    slot: u64,
+    /// Return addresses that were in registers, since.
+    unread: u8,
 }
 
 impl Growth {
     pub(super) fn new(sp: u64) -> Self {
-        Self { begin: sp, switches: 0 }
+        Self { begin: sp, switches: 0, has_stayed: false, slot: 0, unread: 0 }
     }
 
     /// Tells whether a stack may go on from `sp` to `next`.
     ///
     /// ```text
     ///   next > sp             it grows             always
-    ///   next = sp             it stays             if it may
+    ///   next = sp             it stays             if it may, and has not just stayed
     ///   next < begin          another stack        if it may, MAX_SWITCHES times
     ///   begin ≤ next < sp     already unwound      never
     /// ```
     #[inline]
     pub(super) fn admits(&mut self, sp: u64, next: u64, step: Step) -> bool {
-        if next > sp || (next == sp && step.may_stay) {
+        let stays = next == sp && step.may_stay && !self.has_stayed;
+        self.has_stayed = stays;
+        if next > sp || stays {
             return true;
         }
-        if !step.may_leave || next >= self.begin || self.switches == MAX_SWITCHES {
+        if !step.may_leave || next >= self.begin || self.switches >= MAX_SWITCHES {
             return false;
         }
         self.switches += 1;
-        self.begin = next;
+        (self.begin, self.slot) = (next, 0);
         true
+    }
+
+    /// Tells whether the next return address may lie there. Each call of a recursion has one of its own, so a frame whose return
+    /// address is that of the frame before was made up by broken rules, whatever they do to the stack pointer.
+    ///
+    /// ```text
+    ///   further up            the next call        always
+    ///   the same place        the same frame       never
+    ///   further down          another stack        MAX_SWITCHES times
+    ///   a register            nothing was called   MAX_UNREAD times, and never back to the frame itself
+    /// ```
+    #[inline]
+    pub(super) fn returns(&mut self, from: Return) -> bool {
+        match from {
+            Return::At(slot) if slot == self.slot => false,
+            Return::At(slot) => {
+                let is_below = slot < self.slot;
+                self.switches += u8::from(is_below);
+                (self.slot, self.unread) = (slot, 0);
+                self.switches <= MAX_SWITCHES
+            }
+            Return::InRegister { again } => {
+                self.unread += 1;
+                !again && self.unread <= MAX_UNREAD
+            }
+        }
     }
 }
 
@@ -63,6 +110,29 @@ mod tests {
         assert!(!growth.admits(108, 100, LEAVE) && !growth.admits(108, 50, UP));
         assert!(growth.admits(108, 50, LEAVE));
         assert!(!growth.admits(60, 50, LEAVE) && growth.admits(60, 49, LEAVE));
+    }
+
+    #[test]
+    fn a_stack_stays_once_at_a_time() {
+        let mut growth = Growth::new(100);
+        assert!(growth.admits(100, 100, STAY) && !growth.admits(100, 100, STAY));
+        assert!(growth.admits(100, 108, UP) && growth.admits(108, 108, STAY));
+    }
+
+    #[test]
+    fn every_call_has_a_return_address_of_its_own() {
+        let mut growth = Growth::new(100);
+        assert!((0..5000).all(|call| growth.returns(Return::At(100 + 8 * call))));
+        assert!(!growth.returns(Return::At(100 + 8 * 4999)));
+        let mut growth = Growth::new(100);
+        let to_and_fro =
+            (0..5000).take_while(|call| growth.returns(Return::At(200 + 8 * (call % 2)))).count();
+        assert_eq!(to_and_fro, 2 * (usize::from(MAX_SWITCHES) + 1));
+        let in_register = |again| Return::InRegister { again };
+        let mut growth = Growth::new(100);
+        assert!(growth.returns(in_register(false)) && growth.returns(in_register(false)));
+        assert!(!growth.returns(in_register(false)) && growth.returns(Return::At(8)));
+        assert!(!growth.returns(in_register(true)));
     }
 
     #[test]

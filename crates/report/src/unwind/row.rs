@@ -62,6 +62,14 @@ impl Row {
         }
     }
 
+    /// Where the return address lies; `None` if it is still in its register. It is the last of [`Machine::kept`].
+    #[inline]
+    pub(super) fn return_at(&self, machine: Machine, cfa: u64) -> Option<u64> {
+        let position = machine.kept().len() - 1;
+        let is_saved = self.saved >> position & 1 == 1;
+        is_saved.then(|| cfa.wrapping_add_signed(i64::from(self.places[position]) * WORD))
+    }
+
     fn compact(machine: Machine, full: &Full<'_, '_>) -> Option<Self> {
         let CfaRule::RegisterAndOffset { register, offset } = *full.row.cfa() else { return None };
         let mut row = Self::bare(Kind::Compact);

@@ -2,7 +2,8 @@
 
 use gimli::Register;
 use gimli::write::CallFrameInstruction::{
-    Cfa, CfaExpression, CfaOffset, CfaRegister, Expression as At, Offset, Undefined, ValExpression, ValOffset,
+    Cfa, CfaExpression, CfaOffset, CfaRegister, Expression as At, Offset, SameValue, Undefined,
+    ValExpression, ValOffset,
 };
 use gimli::write::Expression;
 
@@ -110,6 +111,37 @@ fn rules_that_lead_back_into_the_stack_end_it() {
     let mut thread = Thread::new(vec![to, fro], 0x100, &words);
     thread.registers.set(3, STACK);
     assert_ne!(thread.unwind().1, End::Depth);
+}
+
+#[test]
+fn frames_that_broken_rules_repeat_are_no_recursion() {
+    let address = |at: u64| Expression::raw([&[0x0e][..], &at.to_le_bytes()].concat());
+    let up = || Expression::raw(vec![0x77, 8]);
+    let signal = |rules| Function { is_signal: true, ..Function::new(0x100, rules) };
+    let itself = IMAGE + 0x104;
+    let broken = [
+        // The stack pointer stays, as where a signal has interrupted a function of aarch64.
+        signal(vec![CfaOffset(0)]),
+        // It grows, and the return address is not read.
+        Function::new(0x100, vec![SameValue(RIP), CfaOffset(8)]),
+        Function::new(0x100, vec![ValExpression(RIP, address(itself)), CfaOffset(8)]),
+        // It grows, and the return address is read where it was.
+        Function::new(0x100, vec![Cfa(RBX, 16), ValExpression(RSP, up())]),
+        Function::new(0x100, vec![At(RIP, address(STACK)), CfaOffset(8)]),
+    ];
+    for (number, function) in broken.into_iter().enumerate() {
+        let mut thread = Thread::new(vec![function], 0x104, &[itself; 6000]);
+        thread.registers.set(3, STACK);
+        thread.words.insert(STACK - 8, itself);
+        let (frames, end) = thread.unwind();
+        assert!(frames.len() <= 2 && end == End::NotGrowing, "{number}: {} frames, {end:?}", frames.len());
+    }
+    // aarch64: the link register still holds what has led to this frame.
+    let unsaved = Function::new(0x100, vec![CfaOffset(16)]);
+    let mut thread = Thread::of(Machine::Aarch64, vec![unsaved], 0x104, &[0; 6000]);
+    thread.registers.set(30, IMAGE + 0x108);
+    let (frames, end) = thread.unwind();
+    assert!(frames.len() <= 2 && end == End::NotGrowing, "{} frames, {end:?}", frames.len());
 }
 
 #[test]
