@@ -12,6 +12,10 @@ use super::{ElfFile, Layout};
 const MAX_PACKED_LEN: u64 = 64 << 20;
 /// The largest symbol table that comes of it, in bytes.
 const MAX_UNPACKED_LEN: u64 = 512 << 20;
+/// The largest ratio that is believed: symbol tables shrink to a fourth to a tenth.
+const MAX_RATIO: u64 = 64;
+/// This many bytes are unpacked at any ratio.
+const FREE_LEN: u64 = 1 << 20;
 /// Memory that the decoder may take, in bytes; `xz -9` needs 65 MiB.
 const MAX_MEMORY_BYTES: u64 = 128 << 20;
 
@@ -25,10 +29,11 @@ pub(super) fn unpack(file: &ElfFile, layout: &Layout) -> Option<(ElfFile, Layout
 
 fn decode(packed: &[u8]) -> Option<File> {
     let stream = Stream::new_stream_decoder(MAX_MEMORY_BYTES, 0).ok()?;
-    let mut unpacked = XzDecoder::new_stream(packed, stream).take(MAX_UNPACKED_LEN + 1);
+    let most = (packed.len() as u64 * MAX_RATIO + FREE_LEN).min(MAX_UNPACKED_LEN);
+    let mut unpacked = XzDecoder::new_stream(packed, stream).take(most + 1);
     let mut file = tempfile::tempfile().ok()?;
     let len = copy(&mut unpacked, &mut file).ok()?;
-    (len <= MAX_UNPACKED_LEN).then_some(file)
+    (len <= most).then_some(file)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! they are allocated. This room reads headers and notes, and hands out the bytes of sections; it knows nothing of
 //! symbols, DWARF or unwind rules.
 
+pub(crate) mod budget;
 mod embedded;
 mod files;
 #[cfg(test)]

@@ -12,10 +12,9 @@ use memmap2::{Mmap, MmapOptions};
 use object::Endianness;
 use rayon::prelude::*;
 
+use super::budget::Held;
 use super::{ElfFile, Layout, Section};
 
-/// The most bytes that compressed sections of one file may claim to become, together.
-const MAX_DECOMPRESSED_LEN: u64 = 8 << 30;
 /// The largest ratio that is believed; zlib cannot do better, and debug information does not do better with zstd.
 const MAX_RATIO: u64 = 1032;
 
@@ -36,6 +35,8 @@ pub(crate) struct Sections {
     map: Mmap,
     endian: Endianness,
     parts: Vec<(Vec<u8>, Bytes)>,
+    /// What the decompressed ones take of the budget.
+    _held: Held,
 }
 
 #[derive(Debug)]
@@ -59,8 +60,8 @@ impl ElfFile {
 
 impl Sections {
     /// Opens the sections that `is_wanted` chooses by name. `.zdebug_x` goes by the name `.debug_x`. A section that is
-    /// torn, claims too much, or does not decompress, is empty; `None` if the file cannot be mapped or they claim too
-    /// much together.
+    /// torn, claims too much, or does not decompress, is empty; `None` if the file cannot be mapped, or they claim more
+    /// than is left of the budget.
     pub(crate) fn open(file: &ElfFile, layout: &Layout, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
         let map = file.map()?;
         let is_64 = layout.address_size == 8;
@@ -77,12 +78,10 @@ impl Sections {
             claimed = claimed.saturating_add(packed.raw_len());
             wanted.push((old.unwrap_or_else(|| name.to_owned()).into_bytes(), packed));
         }
-        if claimed > MAX_DECOMPRESSED_LEN {
-            return None;
-        }
+        let held = Held::take(claimed)?;
         let parts = wanted.into_par_iter().filter_map(|(name, packed)| Some((name, packed.open(&map)?)));
         let parts = parts.collect();
-        Some(Self { map, endian: layout.endian, parts })
+        Some(Self { map, endian: layout.endian, parts, _held: held })
     }
 
     /// The whole file.

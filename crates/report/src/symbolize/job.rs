@@ -16,11 +16,23 @@ use super::stubs;
 use super::tables::{self, Table};
 use super::{Answer, Function, Reason, Wanted};
 use crate::cache::Earlier;
-use crate::image::{self, ElfFile, FileOff, Files, Finder, Found, Gsym, Layout, Search, Sections, Svma};
+use crate::image::{
+    self, ElfFile, FileOff, Files, Finder, Found, Gsym, Layout, Search, Sections, Svma, budget,
+};
+
+/// What became of an image.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// One for each offset.
+    pub(super) answers: Vec<Answer>,
+    /// There was no memory left for what its files have compressed, or for those of another image at the same time.
+    pub(super) lacked_memory: bool,
+}
 
 /// Answers all offsets of one image, and ticks each of them exactly once: from what earlier reports have found out in the
 /// same files, and by asking these.
-pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) + Sync)) -> Vec<Answer> {
+pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) + Sync)) -> Done {
+    let refusals = budget::refusals();
     let (files, cache) = (finder.look(wanted.image).files, finder.search.cache.as_ref());
     let build_id = files.as_ref().map_or(&wanted.image.build_id, |files| &files.image.layout.build_id);
     let sources = files.as_ref().map_or_else(|_| Vec::new(), Files::sources);
@@ -47,7 +59,9 @@ pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) 
     for (position, answer) in open.into_iter().zip(new) {
         answers[position] = Some(answer);
     }
-    answers.into_iter().map(|answer| answer.expect("bug: an offset was not asked for")).collect()
+    let answers =
+        answers.into_iter().map(|answer| answer.expect("bug: an offset was not asked for")).collect();
+    Done { answers, lacked_memory: budget::refusals() != refusals }
 }
 
 /// What the files of an image say.
@@ -70,7 +84,9 @@ fn ask(files: &Files, offsets: &[FileOff], search: &Search, tick: &(dyn Fn(u64) 
     let (starts, strings) = (Starts::new(file, layout), Strings::default());
     let lacks_files = AtomicBool::new(false);
     let mut job = Job { layout, starts, at: &at, strings, is_broken: false, lacks_files };
+    let refusals = budget::refusals();
     let named = job.names(files, search, tick);
+    job.is_broken |= budget::refusals() != refusals;
     let reason = if job.is_broken { Reason::ImageUnreadable } else { Reason::NoSymbol };
     let answer = |svma: Option<Svma>| {
         let position = svma.and_then(|svma| at.binary_search(&svma).ok());

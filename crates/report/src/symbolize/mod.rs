@@ -53,17 +53,25 @@ pub fn symbolize(
     order.sort_by_key(|&i| (Reverse(cost(i)), i));
 
     let next = AtomicUsize::new(0);
-    let done: Vec<OnceLock<Vec<Answer>>> = wanted.iter().map(|_| OnceLock::new()).collect();
+    let done: Vec<OnceLock<job::Done>> = wanted.iter().map(|_| OnceLock::new()).collect();
     rayon::broadcast(|_| {
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let answers = job::run(&wanted[i], finder, tick);
             done[i].set(answers).expect("bug: an image was symbolized twice");
         }
     });
+    let mut done: Vec<job::Done> =
+        done.into_iter().map(|it| it.into_inner().expect("bug: an image was left out")).collect();
+    // What was refused memory because others held it is asked again when nobody does: answers do not depend on threads.
+    for i in order.into_iter().filter(|_| wanted.len() > 1) {
+        if done[i].lacked_memory {
+            done[i] = job::run(&wanted[i], finder, &|_| ());
+        }
+    }
     if let Some(cache) = &finder.search.cache {
         cache.trim();
     }
-    done.into_iter().map(|answers| answers.into_inner().expect("bug: an image was left out")).collect()
+    done.into_iter().map(|done| done.answers).collect()
 }
 
 /// Names the stub of a linker at each address, which ascend; nothing where there is none.

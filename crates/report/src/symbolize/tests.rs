@@ -429,3 +429,26 @@ fn every_reason_of_this_room_is_produced() {
         assert!(matches!(answers[0], Answer::Unnamed { reason, .. } if reason == expected), "{answers:?}");
     }
 }
+
+#[test]
+fn debug_sections_that_claim_more_memory_than_there_is_for_all_are_not_unpacked() {
+    let fixture = Fixture::shared();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("bomb.so");
+    // 1.5 GiB each, as zlib could pack them: neither is over the budget, both are.
+    let claimed = 3_u64 << 29;
+    let section =
+        [&b"ZLIB"[..], &claimed.to_be_bytes(), &vec![0x78; (claimed / 1032) as usize + 100]].concat();
+    std::fs::write(dir.path().join("section"), section).expect("written");
+    let add = |name: &str| format!("{name}={}", text(&dir.path().join("section")));
+    let [info, strings] = [".zdebug_info", ".zdebug_str"].map(add);
+    let from = text(&fixture.with_symbols);
+    run(dir.path(), "objcopy", &["--add-section", &info, "--add-section", &strings, from, "bomb.so"]);
+    let (outer, len) = function(&path, "outer");
+    let refusals = crate::image::budget::refusals();
+    let answers = ask(&path, &nowhere(), &[outer.0, outer.0 + len / 2, 0x10]);
+    assert!(crate::image::budget::refusals() > refusals);
+    assert_eq!(names(&answers[0]), ["outer"], "the symbol table is read all the same");
+    let is_said = matches!(answers[2], Answer::Unnamed { reason: Reason::ImageUnreadable, .. });
+    assert!(is_said, "{:?}", answers[2]);
+}
