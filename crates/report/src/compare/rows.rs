@@ -39,7 +39,7 @@ pub struct Rows {
 pub struct Local {
     /// The row of each group.
     pub row: Vec<u32>,
-    /// The group of each stack, or of each thread.
+    /// The group of each stack, or of each thread. That of the empty stack means nothing: there may be no groups at all.
     pub group: Vec<u32>,
 }
 
@@ -94,7 +94,7 @@ impl Rows {
             let of_stack = groups(profile, &of_frame, |frame| {
                 by == By::Line || self.functions.is_apart(number, names, frame, physical)
             });
-            self.of.push(Local::new(of_stack));
+            self.of.push(Local::of_stacks(&of_stack));
         }
         if by == By::Function {
             self.function_of = rows.into_items().into_iter().map(|(_, function, _)| function).collect();
@@ -103,6 +103,7 @@ impl Rows {
 
     fn stacks(&mut self, reports: &[Sided<'_>], physical: bool) {
         let mut rows: Interned<(u32, u32)> = Interned::new();
+        // The empty stack is no row that anything has.
         rows.intern((0, u32::MAX));
         self.keys.push(Default::default());
         for (number, (report, side)) in reports.iter().enumerate() {
@@ -124,7 +125,7 @@ impl Rows {
                 of_stack[position] = row;
                 learn(&mut self.keys, row, *side, Key::default);
             }
-            self.of.push(Local::new(of_stack));
+            self.of.push(Local::of_stacks(&of_stack));
         }
         let items = rows.into_items();
         for (row, (caller, function)) in items.iter().copied().enumerate().skip(1) {
@@ -157,7 +158,7 @@ impl Rows {
                 learn(&mut self.keys, row, *side, || Key { name: name.to_string(), ..Key::default() });
                 row
             });
-            self.of.push(Local::new(of_thread.collect()));
+            self.of.push(Local::of_threads(of_thread));
         }
     }
 }
@@ -174,9 +175,17 @@ fn learn(keys: &mut Vec<[Option<Key>; 2]>, row: u32, side: usize, key: impl FnOn
 }
 
 impl Local {
-    fn new(rows: Vec<u32>) -> Self {
+    /// Groups stacks by their rows; the first of them is empty.
+    fn of_stacks(rows: &[u32]) -> Self {
         let mut distinct = Interned::new();
-        let group = rows.into_iter().map(|row| distinct.intern(row)).collect();
+        let of_frames = rows.iter().skip(1).map(|row| distinct.intern(*row));
+        let group = std::iter::once(0).chain(of_frames).collect();
+        Self { row: distinct.into_items(), group }
+    }
+
+    fn of_threads(rows: impl Iterator<Item = u32>) -> Self {
+        let mut distinct = Interned::new();
+        let group = rows.map(|row| distinct.intern(row)).collect();
         Self { row: distinct.into_items(), group }
     }
 }

@@ -53,7 +53,8 @@ impl Series {
                 self.own[start + slice] += weight;
             }
             let mut at = up[row.stack as usize];
-            while let Some(start) = self.start(of_stack[at as usize] as usize).filter(|_| at != 0) {
+            while at != 0 {
+                let Some(start) = self.start(of_stack[at as usize] as usize) else { break };
                 self.total[start + slice] += weight;
                 at = up[profile.stacks[at as usize].caller as usize];
             }

@@ -218,6 +218,10 @@ impl Reader {
         let attr = &self.attrs[number as usize];
         let time_ns = common(kind, body, attr, field::TIME).unwrap_or(0);
         match kind {
+            // No kernel writes any: they would be of no event of the recording.
+            kind::SAMPLE if attr.is_dummy() => {
+                *self.not_imported.entry("sample_of_dummy_event").or_default() += 1;
+            }
             kind::SAMPLE => {
                 let of = |field| common(kind, body, attr, field);
                 self.cpus.extend(of(field::CPU).map(|cpu| cpu as u32));

@@ -170,6 +170,22 @@ fn events_that_only_tell_of_tasks_are_not_among_the_events() {
 }
 
 #[test]
+fn samples_of_an_event_that_samples_nothing_are_counted_and_of_no_event() {
+    let real = Attr { ids: vec![10], ..fixture::attr(field::IDENTIFIER) };
+    let dummy = Attr { kind: 1, config: 9, ids: vec![11], ..fixture::attr(field::IDENTIFIER) };
+    for attrs in [vec![real.clone(), dummy.clone()], vec![dummy, real]] {
+        let mut reader = Reader { attrs, ..Reader::default() };
+        for id in [10_u64, 11] {
+            let record = Record { kind: kind::SAMPLE, body: &id.to_le_bytes(), at: At::default() };
+            reader.record(record).expect("told apart");
+        }
+        assert_eq!(reader.samples.len(), 1);
+        assert!(!reader.attrs[reader.samples[0].attr as usize].is_dummy());
+        assert_eq!(reader.not_imported["sample_of_dummy_event"], 1);
+    }
+}
+
+#[test]
 fn records_that_are_too_short_are_counted_and_the_first_is_shown() {
     let mut file = small();
     file.record(kind::COMM, 0, &[0; 12]).record(kind::MMAP2, 0, &mmap2(7, 1, 1, 0, b"x", 4)[..40]);
