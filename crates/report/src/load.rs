@@ -12,11 +12,12 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagePartsV1, ImagesV1, JitCode,
-    JitV1, KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
-    LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample, SamplesV1,
-    SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece,
-    StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagePartsV1, ImagesV1,
+    JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location,
+    Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample,
+    SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
+    StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
+    UnwindRulesV1,
 };
 pub(crate) use icecore_text::clean::clean;
 use rayon::prelude::*;
@@ -25,7 +26,9 @@ use by_id::ById;
 use held::{Held, HeldBlocks};
 use parts::Parts;
 
+use crate::counted;
 use crate::map::Map;
+use crate::shorten::{MAX_NAME_BYTES, shorten};
 
 /// Everything of a recording except its samples.
 #[derive(Debug, Default)]
@@ -72,6 +75,8 @@ pub struct Tables {
     pub cpu_times: Vec<CpuTime>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
+    /// Samples that the receipts count and that are not in the file; they are among the losses.
+    pub samples_missing: u64,
     /// What the first session cost; absent if its recorder was killed.
     pub receipt: Option<ReceiptV1>,
     /// Blocks of samples, not opened yet.
@@ -228,7 +233,20 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
     let first = parts.part(0);
     (tables.session, tables.receipt) = (first.session.clone(), first.receipt.clone());
     tables.parts = parts;
+    tables.add_missing(recording);
     tables
+}
+
+impl Tables {
+    /// Adds to the losses what only the receipts know of.
+    fn add_missing(&mut self, recording: &Recording) {
+        self.samples_missing = counted::missing(recording);
+        if self.samples_missing > 0 {
+            let time_ns = self.parts.zero_ns();
+            let (cpu, cause, count) = (u32::MAX, Cause::DAMAGED, self.samples_missing);
+            self.losses.push(Loss { time_ns, cpu, cause, count });
+        }
+    }
 }
 
 /// Decodes a block of samples.
@@ -253,6 +271,11 @@ fn clean_session(session: &mut SessionV1) {
     let lists = command_line.iter_mut().chain(&mut session.notes);
     for text in texts.into_iter().chain(events).chain(labels).chain(lists) {
         *text = clean(text.as_bytes()).into();
+    }
+    // These stand in every row of some views.
+    let events = session.events.iter_mut().flat_map(|event| [&mut event.name, &mut event.unit]);
+    for text in events.chain([&mut session.host]).filter(|text| text.len() > MAX_NAME_BYTES) {
+        *text = shorten(text, MAX_NAME_BYTES).into_owned();
     }
 }
 

@@ -12,6 +12,7 @@ use icecore_format::records::{Cause, Loss, LossesV1, Payload, ReceiptV1};
 use icecore_format::write::Writer;
 use rayon::prelude::*;
 
+use crate::counted::{self, Counted};
 use crate::verify::block::is_unclean;
 
 /// Losses in one block.
@@ -25,6 +26,8 @@ pub struct Plan<'a> {
     blocks: Vec<(&'a Entry, bool)>,
     /// Blocks of which nothing is known but that they are missing.
     unnamed: u64,
+    /// Sessions that have fewer samples than their receipts count.
+    miscounted: Vec<Counted>,
     is_needed: bool,
 }
 
@@ -60,7 +63,11 @@ impl<'a> Plan<'a> {
         let is_unclean =
             || recording.entries().iter().chain(recording.index()).any(|e| is_unclean(recording, e));
         let is_needed = is_damaged || blocks.iter().any(|(_, is_whole)| !is_whole) || is_unclean();
-        Self { recording, unnamed: numbers.saturating_sub(blocks.len() as u64), blocks, is_needed }
+        let mut miscounted = counted::sessions(recording);
+        miscounted.retain(|session| session.missing() > 0);
+        let is_needed = is_needed || !miscounted.is_empty();
+        let unnamed = numbers.saturating_sub(blocks.len() as u64);
+        Self { recording, unnamed, blocks, miscounted, is_needed }
     }
 
     /// Tells whether anything is wrong that a new file would not have.
@@ -80,6 +87,10 @@ impl<'a> Plan<'a> {
             *lost.blocks.entry(entry.header.kind).or_default() += 1;
             lost.samples += samples(entry);
         }
+        // Of some the index tells, too.
+        let missing = self.miscounted.iter().map(Counted::missing).fold(0, u64::saturating_add);
+        let told: u64 = self.recording.lost().iter().map(samples).sum();
+        lost.samples = lost.samples.saturating_add(missing.saturating_sub(told));
         lost
     }
 
@@ -106,6 +117,9 @@ impl<'a> Plan<'a> {
                 continue;
             }
             if entry.header.kind == Kind::RECEIPT {
+                for counted in self.miscounted.iter().filter(|counted| counted.receipt_off == entry.off) {
+                    session.note(counted.end_ns, Cause::DAMAGED, session.unexplained(counted.expected));
+                }
                 session.tell(&mut writer)?;
             }
             session.keep(self.recording, entry);
@@ -122,6 +136,8 @@ struct Session {
     /// Losses that the file does not tell of yet.
     untold: Vec<Loss>,
     has_receipt: bool,
+    /// Samples that were lost since they were written.
+    damaged: u64,
     /// A receipt for a session that has none.
     receipt: ReceiptV1,
 }
@@ -134,8 +150,11 @@ impl Session {
         if (entry.header.kind, entry.header.version) == (LossesV1::KIND, LossesV1::VERSION) {
             let payload = recording.payload(entry);
             let view = payload.as_ref().ok().and_then(|payload| payload.view::<LossesV1>().ok());
-            let counts = view.into_iter().flat_map(|losses| losses.rows()).map(|loss| loss.count);
-            self.receipt.lost = counts.fold(self.receipt.lost, u64::saturating_add);
+            for loss in view.into_iter().flat_map(|losses| losses.rows()) {
+                self.receipt.lost = self.receipt.lost.saturating_add(loss.count);
+                let damaged = if loss.cause == Cause::DAMAGED { loss.count } else { 0 };
+                self.damaged = self.damaged.saturating_add(damaged);
+            }
         }
     }
 
@@ -145,12 +164,19 @@ impl Session {
         }
         let count = samples(entry);
         self.receipt.lost = self.receipt.lost.saturating_add(count);
+        self.damaged = self.damaged.saturating_add(count);
         self.note(entry.header.first_ns, Cause::DAMAGED, count);
     }
 
     /// Notes blocks without samples, or of unknown kind, that are missing at or in front of a block.
     fn miss(&mut self, entry: &Entry, count: u64) {
         self.note(entry.header.first_ns, Cause::BLOCKS_DAMAGED, count);
+    }
+
+    /// How many samples are neither here nor noted as lost, if there must be so many.
+    fn unexplained(&self, expected: u64) -> u64 {
+        let damaged = self.untold.iter().filter(|loss| loss.cause == Cause::DAMAGED).map(|loss| loss.count);
+        damaged.fold(expected.saturating_sub(self.receipt.samples), u64::saturating_sub)
     }
 
     fn note(&mut self, time_ns: u64, cause: Cause, count: u64) {
@@ -174,7 +200,9 @@ impl Session {
         }
         let (ended_by, exit_code) = (vec!["repaired".to_owned()], -1);
         let file_bytes = writer.len_bytes();
-        writer.append(&ReceiptV1 { ended_by, exit_code, file_bytes, ..self.receipt }).map(drop)
+        // Receipts count what was written; what of it is damaged is among the losses.
+        let samples = self.receipt.samples.saturating_add(self.damaged);
+        writer.append(&ReceiptV1 { ended_by, exit_code, samples, file_bytes, ..self.receipt }).map(drop)
     }
 }
 

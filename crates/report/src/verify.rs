@@ -10,6 +10,8 @@
 pub(crate) mod block;
 mod ids;
 
+use std::cmp::Ordering;
+
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::limits::MAX_DAMAGE;
@@ -17,8 +19,10 @@ use icecore_format::read::Recording;
 use icecore_format::records::{Cause, LossesV1, Payload};
 use rayon::prelude::*;
 
+use crate::counted::{self, Counted};
 use crate::load::Skipped;
 use crate::load::outline::skipped;
+use crate::term::quantity::count;
 use block::Checked;
 use ids::Ids;
 
@@ -48,6 +52,8 @@ pub struct Findings {
     /// Blocks that were lost before the file was repaired or merged, as it says itself. What refers to them is no
     /// problem.
     pub lost_blocks: u64,
+    /// Samples that the receipts say there are; `None` without a receipt.
+    pub samples_expected: Option<u64>,
     /// Blocks that were not checked beyond their checksum, since this build does not know them.
     pub skipped: Vec<Skipped>,
 }
@@ -88,6 +94,8 @@ pub fn verify(recording: &Recording) -> Findings {
         found.add(Some(index), index.off, block::UNCLEAN.to_owned());
     }
     found.is_mendable = !found.is_ok();
+    let counted = counted::sessions(recording);
+    found.samples_expected = counted.iter().map(|session| session.expected).reduce(u64::saturating_add);
     let lost = lost_blocks(recording);
     found.lost_blocks = lost.iter().fold(0, |sum, lost| sum.saturating_add(*lost));
     let mut forgives = lost.iter().map(|lost| *lost > 0);
@@ -103,13 +111,33 @@ pub fn verify(recording: &Recording) -> Findings {
             }
             let order = order.follow(entry).filter(|_| !is_forgiven);
             let ids = ids.follow(recording, entry, &checked, is_forgiven);
-            found.is_mendable |= checked.is_mendable;
-            for cause in order.into_iter().chain(checked.problems).chain(ids) {
+            let miscount =
+                counted.iter().find(|session| session.receipt_off == entry.off).and_then(miscounted);
+            found.is_mendable |=
+                checked.is_mendable || miscount.as_ref().is_some_and(|(_, is_mendable)| *is_mendable);
+            let miscount = miscount.map(|(cause, _)| cause);
+            for cause in order.into_iter().chain(checked.problems).chain(ids).chain(miscount) {
                 found.add(Some(entry), entry.off, cause);
             }
         }
     }
     found
+}
+
+/// Says that a session has other samples than its receipt counts, and whether a repaired copy would tell where they are.
+fn miscounted(session: &Counted) -> Option<(String, bool)> {
+    let Counted { in_file, expected, blocks_lost, .. } = *session;
+    match in_file.cmp(&expected) {
+        Ordering::Less if !blocks_lost => {
+            let text = format!("{} of {} samples are in the file", count(in_file), count(expected));
+            Some((format!("{text}: the others are lost, and nothing else says so"), true))
+        }
+        Ordering::Greater => {
+            let text = format!("{} samples are in the file", count(in_file));
+            Some((format!("{text}, and the receipt counts {}", count(expected)), false))
+        }
+        _ => None,
+    }
 }
 
 /// Counts the blocks that a repair or merge has found missing: those in front of the first session, then those of each.

@@ -26,6 +26,7 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Cause, Loss, ReceiptV1, SessionV1};
 use icecore_format::write::Writer;
 
+use crate::counted::{self, KEPT};
 use crate::filter::{Filter, Moment};
 use crate::hits::Selection;
 use crate::load::Tables;
@@ -117,6 +118,9 @@ impl Excerpt<'_> {
         session.notes.push(note(samples, chooser.items()));
         if let Some(receipt) = &mut rows.receipt {
             shorten(receipt, selection, part);
+            if counted::expected(receipt) != samples {
+                receipt.ended_by.push(format!("{KEPT}{samples}"));
+            }
         }
         let extent = match what {
             What::Wanted => Extent::Needed,

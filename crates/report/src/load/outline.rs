@@ -29,6 +29,7 @@ pub fn outline(recording: &Recording) -> Tables {
     let first = parts.part(0);
     (tables.session, tables.receipt) = (first.session.clone(), first.receipt.clone());
     tables.parts = parts;
+    tables.add_missing(recording);
     tables.skipped = skipped(entries);
     tables.sample_blocks = entries
         .iter()

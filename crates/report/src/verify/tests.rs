@@ -97,7 +97,7 @@ fn all(writer: &mut Writer) -> Result<u64, icecore_format::Error> {
     writer.append(&stacks(3, &[2, 3]))?;
     writer.append(&KernelSymbolsV1::from_rows(&[KernelSymbol { start: 1, end: 2, name: 1, module: 0 }]))?;
     writer.append(&samples(4, 0))?;
-    writer.append(&ReceiptV1 { ended_by: vec!["signal".into()], ..ReceiptV1::default() })
+    writer.append(&ReceiptV1 { ended_by: vec!["signal".into()], samples: 2, ..ReceiptV1::default() })
 }
 
 /// Appends a payload under a header that is not its own.

@@ -32,6 +32,8 @@ pub struct Health {
     /// Everything that was lost, by cause.
     lost: BTreeMap<String, u64>,
     lost_share: f64,
+    /// Of these samples only the receipt tells: blocks of the file are gone.
+    samples_missing: u64,
     #[serde(flatten)]
     quality: Quality,
     /// User stacks that were unwound by the rules of their code.
@@ -85,6 +87,7 @@ impl Health {
             achieved_hz: is_time.then(|| whole.samples as f64 * 1e9 / whole.weight as f64),
             lost: losses(tables),
             lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
+            samples_missing: tables.samples_missing,
             advice: quality.problems.clone(),
             quality,
             unwound_share: of_walked(|mending| mending != Mending::NONE),

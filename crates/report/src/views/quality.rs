@@ -261,7 +261,7 @@ fn endless(report: &Report<'_>) -> u64 {
 /// Tells why most lost samples are lost, if it was not that the recorder could not keep up.
 fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
     let causes = [
-        (Cause::DAMAGED, "the file was damaged and repaired"),
+        (Cause::DAMAGED, "the file was damaged"),
         (Cause::WRITE_FAILED, "the disk or pipe did not take them"),
     ];
     causes.into_iter().find(|(cause, _)| count(report, *cause) > lost / 2).map(|(_, why)| why)

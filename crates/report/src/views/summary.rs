@@ -31,6 +31,8 @@ pub struct Summary {
     samples_in_file: u64,
     /// Samples that were lost while recording.
     lost: u64,
+    /// Of these only the receipt tells: blocks of the file are gone.
+    samples_missing: u64,
     /// Wall time in which any session ran.
     duration_s: f64,
     /// The same of each session by itself, in sum.
@@ -136,6 +138,7 @@ impl Summary {
             samples: whole.samples,
             samples_in_file,
             lost: lost(tables),
+            samples_missing: tables.samples_missing,
             duration_s,
             sessions_s: spans.sum_ns() as f64 / 1e9,
             rate_hz: ratio(whole.samples as f64, duration_s),
@@ -181,7 +184,7 @@ impl Summary {
     }
 }
 
-/// Counts samples that were lost while recording.
+/// Counts samples that were lost: while recording, and of the file since.
 pub(crate) fn lost(tables: &Tables) -> u64 {
     let samples = tables.losses.iter().filter(|loss| loss.cause.is_sample());
     samples.fold(0, |sum, loss| sum.saturating_add(loss.count))

@@ -23,6 +23,8 @@ pub struct Verify {
     closed: bool,
     blocks: u64,
     samples: u64,
+    /// By the receipts; `None` without one.
+    samples_expected: Option<u64>,
     problems: Vec<ProblemRow>,
     more: u64,
     mendable: bool,
@@ -62,6 +64,7 @@ impl Verify {
             closed: recording.is_closed(),
             blocks: recording.entries().len() as u64,
             samples: samples.map(|entry| u64::from(entry.header.items)).sum(),
+            samples_expected: found.samples_expected,
             problems: found.problems.iter().map(ProblemRow::new).collect(),
             more: found.more,
             mendable: found.is_mendable,

@@ -1,0 +1,87 @@
+//! Compares how many samples are in a file with what its receipts say: blocks of samples that are gone leave no other trace.
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{Cause, LossesV1, Payload as _, ReceiptV1};
+
+/// What a receipt says besides why recording ended, if `cut` or `compact` kept fewer samples than were recorded; their number
+/// follows. The last one counts.
+pub(crate) const KEPT: &str = "samples kept: ";
+
+/// The samples of one session that has a receipt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Where its receipt lies, bytes from the start of the file.
+    pub(crate) receipt_off: u64,
+    /// End of sampling on its own clock, ns.
+    pub(crate) end_ns: u64,
+    /// Samples in the file, by the headers of their blocks.
+    pub(crate) in_file: u64,
+    /// Samples that there must be, by the receipt and what is known to be lost since.
+    pub(crate) expected: u64,
+    /// Blocks were lost before the file was written, as it says itself; of samples or of anything else.
+    pub(crate) blocks_lost: bool,
+}
+
+impl Counted {
+    /// Samples that are gone, and nothing says so.
+    pub(crate) fn missing(&self) -> u64 {
+        self.expected.saturating_sub(self.in_file)
+    }
+}
+
+/// How many samples a receipt says that there are.
+pub(crate) fn expected(receipt: &ReceiptV1) -> u64 {
+    kept(receipt).unwrap_or(receipt.samples)
+}
+
+fn kept(receipt: &ReceiptV1) -> Option<u64> {
+    receipt.ended_by.iter().rev().find_map(|by| by.strip_prefix(KEPT)?.parse().ok())
+}
+
+/// Counts the samples of all sessions with a receipt.
+///
+/// # Cost
+/// Opens the blocks of losses and receipts, which are few and small.
+pub(crate) fn sessions(recording: &Recording) -> Vec<Counted> {
+    let mut sessions = Vec::new();
+    let (mut now, mut damaged) = (Counted::default(), 0_u64);
+    for entry in recording.entries() {
+        match (entry.header.kind, entry.header.version) {
+            (Kind::SESSION, _) => (now, damaged) = Default::default(),
+            (Kind::SAMPLES, _) => now.in_file += u64::from(entry.header.items),
+            (LossesV1::KIND, LossesV1::VERSION) => {
+                let Ok(payload) = recording.payload(entry) else { continue };
+                let Ok(losses) = payload.view::<LossesV1>() else { continue };
+                for loss in losses.rows() {
+                    now.blocks_lost |= loss.cause == Cause::BLOCKS_DAMAGED && loss.count > 0;
+                    damaged =
+                        damaged.saturating_add(if loss.cause == Cause::DAMAGED { loss.count } else { 0 });
+                }
+            }
+            (ReceiptV1::KIND, ReceiptV1::VERSION) => {
+                let payload = recording.payload(entry);
+                let receipt = payload.and_then(|payload| payload.view::<ReceiptV1>()?.to_owned_record());
+                if let Ok(receipt) = receipt {
+                    // What a cut has kept is counted without what was lost before.
+                    let lost = if kept(&receipt).is_some() { 0 } else { damaged };
+                    let expected = expected(&receipt).saturating_sub(lost);
+                    sessions.push(Counted {
+                        receipt_off: entry.off,
+                        end_ns: receipt.end_ns,
+                        expected,
+                        ..now
+                    });
+                }
+                (now, damaged) = Default::default();
+            }
+            _ => {}
+        }
+    }
+    sessions
+}
+
+/// Adds up the samples that are gone.
+pub(crate) fn missing(recording: &Recording) -> u64 {
+    sessions(recording).iter().fold(0, |sum, session| sum.saturating_add(session.missing()))
+}

@@ -1,0 +1,138 @@
+//! Samples that are gone without a trace but the count in the receipt.
+
+use std::path::Path;
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{Cause, LossesV1, ReceiptV1};
+use icecore_format::write::Writer;
+use icecore_tests::inside::run_in;
+use icecore_tests::synthetic::{START_NS, story};
+use serde_json::Value;
+
+/// Writes a closed recording, and its copy without some of its blocks of samples, as whole as it is; returns how many samples
+/// there were and are.
+fn write(dir: &Path) -> (u64, u64) {
+    let mut story = story();
+    let all = story.samples.len() as u64;
+    story.receipt = Some(ReceiptV1 {
+        end_ns: START_NS + 2_000_000_000,
+        ended_by: vec!["duration".into()],
+        samples: all,
+        ..ReceiptV1::default()
+    });
+    story.losses.clear();
+    story.write(&dir.join("whole"), true).expect("written");
+    let whole = Recording::open(&dir.join("whole")).expect("whole");
+    let file = std::fs::File::create(dir.join("fewer")).expect("room");
+    let mut writer = Writer::create(file, whole.header().uuid).expect("room");
+    let mut kept = 0;
+    for (number, entry) in whole.entries().iter().enumerate() {
+        if entry.header.kind == Kind::SAMPLES && number % 2 == 0 {
+            continue;
+        }
+        kept += if entry.header.kind == Kind::SAMPLES { u64::from(entry.header.items) } else { 0 };
+        writer.append_stored(&entry.header, whole.stored(entry).expect("whole")).expect("room");
+    }
+    writer.finish().expect("room");
+    assert!(kept > 0 && kept < all);
+    (all, kept)
+}
+
+fn json(dir: &Path, line: &[&str]) -> (u8, Value) {
+    let (code, out, err) = run_in(dir, &[line, &["--json"]].concat());
+    (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{line:?}: {err}")))
+}
+
+#[test]
+fn samples_that_only_the_receipt_knows_of_are_told() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (all, kept) = write(dir.path());
+    let (code, said) = json(dir.path(), &["verify", "DIR/whole"]);
+    assert_eq!((code, &said["samples_expected"]), (0, &Value::from(all)));
+    let (code, said) = json(dir.path(), &["verify", "DIR/fewer"]);
+    assert_eq!((code, &said["samples"], &said["samples_expected"]), (1, &kept.into(), &all.into()));
+    let causes: Vec<&str> =
+        said["problems"].as_array().expect("a list").iter().filter_map(|p| p["cause"].as_str()).collect();
+    let expected =
+        format!("{kept} of {all} samples are in the file: the others are lost, and nothing else says so");
+    assert!(causes.contains(&&*expected), "{causes:?}");
+    for view in ["health", "summary"] {
+        let (_, said) = json(dir.path(), &[view, "DIR/fewer"]);
+        assert_eq!(said["samples_missing"], all - kept, "{view}");
+        assert_eq!(said["verdict"], "misleading", "{view}");
+        let problems = said["problems"].as_array().expect("a list");
+        let is_told = |text: &Value| text.as_str().is_some_and(|text| text.contains("samples were lost"));
+        assert!(problems.iter().any(is_told), "{view}: {problems:?}");
+        assert_eq!(json(dir.path(), &[view, "DIR/whole"]).1["samples_missing"], 0);
+    }
+}
+
+#[test]
+fn a_repaired_file_says_what_it_lacks() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (all, kept) = write(dir.path());
+    let (code, said) = json(dir.path(), &["repair", "DIR/fewer", "-o", "DIR/repaired"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(json(dir.path(), &["verify", "DIR/repaired"]).0, 0);
+    let (_, said) = json(dir.path(), &["health", "DIR/repaired"]);
+    assert_eq!((&said["lost"]["damaged"], &said["samples_missing"]), (&(all - kept).into(), &0.into()));
+    // Once more changes nothing.
+    assert_eq!(json(dir.path(), &["merge", "DIR/repaired", "-o", "DIR/merged"]).0, 0);
+    assert_eq!(json(dir.path(), &["verify", "DIR/merged"]).0, 0);
+}
+
+#[test]
+fn a_lost_block_that_the_index_still_knows_is_counted_once() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (all, _) = write(dir.path());
+    let mut bytes = std::fs::read(dir.path().join("whole")).expect("written");
+    let whole = Recording::from_bytes(&bytes).expect("whole");
+    let entry = *whole.entries().iter().find(|entry| entry.header.kind == Kind::SAMPLES).expect("samples");
+    drop(whole);
+    // Its header, so that no scan finds it.
+    bytes[entry.off as usize..][..64].fill(0);
+    std::fs::write(dir.path().join("torn"), &bytes).expect("room");
+    assert_eq!(json(dir.path(), &["verify", "DIR/torn"]).0, 1);
+    assert_eq!(json(dir.path(), &["health", "DIR/torn"]).1["samples_missing"], entry.header.items);
+    assert_eq!(json(dir.path(), &["repair", "DIR/torn", "-o", "DIR/repaired"]).0, 0);
+    assert_eq!(json(dir.path(), &["verify", "DIR/repaired"]).0, 0);
+    let repaired = Recording::open(&dir.path().join("repaired")).expect("whole");
+    let lost =
+        repaired.entries().iter().filter(|entry| entry.header.kind == Kind::LOSSES).flat_map(|entry| {
+            let payload = repaired.payload(entry).expect("whole");
+            payload.view::<LossesV1>().expect("losses").rows().collect::<Vec<_>>()
+        });
+    let damaged: u64 = lost.filter(|loss| loss.cause == Cause::DAMAGED).map(|loss| loss.count).sum();
+    assert_eq!(damaged, u64::from(entry.header.items), "of {all}");
+}
+
+#[test]
+fn cut_and_compact_files_count_what_they_keep() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (all, kept) = write(dir.path());
+    for (from, there) in [("DIR/whole", all), ("DIR/fewer", kept)] {
+        let lines: [&[&str]; 4] = [
+            &["cut", from, "--comm", "make"],
+            &["cut", from, "--from", "0.5", "--to", "1.5"],
+            &["compact", from],
+            &["merge", from],
+        ];
+        for line in lines {
+            let (code, _) = json(dir.path(), &[line, &["-o", "DIR/out", "--force"]].concat());
+            assert_eq!(code, 0, "{line:?}");
+            let (code, said) = json(dir.path(), &["verify", "DIR/out"]);
+            let is_whole = line[0] != "merge" || there == all;
+            assert_eq!(code, u8::from(!is_whole), "{line:?}: {said}");
+            if line[0] == "cut" {
+                assert!(
+                    said["samples"].as_u64().is_some_and(|samples| samples > 0 && samples < there),
+                    "{line:?}"
+                );
+            }
+            if is_whole {
+                assert_eq!(said["samples"], said["samples_expected"], "{line:?}");
+            }
+        }
+    }
+}
