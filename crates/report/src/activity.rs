@@ -1,5 +1,6 @@
 //! What was spent when: the weight of groups of samples, slice by slice.
 
+use crate::hits::Cell;
 use crate::map::Map;
 use crate::profile::{Amount, Profile};
 use crate::spans::Slices;
@@ -18,14 +19,15 @@ pub enum Grouping<'a> {
 /// Samples and weight of all samples in each slice.
 pub fn whole(profile: &Profile, slices: Slices) -> Vec<Amount> {
     let mut sums = vec![Amount::default(); slices.number as usize];
-    profile.rows.iter().for_each(|row| sums[row.slice as usize].add(row.amount()));
+    let amount = |cell: &Cell| Amount { samples: cell.samples.into(), weight: cell.weight };
+    profile.cells.iter().for_each(|cell| sums[cell.slice as usize].add(amount(cell)));
     sums
 }
 
 /// Weight of each wanted group in each bucket of so many slices.
 ///
 /// # Cost
-/// O(rows); of whole stacks O(rows + stacks) for every 64 groups
+/// O(cells); of whole stacks O(cells + stacks) for every 64 groups
 pub fn weights(
     profile: &Profile,
     slices: Slices,
@@ -42,7 +44,8 @@ pub fn weights(
     }
     let positions: Map<u32, usize> =
         wanted.iter().enumerate().map(|(position, group)| (*group, position)).collect();
-    for row in &profile.rows {
+    for cell in &profile.cells {
+        let row = &profile.rows[cell.row as usize];
         let group = match grouping {
             Grouping::Thread(groups) => groups[row.thread as usize],
             Grouping::Leaf(groups) | Grouping::Stack(groups) => groups[row.stack as usize],
@@ -50,8 +53,8 @@ pub fn weights(
         // The empty stack has no frame that could be in a group.
         let is_empty = matches!(grouping, Grouping::Leaf(_)) && row.stack == 0;
         if let Some(position) = positions.get(&group).filter(|_| !is_empty) {
-            let sum = &mut sums[*position][(row.slice / each) as usize];
-            *sum = sum.saturating_add(row.weight);
+            let sum = &mut sums[*position][(cell.slice / each) as usize];
+            *sum = sum.saturating_add(cell.weight);
         }
     }
     sums
@@ -64,11 +67,11 @@ fn add_stacks(profile: &Profile, each: u32, groups: &[u32], wanted: &[u32], sums
     for (position, stack) in profile.stacks.iter().enumerate().skip(1) {
         has[position] = has[stack.caller as usize] | bits.get(&groups[position]).copied().unwrap_or_default();
     }
-    for row in &profile.rows {
-        let mut left = has[row.stack as usize];
+    for cell in &profile.cells {
+        let mut left = has[profile.rows[cell.row as usize].stack as usize];
         while left != 0 {
-            let sum = &mut sums[left.trailing_zeros() as usize][(row.slice / each) as usize];
-            *sum = sum.saturating_add(row.weight);
+            let sum = &mut sums[left.trailing_zeros() as usize][(cell.slice / each) as usize];
+            *sum = sum.saturating_add(cell.weight);
             left &= left - 1;
         }
     }
@@ -82,7 +85,7 @@ mod tests {
     #[test]
     fn groups_are_added_up_slice_by_slice() {
         let mut profile = fixture::profile(&[("main;f;g;f", 3), ("main;g", 2), ("main", 1)]);
-        (0..).zip(&mut profile.rows).for_each(|(slice, row)| row.slice = slice);
+        (0..).zip(&mut profile.cells).for_each(|(slice, cell)| cell.slice = slice);
         let slices = Slices { begin_ns: 0, len_ns: 1, number: 3 };
         let of_stack = profile.stacks.iter().map(|stack| match stack.frame {
             u32::MAX => 0,

@@ -37,8 +37,6 @@ pub struct Key {
     pub cgroup: CgroupId,
     /// The event, where events are counted apart; else 0.
     pub event: u8,
-    /// The slice of time, where slices are counted apart; else 0.
-    pub slice: u32,
 }
 
 /// All samples with one key.
@@ -54,11 +52,26 @@ pub struct Hit {
     pub span_ns: (u64, u64),
 }
 
+/// What of a row fell into one slice of time. There are many times more of these than of rows, so they are small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// The position of the row.
+    pub row: u32,
+    /// The slice.
+    pub slice: u32,
+    /// How many samples.
+    pub samples: u32,
+    /// Their weight together.
+    pub weight: u64,
+}
+
 /// Samples, counted.
 #[derive(Debug, Default)]
 pub struct Hits {
     /// Distinct keys, in their order.
     pub rows: Vec<Hit>,
+    /// The rows slice by slice, in the order of both; empty if slices are not apart.
+    pub cells: Vec<Cell>,
     /// What was counted on the way.
     pub seen: Seen,
     /// The slices of time, if they are apart.
@@ -170,8 +183,8 @@ impl Selection<'_> {
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;
-        let (mending, event, slice) = (sample.mending, 0, 0);
-        Some(Key { task, space, cgroup, user, kernel, end, mending, in_kernel, event, slice })
+        let (mending, event) = (sample.mending, 0);
+        Some(Key { task, space, cgroup, user, kernel, end, mending, in_kernel, event })
     }
 
     /// Tells whether a block may hold a wanted sample.
@@ -240,6 +253,7 @@ pub fn count(recording: &Recording, selection: Selection<'_>, apart: Apart) -> H
     if all.seen.events.len() > 1 && !apart.events {
         // Weights of different events have different units: every sample counts as one.
         all.rows.iter_mut().for_each(|hit| hit.weight = hit.samples);
+        all.cells.iter_mut().for_each(|cell| cell.weight = cell.samples.into());
     }
     all
 }
@@ -257,6 +271,8 @@ fn leaders(tables: &Tables) -> Map<u32, u32> {
 /// Counts samples of one block after the other.
 struct Counter<'a> {
     rows: Map<Key, Count>,
+    /// Samples and weight by position of a row, and slice.
+    cells: Map<(u32, u32), (u32, u64)>,
     without_frames: u64,
     /// Which events were seen.
     events: [bool; 1 << u8::BITS],
@@ -272,6 +288,8 @@ struct Counter<'a> {
 /// What is counted of a key.
 #[derive(Clone, Copy)]
 struct Count {
+    /// Rows are numbered as they come.
+    position: u32,
     samples: u64,
     weight: u64,
     span_ns: (u64, u64),
@@ -279,9 +297,9 @@ struct Count {
 
 impl<'a> Counter<'a> {
     fn new(leaders: &'a Map<u32, u32>, apart: Apart, slices: Option<Slices>) -> Self {
-        let (rows, damage, phases) = Default::default();
+        let (rows, cells, damage, phases) = Default::default();
         let events = [false; 1 << u8::BITS];
-        Self { rows, without_frames: 0, events, damage, phases, leaders, apart, slices }
+        Self { rows, cells, without_frames: 0, events, damage, phases, leaders, apart, slices }
     }
 
     fn block(&mut self, recording: &Recording, selection: Selection<'_>, entry: &Entry) {
@@ -306,12 +324,14 @@ impl<'a> Counter<'a> {
             return;
         }
         let event = if self.apart.events { sample.event } else { 0 };
-        let slice = self.slices.map_or(0, |slices| slices.of(sample.time_ns));
         let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
-        let key = Key { task: *counted_as, user, kernel, event, slice, ..key };
+        let key = Key { task: *counted_as, user, kernel, event, ..key };
         self.events[usize::from(sample.event)] = true;
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
-        self.add(key, Count { samples: 1, weight, span_ns });
+        let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
+        if let Some(slices) = self.slices {
+            self.add_cell(position, slices.of(sample.time_ns), (1, weight));
+        }
     }
 
     /// Adds what was counted elsewhere.
@@ -322,26 +342,50 @@ impl<'a> Counter<'a> {
         self.without_frames += other.without_frames;
         self.events.iter_mut().zip(other.events).for_each(|(seen, too)| *seen |= too);
         self.damage.append(&mut other.damage);
-        other.rows.into_iter().for_each(|(key, count)| self.add(key, count));
+        let mut position_of = vec![0; other.rows.len()];
+        for (key, count) in other.rows {
+            position_of[count.position as usize] = self.add(key, count);
+        }
+        for ((row, slice), more) in other.cells {
+            self.add_cell(position_of[row as usize], slice, more);
+        }
         self
     }
 
-    fn add(&mut self, key: Key, more: Count) {
+    /// Adds to a row; returns its position.
+    fn add(&mut self, key: Key, more: Count) -> u32 {
+        let position = self.rows.len() as u32;
         let add = |count: &mut Count| {
             count.samples += more.samples;
             count.weight = count.weight.saturating_add(more.weight);
             count.span_ns = widened(count.span_ns, more.span_ns);
         };
-        self.rows.entry(key).and_modify(add).or_insert(more);
+        self.rows.entry(key).and_modify(add).or_insert(Count { position, ..more }).position
+    }
+
+    fn add_cell(&mut self, row: u32, slice: u32, (samples, weight): (u32, u64)) {
+        let cell = self.cells.entry((row, slice)).or_default();
+        *cell = (cell.0.saturating_add(samples), cell.1.saturating_add(weight));
     }
 
     fn into_hits(self) -> Hits {
-        let row = |(key, Count { samples, weight, span_ns })| Hit { key, samples, weight, span_ns };
-        let mut rows: Vec<Hit> = self.rows.into_iter().map(row).collect();
-        rows.par_sort_unstable_by_key(|hit| hit.key);
+        let row = |(key, Count { position, samples, weight, span_ns })| {
+            (position, Hit { key, samples, weight, span_ns })
+        };
+        let mut rows: Vec<(u32, Hit)> = self.rows.into_iter().map(row).collect();
+        rows.par_sort_unstable_by_key(|(_, hit)| hit.key);
+        let mut row_of = vec![0; rows.len()];
+        (0..).zip(&rows).for_each(|(row, (position, _))| row_of[*position as usize] = row);
+        let rows = rows.into_iter().map(|(_, hit)| hit).collect();
+        let cell = |((position, slice), (samples, weight)): ((u32, u32), _)| {
+            let row = row_of[position as usize];
+            Cell { row, slice, samples, weight }
+        };
+        let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
+        cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
         let events = (0..=u8::MAX).filter(|event| self.events[usize::from(*event)]).collect();
         let seen = Seen { without_frames: self.without_frames, events };
-        Hits { rows, seen, slices: self.slices, damage: self.damage }
+        Hits { rows, cells, seen, slices: self.slices, damage: self.damage }
     }
 }
 

@@ -263,7 +263,8 @@ pub struct Spot {
 pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
     let nodes = locator.tables.nodes.len();
     let (mut user_spots, mut kernel_spots) = (Spots::new(nodes, false), Spots::new(nodes, true));
-    let mut trie = Trie { spots: vec![(u32::MAX, Place::Lost)], guessed: vec![false] };
+    let most = FREE_SPOTS + SPOTS_PER_NODE * nodes;
+    let mut trie = Trie { spots: vec![(u32::MAX, Place::Lost)], guessed: vec![false], most };
     let mut leaves: Vec<u32> = Vec::with_capacity(hits.len());
     let mut below = 0;
     let mut before: Option<Key> = None;
@@ -333,11 +334,18 @@ impl Spots {
 struct Trie {
     spots: Vec<(u32, Place)>,
     guessed: Vec<bool>,
+    /// How many spots there may be.
+    most: usize,
 }
+
+/// So many frames any recording may have, and so many more for each node of its trie. Every kernel stack hangs below every user
+/// stack that it was called from, so a hostile recording of a few kilobytes could ask for billions.
+const FREE_SPOTS: usize = 4 << 20;
+const SPOTS_PER_NODE: usize = 64;
 
 impl Trie {
     /// Hangs the stack that ends at the node `leaf` below the spot `base`, and returns its innermost
-    /// spot. `spots` knows what was hung there before.
+    /// spot. `spots` knows what was hung there before. If there are too many spots, the whole stack is one lost frame.
     fn descend(
         &mut self,
         locator: &Locator<'_>,
@@ -354,6 +362,11 @@ impl Trie {
                 break;
             }
             fresh.push(step);
+        }
+        if self.spots.len() + fresh.len() > self.most {
+            self.spots.push((base, Place::Lost));
+            self.guessed.push(false);
+            return (self.spots.len() - 1) as u32;
         }
         for step in fresh.into_iter().rev() {
             is_everywhere &= matches!(step.location, Some(Location::Image { .. }));

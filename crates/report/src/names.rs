@@ -11,7 +11,9 @@ use crate::kernel::KernelSymbols;
 use crate::load::{Tables, clean};
 use crate::locate::{Locator, Place};
 use crate::map::{Interned, Map};
+use crate::shorten::{MAX_NAME_BYTES, shorten};
 use crate::symbolize::{self, Answer, Reason, Wanted, demangled, symbolize};
+use crate::term::quantity::things;
 
 /// Where a frame ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,7 +70,12 @@ pub struct Names {
     pub frames: Vec<Frame>,
     /// Frames of each place, in the order of the places.
     pub of_places: Lists,
+    /// Names of functions, files and images that were longer than [`MAX_NAME_BYTES`], and are shortened.
+    pub shortened: u64,
 }
+
+/// The most functions of one place that are shown: the one that is there, and those inlined into it, innermost first.
+const MAX_INLINED: usize = 256;
 
 /// The frames of places: short lists, one behind the other.
 #[derive(Debug, Default)]
@@ -95,6 +102,17 @@ impl Names {
     /// The image of a function.
     pub fn image(&self, function: &Function) -> Option<&ImageName> {
         function.image.map(|image| &self.images[image as usize])
+    }
+
+    /// Tells that names are shortened, for people.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let text = || {
+            format!(
+                "{} longer than {MAX_NAME_BYTES} bytes: they are shortened",
+                things(self.shortened, "name")
+            )
+        };
+        (self.shortened > 0).then(text)
     }
 
     /// The source line of a frame as `file:line`, `None` if the file is unknown.
@@ -149,6 +167,7 @@ pub fn name(
         files: book.files.into_items(),
         frames: book.frames.into_items(),
         of_places: book.of_places,
+        shortened: book.shortened,
     }
 }
 
@@ -232,12 +251,15 @@ struct Book {
     /// The same by where the text of an answer lies, for as long as all answers are there.
     answered: Map<(*const u8, u32), u32>,
     answered_files: Map<*const u8, u32>,
+    shortened: u64,
 }
 
 impl Book {
     fn new(identities: &[Identity]) -> Self {
         let mut images = Interned::new();
-        let image_of = identities.iter().map(|i| images.intern(ImageName { path: i.path.as_str().into() }));
+        let shortened = identities.iter().filter(|i| i.path.len() > MAX_NAME_BYTES).count() as u64;
+        let path = |i: &Identity| shorten(&i.path, MAX_NAME_BYTES).into();
+        let image_of = identities.iter().map(|i| images.intern(ImageName { path: path(i) }));
         let image_of = image_of.collect();
         Self {
             images,
@@ -250,28 +272,57 @@ impl Book {
             found_files: Map::default(),
             answered: Map::default(),
             answered_files: Map::default(),
+            shortened,
         }
+    }
+
+    /// Gives a file its position.
+    fn file(&mut self, path: &str) -> u32 {
+        self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
+        self.files.intern(shorten(path, MAX_NAME_BYTES).into())
+    }
+
+    /// Gives a function its position.
+    fn function(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) -> u32 {
+        self.shortened += u64::from(name.len() > MAX_NAME_BYTES);
+        self.functions.intern(Function { name: shorten(name, MAX_NAME_BYTES).into(), image, side, reason })
     }
 
     /// Names a place as a table of the recording does.
     fn found(&mut self, image: u32, place: found::Place<'_>) {
         let (number, texts, image) = (place.number, &place.table.texts, self.image_of[image as usize]);
         let frames = place.frames();
-        for (depth, frame) in frames.iter().enumerate() {
-            let file = frame.file.map(|file| {
-                let files = &mut self.files;
-                let new = || files.intern(Box::from(&*texts[file as usize]));
-                *self.found_files.entry((number, file)).or_insert_with(new)
+        for (depth, frame) in shown(frames) {
+            let Some(frame) = frame else {
+                self.left_out(image, frames.len());
+                continue;
+            };
+            let file = frame.file.map(|file| match self.found_files.get(&(number, file)) {
+                Some(known) => *known,
+                None => {
+                    let new = self.file(&texts[file as usize]);
+                    self.found_files.insert((number, file), new);
+                    new
+                }
             });
-            let functions = &mut self.functions;
-            let function = self.found.entry((number, frame.name, image)).or_insert_with(|| {
-                let name = Box::from(&*texts[frame.name as usize]);
-                functions.intern(Function { name, image: Some(image), side: Side::User, reason: None })
-            });
+            let function = match self.found.get(&(number, frame.name, image)) {
+                Some(known) => *known,
+                None => {
+                    let new = self.function(&texts[frame.name as usize], Some(image), Side::User, None);
+                    self.found.insert((number, frame.name, image), new);
+                    new
+                }
+            };
             let line = Some(frame.line).filter(|line| *line > 0);
-            let frame = Frame { function: *function, file, line, inlined: depth + 1 < frames.len() };
-            self.frame(frame);
+            self.frame(Frame { function, file, line, inlined: depth + 1 < frames.len() });
         }
+    }
+
+    /// Stands for functions that were inlined, and are too many to be shown.
+    fn left_out(&mut self, image: u32, all: usize) {
+        let name = format!("[{} inlined functions left out]", all - MAX_INLINED);
+        let function = self.function(&name, Some(image), Side::User, None);
+        self.frame(Frame { function, file: None, line: None, inlined: true });
     }
 
     fn answered(&mut self, image: u32, path: &str, off: FileOff, answer: Option<&Answer>) {
@@ -280,8 +331,11 @@ impl Book {
         match answer {
             Some(Answer::Named(functions)) if !functions.is_empty() => {
                 let physical = functions.len() - 1;
-                for (depth, function) in functions.iter().enumerate() {
-                    self.named(own, function, depth < physical);
+                for (depth, function) in shown(functions) {
+                    match function {
+                        Some(function) => self.named(own, function, depth < physical),
+                        None => self.left_out(own, functions.len()),
+                    }
                 }
             }
             Some(Answer::Unnamed { reason, start, at }) => {
@@ -292,32 +346,40 @@ impl Book {
                     Reason::Special if !path.is_empty() => path.to_owned(),
                     _ => format!("{}+{address:#x}", short(path)),
                 };
-                self.alone(Function { name: name.into(), image, side: Side::User, reason: Some(*reason) });
+                self.alone(&name, image, Side::User, Some(*reason));
             }
             _ => {
-                let name = format!("{}+{:#x}", short(path), off.0).into();
-                self.alone(Function { name, image, side: Side::User, reason: Some(Reason::NoSymbol) });
+                let name = format!("{}+{:#x}", short(path), off.0);
+                self.alone(&name, image, Side::User, Some(Reason::NoSymbol));
             }
         }
     }
 
     fn named(&mut self, image: u32, function: &symbolize::Function, inlined: bool) {
-        let file = function.file.as_ref().map(|file| {
-            let new = || self.files.intern(clean(file.as_bytes()));
-            *self.answered_files.entry(file.as_ptr()).or_insert_with(new)
+        let file = function.file.as_ref().map(|file| match self.answered_files.get(&file.as_ptr()) {
+            Some(known) => *known,
+            None => {
+                let new = self.file(&clean(file.as_bytes()));
+                self.answered_files.insert(file.as_ptr(), new);
+                new
+            }
         });
-        let new = || {
-            let name = clean(function.name.as_bytes());
-            self.functions.intern(Function { name, image: Some(image), side: Side::User, reason: None })
+        let named = match self.answered.get(&(function.name.as_ptr(), image)) {
+            Some(known) => *known,
+            None => {
+                let new = self.function(&clean(function.name.as_bytes()), Some(image), Side::User, None);
+                self.answered.insert((function.name.as_ptr(), image), new);
+                new
+            }
         };
-        let named = *self.answered.entry((function.name.as_ptr(), image)).or_insert_with(new);
         self.frame(Frame { function: named, file, line: function.line, inlined });
     }
 
     fn kernel(&mut self, name: &str, module: &str, reason: Option<Reason>) {
         let path = if module.is_empty() { "[kernel]".to_owned() } else { format!("[{module}]") };
-        let image = Some(self.images.intern(ImageName { path: path.into() }));
-        self.alone(Function { name: name.into(), image, side: Side::Kernel, reason });
+        self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
+        let image = Some(self.images.intern(ImageName { path: shorten(&path, MAX_NAME_BYTES).into() }));
+        self.alone(name, image, Side::Kernel, reason);
     }
 
     /// Code made at run time, under the name that its process gave it, and with the line.
@@ -326,19 +388,19 @@ impl Book {
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
         let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
         let name = clean(name.as_bytes());
-        let function = self.functions.intern(Function { name, image, side: Side::User, reason: None });
+        let function = self.function(&name, image, Side::User, None);
         let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);
-        let file = line.map(|line| self.files.intern(tables.text(line.file).into()));
+        let file = line.map(|line| self.file(tables.text(line.file)));
         let line = line.map(|line| line.line).filter(|line| *line > 0);
         self.frame(Frame { function, file, line, inlined: false });
     }
 
     fn nowhere(&mut self, name: &str, reason: Reason) {
-        self.alone(Function { name: name.into(), image: None, side: Side::User, reason: Some(reason) });
+        self.alone(name, None, Side::User, Some(reason));
     }
 
-    fn alone(&mut self, function: Function) {
-        let function = self.functions.intern(function);
+    fn alone(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) {
+        let function = self.function(name, image, side, reason);
         self.frame(Frame { function, file: None, line: None, inlined: false });
     }
 
@@ -347,6 +409,16 @@ impl Book {
         let frame = self.frames.intern(frame);
         self.of_places.frames.push(frame);
     }
+}
+
+/// The functions of a place that are shown, with their depths, innermost first; `None` stands for those that are left out.
+fn shown<T>(functions: &[T]) -> impl Iterator<Item = (usize, Option<&T>)> {
+    let len = functions.len();
+    let kept = if len > MAX_INLINED { MAX_INLINED - 1 } else { len };
+    let physical = functions.iter().enumerate().skip(kept.max(len.saturating_sub(1)));
+    let gap = (kept < len).then_some((kept, None));
+    let inner = functions.iter().enumerate().take(kept).map(|(depth, function)| (depth, Some(function)));
+    inner.chain(gap).chain(physical.map(|(depth, function)| (depth, Some(function))))
 }
 
 /// The last part of a path, without the kernel's remark that the file was deleted.

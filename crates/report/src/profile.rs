@@ -7,11 +7,12 @@ mod sums;
 use icecore_format::records::{Mark, Mending, WalkEnd};
 
 use crate::cgroups::CgroupId;
-use crate::hits::{Hit, Hits, Key, Selection, widened};
+use crate::hits::{Cell, Hit, Hits, Key, Selection, widened};
 use crate::load::Tables;
 use crate::locate::{Located, steps};
 use crate::map::{Interned, Map};
 use crate::names::{Function, Names};
+use crate::shorten::{MAX_NAME_BYTES, shorten};
 
 pub use narrow::{Matches, Patterns};
 pub(crate) use sums::depth_first;
@@ -28,6 +29,8 @@ pub struct Profile {
     pub threads: Vec<Thread>,
     /// Distinct (thread, stack).
     pub rows: Vec<Row>,
+    /// The rows slice by slice, where slices are apart: what of a row fell into one may be several of these.
+    pub cells: Vec<Cell>,
     /// Unit of the weights: `ns`, `cycles`, `samples`.
     pub unit: String,
     /// Samples that `--hide` left without any frame.
@@ -60,7 +63,7 @@ pub struct Thread {
     pub cgroup: CgroupId,
 }
 
-/// All samples of a thread with one stack that was taken in one way; of one event and slice of time, where these are apart.
+/// All samples of a thread with one stack that was taken in one way; of one event, where these are apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// A position in [`Profile::threads`].
@@ -71,8 +74,6 @@ pub struct Row {
     pub taken: Taken,
     /// Their event, where events are apart; else 0.
     pub event: u8,
-    /// Their slice of time, where slices are apart; else 0.
-    pub slice: u32,
     /// How many samples.
     pub samples: u64,
     /// Their weight together.
@@ -157,21 +158,32 @@ impl Profile {
         let begins = entry::below(&names, &stacks);
         let mut rows = Rows::default();
         let mut guesses = Guesses::default();
+        let mut row_of = Vec::with_capacity(hits.rows.len());
+        // Rows that differ by event alone are neighbours.
+        let mut before: Option<(Key, u32, Taken)> = None;
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
-            let thread = *known
-                .entry((hit.key.task, hit.key.space, hit.key.cgroup))
-                .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
             let stack = of_spot[*leaf as usize];
-            let Key { end, mending, in_kernel, event, slice, .. } = hit.key;
-            let rooted = is_rooted(&hit.key, begins[stack as usize]);
-            let guessed = guesses.are_in(selection.tables, hit.key.user);
-            let taken = Taken { end, rooted, guessed, mending, in_kernel };
+            let Key { end, mending, in_kernel, event, .. } = hit.key;
+            let same = Key { event: 0, ..hit.key };
+            let (thread, taken) = match before {
+                Some((known, thread, taken)) if known == same => (thread, taken),
+                _ => {
+                    let thread = *known
+                        .entry((hit.key.task, hit.key.space, hit.key.cgroup))
+                        .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
+                    let rooted = is_rooted(&hit.key, begins[stack as usize]);
+                    let guessed = guesses.are_in(selection.tables, hit.key.user);
+                    (thread, Taken { end, rooted, guessed, mending, in_kernel })
+                }
+            };
+            before = Some((same, thread, taken));
             let Hit { samples, weight, span_ns, .. } = *hit;
-            rows.add(Row { thread, stack, taken, event, slice, samples, weight, span_ns });
+            row_of.push(rows.add(Row { thread, stack, taken, event, samples, weight, span_ns }));
         }
+        let cells = hits.cells.iter().map(|cell| Cell { row: row_of[cell.row as usize], ..*cell }).collect();
         let unit = unit(selection, hits);
         let threads = threads.into_items();
-        Self { names, stacks, threads, rows: rows.rows, unit, emptied: 0 }
+        Self { names, stacks, threads, rows: rows.rows, cells, unit, emptied: 0 }
     }
 
     /// Adds up all rows.
@@ -242,8 +254,8 @@ fn thread(selection: Selection<'_>, key: &Key) -> Thread {
         part: parts.of_task(key.task),
         tgid: parts.pid(task.tgid),
         tid: parts.pid(task.tid),
-        comm: selection.tables.text(task.comm).into(),
-        process: selection.process_name(task, key.space).into(),
+        comm: shorten(selection.tables.text(task.comm), MAX_NAME_BYTES).into(),
+        process: shorten(selection.process_name(task, key.space), MAX_NAME_BYTES).into(),
         cgroup: key.cgroup,
     }
 }
@@ -263,14 +275,15 @@ fn unit(selection: Selection<'_>, hits: &Hits) -> String {
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<Row>,
-    positions: Map<(u32, u32, Taken, u8, u32), usize>,
+    positions: Map<(u32, u32, Taken, u8), u32>,
 }
 
 impl Rows {
-    fn add(&mut self, new: Row) {
-        let key = (new.thread, new.stack, new.taken, new.event, new.slice);
-        let position = *self.positions.entry(key).or_insert(self.rows.len());
-        match self.rows.get_mut(position) {
+    /// Adds a row; returns its position.
+    fn add(&mut self, new: Row) -> u32 {
+        let key = (new.thread, new.stack, new.taken, new.event);
+        let position = *self.positions.entry(key).or_insert(self.rows.len() as u32);
+        match self.rows.get_mut(position as usize) {
             Some(row) => {
                 row.samples += new.samples;
                 row.weight = row.weight.saturating_add(new.weight);
@@ -278,6 +291,7 @@ impl Rows {
             }
             None => self.rows.push(new),
         }
+        position
     }
 }
 

@@ -231,7 +231,8 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     let tells = matches!(&cli.command, None | Some(Command::Summary(_) | Command::Health(_)));
     let tells = tells || matches!(&cli.command, Some(Command::Timeline(options)) if options.heatmap);
     let misleads = if tells { None } else { views::quality::warning(&report) };
-    let warnings = trouble.into_iter().chain(misleads).filter(|_| !global.quiet);
+    let shortened = report.profile.names.remark();
+    let warnings = trouble.into_iter().chain(misleads).chain(shortened).filter(|_| !global.quiet);
     remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
     remark(streams, &input::remarks(&search, servers.as_ref(), &fetched));
     if let Some(Command::Health(options)) = &cli.command {
@@ -273,7 +274,16 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
         }
         Some(Command::Folded(options)) => {
             let folded = views::folded::Folded::new(&report.profile, options);
-            emit(global, streams, &folded, |page| folded.text(page))
+            if !global.quiet {
+                remark(
+                    streams,
+                    &folded.remark().map(|text| format!("warning: {text}")).into_iter().collect::<Vec<_>>(),
+                );
+            }
+            match global.json {
+                true => emit(global, streams, &folded, |_| ()),
+                false => folded.text(streams.out).map_err(anyhow::Error::from),
+            }
         }
         _ => {
             let summary = views::summary::Summary::new(&report);

@@ -11,7 +11,12 @@ pub use icecore_text::{path, quantity};
 pub struct Page {
     text: String,
     color: bool,
+    /// Lines beyond [`MAX_PAGE_BYTES`].
+    left_out: u64,
 }
+
+/// The longest page; what is longer is to be narrowed, and says so.
+const MAX_PAGE_BYTES: usize = 256 << 20;
 
 /// How a piece of text looks on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +38,7 @@ pub enum Style {
 impl Page {
     /// Begins an empty page.
     pub fn new(color: bool) -> Self {
-        Self { text: String::new(), color }
+        Self { text: String::new(), color, left_out: 0 }
     }
 
     /// Styles a piece of text; plain if there is no color.
@@ -51,6 +56,10 @@ impl Page {
 
     /// Adds a line; blanks at its end are cut, and no text makes two lines of it.
     pub fn line(&mut self, text: &str) {
+        if self.text.len() + text.len() > MAX_PAGE_BYTES {
+            self.left_out += 1;
+            return;
+        }
         let text = text.trim_end();
         match text.contains('\n') {
             true => self.text.push_str(&text.replace('\n', "\u{fffd}")),
@@ -96,7 +105,13 @@ impl Page {
     }
 
     /// The text.
-    pub fn finish(self) -> String {
+    pub fn finish(mut self) -> String {
+        if self.left_out > 0 {
+            let lines = quantity::things(self.left_out, "line");
+            self.text.push_str(&format!(
+                "{lines} left out: a page has at most 256 MiB; narrow the report, or use --json\n"
+            ));
+        }
         self.text
     }
 }

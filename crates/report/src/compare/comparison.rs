@@ -173,9 +173,9 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     let mut judgements = metrics.each_ref().map(|judge| judge.summary(&runs, &sides, options.unit));
     // In totals, what is at the root of everything hides that all else follows from a few.
     judgements[1].common = judgements[0].common.or(judgements[1].common);
-    let slice_ns =
-        facts.iter().map(|facts| facts.span_ns).sum::<u64>() / (reports.len().max(1) * SLICES) as u64;
-    let block_ns = metrics.each_ref().map(|judge| slice_ns * LEVELS[judge.level] as u64);
+    let slice_ns = facts.iter().fold(0, |sum: u64, facts| sum.saturating_add(facts.span_ns))
+        / (reports.len().max(1) * SLICES) as u64;
+    let block_ns = metrics.each_ref().map(|judge| slice_ns.saturating_mul(LEVELS[judge.level] as u64));
     let [own, total] = metrics;
     let row = |(position, keys): (usize, [Option<Key>; 2])| Row {
         keys,

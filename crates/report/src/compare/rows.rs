@@ -133,9 +133,10 @@ impl Rows {
                 let Some(key) = &mut self.keys[row][side] else { continue };
                 let name = |function: u32| self.functions.name(function, side);
                 let mut path = vec![name(function)];
-                let mut at = caller;
-                while at != 0 && path.len() < SHOWN_FRAMES {
+                let (mut at, mut bytes) = (caller, path[0].len());
+                while at != 0 && path.len() < SHOWN_FRAMES && bytes < SHOWN_BYTES {
                     path.push(name(items[at as usize].1));
+                    bytes += path[path.len() - 1].len();
                     at = items[at as usize].0;
                 }
                 path.extend((at != 0).then_some("…"));
@@ -165,6 +166,8 @@ impl Rows {
 
 /// The innermost frames by which a stack is called.
 const SHOWN_FRAMES: usize = 64;
+/// With so many bytes a stack is long enough.
+const SHOWN_BYTES: usize = 8 << 10;
 
 /// Notes how a row is called on a side.
 fn learn(keys: &mut Vec<[Option<Key>; 2]>, row: u32, side: usize, key: impl FnOnce() -> Key) {

@@ -1,5 +1,6 @@
 //! What everything in one recording weighs in each slice of time.
 
+use crate::hits::Cell;
 use crate::profile::{Amount, Profile, Sum, depth_first, sums};
 
 /// Weights of groups of code or threads, slice by slice for those that are worth it, and in sum for all.
@@ -37,7 +38,7 @@ impl Series {
     /// Adds up some of the groups of code slice by slice.
     ///
     /// # Cost
-    /// O(stacks + rows × kept groups in one stack)
+    /// O(stacks + cells × kept groups in one stack)
     pub fn keep(
         &mut self,
         profile: &Profile,
@@ -47,8 +48,10 @@ impl Series {
     ) {
         self.make_room(slices, is_kept);
         let up = self.counted(profile, of_stack);
-        for row in profile.rows.iter().filter(|row| row.stack != 0) {
-            let (slice, weight) = (row.slice as usize, row.weight as f64);
+        let of_row = |cell: &Cell| profile.rows[cell.row as usize];
+        let cells = profile.cells.iter().map(|cell| (of_row(cell), cell));
+        for (row, cell) in cells.filter(|(row, _)| row.stack != 0) {
+            let (slice, weight) = (cell.slice as usize, cell.weight as f64);
             if let Some(start) = self.start(of_stack[row.stack as usize] as usize) {
                 self.own[start + slice] += weight;
             }
@@ -68,7 +71,10 @@ impl Series {
         for (position, row) in profile.rows.iter().enumerate() {
             let group = of_row(position) as usize;
             series.sums[group].own.add(row.amount());
-            series.own[group * slices + row.slice as usize] += row.weight as f64;
+        }
+        for cell in &profile.cells {
+            let group = of_row(cell.row as usize) as usize;
+            series.own[group * slices + cell.slice as usize] += cell.weight as f64;
         }
         series.total.clone_from(&series.own);
         series.sums.iter_mut().for_each(|sum| sum.total = sum.own);
@@ -130,7 +136,7 @@ pub enum Metric {
 /// The weight of everything in each slice.
 pub fn whole(profile: &Profile, slices: usize) -> Vec<f64> {
     let mut whole = vec![0.0; slices];
-    profile.rows.iter().for_each(|row| whole[row.slice as usize] += row.weight as f64);
+    profile.cells.iter().for_each(|cell| whole[cell.slice as usize] += cell.weight as f64);
     whole
 }
 
@@ -142,7 +148,7 @@ mod tests {
     #[test]
     fn weights_fall_into_their_slices_and_recursion_counts_once() {
         let mut profile = fixture::profile(&[("main;f;f", 3), ("main;f", 2), ("main", 1)]);
-        profile.rows[1].slice = 1;
+        profile.cells[1].slice = 1;
         let of_frame: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
         let of_stack = groups(&profile, &of_frame, |_| true);
         let count = profile.names.functions.len();

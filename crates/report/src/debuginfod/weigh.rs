@@ -46,7 +46,6 @@ mod tests {
         let key = Key {
             cgroup: 0,
             event: 0,
-            slice: 0,
             space: None,
             user: 1,
             kernel: 0,

@@ -81,21 +81,31 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
     let rules = rules.tables();
     let (mut known, mut unwinder) = (Known::default(), Unwinder::new(Limits::new(rules.machine())));
     let mut images: Map<Option<u32>, u64> = Map::default();
+    // Rows of one stack, in other slices of time or threads, are neighbours.
+    let mut before = None;
     for hit in rows.iter().filter(|hit| hit.key.user != 0) {
-        let places: Vec<_> =
-            steps(locator.tables, hit.key.user).map(|step| place(locator, &rules, hit, step)).collect();
-        let Some((outermost, inner)) = places.split_last() else { continue };
-        let linked = match skips_interrupted(locator.tables, hit.key.user) {
-            true => Judged::Skips(None),
-            false => known.judge(inner.iter().copied(), &mut unwinder),
-        };
-        let judged = match linked {
-            Judged::Sound => known.judge([*outermost].into_iter(), &mut unwinder),
-            other => other,
-        };
         let stack = (hit.key.space, hit.key.user);
-        suspects.linked.extend((linked == Judged::Sound).then_some(stack));
-        suspects.sound.extend((judged == Judged::Sound).then_some(stack));
+        let judged = match before {
+            Some((known, judged)) if known == stack => judged,
+            _ => {
+                let places: Vec<_> = steps(locator.tables, hit.key.user)
+                    .map(|step| place(locator, &rules, hit, step))
+                    .collect();
+                let Some((outermost, inner)) = places.split_last() else { continue };
+                let linked = match skips_interrupted(locator.tables, hit.key.user) {
+                    true => Judged::Skips(None),
+                    false => known.judge(inner.iter().copied(), &mut unwinder),
+                };
+                let judged = match linked {
+                    Judged::Sound => known.judge([*outermost].into_iter(), &mut unwinder),
+                    other => other,
+                };
+                suspects.linked.extend((linked == Judged::Sound).then_some(stack));
+                suspects.sound.extend((judged == Judged::Sound).then_some(stack));
+                judged
+            }
+        };
+        before = Some((stack, judged));
         if ![WalkEnd::ROOT, WalkEnd::UNSAID].contains(&hit.key.end) {
             continue;
         }

@@ -21,16 +21,7 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
             trie.intern(Stack { caller, frame: functions.intern(function) })
         });
         let (samples, weight) = (*samples, samples * 10);
-        let row = Row {
-            thread: 0,
-            stack: leaf,
-            taken: TAKEN,
-            event: 0,
-            slice: 0,
-            samples,
-            weight,
-            span_ns: (0, 0),
-        };
+        let row = Row { thread: 0, stack: leaf, taken: TAKEN, event: 0, samples, weight, span_ns: (0, 0) };
         rows.add(row);
     }
     let frame = |function| Frame { function, file: None, line: None, inlined: false };
@@ -42,7 +33,9 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
     };
     let thread = Thread { part: 0, tgid: 7, tid: 7, comm: "x".into(), process: "x".into(), cgroup: 0 };
     let (stacks, threads) = (trie.into_items(), vec![thread]);
-    Profile { names, stacks, threads, rows: rows.rows, unit: "ns".into(), ..Profile::default() }
+    let cell = |(row, it): (u32, &Row)| Cell { row, slice: 0, samples: it.samples as u32, weight: it.weight };
+    let cells = (0..).zip(&rows.rows).map(cell).collect();
+    Profile { names, stacks, threads, rows: rows.rows, cells, unit: "ns".into(), ..Profile::default() }
 }
 
 /// Prints a profile as folded lines, in the order of its rows.

@@ -3,6 +3,7 @@
 use regex::Regex;
 
 use super::{Profile, Row, Rows, Stack};
+use crate::hits::Cell;
 use crate::map::Interned;
 use crate::names::Names;
 
@@ -70,13 +71,18 @@ impl Profile {
         }
         let mut rows = Rows::default();
         let mut emptied = 0;
-        for row in self.rows.iter().filter(|row| kept[row.stack as usize]) {
-            match (row.stack, renamed[row.stack as usize]) {
-                (1.., 0) => emptied += row.samples,
-                (_, stack) => rows.add(Row { stack, ..*row }),
+        let narrowed = self.rows.iter().map(|row| match (row.stack, renamed[row.stack as usize]) {
+            _ if !kept[row.stack as usize] => None,
+            (1.., 0) => {
+                emptied += row.samples;
+                None
             }
-        }
-        Self { stacks: stacks.into_items(), rows: rows.rows, emptied, ..self }
+            (_, stack) => Some(rows.add(Row { stack, ..*row })),
+        });
+        let narrowed: Vec<Option<u32>> = narrowed.collect();
+        let cell = |cell: &Cell| Some(Cell { row: narrowed[cell.row as usize]?, ..*cell });
+        let cells = self.cells.iter().filter_map(cell).collect();
+        Self { stacks: stacks.into_items(), rows: rows.rows, cells, emptied, ..self }
     }
 }
 

@@ -123,7 +123,8 @@ fn name<'a>(
 ) -> Report<'a> {
     let Named { located, names, fetched, trouble } = loaded.name(search, servers, progress);
     let report = loaded.report(&located, names);
-    let warnings = trouble.into_iter().chain(views::quality::warning(&report)).filter(|_| !global.quiet);
+    let warnings = trouble.into_iter().chain(views::quality::warning(&report));
+    let warnings = warnings.chain(report.profile.names.remark()).filter(|_| !global.quiet);
     remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
     remark(streams, &input::remarks(search, servers, &fetched));
     report

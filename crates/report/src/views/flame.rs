@@ -1,8 +1,9 @@
 //! `flame`: a flame graph as SVG, drawn by inferno.
 
 pub(crate) mod file;
+pub(crate) mod fit;
 
-use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::Write;
 
 use anyhow::{Context as _, anyhow};
@@ -10,13 +11,13 @@ use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, 
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
 
-use super::folded::{merged, own_labels};
+use super::folded::{Labels, Merged};
 use crate::cli::{self, Weight};
 use crate::load::clean;
 use crate::names::{Names, Side};
 use crate::output::write_view;
 use crate::pipeline::Report;
-use crate::profile::Amount;
+use crate::shorten::{line, shorten};
 use crate::term::path::shown;
 use crate::term::quantity::{bytes, count, duration, things, utc};
 
@@ -57,12 +58,17 @@ pub fn write(
         return Err(anyhow!("cannot draw a graph of no samples{why}"));
     }
     let title = options.title.as_ref().map_or_else(|| title(report), |title| clean(title.as_bytes()).into());
-    let labels = own_labels(&report.profile.names, true);
-    let mut colors = colors(&report.profile.names, &labels);
-    let stacks = merged(&report.profile, options.root, &labels);
-    let lines = lines(stacks, options.weight);
+    let labels = Labels::own(&report.profile.names, true);
+    let merged = Merged::new(&report.profile, options.root, &labels);
+    let stacks = merged.len() as u64;
+    let drawn = fit::drawn(merged);
+    let mut colors = colors(&report.profile.names, &labels, drawn.name_bytes);
+    let lines = lines(&drawn.stacks, options.weight);
+    let subtitle: Vec<&str> =
+        report.filtered.as_deref().into_iter().chain(drawn.left_out.as_deref()).collect();
+    let subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
     let unit = if options.weight == Weight::Samples { "samples" } else { &report.profile.unit };
-    let svg = draw(&lines, &title, report.filtered.as_deref(), unit, &mut colors)?;
+    let svg = draw(&lines, &title, subtitle.as_deref(), unit, &mut colors)?;
     if to_stdout {
         out.write_all(&svg)?;
         return Ok(out.flush()?);
@@ -73,7 +79,7 @@ pub fn write(
         schema: "icecore.flame/1",
         file: path.display().to_string(),
         file_bytes: svg.len() as u64,
-        stacks: lines.len() as u64,
+        stacks,
         samples: whole.samples,
         total_weight: whole.weight,
         unit: report.profile.unit.clone(),
@@ -92,14 +98,20 @@ pub fn write(
 }
 
 /// One line per stack, in the order of their frames: a stack stands beside those that go on from it.
-fn lines(stacks: BTreeMap<String, Amount>, weight: Weight) -> Vec<String> {
-    let mut stacks: Vec<(String, Amount)> = stacks.into_iter().collect();
-    stacks.sort_by(|(a, _), (b, _)| a.split(';').cmp(b.split(';')));
-    let line = |(stack, amount): &(String, Amount)| match weight {
-        Weight::Samples => format!("{stack} {}", amount.samples),
-        Weight::Period => format!("{stack} {}", amount.weight),
-    };
-    stacks.iter().map(line).collect()
+fn lines(stacks: &Merged, weight: Weight) -> Vec<String> {
+    let mut lines = Vec::with_capacity(stacks.len());
+    let handed = stacks.each(|frames, amount| {
+        let mut text = String::new();
+        line(frames, &mut text);
+        let number = if weight == Weight::Samples { amount.samples } else { amount.weight };
+        text.push_str(&format!(" {number}"));
+        lines.push(text);
+        Ok::<(), Infallible>(())
+    });
+    match handed {
+        Ok(()) => lines,
+        Err(never) => match never {},
+    }
 }
 
 fn draw(
@@ -131,9 +143,10 @@ fn draw(
 }
 
 /// Colors frames by what they are; the shade depends on the name alone.
-fn colors(names: &Names, labels: &[String]) -> PaletteMap {
+fn colors(names: &Names, labels: &Labels, name_bytes: usize) -> PaletteMap {
     let mut colors = PaletteMap::default();
-    for (frame, label) in names.frames.iter().zip(labels) {
+    for (number, frame) in (0..).zip(&names.frames) {
+        let label = &*shorten(labels.of(number), name_bytes);
         let function = &names.functions[frame.function as usize];
         let (r, g, b): (u8, u8, u8) = match (function.reason, function.side, frame.inlined) {
             (Some(_), _, _) => (185, 185, 185),
@@ -168,17 +181,18 @@ fn title(report: &Report<'_>) -> String {
 mod tests {
     use super::*;
     use crate::profile::fixture;
-    use crate::views::folded::{merged, own_labels};
 
     #[test]
     fn a_frame_is_drawn_once_whatever_its_neighbours_are_called() {
         let profile =
             fixture::profile(&[("main;f", 1), ("main;f2", 2), ("main;f;g", 3), ("main;f.cold;g", 4)]);
-        let labels = own_labels(&profile.names, true);
-        let stacks = merged(&profile, cli::Root::None, &labels);
-        let lines = lines(stacks, Weight::Samples);
+        let labels = Labels::own(&profile.names, true);
+        let drawn = fit::drawn(Merged::new(&profile, cli::Root::None, &labels));
+        assert_eq!(drawn.left_out, None);
+        let lines = lines(&drawn.stacks, Weight::Samples);
         assert_eq!(lines, ["main;f 1", "main;f;g 3", "main;f.cold;g 4", "main;f2 2"]);
-        let svg = draw(&lines, "t", None, "samples", &mut colors(&profile.names, &labels)).expect("drawn");
+        let svg = draw(&lines, "t", None, "samples", &mut colors(&profile.names, &labels, drawn.name_bytes))
+            .expect("drawn");
         let svg = String::from_utf8(svg).expect("UTF-8");
         let drawn = |name: &str| svg.matches(&format!("<title>{name} (")).count();
         assert_eq!(["main", "f", "f2", "f.cold", "g"].map(drawn), [1, 1, 1, 1, 2]);

@@ -1,119 +1,133 @@
 //! `folded`: one line per distinct stack, root first, for flame graph tools.
 
-use std::collections::BTreeMap;
+mod merged;
 
-use serde::Serialize;
+use std::borrow::Cow;
+use std::io::{self, Write};
 
-use crate::cli::{self, Root, Weight};
-use crate::names::{Frame, Names, Side};
-use crate::profile::{Amount, Profile};
-use crate::term::Page;
-use crate::tree::roots;
+use serde::ser::SerializeSeq as _;
+use serde::{Serialize, Serializer};
 
-/// The document.
+pub(crate) use self::merged::{Labels, Merged};
+use crate::cli::{self, Weight};
+use crate::profile::Profile;
+use crate::shorten::{fitted, line};
+use crate::term::quantity::things;
+
+/// The document. Its stacks are put together one by one, as they are written.
 #[derive(Debug, Serialize)]
 pub struct Folded {
     schema: &'static str,
     unit: String,
     total_weight: u64,
     total_samples: u64,
-    stacks: Vec<Line>,
+    /// Stacks of which frames are left out, since they are longer than a megabyte.
+    stacks_shortened: u64,
+    stacks: Stacks,
     #[serde(skip)]
     weight: Weight,
 }
 
+#[derive(Debug)]
+struct Stacks(Merged);
+
 /// One distinct stack.
 #[derive(Debug, Serialize)]
-struct Line {
-    frames: Vec<String>,
+struct Line<'a> {
+    frames: Vec<Cow<'a, str>>,
     weight: u64,
     samples: u64,
+}
+
+impl Serialize for Stacks {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+        self.0.each(|frames, amount| {
+            let (weight, samples) = (amount.weight, amount.samples);
+            list.serialize_element(&Line { frames: fitted(frames), weight, samples })
+        })?;
+        list.end()
+    }
 }
 
 impl Folded {
     /// Merges the stacks of a profile.
     pub fn new(profile: &Profile, options: &cli::Folded) -> Self {
         let whole = profile.whole();
-        let labels = own_labels(&profile.names, !options.no_annotations);
-        let stacks = merged(profile, options.root, &labels).into_iter();
-        let line = |(stack, amount): (String, Amount)| Line {
-            frames: stack.split(';').map(str::to_owned).collect(),
-            weight: amount.weight,
-            samples: amount.samples,
-        };
+        let labels = Labels::own(&profile.names, !options.no_annotations);
+        let stacks = Merged::new(profile, options.root, &labels);
         Self {
             schema: "icecore.folded/1",
             unit: profile.unit.clone(),
             total_weight: whole.weight,
             total_samples: whole.samples,
-            stacks: stacks.map(line).collect(),
+            stacks_shortened: stacks.too_long(),
+            stacks: Stacks(stacks),
             weight: options.weight,
         }
     }
 
-    /// The lines.
-    pub fn text(&self, page: &mut Page) {
-        for line in &self.stacks {
+    /// Writes the lines.
+    ///
+    /// # Errors
+    /// As the stream.
+    pub fn text(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        let mut text = String::new();
+        self.stacks.0.each(|frames, amount| {
             let number = match self.weight {
-                Weight::Samples => line.samples,
-                Weight::Period => line.weight,
+                Weight::Samples => amount.samples,
+                Weight::Period => amount.weight,
             };
-            page.line(&format!("{} {number}", line.frames.join(";")));
-        }
+            line(frames, &mut text);
+            text.push_str(&format!(" {number}\n"));
+            if text.len() >= FLUSHED_BYTES {
+                out.write_all(text.as_bytes())?;
+                text.clear();
+            }
+            Ok::<(), io::Error>(())
+        })?;
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    /// Tells what was left out, for people.
+    pub fn remark(&self) -> Option<String> {
+        let count = self.stacks_shortened;
+        (count > 0).then(|| {
+            format!("{} longer than 1 MiB: frames in their middle are left out", things(count, "stack"))
+        })
     }
 }
 
-/// What each frame of the names is called in a folded line.
-pub(crate) fn own_labels(names: &Names, annotate: bool) -> Vec<String> {
-    labels(names, annotate, |function| &names.functions[function as usize].name)
-}
-
-/// The same where functions are called otherwise.
-pub(crate) fn labels<'n>(names: &'n Names, annotate: bool, called: impl Fn(u32) -> &'n str) -> Vec<String> {
-    let label = |frame: &Frame| {
-        let function = &names.functions[frame.function as usize];
-        let annotation = match (annotate, function.side, frame.inlined) {
-            (true, Side::Kernel, _) => "_[k]",
-            (true, _, true) => "_[i]",
-            _ => "",
-        };
-        format!("{}{annotation}", called(frame.function).replace(';', ":"))
-    };
-    names.frames.iter().map(label).collect()
-}
-
-/// Merges stacks into lines without numbers, in their order as text. `labels` are those of the frames.
-pub(crate) fn merged(profile: &Profile, root: Root, labels: &[String]) -> BTreeMap<String, Amount> {
-    let (mut names, of_thread) = roots(profile, root);
-    names.iter_mut().for_each(|name| *name = name.replace(';', ":").into());
-    let mut merged: BTreeMap<String, Amount> = BTreeMap::new();
-    let mut path = Vec::new();
-    for row in &profile.rows {
-        path.clear();
-        path.extend(profile.walk(row.stack).map(|stack| labels[stack.frame as usize].as_str()));
-        path.extend(names.get(of_thread[row.thread as usize] as usize).map(|name| &**name));
-        path.reverse();
-        if path.is_empty() {
-            path.push("[no stack]");
-        }
-        merged.entry(path.join(";")).or_default().add(row.amount());
-    }
-    merged
-}
+/// So many bytes are written at once.
+const FLUSHED_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Root;
+    use crate::names::Side;
     use crate::profile::fixture;
+
+    fn lines(profile: &Profile, root: Root, annotate: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        let merged = Merged::new(profile, root, &Labels::own(&profile.names, annotate));
+        let handed = merged.each(|frames, amount| {
+            let mut text = String::new();
+            line(frames, &mut text);
+            lines.push(format!("{text} {}", amount.samples));
+            Ok::<(), ()>(())
+        });
+        handed.expect("nothing fails");
+        lines
+    }
 
     #[test]
     fn a_separator_in_a_name_separates_nothing() {
         let mut profile = fixture::profile(&[("main;a", 2)]);
         profile.names.functions[1].name = "a;b".into();
         profile.threads[0].process = "x;y".into();
-        let lines: Vec<String> =
-            merged(&profile, Root::Process, &own_labels(&profile.names, true)).into_keys().collect();
-        assert_eq!(lines, ["x:y;main;a:b"]);
+        assert_eq!(lines(&profile, Root::Process, true), ["x:y;main;a:b 2"]);
     }
 
     #[test]
@@ -121,11 +135,34 @@ mod tests {
         let mut profile = fixture::profile(&[("main;inl;sys", 2)]);
         profile.names.frames[1].inlined = true;
         profile.names.functions[2].side = Side::Kernel;
-        let lines: Vec<String> =
-            merged(&profile, Root::None, &own_labels(&profile.names, true)).into_keys().collect();
-        assert_eq!(lines, ["main;inl_[i];sys_[k]"]);
-        let lines: Vec<String> =
-            merged(&profile, Root::None, &own_labels(&profile.names, false)).into_keys().collect();
-        assert_eq!(lines, ["main;inl;sys"]);
+        assert_eq!(lines(&profile, Root::None, true), ["main;inl_[i];sys_[k] 2"]);
+        assert_eq!(lines(&profile, Root::None, false), ["main;inl;sys 2"]);
+    }
+
+    #[test]
+    fn stacks_that_are_called_alike_are_one_line_in_front_of_those_that_go_on_from_it() {
+        let mut profile = fixture::profile(&[("f2", 1), ("f;g", 2), ("f", 4), ("h;g", 8)]);
+        let named = profile.names.functions.iter().position(|function| &*function.name == "h");
+        profile.names.functions[named.expect("a function")].name = "f".into();
+        assert_eq!(lines(&profile, Root::None, true), ["f 4", "f;g 10", "f2 1"]);
+    }
+
+    #[test]
+    fn what_a_picture_cannot_show_counts_for_what_it_can() {
+        let profile = fixture::profile(&[("a;b;c", 1), ("a;b", 20), ("a;d;e", 40), ("x;y", 1)]);
+        let merged = Merged::new(&profile, Root::None, &Labels::own(&profile.names, true));
+        let totals = merged.totals();
+        let kept =
+            merged.kept(|node, depth| totals[node].samples > 1 && depth < 3, |text| text.to_uppercase());
+        let mut lines = Vec::new();
+        let handed = kept.each(|frames, amount| {
+            lines.push((frames.join(";"), amount.samples));
+            Ok::<(), ()>(())
+        });
+        handed.expect("nothing fails");
+        assert_eq!(
+            lines,
+            [("A;B", 21), ("A;D", 40), ("[too narrow to be drawn]", 1)].map(|(s, n)| (s.to_owned(), n))
+        );
     }
 }

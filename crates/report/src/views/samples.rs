@@ -16,6 +16,8 @@ use rows::Lister;
 
 /// Frames that one thread prints at once, or the samples if these are more: a stack has up to a thousand.
 const PIECE: usize = 1 << 12;
+/// Bytes of names that one thread prints at once, if no single sample has more.
+const PIECE_BYTES: usize = 1 << 20;
 /// Pieces that are printed before they are written: bounds the memory.
 const PIECES: usize = 64;
 
@@ -33,7 +35,9 @@ pub fn write(
     let samples = selected(loaded);
     let depth = |stack| steps(&loaded.tables, stack).count();
     let frames: Vec<usize> = samples.par_iter().map(|(_, key)| depth(key.user) + depth(key.kernel)).collect();
-    for window in pieces(&frames, PIECE).chunks(PIECES) {
+    let longest = (0..names.frames.len() as u32).map(|frame| lister.bytes(frame)).max().unwrap_or(0);
+    let piece = (PIECE_BYTES / longest.max(1)).clamp(1, PIECE);
+    for window in pieces(&frames, piece).chunks(PIECES) {
         let texts: Vec<Vec<u8>> = window
             .par_iter()
             .map(|piece| {

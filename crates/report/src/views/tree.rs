@@ -1,5 +1,7 @@
 //! `tree`: who calls whom.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::cli;
@@ -11,7 +13,7 @@ use crate::tree::{Label, Limits, Tree, roots};
 
 /// The document: the node of everything.
 #[derive(Debug, Serialize)]
-pub struct TreeView {
+pub struct TreeView<'a> {
     schema: &'static str,
     direction: &'static str,
     unit: String,
@@ -20,14 +22,15 @@ pub struct TreeView {
     min_share: f64,
     filter: Option<String>,
     #[serde(flatten)]
-    root: Branch,
+    root: Branch<'a>,
 }
 
 /// A node with everything below it.
 #[derive(Debug, Serialize)]
-struct Branch {
-    name: String,
-    image: Option<String>,
+struct Branch<'a> {
+    /// Borrowed: a function may be in a million nodes.
+    name: Cow<'a, str>,
+    image: Option<&'a str>,
     #[serde(rename = "self")]
     own: u64,
     total: u64,
@@ -35,12 +38,12 @@ struct Branch {
     total_share: f64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
-    children: Vec<Branch>,
+    children: Vec<Branch<'a>>,
 }
 
-impl TreeView {
+impl<'a> TreeView<'a> {
     /// Merges the stacks of a profile.
-    pub fn new(report: &Report<'_>, options: &cli::Tree) -> Self {
+    pub fn new(report: &'a Report<'_>, options: &cli::Tree) -> Self {
         let profile = &report.profile;
         let limits = Limits { min_share: options.min_percent / 100.0, max_depth: options.max_depth };
         let tree = match options.callers {
@@ -89,19 +92,25 @@ impl TreeView {
 }
 
 /// Turns nodes into nested branches. The depth is bounded by the limits of the tree.
-fn branch(report: &Report<'_>, tree: &Tree, names: &[Box<str>], node: u32, whole: Amount) -> Branch {
+fn branch<'a>(
+    report: &'a Report<'_>,
+    tree: &Tree,
+    names: &[Box<str>],
+    node: u32,
+    whole: Amount,
+) -> Branch<'a> {
     let node = &tree.nodes[node as usize];
     let (name, image) = match node.label {
-        Label::All => ("all", None),
-        Label::Root(root) => (&*names[root as usize], None),
+        Label::All => (Cow::Borrowed("all"), None),
+        Label::Root(root) => (Cow::Owned(names[root as usize].to_string()), None),
         Label::Function(function) => {
             let function = &report.profile.names.functions[function as usize];
-            (&*function.name, report.profile.names.image(function))
+            (Cow::Borrowed(&*function.name), report.profile.names.image(function))
         }
     };
     Branch {
-        name: name.to_owned(),
-        image: image.map(|image| image.path.to_string()),
+        name,
+        image: image.map(|image| &*image.path),
         own: node.own.weight,
         total: node.total.weight,
         self_share: node.own.share_of(whole),
@@ -111,7 +120,7 @@ fn branch(report: &Report<'_>, tree: &Tree, names: &[Box<str>], node: u32, whole
     }
 }
 
-impl Branch {
+impl Branch<'_> {
     /// Prints a node and what is below it. A straight chain stays in its column.
     ///
     /// ```text

@@ -1,6 +1,7 @@
 //! Files that `diff -o` writes.
 
 use std::collections::{BTreeSet, HashSet};
+use std::convert::Infallible;
 use std::path::Path;
 
 use super::Diff;
@@ -9,9 +10,11 @@ use crate::cli::Root;
 use crate::compare::{Comparison, Metric, Row, Sided, Status};
 use crate::output;
 use crate::same;
+use crate::shorten::line;
 use crate::term::path::shown;
 use crate::term::quantity::bytes;
-use crate::views::folded::{labels, merged};
+use crate::views::flame::fit::drawn;
+use crate::views::folded::{Labels, Merged};
 
 /// Writes what the name of the file asks for, and says so.
 ///
@@ -95,12 +98,19 @@ fn stacks(
         let whole = profile.whole().weight as f64;
         // Each recording of a side counts as much as the others.
         let scale = view.everything[side] / whole / of_side.len() as f64;
-        let stacks = merged(
-            profile,
-            root,
-            &labels(&profile.names, true, |function| compared.called(*number, function)),
-        );
-        stacks.into_iter().map(|(stack, amount)| (stack, amount.weight as f64 * scale)).collect::<Vec<_>>()
+        let labels = Labels::new(&profile.names, true, |function| compared.called(*number, function));
+        let drawn = drawn(Merged::new(profile, root, &labels)).stacks;
+        let mut stacks = Vec::with_capacity(drawn.len());
+        let handed = drawn.each(|frames, amount| {
+            let mut text = String::new();
+            line(frames, &mut text);
+            stacks.push((text, amount.weight as f64 * scale));
+            Ok::<(), Infallible>(())
+        });
+        match handed {
+            Ok(()) => stacks,
+            Err(never) => match never {},
+        }
     };
     let mut stacks: Vec<(String, f64)> = of_side.iter().flat_map(of_report).collect();
     if let Some([gone, new]) = renamed_process(reports).filter(|_| root == Root::Process) {

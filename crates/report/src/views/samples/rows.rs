@@ -1,5 +1,6 @@
 //! One sample as text or as a JSON object.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use icecore_format::records::{Mark, Sample, WalkEnd};
@@ -10,6 +11,7 @@ use crate::locate::{Located, Locator, Place, Role, Step, steps};
 use crate::names::{Names, Side};
 use crate::pipeline::Loaded;
 use crate::profile::Matches;
+use crate::shorten::{MAX_LINE_BYTES, MAX_NAME_BYTES, gap, shorten};
 use crate::spaces::SpaceId;
 
 /// Prints samples.
@@ -31,8 +33,8 @@ struct Row<'a> {
     host: &'a str,
     tgid: u32,
     tid: u32,
-    comm: &'a str,
-    cgroup: Option<&'a str>,
+    comm: Cow<'a, str>,
+    cgroup: Option<Cow<'a, str>>,
     cpu: u16,
     event: &'a str,
     weight: u64,
@@ -41,6 +43,9 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "is_false")]
     incomplete: bool,
     frames: Vec<Frame<'a>>,
+    /// The outermost ones, if they are too long to be listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    frames_left_out: usize,
 }
 
 /// A frame, leaf first.
@@ -64,10 +69,19 @@ struct Frame<'a> {
     shown: &'a str,
 }
 
+/// The frames of a sample.
+struct Listed<'a> {
+    frames: Vec<Frame<'a>>,
+    /// Frames further out that would make the row too long.
+    left_out: usize,
+    /// The outermost of user space is an entry point by its name.
+    begins: bool,
+}
+
 impl<'a> Lister<'a> {
     /// Prints a sample, unless the focus leaves it out or nothing of its stack is left.
     pub(super) fn print(&'a self, sample: &Sample, key: &Key, json: bool, out: &mut Vec<u8>) {
-        let Some((frames, begins)) = self.frames(key) else { return };
+        let Some(Listed { frames, left_out, begins }) = self.frames(key) else { return };
         let is_walked = key.end != WalkEnd::NONE && key.end != WalkEnd::UNSAID;
         let tables = &self.loaded.tables;
         let parts = &tables.parts;
@@ -79,8 +93,8 @@ impl<'a> Lister<'a> {
             host: &parts.part(parts.of_task(sample.task)).session.host,
             tgid: parts.pid(task.tgid),
             tid: parts.pid(task.tid),
-            comm: tables.text(task.comm),
-            cgroup: self.loaded.cgroups.path(key.cgroup),
+            comm: shorten(tables.text(task.comm), MAX_NAME_BYTES),
+            cgroup: self.loaded.cgroups.path(key.cgroup).map(|path| shorten(path, MAX_NAME_BYTES)),
             cpu: sample.cpu,
             event: event.map_or("?", |event| &event.name),
             weight: sample.weight,
@@ -88,6 +102,7 @@ impl<'a> Lister<'a> {
             kernel_ended: sample.kernel_end.name(),
             incomplete: is_walked && !self.loaded.is_rooted(key, begins),
             frames,
+            frames_left_out: left_out,
         };
         // Writing to memory does not fail.
         drop(match json {
@@ -96,28 +111,40 @@ impl<'a> Lister<'a> {
         });
     }
 
-    /// The frames of a sample, and whether the outermost of user space is an entry point by its name.
-    fn frames(&'a self, key: &Key) -> Option<(Vec<Frame<'a>>, bool)> {
+    fn frames(&'a self, key: &Key) -> Option<Listed<'a>> {
         let tables = &self.loaded.tables;
         let mut frames = Vec::new();
         let mut focused = self.loaded.patterns.focus.is_none();
         let (mut hidden, mut begins) = (false, false);
+        let (mut bytes, mut left_out) = (0, 0);
         let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
         let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
         for (place, step, side) in kernel.chain(user) {
-            let position = self.located.position(place)?;
+            let position = self.located.position(place).or_else(|| self.located.position(Place::Lost))?;
             for frame in self.names.of_places.of(position) {
                 let function = self.names.frames[*frame as usize].function as usize;
                 begins = self.entries[function];
                 focused |= self.matches.in_focus[function];
                 if self.matches.hidden[function] {
                     hidden = true;
-                } else {
-                    frames.push(self.frame(*frame, place, step, side, key.space));
+                    continue;
+                }
+                bytes += self.bytes(*frame);
+                match bytes <= MAX_LINE_BYTES {
+                    true => frames.push(self.frame(*frame, place, step, side, key.space)),
+                    false => left_out += 1,
                 }
             }
         }
-        (focused && !(hidden && frames.is_empty())).then_some((frames, begins))
+        (focused && !(hidden && frames.is_empty())).then_some(Listed { frames, left_out, begins })
+    }
+
+    /// About how many bytes it takes to name a frame.
+    pub(super) fn bytes(&self, id: u32) -> usize {
+        let frame = &self.names.frames[id as usize];
+        let function = &self.names.functions[frame.function as usize];
+        let image = self.names.image(function).map_or(0, |image| image.path.len());
+        function.name.len() + image + frame.file.map_or(0, |file| self.names.files[file as usize].len())
     }
 
     fn frame(&'a self, id: u32, place: Place, step: Step, side: Side, space: Option<SpaceId>) -> Frame<'a> {
@@ -170,6 +197,9 @@ impl Row<'_> {
             remarks.iter().filter(|(holds, _)| *holds).try_for_each(|(_, remark)| write!(out, "{remark}"))?;
             writeln!(out)?;
         }
+        if self.frames_left_out > 0 {
+            writeln!(out, "    {:>16} {}", "", gap(self.frames_left_out))?;
+        }
         let incomplete = if self.incomplete { ", incomplete" } else { "" };
         writeln!(
             out,
@@ -177,6 +207,10 @@ impl Row<'_> {
             self.ended, self.kernel_ended
         )
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn is_false(flag: &bool) -> bool {

@@ -1,0 +1,54 @@
+//! What of the stacks is drawn: a picture has room for so much, and its lines lie in memory together.
+
+use crate::shorten::{MAX_NAME_BYTES, shorten};
+use crate::term::quantity::percent;
+use crate::views::folded::Merged;
+
+/// Frames narrower than this share are not drawn: a tenth of a pixel of 1,200.
+pub(crate) const MIN_SHARE: f64 = 0.1 / 1200.0;
+/// The most bytes of all lines together.
+const MAX_LINES_BYTES: u64 = 128 << 20;
+/// The deepest stack that is drawn.
+const MAX_DEPTH: usize = 16 << 10;
+/// How often the bounds are halved: then names have 64 bytes, stacks 256 frames, and frames 0.5 % of the width.
+const MAX_HALVED: u32 = 6;
+
+/// What is drawn.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    pub(crate) stacks: Merged,
+    /// The longest name, bytes.
+    pub(crate) name_bytes: usize,
+    /// What is left out that could be seen, for people.
+    pub(crate) left_out: Option<String>,
+}
+
+/// Leaves out what is too narrow to be seen; and of what does not fit into memory then, the narrowest, deepest and longest.
+pub(crate) fn drawn(stacks: Merged) -> Drawn {
+    let totals = stacks.totals();
+    let whole = totals.first().copied().unwrap_or_default();
+    // Both are drawn, as the command line says: by samples or by weight.
+    let share = |node: usize| {
+        let samples = totals[node].samples as f64 / (whole.samples as f64).max(1.0);
+        samples.max(totals[node].share_of(whole))
+    };
+    for halved in 0..=MAX_HALVED {
+        let (least, depth) = (MIN_SHARE * f64::from(1 << halved), MAX_DEPTH >> halved);
+        let name_bytes = MAX_NAME_BYTES >> halved;
+        let kept = stacks.kept(
+            |node, at| at <= depth && share(node) >= least,
+            |text| shorten(text, name_bytes).into_owned(),
+        );
+        if kept.line_bytes() > MAX_LINES_BYTES && halved < MAX_HALVED {
+            continue;
+        }
+        let left_out = (halved > 0).then(|| {
+            format!(
+                "too large to be drawn whole: no frames under {} or deeper than {depth}, names up to {name_bytes} bytes",
+                percent(least)
+            )
+        });
+        return Drawn { stacks: kept, name_bytes, left_out };
+    }
+    unreachable!("bug: the last bounds are taken")
+}
