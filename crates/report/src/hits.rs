@@ -338,6 +338,8 @@ impl<'a> Counter<'a> {
     fn merged(mut self, mut other: Self) -> Self {
         if self.rows.len() < other.rows.len() {
             std::mem::swap(&mut self.rows, &mut other.rows);
+            // Cells name rows by their positions.
+            std::mem::swap(&mut self.cells, &mut other.cells);
         }
         self.without_frames += other.without_frames;
         self.events.iter_mut().zip(other.events).for_each(|(seen, too)| *seen |= too);
