@@ -43,7 +43,9 @@ pub fn drive(target: Target, time: Duration, seed: u64) -> u64 {
             let ran = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
             executions += 1;
             input.clear();
-            if done.send(ran.map(|()| executions as u64)).is_err() {
+            let is_finding = ran.is_err();
+            // The file of a finding must stay as it is.
+            if done.send(ran.map(|()| executions as u64)).is_err() || is_finding {
                 return;
             }
         }

@@ -5,14 +5,18 @@ pub mod edit;
 pub mod functions;
 pub mod image;
 pub mod import;
+pub mod imported;
 pub mod jit;
 pub mod kallsyms;
+mod lines;
 pub mod notes;
 pub mod proc;
 pub mod recording;
 pub mod report;
+pub mod stack;
 pub mod stripped;
 pub mod unwind;
+pub mod views;
 pub mod wire;
 
 /// A parser under attack.
@@ -27,7 +31,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 14] = [
+pub const ALL: [Target; 20] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -42,6 +46,12 @@ pub const ALL: [Target; 14] = [
     Target { name: "edit", run: edit::run, seeds: edit::seeds },
     Target { name: "import", run: import::run, seeds: import::seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
+    Target { name: "stack", run: stack::run, seeds: stack::seeds },
+    Target { name: "diff", run: views::diff, seeds: views::diff_seeds },
+    Target { name: "timeline", run: views::timeline, seeds: views::timeline_seeds },
+    Target { name: "trend", run: views::trend, seeds: views::trend_seeds },
+    Target { name: "depth", run: views::depth, seeds: views::depth_seeds },
+    Target { name: "imported", run: imported::run, seeds: imported::seeds },
 ];
 
 /// Finds a target by its name.
