@@ -38,6 +38,7 @@ bench: build
 	python3 tests/bench/names.py $(BIN)
 	python3 tests/bench/stacks.py $(BIN)
 	python3 tests/bench/quality.py $(BIN)
+	python3 tests/bench/soak.py $(BIN)
 	python3 tests/bench/differ.py $(BIN)
 	python3 tests/bench/differences.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --bin synthesize
