@@ -136,14 +136,15 @@ impl Pump<'_> {
         Ok(seen)
     }
 
-    /// Pumps until there is a reason to end, then empties the ring. `seen`: what was seen while it looked around.
+    /// Pumps until there is a reason to end, then empties the ring. Sampling has begun at `began_ns`; `seen`: what was seen
+    /// while it looked around.
     pub(crate) fn run(
         &self,
         sampler: &mut Sampler<'_>,
-        mut seen: Seen,
+        (began_ns, mut seen): (u64, Seen),
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
-        let _ = self.chunks.send(Chunk { began_ns: Some(clock::monotonic_ns()), ..Chunk::default() });
+        let _ = self.chunks.send(Chunk { began_ns: Some(began_ns), ..Chunk::default() });
         let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
         let taken = Mutex::new(Vec::new());
         let mut sweep = Sweep::new(self.options.accounts().then(|| sampler.accounts()).flatten());

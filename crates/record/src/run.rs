@@ -167,7 +167,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             command.iter_mut().for_each(child::end);
             return Err(error);
         }
-        let pumped = pump.run(&mut sampler, seen, command.as_mut());
+        let pumped = pump.run(&mut sampler, (started_ns, seen), command.as_mut());
         drop(pump);
         let digested = join(tracker)?;
         let stored = join(writer)?;

@@ -60,7 +60,7 @@ fn assert_failed(output: &Output, words: &[&str]) -> String {
 
 /// The samples that the message counts as lost.
 fn said_lost(said: &str) -> u64 {
-    let count = said.split("can be read; ").nth(1).and_then(|rest| rest.split(' ').next());
+    let count = said.split("lost after it: ").nth(1).and_then(|rest| rest.split(' ').next());
     count.and_then(|count| count.replace(',', "").parse().ok()).unwrap_or_else(|| panic!("a number: {said}"))
 }
 
@@ -96,7 +96,7 @@ fn root_a_disk_that_fills_up_at_any_size_keeps_its_whole_blocks_and_the_count_of
         let remains = left_in(&path).some();
         assert!(remains.recording.damage().is_empty(), "{:?}", remains.recording.damage());
         assert!(remains.start_ns().is_some());
-        let kept = kept_bytes(&said);
+        let (_, kept) = kept_bytes(&said);
         let has_room = kept + ROOM_FOR_LOSSES_BYTES <= bytes;
         let has_losses = assert_same_losses(&remains, &said);
         assert!(!has_room || has_losses, "{kept} bytes are written, and there is room: {said}");
@@ -113,10 +113,19 @@ fn root_a_disk_that_fills_up_at_any_size_keeps_its_whole_blocks_and_the_count_of
     assert!(told.iter().any(|(_, _, lost, has_losses, _)| *lost > 0 && *has_losses), "{told:?}");
 }
 
-/// The bytes that the message says were written.
-fn kept_bytes(said: &str) -> u64 {
-    let count = said.split("written before (").nth(1).and_then(|rest| rest.split(' ').next());
-    count.and_then(|count| count.replace(',', "").parse().ok()).unwrap_or_else(|| panic!("a number: {said}"))
+/// The bytes that the message says were written, at least and at most: it rounds to a tenth.
+fn kept_bytes(said: &str) -> (u64, u64) {
+    let size =
+        said.split("written before (").nth(1).and_then(|rest| rest.split_once(')')).map(|(size, _)| size);
+    let size = size.and_then(|size| size.split_once(' ')).unwrap_or_else(|| panic!("a size: {said}"));
+    let number: f64 = size.0.parse().unwrap_or_else(|_| panic!("a number: {said}"));
+    let unit = match size.1 {
+        "B" => return (number as u64, number as u64),
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        _ => panic!("a unit: {said}"),
+    };
+    (((number - 0.05) * unit) as u64, ((number + 0.05) * unit).ceil() as u64)
 }
 
 #[test]
@@ -215,7 +224,7 @@ fn fail_at_write(number: u64, churn: &Churn) -> Option<Option<u64>> {
     if remains.recording.is_closed() {
         assert_same_losses(&remains, &said);
     }
-    assert!(kept_bytes(&said) <= remains.recording.len_bytes(), "{said}");
+    assert!(kept_bytes(&said).0 <= remains.recording.len_bytes(), "{said}");
     Some(Some(remains.samples()))
 }
 
