@@ -70,7 +70,7 @@ pub struct Names {
     pub frames: Vec<Frame>,
     /// Frames of each place, in the order of the places.
     pub of_places: Lists,
-    /// Names of functions, files and images that were longer than [`MAX_NAME_BYTES`], and are shortened.
+    /// Names of functions, files and images that were longer than 4 KiB, and are shortened.
     pub shortened: u64,
 }
 
