@@ -94,7 +94,9 @@ fn root_functions_of_node_have_the_lines_of_its_jitdump() {
     // A name tells file, line and column of the function: `JS:*normalizeString node:path:94:25`.
     let name =
         samples.iter().flat_map(|sample| sample.names("user")).find(|name| name.contains("normalizeString "));
-    let begin = name.and_then(|name| name.rsplit(':').nth(1)?.parse().ok()).expect("its first line");
+    let begin = name
+        .and_then(|name| name.rsplit(':').nth(1)?.parse().ok())
+        .unwrap_or_else(|| panic!("its first line: {name:?}"));
     let lines = lines(&samples, "normalizeString ");
     let all: usize = lines.values().sum();
     let inside = |(at, _): &(&Option<(String, u64)>, &usize)| {

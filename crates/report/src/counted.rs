@@ -8,6 +8,9 @@ use icecore_format::records::{Cause, LossesV1, Payload as _, ReceiptV1};
 /// follows. The last one counts.
 pub(crate) const KEPT: &str = "samples kept: ";
 
+/// What the receipt says that `repair` writes for a session without one.
+pub(crate) const REPAIRED: &str = "repaired";
+
 /// The samples of one session that has a receipt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
@@ -45,26 +48,33 @@ fn kept(receipt: &ReceiptV1) -> Option<u64> {
 /// Opens the blocks of losses and receipts, which are few and small.
 pub(crate) fn sessions(recording: &Recording) -> Vec<Counted> {
     let mut sessions = Vec::new();
-    let (mut now, mut damaged) = (Counted::default(), 0_u64);
+    let (mut now, mut damaged, mut lost) = (Counted::default(), 0_u64, 0_u64);
     for entry in recording.entries() {
         match (entry.header.kind, entry.header.version) {
-            (Kind::SESSION, _) => (now, damaged) = Default::default(),
+            (Kind::SESSION, _) => (now, damaged, lost) = Default::default(),
             (Kind::SAMPLES, _) => now.in_file += u64::from(entry.header.items),
             (LossesV1::KIND, LossesV1::VERSION) => {
                 let Ok(payload) = recording.payload(entry) else { continue };
                 let Ok(losses) = payload.view::<LossesV1>() else { continue };
                 for loss in losses.rows() {
                     now.blocks_lost |= loss.cause == Cause::BLOCKS_DAMAGED && loss.count > 0;
-                    damaged =
-                        damaged.saturating_add(if loss.cause == Cause::DAMAGED { loss.count } else { 0 });
+                    let of = |is_it| if is_it { loss.count } else { 0 };
+                    damaged = damaged.saturating_add(of(loss.cause == Cause::DAMAGED));
+                    lost = lost.saturating_add(of(loss.cause != Cause::BLOCKS_DAMAGED));
                 }
             }
             (ReceiptV1::KIND, ReceiptV1::VERSION) => {
                 let payload = recording.payload(entry);
                 let receipt = payload.and_then(|payload| payload.view::<ReceiptV1>()?.to_owned_record());
                 if let Ok(receipt) = receipt {
-                    // What a cut has kept is counted without what was lost before.
-                    let lost = if kept(&receipt).is_some() { 0 } else { damaged };
+                    // What a cut has kept, and what a repair has found, are counted without what was lost before.
+                    let lost = match kept(&receipt) {
+                        Some(_) => 0,
+                        None if receipt.ended_by.iter().any(|by| by == REPAIRED) => {
+                            lost.saturating_sub(receipt.lost)
+                        }
+                        None => damaged,
+                    };
                     let expected = expected(&receipt).saturating_sub(lost);
                     sessions.push(Counted {
                         receipt_off: entry.off,
@@ -73,7 +83,7 @@ pub(crate) fn sessions(recording: &Recording) -> Vec<Counted> {
                         ..now
                     });
                 }
-                (now, damaged) = Default::default();
+                (now, damaged, lost) = Default::default();
             }
             _ => {}
         }

@@ -136,8 +136,6 @@ struct Session {
     /// Losses that the file does not tell of yet.
     untold: Vec<Loss>,
     has_receipt: bool,
-    /// Samples that were lost since they were written.
-    damaged: u64,
     /// A receipt for a session that has none.
     receipt: ReceiptV1,
 }
@@ -150,11 +148,8 @@ impl Session {
         if (entry.header.kind, entry.header.version) == (LossesV1::KIND, LossesV1::VERSION) {
             let payload = recording.payload(entry);
             let view = payload.as_ref().ok().and_then(|payload| payload.view::<LossesV1>().ok());
-            for loss in view.into_iter().flat_map(|losses| losses.rows()) {
-                self.receipt.lost = self.receipt.lost.saturating_add(loss.count);
-                let damaged = if loss.cause == Cause::DAMAGED { loss.count } else { 0 };
-                self.damaged = self.damaged.saturating_add(damaged);
-            }
+            let counts = view.into_iter().flat_map(|losses| losses.rows()).map(|loss| loss.count);
+            self.receipt.lost = counts.fold(self.receipt.lost, u64::saturating_add);
         }
     }
 
@@ -164,7 +159,6 @@ impl Session {
         }
         let count = samples(entry);
         self.receipt.lost = self.receipt.lost.saturating_add(count);
-        self.damaged = self.damaged.saturating_add(count);
         self.note(entry.header.first_ns, Cause::DAMAGED, count);
     }
 
@@ -198,11 +192,9 @@ impl Session {
         if self.has_receipt {
             return Ok(());
         }
-        let (ended_by, exit_code) = (vec!["repaired".to_owned()], -1);
+        let (ended_by, exit_code) = (vec![counted::REPAIRED.to_owned()], -1);
         let file_bytes = writer.len_bytes();
-        // Receipts count what was written; what of it is damaged is among the losses.
-        let samples = self.receipt.samples.saturating_add(self.damaged);
-        writer.append(&ReceiptV1 { ended_by, exit_code, samples, file_bytes, ..self.receipt }).map(drop)
+        writer.append(&ReceiptV1 { ended_by, exit_code, file_bytes, ..self.receipt }).map(drop)
     }
 }
 

@@ -253,7 +253,7 @@ pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
 
 /// Counts the sessions whose recorder never came to their end, or whose end was cut off.
 fn endless(report: &Report<'_>) -> u64 {
-    let was_ended = |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == "repaired");
+    let was_ended = |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == crate::counted::REPAIRED);
     let parts = report.loaded.tables.parts.iter();
     parts.filter(|part| !part.receipt.as_ref().is_some_and(was_ended)).count() as u64
 }
