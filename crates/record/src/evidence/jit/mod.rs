@@ -314,7 +314,9 @@ impl Jit {
         let home = Home::of(tgid).unwrap_or_else(|| Home::of_the_gone(tgid, life.since_ns));
         let mut files = life.files.borrow_mut();
         if files.dumps.len() < MAX_DUMPS {
-            let open = || place.open(identity).filter(|file| home.trusts(file));
+            // It is written while it is looked at: its size and time are other ones already.
+            let growing = Identity { modified_unix_ns: 0, ..identity.clone() };
+            let open = || place.open(&growing).filter(|file| home.trusts(file));
             let held = self.room.hold(open);
             let is_new = |held: &Held| files.dumps.iter().all(|old| inode(&old.file) != inode(&held.file));
             let held = held.filter(is_new);
