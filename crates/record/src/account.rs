@@ -45,7 +45,8 @@ pub(crate) struct Ran {
 /// What is known of the threads.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// What a thread ran before is not part of the recording, nor what was told before; none is until this is known.
+    /// When sampling began; `None` until that is known. Time that a thread ran before it does not count, nor does a reading that
+    /// was made before it.
     began_ns: Option<u64>,
     threads: FxHashMap<u64, Thread>,
     rows: Vec<CpuTime>,

@@ -362,8 +362,9 @@ impl Digest {
 
     /// Does not follow a process that has too much code mapped.
     fn give_up(&mut self, tgid: u32) {
-        self.tracker.give_up(tgid);
-        self.floods.name(tgid, clock::monotonic_ns());
+        let time_ns = clock::monotonic_ns();
+        self.tracker.give_up(tgid, time_ns);
+        self.floods.name(tgid, time_ns);
     }
 
     /// Names the processes of which reports were refused.

@@ -266,8 +266,8 @@ impl Tracker {
     }
 
     /// Takes note that a process has too many mappings: nothing is known of it until it runs another program.
-    pub(crate) fn give_up(&mut self, tgid: u32) {
-        self.spaces.give_up(tgid);
+    pub(crate) fn give_up(&mut self, tgid: u32, time_ns: u64) {
+        self.spaces.give_up(tgid, time_ns);
     }
 
     /// Takes note that not every mapping of a process is followed, whatever its name is now.
