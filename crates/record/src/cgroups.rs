@@ -21,9 +21,9 @@ const REMEMBERED: usize = 64 << 10;
 /// The hierarchy is walked through once more for an id that nobody knows, but not more often than this.
 const WALK_EVERY_NS: u64 = 1_000_000_000;
 
-/// The most bytes of a path that the kernel part tells: `CGROUP_PATH_LEN` of bpf/wire.h with the NUL behind them.
+/// The BPF programs copy no more bytes of a path than this: `CGROUP_PATH_LEN` of bpf/wire.h, less its NUL.
 const MAX_TOLD: usize = 1023;
-/// Stands behind a path of which more may be missing.
+/// Marks a path as cut.
 const CUT: &str = "…";
 
 /// A path; `None` if it cannot be told.

@@ -141,7 +141,8 @@ pub struct Args {
     pub command: Vec<OsString>,
 }
 
-/// Parses a command line, the program's name first. What is told of one that makes no sense, and `--help`, is printed.
+/// Parses a command line whose first word is the name of the program. Prints `--help`, `--version`, and what is wrong with one
+/// that cannot be parsed.
 ///
 /// # Errors
 /// The exit code: 2, or 0 for `--help` and `--version`.

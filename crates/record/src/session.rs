@@ -72,7 +72,8 @@ fn target(target: &Target) -> String {
         Target::Command => "command".to_owned(),
     }
 }
-/// What was typed, with `--` in front of the command, so that a reader tells its options from those of the recorder.
+/// The command line of the recorder. It always has `--` in front of the command, so that a reader can tell the options of both
+/// apart.
 fn command_line(options: &Options) -> Vec<String> {
     let mut words: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let command_at = words.len().saturating_sub(options.command.len());

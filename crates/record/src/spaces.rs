@@ -18,7 +18,7 @@ pub(crate) const MAX_MAPPED: usize = MAX_REGIONS / 2;
 /// Regions of all processes that are kept, about 100 bytes each; from the half on, a process may have no more than so many.
 const MAX_ALL_REGIONS: usize = 1 << 20;
 const MODEST: usize = 1024;
-/// An image that is mapped more often than this is taken to be mapped twice everywhere.
+/// If a process maps an image more often than this, all of the image is treated as mapped twice.
 const OFTEN: usize = 64;
 
 /// The address spaces of all processes.
@@ -372,8 +372,8 @@ impl Space {
         starts.filter_map(|(_, start)| Some((*start, self.regions.get(start)?)))
     }
 
-    /// Marks the regions that show a part of what a new one shows; tells whether there are any. Of an image that is mapped often
-    /// all are marked, so that none has to be compared with all others.
+    /// Marks the regions that map a part of the file that a new region maps, too; returns true if there are any. Where an image
+    /// is mapped often, all its regions are marked: to compare each with all others would take quadratic time.
     fn show_the_same(&mut self, start: u64, region: &Region) -> bool {
         let Some(image) = region.image else { return false };
         let shown = |start: u64, r: &Region| r.file_off..r.file_off.saturating_add(r.end - start);

@@ -21,7 +21,7 @@ const MAX_ALL_BYTES: u64 = 8 << 30;
 /// How long the end of a recording waits for answers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A file in which code is told, as it was when its process was gone.
+/// A perf map or jitdump file, as it was when its process had ended.
 #[derive(Debug)]
 pub(super) struct Source {
     file: File,
