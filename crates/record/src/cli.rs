@@ -12,8 +12,8 @@ use crate::options::{Embed, Unwind};
 
 /// Samples this machine with eBPF and writes what it saw into one small file
 ///
-/// Every sample is a whole stack, kernel and user, taken by walking frame pointers. Nothing is
-/// interpreted here: read the file with icecore-report, on this machine or any other.
+/// Every sample has its stack, kernel and user: walked along frame pointers, and, where code keeps none, with what a report needs
+/// to unwind it. Nothing is interpreted here: read the file with icecore-report, on this machine or any other.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "icecore-record",
@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Unwind::Auto)]
     pub unwind: Unwind,
 
-    /// Copy at most so much of a stack, 4K to 1M: the innermost 32K with every sample, all of it when more has changed
+    /// Copy at most so much of a stack, 4K to 1M, beginning at the innermost frame
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_stack_bytes)]
     pub stack_bytes: u32,
 
@@ -105,7 +105,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub embed_max: u64,
 
-    /// Memory between kernel and recorder, such as 8M; default 4M and more on machines with many CPUs
+    /// Memory between kernel and recorder, 256K to 1G; default 8M per CPU, 16M to 256M (--unwind fp: 1M per CPU, 4M to 256M)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub ring: Option<u64>,
 

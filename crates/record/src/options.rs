@@ -76,10 +76,10 @@ pub enum Embed {
 pub enum Unwind {
     /// Nothing: stacks of programs without frame pointers are wrong
     Fp,
-    /// Registers and the innermost part of the stack, all of it whenever more of it has changed; only 128 bytes where all code
-    /// keeps frame pointers
+    /// Registers and the stack with every sample, of which what has changed is sent; where all code keeps frame pointers, registers
+    /// and the top alone
     Auto,
-    /// Registers and all of the stack, with every sample
+    /// Registers and the stack with every sample, also where all code keeps frame pointers
     Dwarf,
 }
 

@@ -1,6 +1,7 @@
 //! What the recorder was asked for, so that nobody is advised to do what was done already, or what cannot be done.
 
 use icecore_format::records::SessionV1;
+use icecore_text::clean::clean;
 
 /// What `--max-depth` can be at most.
 const MOST_FRAMES: u32 = 4096;
@@ -118,7 +119,7 @@ pub(crate) fn restrictions(session: &SessionV1) -> Vec<String> {
         (false, true) => told.push("recorded with -K: user time is not in here".to_owned()),
         _ => {}
     }
-    if let Some(cpus) = cpus(session) {
+    if let Some(cpus) = cpus(session).map(|cpus| clean(cpus.as_bytes())) {
         told.push(format!("recorded with -C {cpus}: what ran on other CPUs is not in here"));
     }
     if session.target.starts_with("threads ") {

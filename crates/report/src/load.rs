@@ -264,12 +264,12 @@ pub(crate) fn samples(
 }
 
 fn clean_session(session: &mut SessionV1) {
-    let SessionV1 { recorder, command_line, host, kernel_release, kernel_version, arch, .. } = session;
+    let SessionV1 { recorder, host, kernel_release, kernel_version, arch, .. } = session;
     let events = session.events.iter_mut().flat_map(|event| [&mut event.name, &mut event.unit]);
     let labels = session.labels.iter_mut().flat_map(|label| [&mut label.key, &mut label.value]);
     let texts = [recorder, host, kernel_release, kernel_version, arch, &mut session.target];
-    let lists = command_line.iter_mut().chain(&mut session.notes);
-    for text in texts.into_iter().chain(events).chain(labels).chain(lists) {
+    // The command line stays as it is, so that it can be shown as a shell would read it.
+    for text in texts.into_iter().chain(events).chain(labels).chain(&mut session.notes) {
         *text = clean(text.as_bytes()).into();
     }
     // These stand in every row of some views.

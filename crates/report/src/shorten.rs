@@ -51,7 +51,7 @@ pub(crate) fn fitted<'a>(frames: &[&'a str]) -> Vec<Cow<'a, str>> {
 
 /// What stands for frames that are left out.
 pub(crate) fn gap(frames: usize) -> String {
-    format!("[… {frames} frames left out …]")
+    format!("[… {frames} frame{} left out …]", if frames == 1 { "" } else { "s" })
 }
 
 /// How many frames at the begin and at the end of a stack fit together into so many bytes: all, or half of the bytes each.

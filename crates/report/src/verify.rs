@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use crate::counted::{self, Counted};
 use crate::load::Skipped;
 use crate::load::outline::skipped;
-use crate::term::quantity::count;
+use crate::term::quantity::{count, things};
 use block::Checked;
 use ids::Ids;
 
@@ -81,7 +81,7 @@ impl Findings {
 pub fn verify(recording: &Recording) -> Findings {
     let mut found = Findings { skipped: skipped(recording.entries()), ..Findings::default() };
     for damage in recording.damage() {
-        let len = if damage.len > 0 { format!("{} bytes: ", damage.len) } else { String::new() };
+        let len = if damage.len > 0 { format!("{}: ", things(damage.len, "byte")) } else { String::new() };
         found.add(None, damage.off, format!("{len}{}", damage.cause));
     }
     if !recording.is_closed() {
@@ -133,8 +133,9 @@ fn miscounted(session: &Counted) -> Option<(String, bool)> {
             Some((format!("{text}: the others are lost, and nothing else says so"), true))
         }
         Ordering::Greater => {
-            let text = format!("{} samples are in the file", count(in_file));
-            Some((format!("{text}, and the receipt counts {}", count(expected)), false))
+            let text =
+                format!("it has {}, and its receipt counts {}", things(in_file, "sample"), count(expected));
+            Some((text, false))
         }
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::clean::clean;
+use crate::clean::{clean, steers};
 
 /// A path as text that cannot steer a terminal.
 pub fn shown(path: &Path) -> String {
@@ -17,14 +17,34 @@ pub fn quoted(path: &Path) -> String {
     word(&format!("{here}{text}"))
 }
 
-/// A text as one word of a shell's command line.
+/// A text as one word of a shell's command line. What would break the line or steer a terminal stands in `$'…'`, as bash, zsh and
+/// POSIX.1-2024 read it.
 pub fn word(text: &str) -> String {
-    let text = clean(text.as_bytes());
     let is_plain = |c: char| c.is_alphanumeric() || "_./@%+=:,-".contains(c);
-    match text.chars().all(is_plain) && !text.is_empty() {
-        true => text.into(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if text.chars().all(is_plain) && !text.is_empty() {
+        return text.into();
     }
+    if !text.contains(|c: char| c.is_ascii_control()) {
+        return format!("'{}'", clean(text.as_bytes()).replace('\'', r"'\''"));
+    }
+    let mut word = String::from("$'");
+    for c in text.chars() {
+        match c {
+            '\n' => word.push_str("\\n"),
+            '\t' => word.push_str("\\t"),
+            '\'' | '\\' => word.extend(['\\', c]),
+            // Three digits: what follows is no part of it.
+            _ if c.is_ascii_control() => word.push_str(&format!("\\{:03o}", c as u32)),
+            _ if steers(c) => word.push(char::REPLACEMENT_CHARACTER),
+            _ => word.push(c),
+        }
+    }
+    word + "'"
+}
+
+/// A shell's command line of words.
+pub fn command(words: &[String]) -> String {
+    words.iter().map(|text| word(text)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -37,6 +57,11 @@ mod tests {
         assert_eq!(text("/x/app-1.2.icecore"), "/x/app-1.2.icecore");
         assert_eq!(text("my file's.icecore"), r"'my file'\''s.icecore'");
         assert_eq!((text("-x"), word("^a|b$")), ("./-x".into(), "'^a|b$'".into()));
+        assert_eq!(
+            word("print(1)\n\tit's\x1b[31m1\\\u{202e}"),
+            r"$'print(1)\n\tit\'s\033[31m1\\".to_owned() + "\u{fffd}'"
+        );
+        assert_eq!(command(&["sh".into(), "-c".into(), "a; b".into(), String::new()]), "sh -c 'a; b' ''");
         assert_eq!(shown(Path::new("a\x1b[31m\u{202e}b")), "a\u{fffd}[31m\u{fffd}b");
     }
 }

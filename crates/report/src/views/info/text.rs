@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{EachSession, Info, ReceiptRow, SessionRow};
-use crate::term::path::{shown, word};
+use crate::term::path::{command, shown};
 use crate::term::quantity::{bytes, count, duration, percent, things, utc};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::summary::ratio;
@@ -47,7 +47,7 @@ impl Info {
         for row in &self.damage {
             page.styled(
                 Style::Bad,
-                &format!("damaged: {} bytes at byte {}: {}", row.len, row.offset, row.cause),
+                &format!("damaged: {} at byte {}: {}", things(row.len, "byte"), count(row.offset), row.cause),
             );
         }
     }
@@ -123,9 +123,7 @@ impl Info {
 
 impl SessionRow {
     fn text(&self, page: &mut Page) {
-        let command_line =
-            self.command_line.iter().map(|argument| word(argument)).collect::<Vec<_>>().join(" ");
-        page.item("recorder", &format!("{}: {}", recorder(&self.recorder), command_line));
+        page.item("recorder", &format!("{}: {}", recorder(&self.recorder), command(&self.command_line)));
         let kernel = format!("Linux {} {} {}", self.kernel_release, self.kernel_version, self.arch);
         page.item(
             "machine",
@@ -172,7 +170,7 @@ impl ReceiptRow {
         let ring = format!("{} ring high water", bytes(self.ring_high_water_bytes));
         page.item("cost", &format!("{cpu} · {memory} · {ring}"));
         if let Some(ns) = self.bpf_ns_per_run {
-            let runs = format!("{} runs, {:.0} ns each", count(self.bpf_runs), ns);
+            let runs = format!("{}, {ns:.0} ns each", things(self.bpf_runs, "run"));
             page.item("bpf", &format!("{runs}, {} in all", duration(self.bpf_ns)));
         }
     }

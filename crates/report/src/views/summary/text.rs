@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Cgroup, Quality, Summary, Verdict, ratio};
 use crate::pipeline::Report;
-use crate::term::path::{quoted, shown};
+use crate::term::path::{command, quoted, shown};
 use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
 use crate::term::{Align, Page, Style, Table};
 use crate::views::flame::file::default_name;
@@ -60,7 +60,7 @@ impl Summary {
         }
         // Each session has its own.
         if !self.command_line.is_empty() {
-            page.item("command", &self.command_line.join(" "));
+            page.item("command", &command(&self.command_line));
         }
         page.item("sampled", &self.sampled());
         if !self.labels.is_empty() {
@@ -91,7 +91,7 @@ impl Summary {
             let began = utc(row.start_unix_ns);
             page.item("session", &format!("{machine} · {began} · {length} · {samples}"));
             if self.command_line.is_empty() {
-                page.item("", &row.command_line.join(" "));
+                page.item("", &command(&row.command_line));
             }
         }
     }
