@@ -40,10 +40,11 @@ pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk
             false => Choice::Other { unwound: all, walked: &[], end: ended(end) },
         };
     }
-    // A leaf that nobody walked from, as perf has it of stacks that it copies: only unwinding says how it ends.
-    let is_unwalked = walked.len() == 1 && walk_end == WalkEnd::UNSAID;
+    // Of a leaf alone only unwinding says how it ends: nobody walked from it, as perf has it of stacks that it copies, or there was a
+    // frame pointer of 0 where it may hold anything, as in code that goes over to another stack.
+    let is_leaf_alone = walked.len() == 1 && [WalkEnd::UNSAID, WalkEnd::ROOT].contains(&walk_end);
     match joined(unwound, walked) {
-        Some(0) if is_unwalked => Choice::Other { unwound: all, walked: &[], end: ended(end) },
+        Some(0) if is_leaf_alone => Choice::Other { unwound: all, walked: &[], end: ended(end) },
         Some(at) if at + 1 == all && is_prefix(unwound, walked) => Choice::Walk,
         Some(at) => Choice::Other { unwound: all, walked: &walked[at + 1..], end: walk_end },
         None if all > 1 => Choice::Other { unwound: all, walked: &[], end: ended(end) },
@@ -160,10 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_leaf_that_nobody_walked_from_unwinding_says_how_it_ends() {
-        let told = |end, told| assert_eq!(chosen(&[1], end, &[1], WalkEnd::UNSAID), Some((vec![1], told)));
-        told(End::NoRules(Some(1)), WalkEnd::NO_RULES);
-        told(End::LeftSnapshot, WalkEnd::NOT_COPIED);
+    fn of_a_leaf_alone_unwinding_says_how_it_ends() {
+        for walk_end in [WalkEnd::UNSAID, WalkEnd::ROOT] {
+            let told = |end, told| assert_eq!(chosen(&[1], end, &[1], walk_end), Some((vec![1], told)));
+            told(End::NoRules(Some(1)), WalkEnd::NO_RULES);
+            told(End::LeftSnapshot, WalkEnd::NOT_COPIED);
+            told(End::BadRules(None), WalkEnd::BAD_RULES);
+        }
+        assert_eq!(chosen(&[1], End::Root, &[1], WalkEnd::ROOT), None);
         assert_eq!(chosen(&[1], End::NoRules(None), &[1, 2], WalkEnd::UNSAID), None);
     }
 
