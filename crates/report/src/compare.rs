@@ -15,6 +15,7 @@ mod functions;
 pub mod judge;
 mod metric;
 pub mod noise;
+mod pieces;
 mod point;
 mod renames;
 mod rows;

@@ -8,16 +8,17 @@ use rayon::prelude::*;
 use super::estimate::{Base, Estimate, Piece, Seen, estimate};
 use super::facts::{Facts, facts};
 use super::functions::{Functions, whole_image};
-use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, FEWEST_SAMPLES, Judged, judge};
-use super::metric::{Judge, Summary, is_diluted};
+use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, Judged, judge};
+use super::metric::{Summary, is_diluted, judges};
 use super::noise::{Draws, LEVELS, SEED, SLICES};
+use super::pieces::Pieces;
 use super::renames;
 use super::rows::{Key, Local, Rows, Sided};
 use super::series::{Metric, Part, Series, whole};
 use super::totals::{Totals, totals};
 use super::unit::Unit;
 use crate::cli::DiffBy as By;
-use crate::profile::{Amount, Sum};
+use crate::profile::Amount;
 use crate::views::summary::ratio;
 
 /// How recordings are compared.
@@ -121,13 +122,13 @@ pub struct Comparison {
 pub(super) struct Run {
     pub(super) side: usize,
     groups: Vec<Option<u32>>,
-    series: Series,
+    pub(super) series: Series,
     pub(super) base: Base,
     whole: Vec<f64>,
 }
 
 impl Run {
-    fn seen(&self, row: usize, metric: Metric) -> Seen<'_> {
+    pub(super) fn seen(&self, row: usize, metric: Metric) -> Seen<'_> {
         let group = self.groups.get(row).copied().flatten();
         let part = group.map_or_else(Part::default, |group| self.series.of(group as usize, metric));
         Seen { base: &self.base, part }
@@ -143,22 +144,20 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     };
     let facts: Vec<Facts> = reports.iter().map(|(report, _)| facts(report)).collect();
     let runs = runs(reports, &rows, &facts, options);
-    let (before, after): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.side == 0);
     let whole_runs = facts.iter().all(|facts| facts.is_whole_run);
-    let metrics = [Metric::Own, Metric::Total].map(|metric| {
-        let seen = |row| [&before, &after].map(|runs| seen(runs, row, metric));
-        Judge::new(rows.keys.len(), seen, whole_runs, options)
-    });
+    let mut pieces = Pieces::new(reports, &rows, runs, options);
+    let metrics = judges(&mut pieces, rows.keys.len(), whole_runs, options);
+    let runs = pieces.runs();
     let side_of: Vec<usize> = reports.iter().map(|(_, side)| *side).collect();
     let is_time = reports.iter().all(|(report, _)| report.profile.unit == "ns");
     let totals = whole_runs.then(|| totals(&facts, &side_of, is_time));
     let cpu_time = match totals {
         Some(totals) => (totals.cpu, Unit::PerRun),
-        None => (everything(&runs, &facts, whole_runs, Unit::PerSecond), Unit::PerSecond),
+        None => (everything(runs, &facts, whole_runs, Unit::PerSecond), Unit::PerSecond),
     };
     // One run is the unit of work, unless another one was named.
     let whole = match options.unit {
-        Unit::PerWork(_) => (everything(&runs, &facts, whole_runs, options.unit), options.unit),
+        Unit::PerWork(_) => (everything(runs, &facts, whole_runs, options.unit), options.unit),
         _ => cpu_time,
     };
     let sides = [0, 1].map(|side| Side {
@@ -168,15 +167,18 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
             .filter(|((_, of), _)| *of == side)
             .map(|(_, facts)| facts.clone())
             .collect(),
-        rate: mean_rate(&runs, side),
+        rate: mean_rate(runs, side),
     });
-    let mut judgements = metrics.each_ref().map(|judge| judge.summary(&runs, &sides, options.unit));
+    let mut judgements = metrics.each_ref().map(|judge| judge.summary(runs, &sides, options.unit));
     // In totals, what is at the root of everything hides that all else follows from a few.
     judgements[1].common = judgements[0].common.or(judgements[1].common);
     let slice_ns = facts.iter().fold(0, |sum: u64, facts| sum.saturating_add(facts.span_ns))
         / (reports.len().max(1) * SLICES) as u64;
     let block_ns = metrics.each_ref().map(|judge| slice_ns.saturating_mul(LEVELS[judge.level] as u64));
+    // What follows is as large as what it is made of: rows are counted first, and slices dropped.
+    drop(pieces);
     let [own, total] = metrics;
+    let hits = total.hits();
     let row = |(position, keys): (usize, [Option<Key>; 2])| Row {
         keys,
         own: own.compared(position).bounded(options.unit),
@@ -186,13 +188,14 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     let is_hit = |row: &Row| row.total.samples != (0, 0);
     let weight_unit = reports.first().map_or_else(String::new, |(report, _)| report.profile.unit.clone());
     let functions = rows.functions;
-    let rows = rows.keys.into_iter().enumerate().map(row).filter(is_hit).collect();
+    let mut hit = Vec::with_capacity(hits);
+    hit.extend(rows.keys.into_iter().enumerate().map(row).filter(is_hit));
     let unit = options.unit;
     Comparison {
         sides,
         unit,
         weight_unit,
-        rows,
+        rows: hit,
         judgements,
         whole,
         cpu_time,
@@ -203,42 +206,21 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     }
 }
 
-/// A row as the recordings of a side have it.
-fn seen<'a>(runs: &[&'a Run], row: usize, metric: Metric) -> Vec<Seen<'a>> {
-    runs.iter().map(|run| run.seen(row, metric)).collect()
-}
-
-/// Counts the rows of every recording; slice by slice those that have enough samples in all of them together.
+/// Counts the rows of every recording.
 fn runs(reports: &[Sided<'_>], rows: &Rows, facts: &[Facts], options: Options) -> Vec<Run> {
-    let parts = || (0..reports.len()).into_par_iter().map(|number| (number, &reports[number].0.profile));
-    let count = rows.keys.len();
-    let mut runs: Vec<Run> = parts()
-        .map(|(number, profile)| {
-            let Local { row, group } = &rows.of[number];
-            let series = match options.by {
-                By::Process | By::Thread => {
-                    let of_row = |row: usize| group[profile.rows[row].thread as usize];
-                    Series::of_rows(profile, SLICES, of_row, row.len())
-                }
-                _ => Series::of_code(profile, group, row.len()),
-            };
-            run(number, reports[number], series, &facts[number], options, groups(row, count))
-        })
-        .collect();
-    let mut samples = vec![0u64; count];
-    for (run, local) in runs.iter().zip(&rows.of) {
-        for (group, row) in local.row.iter().enumerate() {
-            samples[*row as usize] += run.series.of(group, Metric::Total).amount.samples;
-        }
-    }
-    if !matches!(options.by, By::Process | By::Thread) {
-        runs.par_iter_mut().zip(parts()).for_each(|(run, (number, profile))| {
-            let Local { row, group } = &rows.of[number];
-            let is_kept = |group: usize, _: &Sum| samples[row[group] as usize] >= FEWEST_SAMPLES;
-            run.series.keep(profile, SLICES, group, is_kept);
-        });
-    }
-    runs
+    let of_report = |number: usize| {
+        let profile = &reports[number].0.profile;
+        let Local { row, group } = &rows.of[number];
+        let series = match options.by {
+            By::Process | By::Thread => {
+                let of_row = |row: usize| group[profile.rows[row].thread as usize];
+                Series::of_rows(profile, SLICES, of_row, row.len())
+            }
+            _ => Series::of_code(profile, group, row.len()),
+        };
+        run(number, reports[number], series, &facts[number], options, groups(row, rows.keys.len()))
+    };
+    (0..reports.len()).into_par_iter().map(of_report).collect()
 }
 
 /// The group of each row.

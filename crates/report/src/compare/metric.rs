@@ -1,11 +1,15 @@
 //! One metric of all rows: estimated, judged, and what is said of all rows together.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::comparison::{Compared, Options, Run, Side};
 use super::estimate::{Estimate, Piece, Seen, estimate, estimate_few, growth};
 use super::judge::{BETWEEN_RUNS, FEWEST_SAMPLES, Judged, Judgement, judge};
-use super::noise::common_level;
+use super::noise::{LEVELS, common_level};
+use super::pieces::{Pieces, Sides};
+use super::series::Metric;
 use super::totals::CPU_NOISE;
 use super::unit::Unit;
 
@@ -39,41 +43,88 @@ pub(super) struct Judge {
     pub(super) level: usize,
 }
 
-impl Judge {
-    /// Judges so many rows; `seen` tells how both sides have each.
-    pub(super) fn new<'a>(
-        rows: usize,
-        seen: impl Fn(usize) -> [Vec<Seen<'a>>; 2] + Sync,
-        whole_runs: bool,
-        options: Options,
-    ) -> Self {
+/// A metric that is being estimated.
+struct Begun {
+    metric: Metric,
+    samples: Vec<(u64, u64)>,
+    is_tested: Vec<bool>,
+    growth: Vec<[f64; LEVELS.len()]>,
+    level: usize,
+    estimates: Vec<Estimate>,
+}
+
+/// Judges both metrics of all rows: self, total.
+pub(super) fn judges(pieces: &mut Pieces<'_>, rows: usize, whole_runs: bool, options: Options) -> [Judge; 2] {
+    let mut metrics = [Metric::Own, Metric::Total].map(|metric| Begun::new(metric, &pieces.sides(), rows));
+    // Phases of whole runs are no noise, however long.
+    if !whole_runs {
+        pieces.each(|sides, range| metrics.iter_mut().for_each(|metric| metric.grow(sides, range.clone())));
+        metrics.iter_mut().for_each(|metric| metric.level = common_level(&metric.growth));
+    }
+    pieces.each(|sides, range| {
+        for metric in &mut metrics {
+            let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(metric.level) };
+            metric.estimate(sides, range.clone(), piece, options.unit);
+        }
+    });
+    metrics.map(|metric| metric.judged(options))
+}
+
+impl Begun {
+    fn new(metric: Metric, sides: &Sides<'_>, rows: usize) -> Self {
         let samples = |side: &[Seen<'_>]| side.iter().map(Seen::samples).sum::<u64>();
         let of_row = |row| {
-            let [before, after] = seen(row);
+            let [before, after] = seen(sides, row, metric);
             (samples(&before), samples(&after))
         };
         let samples: Vec<(u64, u64)> = (0..rows).into_par_iter().map(of_row).collect();
         let is_tested = |(before, after): &(u64, u64)| before.saturating_add(*after) >= FEWEST_SAMPLES;
-        let is_tested: Vec<bool> = samples.iter().map(is_tested).collect();
-        let grown = (0..rows).into_par_iter().filter(|row| is_tested[*row] && !whole_runs);
-        let grown = grown.filter_map(|row| {
-            let [before, after] = seen(row);
+        let is_tested = samples.iter().map(is_tested).collect();
+        let (growth, level) = Default::default();
+        Self { metric, samples, is_tested, growth, level, estimates: Vec::with_capacity(rows) }
+    }
+
+    /// Learns how the variances of rows grow with the length of blocks.
+    fn grow(&mut self, sides: &Sides<'_>, rows: Range<usize>) {
+        let tested = rows.into_par_iter().filter(|row| self.is_tested[*row]);
+        let grown = tested.filter_map(|row| {
+            let [before, after] = seen(sides, row, self.metric);
             growth(&before, &after)
         });
-        let level = common_level(&grown.collect::<Vec<_>>());
-        let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(level) };
+        self.growth.append(&mut grown.collect());
+    }
+
+    /// Estimates the next rows.
+    fn estimate(&mut self, sides: &Sides<'_>, rows: Range<usize>, piece: Piece, unit: Unit) {
         let estimate = |row: usize| {
-            let [before, after] = seen(row);
-            let estimate = match is_tested[row] {
+            let [before, after] = seen(sides, row, self.metric);
+            let estimate = match self.is_tested[row] {
                 true => estimate(&before, &after, piece),
                 false => estimate_few(&before, &after),
             };
-            if options.unit == Unit::PerRun { with_runs(estimate) } else { estimate }
+            if unit == Unit::PerRun { with_runs(estimate) } else { estimate }
         };
-        let estimates: Vec<Estimate> = (0..rows).into_par_iter().map(estimate).collect();
+        let mut estimates = rows.into_par_iter().map(estimate).collect();
+        self.estimates.append(&mut estimates);
+    }
+
+    fn judged(self, options: Options) -> Judge {
+        let Self { estimates, samples, is_tested, level, .. } = self;
         let least = if options.is_one_run { 1.0 } else { BETWEEN_RUNS };
         let judgement = judge(&estimates, &is_tested, options.false_discoveries, least);
-        Self { estimates, samples, is_tested, judgement, level }
+        Judge { estimates, samples, is_tested, judgement, level }
+    }
+}
+
+/// A row as the recordings of both sides have it.
+fn seen<'a>(sides: &Sides<'a>, row: usize, metric: Metric) -> [Vec<Seen<'a>>; 2] {
+    sides.each_ref().map(|runs| runs.iter().map(|run| run.seen(row, metric)).collect())
+}
+
+impl Judge {
+    /// Counts the rows that have samples.
+    pub(super) fn hits(&self) -> usize {
+        self.samples.iter().filter(|samples| **samples != (0, 0)).count()
     }
 
     pub(super) fn compared(&self, row: usize) -> Compared {
