@@ -1,6 +1,8 @@
 //! Which programs made the code that has no name, and how they are told to name it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use icecore_format::records::Change;
 
 use crate::pipeline::Report;
 use crate::symbolize::Reason;
@@ -37,21 +39,38 @@ impl Runtime {
     }
 }
 
-/// The runtime on whose stacks most of the code without a name is, among processes that told no names at all; `None` if no
-/// runtime is on them.
+/// The runtime that made most of the code without a name, among processes that told no names at all: the one on the stack, or
+/// else the one that the program of the process has mapped, since unwinding often ends in such code. `None` if there is none.
 pub(crate) fn nameless(report: &Report<'_>) -> Option<Runtime> {
-    let profile = &report.profile;
-    let told: std::collections::BTreeSet<u32> =
-        report.loaded.tables.jit.iter().map(|code| code.tgid).collect();
+    let (profile, tables) = (&report.profile, &report.loaded.tables);
+    let told: BTreeSet<u32> = tables.jit.iter().map(|code| code.tgid).collect();
+    let runtimes: BTreeMap<u32, Runtime> = tables
+        .images
+        .iter()
+        .filter_map(|(id, image)| Some((id, Runtime::of_image(tables.text(image.path))?)))
+        .collect();
+    // By process and moment: a runtime is mapped, or another program begins, which has none yet.
+    let mut mapped: BTreeMap<(u32, u64), Option<Runtime>> = BTreeMap::new();
+    for row in tables.lifecycle.iter().filter(|row| row.change == Change::EXEC) {
+        mapped.insert((row.tgid, row.time_ns), None);
+    }
+    for row in &tables.mappings {
+        if let Some(runtime) = runtimes.get(&row.image) {
+            mapped.insert((row.tgid, row.time_ns), Some(*runtime));
+        }
+    }
     let mut samples: BTreeMap<Option<Runtime>, u64> = BTreeMap::new();
     for row in &profile.rows {
         let functions = || profile.walk(row.stack).map(|stack| profile.function(stack));
-        let tgid = profile.threads[row.thread as usize].tgid;
+        let thread = &profile.threads[row.thread as usize];
+        let tgid = tables.parts.part(thread.part).pid(thread.tgid);
         if told.contains(&tgid) || !functions().any(|function| function.reason == Some(Reason::Jit)) {
             continue;
         }
         let image = |image: u32| Runtime::of_image(&profile.names.images[image as usize].path);
-        let runtime = functions().filter_map(|function| image(function.image?)).last();
+        let on_stack = functions().filter_map(|function| image(function.image?)).last();
+        let mut before = mapped.range((tgid, 0)..=(tgid, row.span_ns.1));
+        let runtime = on_stack.or_else(|| *before.next_back()?.1);
         *samples.entry(runtime).or_default() += row.samples;
     }
     samples.into_iter().max_by_key(|(_, samples)| *samples)?.0
