@@ -39,6 +39,9 @@ bench: build
 	python3 tests/bench/stacks.py $(BIN)
 	python3 tests/bench/quality.py $(BIN)
 	python3 tests/bench/soak.py $(BIN)
+	python3 tests/bench/cpus.py $(BIN)
+	$(CARGO) build --release -p icecore-tests --example trackers
+	$(BIN)/examples/trackers
 	python3 tests/bench/differ.py $(BIN)
 	python3 tests/bench/differences.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --bin synthesize

@@ -4,7 +4,7 @@
 usage: soak.py FOLDER-WITH-PROGRAMS [SECONDS]     (600 by default)
 
 Storms are those of tests/programs/storm.c, in an order that is the same in every run, two at a time. Memory is the
-recorder's resident set, read twice a second; a pass is the longest time in which it did not look whether it is to end;
+recorder's resident set, read twice a second; `to obey` is the longest time in which it did not look whether it is to end;
 the end is from the moment that was asked for to the end of the process. Fails if a stated bound is broken
 (docs/ARCHITECTURE.md, "What is bounded").
 """
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "programs" / "storm.c"
 STORMS = ["deep", "brief", "maps", "maps-new", "children", "forks"]
 EACH_SECONDS = 20
 MOST_MEMORY_MIB = 512
-LONGEST_PASS_MS = 2000
+LONGEST_WITHOUT_LOOK_MS = 2000
 
 
 def resident_mib(pid):
@@ -75,7 +75,9 @@ def main():
         health = json.loads(subprocess.run([programs / "icecore-report", "health", file, "--json"],
                                            capture_output=True).stdout)
         receipt = info["receipt"]
-        longest = int(re.search(r"without a look at whether to end was (\d+) ms", said.read_text())[1])
+        without_look, longest = (int(text) for text in re.search(
+            r"without a look at whether to end was (\d+) ms, and the longest pass over the ring took (\d+) ms",
+            said.read_text()).groups())
         peak = receipt["peak_rss_bytes"] / 2**20
         cpu = (receipt["user_cpu_ns"] + receipt["kernel_cpu_ns"]) / 1e9
         step = max(1, len(memory) // 4)
@@ -83,13 +85,14 @@ def main():
         print(f"samples        {receipt['samples']:,}, lost {receipt['lost']:,}")
         print(f"lost by cause  {info['lost_by_cause']}")
         print(f"peak memory    {peak:.1f} MiB; by quarters {', '.join(f'{most:.0f}' for most in quarters)}")
-        print(f"longest pass   {longest} ms")
+        print(f"to obey        {without_look} ms at most until it looked whether to end")
+        print(f"longest pass   {longest} ms over the ring, with what the tracker was waited for")
         print(f"to its end     {after:.1f} s after the {seconds} s that were asked for (with its start)")
         print(f"CPU            {cpu:.1f} s, {cpu / max(receipt['samples'], 1) * 1e6:.1f} µs per sample")
         print(f"verdict        {health['verdict']}: {'; '.join(health['problems'])}")
         print(f"named          {', '.join(health.get('mappings_refused_of', []))}")
-        if peak > MOST_MEMORY_MIB or longest > LONGEST_PASS_MS:
-            sys.exit(f"soak: over a bound: {MOST_MEMORY_MIB} MiB, {LONGEST_PASS_MS} ms")
+        if peak > MOST_MEMORY_MIB or without_look > LONGEST_WITHOUT_LOOK_MS:
+            sys.exit(f"soak: over a bound: {MOST_MEMORY_MIB} MiB, {LONGEST_WITHOUT_LOOK_MS} ms")
 
 
 main()

@@ -25,6 +25,7 @@
 //! | `intern`, `spaces`, `stacks`, `snapshots`, `track`, `batch` | events to rows: pure, tested from bytes |
 //! | `tally` | counts what is alive, so that memory can be bounded |
 //! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
+//! | `simulate` | many rings in place of one, for `tests/bench/trackers.rs` |
 //! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
 
 mod account;
@@ -48,6 +49,8 @@ mod pump;
 pub mod run;
 mod sampler;
 mod session;
+#[doc(hidden)]
+pub mod simulate;
 mod snapshots;
 mod spaces;
 mod stacks;

@@ -1,5 +1,6 @@
 //! The main thread's part: from the kernel into chunks.
 
+use std::cell::Cell;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -42,7 +43,7 @@ const MAX_REPORT_BYTES: usize = 16 << 20;
 const OFFER_EVERY: Duration = Duration::from_millis(1);
 
 /// Raw bytes on their way from the main thread to the tracker.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Chunk {
     /// Records of the ring, each behind its length (u32).
     pub(crate) ring: Vec<u8>,
@@ -106,6 +107,28 @@ pub(crate) struct Pump<'a> {
     pub(crate) chunks: SyncSender<Chunk>,
     /// The distance of samples that is varied; `None` if it is kept.
     pub(crate) varied: Option<Duration>,
+    pub(crate) looks: Looks,
+}
+
+/// When it was last looked at whether there is a reason to end, and the longest time without such a look.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    last: Cell<Instant>,
+    longest: Cell<Duration>,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self { last: Cell::new(Instant::now()), longest: Cell::default() }
+    }
+}
+
+impl Looks {
+    fn note(&self) {
+        let now = Instant::now();
+        let passed = now.duration_since(self.last.replace(now));
+        self.longest.set(self.longest.get().max(passed));
+    }
 }
 
 /// How pumping ended.
@@ -117,6 +140,8 @@ pub(crate) struct Pumped {
     /// Most bytes that waited in the ring at one look.
     pub(crate) ring_high_water_bytes: u64,
     /// The longest time between two looks at whether there is a reason to end.
+    pub(crate) longest_without_look: Duration,
+    /// The longest time that emptying ring and queues took, with what the tracker was waited for.
     pub(crate) longest_pass: Duration,
 }
 
@@ -145,6 +170,8 @@ impl Pump<'_> {
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
         let _ = self.chunks.send(Chunk { began_ns: Some(began_ns), ..Chunk::default() });
+        self.looks.note();
+        self.looks.longest.set(Duration::ZERO);
         let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
         let taken = Mutex::new(Vec::new());
         let mut sweep = Sweep::new(self.options.accounts().then(|| sampler.accounts()).flatten());
@@ -165,6 +192,7 @@ impl Pump<'_> {
                 }
             }
         };
+        let longest_without_look = self.looks.longest.get();
         let end_ns = clock::monotonic_ns();
         sampler.disarm_sampling();
         wait_for_accounts(sampler, ended_by);
@@ -173,7 +201,7 @@ impl Pump<'_> {
         let ring = sampler.ring(take_into(&taken))?;
         self.drain(sampler, &ring, &taken, &mut seen, None);
         let Seen { high_water, longest_pass, .. } = seen;
-        Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: high_water, longest_pass })
+        Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: high_water, longest_without_look, longest_pass })
     }
 
     fn reason_to_end(
@@ -182,6 +210,7 @@ impl Pump<'_> {
         until: Option<Instant>,
         command: Option<&mut Child>,
     ) -> anyhow::Result<Option<Reason>> {
+        self.looks.note();
         let has_ended =
             |child: &mut Child| child.try_wait().map(|status: Option<ExitStatus>| status.is_some());
         Ok(if self.refused.load(Ordering::Relaxed) {
@@ -255,6 +284,7 @@ impl Pump<'_> {
 
     /// Tells whether nothing more is to be recorded.
     fn is_over(&self, until: Option<Instant>) -> bool {
+        self.looks.note();
         self.is_stopped()
             || self.refused.load(Ordering::Relaxed)
             || until.is_some_and(|until| Instant::now() >= until)

@@ -23,7 +23,7 @@ use crate::options::{Embed, Options, Target, Unwind};
 use crate::output::{Output, Settled};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
-use crate::pump::{Pump, Pumped, Reason};
+use crate::pump::{Looks, Pump, Pumped, Reason};
 use crate::sampler::{Sampler, Settings, Walker};
 use crate::stop::{Stop, Stopped};
 use crate::store::{self, Stored};
@@ -37,7 +37,7 @@ use crate::{events, session};
 /// Exit code for every failure of the recorder itself; otherwise it is the command's own.
 pub const FAILED: u8 = 2;
 /// Chunks, and batches, that may wait between two threads.
-const WAITING: usize = 2;
+pub(crate) const WAITING: usize = 2;
 /// Files that must be open at one time while processes and their files are looked at.
 const FILES_NEEDED: usize = 64;
 /// Said of the rate of a timer.
@@ -67,18 +67,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     usage::raise_max_files();
     let mut notes = Vec::new();
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
-    let settings = Settings {
-        target: &options.target,
-        user: options.user,
-        kernel: options.kernel,
-        idle: options.idle,
-        accounts: options.accounts(),
-        max_depth: options.max_depth,
-        ring_bytes: options.ring_bytes,
-        unwind: options.unwind,
-        stack_bytes: options.stack_bytes,
-    };
-    let mut sampler = Sampler::load(&mut storage, &settings, options.verbose)?;
+    let mut sampler = Sampler::load(&mut storage, &Settings::new(options), options.verbose)?;
     // Loading takes most of the time until recording begins.
     stop.check()?;
     let walks_deep = match sampler.walker() {
@@ -146,16 +135,31 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let (asked, refused) = (stop.asked(), &refused);
         let (pace, wishes) = (options.pace(), wishes(options, asked, refused));
         let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
-        let tracker = thread::Builder::new().spawn_scoped(scope, digest).context("cannot start a thread")?;
+        let tracker = thread::Builder::new()
+            .name("icecore-tracker".to_owned())
+            .spawn_scoped(scope, digest)
+            .context("cannot start a thread")?;
         let varied = options.varied_period(event);
-        let pump = Pump { options, queues: &queues, stop: asked, refused, chunks: chunks_to, varied };
+        let pump = Pump {
+            options,
+            queues: &queues,
+            stop: asked,
+            refused,
+            chunks: chunks_to,
+            varied,
+            looks: Looks::default(),
+        };
         let seen = pump.look_around(&sampler, found)?;
         stop.check()?;
         let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
         let started_ns = clock::monotonic_ns();
         let store = move || store::store(writer, &batches, refused);
-        let writer = thread::Builder::new().spawn_scoped(scope, store).context("cannot start a thread")?;
+        let writer = thread::Builder::new()
+            .name("icecore-writer".to_owned())
+            .spawn_scoped(scope, store)
+            .context("cannot start a thread")?;
+        stop.let_the_second_abort().context("cannot listen for signals")?;
         if paused.is_some() {
             stop.check()?;
         }
@@ -175,7 +179,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     })?;
     if options.verbose {
         summary::tell(&format!(
-            "icecore-record: the longest time without a look at whether to end was {} ms\n",
+            "icecore-record: the longest time without a look at whether to end was {} ms, and the longest pass over the ring took {} ms\n",
+            pumped.longest_without_look.as_millis(),
             pumped.longest_pass.as_millis()
         ));
     }

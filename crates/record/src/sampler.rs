@@ -14,7 +14,7 @@ use libbpf_rs::{
     ErrorKind, Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramType, RingBuffer, RingBufferBuilder,
 };
 
-use crate::options::{Target, Unwind};
+use crate::options::{Options, Target, Unwind};
 use crate::proc::cgroup::Cgroup;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
@@ -57,6 +57,22 @@ pub(crate) struct Settings<'a> {
     pub(crate) ring_bytes: u64,
     pub(crate) unwind: Unwind,
     pub(crate) stack_bytes: u32,
+}
+
+impl<'a> Settings<'a> {
+    pub(crate) fn new(options: &'a Options) -> Self {
+        Self {
+            target: &options.target,
+            user: options.user,
+            kernel: options.kernel,
+            idle: options.idle,
+            accounts: options.accounts(),
+            max_depth: options.max_depth,
+            ring_bytes: options.ring_bytes,
+            unwind: options.unwind,
+            stack_bytes: options.stack_bytes,
+        }
+    }
 }
 
 /// What takes user stacks.

@@ -72,8 +72,9 @@ fn target(target: &Target) -> String {
         Target::Command => "command".to_owned(),
     }
 }
-/// The command line of the recorder. It always has `--` in front of the command, so that a reader can tell the options of both
-/// apart.
+
+/// The command line of the recorder. This puts `--` in front of the command if the user did not, so that a reader can tell the
+/// recorder's options from the command's.
 fn command_line(options: &Options) -> Vec<String> {
     let mut words: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let command_at = words.len().saturating_sub(options.command.len());

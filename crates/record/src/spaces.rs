@@ -52,8 +52,8 @@ struct Proven {
 }
 
 impl Proven {
-    /// What holds of an address space that began at a moment: what is missing and what is given up is told at once, and the
-    /// beginning when its turn comes.
+    /// Keeps what was noted after an address space began, and forgets what was noted of the one before it. The tracker notes
+    /// missing reports at once, and replays the fork or exec later, in the order of time.
     fn since(self, time_ns: u64) -> Self {
         let later = |moment_ns: u64| if moment_ns > time_ns { moment_ns } else { 0 };
         let (lacking_until_ns, given_up_ns) = (later(self.lacking_until_ns), later(self.given_up_ns));

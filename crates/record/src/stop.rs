@@ -14,6 +14,8 @@ pub(crate) struct Stop {
     asked: Arc<AtomicBool>,
     /// The last signal that asked; 0 before.
     signal: Arc<AtomicUsize>,
+    /// The next SIGINT or SIGTERM aborts.
+    is_last: Arc<AtomicBool>,
 }
 
 /// The end was asked for before anything was recorded.
@@ -27,19 +29,16 @@ pub(crate) struct Stopped {
 impl Stop {
     /// Listens for SIGINT, SIGTERM and SIGHUP.
     ///
-    /// A second SIGINT or SIGTERM aborts; a second SIGHUP does not, because a terminal that is closed may send several. If SIGHUP
-    /// is ignored at the start, as under `nohup`, it stays ignored. SIGXFSZ is caught, so that a write beyond the limit to
-    /// the size of files is an error, and not the end of the recorder; a handler, unlike ignoring, is not inherited by a
-    /// command.
+    /// A second SIGHUP does nothing, because a terminal that is closed may send several. If SIGHUP is ignored at the start, as
+    /// under `nohup`, it stays ignored. SIGXFSZ is caught, so that a write beyond the limit to the size of files is an error, and
+    /// not the end of the recorder; a handler, unlike ignoring, is not inherited by a command.
     ///
     /// # Errors
     /// As the operating system says.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let stop = Self::default();
-        let again = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))?;
-            flag::register(signal, Arc::clone(&again))?;
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.is_last))?;
         }
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
@@ -48,6 +47,16 @@ impl Stop {
         }
         flag::register(SIGXFSZ, Arc::default())?;
         Ok(stop)
+    }
+
+    /// From now on a second SIGINT or SIGTERM aborts. Before, it would leave a file in which nothing is.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(crate) fn let_the_second_abort(&self) -> std::io::Result<()> {
+        [SIGINT, SIGTERM]
+            .into_iter()
+            .try_for_each(|signal| flag::register(signal, Arc::clone(&self.is_last)).map(drop))
     }
 
     /// The flag, for threads that end their work when it is set.

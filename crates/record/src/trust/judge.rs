@@ -62,7 +62,7 @@ impl Judge {
     pub(super) fn start() -> std::io::Result<Self> {
         let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
         let (answer, answers) = channel();
-        Builder::new().spawn(move || {
+        Builder::new().name("icecore-trust".to_owned()).spawn(move || {
             for wanted in asked {
                 if answer.send((wanted.image, wanted.judge())).is_err() {
                     break;

@@ -90,7 +90,7 @@ impl Reader {
                 }
             }
         };
-        Builder::new().spawn(work).ok()?;
+        Builder::new().name("icecore-code".to_owned()).spawn(work).ok()?;
         Some(Self { wanted, answers, open: 0 })
     }
 

@@ -103,7 +103,7 @@ impl Teller {
                 }
             }
         };
-        Builder::new().spawn(work).ok()?;
+        Builder::new().name("icecore-jit".to_owned()).spawn(work).ok()?;
         Some(Self { wanted, answers, files: 0, addresses: 0 })
     }
 
