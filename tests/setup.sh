@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building and testing need and is missing: on Debian and Ubuntu by apt, elsewhere it
-# says what is missing. `setup.sh perf` does the same for the benchmark's peer.
+# says what is missing. `setup.sh perf` does the same for the benchmarks: their peer, and what runs their BPF programs.
 set -eu
 
 need=""
@@ -9,6 +9,7 @@ want() { need="$need $1"; }
 
 if [ "${1:-}" = perf ]; then
 	perf --version >/dev/null 2>&1 || want linux-perf
+	has bpftool || [ -x /usr/sbin/bpftool ] || want bpftool
 else
 	clang=no
 	for name in "${CLANG:-clang}" clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do

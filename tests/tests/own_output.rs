@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use icecore_tests::machine::{has_ebpf, record, report, send, text, wait_for_samples, wait_until};
+use icecore_tests::machine::{has_ebpf, program, report, send, text, wait_for_samples, wait_until};
 
 const HANGUP: i32 = 1;
 const INTERRUPT: i32 = 2;
@@ -22,6 +22,13 @@ fn status(pid: u32, field: &str) -> String {
 /// The signals of such a line, as bits.
 fn mask(pid: u32, field: &str) -> u64 {
     u64::from_str_radix(&status(pid, field), 16).unwrap_or(0)
+}
+
+/// The recorder, which hears a hangup though the tests may be run by one that does not, as `nohup` makes it.
+fn record() -> Command {
+    let mut record = Command::new("env");
+    record.arg("--default-signal=HUP").arg(program("icecore-record"));
+    record
 }
 
 /// Records the machine until it is ended.
@@ -120,10 +127,9 @@ fn root_a_hangup_closes_the_file_unless_it_is_ignored() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_whole(&first);
 
-    let program = icecore_tests::machine::program("icecore-record");
     let mut nohup = Command::new("nohup");
     nohup
-        .arg(program)
+        .arg(program("icecore-record"))
         .args(["-a", "-d", "60", "--flush", "0.1", "-o"])
         .arg(&second)
         .args(["--", "sleep", "60"]);
@@ -146,7 +152,8 @@ fn root_a_stop_before_recording_begins_runs_nothing_and_leaves_no_file() {
     if !has_ebpf() {
         return;
     }
-    for (signal, code) in [(INTERRUPT, 130), (TERMINATE, 143), (HANGUP, 129)] {
+    // A second one does not abort yet.
+    for signals in [&[INTERRUPT][..], &[TERMINATE], &[HANGUP], &[INTERRUPT, TERMINATE]] {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let (path, trace) = (dir.path().join("r.icecore"), dir.path().join("it ran"));
         let recorder = loop {
@@ -159,7 +166,10 @@ fn root_a_stop_before_recording_begins_runs_nothing_and_leaves_no_file() {
                 .arg(&trace)
                 .stderr(Stdio::piped());
             let recorder = recorder.spawn().expect("the recorder runs");
-            wait_until("it listens", || mask(recorder.id(), "SigCgt:") & 1 << (signal - 1) != 0);
+            wait_until("it listens", || {
+                let caught = mask(recorder.id(), "SigCgt:");
+                signals.iter().all(|signal| caught & 1 << (signal - 1) != 0)
+            });
             send(STOP, recorder.id());
             wait_until("it is stopped", || status(recorder.id(), "State:").contains('T'));
             // As a rule it is still loading.
@@ -170,11 +180,12 @@ fn root_a_stop_before_recording_begins_runs_nothing_and_leaves_no_file() {
             recorder.wait_with_output().expect("ours");
             let _ = (std::fs::remove_file(&path), std::fs::remove_file(&trace));
         };
-        send(signal, recorder.id());
+        signals.iter().for_each(|signal| send(*signal, recorder.id()));
         send(CONTINUE, recorder.id());
         let output = recorder.wait_with_output().expect("ours");
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{said}");
+        let codes = signals.iter().map(|signal| Some(128 + *signal));
+        assert!(codes.into_iter().any(|code| output.status.code() == code), "{said}");
         assert!(said.contains("stopped before recording began"), "{said}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("ours").count(), 0, "nothing ran, nothing is left");
     }
