@@ -12,7 +12,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 use gimli::{EndianArcSlice, LittleEndian};
 use icecore_format::records::ImageKind;
-use icecore_report::image::{FileOff, Finder, Identity, Search};
+use icecore_report::symbolize::image::{FileOff, Finder, Identity, Search};
 use icecore_report::symbolize::{Answer, Wanted, symbolize};
 use object::{Object, ObjectSection, SectionKind};
 

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use super::{Select, Sort};
-use crate::filter::Moment;
+use crate::analysis::compare::By as DiffBy;
+use crate::recording::filter::Moment;
 
 /// `diff`
 #[derive(Debug, Args)]
@@ -98,22 +99,14 @@ pub struct Diff {
     pub select: Select,
 }
 
-/// What a row of `diff` is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DiffBy {
-    /// Functions.
-    Function,
-    /// Source lines.
-    Line,
-    /// Images.
-    Image,
-    /// Processes of one name.
-    Process,
-    /// Threads of one name.
-    Thread,
-    /// Whole stacks.
-    Stack,
-}
+words!(DiffBy {
+    Function: "function",
+    Line: "line",
+    Image: "image",
+    Process: "process",
+    Thread: "thread",
+    Stack: "stack"
+});
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -6,9 +6,9 @@ use clap::Args;
 use regex::Regex;
 
 use super::Lookup;
-use crate::filter::{Cpus, Filter, Moment, Sides};
+use crate::base::term::path::word;
 use crate::profile::Patterns;
-use crate::term::path::word;
+use crate::recording::filter::{Cpus, Filter, Moment, Sides};
 
 /// The recording, and which samples of it.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::{Sort, Source};
-use crate::filter::Moment;
+use crate::recording::filter::Moment;
 
 /// `depth`
 #[derive(Debug, Args)]

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use regex::Regex;
 
 use super::{Select, Sort};
+use crate::analysis::trend::By as TrendBy;
 
 /// `trend`
 #[derive(Debug, Args)]
@@ -53,18 +54,7 @@ pub struct Trend {
     pub select: Select,
 }
 
-/// What a row of `trend` is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TrendBy {
-    /// Functions.
-    Function,
-    /// Images.
-    Image,
-    /// Processes of one name.
-    Process,
-    /// Threads of one name.
-    Thread,
-}
+words!(TrendBy { Function: "function", Image: "image", Process: "process", Thread: "thread" });
 
 /// How recordings are ordered.
 #[derive(Debug, Clone, PartialEq, Eq)]

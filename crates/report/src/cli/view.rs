@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::Source;
+use crate::profile::tree::Root;
 
 /// `summary`
 #[derive(Debug, Args)]
@@ -179,16 +180,7 @@ pub enum Weight {
     Period,
 }
 
-/// What stacks begin with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Root {
-    /// The name of the process.
-    Process,
-    /// The name of the thread.
-    Thread,
-    /// Nothing: the outermost function.
-    None,
-}
+words!(Root { Process: "process", Thread: "thread", None: "none" });
 
 /// `samples`
 #[derive(Debug, Args)]

@@ -12,16 +12,18 @@ use serde::Serialize;
 use super::cut::{damage, left_out_text};
 use super::excerpt::redact::Redaction;
 use super::excerpt::{Excerpt, What};
-use crate::filter::Filter;
-use crate::hits::Apart;
-use crate::image::Search;
-use crate::load::Skipped;
-use crate::pipeline::Loaded;
-use crate::term::path::shown;
-use crate::term::quantity::{bytes, count, percent, things};
-use crate::term::{Page, Style};
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{bytes, count, percent, things};
+use crate::base::term::{Page, Style};
+use crate::cli;
+use crate::profile::Patterns;
+use crate::profile::pipeline::Loaded;
+use crate::recording::filter::Filter;
+use crate::recording::input;
+use crate::recording::load::Skipped;
+use crate::stacks::hits::Apart;
+use crate::symbolize::image::Search;
 use crate::views::DamageRow;
-use crate::{cli, input};
 
 /// What was written.
 #[derive(Debug, Serialize)]
@@ -56,7 +58,14 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
     };
     let redaction = Redaction::new(&options.redact, &key);
     let recording = input::open(&options.file)?;
-    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), search, Apart::default());
+    let loaded = Loaded::new(
+        &options.file,
+        &recording,
+        Filter::default(),
+        Patterns::default(),
+        search,
+        Apart::default(),
+    );
     let with = |which: fn(Mending) -> bool| {
         let hits = loaded.hits.rows.iter().filter(|hit| which(hit.key.mending));
         hits.map(|hit| hit.samples).sum::<u64>()

@@ -9,16 +9,17 @@ use icecore_format::read::Damage;
 use serde::Serialize;
 
 use super::excerpt::{Excerpt, Piece, What};
-use crate::cgroups::Cgroups;
-use crate::hits::Selection;
-use crate::load::{Skipped, clean, load};
-use crate::mend::Mended;
-use crate::spaces::Spaces;
-use crate::term::path::shown;
-use crate::term::quantity::{bytes, count, things};
-use crate::term::{Page, Style};
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{bytes, count, things};
+use crate::base::term::{Page, Style};
+use crate::cli;
+use crate::recording::cgroups::Cgroups;
+use crate::recording::input;
+use crate::recording::load::{Skipped, clean, load};
+use crate::recording::spaces::Spaces;
+use crate::stacks::hits::Selection;
+use crate::stacks::mend::Mended;
 use crate::views::DamageRow;
-use crate::{cli, input};
 
 /// What was written.
 #[derive(Debug, Serialize)]

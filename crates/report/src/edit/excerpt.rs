@@ -26,11 +26,11 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Cause, Loss, ReceiptV1, SessionV1};
 use icecore_format::write::Writer;
 
-use crate::counted::{self, KEPT};
-use crate::filter::{Filter, Moment};
-use crate::hits::Selection;
-use crate::load::Tables;
-use crate::load::parts::{CUT_FROM, CUT_TO, Part};
+use crate::recording::counted::{self, KEPT};
+use crate::recording::filter::{Filter, Moment};
+use crate::recording::load::Tables;
+use crate::recording::load::parts::{CUT_FROM, CUT_TO, Part};
+use crate::stacks::hits::Selection;
 use choose::{Chooser, Grown};
 use need::{Extent, Need};
 use pack::Packer;

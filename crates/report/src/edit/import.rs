@@ -40,12 +40,13 @@ use std::time::UNIX_EPOCH;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::term::path::shown;
-use crate::term::progress::Progress;
-use crate::term::quantity::{bytes, count, things};
-use crate::term::{Page, Style};
+use crate::base::term::path::shown;
+use crate::base::term::progress::Progress;
+use crate::base::term::quantity::{bytes, count, things};
+use crate::base::term::{Page, Style};
+use crate::cli;
+use crate::recording::input;
 use crate::views::DamageRow;
-use crate::{cli, input};
 use made::When;
 use perf_data::{Attr, PerfData};
 use samples::{Counts, Samples};

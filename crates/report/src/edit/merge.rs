@@ -13,13 +13,14 @@ use icecore_format::records::{Cause, Loss, LossesV1};
 use icecore_format::write::Writer;
 use serde::Serialize;
 
-use crate::load::damage;
-use crate::load::parts::MAX_PARTS;
-use crate::term::path::shown;
-use crate::term::quantity::{bytes, things};
-use crate::term::{Page, Style};
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{bytes, things};
+use crate::base::term::{Page, Style};
+use crate::cli;
+use crate::recording::input;
+use crate::recording::load::damage;
+use crate::recording::load::parts::MAX_PARTS;
 use crate::views::DamageRow;
-use crate::{cli, input};
 
 /// What was written.
 #[derive(Debug, Serialize)]

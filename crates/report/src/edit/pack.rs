@@ -13,22 +13,25 @@ use icecore_format::write::Writer;
 use serde::Serialize;
 
 use super::append_names;
-use crate::debuginfod::{Fetched, Settings};
-use crate::filter::Filter;
-use crate::found::{Draft, Found};
-use crate::hits::{Apart, Hits};
-use crate::image::{EmbeddedFiles, Finder, Search};
-use crate::load::Tables;
-use crate::locate::{Located, Locator, Place, locate};
-use crate::map::Map;
-use crate::names::find_out;
-use crate::pipeline::Loaded;
+use crate::base::map::Map;
+use crate::base::term::Page;
+use crate::base::term::path::shown;
+use crate::base::term::progress::Progress;
+use crate::base::term::quantity::{bytes, count, percent, things};
+use crate::cli;
+use crate::profile::Patterns;
+use crate::profile::found::{Draft, Found};
+use crate::profile::names::find_out;
+use crate::profile::pipeline::Loaded;
+use crate::recording::EmbeddedFiles;
+use crate::recording::filter::Filter;
+use crate::recording::input;
+use crate::recording::load::Tables;
+use crate::stacks::hits::{Apart, Hits};
+use crate::stacks::locate::{Located, Locator, Place, locate};
 use crate::symbolize::Answer;
-use crate::term::Page;
-use crate::term::path::shown;
-use crate::term::progress::Progress;
-use crate::term::quantity::{bytes, count, percent, things};
-use crate::{cli, input};
+use crate::symbolize::debuginfod::{Fetched, Settings};
+use crate::symbolize::image::{Finder, Search};
 
 /// What was written.
 #[derive(Debug, Serialize)]
@@ -57,7 +60,14 @@ pub fn pack(
 ) -> anyhow::Result<(Pack, Fetched)> {
     let recording = input::open(&options.file)?;
     let cannot = || format!("cannot pack `{}`", options.file.display());
-    let loaded = Loaded::filtered(&options.file, &recording, Filter::default(), search, Apart::default());
+    let loaded = Loaded::new(
+        &options.file,
+        &recording,
+        Filter::default(),
+        Patterns::default(),
+        search,
+        Apart::default(),
+    );
     let (tables, hits) = (&loaded.tables, &loaded.hits);
     if let Some(Damage { off, cause, .. }) = tables.damage.first() {
         let cause = anyhow!("at byte {off}: {cause}; make a whole file of it with repair");

@@ -5,7 +5,7 @@
 //! occurs further in proves nothing.
 
 use super::Stack;
-use crate::names::{Function, Names, Side, short};
+use crate::profile::names::{Function, Names, Side, short};
 
 /// Functions that nothing calls, or that only such functions call: where the kernel, the C library or Go begins a program, a
 /// thread or a fiber. Programs may not use these names for anything else.

@@ -3,7 +3,7 @@
 use icecore_format::records::{Mending, WalkEnd};
 
 use super::*;
-use crate::names::{Frame, ImageName, Side};
+use crate::profile::names::{Frame, ImageName, Side};
 
 /// How all samples of [`profile`] were taken.
 pub(crate) const TAKEN: Taken =

@@ -3,9 +3,9 @@
 use regex::Regex;
 
 use super::{Profile, Row, Rows, Stack};
-use crate::hits::Cell;
-use crate::map::Interned;
-use crate::names::Names;
+use crate::base::map::Interned;
+use crate::profile::names::Names;
+use crate::stacks::hits::Cell;
 
 /// What the patterns say about each function of the names.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Self and total of whatever frames are grouped by.
 
 use super::{Amount, Profile};
-use crate::names::Frame;
+use crate::profile::names::Frame;
 
 /// The group of every stack's innermost frame, if `of_frame` has that of every frame. Inlined frames that are
 /// not apart belong to the function that they were inlined into. Entry 0 (the empty stack) means nothing.

@@ -5,24 +5,28 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use icecore_format::read::Recording;
 
+use super::lookup;
 use super::{Streams, emit, remark};
-use crate::cli::{Diff, DiffBy, DiffUnit, Global, Measure, Stretch};
-use crate::compare::noise::SLICES;
-use crate::compare::{Comparison, Options, Unit, Work, compare};
-use crate::filter::Filter;
-use crate::hits::Apart;
-use crate::image::Search;
-use crate::pipeline::{Loaded, Named, Report};
-use crate::spans::Slicing;
+use crate::analysis::compare::By as DiffBy;
+use crate::analysis::compare::noise::SLICES;
+use crate::analysis::compare::{Comparison, Options, Unit, Work, compare};
+use crate::cli::{Diff, DiffUnit, Global, Measure, Stretch};
+use crate::profile::pipeline::{Loaded, Named, Report};
+use crate::recording::filter::Filter;
+use crate::recording::input;
+use crate::recording::spans::Slicing;
+use crate::stacks::hits::Apart;
+use crate::symbolize::debuginfod;
+use crate::symbolize::image::Search;
+use crate::views;
 use crate::views::diff;
-use crate::{debuginfod, input, views};
 
 /// Compares recordings; returns the exit code.
 pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let wanted = wanted(options)?;
     let select = &options.select;
-    let servers = input::servers(&select.lookup)?;
-    let search = input::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let servers = lookup::servers(&select.lookup)?;
+    let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let recordings = wanted.iter().map(|piece| input::open_by_index(&piece.path));
     let recordings: Vec<Recording> = recordings.collect::<anyhow::Result<_>>()?;
     let loaded: Vec<Loaded<'_>> = wanted
@@ -108,9 +112,7 @@ fn load<'a>(piece: &'a Piece, recording: &'a Recording, options: &Diff, search: 
         slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
-    let mut loaded = Loaded::filtered(&piece.path, recording, filter, search, apart);
-    loaded.patterns = options.select.patterns();
-    loaded
+    Loaded::new(&piece.path, recording, filter, options.select.patterns(), search, apart)
 }
 
 fn name<'a>(
@@ -126,7 +128,7 @@ fn name<'a>(
     let warnings = trouble.into_iter().chain(views::quality::warning(&report));
     let warnings = warnings.chain(report.profile.names.remark()).filter(|_| !global.quiet);
     remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
-    remark(streams, &input::remarks(search, servers, &fetched));
+    remark(streams, &lookup::remarks(search, servers, &fetched));
     report
 }
 

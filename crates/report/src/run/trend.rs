@@ -5,16 +5,21 @@ use std::path::Path;
 use anyhow::bail;
 use rayon::prelude::*;
 
+use super::lookup;
 use super::{Streams, emit, remark};
-use crate::cli::{Global, Trend, TrendBy};
-use crate::compare::noise::SLICES;
-use crate::hits::Apart;
-use crate::image::Search;
-use crate::pipeline::Loaded;
-use crate::spans::Slicing;
-use crate::term::quantity::things;
-use crate::trend::{Recorded, measure};
-use crate::{debuginfod, input, views};
+use crate::analysis::compare::Metric;
+use crate::analysis::compare::noise::SLICES;
+use crate::analysis::trend::By as TrendBy;
+use crate::analysis::trend::{Options, Recorded, measure};
+use crate::base::term::quantity::things;
+use crate::cli::{Global, Sort, Trend};
+use crate::profile::pipeline::Loaded;
+use crate::recording::input;
+use crate::recording::spans::Slicing;
+use crate::stacks::hits::Apart;
+use crate::symbolize::debuginfod;
+use crate::symbolize::image::Search;
+use crate::views;
 
 /// Shows a trend; returns the exit code.
 pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
@@ -23,8 +28,8 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
     if options.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         bail!("cannot read two recordings from stdin: write one into a file");
     }
-    let servers = input::servers(&select.lookup)?;
-    let search = input::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let servers = lookup::servers(&select.lookup)?;
+    let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let measured = options.files.par_iter().map(|path| recorded(path, options, &search, servers.as_ref()));
     let (mut recorded, mut left_out) = (Vec::new(), Vec::new());
     for (path, measured) in options.files.iter().zip(measured.collect::<Vec<_>>()) {
@@ -66,12 +71,15 @@ fn recorded(
         slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
-    let loaded = Loaded::new(path, &recording, &options.select, search, apart);
+    let loaded =
+        Loaded::new(path, &recording, options.select.filter(), options.select.patterns(), search, apart);
     let named = loaded.name(search, servers, false);
     let report = loaded.report(&named.located, named.names);
     if report.profile.whole().weight == 0 {
         let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
         bail!("cannot follow `{}`: it has no samples{why}", path.display());
     }
-    Ok(measure(&report, options))
+    let (by, physical, function) = (options.by, options.physical, options.function.clone());
+    let metric = if options.sort == Sort::Own { Metric::Own } else { Metric::Total };
+    Ok(measure(&report, &Options { by, metric, physical, function }))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Reason;
-use crate::image::{FileOff, Identity, Svma};
+use crate::symbolize::image::{FileOff, Identity, Svma};
 
 /// One image, and the offsets in it that want a name.
 #[derive(Debug, Clone, Copy)]

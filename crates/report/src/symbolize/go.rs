@@ -10,7 +10,7 @@ use object::Endianness;
 
 use super::relocations;
 use super::strings::Strings;
-use crate::image::{ElfFile, Layout, Section, Svma};
+use crate::symbolize::image::{ElfFile, Layout, Section, Svma};
 
 /// Finds the names of the functions around addresses; nothing if this is no program of Go.
 pub(super) fn look_up(

@@ -15,8 +15,7 @@ use super::strings::Strings;
 use super::stubs;
 use super::tables::{self, Table};
 use super::{Answer, Function, Reason, Wanted};
-use crate::cache::Earlier;
-use crate::image::{
+use crate::symbolize::image::{
     self, ElfFile, FileOff, Files, Finder, Found, Gsym, Layout, Search, Sections, Svma, budget,
 };
 
@@ -33,20 +32,21 @@ pub(super) struct Done {
 /// same files, and by asking these.
 pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) + Sync)) -> Done {
     let refusals = budget::refusals();
-    let (files, cache) = (finder.look(wanted.image).files, finder.search.cache.as_ref());
+    let (files, known) = (finder.look(wanted.image).files, finder.search.known.as_deref());
     let build_id = files.as_ref().map_or(&wanted.image.build_id, |files| &files.image.layout.build_id);
-    let sources = files.as_ref().map_or_else(|_| Vec::new(), Files::sources);
-    let earlier = cache.map_or_else(Earlier::default, |cache| cache.read(build_id, &sources));
-    let mut answers: Vec<Option<Answer>> = wanted.offsets.iter().map(|off| earlier.find(*off)).collect();
+    let stamps = files.as_ref().map_or_else(|_| Vec::new(), Files::stamps);
+    let known = known.map(|known| known.of_image(build_id, &stamps));
+    let find = |off: &FileOff| known.as_ref().and_then(|known| known.find(*off));
+    let mut answers: Vec<Option<Answer>> = wanted.offsets.iter().map(find).collect();
     let open: Vec<usize> = (0..answers.len()).filter(|position| answers[*position].is_none()).collect();
     tick((answers.len() - open.len()) as u64);
     let offsets: Vec<FileOff> = open.iter().map(|position| wanted.offsets[*position]).collect();
     let new = match &files {
         Ok(files) if !offsets.is_empty() => {
             let new = ask(files, &offsets, finder.search, tick);
-            if let Some(cache) = cache.filter(|_| new.is_final) {
+            if let Some(known) = known.filter(|_| new.is_final) {
                 let rows: Vec<(FileOff, &Answer)> = offsets.into_iter().zip(&new.answers).collect();
-                cache.write(build_id, &sources, &earlier, &rows);
+                known.keep(&rows);
             }
             new.answers
         }

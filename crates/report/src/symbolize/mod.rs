@@ -5,11 +5,14 @@
 //! cost the names of the others.
 
 mod answer;
+pub mod debuginfod;
 mod dwarf;
 mod go;
 mod gsym;
 mod guard;
+pub mod image;
 mod job;
+mod known;
 mod mangled;
 mod reason;
 mod relocations;
@@ -24,10 +27,11 @@ use std::sync::{Arc, OnceLock};
 
 pub use answer::{Answer, Function, Wanted};
 pub(crate) use go::{section as go_section, table as go_table};
+pub use known::{Answers, Known};
 pub(crate) use mangled::{demangled, readable};
 pub use reason::Reason;
 
-use crate::image::{ElfFile, Finder, Layout, Svma};
+use crate::symbolize::image::{ElfFile, Finder, Layout, Svma};
 
 /// What one offset costs against one byte of the image, to order the jobs; measured, roughly.
 const BYTES_PER_OFFSET: u64 = 8192;
@@ -68,8 +72,8 @@ pub fn symbolize(
             done[i] = job::run(&wanted[i], finder, &|_| ());
         }
     }
-    if let Some(cache) = &finder.search.cache {
-        cache.trim();
+    if let Some(known) = &finder.search.known {
+        known.finish();
     }
     done.into_iter().map(|done| done.answers).collect()
 }

@@ -2,7 +2,7 @@
 
 use object::Endianness;
 
-use crate::image::{ElfFile, Layout};
+use crate::symbolize::image::{ElfFile, Layout};
 
 /// Bytes of an `Elf64_Rela`: place, symbol and kind, addend; 8 each.
 const LEN: usize = 24;

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, RunTimeEndian, UnwindSection};
 use object::Endianness;
 
-use crate::image::{ElfFile, Layout, Svma};
+use crate::symbolize::image::{ElfFile, Layout, Svma};
 
 /// Version and encodings of the only `.eh_frame_hdr` that linkers write: pointer to `.eh_frame` pcrel sdata4,
 /// count udata4, table datarel sdata4. Any other is answered from `.eh_frame` itself.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::mangled::demangled;
-use crate::map::Map;
+use crate::base::map::Map;
 
 /// Tables that are locked apart, so that threads hardly ever wait for each other.
 const SHARDS: usize = 16;

@@ -14,7 +14,7 @@ use object::{Endianness, elf};
 use super::mangled::STUB;
 use super::relocations;
 use super::strings::Strings;
-use crate::image::{ElfFile, Layout, Section, Svma};
+use crate::symbolize::image::{ElfFile, Layout, Section, Svma};
 
 /// Sections of stubs, and bytes from one to the next; how instructions are counted on x86-64.
 const SECTIONS: [(&str, u64); 4] = [(".plt", 16), (".plt.sec", 16), (".plt.bnd", 16), (".plt.got", 8)];
@@ -158,7 +158,7 @@ mod tests {
         let section = Section {
             name: name.into(),
             at: Svma(at),
-            off: crate::image::FileOff(0),
+            off: crate::symbolize::image::FileOff(0),
             len: bytes.len() as u64,
             compressed_from: None,
             is_nobits: false,

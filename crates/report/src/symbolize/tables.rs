@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::mangled::unversioned;
 use super::strings::Strings;
-use crate::image::Svma;
+use crate::symbolize::image::Svma;
 
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::image::fixture::{Fixture, function, identity, nm, run, text};
-use crate::image::{ElfFile, FileOff, Finder, Identity, Search, Svma};
+use crate::symbolize::image::fixture::{Fixture, function, identity, nm, run, text};
+use crate::symbolize::image::{ElfFile, FileOff, Finder, Identity, Search, Svma};
 
 fn nowhere() -> Search {
     Search::nowhere()
@@ -445,9 +445,9 @@ fn debug_sections_that_claim_more_memory_than_there_is_for_all_are_not_unpacked(
     let from = text(&fixture.with_symbols);
     run(dir.path(), "objcopy", &["--add-section", &info, "--add-section", &strings, from, "bomb.so"]);
     let (outer, len) = function(&path, "outer");
-    let refusals = crate::image::budget::refusals();
+    let refusals = crate::symbolize::image::budget::refusals();
     let answers = ask(&path, &nowhere(), &[outer.0, outer.0 + len / 2, 0x10]);
-    assert!(crate::image::budget::refusals() > refusals);
+    assert!(crate::symbolize::image::budget::refusals() > refusals);
     assert_eq!(names(&answers[0]), ["outer"], "the symbol table is read all the same");
     let is_said = matches!(answers[2], Answer::Unnamed { reason: Reason::ImageUnreadable, .. });
     assert!(is_said, "{:?}", answers[2]);

@@ -20,6 +20,7 @@
 //! is bounded, and whatever it is given ends with an [`End`].
 
 mod cache;
+mod code;
 mod engine;
 mod expression;
 mod frame_pointers;
@@ -31,14 +32,14 @@ mod row;
 mod tables;
 mod without_rules;
 
+pub use code::{CallersFp, Edge, Shape};
 pub use engine::{GoingOn, Unwinder};
 pub use frame_pointers::{Census, census};
 pub use index::eh_frame_at;
 pub use registers::{Machine, Registers};
 pub use tables::{UnwindSections, UnwindTables};
 
-pub use crate::calls::{CallersFp, Edge, Shape};
-use crate::image::Svma;
+use crate::symbolize::image::Svma;
 
 /// The most frames of a stack, if nothing else is asked for.
 pub const MAX_FRAMES: usize = 1024;

@@ -9,7 +9,7 @@ use icecore_format::go::Kind;
 
 use super::index::{self, Functions, Index, Slice};
 use super::registers::Machine;
-use crate::image::Svma;
+use crate::symbolize::image::Svma;
 
 /// Sections of one image, as [`UnwindTables`] need them. A section that is not there is empty.
 #[derive(Debug, Clone)]

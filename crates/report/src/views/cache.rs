@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::cache::{Cache, Stats};
-use crate::term::Page;
-use crate::term::path::shown;
-use crate::term::quantity::{bytes, things};
+use crate::base::term::Page;
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{bytes, things};
+use crate::profile::cache::{Cache, Stats};
 
 /// What is in the cache, or was.
 #[derive(Debug, Serialize)]

@@ -6,9 +6,9 @@ mod text;
 
 use serde::Serialize;
 
+use crate::analysis::depths::{Depths, entries, recursing};
 use crate::cli::{self, Owner};
-use crate::depths::{Depths, entries, recursing};
-use crate::pipeline::Report;
+use crate::profile::pipeline::Report;
 use crate::views::owners::Owners;
 use rows::{GroupRow, InterpreterRow, RecursionRow};
 

@@ -10,12 +10,13 @@ mod totals;
 
 use serde::Serialize;
 
-use crate::cli::{self, DiffBy, Sort};
-use crate::compare::noise::{RESAMPLES, SEED};
-use crate::compare::{
+use crate::analysis::compare::By as DiffBy;
+use crate::analysis::compare::noise::{RESAMPLES, SEED};
+use crate::analysis::compare::{
     self, Compared, Comparison, Facts, Key, Metric, SHOWN_AT, Side, Sided, Status, Unit, Work,
 };
-use crate::term::path::shown;
+use crate::base::term::path::shown;
+use crate::cli::{self, Sort};
 
 /// The document.
 #[derive(Debug, Serialize)]

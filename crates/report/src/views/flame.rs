@@ -12,14 +12,14 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
 
 use super::folded::{Labels, Merged};
+use crate::base::output::write_view;
+use crate::base::shorten::{line, shorten};
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{bytes, count, duration, things, utc};
 use crate::cli::{self, Weight};
-use crate::load::clean;
-use crate::names::{Names, Side};
-use crate::output::write_view;
-use crate::pipeline::Report;
-use crate::shorten::{line, shorten};
-use crate::term::path::shown;
-use crate::term::quantity::{bytes, count, duration, things, utc};
+use crate::profile::names::{Names, Side};
+use crate::profile::pipeline::Report;
+use crate::recording::load::clean;
 
 /// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.
 const MIN_WIDTH_PERCENT: f64 = 0.1 / 1200.0 * 100.0;
@@ -181,13 +181,14 @@ fn title(report: &Report<'_>) -> String {
 mod tests {
     use super::*;
     use crate::profile::fixture;
+    use crate::profile::tree::Root;
 
     #[test]
     fn a_frame_is_drawn_once_whatever_its_neighbours_are_called() {
         let profile =
             fixture::profile(&[("main;f", 1), ("main;f2", 2), ("main;f;g", 3), ("main;f.cold;g", 4)]);
         let labels = Labels::own(&profile.names, true);
-        let drawn = fit::drawn(Merged::new(&profile, cli::Root::None, &labels));
+        let drawn = fit::drawn(Merged::new(&profile, Root::None, &labels));
         assert_eq!(drawn.left_out, None);
         let lines = lines(&drawn.stacks, Weight::Samples);
         assert_eq!(lines, ["main;f 1", "main;f;g 3", "main;f.cold;g 4", "main;f2 2"]);

@@ -9,10 +9,10 @@ use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 
 pub(crate) use self::merged::{Labels, Merged};
+use crate::base::shorten::{fitted, line};
+use crate::base::term::quantity::things;
 use crate::cli::{self, Weight};
 use crate::profile::Profile;
-use crate::shorten::{fitted, line};
-use crate::term::quantity::things;
 
 /// The document. Its stacks are put together one by one, as they are written.
 #[derive(Debug, Serialize)]
@@ -105,9 +105,9 @@ const FLUSHED_BYTES: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Root;
-    use crate::names::Side;
     use crate::profile::fixture;
+    use crate::profile::names::Side;
+    use crate::profile::tree::Root;
 
     fn lines(profile: &Profile, root: Root, annotate: bool) -> Vec<String> {
         let mut lines = Vec::new();

@@ -6,13 +6,14 @@ use icecore_format::records::Mending;
 use serde::Serialize;
 
 use super::quality::{Break, Quality, Verdict, breaks};
-use super::summary::{losses, lost, ratio};
-use crate::account::Account;
-use crate::pipeline::Report;
+use crate::analysis::account::Account;
+use crate::base::ratio;
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{count, duration, percent, things};
+use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::Taken;
-use crate::term::path::shown;
-use crate::term::quantity::{count, duration, percent, things};
-use crate::term::{Align, Page, Style, Table};
+use crate::profile::pipeline::Report;
+use crate::recording::losses::{losses, lost};
 
 /// The document.
 #[derive(Debug, Serialize)]

@@ -14,9 +14,10 @@ use serde::Serialize;
 
 use super::DamageRow;
 use super::left_out::LeftOutRow;
-use super::summary::{losses, ratio};
-use crate::image::Search;
-use crate::load::Tables;
+use crate::base::ratio;
+use crate::recording::load::Tables;
+use crate::recording::losses::losses;
+use crate::symbolize::image::Search;
 use sizes::SizeRow;
 use sources::SourceRow;
 
@@ -187,7 +188,7 @@ impl ReceiptRow {
 }
 
 impl Info {
-    /// Lists what is in a recording, by its [`outline`](crate::load::outline): payloads are not checked.
+    /// Lists what is in a recording, by its [`outline`](crate::recording::load::outline): payloads are not checked.
     pub fn new(path: &Path, recording: &Recording, tables: &Tables) -> Self {
         let items = |kind: Kind| {
             let blocks = recording.entries().iter().filter(|entry| entry.header.kind == kind);
@@ -278,7 +279,7 @@ impl SessionRow {
 }
 
 impl UnknownRow {
-    pub(super) fn new(skipped: &crate::load::Skipped) -> Self {
+    pub(super) fn new(skipped: &crate::recording::load::Skipped) -> Self {
         Self {
             kind: skipped.kind.name(),
             version: skipped.version,

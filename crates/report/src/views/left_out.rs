@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use icecore_format::records::{LeftOut, Omission};
 use serde::Serialize;
 
-use crate::load::Tables;
-use crate::term::quantity::{bytes, count};
+use crate::base::term::quantity::{bytes, count};
+use crate::recording::load::Tables;
 
 /// All files of one cause.
 #[derive(Debug, Serialize)]

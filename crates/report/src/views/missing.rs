@@ -9,20 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use icecore_format::records::LeftOut;
 use serde::Serialize;
 
+use crate::base::map::Map;
+use crate::base::term::path::shown;
 use crate::cli;
-use crate::image::{EmbeddedFiles, Finder, Identity, Knowledge, Looked, Search, hex};
-use crate::load::clean;
-use crate::locate::Locator;
-use crate::map::Map;
-use crate::mounts::Elsewhere;
-use crate::pipeline::Report;
 use crate::profile::Amount;
+use crate::profile::pipeline::Report;
+use crate::recording::EmbeddedFiles;
+use crate::recording::load::clean;
+use crate::stacks::locate::Locator;
+use crate::stacks::mounts::Elsewhere;
 use crate::symbolize::Reason;
-use crate::term::path::shown;
+use crate::symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex};
 
 use super::left_out;
-use super::summary::ratio;
-use crate::asked::Asked;
+use crate::analysis::asked::Asked;
+use crate::base::ratio;
 use advice::Origin;
 use count::{Count, Lack, count};
 

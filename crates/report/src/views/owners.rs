@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
+use crate::base::map::Interned;
+use crate::base::term::Align;
 use crate::cli;
-use crate::map::Interned;
-use crate::pipeline::Report;
 use crate::profile::Thread;
-use crate::term::Align;
+use crate::profile::pipeline::Report;
 
 /// Processes, or threads, and to which of them each thread of the profile belongs.
 pub(super) struct Owners {

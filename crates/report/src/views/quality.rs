@@ -8,19 +8,20 @@ use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{Cause, Change, Mending, ReceiptV1, WalkEnd};
 use serde::Serialize;
 
-use super::summary::{lost, ratio};
-use crate::account::{self, Account, Disagreement};
-use crate::asked::{Asked, restrictions};
-use crate::calls::{FoundBy, Impossible, ImpossibleRow};
-use crate::hits::{Hit, Key};
-use crate::load::Tables;
-use crate::locate::steps;
-use crate::mend::Suspects;
-use crate::pipeline::Report;
+use crate::analysis::account::{self, Account, Disagreement};
+use crate::analysis::asked::{Asked, restrictions};
+use crate::base::ratio;
+use crate::base::term::path::quoted;
+use crate::base::term::quantity::{duration, percent, things};
+use crate::profile::pipeline::Report;
 use crate::profile::{Profile, Taken, through};
+use crate::recording::load::Tables;
+use crate::recording::losses::lost;
+use crate::stacks::calls::{FoundBy, Impossible, ImpossibleRow};
+use crate::stacks::hits::{Hit, Key};
+use crate::stacks::locate::steps;
+use crate::stacks::mend::Suspects;
 use crate::symbolize::Reason;
-use crate::term::path::quoted;
-use crate::term::quantity::{duration, percent, things};
 use runtimes::Runtime;
 
 /// A larger share of lost samples misleads: they are lost when the machine is busiest.
@@ -253,7 +254,8 @@ pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
 
 /// Counts the sessions whose recorder never came to their end, or whose end was cut off.
 fn endless(report: &Report<'_>) -> u64 {
-    let was_ended = |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == crate::counted::REPAIRED);
+    let was_ended =
+        |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == crate::recording::counted::REPAIRED);
     let parts = report.loaded.tables.parts.iter();
     parts.filter(|part| !part.receipt.as_ref().is_some_and(was_ended)).count() as u64
 }

@@ -8,10 +8,10 @@ use std::ops::Range;
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
-use crate::hits::Key;
-use crate::locate::{Located, Locator, steps};
-use crate::pipeline::{Loaded, Report};
 use crate::profile::entry::entries;
+use crate::profile::pipeline::{Loaded, Report};
+use crate::stacks::hits::Key;
+use crate::stacks::locate::{Located, Locator, steps};
 use rows::Lister;
 
 /// Frames that one thread prints at once, or the samples if these are more: a stack has up to a thousand.

@@ -11,13 +11,14 @@ use serde::Serialize;
 use super::DamageRow;
 use super::info::{EventRow, ReceiptRow};
 use super::left_out::LeftOutRow;
+use crate::base::ratio;
 use crate::cli::{By, Sort};
-use crate::load::Tables;
-use crate::pipeline::Report;
+use crate::profile::pipeline::Report;
+use crate::recording::losses::{losses, lost};
 use crate::views::top::{self, Top};
 
 pub use super::quality::{Quality, Verdict};
-use crate::spans::Spans;
+use crate::recording::spans::Spans;
 use sessions::{alike, labels, notes};
 
 /// The document.
@@ -184,22 +185,6 @@ impl Summary {
     }
 }
 
-/// Counts samples that were lost: while recording, and of the file since.
-pub(crate) fn lost(tables: &Tables) -> u64 {
-    let samples = tables.losses.iter().filter(|loss| loss.cause.is_sample());
-    samples.fold(0, |sum, loss| sum.saturating_add(loss.count))
-}
-
-/// Adds up all losses by cause.
-pub(crate) fn losses(tables: &Tables) -> BTreeMap<String, u64> {
-    let mut by_cause: BTreeMap<String, u64> = BTreeMap::new();
-    for loss in &tables.losses {
-        let sum = by_cause.entry(loss.cause.name()).or_default();
-        *sum = sum.saturating_add(loss.count);
-    }
-    by_cause
-}
-
 /// Ranks processes by name; those of one name are added up.
 fn processes(report: &Report<'_>) -> Vec<Process> {
     let (by_process, _) = Top::rank(report, By::Process, Sort::Own, usize::MAX);
@@ -240,9 +225,4 @@ fn cgroups(report: &Report<'_>) -> Vec<Cgroup> {
     // Unknown ones of several hosts tell nothing.
     let is_told = count > 1 && rows.iter().any(|row| row.cgroup.is_some());
     if is_told { rows.into_iter().map(cgroup).collect() } else { Vec::new() }
-}
-
-/// A quotient; 0 of nothing.
-pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -9,11 +9,11 @@ mod text;
 use anyhow::bail;
 use serde::Serialize;
 
-use crate::activity;
+use crate::analysis::activity;
 use crate::cli;
-use crate::pipeline::Report;
 use crate::profile::Amount;
-use crate::spans::{Slices, Slicing, Spans};
+use crate::profile::pipeline::Report;
+use crate::recording::spans::{Slices, Slicing, Spans};
 use found::ChangeRow;
 use heat::Heat;
 use lines::{Line, Series};

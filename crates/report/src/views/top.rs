@@ -4,12 +4,12 @@ mod text;
 
 use serde::Serialize;
 
-use crate::cgroups::CgroupId;
+use crate::base::map::Interned;
 use crate::cli::{self, By, Sort};
-use crate::map::Interned;
-use crate::names::{Names, Side};
-use crate::pipeline::Report;
+use crate::profile::names::{Names, Side};
+use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
+use crate::recording::cgroups::CgroupId;
 
 pub(super) use text::clip;
 

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::base::term::quantity::percent;
+use crate::base::term::{Page, Style};
 use crate::cli;
-use crate::pipeline::Report;
 use crate::profile::Amount;
-use crate::term::quantity::percent;
-use crate::term::{Page, Style};
-use crate::tree::{Label, Limits, Tree, roots};
+use crate::profile::pipeline::Report;
+use crate::profile::tree::{Label, Limits, Tree, roots};
 
 /// The document: the node of everything.
 #[derive(Debug, Serialize)]

@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::changes::{Rule, changes};
-use crate::cli::{self, Sort, TrendBy};
-use crate::compare::Point;
-use crate::filter::Moment;
-use crate::load::clean;
-use crate::term::path::shown;
-use crate::trend::{Key, Recorded};
+use crate::analysis::changes::{Rule, changes};
+use crate::analysis::compare::Point;
+use crate::analysis::trend::By as TrendBy;
+use crate::analysis::trend::{Key, Recorded};
+use crate::base::term::path::shown;
+use crate::cli::{self, Sort};
+use crate::recording::filter::Moment;
+use crate::recording::load::clean;
 
 /// The probability that any change is listed where nothing changes, at most.
 const FALSE_ALARMS: f64 = 0.05;

@@ -7,11 +7,11 @@ use icecore_format::read::Recording;
 use serde::Serialize;
 
 use super::info::UnknownRow;
-use crate::input::is_nameless;
-use crate::term::path::{quoted, shown};
-use crate::term::quantity::{bytes, count, things};
-use crate::term::{Align, Page, Style, Table};
-use crate::verify::{Findings, Problem};
+use crate::base::term::path::{quoted, shown};
+use crate::base::term::quantity::{bytes, count, things};
+use crate::base::term::{Align, Page, Style, Table};
+use crate::recording::input::is_nameless;
+use crate::recording::verify::{Findings, Problem};
 
 /// The document.
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use gimli::{EndianArcSlice, LittleEndian};
-use icecore_report::image::Search;
+use icecore_report::symbolize::image::Search;
 use object::{Object, ObjectSection, ObjectSymbol};
 
 use crate::programs::{Frame, Workshop, nowhere, ours, places};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icecore_report::image::{Search, Symbols};
+use icecore_report::symbolize::image::{Search, Symbols};
 
 use crate::programs::{Frame, Workshop, nowhere, ours, places, tool};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icecore_format::records::ImageKind;
-use icecore_report::image::{FileOff, Finder, Identity, Search};
+use icecore_report::symbolize::image::{FileOff, Finder, Identity, Search};
 use icecore_report::symbolize::{Answer, Wanted, symbolize};
 use object::{Object, ObjectSection, SectionKind};
 use tempfile::TempDir;

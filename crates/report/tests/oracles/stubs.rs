@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_report::image::FileOff;
+use icecore_report::symbolize::image::FileOff;
 
 use crate::agreement::demangled;
 use crate::programs::{Workshop, file_off, nowhere, ours};

@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use icecore_format::records::ImageKind;
-use icecore_report::image::{Finder, Identity, Search};
-use icecore_report::same::code::{Code, Verdict, compare};
+use icecore_report::analysis::same::code::{Code, Verdict, compare};
+use icecore_report::symbolize::image::{Finder, Identity, Search};
 use object::Object;
 
 use crate::builds::{Yard, functions};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use framehop::ExplicitModuleSectionInfo;
 use framehop::x86_64::UnwinderX86_64;
-use icecore_report::image::Svma;
+use icecore_report::symbolize::image::Svma;
 use icecore_report::unwind::{Machine, Modules, Place, UnwindSections, UnwindTables};
 use nix::unistd::Pid;
 use object::elf::PF_X;

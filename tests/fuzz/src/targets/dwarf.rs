@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_report::image::FileOff;
 use icecore_report::symbolize::Answer;
+use icecore_report::symbolize::image::FileOff;
 
 use super::{FREE_BYTES, image};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use icecore_format::records::ImageKind;
-use icecore_report::image::{FileOff, Finder, Identity, Search};
+use icecore_report::symbolize::image::{FileOff, Finder, Identity, Search};
 use icecore_report::symbolize::{Answer, Wanted, symbolize};
 
 use super::FREE_BYTES;

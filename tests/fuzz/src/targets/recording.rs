@@ -7,7 +7,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedPlace, Omission, Piece, SamplesV1,
 };
-use icecore_report::load::load;
+use icecore_report::recording::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
 
 use super::{FREE_BYTES, image};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_report::image::Svma;
+use icecore_report::symbolize::image::Svma;
 use icecore_report::unwind::{
     Limits, Machine, Miss, Modules, Place, Registers, StackMemory, UnwindSections, UnwindTables, Unwinder,
     census, eh_frame_at,

@@ -9,9 +9,9 @@ use icecore_format::records::{Location, Node, Sample, SamplesV1};
 use rayon::prelude::*;
 
 use super::rows::Rows;
-use crate::hits::Selection;
-use crate::load::damage;
-use crate::load::parts::Part;
+use crate::recording::load::damage;
+use crate::recording::load::parts::Part;
+use crate::stacks::hits::Selection;
 
 /// Blocks that are decoded at once: bounds the memory.
 const WINDOW: usize = 64;

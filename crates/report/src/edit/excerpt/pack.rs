@@ -17,7 +17,7 @@ use super::need::{Ids, Needed};
 use super::pieces;
 use super::rows::Rows;
 use crate::edit::append_names;
-use crate::found::Draft;
+use crate::profile::found::Draft;
 
 /// Rows of one block: a few hundred KiB before compression, whatever they are.
 const ROWS: usize = 32 << 10;

@@ -9,7 +9,7 @@ use icecore_format::write::Writer;
 
 use super::need::Ids;
 use super::rows::Rows;
-use crate::load::damage;
+use crate::recording::load::damage;
 
 /// Copies the blocks of a session; returns those that cannot be used. What the recording has of an image that is not
 /// kept goes to one that is and has the same build-id: it was written once for both.
@@ -93,7 +93,7 @@ mod tests {
     use icecore_format::records::{Image, ImageKind};
 
     use super::*;
-    use crate::load::by_id::ById;
+    use crate::recording::load::by_id::ById;
 
     #[test]
     fn pieces_go_to_a_kept_image_with_the_same_build_id_and_never_to_two() {

@@ -11,11 +11,11 @@ use icecore_format::records::{
     UnwindRulesV1,
 };
 
-use crate::load::Tables;
-use crate::load::by_id::ById;
-use crate::load::held::{Held, HeldBlocks};
-use crate::load::parts::Part;
-use crate::map::Map;
+use crate::base::map::Map;
+use crate::recording::load::Tables;
+use crate::recording::load::by_id::ById;
+use crate::recording::load::held::{Held, HeldBlocks};
+use crate::recording::load::parts::Part;
 
 /// Rows of one session.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ struct Blocks {
 }
 
 impl Rows {
-    /// Decodes the blocks of a session. Those that cannot be used were counted by [`crate::load::load`].
+    /// Decodes the blocks of a session. Those that cannot be used were counted by [`crate::recording::load::load`].
     pub(super) fn load(recording: &Recording, tables: &Tables, part: &Part) -> Self {
         let parts = &tables.parts;
         let of_part = |entry: &&Entry| parts.holds(entry) && parts.of(entry).number() == part.number();

@@ -2,7 +2,7 @@
 
 use icecore_format::records::{Image, ImageKind, Location};
 
-use crate::spaces::{SpaceId, Spaces};
+use crate::recording::spaces::{SpaceId, Spaces};
 
 /// Tells what lies at addresses of one process at a moment.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use crate::map::Map;
+use crate::base::map::Map;
 
 /// Gives every distinct row an id, and hands new rows over once, to be written.
 ///

@@ -36,7 +36,7 @@ use std::ops::Range;
 use anyhow::bail;
 use icecore_format::read::Damage;
 
-use crate::map::Map;
+use crate::base::map::Map;
 pub(super) use attr::Attr;
 use attr::field;
 use bytes::Bytes;

@@ -17,8 +17,8 @@ use super::registers::Registers;
 use super::snapshots::Snapshots;
 use super::world::{Names, World};
 use super::write::append;
-use crate::map::Interned;
-use crate::spaces::SpaceId;
+use crate::base::map::Interned;
+use crate::recording::spaces::SpaceId;
 
 /// Samples of one block.
 const ROWS: usize = 32 << 10;

@@ -12,7 +12,7 @@ use super::ids::Ids;
 use super::perf_data::{Sample, UserRegisters};
 use super::registers::Registers;
 use super::write::append;
-use crate::spaces::SpaceId;
+use crate::recording::spaces::SpaceId;
 
 /// perf does not tell where a stack ends. Behind a copy that is as long as it was to be, so much is believed to be more of
 /// it: what points there is kept, and unwinding that comes there has left the copy.

@@ -3,9 +3,9 @@ use icecore_format::records::{Location, WalkEnd, Word};
 
 use super::perf_data::fixture::{File as PerfFile, sample};
 use super::*;
-use crate::load::{Tables, load, samples};
-use crate::spaces::Spaces;
-use crate::verify::verify;
+use crate::recording::load::{Tables, load, samples};
+use crate::recording::spaces::Spaces;
+use crate::recording::verify::verify;
 
 /// Where `/bin/prog` has its code, from 0x2000 on in the file.
 const CODE: u64 = 0x40_0000;

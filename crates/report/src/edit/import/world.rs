@@ -5,8 +5,8 @@ use icecore_format::records::{
 };
 
 use super::perf_data::{Event, Features, Kernel, Mapped, PerfData};
-use crate::map::{Interned, Map};
-use crate::spaces::Spaces;
+use crate::base::map::{Interned, Map};
+use crate::recording::spaces::Spaces;
 
 /// Everything that samples refer to.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use gimli::{
 
 use super::extent::Extent;
 use super::{Broken, Dwarf, Guard, Slice};
-use crate::map::Map;
+use crate::base::map::Map;
 
 /// The most attributes that an entry may have.
 const MAX_ATTRIBUTES: usize = 128;

@@ -7,7 +7,7 @@ use gimli::{IncompleteLineProgram, Unit};
 use super::asked::Asked;
 use super::info::Root;
 use super::{Broken, Dwarf, Guard, Slice, Strings};
-use crate::map::Map;
+use crate::base::map::Map;
 
 /// A file of the program, and a line in it; 0 if there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

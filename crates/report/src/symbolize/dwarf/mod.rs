@@ -36,7 +36,7 @@ use rayon::prelude::*;
 use super::Function;
 use super::guard::{Broken, Guard};
 use super::strings::Strings;
-use crate::image::Svma;
+use crate::symbolize::image::Svma;
 use asked::Asked;
 use info::Info;
 use sources::OpenSplit;

@@ -6,7 +6,7 @@ use gimli::{AttributeValue, DebugInfoOffset, Unit, UnitOffset, constants as dw};
 
 use super::info::{Info, check_attributes};
 use super::{Broken, Guard, Slice, Strings};
-use crate::map::Map;
+use crate::base::map::Map;
 
 /// How many entries are followed for a name: an instance, its abstract origin, its declaration, and some to spare.
 const MAX_HOPS: usize = 16;

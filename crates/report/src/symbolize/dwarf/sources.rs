@@ -4,7 +4,7 @@ use gimli::{DwarfPackage, EndianSlice, RunTimeEndian, SectionId};
 use object::Endianness;
 
 use super::{Dwarf, Slice};
-use crate::image::Sections;
+use crate::symbolize::image::Sections;
 
 /// The files in which the DWARF of one image is, opened.
 pub(crate) struct Sources<'a> {

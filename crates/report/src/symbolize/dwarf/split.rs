@@ -6,7 +6,7 @@ use super::info::{Info, Root};
 use super::sources::{SplitName, load_split};
 use super::unit::Context;
 use super::{Broken, Dwarf, Slice};
-use crate::image::Sections;
+use crate::symbolize::image::Sections;
 
 /// A file that may hold the other half of a unit.
 pub(super) enum Half {

@@ -9,7 +9,7 @@ use gimli::{EndianSlice, Reader, RunTimeEndian};
 use object::Endianness;
 
 use super::{Broken, Guard, Slice};
-use crate::image::{GSYM_HEADER_LEN, GsymHeader, Svma};
+use crate::symbolize::image::{GSYM_HEADER_LEN, GsymHeader, Svma};
 
 /// The longest string that is read, bytes.
 const MAX_STRING_LEN: usize = 64 << 10;

@@ -9,7 +9,7 @@ use gimli::Reader;
 
 use super::lines::Row;
 use super::{Broken, Guard, Slice};
-use crate::image::Svma;
+use crate::symbolize::image::Svma;
 
 /// A call that was inlined.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use crate::depths::{Depths, Distribution, Entries, Outermost};
-use crate::map::Map;
-use crate::names::Side;
+use crate::analysis::depths::{Depths, Distribution, Entries, Outermost};
+use crate::base::map::Map;
+use crate::profile::names::Side;
 use crate::profile::{Profile, Row};
 use crate::views::owners::Owners;
 

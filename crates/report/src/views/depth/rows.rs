@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::groups::{Group, Interpreted};
-use crate::depths::{Bucket, Distribution, Figure, Recursing, folded, path};
-use crate::names::Side;
-use crate::pipeline::Report;
+use crate::analysis::depths::{Bucket, Distribution, Figure, Recursing, folded, path};
+use crate::base::ratio;
 use crate::profile::Profile;
+use crate::profile::names::Side;
+use crate::profile::pipeline::Report;
 use crate::views::owners::{Owner, Owners};
-use crate::views::summary::ratio;
 
 /// Stacks of one process or thread, event and side.
 #[derive(Debug, Serialize)]

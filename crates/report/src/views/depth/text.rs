@@ -4,11 +4,11 @@ use icecore_format::records::{Cause, Mending};
 
 use super::Depth;
 use super::rows::{Figures, GroupRow, Link, Range};
-use crate::asked::Asked;
-use crate::names::short;
-use crate::pipeline::Report;
-use crate::term::quantity::{count, percent, things};
-use crate::term::{Align, Page, Style, Table};
+use crate::analysis::asked::Asked;
+use crate::base::term::quantity::{count, percent, things};
+use crate::base::term::{Align, Page, Style, Table};
+use crate::profile::names::short;
+use crate::profile::pipeline::Report;
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
 use crate::views::quality::count as count_lost;

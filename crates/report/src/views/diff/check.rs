@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::analysis::compare::{Comparison, Metric, Row};
 use crate::cli::{Condition, Measure, Sort};
-use crate::compare::{Comparison, Metric, Row};
 
 /// A condition, and the rows for which it holds.
 #[derive(Debug, Serialize)]

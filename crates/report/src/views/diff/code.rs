@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use super::Row;
-use crate::compare::Sided;
-use crate::image::{EmbeddedFiles, Finder, Identity};
-use crate::locate::Locator;
-use crate::pipeline::Loaded;
-use crate::same::code::{Code, Verdict, compare, is_same_build};
+use crate::analysis::compare::Sided;
+use crate::analysis::same::code::{Code, Verdict, compare, is_same_build};
+use crate::profile::pipeline::Loaded;
+use crate::recording::EmbeddedFiles;
+use crate::stacks::locate::Locator;
+use crate::symbolize::image::{Finder, Identity};
 
 /// Compares the code of rows that are functions of both sides, where the files of both are at hand.
 pub(super) fn compare_code(reports: &[Sided<'_>], rows: &mut [&mut Row]) {

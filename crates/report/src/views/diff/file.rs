@@ -6,13 +6,13 @@ use std::path::Path;
 
 use super::Diff;
 use super::flame::{Picture, draw};
-use crate::cli::Root;
-use crate::compare::{Comparison, Metric, Row, Sided, Status};
-use crate::output;
-use crate::same;
-use crate::shorten::line;
-use crate::term::path::shown;
-use crate::term::quantity::bytes;
+use crate::analysis::compare::{Comparison, Metric, Row, Sided, Status};
+use crate::analysis::same;
+use crate::base::output;
+use crate::base::shorten::line;
+use crate::base::term::path::shown;
+use crate::base::term::quantity::bytes;
+use crate::profile::tree::Root;
 use crate::views::flame::fit::drawn;
 use crate::views::folded::{Labels, Merged};
 

@@ -14,8 +14,8 @@ use anyhow::{Context as _, anyhow};
 use inferno::flamegraph::color::BackgroundColor;
 use inferno::flamegraph::{self, FuncFrameAttrsMap, Options, TextTruncateDirection};
 
-use crate::map::Map;
-use crate::same::function;
+use crate::analysis::same::function;
+use crate::base::map::Map;
 use crate::views::flame::FONT_WIDTH;
 
 /// Everything together is so many parts, in whole numbers as inferno wants them.

@@ -1,8 +1,8 @@
 //! The page for a pull request.
 
 use super::Diff;
-use crate::names::short;
-use crate::term::quantity::things;
+use crate::base::term::quantity::things;
+use crate::profile::names::short;
 
 impl Diff {
     /// Markdown as GitHub and GitLab draw it.

@@ -2,11 +2,11 @@
 
 use super::totals::signed_percent;
 use super::{Diff, Recording, Row};
-use crate::compare::Status;
-use crate::compare::judge::BETWEEN_RUNS;
-use crate::names::short;
-use crate::term::quantity::{count, duration, percent, things};
-use crate::term::{Align, Page, Style, Table};
+use crate::analysis::compare::Status;
+use crate::analysis::compare::judge::BETWEEN_RUNS;
+use crate::base::term::quantity::{count, duration, percent, things};
+use crate::base::term::{Align, Page, Style, Table};
+use crate::profile::names::short;
 use crate::views::top::clip;
 
 /// A recording with so many times fewer samples than another of its side is tiny.

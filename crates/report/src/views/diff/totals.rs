@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{Diff, Rates, noise, unit};
-use crate::compare::{CPU_NOISE, Comparison, LEAST_NOISE_S, TotalsNoise, WALL_NOISE};
-use crate::term::quantity::{duration, percent};
+use crate::analysis::compare::{CPU_NOISE, Comparison, LEAST_NOISE_S, TotalsNoise, WALL_NOISE};
+use crate::base::term::quantity::{duration, percent};
 
 /// CPU time or wall time in all.
 #[derive(Debug, Clone, Copy, Serialize)]

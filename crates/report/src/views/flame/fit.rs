@@ -1,7 +1,7 @@
 //! What of the stacks is drawn: a picture has room for so much, and its lines lie in memory together.
 
-use crate::shorten::{MAX_NAME_BYTES, shorten};
-use crate::term::quantity::percent;
+use crate::base::shorten::{MAX_NAME_BYTES, shorten};
+use crate::base::term::quantity::percent;
 use crate::views::folded::Merged;
 
 /// Frames narrower than this share are not drawn: a tenth of a pixel of 1,200.

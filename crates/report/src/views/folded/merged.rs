@@ -1,11 +1,11 @@
 //! The stacks of a profile as a trie of labels: what is called alike is one, and no line is built before it is needed.
 
-use crate::cli::Root;
-use crate::map::{Interned, Map};
-use crate::names::{Frame, Names, Side};
+use crate::base::map::{Interned, Map};
+use crate::base::shorten::MAX_LINE_BYTES;
+use crate::profile::names::{Frame, Names, Side};
+use crate::profile::tree::Root;
+use crate::profile::tree::roots;
 use crate::profile::{Amount, Profile};
-use crate::shorten::MAX_LINE_BYTES;
-use crate::tree::roots;
 
 /// What frames are called in a folded line.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use icecore_format::{block, header};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::term::quantity::{bytes, count, percent};
-use crate::term::{Align, Page, Style, Table};
-use crate::views::summary::ratio;
+use crate::base::ratio;
+use crate::base::term::quantity::{bytes, count, percent};
+use crate::base::term::{Align, Page, Style, Table};
 
 /// What belongs to no payload.
 const ENVELOPE: &str = "envelope";

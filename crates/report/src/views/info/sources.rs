@@ -7,16 +7,17 @@ use icecore_format::records::Location;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::found::Found;
-use crate::image::{EmbeddedFiles, Finder, Identity, Knowledge, Search, hex};
-use crate::load::{Tables, clean, load};
-use crate::locate::Locator;
-use crate::map::Map;
-use crate::mounts::Elsewhere;
-use crate::spaces::Spaces;
-use crate::term::path::shown;
-use crate::term::quantity::{count, things};
-use crate::term::{Align, Page, Style, Table};
+use crate::base::map::Map;
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{count, things};
+use crate::base::term::{Align, Page, Style, Table};
+use crate::profile::found::Found;
+use crate::recording::EmbeddedFiles;
+use crate::recording::load::{Tables, clean, load};
+use crate::recording::spaces::Spaces;
+use crate::stacks::locate::Locator;
+use crate::stacks::mounts::Elsewhere;
+use crate::symbolize::image::{Finder, Identity, Knowledge, Search, hex};
 
 /// What the columns are.
 const EXPLAINED: &str = "NAMES: of functions that were hit, in the recording; PACKED: places whose functions and lines are in \

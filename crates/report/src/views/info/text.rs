@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::{EachSession, Info, ReceiptRow, SessionRow};
-use crate::term::path::{command, shown};
-use crate::term::quantity::{bytes, count, duration, percent, things, utc};
-use crate::term::{Align, Page, Style, Table};
-use crate::views::summary::ratio;
+use crate::base::ratio;
+use crate::base::term::path::{command, shown};
+use crate::base::term::quantity::{bytes, count, duration, percent, things, utc};
+use crate::base::term::{Align, Page, Style, Table};
 use crate::views::{left_out, recorder};
 
 impl Info {

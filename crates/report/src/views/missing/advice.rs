@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::image::{Identity, Knowledge, Looked, Outcome, Search, hex};
-use crate::pipeline::Report;
+use crate::base::term::path::quoted;
+use crate::profile::pipeline::Report;
 use crate::symbolize::Reason;
-use crate::term::path::quoted;
+use crate::symbolize::image::{Identity, Knowledge, Looked, Outcome, Search, hex};
 
 /// What the kernel appends to the path of a mapping whose file was unlinked.
 const DELETED: &str = " (deleted)";

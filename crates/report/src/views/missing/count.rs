@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::{Frame, Side};
+use crate::profile::names::{Frame, Side};
 use crate::profile::{Amount, Profile, groups, sums, through};
 use crate::symbolize::Reason;
 

@@ -1,12 +1,12 @@
 //! The page for people.
 
 use super::{Missing, Row, Tried};
-use crate::asked::Asked;
-use crate::pipeline::Report;
+use crate::analysis::asked::Asked;
+use crate::base::term::quantity::{percent, things};
+use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::Amount;
+use crate::profile::pipeline::Report;
 use crate::symbolize::Reason;
-use crate::term::quantity::{percent, things};
-use crate::term::{Align, Page, Style, Table};
 use crate::views::quality::runtimes;
 
 impl Missing {
@@ -45,7 +45,7 @@ impl Missing {
         }
         if self.names.iter().chain(&self.lines).any(|row| row.build_id.is_some()) {
             page.gap();
-            let file = crate::term::path::quoted(report.loaded.path);
+            let file = crate::base::term::path::quoted(report.loaded.path);
             page.line(&format!(
                 "next: icecore-report {file} --debuginfod URL fetches by build-id; --symbols DIR finds what you bring"
             ));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use icecore_format::records::Change;
 
-use crate::pipeline::Report;
+use crate::profile::pipeline::Report;
 use crate::symbolize::Reason;
 
 /// A program that makes code at run time, and can tell its names.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::asked::Unwind;
+use crate::analysis::asked::Unwind;
 
 const ASKED: Asked = Asked {
     is_foreign: false,

@@ -6,13 +6,13 @@ use std::io::Write;
 use icecore_format::records::{Mark, Sample, WalkEnd};
 use serde::Serialize;
 
-use crate::hits::Key;
-use crate::locate::{Located, Locator, Place, Role, Step, steps};
-use crate::names::{Names, Side};
-use crate::pipeline::Loaded;
+use crate::base::shorten::{MAX_LINE_BYTES, MAX_NAME_BYTES, gap, shorten};
 use crate::profile::Matches;
-use crate::shorten::{MAX_LINE_BYTES, MAX_NAME_BYTES, gap, shorten};
-use crate::spaces::SpaceId;
+use crate::profile::names::{Names, Side};
+use crate::profile::pipeline::Loaded;
+use crate::recording::spaces::SpaceId;
+use crate::stacks::hits::Key;
+use crate::stacks::locate::{Located, Locator, Place, Role, Step, steps};
 
 /// Prints samples.
 pub(super) struct Lister<'a> {

@@ -6,9 +6,9 @@ use icecore_format::records::SessionV1;
 use serde::Serialize;
 
 use super::ratio;
-use crate::load::Tables;
-use crate::pipeline::Report;
-use crate::spans::Spans;
+use crate::profile::pipeline::Report;
+use crate::recording::load::Tables;
+use crate::recording::spans::Spans;
 use crate::views::info::{EventRow, ReceiptRow};
 
 /// One session of several.

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::{Cgroup, Quality, Summary, Verdict, ratio};
-use crate::pipeline::Report;
-use crate::term::path::{command, quoted, shown};
-use crate::term::quantity::{bytes, count, duration, percent, things, utc, weight};
-use crate::term::{Align, Page, Style, Table};
+use super::{Cgroup, Quality, Summary, Verdict};
+use crate::base::ratio;
+use crate::base::term::path::{command, quoted, shown};
+use crate::base::term::quantity::{bytes, count, duration, percent, things, utc, weight};
+use crate::base::term::{Align, Page, Style, Table};
+use crate::profile::pipeline::Report;
 use crate::views::flame::file::default_name;
 use crate::views::top::clip;
 use crate::views::{left_out, recorder};

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::Buckets;
 use super::lines::{Series, What};
-use crate::changes::{Change, Level, Rule, changes as changes_of};
-use crate::compare::estimate::p_of_counts;
+use crate::analysis::changes::{Change, Level, Rule, changes as changes_of};
+use crate::analysis::compare::estimate::p_of_counts;
 use crate::profile::Amount;
 
 /// The probability that any change is listed of a file in which nothing changes, at most.

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Buckets, peak};
-use crate::term::{Page, Style};
+use crate::base::term::{Page, Style};
 
 /// Length of a cell.
 pub(super) const STEP_NS: u64 = 50_000_000;

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::{Buckets, peak};
-use crate::activity::{Grouping, weights};
+use crate::analysis::activity::{Grouping, weights};
+use crate::base::map::Interned;
 use crate::cli::{self, Sort, TimelineBy};
-use crate::map::Interned;
-use crate::pipeline::Report;
+use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, groups, sums};
 use crate::views::owners::{Owner, Owners};
 

@@ -3,12 +3,12 @@
 use super::Timeline;
 use super::found::{ChangeRow, Stretch};
 use super::lines::{Line, What};
-use crate::names::short;
-use crate::pipeline::Report;
-use crate::term::chart::chart;
-use crate::term::path::quoted;
-use crate::term::quantity::{count, percent, things};
-use crate::term::{Align, Page, Style, Table};
+use crate::base::term::chart::chart;
+use crate::base::term::path::quoted;
+use crate::base::term::quantity::{count, percent, things};
+use crate::base::term::{Align, Page, Style, Table};
+use crate::profile::names::short;
+use crate::profile::pipeline::Report;
 use crate::views::owners::columns;
 use crate::views::preface;
 use crate::views::top::clip;

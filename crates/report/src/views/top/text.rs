@@ -1,12 +1,12 @@
 //! The rows as tables for people.
 
 use super::{Row, Top};
+use crate::base::term::quantity::{count, percent, things};
+use crate::base::term::{Align, Page, Style, Table};
 use crate::cli::By;
-use crate::names::short;
-use crate::pipeline::Report;
 use crate::profile::Amount;
-use crate::term::quantity::{count, percent, things};
-use crate::term::{Align, Page, Style, Table};
+use crate::profile::names::short;
+use crate::profile::pipeline::Report;
 
 impl Top {
     /// The table for people.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::Trend;
-use crate::term::csv::quoted;
+use crate::base::term::csv::quoted;
 
 impl Trend {
     /// Writes a heading and the shares.

@@ -2,8 +2,8 @@
 
 use anyhow::bail;
 
+use crate::analysis::trend::Recorded;
 use crate::cli::Order;
-use crate::trend::Recorded;
 
 /// Puts recordings in order; returns the key of the label that decides.
 ///

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::{Recording, Row, Trend};
-use crate::names::short;
-use crate::term::chart::chart;
-use crate::term::path::quoted;
-use crate::term::quantity::{count, percent, things, utc};
-use crate::term::{Align, Page, Style, Table};
+use crate::base::term::chart::chart;
+use crate::base::term::path::quoted;
+use crate::base::term::quantity::{count, percent, things, utc};
+use crate::base::term::{Align, Page, Style, Table};
+use crate::profile::names::short;
 use crate::views::top::clip;
 
 /// Characters of a line.

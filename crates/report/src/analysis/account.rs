@@ -1,0 +1,378 @@
+//! Samples beside the kernel's own account of CPU time: does what was sampled stand for what ran?
+//!
+//! A thread is compared over the stretches of time that its rows of the account cover, and over nothing else.
+//!
+//! # Statistics
+//! Samples that know nothing of a program hit it as often as they should, give or take the noise of counting: of *n* expected
+//! samples the standard deviation is at most √*n*. A difference of more than `DEVIATIONS` of it, and of more than
+//! `DIFFERENCE` of the larger figure, is none of chance.
+
+use std::collections::BTreeMap;
+
+use icecore_format::records::{EventV1, SessionV1};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::analysis::asked::{self, Asked};
+use crate::base::map::Map;
+use crate::profile::pipeline::Loaded;
+use crate::recording::load::parts::Parts;
+use crate::stacks::hits::Selection;
+
+/// So many standard deviations are not chance: 1 of 16,000.
+const DEVIATIONS: f64 = 4.0;
+/// A smaller part of the larger figure does not matter.
+const DIFFERENCE: f64 = 0.20;
+/// Processes and threads that `--json` lists.
+const LISTED: usize = 20;
+
+/// CPU time of what can be compared.
+#[derive(Debug, Default, Serialize)]
+pub struct Account {
+    /// By the kernel's account (`sum_exec_runtime`), ns.
+    pub kernel_ns: u64,
+    /// By samples, ns.
+    pub sampled_ns: u64,
+    /// User time by the kernel's account (`utime`); whole ticks on most kernels.
+    pub user_ns: u64,
+    /// Kernel time by the kernel's account (`stime`), likewise.
+    pub system_ns: u64,
+    /// Threads, the largest differences first.
+    pub threads: Vec<Compared>,
+    /// Processes, the largest differences first.
+    pub processes: Vec<Compared>,
+    /// What disagrees more than by chance; the largest difference.
+    #[serde(skip)]
+    pub disagrees: Option<Disagreement>,
+}
+
+/// One thread or process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Compared {
+    /// Process id.
+    pub tgid: u32,
+    /// Thread id; `None` of a whole process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+    /// Name of the thread, or of the process.
+    pub comm: String,
+    /// CPU time by the kernel's account, ns.
+    pub kernel_ns: u64,
+    /// CPU time by samples, ns.
+    pub sampled_ns: u64,
+}
+
+/// Whoever disagrees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disagreement {
+    /// Who that is, for people.
+    pub who: String,
+    /// CPU time by the kernel's account, ns.
+    pub kernel_ns: u64,
+    /// CPU time by samples, ns.
+    pub sampled_ns: u64,
+}
+
+impl Compared {
+    fn add(&mut self, kernel_ns: u64, sampled_ns: u64) {
+        self.kernel_ns = self.kernel_ns.saturating_add(kernel_ns);
+        self.sampled_ns = self.sampled_ns.saturating_add(sampled_ns);
+    }
+
+    fn difference_ns(&self) -> u64 {
+        self.kernel_ns.abs_diff(self.sampled_ns)
+    }
+
+    /// Tells whether the difference is none of chance, if one sample stands for so much time.
+    fn disagrees(&self, period_ns: f64) -> bool {
+        let larger = self.kernel_ns.max(self.sampled_ns) as f64;
+        let noise = DEVIATIONS * (larger * period_ns).sqrt();
+        self.difference_ns() as f64 > noise.max(DIFFERENCE * larger)
+    }
+}
+
+/// Compares a recording with the account that it has.
+///
+/// # Errors
+/// Why there is nothing to compare, for people.
+pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
+    let selection = loaded.selection();
+    let tables = &loaded.tables;
+    let threads = threads(loaded)?;
+    let sampled = sampled(loaded, &threads);
+    let comms: Map<(u32, u32), &str> =
+        tables.tasks.iter().map(|(_, task)| ((task.tgid, task.tid), tables.text(task.comm))).collect();
+    let mut account = Account::default();
+    let (mut rows, mut processes): (Vec<Compared>, BTreeMap<u32, Compared>) = Default::default();
+    for (&(tgid, tid), thread) in &threads {
+        let sampled_ns = sampled.by_thread.get(&(tgid, tid)).copied().unwrap_or(0);
+        let process = process_name(selection, tgid, thread.last_ns());
+        let comm = comms.get(&(tgid, tid)).map_or_else(|| process.clone(), |comm| (*comm).to_owned());
+        let row = |tgid, tid| Compared { tgid, tid, comm: String::new(), kernel_ns: 0, sampled_ns: 0 };
+        let pid = |id| tables.parts.pid(id);
+        let of_process = processes.entry(tgid).or_insert_with(|| row(pid(tgid), None));
+        if of_process.comm.is_empty() || tid == tgid {
+            of_process.comm.clone_from(if process.is_empty() { &comm } else { &process });
+        }
+        of_process.add(thread.kernel_ns, sampled_ns);
+        rows.push(Compared {
+            comm,
+            kernel_ns: thread.kernel_ns,
+            sampled_ns,
+            ..row(pid(tgid), Some(pid(tid)))
+        });
+        account.kernel_ns = account.kernel_ns.saturating_add(thread.kernel_ns);
+        account.sampled_ns = account.sampled_ns.saturating_add(sampled_ns);
+        account.user_ns = account.user_ns.saturating_add(thread.user_ns);
+        account.system_ns = account.system_ns.saturating_add(thread.system_ns);
+    }
+    account.processes = processes.into_values().collect();
+    account.threads = rows;
+    account.disagrees = disagreement(&account, sampled.period_ns(tables.parts.events()));
+    for list in [&mut account.threads, &mut account.processes] {
+        list.sort_unstable_by_key(|row| (std::cmp::Reverse(row.difference_ns()), row.tgid, row.tid));
+        list.truncate(LISTED);
+    }
+    Ok(account)
+}
+
+/// The CPU time of everything by the kernel's account, ns.
+///
+/// # Errors
+/// Why it is not known, for people.
+pub fn kernel_ns(loaded: &Loaded<'_>) -> Result<u64, &'static str> {
+    Ok(threads(loaded)?.values().fold(0, |sum: u64, thread| sum.saturating_add(thread.kernel_ns)))
+}
+
+/// What the account tells of each thread that the filters keep.
+fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), Thread>, &'static str> {
+    let selection = loaded.selection();
+    let tables = &loaded.tables;
+    let is_time = tables.parts.events().iter().all(|event| event.unit == "ns");
+    if tables.cpu_times.is_empty() {
+        return Err(absence(&tables.parts));
+    }
+    if !is_time {
+        return Err("weights of samples are no times");
+    }
+    if !loaded.filter.is_of_threads_and_times() {
+        return Err("the filters keep only a part of what threads ran");
+    }
+    let mut threads: Map<(u32, u32), Thread> = Map::default();
+    for row in tables.cpu_times.iter().filter(|row| selection.wants_cpu_time(row)) {
+        let thread = threads.entry((row.tgid, row.tid)).or_default();
+        thread.covered.push((row.since_ns, row.time_ns));
+        thread.kernel_ns = thread.kernel_ns.saturating_add(row.ran_ns);
+        thread.user_ns = thread.user_ns.saturating_add(row.user_ns);
+        thread.system_ns = thread.system_ns.saturating_add(row.kernel_ns);
+    }
+    threads.values_mut().for_each(Thread::settle);
+    Ok(threads)
+}
+
+/// Why a recording has no account.
+fn absence(parts: &Parts) -> &'static str {
+    let any = |which: fn(&SessionV1) -> bool| parts.iter().any(|part| which(&part.session));
+    let reasons = [
+        (any(|session| Asked::of(session).is_foreign), "another program recorded, which does not tell it"),
+        (any(|session| !(session.user && session.kernel)), "only one side was sampled (-U, -K)"),
+        (any(|session| asked::cpus(session).is_some()), "only some CPUs were sampled (-C)"),
+        (
+            any(|session| session.target.starts_with("cgroups")),
+            "a cgroup was recorded, which threads join and leave",
+        ),
+    ];
+    let reason = reasons.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why);
+    reason.unwrap_or("the recording does not have it: its recorder was older, or was killed")
+}
+
+/// What the account tells of a thread.
+#[derive(Debug, Default)]
+struct Thread {
+    /// Stretches of time, in order and apart once settled.
+    covered: Vec<(u64, u64)>,
+    kernel_ns: u64,
+    user_ns: u64,
+    system_ns: u64,
+}
+
+impl Thread {
+    /// Joins stretches that touch: rows of a thread follow each other without a gap.
+    fn settle(&mut self) {
+        self.covered.sort_unstable();
+        self.covered.dedup_by(|next, before| {
+            let touches = next.0 <= before.1;
+            if touches {
+                before.1 = before.1.max(next.1);
+            }
+            touches
+        });
+    }
+
+    fn covers(&self, time_ns: u64) -> bool {
+        let after = self.covered.partition_point(|stretch| stretch.0 <= time_ns);
+        after.checked_sub(1).is_some_and(|last| time_ns <= self.covered[last].1)
+    }
+
+    fn last_ns(&self) -> u64 {
+        self.covered.last().map_or(0, |stretch| stretch.1)
+    }
+}
+
+/// What samples stand for, of threads while the account covers them.
+#[derive(Debug, Default)]
+struct Sampled {
+    by_thread: Map<(u32, u32), u64>,
+    samples: u64,
+    weight_ns: u64,
+}
+
+impl Sampled {
+    fn merged(mut self, other: Self) -> Self {
+        for (thread, ns) in other.by_thread {
+            let sum = self.by_thread.entry(thread).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+        self.samples += other.samples;
+        self.weight_ns = self.weight_ns.saturating_add(other.weight_ns);
+        self
+    }
+
+    /// What one sample stands for; without any, what it would have.
+    fn period_ns(&self, events: &[EventV1]) -> f64 {
+        let asked = |event: &EventV1| match event.frequency_hz {
+            0 => event.period as f64,
+            hz => 1e9 / hz as f64,
+        };
+        match self.samples {
+            0 => events.iter().map(asked).fold(0.0, f64::max),
+            samples => self.weight_ns as f64 / samples as f64,
+        }
+    }
+}
+
+fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), Thread>) -> Sampled {
+    let tables = &loaded.tables;
+    let selection = loaded.selection();
+    let blocks = tables.sample_blocks.par_iter().filter(|entry| selection.may_be_in(entry));
+    let of_block = |entry| {
+        let mut sums = Sampled::default();
+        // That a block is damaged is told by whoever counts its samples.
+        for sample in crate::recording::load::samples(loaded.recording, tables, entry).into_iter().flatten() {
+            let task = tables.task(sample.task);
+            let id = (task.tgid, task.tid);
+            sums.samples += 1;
+            sums.weight_ns = sums.weight_ns.saturating_add(sample.weight);
+            if threads.get(&id).is_some_and(|thread| thread.covers(sample.time_ns)) {
+                let sum = sums.by_thread.entry(id).or_default();
+                *sum = sum.saturating_add(sample.weight);
+            }
+        }
+        sums
+    };
+    blocks.map(of_block).reduce(Sampled::default, Sampled::merged)
+}
+
+/// The name of a process, also of one that no sample hit; empty if it was never told.
+fn process_name(selection: Selection<'_>, tgid: u32, time_ns: u64) -> String {
+    let space = selection.spaces.stay(tgid, time_ns).0;
+    let name = space.map_or(0, |space| selection.spaces.process_name(space));
+    selection.tables.text(name).to_owned()
+}
+
+/// The largest difference that is none of chance: of a process, of all of one name (each may be too short to tell), or of a
+/// thread (those of a process may make up for each other).
+fn disagreement(account: &Account, period_ns: f64) -> Option<Disagreement> {
+    let mut by_name: BTreeMap<&str, (u64, Compared)> = BTreeMap::new();
+    for process in &account.processes {
+        let (count, sum) = by_name.entry(&process.comm).or_default();
+        *count += 1;
+        sum.comm.clone_from(&process.comm);
+        sum.add(process.kernel_ns, process.sampled_ns);
+    }
+    let processes =
+        account.processes.iter().map(|row| (format!("`{}` (process {})", row.comm, row.tgid), row));
+    let names = by_name.values().filter(|(count, _)| *count > 1);
+    let names = names.map(|(count, row)| (format!("`{}` ({count} processes)", row.comm), row));
+    let threads = account.threads.iter();
+    let threads = threads.map(|row| {
+        let tid = row.tid.unwrap_or_default();
+        (format!("`{}` (thread {tid} of process {})", row.comm, row.tgid), row)
+    });
+    let worst = |rows: &mut dyn Iterator<Item = (String, &Compared)>| {
+        let rows = rows.filter(|(_, row)| row.disagrees(period_ns));
+        rows.max_by_key(|(_, row)| row.difference_ns()).map(|(who, row)| Disagreement {
+            who,
+            kernel_ns: row.kernel_ns,
+            sampled_ns: row.sampled_ns,
+        })
+    };
+    worst(&mut { processes }).or_else(|| worst(&mut { names })).or_else(|| worst(&mut { threads }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn row(tgid: u32, comm: &str, kernel_ms: u64, sampled_ms: u64) -> Compared {
+        Compared {
+            tgid,
+            tid: None,
+            comm: comm.to_owned(),
+            kernel_ns: kernel_ms * MS,
+            sampled_ns: sampled_ms * MS,
+        }
+    }
+
+    #[test]
+    fn what_counting_explains_is_no_disagreement() {
+        let at_100_hz = |kernel, sampled| row(1, "x", kernel, sampled).disagrees(10.0 * MS as f64);
+        // A hundred samples are 20 to 180, four standard deviations; 20 % decide only from 400 on.
+        assert!(at_100_hz(1_200, 100) && at_100_hz(100, 1_200));
+        assert!(!at_100_hz(1_000, 650) && at_100_hz(1_000, 590));
+        assert!(!at_100_hz(30, 0) && !at_100_hz(0, 30) && !at_100_hz(0, 0));
+        assert!(!at_100_hz(10_000, 8_100) && at_100_hz(10_000, 7_900));
+    }
+
+    #[test]
+    fn a_process_that_is_too_short_for_any_sample_is_not_in_step() {
+        let event = |frequency_hz, period| EventV1 { frequency_hz, period, ..EventV1::default() };
+        let none = Sampled::default();
+        assert_eq!(none.period_ns(&[event(100, 0)]), 1e7);
+        assert_eq!(none.period_ns(&[event(0, 5_000)]), 5e3);
+        let some = Sampled { samples: 2, weight_ns: 30, ..Sampled::default() };
+        assert_eq!(some.period_ns(&[event(100, 0)]), 15.0);
+        assert!(!row(1, "x", 5, 0).disagrees(none.period_ns(&[event(100, 0)])));
+    }
+
+    #[test]
+    fn short_processes_of_one_name_are_judged_together_and_threads_apart() {
+        let period = 10.0 * MS as f64;
+        let said = |processes, threads| {
+            let account = Account { processes, threads, ..Account::default() };
+            disagreement(&account, period).map(|told| told.who)
+        };
+        let short: Vec<Compared> = (0..100).map(|tgid| row(tgid, "step", 20, 0)).collect();
+        assert_eq!(said(short, vec![]).as_deref(), Some("`step` (100 processes)"));
+        let thread = |tid, kernel, sampled| Compared { tid: Some(tid), ..row(5, "two", kernel, sampled) };
+        let both = vec![thread(5, 600, 1_200), thread(6, 600, 0)];
+        assert_eq!(
+            said(vec![row(5, "two", 1_200, 1_200)], both).as_deref(),
+            Some("`two` (thread 6 of process 5)")
+        );
+        assert_eq!(said(vec![row(5, "two", 1_200, 1_150)], vec![]), None);
+    }
+
+    #[test]
+    fn a_thread_is_covered_where_its_rows_are() {
+        let mut thread = Thread { covered: vec![(20, 30), (10, 20), (50, 60)], ..Thread::default() };
+        thread.settle();
+        assert_eq!(thread.covered, [(10, 30), (50, 60)]);
+        assert_eq!(
+            [9, 10, 25, 30, 31, 50, 61].map(|at| thread.covers(at)),
+            [false, true, true, true, false, true, false]
+        );
+    }
+}

@@ -1,0 +1,348 @@
+//! Two sides of one or more recordings, compared row by row.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::estimate::{Base, Estimate, Piece, Seen, estimate};
+use super::facts::{Facts, facts};
+use super::functions::{Functions, whole_image};
+use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, Judged, judge};
+use super::metric::{Summary, is_diluted, judges};
+use super::noise::{Draws, LEVELS, SEED, SLICES};
+use super::pieces::Pieces;
+use super::renames;
+use super::rows::By;
+use super::rows::{Key, Local, Rows, Sided};
+use super::series::{Metric, Part, Series, whole};
+use super::totals::{Totals, totals};
+use super::unit::Unit;
+use crate::base::ratio;
+use crate::profile::Amount;
+
+/// How recordings are compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// What a row is.
+    pub by: By,
+    /// What rates are rates of.
+    pub unit: Unit,
+    /// What was inlined into a function counts for it.
+    pub physical: bool,
+    /// Share of the rows called changed that may be so by chance.
+    pub false_discoveries: f64,
+    /// Both sides are stretches of one recording: runs of a program differ by more than that.
+    pub is_one_run: bool,
+}
+
+/// A share that is worth a remark.
+const WORTH_TELLING: f64 = 0.01;
+
+/// One of both sides.
+#[derive(Debug, Clone, Default)]
+pub struct Side {
+    /// Its recordings.
+    pub recordings: Vec<Facts>,
+    /// Rate of everything, the mean of the recordings.
+    pub rate: f64,
+}
+
+/// A metric of a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared {
+    /// Rates and noise.
+    pub estimate: Estimate,
+    /// What is to be said of it.
+    pub judged: Judged,
+    /// Samples before and after.
+    pub samples: (u64, u64),
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// No change that chance does not explain.
+    Same,
+    /// More than before.
+    Grew,
+    /// Less than before.
+    Shrank,
+    /// It is there after only.
+    Added,
+    /// It was there before only.
+    Removed,
+    /// It has another name, and the same callers and callees.
+    Renamed,
+    /// Its share changed as that of most others did, because a few took more or less.
+    Diluted,
+}
+
+/// One row.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// How it is called before, and after.
+    pub keys: [Option<Key>; 2],
+    /// The weight of itself.
+    pub own: Compared,
+    /// The weight of all that went through it.
+    pub total: Compared,
+    /// How alike callers and callees are, of a row that was renamed.
+    pub likeness: Option<f64>,
+}
+
+/// The result.
+#[derive(Debug)]
+pub struct Comparison {
+    /// Before and after.
+    pub sides: [Side; 2],
+    /// What rates are rates of.
+    pub unit: Unit,
+    /// Unit of the weights.
+    pub weight_unit: String,
+    /// Each row, in no order that means anything.
+    pub rows: Vec<Row>,
+    /// What was said of all rows together: self, total.
+    pub judgements: [Summary; 2],
+    /// Everything, and what its rates are of: that of the next, or units of work.
+    pub whole: (Compared, Unit),
+    /// CPU time, or the weight of another event: per run of whole runs, else per second of wall time.
+    pub cpu_time: (Compared, Unit),
+    /// CPU time and wall time per run, of whole runs.
+    pub totals: Option<Totals>,
+    /// All recordings are whole runs.
+    pub whole_runs: bool,
+    /// Length of the shortest blocks, ns: the mean of all recordings.
+    pub block_ns: [u64; 2],
+    /// The functions of all recordings.
+    functions: Functions,
+}
+
+/// A recording, ready to be compared.
+pub(super) struct Run {
+    pub(super) side: usize,
+    groups: Vec<Option<u32>>,
+    pub(super) series: Series,
+    pub(super) base: Base,
+    whole: Vec<f64>,
+}
+
+impl Run {
+    pub(super) fn seen(&self, row: usize, metric: Metric) -> Seen<'_> {
+        let group = self.groups.get(row).copied().flatten();
+        let part = group.map_or_else(Part::default, |group| self.series.of(group as usize, metric));
+        Seen { base: &self.base, part }
+    }
+}
+
+/// Compares recordings; at least one on each side, counted by thread and by [`SLICES`] slices.
+pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
+    let mut rows = Rows::new(reports, options.by, options.physical);
+    let likeness = match options.by {
+        By::Function if !options.is_one_run => renames::join(&mut rows, reports),
+        _ => BTreeMap::new(),
+    };
+    let facts: Vec<Facts> = reports.iter().map(|(report, _)| facts(report)).collect();
+    let runs = runs(reports, &rows, &facts, options);
+    let whole_runs = facts.iter().all(|facts| facts.is_whole_run);
+    let mut pieces = Pieces::new(reports, &rows, runs, options);
+    let metrics = judges(&mut pieces, rows.keys.len(), whole_runs, options);
+    let runs = pieces.runs();
+    let side_of: Vec<usize> = reports.iter().map(|(_, side)| *side).collect();
+    let is_time = reports.iter().all(|(report, _)| report.profile.unit == "ns");
+    let totals = whole_runs.then(|| totals(&facts, &side_of, is_time));
+    let cpu_time = match totals {
+        Some(totals) => (totals.cpu, Unit::PerRun),
+        None => (everything(runs, &facts, whole_runs, Unit::PerSecond), Unit::PerSecond),
+    };
+    // One run is the unit of work, unless another one was named.
+    let whole = match options.unit {
+        Unit::PerWork(_) => (everything(runs, &facts, whole_runs, options.unit), options.unit),
+        _ => cpu_time,
+    };
+    let sides = [0, 1].map(|side| Side {
+        recordings: reports
+            .iter()
+            .zip(&facts)
+            .filter(|((_, of), _)| *of == side)
+            .map(|(_, facts)| facts.clone())
+            .collect(),
+        rate: mean_rate(runs, side),
+    });
+    let mut judgements = metrics.each_ref().map(|judge| judge.summary(runs, &sides, options.unit));
+    // In totals, what is at the root of everything hides that all else follows from a few.
+    judgements[1].common = judgements[0].common.or(judgements[1].common);
+    let slice_ns = facts.iter().fold(0, |sum: u64, facts| sum.saturating_add(facts.span_ns))
+        / (reports.len().max(1) * SLICES) as u64;
+    let block_ns = metrics.each_ref().map(|judge| slice_ns.saturating_mul(LEVELS[judge.level] as u64));
+    // What follows is as large as what it is made of: rows are counted first, and slices dropped.
+    drop(pieces);
+    let [own, total] = metrics;
+    let hits = total.hits();
+    let row = |(position, keys): (usize, [Option<Key>; 2])| Row {
+        keys,
+        own: own.compared(position).bounded(options.unit),
+        total: total.compared(position).bounded(options.unit),
+        likeness: likeness.get(&(position as u32)).copied(),
+    };
+    let is_hit = |row: &Row| row.total.samples != (0, 0);
+    let weight_unit = reports.first().map_or_else(String::new, |(report, _)| report.profile.unit.clone());
+    let functions = rows.functions;
+    let mut hit = Vec::with_capacity(hits);
+    hit.extend(rows.keys.into_iter().enumerate().map(row).filter(is_hit));
+    let unit = options.unit;
+    Comparison {
+        sides,
+        unit,
+        weight_unit,
+        rows: hit,
+        judgements,
+        whole,
+        cpu_time,
+        totals,
+        whole_runs,
+        block_ns,
+        functions,
+    }
+}
+
+/// Counts the rows of every recording.
+fn runs(reports: &[Sided<'_>], rows: &Rows, facts: &[Facts], options: Options) -> Vec<Run> {
+    let of_report = |number: usize| {
+        let profile = &reports[number].0.profile;
+        let Local { row, group } = &rows.of[number];
+        let series = match options.by {
+            By::Process | By::Thread => {
+                let of_row = |row: usize| group[profile.rows[row].thread as usize];
+                Series::of_rows(profile, SLICES, of_row, row.len())
+            }
+            _ => Series::of_code(profile, group, row.len()),
+        };
+        run(number, reports[number], series, &facts[number], options, groups(row, rows.keys.len()))
+    };
+    (0..reports.len()).into_par_iter().map(of_report).collect()
+}
+
+/// The group of each row.
+fn groups(row_of: &[u32], rows: usize) -> Vec<Option<u32>> {
+    let mut groups = vec![None; rows];
+    (0u32..).zip(row_of).for_each(|(group, row)| groups[*row as usize] = Some(group));
+    groups
+}
+
+fn run(
+    number: usize,
+    (report, side): Sided<'_>,
+    series: Series,
+    facts: &Facts,
+    options: Options,
+    groups: Vec<Option<u32>>,
+) -> Run {
+    let whole = whole(&report.profile, SLICES);
+    let divisors = options.unit.divisors(&whole, facts, side == 0);
+    let base = base(number, divisors, facts, options.unit == Unit::Share);
+    Run { side, groups, series, base, whole }
+}
+
+fn base(number: usize, divisors: Vec<f64>, facts: &Facts, is_share: bool) -> Base {
+    let draws = Arc::new(Draws::new(SEED + number as u64));
+    Base::new(divisors, draws, ratio(facts.weight as f64, facts.samples as f64), is_share)
+}
+
+/// Compares how much was sampled in all: per unit of work, or per second of wall time, since the share of everything is 1.
+fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool, unit: Unit) -> Compared {
+    let bases: Vec<Base> = (0..runs.len())
+        .map(|number| {
+            let (facts, run) = (&facts[number], &runs[number]);
+            let divisors = unit.divisors(&run.whole, facts, run.side == 0);
+            base(number, divisors, facts, false)
+        })
+        .collect();
+    let seen = |side: usize| -> Vec<Seen<'_>> {
+        let of_side = (0..runs.len()).filter(|number| runs[*number].side == side);
+        of_side
+            .map(|number| {
+                let Facts { samples, weight, .. } = facts[number];
+                let amount = Amount { samples, weight };
+                Seen { base: &bases[number], part: Part { amount, of_slices: Some(&runs[number].whole) } }
+            })
+            .collect()
+    };
+    let seen = [[seen(0), seen(1)]];
+    let samples = [0, 1].map(|side| seen[0][side].iter().map(Seen::samples).sum::<u64>());
+    let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(0) };
+    let estimate = estimate(&seen[0][0], &seen[0][1], piece);
+    let judged = judge(&[estimate], &[true], FALSE_DISCOVERIES, BETWEEN_RUNS).rows[0];
+    Compared { estimate, judged, samples: (samples[0], samples[1]) }
+}
+
+fn mean_rate(runs: &[Run], side: usize) -> f64 {
+    let rates: Vec<f64> =
+        runs.iter().filter(|run| run.side == side).map(|run| run.base.rate(run.whole.iter().sum())).collect();
+    ratio(rates.iter().sum(), rates.len() as f64)
+}
+
+impl Comparison {
+    /// How a function of a recording, by the positions of both, is called after; what is gone, before.
+    pub fn called(&self, recording: usize, function: u32) -> &str {
+        self.functions.name(self.functions.of[recording][function as usize], 1)
+    }
+
+    /// Images of which all functions are one row, because one side has no names for them, if that row weighs something.
+    pub fn images_without_names(&self) -> Vec<String> {
+        let is_heavy = |row: &Row| {
+            let Estimate { before, after, .. } = row.total.estimate;
+            ratio(before, self.sides[0].rate).max(ratio(after, self.sides[1].rate)) >= WORTH_TELLING
+        };
+        let keys = self.rows.iter().filter(|row| is_heavy(row)).filter_map(|row| row.keys[1].as_ref());
+        let mut images: Vec<String> =
+            keys.filter_map(|key| Some(whole_image(&key.name)?.to_owned())).collect();
+        images.sort();
+        images
+    }
+
+    /// What is said of all rows of a metric.
+    pub fn summary(&self, metric: Metric) -> &Summary {
+        &self.judgements[metric as usize]
+    }
+
+    /// What became of a row.
+    pub fn status(&self, row: &Row, metric: Metric) -> Status {
+        let compared = row.of(metric);
+        let (before, after) = compared.samples;
+        if row.likeness.is_some() && compared.judged.tested {
+            return Status::Renamed;
+        }
+        if !compared.judged.significant {
+            return Status::Same;
+        }
+        let is_diluted = |factor: &f64| is_diluted(compared, *factor);
+        match (before, after) {
+            (0, _) => Status::Added,
+            (_, 0) => Status::Removed,
+            _ if self.summary(metric).common.as_ref().is_some_and(is_diluted) => Status::Diluted,
+            _ if compared.estimate.delta() > 0.0 => Status::Grew,
+            _ => Status::Shrank,
+        }
+    }
+}
+
+impl Compared {
+    /// A share can change by all of it, and not by more.
+    fn bounded(mut self, unit: Unit) -> Self {
+        if unit == Unit::Share {
+            (self.judged.low, self.judged.high) = (self.judged.low.max(-1.0), self.judged.high.min(1.0));
+        }
+        self
+    }
+}
+
+impl Row {
+    /// A metric of it.
+    pub fn of(&self, metric: Metric) -> &Compared {
+        match metric {
+            Metric::Own => &self.own,
+            Metric::Total => &self.total,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a recording is, as far as comparing needs to know.
+
+use std::path::PathBuf;
+
+use crate::analysis::account;
+use crate::base::ratio;
+use crate::profile::pipeline::Report;
+use crate::recording::losses::lost;
+use crate::recording::spans::Spans;
+
+/// One recording of a side.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The file.
+    pub path: PathBuf,
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
+    /// Samples that the filters keep.
+    pub samples: u64,
+    /// Their weight, in the unit of the event.
+    pub weight: u64,
+    /// Wall time in which they were taken, ns.
+    pub span_ns: u64,
+    /// The wall time of all sessions, ns: of several at the same time more.
+    pub ran_ns: u64,
+    /// Share of all samples that were lost while recording.
+    pub lost_share: f64,
+    /// Stretches of the file that could not be used.
+    pub damaged: u64,
+    /// What the filters keep, for people.
+    pub filter: Option<String>,
+    /// It is a whole run of a command, or several.
+    pub is_whole_run: bool,
+    /// Runs that are in it: sessions.
+    pub runs: u64,
+    /// CPU time by the kernel's account, ns, if it is known of everything that the filters keep.
+    pub exact_ns: Option<u64>,
+}
+
+/// Describes a recording.
+pub fn facts(report: &Report<'_>) -> Facts {
+    let loaded = report.loaded;
+    let (tables, filter) = (&loaded.tables, &loaded.filter);
+    let whole = report.profile.whole();
+    let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
+    let lost = lost(tables);
+    // `cut` adds what it cut off. Which of both ends of a command the recorder sees first is up to the machine.
+    let ran = tables.parts.iter().all(|part| {
+        let ended_by = part.receipt.as_ref().map(|it| &it.ended_by[..]);
+        ended_by.is_some_and(|by| matches!(by, [one] if one == "command" || one == "targets gone"))
+    });
+    let is_command = tables.parts.iter().all(|part| part.session.target == "command");
+    let spans = Spans::new(tables, filter);
+    Facts {
+        path: loaded.path.to_owned(),
+        hosts: tables.parts.hosts().to_vec(),
+        samples: whole.samples,
+        weight: whole.weight,
+        span_ns: spans.together_ns(),
+        ran_ns: spans.sum_ns(),
+        lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
+        filter: report.filtered.clone(),
+        damaged: tables.damage.len() as u64,
+        is_whole_run: ran && is_command && filter.from.is_none() && filter.to.is_none(),
+        runs: tables.parts.iter().count() as u64,
+        // With a sample, a row of the account may be lost; one that lacks half of what was sampled is none.
+        exact_ns: if lost == 0 { account::kernel_ns(loaded).ok() } else { None }
+            .filter(|ns| ns.saturating_mul(2) >= whole.weight),
+    }
+}

@@ -1,0 +1,229 @@
+//! The functions of all recordings, matched across builds.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use super::rows::{Key, Sided};
+use crate::analysis::same::{self, Group, Item};
+use crate::base::map::Interned;
+use crate::profile::names::{Frame, Names};
+use crate::profile::pipeline::Report;
+use crate::stacks::locate::Locator;
+
+/// The functions of all recordings, matched.
+#[derive(Debug, Default)]
+pub struct Functions {
+    /// By recording: the number of each function.
+    pub of: Vec<Vec<u32>>,
+    /// By number: as it is called before and after.
+    pub keys: Vec<[Option<Key>; 2]>,
+    /// By recording: the key of [`same::image`] of each image.
+    images: Vec<Vec<String>>,
+    /// Images, by their keys, that have source lines on one side only.
+    one_sided: HashSet<String>,
+    /// Images that have names on one side only.
+    nameless: HashSet<String>,
+    /// By number: the build is on both sides, so that a function has one name.
+    pub(super) is_settled: Vec<bool>,
+}
+
+/// A function of some recordings, before it is matched.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Named<'a> {
+    name: Cow<'a, str>,
+    image: Option<&'a str>,
+    build_id: &'a [u8],
+    file: Option<&'a str>,
+}
+
+impl Functions {
+    pub(super) fn new(reports: &[Sided<'_>]) -> Self {
+        let builds: Vec<Vec<Vec<u8>>> = reports.iter().map(|(report, _)| builds(report)).collect();
+        let images = image_keys(reports, &builds);
+        let nameless = one_sided(reports, &images, named_ones);
+        let mut sides: [Interned<Named<'_>>; 2] = Default::default();
+        let mut positions: Vec<Vec<u32>> = Vec::new();
+        for (number, (report, side)) in reports.iter().enumerate() {
+            let named = named(report, &builds[number], &images[number], &nameless);
+            positions.push(named.map(|named| sides[*side].intern(named)).collect());
+        }
+        let sides = sides.map(Interned::into_items);
+        let [before, after] = sides.each_ref().map(|named| named.iter().map(Named::item).collect::<Vec<_>>());
+        let matched = same::matched(&before, &after);
+        let mut number_of = [vec![0u32; before.len()], vec![0u32; after.len()]];
+        for (number, Group { before, after, .. }) in matched.iter().enumerate() {
+            before.iter().for_each(|position| number_of[0][*position] = number as u32);
+            after.iter().for_each(|position| number_of[1][*position] = number as u32);
+        }
+        let known = [&before, &after].map(|side| side.iter().map(|it| it.build_id).collect::<HashSet<_>>());
+        let is_both =
+            |build_id: &[u8]| !build_id.is_empty() && known.iter().all(|known| known.contains(build_id));
+        let is_settled = |group: &Group| {
+            let of = |side: &[Item<'_>], positions: &[usize]| {
+                positions.iter().any(|it| is_both(side[*it].build_id))
+            };
+            of(&before, &group.before) || of(&after, &group.after)
+        };
+        let is_settled = matched.iter().map(is_settled).collect();
+        let key = |side: usize, positions: &[usize]| Some(sides[side][*positions.first()?].key());
+        let keys = matched.iter().map(|group| [key(0, &group.before), key(1, &group.after)]).collect();
+        let of = positions.into_iter().zip(reports).map(|(positions, (_, side))| {
+            positions.into_iter().map(|position| number_of[*side][position as usize]).collect()
+        });
+        let one_sided = one_sided(reports, &images, lines);
+        Self { of: of.collect(), keys, images, one_sided, nameless, is_settled }
+    }
+
+    /// Tells whether an inlined function of a recording is compared as a row of its own.
+    pub(super) fn is_apart(&self, number: usize, names: &Names, frame: &Frame, physical: bool) -> bool {
+        !physical
+            && (self.one_sided.is_empty() || !self.one_sided.contains(self.image_key(number, names, frame)))
+    }
+
+    /// Tells whether the image of a frame of a recording is compared as a whole.
+    pub(super) fn is_nameless(&self, number: usize, names: &Names, frame: &Frame) -> bool {
+        !self.nameless.is_empty() && self.nameless.contains(self.image_key(number, names, frame))
+    }
+
+    /// The key of a frame's image, or what stands for one.
+    pub(super) fn image_key(&self, number: usize, names: &Names, frame: &Frame) -> &str {
+        let image = names.functions[frame.function as usize].image;
+        image.map_or(NO_IMAGE, |image| &self.images[number][image as usize])
+    }
+
+    /// How a function is called on a side.
+    pub(super) fn key(&self, function: u32, side: usize) -> Key {
+        self.known(function, side).cloned().unwrap_or_default()
+    }
+
+    fn known(&self, function: u32, side: usize) -> Option<&Key> {
+        let keys = &self.keys[function as usize];
+        keys[side].as_ref().or(keys[1 - side].as_ref())
+    }
+
+    pub(super) fn name(&self, function: u32, side: usize) -> &str {
+        self.known(function, side).map_or("", |key| &key.name)
+    }
+
+    pub(super) fn image(&self, function: u32, side: usize) -> Option<String> {
+        self.known(function, side).and_then(|key| key.image.clone())
+    }
+}
+
+impl Named<'_> {
+    fn item(&self) -> Item<'_> {
+        let Self { name, image, build_id, file } = self;
+        Item { name, image: *image, build_id, file: *file }
+    }
+
+    fn key(&self) -> Key {
+        Key { name: self.name.to_string(), image: self.image.map(str::to_owned), ..Key::default() }
+    }
+}
+
+/// The build-id of each image; empty if it is not known.
+fn builds(report: &Report<'_>) -> Vec<Vec<u8>> {
+    let names = &report.profile.names;
+    let locator = Locator::new(&report.loaded.tables, &report.loaded.spaces);
+    let mut of_paths: HashMap<&str, Option<&[u8]>> = HashMap::new();
+    for image in &locator.images {
+        // A path under which there were two builds tells none.
+        let known = of_paths.entry(&image.path).or_insert(Some(&image.build_id));
+        *known = known.filter(|known| *known == &image.build_id[..]);
+    }
+    let mut kernels = report.loaded.tables.parts.iter().map(|part| &part.session.kernel_build_id[..]);
+    let kernel = kernels.next().filter(|first| kernels.all(|other| other == *first)).unwrap_or_default();
+    let of_image = |(position, path): (usize, &str)| match position < locator.images.len() {
+        true => of_paths.get(path).copied().flatten().unwrap_or_default().to_vec(),
+        // The kernel and its modules, each by its name.
+        false if !kernel.is_empty() => [kernel, path.as_bytes()].concat(),
+        false => Vec::new(),
+    };
+    names.images.iter().map(|image| &*image.path).enumerate().map(of_image).collect()
+}
+
+/// The key of each image: one build has one key, whatever its files are called.
+fn image_keys<'a>(reports: &'a [Sided<'a>], builds: &'a [Vec<Vec<u8>>]) -> Vec<Vec<String>> {
+    let images = || {
+        let of_report = |((report, _), builds): (&Sided<'a>, &'a Vec<Vec<u8>>)| {
+            let paths = report.profile.names.images.iter().map(|image| &*image.path);
+            paths.zip(builds.iter().map(Vec::as_slice))
+        };
+        reports.iter().zip(builds).map(of_report)
+    };
+    let keys = same::Images::of(images().flatten());
+    let key = |(path, _)| keys.key(path).unwrap_or_default().to_owned();
+    images().map(|images| images.map(key).collect()).collect()
+}
+
+/// The functions of a recording, by their positions. Images that are nameless on one side are taken as a whole: nothing in them
+/// is new, or gone.
+fn named<'a>(
+    report: &'a Report<'_>,
+    builds: &'a [Vec<u8>],
+    images: &[String],
+    nameless: &HashSet<String>,
+) -> impl Iterator<Item = Named<'a>> {
+    let names = &report.profile.names;
+    let mut files: Vec<Option<u32>> = vec![None; names.functions.len()];
+    for frame in &names.frames {
+        let known = &mut files[frame.function as usize];
+        *known = known.or(frame.file);
+    }
+    names.functions.iter().zip(files).map(move |(function, file)| {
+        let image = names.image(function).map(|image| &*image.path);
+        let key = function.image.map(|image| &images[image as usize]);
+        if let Some(key) = key.filter(|key| nameless.contains(*key)) {
+            let name = format!("{WHOLE_IMAGE}{key}]").into();
+            return Named { name, image, build_id: &[], file: None };
+        }
+        let build_id = function.image.map_or(&[][..], |image| &builds[image as usize]);
+        let file = file.map(|file| &*names.files[file as usize]);
+        Named { name: Cow::Borrowed(&function.name), image, build_id, file }
+    })
+}
+
+/// Images, by their keys, of which one side has something of a kind and the other, which has the image, does not.
+fn one_sided(
+    reports: &[Sided<'_>],
+    images: &[Vec<String>],
+    has: impl Fn(&Names) -> Vec<(Option<u32>, bool)>,
+) -> HashSet<String> {
+    let mut known: HashMap<&str, [(bool, bool); 2]> = HashMap::new();
+    for (images, (report, side)) in images.iter().zip(reports) {
+        let names = &report.profile.names;
+        for (image, has) in has(names) {
+            let Some(image) = image else { continue };
+            let of_side = &mut known.entry(&images[image as usize]).or_default()[*side];
+            *of_side = (true, of_side.1 | has);
+        }
+    }
+    let differs =
+        |sides: &[(bool, bool); 2]| sides.iter().all(|(is_there, _)| *is_there) && sides[0].1 != sides[1].1;
+    known.into_iter().filter(|(_, sides)| differs(sides)).map(|(image, _)| image.to_owned()).collect()
+}
+
+/// Which images have source lines.
+fn lines(names: &Names) -> Vec<(Option<u32>, bool)> {
+    let mut has: HashMap<u32, bool> = HashMap::new();
+    for frame in &names.frames {
+        *has.entry(frame.function).or_default() |= frame.file.is_some();
+    }
+    has.into_iter().map(|(function, has)| (names.functions[function as usize].image, has)).collect()
+}
+
+/// Which images have functions with names.
+fn named_ones(names: &Names) -> Vec<(Option<u32>, bool)> {
+    names.functions.iter().map(|function| (function.image, function.reason.is_none())).collect()
+}
+
+/// How a row begins that is all of an image.
+const WHOLE_IMAGE: &str = "[all of ";
+
+/// The key of an image of which a row, by its name, is all.
+pub(super) fn whole_image(row: &str) -> Option<&str> {
+    row.strip_prefix(WHOLE_IMAGE)?.strip_suffix(']')
+}
+
+/// What stands for an image where there is none.
+pub(super) const NO_IMAGE: &str = "[no image]";

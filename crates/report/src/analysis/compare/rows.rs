@@ -1,0 +1,234 @@
+//! What is compared: rows that mean the same in every recording.
+
+use super::functions::{Functions, NO_IMAGE};
+use super::shift;
+use crate::base::map::{Interned, Map};
+use crate::profile::groups;
+use crate::profile::names::{Frame, Names};
+use crate::profile::pipeline::Report;
+
+/// What a row of a comparison is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Functions.
+    Function,
+    /// Source lines.
+    Line,
+    /// Images.
+    Image,
+    /// Processes of one name.
+    Process,
+    /// Threads of one name.
+    Thread,
+    /// Whole stacks.
+    Stack,
+}
+
+/// A row as people know it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Name of a function, thread or process, or path of an image; functions of a stack, root first, behind `;`.
+    pub name: String,
+    /// Path of the image.
+    pub image: Option<String>,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line in it.
+    pub line: Option<u32>,
+}
+
+/// The rows of some recordings.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Each row as it is called before, and after, as far as it is known there.
+    pub keys: Vec<[Option<Key>; 2]>,
+    /// The row of each group of a recording, by its position.
+    pub of: Vec<Local>,
+    /// Functions are matched whatever the rows are.
+    pub functions: Functions,
+    /// The function of each row, by its number in these, if rows are functions.
+    pub(super) function_of: Vec<u32>,
+}
+
+/// The groups into which a recording is divided.
+#[derive(Debug, Default)]
+pub struct Local {
+    /// The row of each group.
+    pub row: Vec<u32>,
+    /// The group of each stack, or of each thread. That of the empty stack means nothing: there may be no groups at all.
+    pub group: Vec<u32>,
+}
+
+/// A recording and its side: 0 before, 1 after.
+pub type Sided<'a> = (&'a Report<'a>, usize);
+
+impl Rows {
+    /// Finds the rows of recordings. With `physical`, what was inlined into a function counts for it.
+    pub fn new(reports: &[Sided<'_>], by: By, physical: bool) -> Self {
+        let functions = Functions::new(reports);
+        let mut rows = Self { functions, ..Self::default() };
+        match by {
+            By::Process | By::Thread => rows.tasks(reports, by),
+            By::Stack => rows.stacks(reports, physical),
+            By::Function | By::Line | By::Image => rows.code(reports, by, physical),
+        }
+        rows
+    }
+
+    fn code(&mut self, reports: &[Sided<'_>], by: By, physical: bool) {
+        let shifts = if by == By::Line { shift::shifts(reports, &self.functions) } else { Map::default() };
+        let mut rows: Interned<(String, u32, Option<u32>)> = Interned::new();
+        for (number, (report, side)) in reports.iter().enumerate() {
+            let (profile, names) = (&report.profile, &report.profile.names);
+            let mut seen: Map<(u32, Option<u32>, Option<u32>), u32> = Map::default();
+            let of_frame = names.frames.iter().map(|frame| {
+                let function = self.functions.of[number][frame.function as usize];
+                let at = (frame.function, frame.file, frame.line);
+                *seen.entry(at).or_insert_with(|| {
+                    let row = match by {
+                        By::Image => (self.functions.image_key(number, names, frame).to_owned(), 0, None),
+                        By::Line if !self.functions.is_nameless(number, names, frame) => {
+                            let shift = if *side == 0 { *shifts.get(&function).unwrap_or(&0) } else { 0 };
+                            let line = frame.line.map(|line| line.saturating_add_signed(shift));
+                            (
+                                frame.file.map_or("", |file| base(&names.files[file as usize])).into(),
+                                function,
+                                line,
+                            )
+                        }
+                        _ => (String::new(), function, None),
+                    };
+                    let row = rows.intern(row);
+                    learn(&mut self.keys, row, *side, || match by {
+                        By::Function => self.functions.key(function, *side),
+                        _ => key(frame, names, by),
+                    });
+                    row
+                })
+            });
+            let of_frame: Vec<u32> = of_frame.collect();
+            let of_stack = groups(profile, &of_frame, |frame| {
+                by == By::Line || self.functions.is_apart(number, names, frame, physical)
+            });
+            self.of.push(Local::of_stacks(&of_stack));
+        }
+        if by == By::Function {
+            self.function_of = rows.into_items().into_iter().map(|(_, function, _)| function).collect();
+        }
+    }
+
+    fn stacks(&mut self, reports: &[Sided<'_>], physical: bool) {
+        let mut rows: Interned<(u32, u32)> = Interned::new();
+        // The empty stack is no row that anything has.
+        rows.intern((0, u32::MAX));
+        self.keys.push(Default::default());
+        for (number, (report, side)) in reports.iter().enumerate() {
+            let profile = &report.profile;
+            let names = &profile.names;
+            let of_frame: Vec<u32> =
+                names.frames.iter().map(|frame| self.functions.of[number][frame.function as usize]).collect();
+            let function =
+                groups(profile, &of_frame, |frame| self.functions.is_apart(number, names, frame, physical));
+            let mut of_stack = vec![0u32; profile.stacks.len()];
+            for (position, stack) in profile.stacks.iter().enumerate().skip(1) {
+                let caller = of_stack[stack.caller as usize];
+                let frame = &names.frames[stack.frame as usize];
+                // Inlined frames that are not apart are one with their caller.
+                let is_part = frame.inlined
+                    && stack.caller != 0
+                    && !self.functions.is_apart(number, names, frame, physical);
+                let row = if is_part { caller } else { rows.intern((caller, function[position])) };
+                of_stack[position] = row;
+                learn(&mut self.keys, row, *side, Key::default);
+            }
+            self.of.push(Local::of_stacks(&of_stack));
+        }
+        let items = rows.into_items();
+        for (row, (caller, function)) in items.iter().copied().enumerate().skip(1) {
+            for side in 0..2 {
+                let Some(key) = &mut self.keys[row][side] else { continue };
+                let name = |function: u32| self.functions.name(function, side);
+                let mut path = vec![name(function)];
+                let (mut at, mut bytes) = (caller, path[0].len());
+                while at != 0 && path.len() < SHOWN_FRAMES && bytes < SHOWN_BYTES {
+                    path.push(name(items[at as usize].1));
+                    bytes += path[path.len() - 1].len();
+                    at = items[at as usize].0;
+                }
+                path.extend((at != 0).then_some("…"));
+                path.reverse();
+                *key = Key {
+                    name: path.join(";"),
+                    image: self.functions.image(function, side),
+                    ..Key::default()
+                };
+            }
+        }
+    }
+
+    fn tasks(&mut self, reports: &[Sided<'_>], by: By) {
+        let mut rows: Interned<String> = Interned::new();
+        for (report, side) in reports {
+            let of_thread = report.profile.threads.iter().map(|thread| {
+                let name = if by == By::Process { &thread.process } else { &thread.comm };
+                let row = rows.intern(name.to_string());
+                learn(&mut self.keys, row, *side, || Key { name: name.to_string(), ..Key::default() });
+                row
+            });
+            self.of.push(Local::of_threads(of_thread));
+        }
+    }
+}
+
+/// The innermost frames by which a stack is called.
+const SHOWN_FRAMES: usize = 64;
+/// With so many bytes a stack is long enough.
+const SHOWN_BYTES: usize = 8 << 10;
+
+/// Notes how a row is called on a side.
+fn learn(keys: &mut Vec<[Option<Key>; 2]>, row: u32, side: usize, key: impl FnOnce() -> Key) {
+    if keys.len() <= row as usize {
+        keys.resize(row as usize + 1, Default::default());
+    }
+    keys[row as usize][side].get_or_insert_with(key);
+}
+
+impl Local {
+    /// Groups stacks by their rows; the first of them is empty.
+    fn of_stacks(rows: &[u32]) -> Self {
+        let mut distinct = Interned::new();
+        let of_frames = rows.iter().skip(1).map(|row| distinct.intern(*row));
+        let group = std::iter::once(0).chain(of_frames).collect();
+        Self { row: distinct.into_items(), group }
+    }
+
+    fn of_threads(rows: impl Iterator<Item = u32>) -> Self {
+        let mut distinct = Interned::new();
+        let group = rows.map(|row| distinct.intern(row)).collect();
+        Self { row: distinct.into_items(), group }
+    }
+}
+
+/// How the row of a frame is called.
+fn key(frame: &Frame, names: &Names, by: By) -> Key {
+    let function = &names.functions[frame.function as usize];
+    if by == By::Image {
+        let path = names.image(function).map_or(NO_IMAGE, |image| &image.path).to_owned();
+        return Key { name: path.clone(), image: Some(path), ..Key::default() };
+    }
+    let image = names.image(function).map(|image| image.path.to_string());
+    let key = Key { name: function.name.to_string(), image, ..Key::default() };
+    match by {
+        By::Line => Key {
+            file: frame.file.map(|file| names.files[file as usize].to_string()),
+            line: frame.line,
+            ..key
+        },
+        _ => key,
+    }
+}
+
+/// The last part of a path: folders of sources move.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,199 @@
+//! An image whose code is compared: where its functions are, and what lies at an address.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKind, elf};
+use rayon::prelude::*;
+
+use super::{Cause, Named, Parts, Thing};
+use crate::analysis::same::function;
+use crate::symbolize::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
+use crate::symbolize::{readable, stub_names};
+
+/// The largest constant that is compared, bytes: a register of AVX-512.
+const MAX_CONSTANT_LEN: usize = 64;
+/// Longer texts are not compared.
+const MAX_TEXT_LEN: u64 = 4096;
+/// Where constants are: what is not written to.
+const CONSTANTS: &[u8] = b".rodata";
+/// What the name of a stub begins with if its slot has no symbol.
+const NAMELESS: &str = "*ABS*+0x";
+/// Programs that are not relocated begin above this; everything else begins at 0.
+const MIN_FIXED: u64 = 1 << 16;
+
+/// An image that was found.
+#[derive(Debug)]
+pub struct Code {
+    file: ElfFile,
+    layout: Layout,
+    /// By their beginnings; one of several names at one address.
+    functions: Vec<Function>,
+    /// It is not relocated: numbers may be addresses.
+    is_fixed: bool,
+    /// What the loader fills slots with.
+    slots: BTreeMap<u64, Slot>,
+}
+
+#[derive(Debug)]
+struct Function {
+    place: Range<u64>,
+    name: String,
+    key: String,
+}
+
+/// What a slot is filled with.
+#[derive(Debug)]
+enum Slot {
+    Symbol(String),
+    Address(u64),
+}
+
+impl Code {
+    /// Finds an image, and reads its symbols.
+    ///
+    /// # Errors  why its code cannot be compared
+    /// # Cost    makes all names of the symbol table readable: open it once for all of its functions
+    pub fn open(image: &Identity, finder: &Finder<'_>) -> Result<Self, Cause> {
+        let files = finder.look(image).files.map_err(Cause::Image)?;
+        let functions = all_functions(&files);
+        let slots = slots(&files.image.file).unwrap_or_default();
+        let layout = files.image.layout;
+        let begin = layout.sections.iter().map(|section| section.at.0).filter(|at| *at > 0).min();
+        let is_fixed = begin.is_some_and(|begin| begin >= MIN_FIXED);
+        Ok(Self { file: files.image.file, layout, functions, is_fixed, slots })
+    }
+
+    pub(super) fn machine(&self) -> elf::Machine {
+        self.layout.machine
+    }
+
+    /// Finds a function and its parts: sorted by their names, then by place.
+    pub(super) fn parts(&self, name: &str) -> Parts {
+        let key = function(name);
+        let mut parts: Vec<_> = self.functions.iter().filter(|function| function.key == key).collect();
+        parts.sort_by(|a, b| (&a.name, a.place.start).cmp(&(&b.name, b.place.start)));
+        let mut known = BTreeSet::new();
+        // One place may have several names.
+        parts.retain(|part| known.insert(part.place.start));
+        let is_ambiguous = parts.windows(2).any(|two| two[0].name == two[1].name);
+        Parts { places: parts.into_iter().map(|part| part.place.clone()).collect(), is_ambiguous }
+    }
+
+    /// Reads code; `None` if the file does not have it.
+    pub(super) fn bytes(&self, at: u64, len: u64) -> Option<Vec<u8>> {
+        let (off, rest) = self.layout.rest_of_segment(Svma(at))?;
+        (len <= rest).then(|| self.file.bytes(off, len)).flatten()
+    }
+
+    /// Reports whether a number is an address of a program that is not relocated.
+    pub(super) fn is_fixed_address(&self, at: u64) -> bool {
+        let has = |section: &Section| at >= section.at.0 && at - section.at.0 < section.len;
+        self.is_fixed && self.layout.sections.iter().any(|section| section.at.0 > 0 && has(section))
+    }
+
+    /// Tells what lies at an address; `own` are the parts of the function that names it.
+    pub(super) fn thing(&self, named: Named, own: &[Range<u64>]) -> Thing {
+        let at = named.at;
+        if let Some(part) = own.iter().position(|part| part.contains(&at)) {
+            return Thing::Own(part, at - own[part].start);
+        }
+        match self.slots.get(&at) {
+            Some(Slot::Symbol(name)) => return Thing::Function(name.clone(), 0),
+            Some(Slot::Address(target)) => return self.function_at(*target),
+            None => {}
+        }
+        match self.constant(named).or_else(|| named.is_number.then(|| self.text(at)).flatten()) {
+            Some(bytes) => Thing::Constant(bytes),
+            None => self.function_at(at),
+        }
+    }
+
+    fn function_at(&self, at: u64) -> Thing {
+        if let Some(function) = self.around(at) {
+            return Thing::Function(function.key.clone(), at - function.place.start);
+        }
+        let Some(stub) = stub_names(&self.file, &self.layout, &[Svma(at)]).pop().flatten() else {
+            return Thing::Unknown;
+        };
+        // A stub of a function that chooses its code when the program starts is named by the address of that function.
+        let chosen = stub.strip_prefix(NAMELESS).and_then(|rest| rest.strip_suffix("@plt"));
+        let chosen = chosen.and_then(|address| self.around(u64::from_str_radix(address, 16).ok()?));
+        Thing::Function(chosen.map_or_else(|| function(&stub).into_owned(), |chosen| chosen.key.clone()), 0)
+    }
+
+    fn around(&self, at: u64) -> Option<&Function> {
+        let before = self.functions.partition_point(|function| function.place.start <= at).checked_sub(1)?;
+        Some(&self.functions[before]).filter(|function| function.place.contains(&at))
+    }
+
+    /// The printable text at an address; `None` if none begins there.
+    fn text(&self, at: u64) -> Option<Vec<u8>> {
+        self.section(at).filter(|section| section.name.starts_with(CONSTANTS))?;
+        let (off, rest) = self.layout.rest_of_segment(Svma(at))?;
+        let bytes = self.file.bytes(off, rest.min(MAX_TEXT_LEN))?;
+        let text = bytes.split(|byte| *byte == 0).next()?;
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+        (!text.is_empty() && text.len() < bytes.len() && text.iter().all(is_text)).then(|| text.to_vec())
+    }
+
+    fn section(&self, at: u64) -> Option<&Section> {
+        self.layout.sections.iter().find(|it| at >= it.at.0 && at - it.at.0 < it.len)
+    }
+
+    fn constant(&self, named: Named) -> Option<Vec<u8>> {
+        let Named { at, read_len, .. } = named;
+        let section = self.section(at)?;
+        let is_constant = section.name.starts_with(CONSTANTS) && (1..=MAX_CONSTANT_LEN).contains(&read_len);
+        if is_constant { self.bytes(at, read_len as u64) } else { None }
+    }
+}
+
+/// Lists the functions of the first table of all symbols, else of the table of exported ones.
+fn all_functions(files: &Files) -> Vec<Function> {
+    let debug = files.debug.as_ref().map(|found| (&found.file, &found.layout));
+    let mini = files.mini.as_ref().map(|(file, layout)| (file, layout));
+    let image = (&files.image.file, &files.image.layout);
+    let tables = [debug, Some(image), mini].into_iter().flatten().filter(|(_, layout)| layout.has(".symtab"));
+    let found = tables.map(|(file, _)| functions(file, false)).find(|functions| !functions.is_empty());
+    found.unwrap_or_else(|| functions(image.0, true))
+}
+
+/// Lists the functions of a symbol table; nothing if it is broken.
+fn functions(file: &ElfFile, exported: bool) -> Vec<Function> {
+    let Some(map) = file.map() else { return Vec::new() };
+    let Ok(elf) = object::File::parse(&*map) else { return Vec::new() };
+    let symbols = if exported { elf.dynamic_symbols() } else { elf.symbols() };
+    let is_code = |symbol: &object::Symbol<'_, '_>| {
+        symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0
+    };
+    let symbols = symbols.filter(is_code).filter_map(|symbol| {
+        let end = symbol.address().checked_add(symbol.size())?;
+        Some((symbol.address()..end, symbol.name_bytes().ok()?))
+    });
+    let mut symbols: Vec<(Range<u64>, &[u8])> = symbols.collect();
+    symbols.sort_by(|a, b| (a.0.start, a.0.end, a.1).cmp(&(b.0.start, b.0.end, b.1)));
+    let function = |(place, name): (Range<u64>, &[u8])| {
+        let name = readable(name);
+        Function { place, key: function(&name).into_owned(), name }
+    };
+    symbols.into_par_iter().map(function).collect()
+}
+
+/// Reads what the loader fills slots with: symbols of other files, or addresses of this one.
+fn slots(file: &ElfFile) -> Option<BTreeMap<u64, Slot>> {
+    let map = file.map()?;
+    let elf = object::File::parse(&*map).ok()?;
+    let symbols = elf.dynamic_symbol_table()?;
+    let slot = |(at, relocation): (u64, object::Relocation)| {
+        let slot = match relocation.target() {
+            RelocationTarget::Symbol(index) => {
+                let symbol = symbols.symbol_by_index(index).ok()?;
+                Slot::Symbol(function(&readable(symbol.name_bytes().ok()?)).into_owned())
+            }
+            _ => Slot::Address(u64::try_from(relocation.addend()).ok()?),
+        };
+        Some((at, slot))
+    };
+    Some(elf.dynamic_relocations()?.filter_map(slot).collect())
+}

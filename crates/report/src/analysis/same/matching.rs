@@ -1,0 +1,275 @@
+//! Rows of two recordings, put together where they are one function.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::Hash;
+
+use super::dialect::{self, Dialects, dialect};
+use super::moved;
+use super::names::is_address;
+use super::numbers::unnumbered;
+use super::parameters::without_parameters;
+use super::{Images, function};
+use crate::base::map::Map;
+
+/// A function of one side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// As people are shown it.
+    pub name: &'a str,
+    /// Path of its image, or what stands for one; `None` if no image is known.
+    pub image: Option<&'a str>,
+    /// Build-id of its image; empty if it is not known.
+    pub build_id: &'a [u8],
+    /// Where its source is, if that is known.
+    pub file: Option<&'a str>,
+}
+
+/// What shows that the items of a group are one function; the later, the less certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum By {
+    /// Equal names in images of one key. So is every group that has one side only.
+    Name,
+    /// Equal [`function`] keys in images of one key.
+    Decoration,
+    /// The same but for numbers of closures, and nothing else fits.
+    Number,
+    /// The same as far as two manglings of Rust both tell.
+    Mangling,
+    /// The same but for the types of parameters and of the result, one on either side.
+    Signature,
+    /// The same in another image, one on either side.
+    Image,
+}
+
+/// One function: positions of its items, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Empty: it is new.
+    pub before: Vec<usize>,
+    /// Empty: it is gone.
+    pub after: Vec<usize>,
+    /// What shows it.
+    pub by: By,
+}
+
+impl Group {
+    /// Reports whether it has items of both sides.
+    pub fn is_pair(&self) -> bool {
+        !self.before.is_empty() && !self.after.is_empty()
+    }
+}
+
+/// Puts the functions of two sides together; every item is in exactly one group.
+///
+/// Whatever has one key is one group, on one side as on both. Those with one side only are joined if a looser key fits:
+/// without numbers, then without what a mangling makes of types, then without parameters, then in another image. Builds that
+/// are on both sides have no decoration that differs: their functions are the same by name or not at all, and so are
+/// their addresses.
+///
+/// # Shape   by the first position before, then after; exchanging the sides exchanges them in every group
+/// # Cost    O(n log n), some regular expressions per item
+pub fn matched(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<Group> {
+    grouped(
+        before,
+        after,
+        &Images::of(before.iter().chain(after).filter_map(|item| Some((item.image?, item.build_id)))),
+    )
+}
+
+fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k Images<'_>) -> Vec<Group> {
+    let mut open = Open {
+        before: singles(before, after, images),
+        after: singles(after, before, images),
+        pairs: Vec::new(),
+    };
+    open.join(By::Decoration, |it| Some((it.key.clone(), it.image)), |_, _| true);
+    for pair in &mut open.pairs {
+        let [a, b] = [(before, 0), (after, 1)].map(|(items, side)| -> BTreeSet<&str> {
+            let positions = pair.sides[side].iter().flat_map(|single| &single.positions);
+            positions.map(|position| items[*position].name).collect()
+        });
+        if a == b {
+            pair.by = By::Name;
+        }
+    }
+    let loose = |it: &Single<'_>| (!it.is_final).then(|| unnumbered(&it.key).into_owned());
+    open.join(By::Number, |it| Some((loose(it)?, it.image)), |_, _| true);
+
+    let dialects = [before, after].map(|items| Dialects::of(items, images));
+    // Other images than these have nothing to translate, and neither have names that one mangling alone writes.
+    let is_translated = |before: &[&Single<'_>], after: &[&Single<'_>]| {
+        let image = before.first().and_then(|it| it.image);
+        let written = |side: &[&Single<'_>]| side.iter().map(|it| dialect(&it.key)).collect::<BTreeSet<_>>();
+        let is_one = written(before) == written(after) && !written(before).contains(&None);
+        dialects[0].in_image(image) != dialects[1].in_image(image) && !is_one
+    };
+    for key in dialect::KEYS {
+        let key = |it: &Single<'k>| Some((key(&loose(it)?), it.image));
+        open.join(By::Mangling, key, is_translated);
+        open.attach(By::Mangling, key, is_translated);
+    }
+    let without_parameters = |it: &Single<'k>| Some((without_parameters(&loose(it)?)?, it.image));
+    open.join(By::Signature, without_parameters, |before, after| before.len() == 1 && after.len() == 1);
+    let keys = |items: &[Item<'_>]| items.iter().filter_map(|item| images.key(item.image?)).collect();
+    moved::join(&mut open, [keys(before), keys(after)]);
+    open.into_groups()
+}
+
+/// What an offset in an image begins with.
+const OFFSET: &str = "+0x";
+
+/// Items of one side that have one key.
+#[derive(Debug)]
+pub(super) struct Single<'a> {
+    pub(super) key: Cow<'a, str>,
+    pub(super) image: Option<&'a str>,
+    pub(super) file: Option<&'a str>,
+    positions: Vec<usize>,
+    /// Only an equal key in the same image fits.
+    pub(super) is_final: bool,
+}
+
+/// What has been joined.
+#[derive(Debug)]
+struct Pair<'a> {
+    sides: [Vec<Single<'a>>; 2],
+    by: By,
+}
+
+/// What has been matched, and what has not yet.
+#[derive(Debug)]
+pub(super) struct Open<'a> {
+    pub(super) before: Vec<Single<'a>>,
+    pub(super) after: Vec<Single<'a>>,
+    pairs: Vec<Pair<'a>>,
+}
+
+fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>], images: &'a Images<'_>) -> Vec<Single<'a>> {
+    let other_builds: HashSet<&[u8]> = others.iter().map(|item| item.build_id).collect();
+    let mut by_key: Map<(Cow<'a, str>, Option<&str>), usize> = Map::default();
+    let mut singles: Vec<Single<'a>> = Vec::new();
+    for (position, item) in items.iter().enumerate() {
+        let is_final = !item.build_id.is_empty() && other_builds.contains(item.build_id);
+        let key = match item.name.rfind(OFFSET).filter(|_| is_final && is_address(item.name)) {
+            Some(at) => item.name[at..].into(),
+            None => function(item.name),
+        };
+        let image = item.image.and_then(|path| images.key(path));
+        let single = *by_key.entry((key.clone(), image)).or_insert_with(|| {
+            singles.push(Single { key, image, file: None, positions: Vec::new(), is_final });
+            singles.len() - 1
+        });
+        let single = &mut singles[single];
+        single.file = single.file.or(item.file);
+        single.is_final &= is_final;
+        single.positions.push(position);
+    }
+    singles
+}
+
+impl Pair<'_> {
+    fn positions(&self) -> [Vec<usize>; 2] {
+        self.sides.each_ref().map(|singles| {
+            let mut positions: Vec<usize> =
+                singles.iter().flat_map(|single| &single.positions).copied().collect();
+            positions.sort_unstable();
+            positions
+        })
+    }
+}
+
+impl<'a> Open<'a> {
+    /// Joins what is left and has one key on both sides, if it is accepted.
+    pub(super) fn join<K: Hash + Eq>(
+        &mut self,
+        by: By,
+        key: impl Fn(&Single<'a>) -> Option<K>,
+        is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
+    ) {
+        let mut families: Map<K, [Vec<usize>; 2]> = Map::default();
+        for (side, singles) in [&self.before, &self.after].into_iter().enumerate() {
+            for (position, single) in singles.iter().enumerate() {
+                if let Some(key) = key(single) {
+                    families.entry(key).or_default()[side].push(position);
+                }
+            }
+        }
+        // For each single the pair that it goes into.
+        let mut pair_of = [vec![None; self.before.len()], vec![None; self.after.len()]];
+        for family in families.into_values() {
+            let before: Vec<_> = family[0].iter().map(|position| &self.before[*position]).collect();
+            let after: Vec<_> = family[1].iter().map(|position| &self.after[*position]).collect();
+            if before.is_empty() || after.is_empty() || !is_accepted(&before, &after) {
+                continue;
+            }
+            for (side, positions) in family.iter().enumerate() {
+                positions.iter().for_each(|position| pair_of[side][*position] = Some(self.pairs.len()));
+            }
+            self.pairs.push(Pair { sides: [Vec::new(), Vec::new()], by });
+        }
+        self.take(pair_of);
+    }
+
+    /// Adds what is left to the one pair that has its key, if that is accepted.
+    fn attach<K: Hash + Eq>(
+        &mut self,
+        by: By,
+        key: impl Fn(&Single<'a>) -> Option<K>,
+        is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
+    ) {
+        let mut pairs_of: Map<K, BTreeSet<usize>> = Map::default();
+        for (position, pair) in self.pairs.iter().enumerate() {
+            for key in pair.sides.iter().flatten().filter_map(&key) {
+                pairs_of.entry(key).or_default().insert(position);
+            }
+        }
+        let pair_of = [(0, &self.before), (1, &self.after)].map(|(own, singles)| {
+            let pair_of = |single: &Single<'a>| {
+                let pairs = pairs_of.get(&key(single)?)?;
+                let pair = *pairs.first().filter(|_| pairs.len() == 1)?;
+                let [before, after] = [0, 1].map(|side| {
+                    let with = (side == own).then_some(single);
+                    self.pairs[pair].sides[side].iter().chain(with).collect::<Vec<_>>()
+                });
+                is_accepted(&before, &after).then_some(pair)
+            };
+            singles.iter().map(pair_of).collect::<Vec<Option<usize>>>()
+        });
+        for pair in pair_of.iter().flatten().flatten() {
+            self.pairs[*pair].by = by;
+        }
+        self.take(pair_of);
+    }
+
+    /// Moves what is left into pairs.
+    fn take(&mut self, pair_of: [Vec<Option<usize>>; 2]) {
+        for (side, pair_of) in pair_of.into_iter().enumerate() {
+            let left = if side == 0 { &mut self.before } else { &mut self.after };
+            for (single, pair) in std::mem::take(left).into_iter().zip(pair_of) {
+                match pair {
+                    Some(pair) => self.pairs[pair].sides[side].push(single),
+                    None => left.push(single),
+                }
+            }
+        }
+    }
+
+    fn into_groups(self) -> Vec<Group> {
+        let gone =
+            self.before.into_iter().map(|it| Group { before: it.positions, after: Vec::new(), by: By::Name });
+        let new =
+            self.after.into_iter().map(|it| Group { before: Vec::new(), after: it.positions, by: By::Name });
+        let pairs = self.pairs.into_iter().map(|pair| {
+            let [before, after] = pair.positions();
+            Group { before, after, by: pair.by }
+        });
+        let mut groups: Vec<Group> = pairs.chain(gone).chain(new).collect();
+        let first = |side: &[usize]| side.first().copied().unwrap_or(usize::MAX);
+        groups.sort_by_key(|group| (first(&group.before), first(&group.after)));
+        groups
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Shares over many recordings: what each recording says of each row.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use regex::Regex;
+
+use crate::analysis::compare::estimate::{Base, Piece, Seen};
+use crate::analysis::compare::noise::{Draws, SEED, SLICES};
+use crate::analysis::compare::series::{Part, Series, whole};
+use crate::analysis::compare::{Facts, Metric, Point, facts, point};
+use crate::analysis::same;
+use crate::base::map::Interned;
+use crate::profile::names::Names;
+use crate::profile::pipeline::Report;
+use crate::profile::{Amount, groups};
+
+/// Lighter rows are not kept, unless they are asked for by name.
+const LEAST_SHARE: f64 = 0.0005;
+
+/// What is the same in all recordings: name, and image.
+pub type Key = (String, String);
+
+/// What a row of a trend is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Functions.
+    Function,
+    /// Images.
+    Image,
+    /// Processes of one name.
+    Process,
+    /// Threads of one name.
+    Thread,
+}
+
+/// What is measured of each recording.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What a row is.
+    pub by: By,
+    /// What is followed.
+    pub metric: Metric,
+    /// Functions count as they were compiled: what was inlined into one counts for it.
+    pub physical: bool,
+    /// Only rows whose name matches.
+    pub function: Option<Regex>,
+}
+
+/// One recording, measured.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The file.
+    pub path: PathBuf,
+    /// Begin of sampling, ns since 1970-01-01 UTC.
+    pub start_unix_ns: u64,
+    /// Labels of the first session.
+    pub labels: BTreeMap<String, String>,
+    /// Samples that the filters keep.
+    pub samples: u64,
+    /// Stretches of the file that could not be used.
+    pub damaged: u64,
+    /// What is known of a row that the recording does not have.
+    pub nothing: Point,
+    /// Each row: as people know it, and its share.
+    pub rows: BTreeMap<Key, Row>,
+}
+
+/// A row of one recording.
+#[derive(Debug)]
+pub struct Row {
+    /// As this recording has it.
+    pub name: String,
+    /// Path of the image.
+    pub image: Option<String>,
+    /// Its share.
+    pub point: Point,
+}
+
+/// Measures the rows of a recording, which was counted by [`SLICES`] slices.
+pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
+    let facts: Facts = facts(report);
+    let (profile, tables) = (&report.profile, &report.loaded.tables);
+    let mut keys: Interned<Key> = Interned::new();
+    let mut shown: Vec<(String, Option<String>)> = Vec::new();
+    let mut intern = |key: Key, name: &str, image: Option<&str>| {
+        let row = keys.intern(key);
+        if shown.len() <= row as usize {
+            shown.push((name.to_owned(), image.map(str::to_owned)));
+        }
+        row
+    };
+    let names = &profile.names;
+    let whole_weight = facts.weight as f64;
+    let is_heavy =
+        |amount: Amount| amount.weight as f64 >= LEAST_SHARE * whole_weight || options.function.is_some();
+    let series = match options.by {
+        By::Function | By::Image => {
+            let of_function: Vec<u32> = (0..names.functions.len())
+                .map(|function| {
+                    let (name, image) = called(names, function);
+                    let path = image.unwrap_or("[no image]");
+                    match options.by {
+                        By::Image => intern((same::image(path).into_owned(), String::new()), path, image),
+                        _ => intern(
+                            (same::function(name).into_owned(), same::image(path).into_owned()),
+                            name,
+                            image,
+                        ),
+                    }
+                })
+                .collect();
+            let of_frame: Vec<u32> =
+                names.frames.iter().map(|frame| of_function[frame.function as usize]).collect();
+            let of_stack = groups(profile, &of_frame, |_| !options.physical);
+            let mut series = Series::of_code(profile, &of_stack, shown.len());
+            series.keep(profile, SLICES, &of_stack, |_, sum| is_heavy(sum.total));
+            series
+        }
+        By::Process | By::Thread => {
+            let of_thread: Vec<u32> = profile
+                .threads
+                .iter()
+                .map(|thread| {
+                    let name = if options.by == By::Process { &thread.process } else { &thread.comm };
+                    intern((name.to_string(), String::new()), name, None)
+                })
+                .collect();
+            let of_row = |row: usize| of_thread[profile.rows[row].thread as usize];
+            Series::of_rows(profile, SLICES, of_row, shown.len())
+        }
+    };
+    let weight = facts.weight as f64 / facts.samples.max(1) as f64;
+    let base = Base::new(whole(profile, SLICES), Arc::new(Draws::new(SEED)), weight, true);
+    let piece = if facts.is_whole_run { Piece::WholeRun } else { Piece::OfTime(0) };
+    let is_wanted = |name: &str| options.function.as_ref().is_none_or(|regex| regex.is_match(name));
+    let rows =
+        keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, (name, image)))| {
+            let part = series.of(group, options.metric);
+            let is_kept = part.amount.samples > 0 && is_heavy(part.amount) && is_wanted(&name);
+            is_kept.then(|| (key, Row { name, image, point: point(Seen { base: &base, part }, piece) }))
+        });
+    let labels = tables.session.labels.iter().map(|label| (label.key.clone(), label.value.clone()));
+    Recorded {
+        path: facts.path,
+        start_unix_ns: tables.parts.start_unix_ns(),
+        labels: labels.collect(),
+        samples: facts.samples,
+        damaged: facts.damaged,
+        nothing: point(Seen { base: &base, part: Part::default() }, piece),
+        rows: rows.collect(),
+    }
+}
+
+fn called(names: &Names, function: usize) -> (&str, Option<&str>) {
+    let function = &names.functions[function];
+    (&function.name, names.image(function).map(|image| &*image.path))
+}

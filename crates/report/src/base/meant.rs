@@ -1,0 +1,16 @@
+//! Words of other profilers.
+
+/// What is called otherwise in other profilers.
+pub(crate) fn of_others(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "report" => "name the recording alone (icecore-report FILE), or use `top` or `tree`",
+        "record" | "stat" => "icecore-record records",
+        "flamegraph" | "svg" => "use `flame`",
+        "script" => "use `samples`",
+        "annotate" => "use `top --by line`",
+        "collapse" => "use `folded`",
+        "compare" => "use `diff`",
+        "buildid-list" => "use `missing`",
+        _ => return None,
+    })
+}

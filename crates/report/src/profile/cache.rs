@@ -1,0 +1,310 @@
+//! What earlier reports found out about images, on this machine's disk, so that the next one need not ask again.
+//!
+//! One file for each build-id, or, for an image that has none (rustc), for each path, size and time. It is a recording without samples: the files from which the names came, and the names. So
+//! it has checksums, a version and a reader already. A file that is broken, of another version of this program, or made
+//! from other files than those that are found now counts as absent and is written anew. Files appear whole, by renaming:
+//! reports that run at the same time see the old one or the new one.
+
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use icecore_format::Error;
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{
+    Image, ImageKind, ImagesV1, NameTable, NamesV1, Payload, SessionV1, StringsV1,
+};
+use icecore_format::write::Writer;
+
+use super::found::{Draft, Place};
+use crate::base::random_uuid;
+use crate::recording::load::clean;
+use crate::symbolize::image::{FileOff, Stamp};
+use crate::symbolize::{Answer, Answers, Known};
+
+/// Who wrote a file. The number behind the version goes up whenever answers become others.
+const MAKER: &str = concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " names 1");
+/// The end of the names of its files.
+const SUFFIX: &str = ".names";
+/// Images whose names are kept; beyond that the oldest go.
+const MAX_FILES: usize = 4096;
+/// The largest file that is read, bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Lengths of build-ids that name a file.
+const BUILD_ID_LENS: std::ops::RangeInclusive<usize> = 4..=64;
+
+/// A folder of names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    dir: PathBuf,
+}
+
+/// What is in the folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Images.
+    pub files: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+/// What was found out about one image.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    /// Their places ascend by offset, through all of them.
+    tables: Vec<NameTable<Arc<str>>>,
+}
+
+impl Earlier {
+    /// What is known of an offset.
+    fn find(&self, off: FileOff) -> Option<Answer> {
+        let after =
+            |table: &NameTable<Arc<str>>| table.places.last().is_some_and(|last| last.file_off < off.0);
+        let table = self.tables.get(self.tables.partition_point(after))?;
+        let position = table.places.binary_search_by_key(&off.0, |place| place.file_off).ok()?;
+        Some(Place { number: 0, table, place: &table.places[position] }.to_answer())
+    }
+
+    fn is_sorted(&self) -> bool {
+        let offsets = self.tables.iter().flat_map(|table| &table.places).map(|place| place.file_off);
+        offsets.is_sorted_by(|a, b| a < b)
+    }
+}
+
+/// An image that is asked for.
+struct Asked<'a> {
+    cache: &'a Cache,
+    build_id: &'a [u8],
+    files: &'a [Stamp],
+    earlier: Earlier,
+}
+
+impl Known for Cache {
+    fn of_image<'a>(&'a self, build_id: &'a [u8], files: &'a [Stamp]) -> Box<dyn Answers + 'a> {
+        Box::new(Asked { cache: self, build_id, files, earlier: self.read(build_id, files) })
+    }
+
+    /// Removes the oldest files if there are too many.
+    fn finish(&self) {
+        self.trim();
+    }
+}
+
+impl Answers for Asked<'_> {
+    fn find(&self, off: FileOff) -> Option<Answer> {
+        self.earlier.find(off)
+    }
+
+    fn keep(&self, new: &[(FileOff, &Answer)]) {
+        self.cache.write(self.build_id, self.files, &self.earlier, new);
+    }
+}
+
+impl Cache {
+    /// The folder of this user; `None` if the environment names none.
+    pub fn of_user() -> Option<Self> {
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+        Some(Self::in_dir(base.join("icecore")))
+    }
+
+    /// A folder; it is made when something is written.
+    pub fn in_dir(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Finds what was found out about an image from the same files; empty if there is nothing of use. Without
+    /// files, the files from which it came do not matter: none is here now.
+    fn read(&self, build_id: &[u8], files: &[Stamp]) -> Earlier {
+        let read = |path: &Path| read(path, build_id, files).ok();
+        self.place(build_id, files).as_deref().and_then(read).flatten().unwrap_or_default()
+    }
+
+    /// Keeps what was found out about an image and is not in `earlier`; it ascends by offset. That it cannot be kept is
+    /// no error: it is found out again.
+    fn write(&self, build_id: &[u8], files: &[Stamp], earlier: &Earlier, new: &[(FileOff, &Answer)]) {
+        if let Some(path) = self.place(build_id, files).filter(|_| !new.is_empty()) {
+            drop(self.replace(&path, build_id, files, merged(earlier, new)));
+        }
+    }
+
+    fn place(&self, build_id: &[u8], files: &[Stamp]) -> Option<PathBuf> {
+        let name = match build_id {
+            // Two files that share a checksum take turns: what is read is compared with the whole of the source.
+            [] => {
+                let Stamp { path, len, modified_unix_ns } = files.first()?;
+                format!(
+                    "file-{:08x}",
+                    crc32fast::hash(format!("{path}\0{len}\0{modified_unix_ns}").as_bytes())
+                )
+            }
+            id if BUILD_ID_LENS.contains(&id.len()) => id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            _ => return None,
+        };
+        Some(self.dir.join(name + SUFFIX))
+    }
+
+    fn replace(
+        &self,
+        path: &Path,
+        build_id: &[u8],
+        files: &[Stamp],
+        tables: impl Iterator<Item = NameTable>,
+    ) -> Result<(), Error> {
+        std::fs::create_dir_all(&self.dir)?;
+        let file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.dir)?;
+        // As a stream: what is lost with the power is found out again, so nothing waits for the disk.
+        let mut writer = Writer::stream(BufWriter::new(file.reopen()?), random_uuid()?)?;
+        writer.append(&SessionV1 { recorder: MAKER.to_owned(), ..SessionV1::default() })?;
+        let paths: Vec<&[u8]> = files.iter().map(|file| file.path.as_bytes()).collect();
+        writer.append(&StringsV1::from_rows(1, &paths))?;
+        let image = |(source, path): (&Stamp, u32)| Image {
+            kind: ImageKind::FILE,
+            path,
+            build_id: build_id.to_vec(),
+            dev: 0,
+            inode: 0,
+            size_bytes: source.len,
+            modified_unix_ns: source.modified_unix_ns,
+        };
+        let images: Vec<Image> = files.iter().zip(1..).map(image).collect();
+        writer.append(&ImagesV1::from_rows(0, &images))?;
+        for table in tables {
+            writer.append(&NamesV1::from_table(&table))?;
+        }
+        writer.finish()?;
+        file.persist(path).map(drop).map_err(|error| error.error.into())
+    }
+
+    /// Removes the oldest files if there are too many; to be called once, when all is written.
+    fn trim(&self) {
+        let Ok(files) = self.files() else { return };
+        if files.len() <= MAX_FILES {
+            return;
+        }
+        let age = |path: &PathBuf| {
+            path.metadata().and_then(|meta| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+        };
+        let mut files: Vec<(SystemTime, PathBuf)> =
+            files.into_iter().map(|path| (age(&path), path)).collect();
+        files.sort_unstable();
+        // A few more than needed, so that not every report has to.
+        for (_, path) in &files[..files.len() - MAX_FILES * 7 / 8] {
+            drop(std::fs::remove_file(path));
+        }
+    }
+
+    /// Counts what is there.
+    ///
+    /// # Errors
+    /// If the folder cannot be read; one that is not there is empty.
+    pub fn stats(&self) -> io::Result<Stats> {
+        let len = |path: &PathBuf| path.metadata().map_or(0, |meta| meta.len());
+        let files = self.files()?;
+        Ok(Stats { files: files.len() as u64, bytes: files.iter().map(len).sum() })
+    }
+
+    /// Removes everything that is there; tells what it was. Other files in the folder stay.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or a file cannot be removed.
+    pub fn clear(&self) -> io::Result<Stats> {
+        let stats = self.stats()?;
+        for path in self.files()? {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(stats)
+    }
+
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let is_ours = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes());
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        paths.filter(|path| path.as_ref().map_or(true, is_ours)).collect()
+    }
+}
+
+/// Puts earlier places and new answers in one order, table by table.
+fn merged(earlier: &Earlier, new: &[(FileOff, &Answer)]) -> impl Iterator<Item = NameTable> {
+    let old = earlier.tables.iter();
+    let mut old = old.flat_map(|table| table.places.iter().map(move |place| (table, place))).peekable();
+    let mut new = new.iter().peekable();
+    std::iter::from_fn(move || {
+        let mut draft = Draft::default();
+        while !draft.is_full() {
+            let is_new_next = match (old.peek(), new.peek()) {
+                (Some((_, place)), Some((off, _))) => off.0 < place.file_off,
+                (None, None) => break,
+                (old, _) => old.is_none(),
+            };
+            match is_new_next {
+                true => new.next().into_iter().for_each(|(off, answer)| draft.answer(0, *off, answer)),
+                false => old.next().into_iter().for_each(|(table, place)| draft.copy(0, place, table)),
+            }
+        }
+        draft.take()
+    })
+}
+
+/// Reads a file; `None` if it is not what it should be, in any way.
+fn read(path: &Path, build_id: &[u8], files: &[Stamp]) -> Result<Option<Earlier>, Error> {
+    let meta = std::fs::symlink_metadata(path)?;
+    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
+        return Ok(None);
+    }
+    let recording = Recording::open(path)?;
+    if !recording.is_closed() || !recording.damage().is_empty() {
+        return Ok(None);
+    }
+    let (mut session, mut strings, mut images, mut tables) = (None, None, None, Vec::new());
+    for entry in recording.entries() {
+        let payload = recording.payload(entry)?;
+        match entry.header.kind {
+            Kind::SESSION => session = Some(payload.view::<SessionV1>()?.to_owned_record()?),
+            Kind::STRINGS => strings = Some(texts(payload.view::<StringsV1>()?)?),
+            Kind::IMAGES => images = Some(payload.view::<ImagesV1>()?.rows()?),
+            NamesV1::KIND => {
+                let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
+                tables.push(NameTable {
+                    places,
+                    frames,
+                    texts: texts.into_iter().map(|text| clean(text).into()).collect(),
+                });
+            }
+            _ => return Ok(None),
+        }
+    }
+    let (Some(session), Some(strings), Some(images)) = (session, strings, images) else { return Ok(None) };
+    let source = |image: &Image| Stamp {
+        path: strings.get(image.path as usize - 1).cloned().unwrap_or_default(),
+        len: image.size_bytes,
+        modified_unix_ns: image.modified_unix_ns,
+    };
+    let is_ours =
+        session.recorder == MAKER && images.iter().all(|image| image.build_id == build_id && image.path > 0);
+    if !is_ours || !files.is_empty() && images.iter().map(source).ne(files.iter().cloned()) {
+        return Ok(None);
+    }
+    Ok(Some(Earlier { tables }).filter(Earlier::is_sorted))
+}
+
+fn texts(view: &<StringsV1 as Payload>::View) -> Result<Vec<String>, Error> {
+    Ok(view.rows()?.into_iter().map(|(_, text)| String::from_utf8_lossy(text).into_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! What is written, read, torn and cleared.
+
+use super::*;
+use crate::symbolize::image::Svma;
+use crate::symbolize::{Function, Reason};
+
+const ID: &[u8] = &[0xab; 20];
+
+fn answers(offsets: impl Iterator<Item = u64>) -> Vec<(FileOff, Answer)> {
+    let function =
+        |n: u64| Function { name: format!("f{n}").into(), file: Some("/src/a.c".into()), line: Some(7) };
+    let answer = |n: u64| match n % 3 {
+        0 => Answer::Unnamed { reason: Reason::NoSymbol, start: Some(Svma(1)), at: Some(Svma(n + 2)) },
+        _ => Answer::Named(vec![function(n), function(n / 9)]),
+    };
+    offsets.map(|n| (FileOff(n), answer(n))).collect()
+}
+
+fn sources(len: u64) -> Vec<Stamp> {
+    let source = |path: &str| Stamp { path: path.to_owned(), len, modified_unix_ns: 9 };
+    vec![source("/bin/a"), source("/usr/lib/debug/a")]
+}
+
+fn cache() -> (tempfile::TempDir, Cache) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let cache = Cache::in_dir(dir.path().join("not/yet"));
+    (dir, cache)
+}
+
+fn write(cache: &Cache, id: &[u8], earlier: &Earlier, answers: &[(FileOff, Answer)]) {
+    let answers: Vec<_> = answers.iter().map(|(off, answer)| (*off, answer)).collect();
+    cache.write(id, &sources(1), earlier, &answers);
+}
+
+/// How many of these are there; they are equal.
+fn has(earlier: &Earlier, answers: &[(FileOff, Answer)]) -> usize {
+    let found = answers.iter().filter_map(|(off, answer)| Some((earlier.find(*off)?, answer)));
+    found.inspect(|(found, answer)| assert_eq!(found, *answer)).count()
+}
+
+#[test]
+fn what_is_written_is_read_and_counted_and_cleared() {
+    let (_dir, cache) = cache();
+    let (odd, even) = (answers((1..200_000).step_by(2)), answers((0..200_000).step_by(2)));
+    assert_eq!(cache.stats().expect("empty"), Stats::default());
+    assert_eq!(has(&cache.read(ID, &sources(1)), &odd), 0);
+    write(&cache, ID, &Earlier::default(), &odd);
+    let earlier = cache.read(ID, &sources(1));
+    assert!(earlier.tables.len() > 1, "{} tables", earlier.tables.len());
+    assert_eq!((has(&earlier, &odd), has(&earlier, &even)), (odd.len(), 0));
+    assert_eq!(has(&cache.read(ID, &[]), &odd), odd.len(), "the files are gone, their names are not");
+    write(&cache, ID, &earlier, &even);
+    let both = cache.read(ID, &sources(1));
+    assert_eq!((has(&both, &odd), has(&both, &even)), (odd.len(), even.len()));
+    let stats = cache.stats().expect("there");
+    assert!(stats.files == 1 && stats.bytes > 300, "{stats:?}");
+    std::fs::write(cache.dir().join("mine.txt"), "mine").expect("room");
+    assert_eq!(cache.clear().expect("ours"), stats);
+    assert_eq!(cache.stats().expect("there"), Stats::default());
+    assert_eq!(std::fs::read_dir(cache.dir()).expect("there").count(), 1, "and nothing else");
+}
+
+#[test]
+fn other_files_and_other_images_give_nothing() {
+    let (_dir, cache) = cache();
+    let few = answers(0..3);
+    write(&cache, ID, &Earlier::default(), &few);
+    assert_eq!(has(&cache.read(ID, &sources(2)), &few), 0);
+    assert_eq!(has(&cache.read(ID, &sources(1)[..1]), &few), 0);
+    assert_eq!(has(&cache.read(&[1; 20], &sources(1)), &few), 0);
+    let [from, to] = [ID, &[1; 20]].map(|id| cache.place(id, &[]).expect("a place"));
+    std::fs::copy(from, to).expect("room");
+    assert_eq!(has(&cache.read(&[1; 20], &sources(1)), &few), 0, "a file under another name");
+}
+
+#[test]
+fn an_image_without_a_build_id_is_known_by_path_size_and_time() {
+    let (_dir, cache) = cache();
+    let few = answers(0..3);
+    write(&cache, &[], &Earlier::default(), &few);
+    assert_eq!(has(&cache.read(&[], &sources(1)), &few), 3);
+    assert_eq!(has(&cache.read(&[], &sources(2)), &few), 0);
+    assert_eq!(has(&cache.read(&[], &[]), &few), 0, "nothing tells which it was");
+    let [from, to] = [1, 2].map(|len| cache.place(&[], &sources(len)).expect("a place"));
+    std::fs::rename(from, to).expect("room");
+    assert_eq!(has(&cache.read(&[], &sources(2)), &few), 0, "a checksum of another file that is the same");
+}
+
+#[test]
+fn a_file_that_is_cut_or_changed_anywhere_is_ignored_and_written_anew() {
+    let (_dir, cache) = cache();
+    let few = answers(0..3);
+    write(&cache, ID, &Earlier::default(), &few);
+    let path = cache.place(ID, &[]).expect("a place");
+    let whole = std::fs::read(&path).expect("there");
+    let after = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("room");
+        has(&cache.read(ID, &sources(1)), &few)
+    };
+    let cut = (0..whole.len()).map(|len| after(&whole[..len])).sum::<usize>();
+    assert_eq!(cut, 0);
+    let changed = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        after(&bytes)
+    };
+    // Padding between blocks means nothing; what is read is equal in any case.
+    let harmless = (0..whole.len()).filter(|at| changed(*at) > 0).count();
+    assert!(harmless < 64, "{harmless} bytes of {} mean nothing", whole.len());
+    write(&cache, ID, &Earlier::default(), &few);
+    assert_eq!(has(&cache.read(ID, &sources(1)), &few), 3);
+}
+
+#[test]
+fn writers_at_the_same_time_leave_one_whole_file() {
+    let (_dir, cache) = cache();
+    let all: Vec<_> = (1..9).map(|n| answers(0..n * 1000)).collect();
+    std::thread::scope(|scope| {
+        for answers in &all {
+            let cache = &cache;
+            scope.spawn(move || write(cache, ID, &Earlier::default(), answers));
+        }
+    });
+    let read = cache.read(ID, &sources(1));
+    assert!(all.iter().any(|answers| answers.len() == has(&read, &all[7])));
+    assert_eq!(std::fs::read_dir(cache.dir()).expect("there").count(), 1, "nothing is left behind");
+}

@@ -1,0 +1,65 @@
+//! Names that the recording brings along: functions of images, for readers that do not have the files.
+
+use std::sync::Arc;
+
+use icecore_format::records::Symbol;
+use rayon::prelude::*;
+
+use crate::base::map::Map;
+use crate::symbolize::image::FileOff;
+use crate::symbolize::readable;
+
+/// Symbols that enclose an address are looked for so far back: real functions hardly ever lie in each other.
+const LOOKED_BACK: usize = 16;
+
+/// Symbols by image, and their names, readable.
+#[derive(Debug, Default)]
+pub struct Embedded<'a> {
+    /// Ordered by start and end.
+    of_image: Map<u32, Vec<(&'a Symbol, Arc<str>)>>,
+}
+
+impl<'a> Embedded<'a> {
+    /// Sorts symbols; `image_of` gives the position of an image by its id.
+    pub fn new(symbols: &'a [Symbol], image_of: impl Fn(u32) -> Option<u32>) -> Self {
+        let names: Vec<Arc<str>> = symbols.par_iter().map(|symbol| readable(&symbol.name).into()).collect();
+        let mut of_image: Map<u32, Vec<(&Symbol, Arc<str>)>> = Map::default();
+        for (symbol, name) in symbols.iter().zip(names) {
+            if let Some(image) = image_of(symbol.image) {
+                of_image.entry(image).or_default().push((symbol, name));
+            }
+        }
+        // Of two names for the same bytes the first in the alphabet is taken, whoever recorded it first.
+        of_image
+            .values_mut()
+            .for_each(|list| list.sort_by_key(|(s, _)| (s.start, s.end, std::cmp::Reverse(&s.name))));
+        Self { of_image }
+    }
+
+    /// Finds the name of the innermost function at an offset of an image.
+    pub fn find(&self, image: u32, off: FileOff) -> Option<&Arc<str>> {
+        let symbols = self.of_image.get(&image)?;
+        let after = symbols.partition_point(|(symbol, _)| symbol.start <= off.0);
+        let mut before = symbols[..after].iter().rev().take(LOOKED_BACK);
+        before.find(|(symbol, _)| off.0 < symbol.end).map(|(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_function_is_found_and_nothing_between_two() {
+        let symbol = |start, end, name: &str| Symbol { image: 7, start, end, name: name.into() };
+        let symbols =
+            [symbol(10, 100, "outer"), symbol(20, 30, "b"), symbol(20, 30, "a"), symbol(200, 201, "x")];
+        let embedded = Embedded::new(&symbols, |image| (image == 7).then_some(1));
+        let name = |off| embedded.find(1, FileOff(off)).map(|name| name.to_string());
+        assert_eq!(
+            [9, 10, 20, 30, 100, 200, 201].map(name).map(Option::unwrap_or_default),
+            ["", "outer", "a", "outer", "", "x", ""]
+        );
+        assert_eq!(embedded.find(7, FileOff(20)), None);
+    }
+}

@@ -1,0 +1,431 @@
+//! Gives every place its frames: one function, or several where some were inlined into it.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::base::map::{Interned, Map};
+use crate::base::shorten::{MAX_NAME_BYTES, shorten};
+use crate::base::term::quantity::things;
+use crate::profile::embedded::Embedded;
+use crate::profile::found::{self, Found};
+use crate::recording::load::{Tables, clean};
+use crate::stacks::kernel::KernelSymbols;
+use crate::stacks::locate::{Locator, Place};
+use crate::symbolize::image::{FileOff, Finder, Identity};
+use crate::symbolize::{self, Answer, Reason, Wanted, demangled, symbolize};
+
+/// Where a frame ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// In user mode.
+    User,
+    /// In the kernel.
+    Kernel,
+}
+
+/// A function of an image, or what stands for one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// Its name; for an unnamed one what is known: `cc1+0x5a3b40`, `[unmapped]`.
+    pub name: Box<str>,
+    /// Its image, a position in [`Names::images`]; `None` if no image is known.
+    pub image: Option<u32>,
+    /// Where it ran.
+    pub side: Side,
+    /// Why it has no name; `None` if it has one.
+    pub reason: Option<Reason>,
+}
+
+/// One frame of a named stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// A position in [`Names::functions`].
+    pub function: u32,
+    /// Source file, a position in [`Names::files`].
+    pub file: Option<u32>,
+    /// Line in the source file: where the function was, or called the next one.
+    pub line: Option<u32>,
+    /// The function was inlined into its caller.
+    pub inlined: bool,
+}
+
+/// The name of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ImageName {
+    /// Whole path as the process saw it, `[kernel]`, or `[module]`.
+    pub path: Box<str>,
+}
+
+/// Functions and frames, each once, and what each place has of them.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// Images, first those of [`crate::stacks::locate::Locator::images`], then the kernel's.
+    pub images: Vec<ImageName>,
+    /// Functions.
+    pub functions: Vec<Function>,
+    /// Source files.
+    pub files: Vec<Box<str>>,
+    /// Frames.
+    pub frames: Vec<Frame>,
+    /// Frames of each place, in the order of the places.
+    pub of_places: Lists,
+    /// Names of functions, files and images that were longer than 4 KiB, and are shortened.
+    pub shortened: u64,
+}
+
+/// The most functions of one place that are shown: the one that is there, and those inlined into it, innermost first.
+const MAX_INLINED: usize = 256;
+
+/// The frames of places: short lists, one behind the other.
+#[derive(Debug, Default)]
+pub struct Lists {
+    frames: Vec<u32>,
+    /// Where each list ends.
+    ends: Vec<usize>,
+}
+
+impl Lists {
+    /// The list of a place, innermost frame first; never empty.
+    pub fn of(&self, place: usize) -> &[u32] {
+        let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.frames[begin..self.ends[place]]
+    }
+}
+
+impl Names {
+    /// The function of a frame.
+    pub fn function(&self, frame: u32) -> &Function {
+        &self.functions[self.frames[frame as usize].function as usize]
+    }
+
+    /// The image of a function.
+    pub fn image(&self, function: &Function) -> Option<&ImageName> {
+        function.image.map(|image| &self.images[image as usize])
+    }
+
+    /// Tells that names are shortened, for people.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let text = || {
+            format!(
+                "{} longer than {MAX_NAME_BYTES} bytes: they are shortened",
+                things(self.shortened, "name")
+            )
+        };
+        (self.shortened > 0).then(text)
+    }
+
+    /// The source line of a frame as `file:line`, `None` if the file is unknown.
+    pub fn file_line(&self, frame: &Frame) -> Option<(&str, Option<u32>)> {
+        frame.file.map(|file| (&*self.files[file as usize], frame.line))
+    }
+}
+
+/// Names all places; `tick` is told how many addresses were done. What an earlier report has written into the recording
+/// is taken as it is.
+pub fn name(
+    places: &[Place],
+    locator: &Locator<'_>,
+    finder: &Finder<'_>,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Names {
+    let (tables, images) = (locator.tables, &locator.images);
+    let kernel = KernelSymbols::new(&tables.kernel_symbols);
+    let found = Found::new(&tables.names, |image| locator.image(image));
+    let answers = find_out(places, locator, finder, tick, |image, off| found.find(image, off).is_none());
+    let mut book = Book::new(images);
+    for (place, answer) in places.iter().zip(&answers) {
+        match place {
+            Place::Image(image, off) => match found.find(*image, *off) {
+                Some(place) if !place.frames().is_empty() => book.found(*image, place),
+                known => {
+                    let known = known.map(found::Place::to_answer);
+                    book.answered(
+                        *image,
+                        &images[*image as usize].path,
+                        *off,
+                        known.as_ref().or(answer.as_ref()),
+                    );
+                }
+            },
+            Place::Kernel(part, address) => match kernel.find(*part, *address) {
+                Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
+                None => {
+                    let name = format!("[kernel]+{address:#x}");
+                    book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
+                }
+            },
+            Place::Jit(code, line) => book.jit(tables, *code, *line),
+            Place::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
+            Place::Lost => book.nowhere("[stack lost]", Reason::StackLost),
+        }
+        book.of_places.ends.push(book.of_places.frames.len());
+    }
+    Names {
+        images: book.images.into_items(),
+        functions: book.functions.into_items(),
+        files: book.files.into_items(),
+        frames: book.frames.into_items(),
+        of_places: book.of_places,
+        shortened: book.shortened,
+    }
+}
+
+/// Finds out what the wanted places in images are. A function whose name is in the recording has that name, be its
+/// file here or not; inlined functions and lines are in files only.
+pub(crate) fn find_out(
+    places: &[Place],
+    locator: &Locator<'_>,
+    finder: &Finder<'_>,
+    tick: &(dyn Fn(u64) + Sync),
+    is_wanted: impl Fn(u32, FileOff) -> bool,
+) -> Vec<Option<Answer>> {
+    let wanted = |place: &Place| matches!(place, Place::Image(image, off) if is_wanted(*image, *off));
+    let wanted: Vec<Option<Place>> = places.iter().map(|place| wanted(place).then_some(*place)).collect();
+    let mut answers = ask(&wanted, &locator.images, finder, tick);
+    let embedded = Embedded::new(&locator.tables.symbols, |image| locator.image(image));
+    for (place, answer) in wanted.iter().zip(&mut answers) {
+        let Some(Place::Image(image, off)) = place else { continue };
+        if let Some(name) = embedded.find(*image, *off) {
+            rename(answer, name);
+        }
+    }
+    answers
+}
+
+/// Symbolizes the places in images: an answer for each of these.
+fn ask(
+    places: &[Option<Place>],
+    images: &[Identity],
+    finder: &Finder<'_>,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Vec<Option<Answer>> {
+    let mut of_image = vec![Vec::new(); images.len()];
+    for (position, place) in places.iter().enumerate() {
+        if let Some(Place::Image(image, off)) = place {
+            of_image[*image as usize].push((*off, position));
+        }
+    }
+    of_image.par_iter_mut().for_each(|offsets| offsets.sort_unstable());
+    let offsets = |of_image: &Vec<(FileOff, usize)>| of_image.iter().map(|(off, _)| *off).collect();
+    let offsets: Vec<Vec<FileOff>> = of_image.iter().map(offsets).collect();
+    let used = |(_, offsets): &(_, &Vec<FileOff>)| !offsets.is_empty();
+    let wanted = images.iter().zip(&offsets).filter(used);
+    let wanted: Vec<Wanted<'_>> = wanted.map(|(image, offsets)| Wanted { image, offsets }).collect();
+    let answers = symbolize(&wanted, finder, tick).into_iter().flatten();
+    let mut of_place = vec![None; places.len()];
+    for ((_, position), answer) in of_image.iter().flatten().zip(answers) {
+        of_place[*position] = Some(answer);
+    }
+    of_place
+}
+
+/// Gives the function around an address the name that the recording has for it.
+fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
+    let physical = match answer {
+        Some(Answer::Named(functions)) => functions.last_mut(),
+        _ => None,
+    };
+    match physical {
+        Some(physical) => physical.name = name.clone(),
+        None => {
+            let function = symbolize::Function { name: name.clone(), file: None, line: None };
+            *answer = Some(Answer::Named(vec![function]));
+        }
+    }
+}
+
+/// What is interned while names are given.
+struct Book {
+    images: Interned<ImageName>,
+    functions: Interned<Function>,
+    files: Interned<Box<str>>,
+    frames: Interned<Frame>,
+    of_places: Lists,
+    /// Position in `images` by position in the identities: two identities can have one path.
+    image_of: Vec<u32>,
+    /// Functions by table, text and image, and files by table and text, that tables of the recording have named: a
+    /// text is looked at once, however often it is used.
+    found: Map<(u32, u32, u32), u32>,
+    found_files: Map<(u32, u32), u32>,
+    /// The same by where the text of an answer lies, for as long as all answers are there.
+    answered: Map<(*const u8, u32), u32>,
+    answered_files: Map<*const u8, u32>,
+    shortened: u64,
+}
+
+impl Book {
+    fn new(identities: &[Identity]) -> Self {
+        let mut images = Interned::new();
+        let shortened = identities.iter().filter(|i| i.path.len() > MAX_NAME_BYTES).count() as u64;
+        let path = |i: &Identity| shorten(&i.path, MAX_NAME_BYTES).into();
+        let image_of = identities.iter().map(|i| images.intern(ImageName { path: path(i) }));
+        let image_of = image_of.collect();
+        Self {
+            images,
+            functions: Interned::new(),
+            files: Interned::new(),
+            frames: Interned::new(),
+            of_places: Lists::default(),
+            image_of,
+            found: Map::default(),
+            found_files: Map::default(),
+            answered: Map::default(),
+            answered_files: Map::default(),
+            shortened,
+        }
+    }
+
+    /// Gives a file its position.
+    fn file(&mut self, path: &str) -> u32 {
+        self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
+        self.files.intern(shorten(path, MAX_NAME_BYTES).into())
+    }
+
+    /// Gives a function its position.
+    fn function(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) -> u32 {
+        self.shortened += u64::from(name.len() > MAX_NAME_BYTES);
+        self.functions.intern(Function { name: shorten(name, MAX_NAME_BYTES).into(), image, side, reason })
+    }
+
+    /// Names a place as a table of the recording does.
+    fn found(&mut self, image: u32, place: found::Place<'_>) {
+        let (number, texts, image) = (place.number, &place.table.texts, self.image_of[image as usize]);
+        let frames = place.frames();
+        for (depth, frame) in shown(frames) {
+            let Some(frame) = frame else {
+                self.left_out(image, frames.len());
+                continue;
+            };
+            let file = frame.file.map(|file| match self.found_files.get(&(number, file)) {
+                Some(known) => *known,
+                None => {
+                    let new = self.file(&texts[file as usize]);
+                    self.found_files.insert((number, file), new);
+                    new
+                }
+            });
+            let function = match self.found.get(&(number, frame.name, image)) {
+                Some(known) => *known,
+                None => {
+                    let new = self.function(&texts[frame.name as usize], Some(image), Side::User, None);
+                    self.found.insert((number, frame.name, image), new);
+                    new
+                }
+            };
+            let line = Some(frame.line).filter(|line| *line > 0);
+            self.frame(Frame { function, file, line, inlined: depth + 1 < frames.len() });
+        }
+    }
+
+    /// Stands for functions that were inlined, and are too many to be shown.
+    fn left_out(&mut self, image: u32, all: usize) {
+        let name = format!("[{} inlined functions left out]", all - MAX_INLINED);
+        let function = self.function(&name, Some(image), Side::User, None);
+        self.frame(Frame { function, file: None, line: None, inlined: true });
+    }
+
+    fn answered(&mut self, image: u32, path: &str, off: FileOff, answer: Option<&Answer>) {
+        let own = self.image_of[image as usize];
+        let image = Some(own);
+        match answer {
+            Some(Answer::Named(functions)) if !functions.is_empty() => {
+                let physical = functions.len() - 1;
+                for (depth, function) in shown(functions) {
+                    match function {
+                        Some(function) => self.named(own, function, depth < physical),
+                        None => self.left_out(own, functions.len()),
+                    }
+                }
+            }
+            Some(Answer::Unnamed { reason, start, at }) => {
+                let address = start.or(*at).map_or(off.0, |svma| svma.0);
+                let name = match reason {
+                    Reason::Jit => "[jit]".to_owned(),
+                    Reason::Vdso => "[vdso]".to_owned(),
+                    Reason::Special if !path.is_empty() => path.to_owned(),
+                    _ => format!("{}+{address:#x}", short(path)),
+                };
+                self.alone(&name, image, Side::User, Some(*reason));
+            }
+            _ => {
+                let name = format!("{}+{:#x}", short(path), off.0);
+                self.alone(&name, image, Side::User, Some(Reason::NoSymbol));
+            }
+        }
+    }
+
+    fn named(&mut self, image: u32, function: &symbolize::Function, inlined: bool) {
+        let file = function.file.as_ref().map(|file| match self.answered_files.get(&file.as_ptr()) {
+            Some(known) => *known,
+            None => {
+                let new = self.file(&clean(file.as_bytes()));
+                self.answered_files.insert(file.as_ptr(), new);
+                new
+            }
+        });
+        let named = match self.answered.get(&(function.name.as_ptr(), image)) {
+            Some(known) => *known,
+            None => {
+                let new = self.function(&clean(function.name.as_bytes()), Some(image), Side::User, None);
+                self.answered.insert((function.name.as_ptr(), image), new);
+                new
+            }
+        };
+        self.frame(Frame { function: named, file, line: function.line, inlined });
+    }
+
+    fn kernel(&mut self, name: &str, module: &str, reason: Option<Reason>) {
+        let path = if module.is_empty() { "[kernel]".to_owned() } else { format!("[{module}]") };
+        self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
+        let image = Some(self.images.intern(ImageName { path: shorten(&path, MAX_NAME_BYTES).into() }));
+        self.alone(name, image, Side::Kernel, reason);
+    }
+
+    /// Code made at run time, under the name that its process gave it, and with the line.
+    fn jit(&mut self, tables: &Tables, code: u32, line: u32) {
+        let code = tables.jit.get(code as usize);
+        let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
+        let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
+        let name = clean(name.as_bytes());
+        let function = self.function(&name, image, Side::User, None);
+        let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);
+        let file = line.map(|line| self.file(tables.text(line.file)));
+        let line = line.map(|line| line.line).filter(|line| *line > 0);
+        self.frame(Frame { function, file, line, inlined: false });
+    }
+
+    fn nowhere(&mut self, name: &str, reason: Reason) {
+        self.alone(name, None, Side::User, Some(reason));
+    }
+
+    fn alone(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) {
+        let function = self.function(name, image, side, reason);
+        self.frame(Frame { function, file: None, line: None, inlined: false });
+    }
+
+    /// Adds a frame to the place at hand.
+    fn frame(&mut self, frame: Frame) {
+        let frame = self.frames.intern(frame);
+        self.of_places.frames.push(frame);
+    }
+}
+
+/// The functions of a place that are shown, with their depths, innermost first; `None` stands for those that are left out.
+fn shown<T>(functions: &[T]) -> impl Iterator<Item = (usize, Option<&T>)> {
+    let len = functions.len();
+    let kept = if len > MAX_INLINED { MAX_INLINED - 1 } else { len };
+    let physical = functions.iter().enumerate().skip(kept.max(len.saturating_sub(1)));
+    let gap = (kept < len).then_some((kept, None));
+    let inner = functions.iter().enumerate().take(kept).map(|(depth, function)| (depth, Some(function)));
+    inner.chain(gap).chain(physical.map(|(depth, function)| (depth, Some(function))))
+}
+
+/// The last part of a path, without the kernel's remark that the file was deleted.
+pub(crate) fn short(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    match path.rsplit('/').next() {
+        Some(last) if !last.is_empty() => last,
+        _ => path,
+    }
+}

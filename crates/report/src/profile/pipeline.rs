@@ -1,0 +1,281 @@
+//! The pipeline, drawn once: from a file to everything that a view may show.
+//!
+//! ```text
+//! open ─► load ─► replay ─► mend ─► count ─► locate ─► name ─► profile ─► narrow ─► view
+//!         └────── Loaded ──────────────────┘ └── Named ──────┘ └──── Report ────┘
+//! ```
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use icecore_format::read::Recording;
+use icecore_format::records::{Mending, WalkEnd};
+
+use crate::base::term::progress::Progress;
+use crate::profile::found::Found;
+use crate::profile::names::{Names, name};
+use crate::profile::{Patterns, Profile};
+use crate::recording::EmbeddedFiles;
+use crate::recording::cgroups::Cgroups;
+use crate::recording::filter::Filter;
+use crate::recording::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
+use crate::recording::spaces::Spaces;
+use crate::stacks::calls::{Impossible, impossible};
+use crate::stacks::hits::{self, Apart, Hits, Key, Selection};
+use crate::stacks::locate::{Located, Locator, Place, locate};
+use crate::stacks::mend::{Mended, New, Suspects, mend, skips_interrupted, suspects, trampolines};
+use crate::stacks::weigh::weigh;
+use crate::symbolize::debuginfod::{self, Fetched, Wish, fetch};
+use crate::symbolize::image::{Finder, Search};
+
+/// A recording with its samples counted.
+pub struct Loaded<'a> {
+    /// The file.
+    pub recording: &'a Recording,
+    /// Its name.
+    pub path: &'a Path,
+    /// Everything but samples.
+    pub tables: Tables,
+    /// Address spaces.
+    pub spaces: Spaces,
+    /// Cgroups.
+    pub cgroups: Cgroups,
+    /// Which samples are wanted.
+    pub filter: Filter,
+    /// Which functions decide.
+    pub patterns: Patterns,
+    /// Stacks that were unwound.
+    pub mended: Mended,
+    /// Samples, counted.
+    pub hits: Hits,
+    /// Where files of images are looked for.
+    pub search: &'a Search,
+    /// Walks that cannot be whole: to find them takes time.
+    suspects: OnceLock<(Suspects, Option<String>)>,
+}
+
+/// Places and their names.
+pub struct Named {
+    /// Distinct stacks as places.
+    pub located: Located,
+    /// Frames of the places.
+    pub names: Names,
+    /// What was downloaded for them.
+    pub fetched: Fetched,
+    /// What kept names away that the recording has.
+    pub trouble: Option<String>,
+}
+
+/// Everything that a view may show.
+pub struct Report<'a> {
+    /// The recording and what was counted.
+    pub loaded: &'a Loaded<'a>,
+    /// Named stacks.
+    pub profile: Profile,
+    /// Distinct stacks as places, if they are to be checked.
+    pub located: Option<&'a Located>,
+    /// What the filters keep, for people.
+    pub filtered: Option<String>,
+}
+
+impl<'a> Loaded<'a> {
+    /// Loads a recording, unwinds its stacks and counts its samples.
+    pub fn new(
+        path: &'a Path,
+        recording: &'a Recording,
+        filter: Filter,
+        patterns: Patterns,
+        search: &'a Search,
+        apart: Apart,
+    ) -> Self {
+        let is_part = filter.skips_blocks() && needed::is_possible(recording);
+        let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
+        let spaces = Spaces::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
+        let cgroups = Cgroups::replay(&tables);
+        if !is_part {
+            mark_trampolines(recording, &mut tables, &spaces, search);
+        }
+        let walked = Mended::default();
+        let selection = Selection {
+            tables: &tables,
+            spaces: &spaces,
+            cgroups: &cgroups,
+            filter: &filter,
+            mended: &walked,
+        };
+        let (mended, new) = mended(recording, selection, search);
+        tables.nodes.push(new.first_id, new.nodes);
+        tables.marks.extend(new.marks);
+        let selection = Selection {
+            tables: &tables,
+            spaces: &spaces,
+            cgroups: &cgroups,
+            filter: &filter,
+            mended: &mended,
+        };
+        let mut hits = hits::count(recording, selection, apart);
+        if is_part {
+            let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
+            match needed::nodes(recording, stacks) {
+                Some(nodes) => tables.nodes = nodes,
+                None => load_nodes(recording, &mut tables),
+            }
+            mark_trampolines(recording, &mut tables, &spaces, search);
+        }
+        tables.damage.append(&mut hits.damage);
+        tables.damage.sort_by_key(|damage| damage.off);
+        Self {
+            recording,
+            path,
+            tables,
+            spaces,
+            cgroups,
+            filter,
+            patterns,
+            mended,
+            hits,
+            search,
+            suspects: OnceLock::new(),
+        }
+    }
+
+    /// Decides about samples.
+    pub fn selection(&self) -> Selection<'_> {
+        let Self { tables, spaces, cgroups, filter, mended, .. } = self;
+        Selection { tables, spaces, cgroups, filter, mended }
+    }
+
+    /// Tells whether the outermost frame of a user stack is a proven start. `begins`: by its name it is an entry point.
+    ///
+    /// | the stack | it is |
+    /// |---|---|
+    /// | was unwound to a root | rooted |
+    /// | is a walk, or goes on with one, that passes a signal trampoline | not: what the signal has interrupted is missing |
+    /// | has an entry point for its outermost frame, or ended at a frame pointer of 0 | rooted if it was unwound so far, or all functions of the walk keep frame pointers by unwind rules |
+    pub(crate) fn is_rooted(&self, key: &Key, begins: bool) -> bool {
+        match key.end {
+            WalkEnd::UNWOUND => true,
+            WalkEnd::NONE | WalkEnd::UNSAID => false,
+            // A filter has taken its frames away.
+            _ if key.user == 0 => key.end == WalkEnd::ROOT,
+            end if !begins && end != WalkEnd::ROOT => false,
+            _ if self.skips_interrupted(key) => false,
+            _ if key.mending != Mending::NONE => key.mending.is_judged() && !key.mending.is_suspect(),
+            _ => {
+                let (suspects, _) = self.suspects();
+                let known = if begins { &suspects.linked } else { &suspects.sound };
+                known.contains(&(key.space, key.user))
+            }
+        }
+    }
+
+    /// Tells whether a user stack lacks what a signal has interrupted.
+    pub(crate) fn skips_interrupted(&self, key: &Key) -> bool {
+        skips_interrupted(&self.tables, key.user)
+    }
+
+    /// Counts the stacks that cannot be whole in a recording of walks alone; behind it the path of the image that most of them pass through.
+    pub(crate) fn suspects(&self) -> &(Suspects, Option<String>) {
+        self.suspects.get_or_init(|| self.find_suspects())
+    }
+
+    fn find_suspects(&self) -> (Suspects, Option<String>) {
+        let locator = Locator::new(&self.tables, &self.spaces);
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let finder = Finder { search: self.search, embedded: Some(&embedded) };
+        let suspects = suspects(&locator, &finder, &self.hits.rows);
+        let worst = suspects.worst.and_then(|image| locator.images.get(image as usize));
+        (suspects, worst.map(|image| image.path.clone()))
+    }
+
+    /// Counts edges of user stacks that the code does not make.
+    pub(crate) fn impossible(&self, located: &Located) -> Impossible {
+        let locator = Locator::new(&self.tables, &self.spaces);
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let finder = Finder { search: self.search, embedded: Some(&embedded) };
+        impossible(&locator, &finder, located, &self.hits.rows)
+    }
+
+    /// Names every distinct place. What the search does not find is downloaded first, if there are servers.
+    pub fn name(&self, search: &Search, servers: Option<&debuginfod::Settings>, progress: bool) -> Named {
+        let locator = Locator::new(&self.tables, &self.spaces);
+        let located = locate(&locator, &self.hits.rows);
+        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let finder = Finder { search, embedded: Some(&embedded) };
+        let fetched = servers.map(|servers| self.fetch(&locator, &located, finder, servers, progress));
+        let fetched = fetched.unwrap_or_default();
+        let progress = Progress::begin(located.places.len() as u64, progress);
+        let names = name(&located.places, &locator, &finder, &|done| progress.tick(done));
+        progress.finish();
+        Named { located, names, fetched, trouble: embedded.trouble() }
+    }
+
+    /// Downloads what is not found and would name something.
+    pub(crate) fn fetch(
+        &self,
+        locator: &Locator<'_>,
+        located: &Located,
+        finder: Finder<'_>,
+        servers: &debuginfod::Settings,
+        progress: bool,
+    ) -> Fetched {
+        let weights = weigh(located, &self.hits.rows, locator.images.len());
+        let wishes = locator.images.iter().zip(weights).map(|(image, weight)| Wish { image, weight });
+        let open = with_open_places(locator, located);
+        let wishes = wishes.zip(open).filter(|(wish, is_open)| *is_open && wish.weight > 0);
+        let wishes: Vec<Wish<'_>> = wishes.map(|(wish, _)| wish).collect();
+        let progress = Progress::of("fetching debug files", wishes.len() as u64, progress);
+        let fetched = fetch(&wishes, finder, servers, &|done| progress.tick(done));
+        progress.finish();
+        fetched
+    }
+
+    /// Builds the profile that views are made of.
+    pub fn report(&'a self, located: &Located, names: Names) -> Report<'a> {
+        let is_rooted = |key: &Key, begins| self.is_rooted(key, begins);
+        let profile = Profile::build(self.selection(), &self.hits, located, names, is_rooted);
+        let profile = profile.narrow(&self.patterns);
+        let parts = [self.filter.describe(), self.patterns.describe()];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let filtered = (!parts.is_empty()).then(|| clean(parts.join(", ").as_bytes()).into());
+        Report { loaded: self, profile, located: None, filtered }
+    }
+}
+
+/// Marks the frames of walks that signals have made.
+fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces, search: &Search) {
+    let locator = Locator::new(tables, spaces);
+    let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+    let embedded = EmbeddedFiles::new(recording, tables, identity);
+    let marks = trampolines(&locator, &Finder { search, embedded: Some(&embedded) });
+    for (node, mark) in marks {
+        let known = tables.marks.entry(node).or_default();
+        *known = known.with(mark);
+    }
+}
+
+/// Unwinds stacks; returns new nodes of the trie as well.
+fn mended(recording: &Recording, selection: Selection<'_>, search: &Search) -> (Mended, New) {
+    let tables = selection.tables;
+    let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
+    let locator = Locator::new(tables, selection.spaces);
+    let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
+    let embedded = EmbeddedFiles::new(recording, tables, identity);
+    let finder = Finder { search, embedded: Some(&embedded) };
+    mend(recording, selection, &locator, &finder, first_id)
+}
+
+/// Tells of each image whether it has places of which the recording itself has not all that can be found out.
+fn with_open_places(locator: &Locator<'_>, located: &Located) -> Vec<bool> {
+    let found = Found::new(&locator.tables.names, |image| locator.image(image));
+    let mut open = vec![false; locator.images.len()];
+    for place in &located.places {
+        if let Place::Image(image, off) = place {
+            open[*image as usize] |= found.find(*image, *off).is_none_or(|place| place.frames().is_empty());
+        }
+    }
+    open
+}

@@ -1,0 +1,408 @@
+//! Several sessions in one file: the arithmetic that keeps them apart. A *part* is one session and its blocks.
+//!
+//! Every session counts its ids anew, numbers its own processes and has a clock of its own. At load its rows get
+//! numbers that are unique in the file, so that no stage behind this one needs to know of parts:
+//!
+//! ```text
+//!            part 0            part 1                    part 2
+//! ids        0 … end₀          base₁ … base₁ + end₁      base₂ …         base₁ = end₀ + 1
+//! a hole          end₀                base₁ + end₁                       for ids that no block of the part has
+//! processes  100               1 << 22 | 100             2 << 22 | 100   the kernel numbers them below 2²²
+//! times      on one clock: as far behind `zero_ns` as they were behind the earliest start of all sessions
+//! ```
+//!
+//! A file with one session keeps all its numbers.
+
+mod shift;
+#[cfg(test)]
+mod tests;
+
+use icecore_format::block::Kind;
+use icecore_format::index::Entry;
+use icecore_format::records::{CpuTime, EventV1, ReceiptV1, Sample, SessionV1};
+
+use super::Decoded;
+use crate::recording::filter::Moment;
+
+/// The most sessions of a file: what fits above the number of a process.
+pub const MAX_PARTS: usize = 1 << (32 - PID_BITS);
+
+/// Bits of the number of a process or thread: the kernel's `PID_MAX_LIMIT` is 2²².
+const PID_BITS: u32 = 22;
+
+/// What a receipt says besides why recording ended if `cut` took off the begin; the time behind the start follows.
+pub const CUT_FROM: &str = "cut --from ";
+/// The same of the end.
+pub const CUT_TO: &str = "cut --to ";
+
+/// All sessions of a file, in its order.
+#[derive(Debug)]
+pub struct Parts {
+    /// Never empty.
+    parts: Vec<Part>,
+    /// The zero of relative times: the earliest start, on the common clock.
+    zero_ns: u64,
+    start_unix_ns: u64,
+    /// Events of all sessions; those of equal name and unit are one.
+    events: Vec<EventV1>,
+    /// Distinct names of hosts, in the order of the file.
+    hosts: Vec<String>,
+    /// The sequence number of the first block that belongs to a session too many.
+    end_sequence: Option<u64>,
+}
+
+/// One session.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// Host, clock, events, options; empty if its block is missing.
+    pub session: SessionV1,
+    /// What it cost; absent if the recorder was killed.
+    pub receipt: Option<ReceiptV1>,
+    /// Position of its host in [`Parts::hosts`].
+    pub host: usize,
+    number: u32,
+    first_sequence: u64,
+    next_sequence: u64,
+    has_end: bool,
+    ids: [Ids; COUNTED],
+    shift_ns: u64,
+    /// Earliest time of a sample, on its own clock.
+    first_sample_ns: Option<u64>,
+    /// Position in [`Parts::events`] by own position; empty in a file with one session.
+    event_of: Vec<u8>,
+    is_alone: bool,
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy)]
+enum Counted {
+    Strings,
+    Tasks,
+    Images,
+    Nodes,
+    StackCode,
+    StackPieces,
+    StackNodes,
+    Snapshots,
+}
+
+/// How many kinds of ids there are.
+const COUNTED: usize = 8;
+
+/// Ids of one kind in one part.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ids {
+    base: u32,
+    /// Behind the last own id; the largest number in the last part.
+    end: u32,
+}
+
+impl Ids {
+    fn shift(self, own: u32) -> u32 {
+        self.base.saturating_add(own.min(self.end))
+    }
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        let mut parts = Self::of_none();
+        parts.parts.push(Part::new(0, 0));
+        parts.settle();
+        parts
+    }
+}
+
+impl Parts {
+    /// Finds out which block belongs to which session: the number of each block's part, and what is beyond
+    /// [`MAX_PARTS`] is not listed.
+    pub(super) fn divide(entries: &[Entry], blocks: &[Decoded]) -> (Self, Vec<u32>) {
+        let mut parts = Self::of_none();
+        let mut part_of = Vec::with_capacity(entries.len());
+        for (entry, block) in entries.iter().zip(blocks) {
+            if parts.parts.last().is_none_or(|part| part.ends_before(entry, block)) {
+                if parts.parts.len() == MAX_PARTS {
+                    parts.end_sequence = Some(entry.header.sequence);
+                    break;
+                }
+                parts.parts.push(Part::new(parts.parts.len() as u32, entry.header.sequence));
+            }
+            let part = parts.parts.last_mut().expect("bug: just pushed");
+            part.learn(entry, block);
+            part_of.push(part.number);
+        }
+        if parts.parts.is_empty() {
+            parts.parts.push(Part::new(0, 0));
+        }
+        parts.settle();
+        (parts, part_of)
+    }
+
+    /// One session that knows its mount namespace.
+    #[cfg(test)]
+    pub(crate) fn of_one(mount_ns: u64) -> Self {
+        let mut parts = Self::default();
+        parts.parts[0].session.mount_ns = mount_ns;
+        parts
+    }
+
+    fn of_none() -> Self {
+        let (parts, events, hosts, end_sequence) = Default::default();
+        Self { parts, zero_ns: 0, start_unix_ns: 0, events, hosts, end_sequence }
+    }
+
+    /// Gives every part its numbers, once all are known.
+    fn settle(&mut self) {
+        let last = self.parts.len() - 1;
+        let mut bases = [0u32; COUNTED];
+        for (number, part) in self.parts.iter_mut().enumerate() {
+            part.is_alone = last == 0;
+            for (ids, base) in part.ids.iter_mut().zip(&mut bases) {
+                ids.base = *base;
+                ids.end = if number == last { u32::MAX } else { ids.end };
+                *base = base.saturating_add(ids.end).saturating_add(1);
+            }
+            part.host = position(&mut self.hosts, &part.session.host, |a, b| a == b);
+        }
+        self.settle_events();
+        self.settle_clock();
+    }
+
+    fn settle_events(&mut self) {
+        self.events.clone_from(&self.parts[0].session.events);
+        if self.parts.len() == 1 {
+            return;
+        }
+        for part in &mut self.parts {
+            let same = |a: &EventV1, b: &EventV1| (&a.name, &a.unit) == (&b.name, &b.unit);
+            let events = part.session.events.iter().map(|event| position(&mut self.events, event, same));
+            part.event_of = events.map(|event| u8::try_from(event).unwrap_or(u8::MAX)).collect();
+        }
+    }
+
+    fn settle_clock(&mut self) {
+        let known = self.parts.iter().filter(|part| part.is_dated());
+        let start_unix_ns = known.map(|part| part.session.start_unix_ns).min();
+        if let [part] = &self.parts[..] {
+            (self.zero_ns, self.start_unix_ns) = (part.session.start_ns, part.session.start_unix_ns);
+            return;
+        }
+        self.start_unix_ns = start_unix_ns.unwrap_or(0);
+        self.zero_ns = self.parts.iter().map(Part::start_ns).max().unwrap_or(0);
+        for part in &mut self.parts {
+            // Whose start nobody dated begins with the first.
+            let late_ns = match part.is_dated() {
+                true => part.session.start_unix_ns.saturating_sub(self.start_unix_ns),
+                false => 0,
+            };
+            part.shift_ns = (self.zero_ns - part.start_ns()).saturating_add(late_ns);
+        }
+    }
+
+    /// Tells whether a block belongs to a part: not if there are more sessions than [`MAX_PARTS`].
+    pub fn holds(&self, entry: &Entry) -> bool {
+        self.end_sequence.is_none_or(|end| entry.header.sequence < end)
+    }
+
+    /// The part of a block.
+    pub fn of(&self, entry: &Entry) -> &Part {
+        let after = self.parts.partition_point(|part| part.first_sequence <= entry.header.sequence);
+        &self.parts[after.saturating_sub(1)]
+    }
+
+    /// The part that a number names.
+    pub fn part(&self, number: u32) -> &Part {
+        &self.parts[(number as usize).min(self.parts.len() - 1)]
+    }
+
+    /// The part to which a node of the trie belongs.
+    pub fn of_node(&self, id: u32) -> u32 {
+        self.of_id(Counted::Nodes, id)
+    }
+
+    /// The part to which a node of the trie belongs, and the id of the node there.
+    pub fn own_node(&self, id: u32) -> (u32, u32) {
+        let part = self.of_node(id);
+        (part, id - self.part(part).ids[Counted::Nodes as usize].base)
+    }
+
+    /// The part to which an image belongs, and the id of the image there.
+    pub fn of_image(&self, id: u32) -> (u32, u32) {
+        let part = self.of_id(Counted::Images, id);
+        (part, id - self.part(part).ids[Counted::Images as usize].base)
+    }
+
+    /// The part to which a task belongs.
+    pub fn of_task(&self, id: u32) -> u32 {
+        self.of_id(Counted::Tasks, id)
+    }
+
+    fn of_id(&self, what: Counted, id: u32) -> u32 {
+        if self.parts.len() == 1 {
+            return 0;
+        }
+        let after = self.parts.partition_point(|part| part.ids[what as usize].base <= id);
+        after.saturating_sub(1) as u32
+    }
+
+    /// The number by which the kernel knew a process or thread.
+    pub fn pid(&self, number: u32) -> u32 {
+        match self.parts.len() {
+            1 => number,
+            _ => number & ((1 << PID_BITS) - 1),
+        }
+    }
+
+    /// The zero of relative times, on the common clock.
+    pub fn zero_ns(&self) -> u64 {
+        self.zero_ns
+    }
+
+    /// The same moment, ns since 1970-01-01 UTC.
+    pub fn start_unix_ns(&self) -> u64 {
+        self.start_unix_ns
+    }
+
+    /// Events; samples name them by position.
+    pub fn events(&self) -> &[EventV1] {
+        &self.events
+    }
+
+    /// Distinct names of hosts, in the order of the file.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// All sessions, in the order of the file.
+    pub fn iter(&self) -> std::slice::Iter<'_, Part> {
+        self.parts.iter()
+    }
+
+    /// Counts the sessions; at least one.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+}
+
+impl<'a> IntoIterator for &'a Parts {
+    type Item = &'a Part;
+    type IntoIter = std::slice::Iter<'a, Part>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The position of an item that is equal, which is added if there is none.
+fn position<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) -> usize {
+    list.iter().position(|known| same(known, item)).unwrap_or_else(|| {
+        list.push(item.clone());
+        list.len() - 1
+    })
+}
+
+impl Part {
+    fn new(number: u32, first_sequence: u64) -> Self {
+        Self { number, first_sequence, next_sequence: first_sequence, ..Self::default() }
+    }
+
+    /// Tells whether a block begins another session. A session whose first block is missing is told by what
+    /// cannot be in one session: blocks behind a receipt, or, where blocks are missing, ids that begin anew.
+    fn ends_before(&self, entry: &Entry, block: &Decoded) -> bool {
+        let misses = entry.header.sequence != self.next_sequence;
+        let again = || block.ids().is_some_and(|(what, first, _)| first < self.ids[what as usize].end);
+        entry.header.kind == Kind::SESSION || self.has_end || misses && again()
+    }
+
+    fn learn(&mut self, entry: &Entry, block: &Decoded) {
+        self.next_sequence = entry.header.sequence.saturating_add(1);
+        self.has_end |= entry.header.kind == Kind::RECEIPT;
+        match block {
+            Decoded::Session(session) => self.session = (**session).clone(),
+            Decoded::Receipt(receipt) => self.receipt = Some(receipt.clone()),
+            Decoded::Samples => {
+                let first = entry.header.first_ns;
+                self.first_sample_ns = Some(self.first_sample_ns.map_or(first, |ns| ns.min(first)));
+            }
+            _ => {}
+        }
+        if let Some((what, first, len)) = block.ids() {
+            let end = first.saturating_add(u32::try_from(len).unwrap_or(u32::MAX));
+            let ids = &mut self.ids[what as usize];
+            ids.end = ids.end.max(end);
+        }
+    }
+
+    /// Its position among the sessions of the file.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn is_told(&self) -> bool {
+        self.session.start_ns > 0 || self.session.start_unix_ns > 0
+    }
+
+    fn is_dated(&self) -> bool {
+        self.session.start_unix_ns > 0
+    }
+
+    /// Its start, on its own clock: the first sample if nobody has told it.
+    pub fn start_ns(&self) -> u64 {
+        match self.first_sample_ns {
+            Some(first_ns) if !self.is_told() && !self.is_alone => first_ns,
+            _ => self.session.start_ns,
+        }
+    }
+
+    /// From where to where `cut` left it, ns behind its start; all of it if it was not cut.
+    pub fn kept_ns(&self) -> (u64, u64) {
+        let ended_by = self.receipt.iter().flat_map(|receipt| &receipt.ended_by);
+        ended_by.fold((0, u64::MAX), |(from, to), by| {
+            let moment = |what: &str| Some(by.strip_prefix(what)?.parse::<Moment>().ok()?.ns);
+            (moment(CUT_FROM).map_or(from, |ns| from.max(ns)), moment(CUT_TO).map_or(to, |ns| to.min(ns)))
+        })
+    }
+
+    /// A time of its own clock on the common one.
+    pub fn time_ns(&self, own_ns: u64) -> u64 {
+        own_ns.saturating_add(self.shift_ns)
+    }
+
+    /// A number that no process or thread of another part has.
+    pub fn pid(&self, own: u32) -> u32 {
+        match self.is_alone {
+            true => own,
+            false => own & ((1 << PID_BITS) - 1) | self.number << PID_BITS,
+        }
+    }
+
+    /// A row of the account of CPU time, with numbers that are unique in the file.
+    pub fn cpu_time(&self, own: CpuTime) -> CpuTime {
+        let (time_ns, since_ns) = (self.time_ns(own.time_ns), self.time_ns(own.since_ns));
+        CpuTime { time_ns, since_ns, tgid: self.pid(own.tgid), tid: self.pid(own.tid), ..own }
+    }
+
+    /// A sample of its blocks, with numbers that are unique in the file.
+    pub fn sample(&self, own: Sample) -> Sample {
+        if self.is_alone {
+            return own;
+        }
+        Sample {
+            time_ns: self.time_ns(own.time_ns),
+            event: self.event_of.get(usize::from(own.event)).copied().unwrap_or(u8::MAX),
+            task: self.id(Counted::Tasks, own.task),
+            user_stack: self.id(Counted::Nodes, own.user_stack),
+            kernel_stack: self.id(Counted::Nodes, own.kernel_stack),
+            snapshot: self.id(Counted::Snapshots, own.snapshot),
+            ..own
+        }
+    }
+
+    /// An id that is unique in the file. The empty string, the empty stack and no snapshot, all 0, are the same everywhere.
+    fn id(&self, what: Counted, own: u32) -> u32 {
+        match (what, own) {
+            (Counted::Strings | Counted::Nodes | Counted::StackNodes | Counted::Snapshots, 0) => 0,
+            _ => self.ids[what as usize].shift(own),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! When sessions ran, and time divided into slices.
+
+use crate::recording::filter::Filter;
+use crate::recording::load::Tables;
+
+/// From when to when each session ran, on the common clock, cut to `--from` and `--to`; nothing of hosts that are
+/// not wanted.
+#[derive(Debug)]
+pub struct Spans {
+    spans: Vec<(u64, u64)>,
+    sampled: (u64, u64),
+}
+
+impl Spans {
+    /// A session ends with its receipt; without one, with its last sample. Of one that was cut, what was kept counts.
+    pub fn new(tables: &Tables, filter: &Filter) -> Self {
+        let parts = &tables.parts;
+        let mut ends: Vec<u64> = vec![0; parts.len()];
+        let mut sampled = (u64::MAX, 0);
+        for block in &tables.sample_blocks {
+            let part = parts.of(block);
+            let block_ns = (part.time_ns(block.header.first_ns), part.time_ns(block.header.last_ns));
+            sampled = widened(sampled, block_ns);
+            let end = &mut ends[part.number() as usize];
+            *end = (*end).max(block_ns.1);
+        }
+        let zero_ns = parts.zero_ns();
+        let from_ns = filter.from.map_or(0, |from| zero_ns.saturating_add(from.ns));
+        let to_ns = filter.to.map_or(u64::MAX, |to| zero_ns.saturating_add(to.ns));
+        let spans = parts.iter().zip(ends).map(|(part, last_sample)| {
+            let start = part.time_ns(part.start_ns());
+            let end = part.receipt.as_ref().map_or(last_sample, |receipt| part.time_ns(receipt.end_ns));
+            let kept_ns = part.kept_ns();
+            let begin = start.saturating_add(kept_ns.0).max(from_ns);
+            let end = end.min(start.saturating_add(kept_ns.1)).min(to_ns);
+            match filter.wants_host(|| &part.session.host) {
+                true => (begin, end.max(begin)),
+                false => (begin, begin),
+            }
+        });
+        let sampled = (sampled.0.max(from_ns), sampled.1.saturating_add(1).min(to_ns));
+        Self { spans: spans.collect(), sampled }
+    }
+
+    /// Each session, in the order of the file: begin and end, ns on the common clock.
+    pub fn of_parts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.spans.iter().copied()
+    }
+
+    /// Tells whether there is one session only.
+    pub fn is_one(&self) -> bool {
+        self.spans.len() == 1
+    }
+
+    /// The time in which any session ran, ns.
+    pub fn together_ns(&self) -> u64 {
+        together_ns(self.spans.clone())
+    }
+
+    /// The time of all sessions, those that ran at the same time each by itself, ns.
+    pub fn sum_ns(&self) -> u64 {
+        self.spans.iter().fold(0, |sum: u64, (begin, end)| sum.saturating_add(end - begin))
+    }
+
+    /// From the first sample of the file to behind the last, cut to `--from` and `--to`: what was cut out of a recording keeps
+    /// the start and the end of that.
+    pub fn sampled_ns(&self) -> (u64, u64) {
+        self.sampled
+    }
+
+    /// Begin of the earliest and end of the latest, ns on the common clock; nothing if no session took any time.
+    pub fn hull_ns(&self) -> (u64, u64) {
+        let ran = self.spans.iter().filter(|(begin, end)| begin < end);
+        ran.copied().reduce(widened).unwrap_or_default()
+    }
+}
+
+/// The length of the union of spans.
+fn together_ns(mut spans: Vec<(u64, u64)>) -> u64 {
+    spans.sort_unstable();
+    let mut covered_to = 0;
+    spans.into_iter().fold(0, |sum: u64, (begin, end)| {
+        let new = end.saturating_sub(begin.max(covered_to));
+        covered_to = covered_to.max(end);
+        sum.saturating_add(new)
+    })
+}
+
+/// The span that holds two spans.
+pub(crate) fn widened(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// How time is to be divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slicing {
+    /// Into so many slices of equal length.
+    Number(u32),
+    /// The time from the first sample to the last into so many slices of equal length.
+    Sampled(u32),
+    /// Into slices of this length, ns; longer ones if there were more than the first number.
+    Length(u32, u64),
+}
+
+/// Time divided into slices of equal length; a moment outside belongs to the nearest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slices {
+    /// Begin of the first, ns on the common clock.
+    pub begin_ns: u64,
+    /// Length of each, ns; at least 1.
+    pub len_ns: u64,
+    /// How many there are; at least 1.
+    pub number: u32,
+}
+
+impl Slices {
+    /// Divides a stretch of time; the last slice may reach behind its end.
+    pub fn new((begin_ns, end_ns): (u64, u64), slicing: Slicing) -> Self {
+        let span_ns = end_ns.saturating_sub(begin_ns).max(1);
+        let len_ns = match slicing {
+            Slicing::Number(number) | Slicing::Sampled(number) => span_ns.div_ceil(u64::from(number.max(1))),
+            Slicing::Length(most, len_ns) => len_ns.max(span_ns.div_ceil(u64::from(most.max(1)))).max(1),
+        };
+        // At most the number that was asked for, so it fits.
+        Self { begin_ns, len_ns, number: span_ns.div_ceil(len_ns) as u32 }
+    }
+
+    /// The slice of a moment.
+    pub fn of(&self, time_ns: u64) -> u32 {
+        let into = time_ns.saturating_sub(self.begin_ns) / self.len_ns;
+        into.min(u64::from(self.number - 1)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_sessions_share_counts_once_and_time_between_them_not_at_all() {
+        assert_eq!(together_ns(vec![(5, 10), (7, 12), (8, 9), (20, 21)]), 8);
+        assert_eq!(together_ns(vec![]), 0);
+        assert_eq!(together_ns(vec![(3, 3)]), 0);
+    }
+
+    #[test]
+    fn slices_cover_time_and_moments_outside_belong_to_the_nearest() {
+        let slices = Slices::new((100, 200), Slicing::Number(3));
+        assert_eq!(slices, Slices { begin_ns: 100, len_ns: 34, number: 3 });
+        assert_eq!([0, 100, 133, 134, 199, 999].map(|ns| slices.of(ns)), [0, 0, 0, 1, 2, 2]);
+        let by_length = |most| Slices::new((0, 1000), Slicing::Length(most, 100));
+        assert_eq!((by_length(50).number, by_length(50).len_ns), (10, 100));
+        assert_eq!((by_length(4).number, by_length(4).len_ns), (4, 250));
+        let nothing = Slices::new((7, 7), Slicing::Number(64));
+        assert_eq!((nothing.number, nothing.of(u64::MAX)), (1, 0));
+        assert_eq!(Slices::new((0, u64::MAX), Slicing::Length(u32::MAX, 1)).number, u32::MAX);
+    }
+}

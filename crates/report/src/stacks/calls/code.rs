@@ -1,0 +1,293 @@
+//! The code of one image: its bytes, where its functions begin and end, and who is reached from where.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use object::{Object, ObjectSymbol, SymbolKind};
+
+use super::depth;
+use super::flow::Reach;
+use super::opened::Opened;
+use super::{Before, aarch64, x86_64};
+use crate::base::map::Map;
+use crate::symbolize::image::{ElfFile, FileOff, Svma};
+use crate::unwind::{Edge, Shape};
+use crate::unwind::{Machine, UnwindTables};
+
+/// The longest call, with a prefix.
+const MAX_CALL_LEN: u64 = 8;
+/// The most instructions of an image that are followed: two seconds.
+const MAX_STEPS: usize = 50_000_000;
+/// The most labels in a function that are looked through for its beginning.
+const MAX_LABELS: usize = 256;
+/// The longest function without unwind rules whose instructions are followed, bytes.
+const MAX_FUNCTION_LEN: u64 = 64 << 10;
+
+/// Code of an image that is at hand.
+#[derive(Debug)]
+pub(super) struct Code<'a> {
+    opened: &'a Opened,
+    tables: Option<UnwindTables<'a>>,
+    /// Sections of stubs.
+    stubs: Vec<Range<u64>>,
+    symbols: OnceLock<Vec<Symbol>>,
+    reached: Mutex<Map<u64, Arc<Reach>>>,
+    /// How many instructions may still be followed: a recording may bring along what takes for ever.
+    left: AtomicUsize,
+    /// Frames by first instruction and program counter.
+    shapes: Mutex<Map<(u64, u64), Option<Shape>>>,
+}
+
+/// A symbol of code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Symbol {
+    start: u64,
+    end: u64,
+    /// It is said to be a function; else it may be a place in one.
+    is_function: bool,
+}
+
+impl<'a> Code<'a> {
+    pub(super) fn new(opened: &'a Opened, tables: Option<UnwindTables<'a>>) -> Self {
+        let sections = opened.files.image.layout.sections.iter();
+        let stubs = sections.filter(|section| {
+            section.is_executable && (section.name.starts_with(b".plt") || section.name == b".iplt")
+        });
+        let stubs = stubs.map(|section| section.at.0..section.at.0.saturating_add(section.len)).collect();
+        Self {
+            opened,
+            tables,
+            stubs,
+            symbols: OnceLock::new(),
+            reached: Mutex::default(),
+            left: AtomicUsize::new(MAX_STEPS),
+            shapes: Mutex::default(),
+        }
+    }
+
+    pub(super) fn machine(&self) -> Machine {
+        self.opened.machine
+    }
+
+    pub(super) fn svma(&self, off: FileOff) -> Option<Svma> {
+        self.opened.files.image.layout.svma(off)
+    }
+
+    /// The code from an address to the end of its segment.
+    pub(super) fn bytes_from(&self, at: u64) -> Option<&[u8]> {
+        let layout = &self.opened.files.image.layout;
+        let (off, len) = layout.rest_of_segment(Svma(at)).filter(|_| layout.is_code(Svma(at)))?;
+        let begin = usize::try_from(off.0).ok()?;
+        self.opened.map.get(begin..begin.checked_add(usize::try_from(len).ok()?)?)
+    }
+
+    pub(super) fn is_stub(&self, at: u64) -> bool {
+        self.stubs.iter().any(|stubs| stubs.contains(&at))
+    }
+
+    /// The function that holds an address, by unwind rules, else by symbols.
+    fn function(&self, at: u64) -> Option<Range<u64>> {
+        let described = self.tables.as_ref().and_then(|tables| tables.extent(at));
+        described.or_else(|| self.symbol(at).map(|symbol| symbol.start..symbol.end))
+    }
+
+    /// The symbol of the function that holds an address, else of the place in front of it: functions of assembly have labels.
+    fn symbol(&self, at: u64) -> Option<Symbol> {
+        let symbols = self.symbols.get_or_init(|| symbols(self.opened));
+        let before = &symbols[..symbols.partition_point(|symbol| symbol.start <= at)];
+        let mut near = before.iter().rev().take(MAX_LABELS).filter(|symbol| at < symbol.end);
+        let function = near.clone().find(|symbol| symbol.is_function);
+        function.or_else(|| near.next()).copied()
+    }
+
+    /// Tells whether two addresses are known to be in two functions.
+    pub(super) fn parts(&self, at: u64, other: u64) -> bool {
+        self.function(at).is_some_and(|function| !function.contains(&other))
+    }
+
+    /// The bytes in front of an address in which a call may be.
+    fn bytes_before(&self, at: u64) -> Option<&[u8]> {
+        let mut begins = (1..=MAX_CALL_LEN).rev().map(|len| at.wrapping_sub(len));
+        let (begin, code) = begins.find_map(|begin| Some((begin, self.bytes_from(begin)?)))?;
+        code.get(..at.wrapping_sub(begin) as usize)
+    }
+
+    /// Judges what is in front of a return address; the callee is at `own` in this image, or else where `other` tells.
+    pub(super) fn edge<'c>(
+        &self,
+        return_address: Svma,
+        own: Option<Svma>,
+        other: impl Fn() -> Option<(&'c Code<'a>, Svma)>,
+        is_outermost: bool,
+    ) -> Edge
+    where
+        'a: 'c,
+    {
+        let Some(Before { direct, is_indirect }) = self.before(return_address.0) else {
+            return Edge::Unknown;
+        };
+        if is_indirect {
+            return Edge::MayCall;
+        }
+        let found = match direct {
+            Some(target) => self.leads(target, own),
+            None => Edge::Impossible,
+        };
+        if found != Edge::Impossible {
+            return found;
+        }
+        // Signals put frames on stacks that nobody called.
+        let here = own.map(|own| (self, own));
+        let is_put = |(code, at): (&Code<'_>, Svma)| code.is_put(at.0);
+        let is_excused = self.is_signal_return(return_address.0)
+            || self.is_signal_return(return_address.0.wrapping_sub(1))
+            || is_outermost && direct.is_none() && self.is_begin(return_address.0)
+            || here.is_some_and(is_put)
+            || own.is_none() && other().is_some_and(|(code, at)| code.is_put(at.0));
+        if is_excused { Edge::Unknown } else { Edge::Impossible }
+    }
+
+    /// The calls in front of an address; `None` if there is no code.
+    fn before(&self, return_address: u64) -> Option<Before> {
+        let code = self.bytes_before(return_address)?;
+        Some(super::before(self.machine(), code, return_address))
+    }
+
+    /// Tells whether control comes from the target of a call to an address, without another call.
+    pub(super) fn leads(&self, target: u64, callee: Option<Svma>) -> Edge {
+        if self.bytes_from(target).is_none() {
+            return Edge::Unknown;
+        }
+        if self.is_stub(target) {
+            // It leads into another file, or to another function of this one; or it is where the callee is.
+            return Edge::MayCall;
+        }
+        let function = callee.and_then(|callee| self.function(callee.0));
+        if function.as_ref().is_some_and(|function| function.contains(&target)) {
+            return Edge::Calls;
+        }
+        let reach = self.reach(target);
+        if callee.is_some_and(|callee| reach.has(callee.0))
+            || function.as_ref().is_some_and(|function| reach.meets(function))
+        {
+            return Edge::Calls;
+        }
+        let is_part = function.is_some_and(|function| {
+            // Handlers of exceptions may lie in a part that is entered by the unwinder alone.
+            !self.tables.as_ref().is_none_or(|tables| tables.is_entry(function.start))
+        });
+        if reach.is_open || !reach.stubs.is_empty() || is_part { Edge::MayCall } else { Edge::Impossible }
+    }
+
+    fn reach(&self, target: u64) -> Arc<Reach> {
+        let reached = || self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = reached().get(&target).cloned();
+        known.unwrap_or_else(|| {
+            let reach = Arc::new(Reach::from(self, target));
+            reached().insert(target, Arc::clone(&reach));
+            reach
+        })
+    }
+
+    /// Takes up to so many instructions from what may be followed; returns how many.
+    pub(super) fn take_steps(&self, most: usize) -> usize {
+        let taken = |left: usize| Some(left - left.min(most));
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).map_or(0, |left| left.min(most))
+    }
+
+    /// Gives back what was taken and not needed.
+    pub(super) fn return_steps(&self, steps: usize) {
+        self.left.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    fn is_signal_return(&self, at: u64) -> bool {
+        self.bytes_from(at).is_some_and(|code| match self.machine() {
+            Machine::X86_64 => x86_64::is_signal_return(code),
+            Machine::Aarch64 => aarch64::is_signal_return(code),
+        })
+    }
+
+    /// Tells whether control does not come to an address from the instruction before, or only from the first of a function: a
+    /// stack may have been begun there.
+    fn is_begin(&self, at: u64) -> bool {
+        let is_first = self.function(at).is_some_and(|function| at.wrapping_sub(function.start) <= 4);
+        is_first
+            || match self.machine() {
+                Machine::X86_64 => self.bytes_before(at).is_some_and(x86_64::ends_block),
+                Machine::Aarch64 => self.bytes_before(at).is_some_and(aarch64::ends_block),
+            }
+    }
+
+    /// Tells whether the function at an address is one that signals put on stacks.
+    fn is_put(&self, at: u64) -> bool {
+        let keeps_flags = || {
+            let begin = self.function(at).and_then(|function| self.bytes_from(function.start));
+            self.machine() == Machine::X86_64 && begin.is_some_and(x86_64::keeps_flags)
+        };
+        self.is_signal_return(at) || self.is_signal_return(at.wrapping_add(1)) || keeps_flags()
+    }
+
+    /// The frame of the function that holds an instruction: of one that a symbol names.
+    pub(super) fn shape(&self, at: Svma, is_interrupted: bool) -> Option<Shape> {
+        let symbol = self.symbol(at.0).filter(|symbol| symbol.is_function)?;
+        self.shape_from(symbol.start, at, is_interrupted)
+    }
+
+    /// The same of a function that is called directly in front of a return address.
+    pub(super) fn shape_behind(&self, return_address: Svma, at: Svma, is_interrupted: bool) -> Option<Shape> {
+        let target = self.before(return_address.0)?.direct.filter(|target| !self.is_stub(*target))?;
+        let is_near = target.abs_diff(at.0) <= MAX_FUNCTION_LEN;
+        if is_near { self.shape_from(target, at, is_interrupted) } else { None }
+    }
+
+    fn shape_from(&self, start: u64, at: Svma, is_interrupted: bool) -> Option<Shape> {
+        // A return address stands behind the call that it is looked up by.
+        let pc = at.0.wrapping_add(u64::from(!is_interrupted));
+        let shapes = || self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = shapes().get(&(start, pc)).copied();
+        known.unwrap_or_else(|| {
+            let shape = depth::shape(self, start, pc);
+            shapes().insert((start, pc), shape);
+            shape
+        })
+    }
+}
+
+/// Reads the symbols of code of all tables.
+fn symbols(opened: &Opened) -> Vec<Symbol> {
+    let files = &opened.files;
+    let debug = files.debug.as_ref().map(|found| &found.file);
+    let mini = files.mini.as_ref().map(|(file, _)| file);
+    let mut symbols = Vec::new();
+    for file in [Some(&files.image.file), debug, mini].into_iter().flatten() {
+        read(file, &mut symbols);
+    }
+    symbols.sort_unstable_by_key(|symbol| (symbol.start, !symbol.is_function, std::cmp::Reverse(symbol.end)));
+    symbols.dedup_by_key(|symbol| symbol.start);
+    // Labels have no length: they go on to the next one.
+    let starts: Vec<u64> = symbols.iter().skip(1).map(|next| next.start).collect();
+    for (symbol, next) in symbols.iter_mut().zip(starts) {
+        if symbol.end == symbol.start {
+            symbol.end = next;
+        }
+    }
+    symbols
+}
+
+fn read(file: &ElfFile, symbols: &mut Vec<Symbol>) {
+    let Some(map) = file.map() else { return };
+    let Ok(elf) = object::File::parse(&*map) else { return };
+    let of_code = elf.symbols().chain(elf.dynamic_symbols()).filter_map(|symbol| {
+        let is_function = symbol.kind() == SymbolKind::Text;
+        let is_label = matches!(symbol.kind(), SymbolKind::Unknown | SymbolKind::Label);
+        let is_here = symbol.is_definition() || is_label && symbol.section_index().is_some();
+        let start = symbol.address();
+        (is_here && (is_function || is_label)).then(|| Symbol {
+            start,
+            end: start.saturating_add(symbol.size()),
+            is_function,
+        })
+    });
+    symbols.extend(of_code);
+}

@@ -1,0 +1,216 @@
+//! How much stack a function has taken when it is at an instruction, and where it keeps its caller's frame pointer: what unwind
+//! rules would say, read from the code itself. x86-64 only.
+//!
+//! All ways from the first instruction to the wanted one are followed. They must agree, else nothing is told.
+
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+use super::code::Code;
+use super::{Goes, flow};
+use crate::base::map::Map;
+use crate::unwind::{CallersFp, Machine, Shape};
+
+/// The most instructions that are followed: what has no unwind rules is assembly, and short.
+const MAX_STEPS: usize = 4096;
+
+/// What is known of registers in front of an instruction. Distances are bytes below the return address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    /// Where the stack pointer points to.
+    sp: Option<i64>,
+    rbp: Rbp,
+    /// Where the caller's frame pointer was saved.
+    saved: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rbp {
+    Callers,
+    /// It points into the frame.
+    Frame(i64),
+    Other,
+}
+
+/// Finds the shape of the frame at an instruction of the function that begins at `start`; `None` if it cannot be told.
+///
+/// # Cost   100 ns for each of 4,096 instructions at most
+pub(super) fn shape(code: &Code<'_>, start: u64, wanted: u64) -> Option<Shape> {
+    if code.machine() != Machine::X86_64 {
+        return None;
+    }
+    let most = code.take_steps(MAX_STEPS);
+    let (states, shape) = follow(code, start, wanted, most);
+    code.return_steps(most - states);
+    shape
+}
+
+/// Follows all ways; returns how many instructions there were, and the shape.
+fn follow(code: &Code<'_>, start: u64, wanted: u64, most: usize) -> (usize, Option<Shape>) {
+    let mut states: Map<u64, State> = Map::default();
+    let mut open = vec![(start, State { sp: Some(0), rbp: Rbp::Callers, saved: None })];
+    let mut infos = InstructionInfoFactory::new();
+    while let Some((mut at, mut state)) = open.pop() {
+        loop {
+            match states.get(&at) {
+                // Ways that meet must agree on what they know.
+                Some(known) if *known == state => break,
+                Some(known) => {
+                    let merged = merged(known, &state);
+                    if merged == *known {
+                        break;
+                    }
+                    state = merged;
+                }
+                None if states.len() >= most => return (most, None),
+                None => {}
+            }
+            states.insert(at, state);
+            // What is jumped to behind a push is another's frame.
+            let Some((step, Some(instruction))) = flow::step(code, at, None) else { break };
+            state.pass(&instruction, &mut infos);
+            match step.goes {
+                Goes::On => {}
+                Goes::OnOrTo(target) => open.push((target, state)),
+                Goes::To(target) if !code.is_stub(target) => {
+                    at = target;
+                    continue;
+                }
+                Goes::To(_) | Goes::Anywhere | Goes::Nowhere => break,
+            }
+            let is_call = instruction.is_call_near() || instruction.is_call_near_indirect();
+            if is_call && code.parts(at, step.next) && step.next != wanted {
+                break;
+            }
+            at = step.next;
+        }
+    }
+    (states.len(), states.get(&wanted).and_then(State::shape))
+}
+
+fn merged(a: &State, b: &State) -> State {
+    State {
+        sp: a.sp.filter(|_| a.sp == b.sp),
+        rbp: if a.rbp == b.rbp { a.rbp } else { Rbp::Other },
+        saved: a.saved.filter(|_| a.saved == b.saved),
+    }
+}
+
+impl State {
+    fn shape(&self) -> Option<Shape> {
+        let from_sp = self.sp.and_then(|sp| u64::try_from(sp).ok());
+        let from_fp = match self.rbp {
+            Rbp::Frame(frame) => u64::try_from(frame).ok(),
+            _ => None,
+        };
+        let fp = match (self.rbp, self.saved) {
+            (Rbp::Callers, _) => CallersFp::Kept,
+            (_, Some(saved)) => u64::try_from(saved).map_or(CallersFp::Lost, CallersFp::Saved),
+            _ => CallersFp::Lost,
+        };
+        (from_sp.is_some() || from_fp.is_some()).then_some(Shape { from_sp, from_fp, fp })
+    }
+
+    /// What is known behind an instruction.
+    fn pass(&mut self, it: &Instruction, infos: &mut InstructionInfoFactory) {
+        let before = *self;
+        let is_register = |op: u32, register: Register| {
+            it.op_kind(op) == OpKind::Register && it.op_register(op) == register
+        };
+        match it.mnemonic() {
+            Mnemonic::Call if it.is_call_near() && it.near_branch_target() == it.next_ip() => {
+                // The way to read the program counter of 32-bit code: what was pushed stays.
+                self.sp = before.sp.map(|sp| sp + 8);
+            }
+            Mnemonic::Call | Mnemonic::Syscall => {}
+            Mnemonic::Push => {
+                self.sp = before.sp.map(|sp| sp - i64::from(it.stack_pointer_increment()));
+                if is_register(0, Register::RBP) && before.rbp == Rbp::Callers {
+                    self.saved = self.sp;
+                }
+            }
+            Mnemonic::Leave => {
+                let Rbp::Frame(frame) = before.rbp else {
+                    (self.sp, self.rbp) = (None, Rbp::Other);
+                    return;
+                };
+                self.sp = Some(frame - 8);
+                self.rbp = if before.saved == Some(frame) { Rbp::Callers } else { Rbp::Other };
+            }
+            Mnemonic::Mov if is_register(0, Register::RBP) => {
+                self.rbp = match (is_register(1, Register::RSP), before.sp) {
+                    (true, Some(sp)) => Rbp::Frame(sp),
+                    _ if self.place(it).is_some_and(|place| before.saved == Some(place)) => Rbp::Callers,
+                    _ => Rbp::Other,
+                };
+            }
+            Mnemonic::Mov if is_register(0, Register::RSP) => {
+                self.sp = match before.rbp {
+                    Rbp::Frame(frame) if is_register(1, Register::RBP) => Some(frame),
+                    _ => None,
+                };
+            }
+            Mnemonic::Mov if is_register(1, Register::RBP) && before.rbp == Rbp::Callers => {
+                self.saved = self.place(it).or(before.saved);
+            }
+            Mnemonic::Lea if is_register(0, Register::RSP) => self.sp = self.place(it),
+            Mnemonic::Lea if is_register(0, Register::RBP) => {
+                self.rbp = self.place(it).map_or(Rbp::Other, Rbp::Frame);
+            }
+            Mnemonic::Add | Mnemonic::Sub
+                if is_register(0, Register::RSP) && it.op_kind(1) != OpKind::Register =>
+            {
+                let bytes = match it.op_kind(1) {
+                    OpKind::Memory => None,
+                    _ => Some(it.immediate(1).cast_signed()),
+                };
+                let bytes = if it.mnemonic() == Mnemonic::Add { bytes.map(|bytes| -bytes) } else { bytes };
+                self.sp = before.sp.zip(bytes).and_then(|(sp, bytes)| sp.checked_add(bytes));
+            }
+            Mnemonic::Pop if is_register(0, Register::RBP) => {
+                self.rbp = if before.saved.is_some() && before.saved == before.sp {
+                    Rbp::Callers
+                } else {
+                    Rbp::Other
+                };
+                self.sp = before.sp.map(|sp| sp - 8);
+            }
+            _ => self.pass_any(it, infos),
+        }
+    }
+
+    /// The same of an instruction that is known by what it writes.
+    fn pass_any(&mut self, it: &Instruction, infos: &mut InstructionInfoFactory) {
+        let moved = i64::from(it.stack_pointer_increment());
+        let is_write = |access| {
+            matches!(
+                access,
+                OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            )
+        };
+        let written = infos.info(it).used_registers().iter().filter(|used| is_write(used.access()));
+        for used in written {
+            match used.register().full_register() {
+                Register::RBP => self.rbp = Rbp::Other,
+                Register::RSP if moved == 0 || !it.is_stack_instruction() => self.sp = None,
+                _ => {}
+            }
+        }
+        if it.is_stack_instruction() {
+            self.sp = self.sp.map(|sp| sp - moved);
+        }
+    }
+
+    /// The place in the frame that an operand in memory means.
+    fn place(&self, it: &Instruction) -> Option<i64> {
+        let has_memory = (0..it.op_count()).any(|op| it.op_kind(op) == OpKind::Memory);
+        if !has_memory || it.memory_index() != Register::None {
+            return None;
+        }
+        let base = match (it.memory_base(), self.rbp) {
+            (Register::RSP, _) => self.sp?,
+            (Register::RBP, Rbp::Frame(frame)) => frame,
+            _ => return None,
+        };
+        base.checked_sub(it.memory_displacement64().cast_signed())
+    }
+}

@@ -1,0 +1,408 @@
+//! Counts samples by what they hit: everything behind this stage works on distinct things.
+
+use std::ops::Range;
+
+use icecore_format::index::Entry;
+use icecore_format::read::{Damage, Recording};
+use icecore_format::records::{CpuTime, Mending, Sample, Task, WalkEnd};
+use rayon::prelude::*;
+
+use crate::base::map::Map;
+use crate::recording::cgroups::{CgroupId, Cgroups};
+use crate::recording::filter::{Filter, Sides};
+use crate::recording::load::{Tables, damage, samples};
+use crate::recording::spaces::{SpaceId, Spaces};
+use crate::recording::spans::widened;
+use crate::recording::spans::{Slices, Slicing, Spans};
+use crate::stacks::mend::Mended;
+
+/// What samples have in common when they hit the same code in the same thread, or process. Ordered so that equal
+/// stacks are neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The address space; `None` if nothing is known about the process.
+    pub space: Option<SpaceId>,
+    /// The user stack, a stack id; 0 if empty or filtered out.
+    pub user: u32,
+    /// The kernel stack, a stack id; 0 if empty or filtered out.
+    pub kernel: u32,
+    /// The thread, a task id; one thread stands for its process where they are counted together.
+    pub task: u32,
+    /// How the user walk ended.
+    pub end: WalkEnd,
+    /// What became of the walk.
+    pub mending: Mending,
+    /// They hit in the kernel, whether its frames are wanted or not.
+    pub in_kernel: bool,
+    /// The cgroup of the thread.
+    pub cgroup: CgroupId,
+    /// The event, where events are counted apart; else 0.
+    pub event: u8,
+}
+
+/// All samples with one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hit {
+    /// What they have in common.
+    pub key: Key,
+    /// How many.
+    pub samples: u64,
+    /// Their weight together, in the unit of their event.
+    pub weight: u64,
+    /// Earliest and latest time, ns `CLOCK_MONOTONIC`.
+    pub span_ns: (u64, u64),
+}
+
+/// What of a row fell into one slice of time. There are many times more of these than of rows, so they are small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// The position of the row.
+    pub row: u32,
+    /// The slice.
+    pub slice: u32,
+    /// How many samples.
+    pub samples: u32,
+    /// Their weight together.
+    pub weight: u64,
+}
+
+/// Samples, counted.
+#[derive(Debug, Default)]
+pub struct Hits {
+    /// Distinct keys, in their order.
+    pub rows: Vec<Hit>,
+    /// The rows slice by slice, in the order of both; empty if slices are not apart.
+    pub cells: Vec<Cell>,
+    /// What was counted on the way.
+    pub seen: Seen,
+    /// The slices of time, if they are apart.
+    pub slices: Option<Slices>,
+    /// Blocks of samples that could not be used.
+    pub damage: Vec<Damage>,
+}
+
+/// What the samples are that the filter wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Samples that had frames, none of them on the wanted side.
+    pub without_frames: u64,
+    /// Events of these samples, positions in [`crate::recording::load::parts::Parts::events`]; ordered.
+    pub events: Vec<u8>,
+}
+
+/// What is counted apart: less of it is faster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// The samples of each thread, else those of each process. There are many times more distinct pairs of thread and
+    /// stack than of process and stack.
+    pub threads: bool,
+    /// The samples of each event. Then weights have the unit of their event.
+    pub events: bool,
+    /// The samples of each slice of time.
+    pub slices: Option<Slicing>,
+    /// Not even stacks: all samples that hit a side that is wanted are as if they had none.
+    pub no_stacks: bool,
+}
+
+/// Selects and describes samples, the same way for counting and for listing.
+#[derive(Debug, Clone, Copy)]
+pub struct Selection<'a> {
+    /// The recording as tables.
+    pub tables: &'a Tables,
+    /// Its address spaces.
+    pub spaces: &'a Spaces,
+    /// Its cgroups.
+    pub cgroups: &'a Cgroups,
+    /// Which samples are wanted.
+    pub filter: &'a Filter,
+    /// Their stacks, where these are not those of the file.
+    pub mended: &'a Mended,
+}
+
+impl Selection<'_> {
+    /// Decodes a block of samples.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn samples(
+        &self,
+        recording: &Recording,
+        entry: &Entry,
+    ) -> Result<impl Iterator<Item = Sample>, icecore_format::Error> {
+        let rows = samples(recording, self.tables, entry)?;
+        Ok(rows.into_iter().map(|sample| self.mended.sample(sample)))
+    }
+
+    /// Gives the key of a sample; `None` if the filter does not want it.
+    pub fn key(&self, sample: &Sample) -> Option<Key> {
+        self.key_in(&self.phase(sample.task, sample.time_ns), sample)
+    }
+
+    /// Tells whether a thread, a task id, is wanted by its numbers.
+    pub fn wants_thread(&self, id: u32) -> bool {
+        let (task, parts) = (self.tables.task(id), &self.tables.parts);
+        self.filter.wants_ids(&Task { tgid: parts.pid(task.tgid), tid: parts.pid(task.tid), ..task })
+    }
+
+    /// Tells whether CPU time by the kernel's account is wanted. It belongs to a thread and a stretch of time, and to nothing
+    /// that other filters ask for.
+    pub fn wants_cpu_time(&self, row: &CpuTime) -> bool {
+        let Self { filter, tables, .. } = self;
+        let (tgid, tid) = (tables.parts.pid(row.tgid), tables.parts.pid(row.tid));
+        let zero_ns = tables.parts.zero_ns();
+        filter.is_of_threads_and_times()
+            && filter.wants_ids(&Task { tgid, tid, comm: 0 })
+            && filter.from.is_none_or(|from| row.since_ns >= zero_ns.saturating_add(from.ns))
+            && filter.to.is_none_or(|to| row.time_ns <= zero_ns.saturating_add(to.ns))
+    }
+
+    /// Describes the life of a task around a moment.
+    fn phase(&self, id: u32, time_ns: u64) -> Phase {
+        let parts = &self.tables.parts;
+        let task = &self.tables.task(id);
+        let (space, in_space_ns) = self.spaces.stay(task.tgid, time_ns);
+        let (cgroup, in_cgroup_ns) = self.cgroups.stay(task.tgid, task.tid, time_ns);
+        let during_ns = in_space_ns.start.max(in_cgroup_ns.start)..in_space_ns.end.min(in_cgroup_ns.end);
+        let wanted = self.wants_thread(id)
+            && self.filter.wants_host(|| &parts.part(parts.of_task(id)).session.host)
+            && (self.filter.cgroups.is_empty() || self.cgroups.is_below(cgroup, &self.filter.cgroups))
+            && self.is_named_as_wanted(task, space);
+        Phase { space, cgroup, during_ns, wanted }
+    }
+
+    fn key_in(&self, phase: &Phase, sample: &Sample) -> Option<Key> {
+        let wanted = phase.wanted
+            && self.filter.wants_sample(sample, self.tables.parts.zero_ns())
+            && self.filter.wants_event(|| self.event_name(sample.event));
+        if !wanted {
+            return None;
+        }
+        let (user, kernel) = match self.filter.sides {
+            Sides::Both => (sample.user_stack, sample.kernel_stack),
+            Sides::User => (sample.user_stack, 0),
+            Sides::Kernel => (0, sample.kernel_stack),
+        };
+        let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
+        let Phase { space, cgroup, .. } = *phase;
+        let (mending, event) = (sample.mending, 0);
+        Some(Key { task, space, cgroup, user, kernel, end, mending, in_kernel, event })
+    }
+
+    /// Tells whether a block may hold a wanted sample.
+    pub fn may_be_in(&self, entry: &Entry) -> bool {
+        let part = self.tables.parts.of(entry);
+        let span_ns = (part.time_ns(entry.header.first_ns), part.time_ns(entry.header.last_ns));
+        self.filter.wants_block(span_ns, entry.header.processes, self.tables.parts.zero_ns())
+    }
+
+    fn is_named_as_wanted(&self, task: &Task, space: Option<SpaceId>) -> bool {
+        // Names are looked up for nothing if any will do.
+        self.filter.comms.is_empty()
+            || self.filter.wants_name(self.tables.text(task.comm), self.process_name(task, space))
+    }
+
+    /// Tells the name of a thread's process; the thread's own if it was never told.
+    pub fn process_name(&self, task: &Task, space: Option<SpaceId>) -> &str {
+        match space.map_or(0, |space| self.spaces.process_name(space)) {
+            0 => self.tables.text(task.comm),
+            name => self.tables.text(name),
+        }
+    }
+
+    fn event_name(&self, event: u8) -> &str {
+        self.tables.parts.events().get(usize::from(event)).map_or("", |event| &event.name)
+    }
+
+    /// Tells whether the side filter took all frames of a sample.
+    pub fn is_emptied(&self, key: &Key) -> bool {
+        self.filter.sides != Sides::Both && key.user == 0 && key.kernel == 0
+    }
+}
+
+/// A stretch of time in which all samples of a task have the same address space and cgroup.
+#[derive(Debug, Clone)]
+struct Phase {
+    space: Option<SpaceId>,
+    cgroup: CgroupId,
+    during_ns: Range<u64>,
+    /// The filter wants the task.
+    wanted: bool,
+}
+
+/// Filters and counts all samples, stretches of neighbouring blocks in parallel. Blocks that cannot hold a wanted
+/// sample are not opened.
+pub fn count(recording: &Recording, selection: Selection<'_>, apart: Apart) -> Hits {
+    let all = selection.tables.sample_blocks.iter();
+    let blocks: Vec<&Entry> = all.filter(|entry| selection.may_be_in(entry)).collect();
+    let Selection { tables, filter, .. } = selection;
+    let slices = apart.slices.map(|slicing| {
+        let spans = Spans::new(tables, filter);
+        Slices::new(
+            if matches!(slicing, Slicing::Sampled(_)) { spans.sampled_ns() } else { spans.hull_ns() },
+            slicing,
+        )
+    });
+    let leaders = if apart.threads { Map::default() } else { leaders(selection.tables) };
+    let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
+    let counted = blocks.par_chunks(stretch).map(|blocks| {
+        let mut counter = Counter::new(&leaders, apart, slices);
+        blocks.iter().for_each(|entry| counter.block(recording, selection, entry));
+        counter
+    });
+    let merged = counted.collect::<Vec<Counter<'_>>>().into_iter().reduce(Counter::merged);
+    let mut all = Hits { slices, ..merged.map(Counter::into_hits).unwrap_or_default() };
+    if all.seen.events.len() > 1 && !apart.events {
+        // Weights of different events have different units: every sample counts as one.
+        all.rows.iter_mut().for_each(|hit| hit.weight = hit.samples);
+        all.cells.iter_mut().for_each(|cell| cell.weight = cell.samples.into());
+    }
+    all
+}
+
+/// The task that stands for each process: its leading thread, else the thread that was told first.
+fn leaders(tables: &Tables) -> Map<u32, u32> {
+    let mut leaders: Map<u32, (bool, u32)> = Map::default();
+    for (id, task) in tables.tasks.iter() {
+        let new = (task.tid != task.tgid, id);
+        leaders.entry(task.tgid).and_modify(|known| *known = new.min(*known)).or_insert(new);
+    }
+    leaders.into_iter().map(|(tgid, (_, id))| (tgid, id)).collect()
+}
+
+/// Counts samples of one block after the other.
+struct Counter<'a> {
+    rows: Map<Key, Count>,
+    /// Samples and weight by position of a row, and slice.
+    cells: Map<(u32, u32), (u32, u64)>,
+    without_frames: u64,
+    /// Which events were seen.
+    events: [bool; 1 << u8::BITS],
+    damage: Vec<Damage>,
+    /// Each task's life around its last sample, behind the task that it is counted as.
+    phases: Map<u32, (u32, Phase)>,
+    /// The task that stands for all of a process, by the process's number; of no process if each is counted apart.
+    leaders: &'a Map<u32, u32>,
+    apart: Apart,
+    slices: Option<Slices>,
+}
+
+/// What is counted of a key.
+#[derive(Clone, Copy)]
+struct Count {
+    /// Rows are numbered as they come.
+    position: u32,
+    samples: u64,
+    weight: u64,
+    span_ns: (u64, u64),
+}
+
+impl<'a> Counter<'a> {
+    fn new(leaders: &'a Map<u32, u32>, apart: Apart, slices: Option<Slices>) -> Self {
+        let (rows, cells, damage, phases) = Default::default();
+        let events = [false; 1 << u8::BITS];
+        Self { rows, cells, without_frames: 0, events, damage, phases, leaders, apart, slices }
+    }
+
+    fn block(&mut self, recording: &Recording, selection: Selection<'_>, entry: &Entry) {
+        match selection.samples(recording, entry) {
+            Ok(samples) => samples.for_each(|sample| self.sample(selection, &sample)),
+            Err(error) => self.damage.push(damage(entry, &error)),
+        }
+    }
+
+    fn sample(&mut self, selection: Selection<'_>, sample: &Sample) {
+        let leaders = self.leaders;
+        let (counted_as, phase) = self.phases.entry(sample.task).or_insert_with(|| {
+            let leader = leaders.get(&selection.tables.task(sample.task).tgid);
+            (*leader.unwrap_or(&sample.task), selection.phase(sample.task, sample.time_ns))
+        });
+        if !phase.during_ns.contains(&sample.time_ns) {
+            *phase = selection.phase(sample.task, sample.time_ns);
+        }
+        let Some(key) = selection.key_in(phase, sample) else { return };
+        if selection.is_emptied(&key) {
+            self.without_frames += 1;
+            return;
+        }
+        let event = if self.apart.events { sample.event } else { 0 };
+        let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
+        let key = Key { task: *counted_as, user, kernel, event, ..key };
+        self.events[usize::from(sample.event)] = true;
+        let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
+        let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
+        if let Some(slices) = self.slices {
+            self.add_cell(position, slices.of(sample.time_ns), (1, weight));
+        }
+    }
+
+    /// Adds what was counted elsewhere.
+    fn merged(mut self, mut other: Self) -> Self {
+        if self.rows.len() < other.rows.len() {
+            std::mem::swap(&mut self.rows, &mut other.rows);
+            // Cells name rows by their positions.
+            std::mem::swap(&mut self.cells, &mut other.cells);
+        }
+        self.without_frames += other.without_frames;
+        self.events.iter_mut().zip(other.events).for_each(|(seen, too)| *seen |= too);
+        self.damage.append(&mut other.damage);
+        let mut position_of = vec![0; other.rows.len()];
+        for (key, count) in other.rows {
+            position_of[count.position as usize] = self.add(key, count);
+        }
+        for ((row, slice), more) in other.cells {
+            self.add_cell(position_of[row as usize], slice, more);
+        }
+        self
+    }
+
+    /// Adds to a row; returns its position.
+    fn add(&mut self, key: Key, more: Count) -> u32 {
+        let position = self.rows.len() as u32;
+        let add = |count: &mut Count| {
+            count.samples += more.samples;
+            count.weight = count.weight.saturating_add(more.weight);
+            count.span_ns = widened(count.span_ns, more.span_ns);
+        };
+        self.rows.entry(key).and_modify(add).or_insert(Count { position, ..more }).position
+    }
+
+    fn add_cell(&mut self, row: u32, slice: u32, (samples, weight): (u32, u64)) {
+        let cell = self.cells.entry((row, slice)).or_default();
+        *cell = (cell.0.saturating_add(samples), cell.1.saturating_add(weight));
+    }
+
+    fn into_hits(self) -> Hits {
+        let row = |(key, Count { position, samples, weight, span_ns })| {
+            (position, Hit { key, samples, weight, span_ns })
+        };
+        let mut rows: Vec<(u32, Hit)> = self.rows.into_iter().map(row).collect();
+        rows.par_sort_unstable_by_key(|(_, hit)| hit.key);
+        let mut row_of = vec![0; rows.len()];
+        (0..).zip(&rows).for_each(|(row, (position, _))| row_of[*position as usize] = row);
+        let rows = rows.into_iter().map(|(_, hit)| hit).collect();
+        let cell = |((position, slice), (samples, weight)): ((u32, u32), _)| {
+            let row = row_of[position as usize];
+            Cell { row, slice, samples, weight }
+        };
+        let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
+        cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
+        let events = (0..=u8::MAX).filter(|event| self.events[usize::from(*event)]).collect();
+        let seen = Seen { without_frames: self.without_frames, events };
+        Hits { rows, cells, seen, slices: self.slices, damage: self.damage }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::load::by_id::ById;
+
+    #[test]
+    fn the_leading_thread_stands_for_its_process_or_else_the_first_that_was_told() {
+        let task = |tgid, tid| Task { tgid, tid, comm: 0 };
+        let rows = vec![task(7, 8), task(9, 11), task(7, 7), task(9, 10), task(7, 7)];
+        let tables = Tables { tasks: ById::from_blocks(vec![(0, rows)]), ..Tables::default() };
+        let leaders = leaders(&tables);
+        assert_eq!([7, 9, 1].map(|tgid| leaders.get(&tgid).copied()), [Some(2), Some(1), None]);
+    }
+}

@@ -1,0 +1,394 @@
+//! Turns the frames of stacks into places: a file offset in an image, or an address in the kernel.
+//!
+//! The recorder has noted most code by its offset in a file; what it could not is looked up in the mappings:
+//!
+//! ```text
+//!   AVMA   0x7f3a_0000_1240   in the process
+//!        − mapping.start      0x7f3a_0000_1000
+//!        + mapping.file_off   0x0002_6000
+//!   offset 0x0002_6240        in the file: the same for every process that maps it
+//! ```
+//!
+//! The leaf of a stack is where the CPU was. Every other frame is a return address, the instruction
+//! *behind* the call, which may already belong to the next line or, behind a call that never returns,
+//! to the next function. So a caller is looked up one byte earlier: [`Role`] owns that −1. The leaf of
+//! the user stack of a sample that hit in the kernel is the user instruction pointer that was saved at
+//! kernel entry: the faulting or interrupted instruction itself, or the one behind `syscall`, which is
+//! in the same function. It is exact as well. So is a frame that a signal has interrupted, and the signal trampoline,
+//! whose return address the kernel made: the marks of nodes tell them.
+
+use std::sync::OnceLock;
+
+use icecore_format::limits;
+use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark};
+use rayon::prelude::*;
+
+use crate::base::map::{Interned, Map};
+use crate::recording::load::Tables;
+use crate::recording::spaces::{SpaceId, Spaces};
+use crate::stacks::calls::Sites;
+use crate::stacks::hits::{Hit, Key};
+use crate::symbolize::image::{FileOff, Identity};
+
+/// What an address on a stack says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The instruction that was interrupted.
+    Leaf,
+    /// The instruction behind a call.
+    Return,
+    /// An instruction, though the frame is no leaf: [`Mark::INTERRUPTED`].
+    Interrupted,
+}
+
+impl Role {
+    /// The address, or offset, whose name is wanted.
+    pub fn lookup(self, address: u64) -> u64 {
+        match self {
+            Self::Leaf | Self::Interrupted => address,
+            Self::Return => address.saturating_sub(1),
+        }
+    }
+}
+
+/// Where an address lies, the same for all processes that run the same code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// In an image, a position in [`Locator::images`].
+    Image(u32, FileOff),
+    /// In the kernel of the part of this number.
+    Kernel(u32, u64),
+    /// In code made at run time: a position in [`Tables::jit`], and one among its lines; `u32::MAX` if none holds it.
+    Jit(u32, u32),
+    /// In no mapping of its process.
+    Unmapped,
+    /// Unknown: it, or the rest of the stack, was in a block that is missing.
+    Lost,
+}
+
+/// One frame of a stack on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Its node, a stack id.
+    pub node: u32,
+    /// The position of the node among all that are there; `None` if its block is missing.
+    pub position: Option<usize>,
+    /// Its code; `None` if its block is missing. Nothing follows then.
+    pub location: Option<Location>,
+    /// Leaf, return address or interrupted instruction.
+    pub role: Role,
+    /// What else is known of the frame.
+    pub mark: Mark,
+}
+
+/// Lists the frames of a stack, leaf first.
+pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
+    let mut next = stack;
+    std::iter::from_fn(move || {
+        if next == 0 {
+            return None;
+        }
+        let (position, node) = tables.nodes.find_at(next).unzip();
+        let mark = tables.mark(next);
+        let role = match mark.has(Mark::INTERRUPTED) {
+            _ if next == stack => Role::Leaf,
+            true => Role::Interrupted,
+            false => Role::Return,
+        };
+        let step = Step { node: next, position, location: node.map(|n| n.location), role, mark };
+        next = node.map_or(0, |n| n.parent);
+        Some(step)
+    })
+    .take(limits::MAX_FRAMES as usize)
+}
+
+/// Finds places.
+#[derive(Debug)]
+pub struct Locator<'a> {
+    /// The recording as tables.
+    pub tables: &'a Tables,
+    spaces: &'a Spaces,
+    /// Distinct identities of images.
+    pub images: Vec<Identity>,
+    /// Position in `images` by image id.
+    image_of: Map<u32, u32>,
+    sites: OnceLock<Sites>,
+}
+
+impl<'a> Locator<'a> {
+    /// Prepares; images that were recorded twice become one.
+    pub fn new(tables: &'a Tables, spaces: &'a Spaces) -> Self {
+        let mut images = Interned::new();
+        let image_of = tables.images.iter().map(|(id, image)| {
+            let identity = Identity {
+                kind: image.kind,
+                path: tables.text(image.path).to_owned(),
+                build_id: image.build_id.clone(),
+                size_bytes: image.size_bytes,
+                modified_unix_ns: image.modified_unix_ns,
+            };
+            (id, images.intern(identity))
+        });
+        let image_of = image_of.collect();
+        Self { tables, spaces, images: images.into_items(), image_of, sites: OnceLock::new() }
+    }
+
+    /// The bytes around return addresses in JIT code, as the recorder has read them.
+    pub(crate) fn sites(&self) -> &Sites {
+        self.sites.get_or_init(|| Sites::new(self.tables, self.spaces))
+    }
+
+    pub(crate) fn spaces(&self) -> &Spaces {
+        self.spaces
+    }
+
+    /// Finds the position in [`Locator::images`] of an image id.
+    pub fn image(&self, id: u32) -> Option<u32> {
+        self.image_of.get(&id).copied()
+    }
+
+    /// Finds the mapping that holds an address (AVMA).
+    pub fn mapping(&self, space: SpaceId, address: u64) -> Option<&Mapping> {
+        self.spaces.find(space, address)
+    }
+
+    /// Finds the offset in its image of a location itself, whatever its role.
+    pub fn file_off(&self, space: Option<SpaceId>, location: Location) -> Option<FileOff> {
+        match location {
+            Location::Image { file_off, .. } => Some(FileOff(file_off)),
+            Location::Address(address) => {
+                let mapping = self.spaces.find(space?, address)?;
+                Some(FileOff((address - mapping.start).wrapping_add(mapping.file_off)))
+            }
+        }
+    }
+
+    /// Finds the address (AVMA) of a frame; `None` if the mapping that shows its code is not known.
+    pub fn address(&self, space: Option<SpaceId>, step: Step) -> Option<u64> {
+        match step.location? {
+            Location::Address(address) => Some(address),
+            Location::Image { image, file_off } => {
+                let lookup = step.role.lookup(file_off);
+                let address = self.spaces.address(space?, image, lookup)?;
+                Some(address + (file_off - lookup))
+            }
+        }
+    }
+
+    /// Finds the place of a frame of a user stack.
+    pub fn user(&self, space: Option<SpaceId>, step: Step) -> Place {
+        let (image, off) = match step.location {
+            None => return Place::Lost,
+            Some(Location::Image { image, file_off }) => (image, step.role.lookup(file_off)),
+            Some(Location::Address(address)) => {
+                let lookup = step.role.lookup(address);
+                let mapping = space.and_then(|space| self.spaces.find(space, lookup));
+                if let Some(place) = self.made_at_run_time(space, mapping, lookup) {
+                    return place;
+                }
+                match mapping {
+                    Some(m) => (m.image, (lookup - m.start).wrapping_add(m.file_off)),
+                    None => return Place::Unmapped,
+                }
+            }
+        };
+        self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, FileOff(off)))
+    }
+
+    /// Finds the row of code made at run time at an address.
+    pub(crate) fn made(&self, space: SpaceId, address: u64) -> Option<&JitCode> {
+        self.tables.jit.get(self.spaces.code(space, address)?)
+    }
+
+    /// Finds the code made at run time at an address, unless its mapping shows a file.
+    fn made_at_run_time(
+        &self,
+        space: Option<SpaceId>,
+        mapping: Option<&Mapping>,
+        address: u64,
+    ) -> Option<Place> {
+        let code = self.spaces.code(space?, address)?;
+        let line = self.tables.jit.get(code)?.line_at(address).map_or(u32::MAX, |line| line as u32);
+        let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
+        let is_memory = image.is_none_or(|image| image.kind == ImageKind::ANONYMOUS);
+        is_memory.then_some(Place::Jit(code as u32, line))
+    }
+
+    /// Finds the place of a frame of a kernel stack.
+    pub fn kernel(&self, step: Step) -> Place {
+        match step.location {
+            Some(Location::Address(address)) => {
+                Place::Kernel(self.tables.parts.of_node(step.node), step.role.lookup(address))
+            }
+            _ => Place::Lost,
+        }
+    }
+}
+
+/// Stacks as a trie of places, root first.
+#[derive(Debug)]
+pub struct Located {
+    /// Distinct places, in their order.
+    pub places: Vec<Place>,
+    /// The trie: caller (0 at the outermost frame, else a position behind it) and place. A caller comes
+    /// before its callees; entry 0 is the empty stack. Equal stacks of different processes may be apart.
+    pub spots: Vec<Spot>,
+    /// Whether the frame was found by a guess that nothing has proven, for each of the spots.
+    pub guessed: Vec<bool>,
+    /// The innermost frame of each row of the hits, a position in `spots`.
+    pub leaves: Vec<u32>,
+}
+
+impl Located {
+    /// Finds the position of a place in [`Located::places`].
+    pub fn position(&self, place: Place) -> Option<usize> {
+        self.places.binary_search(&place).ok()
+    }
+}
+
+/// One frame of the trie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Spot {
+    /// The caller, a position in [`Located::spots`].
+    pub caller: u32,
+    /// A position in [`Located::places`].
+    pub place: u32,
+}
+
+/// Finds the places of all distinct stacks: kernel frames on top of the user frames that called them.
+///
+/// # Cost
+/// Every node of the trie is visited once for all address spaces together if its code is noted by image, else once
+/// for each; kernel stacks once for each user stack below them.
+pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
+    let nodes = locator.tables.nodes.len();
+    let (mut user_spots, mut kernel_spots) = (Spots::new(nodes, false), Spots::new(nodes, true));
+    let most = FREE_SPOTS + SPOTS_PER_NODE * nodes;
+    let mut trie = Trie { spots: vec![(u32::MAX, Place::Lost)], guessed: vec![false], most };
+    let mut leaves: Vec<u32> = Vec::with_capacity(hits.len());
+    let mut below = 0;
+    let mut before: Option<Key> = None;
+    for hit in hits {
+        let Key { space, user, kernel, .. } = hit.key;
+        let is_same_space = before.is_some_and(|before| before.space == space);
+        let is_same_user = is_same_space && before.is_some_and(|before| before.user == user);
+        if !is_same_space {
+            user_spots.forget();
+        }
+        if !is_same_user {
+            kernel_spots.forget();
+            below = trie.descend(locator, user, 0, &mut user_spots, |step| locator.user(space, step));
+        }
+        leaves.push(trie.descend(locator, kernel, below, &mut kernel_spots, |step| locator.kernel(step)));
+        before = Some(hit.key);
+    }
+    trie.located(leaves)
+}
+
+/// The spots of nodes, by the position of these, for a leaf and for a caller.
+struct Spots {
+    of_leaf: Vec<(u32, u32)>,
+    of_caller: Vec<(u32, u32)>,
+    /// What a spot is marked with until everything is forgotten that depends on the address space, or on what the
+    /// stack stands on.
+    now: u32,
+    /// Nothing of it is the same everywhere.
+    depends: bool,
+}
+
+/// The mark of what is the same everywhere.
+const EVERYWHERE: u32 = 1;
+
+impl Spots {
+    fn new(nodes: usize, depends: bool) -> Self {
+        Self { of_leaf: vec![(0, 0); nodes], of_caller: vec![(0, 0); nodes], now: EVERYWHERE + 1, depends }
+    }
+
+    fn forget(&mut self) {
+        self.now += 1;
+    }
+
+    fn of(&mut self, step: &Step) -> Option<&mut (u32, u32)> {
+        match step.role {
+            Role::Leaf => self.of_leaf.get_mut(step.position?),
+            Role::Return | Role::Interrupted => self.of_caller.get_mut(step.position?),
+        }
+    }
+
+    /// The spot of a step, and whether it is the same everywhere.
+    fn find(&mut self, step: &Step) -> Option<(u32, bool)> {
+        let now = self.now;
+        let (mark, spot) = *self.of(step)?;
+        (mark == now || mark == EVERYWHERE).then_some((spot, mark == EVERYWHERE))
+    }
+
+    fn learn(&mut self, step: &Step, spot: u32, is_everywhere: bool) {
+        let mark = if is_everywhere { EVERYWHERE } else { self.now };
+        if let Some(known) = self.of(step) {
+            *known = (mark, spot);
+        }
+    }
+}
+
+/// The trie as it grows: caller and place.
+struct Trie {
+    spots: Vec<(u32, Place)>,
+    guessed: Vec<bool>,
+    /// How many spots there may be.
+    most: usize,
+}
+
+/// So many frames any recording may have, and so many more for each node of its trie. Every kernel stack hangs below every user
+/// stack that it was called from, so a hostile recording of a few kilobytes could ask for billions.
+const FREE_SPOTS: usize = 4 << 20;
+const SPOTS_PER_NODE: usize = 64;
+
+impl Trie {
+    /// Hangs the stack that ends at the node `leaf` below the spot `base`, and returns its innermost
+    /// spot. `spots` knows what was hung there before. If there are too many spots, the whole stack is one lost frame.
+    fn descend(
+        &mut self,
+        locator: &Locator<'_>,
+        leaf: u32,
+        base: u32,
+        spots: &mut Spots,
+        place: impl Fn(Step) -> Place,
+    ) -> u32 {
+        let mut fresh = Vec::new();
+        let (mut spot, mut is_everywhere) = (base, !spots.depends);
+        for step in steps(locator.tables, leaf) {
+            if let Some(known) = spots.find(&step) {
+                (spot, is_everywhere) = known;
+                break;
+            }
+            fresh.push(step);
+        }
+        if self.spots.len() + fresh.len() > self.most {
+            self.spots.push((base, Place::Lost));
+            self.guessed.push(false);
+            return (self.spots.len() - 1) as u32;
+        }
+        for step in fresh.into_iter().rev() {
+            is_everywhere &= matches!(step.location, Some(Location::Image { .. }));
+            self.spots.push((spot, place(step)));
+            self.guessed.push(step.mark.has(Mark::GUESSED));
+            spot = (self.spots.len() - 1) as u32;
+            spots.learn(&step, spot, is_everywhere);
+        }
+        spot
+    }
+
+    /// Numbers the places.
+    fn located(self, leaves: Vec<u32>) -> Located {
+        let mut places: Vec<Place> = self.spots[1..].par_iter().map(|(_, place)| *place).collect();
+        places.par_sort_unstable();
+        places.dedup();
+        let position = |place: &Place| places.binary_search(place).map_or(u32::MAX, |at| at as u32);
+        let spots = self.spots.par_iter();
+        let spots = spots.map(|(caller, place)| Spot { caller: *caller, place: position(place) }).collect();
+        Located { places, spots, guessed: self.guessed, leaves }
+    }
+}
+
+#[cfg(test)]
+mod tests;

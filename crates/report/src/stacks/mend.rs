@@ -1,0 +1,202 @@
+//! Mends stacks: where a sample has a snapshot of registers and stack, its user stack is unwound, and what comes of that
+//! replaces the walk along frame pointers wherever it shows more.
+//!
+//! ```text
+//! snapshot ─► Memory ─────┐
+//! mappings ─► SpaceCode ──┴► unwind ─► choose: walk, unwound, or unwound and then walk ─► Grown ─► new nodes of the trie
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `memory` | the words of a snapshot, by address |
+//! | `code` | what lies at an address of a process |
+//! | `rules` | the unwind rules of images |
+//! | `batch` | samples, one after the other |
+//! | `choose` | which of two stacks is believed |
+//! | `carried` | how far a walk leads behind what was unwound |
+//! | `grown` | mended stacks as nodes of the trie |
+//! | `over` | walks that go over from one stack to another |
+//! | `suspect` | stacks of walks that cannot be whole |
+//! | `trampolines` | frames of walks that a signal has made |
+
+mod batch;
+mod carried;
+mod choose;
+mod code;
+mod grown;
+mod memory;
+mod over;
+pub(crate) mod rules;
+mod suspect;
+mod trampolines;
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use icecore_format::index::Entry;
+use icecore_format::read::Recording;
+use icecore_format::records::{Mark, Mending, Node, Sample, WalkEnd};
+use rayon::prelude::*;
+
+use crate::base::map::Map;
+use crate::recording::load::samples;
+use crate::stacks::calls;
+use crate::stacks::hits::Selection;
+use crate::stacks::locate::Locator;
+use crate::symbolize::image::Finder;
+use crate::unwind::{Limits, Unwinder};
+use batch::Batch;
+use grown::Trie;
+use rules::Rules;
+pub(crate) use suspect::{Suspects, skips_interrupted, suspects};
+pub(crate) use trampolines::trampolines;
+
+/// Samples that are unwound together: what is learnt of calls in one serves the others.
+const BATCH: usize = 512;
+
+/// What came of unwinding.
+#[derive(Debug, Default)]
+pub struct Mended {
+    /// By the snapshot of the sample.
+    by_snapshot: Map<u32, Outcome>,
+    /// Ids of the nodes that are new, by part.
+    ids_of_parts: Vec<Range<u32>>,
+}
+
+/// Nodes that mended stacks add to the trie.
+#[derive(Debug, Default)]
+pub struct New {
+    /// The id of the first.
+    pub first_id: u32,
+    /// In the order of their ids.
+    pub nodes: Vec<Node>,
+    /// What is to be known of them besides their locations.
+    pub marks: Vec<(u32, Mark)>,
+}
+
+/// What came of one sample.
+#[derive(Debug, Clone, Copy)]
+struct Outcome {
+    /// The stack and how it ended, if it is not the walk's.
+    other: Option<(u32, WalkEnd)>,
+    mending: Mending,
+}
+
+impl Mended {
+    /// The sample with the stack that is believed.
+    pub fn sample(&self, sample: Sample) -> Sample {
+        match self.by_snapshot.get(&sample.snapshot) {
+            Some(Outcome { other: Some((user_stack, user_end)), mending }) => {
+                Sample { user_stack: *user_stack, user_end: *user_end, mending: *mending, ..sample }
+            }
+            Some(Outcome { other: None, mending }) => Sample { mending: *mending, ..sample },
+            None => sample,
+        }
+    }
+
+    /// Tells whether a node is one that was added.
+    pub fn is_new(&self, id: u32) -> bool {
+        self.ids_of_parts.iter().any(|ids| ids.contains(&id))
+    }
+
+    /// Ids of the new nodes of a part.
+    pub fn ids_of_part(&self, part: u32) -> Range<u32> {
+        self.ids_of_parts.get(part as usize).cloned().unwrap_or_default()
+    }
+}
+
+/// Unwinds the stacks of all samples of threads that are wanted, where there may be a sample that is. What comes of one
+/// does not depend on what else is wanted. Nodes that are new have ids from `first_id` on.
+///
+/// # Cost   blocks and batches in parallel; the new nodes are put together one after the other
+pub fn mend(
+    recording: &Recording,
+    selection: Selection<'_>,
+    locator: &Locator<'_>,
+    finder: &Finder<'_>,
+    first_id: u32,
+) -> (Mended, New) {
+    let tables = selection.tables;
+    if tables.held.snapshots.is_empty() {
+        return Default::default();
+    }
+    let files = Rules::find(locator, finder);
+    let code = calls::Files::new(&locator.images, finder);
+    let calls = code.calls();
+    let rules = files.tables().with_calls(&calls);
+    let limits =
+        Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(rules.machine()) };
+    let unwinders = Unwinders::new(limits);
+    let wanted = tables.sample_blocks.iter().filter(|entry| selection.may_be_in(entry));
+    let mut blocks: Vec<(u32, &Entry)> =
+        wanted.map(|entry| (tables.parts.of(entry).number(), entry)).collect();
+    blocks.sort_by_key(|(part, _)| *part);
+    let unwind = |samples: &[Sample]| {
+        unwinders.with(|unwinder| {
+            let mut batch = Batch::new(selection, locator, &rules, unwinder);
+            samples.iter().for_each(|sample| {
+                batch.sample(sample);
+            });
+            batch.done()
+        })
+    };
+    let of_block = |entry: &Entry| -> Vec<batch::Done> {
+        // A block that is damaged is counted where its samples are.
+        let mut samples = samples(recording, tables, entry).unwrap_or_default();
+        samples.retain(|sample| sample.snapshot != 0 && selection.wants_thread(sample.task));
+        samples.par_chunks(BATCH).map(unwind).collect()
+    };
+    let done: Vec<Vec<batch::Done>> = blocks.par_iter().map(|(_, entry)| of_block(entry)).collect();
+    let mut mended = Mended::default();
+    let (mut new, mut next_id) = (New { first_id, ..New::default() }, first_id);
+    let mut done = blocks.iter().zip(done).peekable();
+    for part in 0..tables.parts.len() as u32 {
+        // Ids of images tell parts apart, addresses do not: each part has a trie of its own.
+        let mut trie = Trie::new(next_id);
+        while let Some((_, batches)) = done.next_if(|((of, _), _)| *of == part) {
+            batches.into_iter().for_each(|done| mended.add(done, &mut trie));
+        }
+        let begin = next_id;
+        next_id = trie.next_id();
+        let (nodes, marks) = trie.into_nodes();
+        new.nodes.extend(nodes);
+        new.marks.extend(marks);
+        mended.ids_of_parts.push(begin..next_id);
+    }
+    (mended, new)
+}
+
+impl Mended {
+    fn add(&mut self, done: batch::Done, trie: &mut Trie) {
+        let ids = trie.add(&done.grown);
+        let outcome = |stack: &batch::Stack| Outcome {
+            other: stack.other.map(|(node, end)| (ids[node as usize - 1], end)),
+            mending: stack.mending,
+        };
+        self.by_snapshot.extend(done.stacks.iter().map(|stack| (stack.snapshot, outcome(stack))));
+    }
+}
+
+/// Unwinders that wait: what they have learnt of the rules is worth keeping.
+struct Unwinders {
+    limits: Limits,
+    free: Mutex<Vec<Unwinder>>,
+}
+
+impl Unwinders {
+    fn new(limits: Limits) -> Self {
+        Self { limits, free: Mutex::default() }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Unwinder) -> T) -> T {
+        let free = || self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = free().pop();
+        let mut unwinder = waiting.unwrap_or_else(|| Unwinder::new(self.limits));
+        let result = work(&mut unwinder);
+        free().push(unwinder);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Samples, unwound one after the other. Each is unwound from its own registers and its own copy of the stack: nothing of another
+//! sample is taken for a part of it.
+
+use icecore_format::records::{Mark, Mending, Sample, WalkEnd};
+
+use super::carried::Carried;
+use super::choose::{Choice, Walked, choose, ended, joined};
+use super::code::SpaceCode;
+use super::grown::{Framed, Grown};
+use super::memory::Memory;
+use super::over::Walk;
+use super::rules;
+use super::suspect::Known;
+use crate::base::map::Map;
+use crate::recording::spaces::SpaceId;
+use crate::stacks::calls::Moment;
+use crate::stacks::hits::Selection;
+use crate::stacks::locate::{Locator, steps};
+use crate::unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
+
+/// In an address space: the callee, the return address, and whether it is the outermost one.
+type Call = (SpaceId, u64, u64, bool);
+
+/// Unwinds samples.
+pub(super) struct Batch<'a> {
+    selection: Selection<'a>,
+    locator: &'a Locator<'a>,
+    rules: &'a rules::Tables<'a>,
+    unwinder: &'a mut Unwinder,
+    done: Done,
+    /// Which calls keep frame pointers.
+    kept: Known,
+    /// Which calls there can be.
+    checked: Map<Call, bool>,
+    frames: Vec<Frame>,
+    path: Vec<u32>,
+}
+
+/// What came of a batch.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) grown: Grown,
+    pub(super) stacks: Vec<Stack>,
+}
+
+/// The stack of one snapshot.
+pub(super) struct Stack {
+    pub(super) snapshot: u32,
+    /// Its leaf in [`Done::grown`] and how it ended, if it is not the walk's.
+    pub(super) other: Option<(u32, WalkEnd)>,
+    pub(super) mending: Mending,
+}
+
+/// What came of unwinding a sample, and what of its walk belongs to it.
+struct Believed<'w> {
+    /// Those that were unwound, the leaf first.
+    frames: &'w [Frame],
+    end: End,
+    walk: &'w Walk,
+    walk_end: WalkEnd,
+    choice: Choice<'w>,
+    /// The walk goes on where Go has noted that it left the stack, and not where a frame pointer leads.
+    is_behind_mark: bool,
+    /// The part of the walk that comes behind.
+    next: Option<usize>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(
+        selection: Selection<'a>,
+        locator: &'a Locator<'a>,
+        rules: &'a rules::Tables<'a>,
+        unwinder: &'a mut Unwinder,
+    ) -> Self {
+        let (done, kept, checked, frames, path) = Default::default();
+        Self { selection, locator, rules, unwinder, done, kept, checked, frames, path }
+    }
+
+    /// Unwinds the stack of a sample, if everything is there.
+    pub(super) fn sample(&mut self, sample: &Sample) -> Option<()> {
+        let tables = self.selection.tables;
+        let task = tables.task(sample.task);
+        let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
+        let snapshot = tables.held.snapshots.find(sample.snapshot)?;
+        let at = Moment { space, span_ns: (sample.time_ns, sample.time_ns) };
+        let code = SpaceCode::new(self.locator, at, self.rules);
+        let walked: Vec<Walked> =
+            steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
+        let leaf = walked.first()?.address;
+        let mut walk = Walk::new(walked, sample.user_end, &code, self.unwinder);
+        let mut memory = Memory::new(&tables.held, snapshot, &code)?;
+        let registers = memory.registers(self.rules.machine(), leaf, walk.is_of_go && !walk.steps.is_empty());
+        memory.add_steps(&registers, &walk.steps);
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let mut end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
+        // The handler of a signal ran on a stack of its own: the next snapshot is what the signal interrupted, on another stack.
+        let outer = tables.held.snapshots.find(sample.snapshot + 1).filter(|outer| outer.is_outer());
+        if let Some(outer) =
+            outer.filter(|_| end != End::Root && frames.last().is_some_and(|last| code.is_trampoline(last)))
+        {
+            let memory = Memory::new(&tables.held, outer, &code)?;
+            let registers = memory.registers(self.rules.machine(), memory.program_counter()?, false);
+            let interrupted = frames.len();
+            end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
+            frames[interrupted].by = By::Signal;
+        }
+        // Rules may be wrong, too, as those of assembly, or of an exception in flight.
+        let called = self.called(space, &code, &frames);
+        if called < frames.len() {
+            frames.truncate(called);
+            end = End::BadRules(None);
+        }
+        // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
+        // and to check each of them would cost as much as unwinding.
+        let joined = joined(&frames, &walk.frames);
+        let possible = match end {
+            End::Root | End::Depth | End::LeftSnapshot => walk.frames.len(),
+            // What unwinding has found stands for what the walk has up to there.
+            _ => code.possible(&walk.frames, joined.map_or(1, |joined| joined + 1)),
+        };
+        let is_cut = possible < walk.frames.len();
+        let walk_end = if is_cut { WalkEnd::NO_RULES } else { walk.end };
+        walk.frames.truncate(possible);
+        let mut choice = match choose(&frames, end, &walk.frames, walk_end) {
+            Choice::Walk if is_cut => {
+                let unwound = frames.len().min(walk.frames.len());
+                Choice::Other { unwound, walked: &walk.frames[unwound..], end: walk_end }
+            }
+            choice => choice,
+        };
+        let mut is_behind_mark = false;
+        // The part of the walk that comes next.
+        let mut next = joined.filter(|_| !is_cut).map(|_| walk.next_part);
+        let behind = frames.last().filter(|last| self.goes_over(&code, last)).and_then(|_| walk.part(1));
+        if let Some(behind) = &behind {
+            choice = Choice::Other { unwound: frames.len(), walked: &behind.frames, end: behind.end };
+            next = Some(behind.next_part);
+            is_behind_mark = true;
+        } else if walk.is_other && choice == Choice::Walk {
+            choice = Choice::Other { unwound: 1, walked: &walk.frames[1..], end: walk.end };
+        }
+        // A leaf of Go whose frame is elsewhere than its frame pointer says: the frame is being made, or is none of the walk's.
+        let is_leaf_alone = frames.len() == 1 && end != End::Root && !walk.is_proven(leaf);
+        if is_leaf_alone && code.find(leaf).is_some_and(|place| self.unwinder.going_on(&place).is_some()) {
+            choice = Choice::Other { unwound: 1, walked: &[], end: WalkEnd::NOT_COPIED };
+            next = None;
+        }
+        let believed = Believed { frames: &frames, end, walk: &walk, walk_end, choice, is_behind_mark, next };
+        let kept = self.keep(sample, &code, believed);
+        self.frames = frames;
+        kept
+    }
+
+    /// Counts the frames up to the first one that cannot have called the frame before it, by its machine code.
+    ///
+    /// # Cost   one search in a table for each frame; every call is judged once in an address space of a batch, but for those of code made
+    /// at run time
+    fn called(&mut self, space: SpaceId, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
+        let checked = &mut self.checked;
+        let mut is_called = |position: usize| {
+            let [callee, caller] = [frames[position - 1], frames[position]];
+            // Guesses were checked before they were made.
+            let is_judged = matches!(caller.by, By::Rules | By::Start | By::Proven);
+            let begins = position + 1 == frames.len();
+            let callee = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
+            let call = (space, callee, caller.address, begins);
+            if !is_judged {
+                return true;
+            }
+            if let Some(known) = checked.get(&call) {
+                return *known;
+            }
+            let is_possible = code.framed_edge(caller.address, callee, begins) != Edge::Impossible;
+            // What is made at run time is not the same for all samples.
+            if !code.is_made(caller.address) {
+                checked.insert(call, is_possible);
+            }
+            is_possible
+        };
+        (1..frames.len()).find(|position| !is_called(*position)).unwrap_or(frames.len())
+    }
+
+    /// Keeps what is believed, as far as the walk in it is known to be right.
+    fn keep(&mut self, sample: &Sample, code: &SpaceCode<'_>, believed: Believed<'_>) -> Option<()> {
+        let Believed { frames, end, walk, walk_end, choice, is_behind_mark, next } = believed;
+        let (unwound, rest, stack_end) = match choice {
+            Choice::Walk if end == End::Root => (frames.len(), &[][..], WalkEnd::UNWOUND),
+            Choice::Walk => (frames.len(), &walk.frames[frames.len().min(walk.frames.len())..], walk_end),
+            Choice::Other { unwound, walked, end } => (unwound, walked, end),
+        };
+        let is_marked = is_behind_mark && !rest.is_empty();
+        let last = frames[..unwound].last()?;
+        let mut carried = Carried::from(last, is_marked, code);
+        carried.follow(rest, stack_end, walk, &mut self.kept, self.unwinder);
+        let Carried { count, is_linked, passes_signal, guesses, has_begun, .. } = carried;
+        let is_cut = count < rest.len() || !has_begun;
+        let mut stack_end = if is_cut { ended(end) } else { stack_end };
+        let mut callers = Vec::new();
+        if !is_cut
+            && stack_end == WalkEnd::NOT_MONOTONIC
+            && let Some(end) = next.and_then(|next| self.callbacks(sample, (code, walk, next), &mut callers))
+        {
+            stack_end = end;
+        }
+        let is_suspect = match choice {
+            // Unwinding bears it out.
+            Choice::Walk if end == End::Root => Some(false),
+            Choice::Other { .. } if end == End::Root => None,
+            // What a signal has interrupted is on no walk.
+            _ if passes_signal && count > 0 => Some(true),
+            _ => is_linked.then_some(false),
+        };
+        let is_kept = choice == Choice::Walk && !is_cut && guesses.is_empty() && callers.is_empty();
+        let other = (!is_kept).then(|| {
+            let outer = rest[..count].iter().enumerate().rev().map(|(position, frame)| {
+                let is_guess = guesses.contains(&position);
+                (frame.location, if is_guess { frame.mark.with(Mark::GUESSED) } else { frame.mark })
+            });
+            let framed = code.framed(frames);
+            let inner = framed[..unwound].iter().rev().copied();
+            let callers = callers.into_iter().rev();
+            self.done.grown.add(0, callers.chain(outer).chain(inner), &mut self.path);
+            self.path.last().map(|node| (*node, stack_end))
+        });
+        let mending = if is_kept { Mending::KEPT } else { Mending::REPLACED }.judged(is_suspect);
+        self.done.stacks.push(Stack { snapshot: sample.snapshot, other: other.flatten(), mending });
+        Some(())
+    }
+
+    /// Continues a stack where C has called Go. The sampler took each stack of C as a snapshot of its own: this unwinds it, and appends
+    /// the part of the walk that follows. Returns how the stack ends; `None` if it found no caller.
+    fn callbacks(
+        &mut self,
+        sample: &Sample,
+        (code, walk, mut next): (&SpaceCode<'_>, &Walk, usize),
+        callers: &mut Vec<Framed>,
+    ) -> Option<WalkEnd> {
+        let (held, mut found) = (&self.selection.tables.held, None);
+        while let Some(number) = walk.callback(next) {
+            let id = sample.snapshot.checked_add(1 + number as u32)?;
+            let Some(snapshot) = held.snapshots.find(id).filter(|outer| outer.is_outer()) else { break };
+            let memory = Memory::new(held, snapshot, code)?;
+            let registers = memory.registers(self.rules.machine(), memory.program_counter()?, false);
+            let mut frames = Vec::new();
+            let end = self.unwinder.unwind(registers, &memory, code, &mut frames);
+            callers.extend(code.framed(&frames));
+            found = Some(ended(end));
+            let Some(part) =
+                frames.last().filter(|last| self.goes_over(code, last)).and_then(|_| walk.part(next))
+            else {
+                break;
+            };
+            callers.extend(part.frames.iter().map(|frame| (frame.location, frame.mark)));
+            (found, next) = (Some(part.end), part.next_part);
+        }
+        found
+    }
+
+    /// Tells whether a function goes over to another stack where it stands.
+    fn goes_over(&mut self, code: &SpaceCode<'_>, frame: &Frame) -> bool {
+        let at = frame.address.wrapping_sub(u64::from(!frame.is_interrupted()));
+        code.find(at).is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
+    }
+
+    /// What came of the samples.
+    pub(super) fn done(self) -> Done {
+        self.done
+    }
+}

@@ -1,0 +1,122 @@
+//! The words of a snapshot, by address.
+
+use icecore_format::records::{PIECE_BYTES, PIECE_WORDS, Snapshot, StackPiece, Word};
+
+use super::code::SpaceCode;
+use crate::recording::load::held::Held;
+use crate::unwind::{Machine, Miss, Registers, StackMemory};
+
+/// The most parts of a stack that hold words: recorders copy 1 MiB at most.
+const MAX_PARTS: usize = 4096;
+
+/// Stands for a frame pointer that is not known: no address of user space.
+const ELSEWHERE: u64 = 1 << 62;
+
+/// Stack memory of one sample.
+pub(super) struct Memory<'a> {
+    snapshot: &'a Snapshot,
+    code: &'a SpaceCode<'a>,
+    /// Parts of the stack that hold addresses, by their number from the anchor; the innermost first.
+    parts: Vec<(u64, &'a StackPiece)>,
+    /// What the walk has read first: addresses of the stack, and the return addresses there.
+    steps: Vec<(u64, u64)>,
+}
+
+impl<'a> Memory<'a> {
+    /// Puts the stack together; `None` if a block of it is missing.
+    pub(super) fn new(held: &'a Held, snapshot: &'a Snapshot, code: &'a SpaceCode<'a>) -> Option<Self> {
+        let (mut parts, mut next) = (Vec::new(), snapshot.memory);
+        while next != 0 {
+            let node = held.nodes.find(next)?;
+            // Ids fall along the chain, so it ends; that a million snapshots share a chain must not cost a million times its length.
+            if parts.len() >= MAX_PARTS || node.outer >= next {
+                return None;
+            }
+            parts.push((u64::from(node.gap), held.pieces.find(node.piece)?));
+            next = node.outer;
+        }
+        let mut number = 0;
+        for (gap, _) in parts.iter_mut().rev() {
+            number += *gap;
+            *gap = number;
+            number += 1;
+        }
+        Some(Self { snapshot, code, parts, steps: Vec::new() })
+    }
+
+    /// Adds words that the walk has read first: each lies above the one that a frame pointer leads to, beginning with that of the
+    /// sample.
+    ///
+    /// ```text
+    ///   fp + 8   return address    the second frame of the walk
+    ///   fp       caller's fp       leads to the third, if it was copied
+    /// ```
+    ///
+    /// So a stack of which only the top was copied goes on behind a leaf without a frame, whose caller the walk has skipped. A
+    /// frame pointer that is not known leads out of the copy, to another stack: then it stands for itself, [`ELSEWHERE`].
+    pub(super) fn add_steps(&mut self, registers: &Registers, steps: &[u64]) {
+        let mut fp = registers.value(registers.machine().fp());
+        for step in steps {
+            let Some(at) = fp else { break };
+            self.steps.push((at.wrapping_add(8), *step));
+            fp = self.read_u64(at).ok();
+        }
+    }
+
+    /// Registers of the sample, as far as they held addresses, and the frame pointer if it `is_followed`.
+    pub(super) fn registers(&self, machine: Machine, pc: u64, is_followed: bool) -> Registers {
+        let Snapshot { mask, registers, .. } = self.snapshot;
+        let numbers = (0..64_u8).filter(|number| mask >> number & 1 == 1);
+        let mut known = numbers.zip(registers).peekable();
+        let sp = self.sp();
+        Registers::known(machine, sp, pc, |number| {
+            while known.next_if(|(known, _)| *known < number).is_some() {}
+            let known = known.next_if(|(known, _)| *known == number);
+            let is_elsewhere = known.is_none() && is_followed && number == machine.fp();
+            known.map_or(is_elsewhere.then_some(ELSEWHERE), |(_, word)| self.value(*word, sp))
+        })
+    }
+
+    /// The program counter of what a signal interrupted.
+    pub(super) fn program_counter(&self) -> Option<u64> {
+        self.value(self.snapshot.program_counter()?, self.sp())
+    }
+
+    fn sp(&self) -> u64 {
+        self.snapshot.anchor.wrapping_sub(u64::from(self.snapshot.depth))
+    }
+
+    fn value(&self, word: Word, at: u64) -> Option<u64> {
+        match word {
+            Word::Stack(distance) => Some(at.wrapping_add(distance as u64)),
+            Word::Code(id) => self.code.of_word(id),
+        }
+    }
+}
+
+impl StackMemory for Memory<'_> {
+    fn read_u64(&self, address: u64) -> Result<u64, Miss> {
+        let Snapshot { anchor, copied, .. } = *self.snapshot;
+        let into = address.wrapping_sub(self.sp());
+        let step =
+            || self.steps.iter().find(|(at, _)| *at == address).map(|(_, return_address)| *return_address);
+        if !address.is_multiple_of(8) || address < self.sp() || address >= anchor {
+            return step().ok_or(Miss::Elsewhere);
+        }
+        if into + 8 > u64::from(copied) {
+            return step().ok_or(Miss::Beyond);
+        }
+        let from_top = anchor - 8 - address;
+        let number = from_top / PIECE_BYTES;
+        let bit = PIECE_WORDS as u64 - 1 - from_top / 8 % PIECE_WORDS as u64;
+        // Numbers fall from the outermost part to the innermost.
+        let position =
+            self.parts.binary_search_by(|(part, _)| number.cmp(part)).map_err(|_| Miss::NoAddress)?;
+        let piece = self.parts[position].1;
+        if piece.mask >> bit & 1 == 0 {
+            return Err(Miss::NoAddress);
+        }
+        let word = piece.words[(piece.mask & ((1 << bit) - 1)).count_ones() as usize];
+        self.value(word, address).ok_or(Miss::Elsewhere)
+    }
+}

@@ -1,0 +1,286 @@
+//! The unwind rules of images: those that the recording has, else those of the files.
+//!
+//! With the recording's own rules, one recording has the same stacks on every machine, and no file need be opened if they
+//! are for all code that stacks hold.
+
+mod recorded;
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use icecore_format::go;
+use icecore_format::records::{Location, UnwindRule};
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use rayon::prelude::*;
+
+use crate::base::map::Map;
+use crate::stacks::calls::{self, Judge};
+use crate::stacks::locate::Locator;
+use crate::symbolize::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
+use crate::symbolize::{go_section, go_table};
+use crate::unwind::{Machine, Place, UnwindSections, UnwindTables};
+pub(super) use recorded::Recorded;
+
+/// The first call of a program lies so close to its entry point.
+const ENTRY_BYTES: u64 = 64;
+/// `mov %eax, %edi; xor %eax, %eax; mov $60, %al; syscall`: what musl's `__clone` does when the function of a thread returns.
+const THREAD_END: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
+
+/// What is known of the images that stacks are in.
+pub(super) struct Rules<'a> {
+    machine: Machine,
+    /// By position in [`Locator::images`].
+    images: Vec<Option<Source<'a>>>,
+}
+
+/// What the recording has of an image, and its files where that is not all; one of them at least.
+struct Source<'a> {
+    recorded: Option<Recorded>,
+    files: Option<Opened>,
+    /// The files of an image for which the recording has all rules: they are opened if the code itself is asked for.
+    code: OnceLock<Option<Opened>>,
+    finder: Finder<'a>,
+    image: &'a Identity,
+}
+
+/// What is read of the files of an image.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    layout: Layout,
+    sections: Sections,
+    /// `.debug_frame` of the debug file.
+    debug: Option<Sections>,
+    /// Rules made of Go's tables, of the functions that stacks hold.
+    of_go: Vec<u8>,
+}
+
+/// The rules, by position in [`Locator::images`].
+pub(super) struct Tables<'a> {
+    machine: Machine,
+    images: Vec<Option<(&'a Source<'a>, UnwindTables<'a>)>>,
+    /// The code itself; `None` if nothing is guessed.
+    calls: Option<&'a (dyn Judge + 'a)>,
+}
+
+impl<'a> Rules<'a> {
+    /// Finds the rules of all images of which stacks hold addresses.
+    pub(super) fn find(locator: &'a Locator<'_>, finder: &Finder<'a>) -> Self {
+        let tables = locator.tables;
+        let mut of_images: Map<u32, Vec<&UnwindRule>> = Map::default();
+        for rule in &tables.unwind_rules {
+            if let Some(image) = locator.image(rule.image) {
+                of_images.entry(image).or_default().push(rule);
+            }
+        }
+        let mut wanted = vec![Vec::new(); locator.images.len()];
+        let leaves = tables.nodes.iter().map(|(_, node)| &node.location);
+        for location in tables.held.code.iter().map(|(_, location)| location).chain(leaves) {
+            if let Location::Image { image, file_off } = location
+                && let Some(position) = locator.image(*image)
+            {
+                wanted[position as usize].push(*file_off);
+            }
+        }
+        let machine = Machine::of(&tables.session.arch);
+        let images = locator.images.par_iter().zip(wanted).enumerate();
+        let images = images.map(|(position, (image, mut wanted))| {
+            let recorded = of_images.get(&(position as u32)).and_then(|rules| Recorded::new(rules, machine));
+            wanted.sort_unstable();
+            wanted.dedup();
+            let lacks = recorded.as_ref().is_none_or(|recorded| recorded.lacks(machine, &wanted));
+            let open = || Opened::of(&finder.look(image).files.ok()?, machine, &wanted);
+            let files = if lacks && !wanted.is_empty() { open() } else { None };
+            let source = Source { recorded, files, code: OnceLock::new(), finder: *finder, image };
+            (source.recorded.is_some() || source.files.is_some()).then_some(source)
+        });
+        Self { machine, images: images.collect() }
+    }
+
+    /// Prepares them for looking up.
+    pub(super) fn tables(&self) -> Tables<'_> {
+        let images = self.images.par_iter().map(|source| {
+            let source = source.as_ref()?;
+            let recorded = source.recorded.as_ref().map(|it| UnwindTables::new(it.sections(self.machine)));
+            let files = source.files.as_ref().map(|it| UnwindTables::new(it.sections(self.machine)));
+            let tables = match (recorded, files) {
+                (Some(recorded), Some(files)) => recorded.with_more(files),
+                (recorded, files) => recorded.or(files)?,
+            };
+            Some((source, tables))
+        });
+        Tables { machine: self.machine, images: images.collect(), calls: None }
+    }
+}
+
+impl Opened {
+    /// With the rules of Go's functions around the offsets that are wanted.
+    pub(crate) fn of(
+        files: &crate::symbolize::image::Files,
+        machine: Machine,
+        wanted: &[u64],
+    ) -> Option<Self> {
+        let (file, layout) = (&files.image.file, files.image.layout.clone());
+        let sections = Sections::open(file, &layout, is_rule_section)?;
+        let debug = files.debug.as_ref().filter(|_| sections.bytes(".debug_frame").is_empty());
+        let debug =
+            debug.and_then(|debug| Sections::open(&debug.file, &debug.layout, |name| name == ".debug_frame"));
+        let of_go = made(file, &layout, &sections, machine, wanted).unwrap_or_default();
+        Some(Self { layout, sections, debug, of_go })
+    }
+
+    pub(crate) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
+        let Self { layout, sections, debug, of_go } = self;
+        let at = |name| layout.section(name).map(|section| section.at);
+        let own = sections.bytes(".debug_frame");
+        let stubs = layout.sections.iter().filter(|section| section.name.starts_with(b".plt"));
+        UnwindSections {
+            machine,
+            eh_frame: sections.bytes(".eh_frame"),
+            eh_frame_at: at(".eh_frame").unwrap_or(Svma(0)),
+            eh_frame_hdr: sections.bytes(".eh_frame_hdr"),
+            eh_frame_hdr_at: at(".eh_frame_hdr").unwrap_or(Svma(0)),
+            debug_frame: debug
+                .as_ref()
+                .filter(|_| own.is_empty())
+                .map_or(own, |debug| debug.bytes(".debug_frame")),
+            of_go,
+            text: at(".text"),
+            got: at(".got"),
+            stubs: stubs.map(|section| section.at..Svma(section.at.0.saturating_add(section.len))).collect(),
+        }
+    }
+}
+
+/// Makes the rules of Go's functions around offsets, behind what they share.
+fn made(
+    file: &ElfFile,
+    layout: &Layout,
+    sections: &Sections,
+    machine: Machine,
+    wanted: &[u64],
+) -> Option<Vec<u8>> {
+    let name = std::str::from_utf8(&go_section(layout)?.name).ok()?;
+    let table = go_table(file, layout, sections.bytes(name))?;
+    let (text_at, text) = (layout.section(".text")?.at.0, sections.bytes(".text"));
+    let code = |at: u64, len: u64| {
+        let begin = usize::try_from(at.checked_sub(text_at)?).ok()?;
+        text.get(begin..begin.checked_add(usize::try_from(len).ok()?)?)
+    };
+    // What was a return address is looked up one byte earlier, in the call.
+    let offs = wanted.iter().flat_map(|off| [FileOff(off.saturating_sub(1)), FileOff(*off)]);
+    let functions = offs.filter_map(|off| table.function(layout.svma(off)?.0));
+    let functions: BTreeMap<u64, go::Function<'_>> = functions.map(|it| (it.start, it)).collect();
+    let machine = go_machine(machine);
+    let rules = functions.values().filter_map(|it| go::rule(machine, &table, it, code));
+    Some(go::shared(machine).into_iter().chain(rules.flat_map(|rule| rule.bytes)).collect())
+}
+
+/// The machine, as the maker of rules calls it.
+fn go_machine(machine: Machine) -> go::Machine {
+    match machine {
+        Machine::X86_64 => go::Machine::X86_64,
+        Machine::Aarch64 => go::Machine::Aarch64,
+    }
+}
+
+impl Source<'_> {
+    /// The files, if they are at hand with their code: of what a recording brings along it may be missing.
+    fn with_code(&self) -> Option<&Opened> {
+        let has_code = |opened: &&Opened| opened.layout.has_code();
+        let open = || Opened::of(&self.finder.look(self.image).files.ok()?, Machine::X86_64, &[]);
+        let files = self.files.as_ref().filter(has_code);
+        files.or_else(|| self.code.get_or_init(open).as_ref().filter(has_code))
+    }
+
+    fn svma(&self, off: FileOff) -> Option<Svma> {
+        let recorded = || self.recorded.as_ref().map(|recorded| recorded.svma(off));
+        self.files.as_ref().and_then(|files| files.layout.svma(off)).or_else(recorded)
+    }
+}
+
+impl<'a> Tables<'a> {
+    /// The same, with code against which guesses are checked.
+    pub(super) fn with_calls(self, calls: &'a (dyn Judge + 'a)) -> Self {
+        Self { calls: Some(calls), ..self }
+    }
+
+    pub(super) fn calls(&self) -> Option<&'a dyn Judge> {
+        self.calls
+    }
+
+    /// The instruction set.
+    pub(super) fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Tells from machine code whether a call stands in front of an offset; `None` if the file is not at hand.
+    pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
+        let (source, _) = self.images.get(image as usize)?.as_ref()?;
+        let file = source.with_code()?.sections.file();
+        let before =
+            file.get(usize::try_from(off.0.saturating_sub(8)).ok()?..usize::try_from(off.0).ok()?)?;
+        Some(calls::ends_with_call(self.machine, before))
+    }
+
+    /// Tells from machine code whether a return address at an offset is the first of the stack of a program or thread.
+    pub(super) fn is_start(&self, image: u32, off: FileOff) -> bool {
+        let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.with_code());
+        let is_entry = |files: &Opened| {
+            let call = files.layout.svma(FileOff(off.0.saturating_sub(1)));
+            let into = call.and_then(|call| (call.0 + 1).checked_sub(files.layout.entry.0));
+            let code = into.filter(|into| *into <= ENTRY_BYTES).and_then(|into| {
+                let end = usize::try_from(off.0).ok()?;
+                files.sections.file().get(end.checked_sub(into as usize)?..end)
+            });
+            code.is_some_and(is_first_call)
+        };
+        let ends_thread = |files: &Opened| {
+            let behind = usize::try_from(off.0).ok().and_then(|off| files.sections.file().get(off..));
+            self.machine == Machine::X86_64 && behind.is_some_and(|code| code.starts_with(&THREAD_END))
+        };
+        let is_it = files.is_some_and(|files| is_entry(files) || ends_thread(files));
+        is_it && self.is_behind_call(image, off) == Some(true)
+    }
+
+    /// The place of an offset in an image.
+    pub(super) fn place(&self, image: Option<u32>, off: FileOff) -> Place<'_> {
+        let found = image.and_then(|image| self.images.get(image as usize)?.as_ref());
+        match found.and_then(|(source, tables)| Some((source.svma(off)?, tables))) {
+            Some((at, tables)) => Place { module: image, at, tables: Some(tables) },
+            None => Place { module: image, at: Svma(off.0), tables: None },
+        }
+    }
+}
+
+/// Tells of the code from an entry point to a return address whether nothing but one call at its end leads elsewhere.
+fn is_first_call(code: &[u8]) -> bool {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        match decoder.decode().flow_control() {
+            FlowControl::Next => {}
+            FlowControl::Call | FlowControl::IndirectCall => return !decoder.can_decode(),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Tells of a section whether unwinding needs it.
+fn is_rule_section(name: &str) -> bool {
+    matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text")
+        || go::SECTIONS.iter().any(|(it, _)| *it == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_begins_with_one_call() {
+        assert!(is_first_call(&[0x31, 0xed, 0x48, 0x89, 0xe7, 0xe8, 1, 2, 3, 4]));
+        assert!(
+            !is_first_call(&[0x31, 0xed, 0xe8, 1, 2, 3, 4, 0xf4, 0x90, 0xe8, 1, 2, 3, 4]),
+            "another function"
+        );
+    }
+}

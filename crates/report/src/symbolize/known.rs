@@ -1,0 +1,25 @@
+//! Answers that are known from earlier. Who keeps them, and how, is not decided here.
+
+use std::fmt;
+
+use super::Answer;
+use super::image::{FileOff, Stamp};
+
+/// Keeps answers about images.
+pub trait Known: fmt::Debug + Send + Sync {
+    /// Finds what is known of the image with a build-id (empty if it has none), from files that are still the same. Without
+    /// stamps it does not matter from which files it came: none is here now.
+    fn of_image<'a>(&'a self, build_id: &'a [u8], files: &'a [Stamp]) -> Box<dyn Answers + 'a>;
+
+    /// Does what is to be done once, when all images of a report have been asked for.
+    fn finish(&self);
+}
+
+/// What is known of one image.
+pub trait Answers {
+    /// The answer for an offset, if there is one.
+    fn find(&self, off: FileOff) -> Option<Answer>;
+
+    /// Keeps more answers, in ascending order of offsets. That they cannot be kept is no error: they are found again.
+    fn keep(&self, new: &[(FileOff, &Answer)]);
+}

@@ -1,0 +1,113 @@
+//! What is printed. Every view builds its rows once and shows them as text or as JSON; docs/JSON.md
+//! describes the latter.
+
+pub mod cache;
+pub mod depth;
+pub mod diff;
+pub mod flame;
+pub mod folded;
+pub mod health;
+pub mod info;
+mod left_out;
+pub mod missing;
+mod owners;
+pub(crate) mod quality;
+pub mod samples;
+pub mod summary;
+pub mod timeline;
+pub mod top;
+pub mod tree;
+pub mod trend;
+pub mod verify;
+
+use serde::Serialize;
+
+use crate::base::term::path::shown;
+use crate::base::term::quantity::{count, things, weight};
+use crate::base::term::{Page, Style};
+use crate::profile::Amount;
+use crate::profile::pipeline::Report;
+
+/// The program that recorded: our own has its version alone, others have their names (`perf 6.1`).
+fn recorder(version: &str) -> String {
+    match version.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        true => version.to_owned(),
+        false => format!("icecore-record {version}"),
+    }
+}
+
+/// A stretch of the file that could not be used.
+#[derive(Debug, Serialize)]
+pub struct DamageRow {
+    /// Where it begins, bytes from the start of the file.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// What is wrong with it.
+    pub cause: String,
+}
+
+impl DamageRow {
+    pub(crate) fn list(damage: &[icecore_format::read::Damage]) -> Vec<Self> {
+        damage.iter().map(|d| Self { offset: d.off, len: d.len, cause: d.cause.clone() }).collect()
+    }
+}
+
+/// Says what the shares of a view are shares of, and what limits its truth.
+fn preface(report: &Report<'_>, whole: Amount, page: &mut Page) {
+    let unit = &report.profile.unit;
+    let all = things(whole.samples, "sample");
+    let of = match unit.as_str() {
+        "samples" => format!("100% is {all}"),
+        _ => format!("100% is {} in {all}", weight(whole.weight, unit)),
+    };
+    let filtered = report.filtered.as_ref().map(|filter| format!(" · {filter}")).unwrap_or_default();
+    page.styled(Style::Dim, &format!("{}: {of}{filtered}", shown(report.loaded.path)));
+    caveats(report, page);
+}
+
+/// Says how many samples a view is made of that adds up no weights, and what limits its truth.
+fn preface_of_samples(report: &Report<'_>, samples: u64, page: &mut Page) {
+    let filtered = report.filtered.as_ref().map(|filter| format!(" · {filter}")).unwrap_or_default();
+    let text = format!("{}: {}{filtered}", shown(report.loaded.path), things(samples, "sample"));
+    page.styled(Style::Dim, &text);
+    omissions(report, page);
+    damage(report, page);
+}
+
+fn caveats(report: &Report<'_>, page: &mut Page) {
+    omissions(report, page);
+    if report.loaded.hits.seen.events.len() > 1 {
+        page.styled(Style::Warn, "several events with different units: every sample counts as one");
+    }
+    damage(report, page);
+}
+
+fn omissions(report: &Report<'_>, page: &mut Page) {
+    let without = report.loaded.hits.seen.without_frames;
+    if without > 0 {
+        page.styled(
+            Style::Dim,
+            &format!("{} without a frame on the wanted side left out", things(without, "sample")),
+        );
+    }
+    if report.profile.emptied > 0 {
+        let text = format!(
+            "{} of which nothing but hidden frames was left, left out",
+            things(report.profile.emptied, "sample")
+        );
+        page.styled(Style::Dim, &text);
+    }
+}
+
+fn damage(report: &Report<'_>, page: &mut Page) {
+    let damage = &report.loaded.tables.damage;
+    if let Some(first) = damage.first() {
+        let more = if damage.len() > 1 {
+            format!(", and {} more", count(damage.len() as u64 - 1))
+        } else {
+            String::new()
+        };
+        page.styled(Style::Bad, &format!("damaged: {first}{more}; see icecore-report verify"));
+    }
+}
