@@ -11,11 +11,19 @@ use serde_json::Value;
 /// One build at a time has the machine.
 static MACHINE: Mutex<()> = Mutex::new(());
 
+/// Tells whether nearly nothing was lost: what is left of the machine by others may be too little for the tracker.
+fn has_all(recorded: &Recorded) -> bool {
+    let lost = recorded.lost();
+    let lost: u64 = lost.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();
+    lost * 100 < recorded.json("summary", &[])["samples"].as_u64().expect("a number")
+}
+
 /// Records the machine while a script runs in `dir`. Returns the recording and the share of user stacks that reach a root.
 fn build(dir: &Path, script: &str) -> (Recorded, f64) {
     let _alone = MACHINE.lock();
     let script = format!("cd {} && {script}", dir.display());
-    let recorded = Recorded::new(&["-a", "-F", "999", "-q"], &["sh", "-c", &script]);
+    let record = || Recorded::new(&["-a", "-F", "999", "-q"], &["sh", "-c", &script]);
+    let recorded = Recorded::until(has_all, record);
     assert!(recorded.output.status.success(), "{script}: {}", text(&recorded.output.stderr));
     let health = recorded.json("health", &[]);
     let number = |key: &str| health[key].as_f64().unwrap_or_else(|| panic!("`{key}`: {health}"));
