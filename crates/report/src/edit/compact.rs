@@ -71,8 +71,11 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
         hits.map(|hit| hit.samples).sum::<u64>()
     };
     let (unwound, repaired) = (with(|how| how != Mending::NONE), with(|how| how.kind() > Mending::KEPT));
-    let excerpt =
-        Excerpt { recording: &recording, selection: loaded.selection(), what: What::Unwound(&redaction) };
+    let excerpt = Excerpt {
+        recording: &recording,
+        selection: loaded.selection(),
+        what: What::Unwound(&redaction, &loaded.mended),
+    };
     let version = env!("CARGO_PKG_VERSION");
     let note = |samples, _| {
         let samples = things(samples, "sample");

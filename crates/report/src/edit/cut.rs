@@ -18,7 +18,6 @@ use crate::recording::input;
 use crate::recording::load::{Skipped, clean, load};
 use crate::recording::spaces::Spaces;
 use crate::stacks::hits::Selection;
-use crate::stacks::mend::Mended;
 use crate::views::DamageRow;
 
 /// What was written.
@@ -47,9 +46,7 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     let tables = load(&recording);
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let cgroups = Cgroups::replay(&tables);
-    let mended = Mended::default();
-    let selection =
-        Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter, mended: &mended };
+    let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
     let excerpt = Excerpt { recording: &recording, selection, what: What::Wanted };
     let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());
     let version = env!("CARGO_PKG_VERSION");

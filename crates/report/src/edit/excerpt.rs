@@ -31,6 +31,7 @@ use crate::recording::filter::{Filter, Moment};
 use crate::recording::load::Tables;
 use crate::recording::load::parts::{CUT_FROM, CUT_TO, Part};
 use crate::stacks::hits::Selection;
+use crate::stacks::mend::Mended;
 use choose::{Chooser, Grown};
 use need::{Extent, Need};
 use pack::Packer;
@@ -50,7 +51,7 @@ pub(super) enum What<'a> {
     /// Those that the filter wants, as they are; nothing that only others needed.
     Wanted,
     /// All, with the stacks that are believed; what these were made of is left out, and texts that are to be redacted.
-    Unwound(&'a Redaction),
+    Unwound(&'a Redaction, &'a Mended),
 }
 
 /// What became of one session.
@@ -82,7 +83,7 @@ impl Excerpt<'_> {
         let mut rows = Rows::load(recording, selection.tables, part);
         let grown = match what {
             What::Wanted => None,
-            What::Unwound(_) => Some(Grown::add(selection, part, &mut rows)),
+            What::Unwound(_, mended) => Some(Grown::add(selection.tables, mended, part, &mut rows)),
         };
         rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.cpu_time(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);
@@ -111,7 +112,7 @@ impl Excerpt<'_> {
         });
         let mut session = dated(session, selection.tables, part);
         let mut withheld_blocks = 0;
-        if let What::Unwound(redaction) = what {
+        if let What::Unwound(redaction, _) = what {
             redaction.session(&mut session);
             withheld_blocks = redaction.rows(&mut rows);
         }
@@ -124,7 +125,7 @@ impl Excerpt<'_> {
         }
         let extent = match what {
             What::Wanted => Extent::Needed,
-            What::Unwound(_) => Extent::Machine,
+            What::Unwound(..) => Extent::Machine,
         };
         let mut packer = Packer::new(writer, need.settle(&rows, extent));
         packer.session(&session)?;

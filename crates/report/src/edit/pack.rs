@@ -23,7 +23,6 @@ use crate::profile::Patterns;
 use crate::profile::found::{Draft, Found};
 use crate::profile::names::find_out;
 use crate::profile::pipeline::Loaded;
-use crate::recording::EmbeddedFiles;
 use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::load::Tables;
@@ -75,8 +74,7 @@ pub fn pack(
     }
     let locator = Locator::new(tables, &loaded.spaces);
     let located = locate(&locator, &hits.rows);
-    let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-    let files = EmbeddedFiles::new(&recording, tables, identity);
+    let files = locator.embedded(&recording);
     let finder = Finder { search, embedded: Some(&files) };
     let fetched = servers.map(|servers| loaded.fetch(&locator, &located, finder, servers, progress));
     let progress = Progress::begin(located.places.len() as u64, progress);

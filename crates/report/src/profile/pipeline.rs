@@ -15,7 +15,6 @@ use crate::base::term::progress::Progress;
 use crate::profile::found::Found;
 use crate::profile::names::{Names, name};
 use crate::profile::{Patterns, Profile};
-use crate::recording::EmbeddedFiles;
 use crate::recording::cgroups::Cgroups;
 use crate::recording::filter::Filter;
 use crate::recording::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
@@ -95,25 +94,12 @@ impl<'a> Loaded<'a> {
         if !is_part {
             mark_trampolines(recording, &mut tables, &spaces, search);
         }
-        let walked = Mended::default();
-        let selection = Selection {
-            tables: &tables,
-            spaces: &spaces,
-            cgroups: &cgroups,
-            filter: &filter,
-            mended: &walked,
-        };
+        let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
         let (mended, new) = mended(recording, selection, search);
         tables.nodes.push(new.first_id, new.nodes);
         tables.marks.extend(new.marks);
-        let selection = Selection {
-            tables: &tables,
-            spaces: &spaces,
-            cgroups: &cgroups,
-            filter: &filter,
-            mended: &mended,
-        };
-        let mut hits = hits::count(recording, selection, apart);
+        let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
+        let mut hits = hits::count(selection, apart, |entry| mended.samples(recording, &tables, entry));
         if is_part {
             let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
             match needed::nodes(recording, stacks) {
@@ -141,8 +127,8 @@ impl<'a> Loaded<'a> {
 
     /// Decides about samples.
     pub fn selection(&self) -> Selection<'_> {
-        let Self { tables, spaces, cgroups, filter, mended, .. } = self;
-        Selection { tables, spaces, cgroups, filter, mended }
+        let Self { tables, spaces, cgroups, filter, .. } = self;
+        Selection { tables, spaces, cgroups, filter }
     }
 
     /// Tells whether the outermost frame of a user stack is a proven start. `begins`: by its name it is an entry point.
@@ -181,8 +167,7 @@ impl<'a> Loaded<'a> {
 
     fn find_suspects(&self) -> (Suspects, Option<String>) {
         let locator = Locator::new(&self.tables, &self.spaces);
-        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let embedded = locator.embedded(self.recording);
         let finder = Finder { search: self.search, embedded: Some(&embedded) };
         let suspects = suspects(&locator, &finder, &self.hits.rows);
         let worst = suspects.worst.and_then(|image| locator.images.get(image as usize));
@@ -192,8 +177,7 @@ impl<'a> Loaded<'a> {
     /// Counts edges of user stacks that the code does not make.
     pub(crate) fn impossible(&self, located: &Located) -> Impossible {
         let locator = Locator::new(&self.tables, &self.spaces);
-        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let embedded = locator.embedded(self.recording);
         let finder = Finder { search: self.search, embedded: Some(&embedded) };
         impossible(&locator, &finder, located, &self.hits.rows)
     }
@@ -202,8 +186,7 @@ impl<'a> Loaded<'a> {
     pub fn name(&self, search: &Search, servers: Option<&debuginfod::Settings>, progress: bool) -> Named {
         let locator = Locator::new(&self.tables, &self.spaces);
         let located = locate(&locator, &self.hits.rows);
-        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-        let embedded = EmbeddedFiles::new(self.recording, &self.tables, identity);
+        let embedded = locator.embedded(self.recording);
         let finder = Finder { search, embedded: Some(&embedded) };
         let fetched = servers.map(|servers| self.fetch(&locator, &located, finder, servers, progress));
         let fetched = fetched.unwrap_or_default();
@@ -248,8 +231,7 @@ impl<'a> Loaded<'a> {
 /// Marks the frames of walks that signals have made.
 fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces, search: &Search) {
     let locator = Locator::new(tables, spaces);
-    let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-    let embedded = EmbeddedFiles::new(recording, tables, identity);
+    let embedded = locator.embedded(recording);
     let marks = trampolines(&locator, &Finder { search, embedded: Some(&embedded) });
     for (node, mark) in marks {
         let known = tables.marks.entry(node).or_default();
@@ -262,8 +244,7 @@ fn mended(recording: &Recording, selection: Selection<'_>, search: &Search) -> (
     let tables = selection.tables;
     let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
     let locator = Locator::new(tables, selection.spaces);
-    let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-    let embedded = EmbeddedFiles::new(recording, tables, identity);
+    let embedded = locator.embedded(recording);
     let finder = Finder { search, embedded: Some(&embedded) };
     mend(recording, selection, &locator, &finder, first_id)
 }

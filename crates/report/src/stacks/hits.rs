@@ -3,18 +3,17 @@
 use std::ops::Range;
 
 use icecore_format::index::Entry;
-use icecore_format::read::{Damage, Recording};
+use icecore_format::read::Damage;
 use icecore_format::records::{CpuTime, Mending, Sample, Task, WalkEnd};
 use rayon::prelude::*;
 
 use crate::base::map::Map;
 use crate::recording::cgroups::{CgroupId, Cgroups};
 use crate::recording::filter::{Filter, Sides};
-use crate::recording::load::{Tables, damage, samples};
+use crate::recording::load::{Tables, damage};
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::recording::spans::widened;
 use crate::recording::spans::{Slices, Slicing, Spans};
-use crate::stacks::mend::Mended;
 
 /// What samples have in common when they hit the same code in the same thread, or process. Ordered so that equal
 /// stacks are neighbours.
@@ -115,24 +114,9 @@ pub struct Selection<'a> {
     pub cgroups: &'a Cgroups,
     /// Which samples are wanted.
     pub filter: &'a Filter,
-    /// Their stacks, where these are not those of the file.
-    pub mended: &'a Mended,
 }
 
 impl Selection<'_> {
-    /// Decodes a block of samples.
-    ///
-    /// # Errors
-    /// If it is damaged.
-    pub fn samples(
-        &self,
-        recording: &Recording,
-        entry: &Entry,
-    ) -> Result<impl Iterator<Item = Sample>, icecore_format::Error> {
-        let rows = samples(recording, self.tables, entry)?;
-        Ok(rows.into_iter().map(|sample| self.mended.sample(sample)))
-    }
-
     /// Gives the key of a sample; `None` if the filter does not want it.
     pub fn key(&self, sample: &Sample) -> Option<Key> {
         self.key_in(&self.phase(sample.task, sample.time_ns), sample)
@@ -230,8 +214,12 @@ struct Phase {
 }
 
 /// Filters and counts all samples, stretches of neighbouring blocks in parallel. Blocks that cannot hold a wanted
-/// sample are not opened.
-pub fn count(recording: &Recording, selection: Selection<'_>, apart: Apart) -> Hits {
+/// sample are not opened; `samples` decodes the others.
+pub fn count(
+    selection: Selection<'_>,
+    apart: Apart,
+    samples: impl Fn(&Entry) -> Result<Vec<Sample>, icecore_format::Error> + Sync,
+) -> Hits {
     let all = selection.tables.sample_blocks.iter();
     let blocks: Vec<&Entry> = all.filter(|entry| selection.may_be_in(entry)).collect();
     let Selection { tables, filter, .. } = selection;
@@ -246,7 +234,7 @@ pub fn count(recording: &Recording, selection: Selection<'_>, apart: Apart) -> H
     let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
     let counted = blocks.par_chunks(stretch).map(|blocks| {
         let mut counter = Counter::new(&leaders, apart, slices);
-        blocks.iter().for_each(|entry| counter.block(recording, selection, entry));
+        blocks.iter().for_each(|entry| counter.block(selection, entry, samples(entry)));
         counter
     });
     let merged = counted.collect::<Vec<Counter<'_>>>().into_iter().reduce(Counter::merged);
@@ -303,9 +291,14 @@ impl<'a> Counter<'a> {
         Self { rows, cells, without_frames: 0, events, damage, phases, leaders, apart, slices }
     }
 
-    fn block(&mut self, recording: &Recording, selection: Selection<'_>, entry: &Entry) {
-        match selection.samples(recording, entry) {
-            Ok(samples) => samples.for_each(|sample| self.sample(selection, &sample)),
+    fn block(
+        &mut self,
+        selection: Selection<'_>,
+        entry: &Entry,
+        samples: Result<Vec<Sample>, icecore_format::Error>,
+    ) {
+        match samples {
+            Ok(samples) => samples.iter().for_each(|sample| self.sample(selection, sample)),
             Err(error) => self.damage.push(damage(entry, &error)),
         }
     }

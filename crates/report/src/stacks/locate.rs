@@ -20,10 +20,12 @@
 use std::sync::OnceLock;
 
 use icecore_format::limits;
+use icecore_format::read::Recording;
 use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark};
 use rayon::prelude::*;
 
 use crate::base::map::{Interned, Map};
+use crate::recording::EmbeddedFiles;
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::calls::Sites;
@@ -140,6 +142,15 @@ impl<'a> Locator<'a> {
 
     pub(crate) fn spaces(&self) -> &Spaces {
         self.spaces
+    }
+
+    /// The files of images that the recording brings along.
+    pub fn embedded<'r>(&self, recording: &'r Recording) -> EmbeddedFiles<'r>
+    where
+        'a: 'r,
+    {
+        let identity = |id| self.image(id).map(|image| &self.images[image as usize]);
+        EmbeddedFiles::new(recording, self.tables, identity)
     }
 
     /// Finds the position in [`Locator::images`] of an image id.

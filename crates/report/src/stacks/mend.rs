@@ -39,7 +39,7 @@ use icecore_format::records::{Mark, Mending, Node, Sample, WalkEnd};
 use rayon::prelude::*;
 
 use crate::base::map::Map;
-use crate::recording::load::samples;
+use crate::recording::load::{Tables, samples};
 use crate::stacks::calls;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::Locator;
@@ -83,6 +83,21 @@ struct Outcome {
 }
 
 impl Mended {
+    /// Decodes a block of samples, with the stacks that are believed.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn samples(
+        &self,
+        recording: &Recording,
+        tables: &Tables,
+        entry: &Entry,
+    ) -> Result<Vec<Sample>, icecore_format::Error> {
+        let mut rows = samples(recording, tables, entry)?;
+        rows.iter_mut().for_each(|sample| *sample = self.sample(*sample));
+        Ok(rows)
+    }
+
     /// The sample with the stack that is believed.
     pub fn sample(&self, sample: Sample) -> Sample {
         match self.by_snapshot.get(&sample.snapshot) {

@@ -14,7 +14,6 @@ use crate::base::term::path::shown;
 use crate::cli;
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
-use crate::recording::EmbeddedFiles;
 use crate::recording::load::clean;
 use crate::stacks::locate::Locator;
 use crate::stacks::mounts::Elsewhere;
@@ -101,8 +100,7 @@ impl Missing {
         let Count { lacks, mut others, frames } = count(&report.profile);
         let locator = Locator::new(&report.loaded.tables, &report.loaded.spaces);
         let whole = report.profile.whole();
-        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-        let embedded = EmbeddedFiles::new(report.loaded.recording, &report.loaded.tables, identity);
+        let embedded = locator.embedded(report.loaded.recording);
         let finder = Finder { search, embedded: Some(&embedded) };
         let tables = &report.loaded.tables;
         let left_out = tables.left_out.iter().filter_map(|row| Some((locator.image(row.image)?, *row)));

@@ -9,9 +9,10 @@ use icecore_format::records::{Location, Node, Sample, SamplesV1};
 use rayon::prelude::*;
 
 use super::rows::Rows;
-use crate::recording::load::damage;
 use crate::recording::load::parts::Part;
+use crate::recording::load::{Tables, damage};
 use crate::stacks::hits::Selection;
+use crate::stacks::mend::Mended;
 
 /// Blocks that are decoded at once: bounds the memory.
 const WINDOW: usize = 64;
@@ -34,27 +35,27 @@ pub(super) struct Chooser<'a> {
     recording: &'a Recording,
     selection: Selection<'a>,
     part: &'a Part,
-    grown: Option<Grown>,
+    grown: Option<Grown<'a>>,
     blocks: Vec<&'a Entry>,
 }
 
 /// Nodes of stacks that were unwound, behind all that the session has.
 #[derive(Debug, Clone)]
-pub(super) struct Grown {
+pub(super) struct Grown<'a> {
+    mended: &'a Mended,
     /// Their ids in the tables of the file.
     ids: Range<u32>,
     /// The id of the first among the rows of the session.
     first: u32,
 }
 
-impl Grown {
+impl<'a> Grown<'a> {
     /// Adds the nodes of a session to its rows.
-    pub(super) fn add(selection: Selection<'_>, part: &Part, rows: &mut Rows) -> Self {
-        let tables = selection.tables;
-        let ids = selection.mended.ids_of_part(part.number());
+    pub(super) fn add(tables: &Tables, mended: &'a Mended, part: &Part, rows: &mut Rows) -> Self {
+        let ids = mended.ids_of_part(part.number());
         // Without a number for the next node the report has none to add, either.
         let first = rows.nodes.next_id().unwrap_or(u32::MAX).max(1);
-        let grown = Self { ids, first };
+        let grown = Self { mended, ids, first };
         let own = |id: u32| {
             let node = tables.nodes.find(id)?;
             let location = match node.location {
@@ -69,7 +70,7 @@ impl Grown {
         // Nodes of the file may have marks that its rules told, which the new file lacks.
         let marks = tables.marks.iter().filter_map(|(id, mark)| match grown.own_id(*id) {
             Some(id) => Some((id, *mark)),
-            None if selection.mended.is_new(*id) => None,
+            None if mended.is_new(*id) => None,
             None => Some(tables.parts.own_node(*id))
                 .filter(|(of, _)| *of == part.number())
                 .map(|(_, id)| (id, *mark)),
@@ -90,7 +91,7 @@ impl<'a> Chooser<'a> {
         recording: &'a Recording,
         selection: Selection<'a>,
         part: &'a Part,
-        grown: Option<Grown>,
+        grown: Option<Grown<'a>>,
     ) -> Self {
         let all = selection.tables.sample_blocks.iter();
         let of_part = |entry: &&Entry| selection.tables.parts.of(entry).number() == part.number();
@@ -126,9 +127,8 @@ impl<'a> Chooser<'a> {
     }
 
     /// A sample with the stack that is believed.
-    fn unwound(&self, grown: &Grown, sample: Sample) -> Sample {
-        let Sample { user_stack, user_end, mending, .. } =
-            self.selection.mended.sample(self.part.sample(sample));
+    fn unwound(&self, grown: &Grown<'_>, sample: Sample) -> Sample {
+        let Sample { user_stack, user_end, mending, .. } = grown.mended.sample(self.part.sample(sample));
         let user_stack = grown.own_id(user_stack).unwrap_or(sample.user_stack);
         Sample { user_stack, user_end, mending, snapshot: 0, ..sample }
     }

@@ -73,13 +73,8 @@ impl Recorded {
         let files = Rules::find(&locator, &Finder { search: &search, embedded: None });
         let rules = files.tables();
         let (cgroups, filter) = (Cgroups::replay(&self.tables), Filter::default());
-        let selection = Selection {
-            tables: &self.tables,
-            spaces: &self.spaces,
-            cgroups: &cgroups,
-            filter: &filter,
-            mended: &Mended::default(),
-        };
+        let selection =
+            Selection { tables: &self.tables, spaces: &self.spaces, cgroups: &cgroups, filter: &filter };
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
         let mut batch = Batch::new(selection, &locator, &rules, &mut unwinder);
         for sample in samples {

@@ -6,7 +6,6 @@ use super::Row;
 use crate::analysis::compare::Sided;
 use crate::analysis::same::code::{Code, Verdict, compare, is_same_build};
 use crate::profile::pipeline::Loaded;
-use crate::recording::EmbeddedFiles;
 use crate::stacks::locate::Locator;
 use crate::symbolize::image::{Finder, Identity};
 
@@ -63,8 +62,7 @@ impl<'a> Files<'a> {
     fn open(&self, path: &str) -> Option<Code> {
         let Loaded { tables, spaces, recording, search, .. } = self.loaded;
         let locator = Locator::new(tables, spaces);
-        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-        let embedded = EmbeddedFiles::new(recording, tables, identity);
+        let embedded = locator.embedded(recording);
         let finder = Finder { search, embedded: Some(&embedded) };
         Code::open(self.identity(path)?, &finder).ok()
     }

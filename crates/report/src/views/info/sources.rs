@@ -12,7 +12,6 @@ use crate::base::term::path::shown;
 use crate::base::term::quantity::{count, things};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::found::Found;
-use crate::recording::EmbeddedFiles;
 use crate::recording::load::{Tables, clean, load};
 use crate::recording::spaces::Spaces;
 use crate::stacks::locate::Locator;
@@ -55,8 +54,7 @@ impl SourceRow {
         let tables = load(recording);
         let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
         let locator = Locator::new(&tables, &spaces);
-        let identity = |id| locator.image(id).map(|image| &locator.images[image as usize]);
-        let embedded = EmbeddedFiles::new(recording, &tables, identity);
+        let embedded = locator.embedded(recording);
         let finder = Finder { search, embedded: Some(&embedded) };
         let counts = Counts::new(&tables, &locator);
         let elsewhere = Elsewhere::new(&tables, &locator);
