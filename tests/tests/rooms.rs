@@ -202,6 +202,35 @@ fn rooms_use_what_the_table_of_the_architecture_says() {
     }
 }
 
+/// Reads which package uses which, of those whose manifests lie below a folder. Tests may use anything.
+fn packages(folder: &Path, packages: &mut Uses) {
+    let own = |line: &str| {
+        line.split(['.', ' ', '"']).find_map(|word| word.strip_prefix("icecore-").map(str::to_owned))
+    };
+    if let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) {
+        let section = |name: &str| {
+            let lines = manifest.lines().skip_while(|line| *line != name).skip(1);
+            lines.take_while(|line| !line.starts_with('[')).filter_map(own).collect::<BTreeSet<_>>()
+        };
+        let name = section("[package]").pop_first().expect("it has a name");
+        packages.insert(name, section("[dependencies]"));
+    }
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path());
+    for inner in entries.filter(|path| path.is_dir() && !path.ends_with("src")) {
+        self::packages(&inner, packages);
+    }
+}
+
+#[test]
+fn packages_use_what_the_table_of_the_architecture_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = std::fs::read_to_string(root.join("docs/ARCHITECTURE.md")).expect("it is there");
+    let mut used = Uses::new();
+    packages(&root.join("crates"), &mut used);
+    let faults = faults(&tables(&text)["crates/"], &used);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn whatever_way_a_room_is_used_is_seen() {
     let dir = tempfile::tempdir().expect("a directory");

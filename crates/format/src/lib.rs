@@ -9,16 +9,12 @@
 //! | [`records`] | the payloads: one frozen module per (kind, version) |
 //! | [`write`](mod@write) | the streaming writer |
 //! | [`read`] | the reader over a memory map |
-//! | [`calls`] | which bytes are call instructions, for recorder and report; no part of the file |
-//! | [`go`] | not the recording: what Go writes into programs, which recorder and report both read |
 //!
 //! The writer and the reader never see each other; both stand on the envelope and the records.
 
 pub mod block;
-pub mod calls;
 mod codec;
 mod error;
-pub mod go;
 pub mod header;
 pub mod index;
 pub mod limits;

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`base`] | what every room stands on: hash tables, files that are written, text for people |
 //! | [`symbolize`](mod@symbolize) | (image, offset) in, functions or a reason out: ELF, DWARF, symbol tables, debug files |
-//! | [`unwind`] | registers and stack memory in, frames out |
 //! | [`recording`] | a recording as tables: opened, checked, filtered; address spaces and cgroups at any moment |
 //! | [`stacks`] | samples as stacks of places: counted, unwound, checked against the code |
 //! | [`profile`] | stacks with names; the pipeline from a file to a profile |
@@ -26,7 +25,6 @@ pub mod recording;
 pub mod run;
 pub mod stacks;
 pub mod symbolize;
-pub mod unwind;
 pub mod views;
 
 pub use run::{Streams, run};

@@ -8,13 +8,13 @@ use crate::Error;
 use crate::block::Kind;
 
 /// One entry of the `.eh_frame` of an image: rules of a function (FDE), or what several of them share (CIE);
-/// or an entry of `.debug_frame` that was made of Go's tables ([`crate::go`]).
+/// or an entry of `.debug_frame` that was made of Go's tables (crate `icecore-elf`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnwindRule<B = Vec<u8>> {
     /// The image, an image id.
     pub image: u32,
     /// Where the entry lies in memory, as the image has it (SVMA): pointers in it count from there. From
-    /// [`crate::go::FDE_AT`] on, it was made.
+    /// `icecore_elf::go::FDE_AT` on, it was made.
     pub at: u64,
     /// Offset in the file of the first byte of the function; 0 if several share the entry.
     pub start: u64,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::go::{self, FDE_AT, MAX_BEGINNINGS, SECTIONS, Source, Table, Where};
+use icecore_elf::Machine;
+use icecore_elf::go::{self, FDE_AT, MAX_BEGINNINGS, SECTIONS, Source, Table, Where};
+use object::Endianness;
 use object::read::ReadRef;
 use object::read::elf::{Rela as _, SectionHeader as _};
-use object::{Endianness, elf};
 
 use super::elf_file::ElfFile;
 use super::functions::{Around, Asked};
@@ -49,11 +50,7 @@ pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<
 pub(super) fn rules<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<Rule>> {
     let elf = ElfFile::read(file)?;
     let table = table(&elf)?;
-    let machine = match elf.machine {
-        elf::EM_X86_64 => go::Machine::X86_64,
-        elf::EM_AARCH64 => go::Machine::Aarch64,
-        _ => return None,
-    };
+    let machine = Machine::of_elf(elf.machine.0)?;
     let mut rules: BTreeMap<u64, Rule> = BTreeMap::new();
     for asked in asked {
         let Some(function) = table.function(asked.address).filter(|it| !rules.contains_key(&it.start)) else {

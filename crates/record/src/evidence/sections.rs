@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use icecore_format::go;
+use icecore_elf::go;
 use object::elf;
 use object::read::ReadRef;
 use object::read::elf::{Dyn as _, FileHeader, ProgramHeader as _, SectionHeader as _};

@@ -14,7 +14,7 @@ use object::read::elf::SectionHeader as _;
 
 use crate::evidence::elf_file::ElfFile;
 use crate::evidence::go;
-use icecore_format::go::{Function, Source, Table};
+use icecore_elf::go::{Function, Source, Table};
 
 /// Where Go has its code and keeps what its runtime notes. `struct go_places` of bpf/walk.h.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

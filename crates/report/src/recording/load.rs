@@ -8,6 +8,7 @@ pub mod parts;
 
 use std::sync::Arc;
 
+use icecore_elf::Machine;
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
@@ -107,6 +108,11 @@ impl Tables {
             0 => "",
             id => self.strings.find(id).map_or("?", |text| text),
         }
+    }
+
+    /// The machine of the first session; x86-64 if that is lost, or says another one, of which no registers are recorded.
+    pub fn machine(&self) -> Machine {
+        Machine::of_uname(&self.session.arch).unwrap_or(Machine::X86_64)
     }
 
     /// What is to be known of a node besides its location.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use icecore_format::go::{MAX_BEGINNINGS, SECTIONS, Table, Where, beginnings};
+use icecore_elf::go::{MAX_BEGINNINGS, SECTIONS, Table, Where, beginnings};
 use object::Endianness;
 
 use super::relocations;

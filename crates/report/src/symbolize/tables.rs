@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::mangled::unversioned;
 use super::strings::Strings;
-use crate::symbolize::image::Svma;
+use icecore_elf::Svma;
 
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;

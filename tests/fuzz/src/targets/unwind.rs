@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_report::symbolize::image::Svma;
-use icecore_report::unwind::{
+use icecore_elf::Svma;
+use icecore_unwind::{
     Limits, Machine, Miss, Modules, Place, Registers, StackMemory, UnwindSections, UnwindTables, Unwinder,
     census, eh_frame_at,
 };

@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use icecore_format::calls;
+use icecore_elf::calls;
 use icecore_format::records::CallSite;
 use rustc_hash::FxHashMap;
 

@@ -12,8 +12,8 @@ use super::opened::Opened;
 use super::{Before, aarch64, x86_64};
 use crate::base::map::Map;
 use crate::symbolize::image::{ElfFile, FileOff, Svma};
-use crate::unwind::{Edge, Shape};
-use crate::unwind::{Machine, UnwindTables};
+use icecore_unwind::{Edge, Shape};
+use icecore_unwind::{Machine, UnwindTables};
 
 /// The longest call, with a prefix.
 const MAX_CALL_LEN: u64 = 8;

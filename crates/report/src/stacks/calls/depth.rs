@@ -8,7 +8,7 @@ use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, 
 use super::code::Code;
 use super::{Goes, flow};
 use crate::base::map::Map;
-use crate::unwind::{CallersFp, Machine, Shape};
+use icecore_unwind::{CallersFp, Machine, Shape};
 
 /// The most instructions that are followed: what has no unwind rules is assembly, and short.
 const MAX_STEPS: usize = 4096;

@@ -11,7 +11,7 @@ use crate::base::map::Map;
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Located, Locator, Place, Role, Step, steps};
 use crate::symbolize::image::Finder;
-use crate::unwind::Edge;
+use icecore_unwind::Edge;
 
 /// How frames were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

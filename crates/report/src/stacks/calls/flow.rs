@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::code::Code;
 use super::{Goes, Step, aarch64, x86_64};
-use crate::unwind::Machine;
+use icecore_unwind::Machine;
 
 /// The most instructions that are followed: the longest functions have more, and then it cannot be told.
 const MAX_STEPS: usize = 8192;

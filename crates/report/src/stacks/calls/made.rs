@@ -17,7 +17,7 @@
 
 use std::ops::RangeInclusive;
 
-use icecore_format::calls::Before;
+use icecore_elf::calls::Before;
 use iced_x86::{FlowControl, Mnemonic, OpKind};
 
 use super::{Judge, aarch64, before, x86_64};
@@ -26,8 +26,8 @@ use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::locate::Locator;
 use crate::symbolize::image::FileOff;
-use crate::unwind::Edge;
-use crate::unwind::Machine;
+use icecore_unwind::Edge;
+use icecore_unwind::Machine;
 
 /// Memory that holds no code: four zeros.
 const ZEROS: [u8; 4] = [0; 4];
@@ -69,7 +69,7 @@ pub(crate) struct Moment {
 
 impl Sites {
     pub(crate) fn new(tables: &Tables, spaces: &Spaces) -> Self {
-        let machine = Machine::of(&tables.session.arch);
+        let machine = tables.machine();
         let mut known: Map<(u32, u64), Site> = Map::default();
         for row in &tables.call_sites {
             let Some(life) = spaces.life(row.tgid, row.first_ns) else { continue };

@@ -28,10 +28,10 @@ mod made;
 mod opened;
 mod x86_64;
 
-use icecore_format::calls::{self, Before};
+use icecore_elf::calls::{self, Before};
 
-use crate::unwind::Machine;
 pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
+use icecore_unwind::Machine;
 pub(crate) use made::{Moment, Sites};
 pub(crate) use opened::{Calls, Files, Judge};
 

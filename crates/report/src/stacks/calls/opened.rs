@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::code::Code;
 use crate::stacks::mend::rules;
 use crate::symbolize::image::{self, FileOff, Finder, Identity, Svma};
-use crate::unwind::{Edge, Machine, Shape, UnwindTables};
+use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
 
 /// The files of images that have code.
 #[derive(Debug)]
@@ -76,8 +76,7 @@ impl Opened {
 
     /// Maps files; `None` if the machine is none whose calls are known.
     pub(super) fn of(files: image::Files) -> Option<Self> {
-        let machine = [Machine::X86_64, Machine::Aarch64];
-        let machine = machine.into_iter().find(|machine| files.image.layout.machine.0 == machine.elf())?;
+        let machine = Machine::of_elf(files.image.layout.machine.0)?;
         let map = files.image.file.map()?;
         let rules = rules::Opened::of(&files, machine, &[]);
         Some(Self { machine, files, map, rules })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use icecore_format::calls::x86_64;
+use icecore_elf::calls::x86_64;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
@@ -11,8 +11,8 @@ use super::code::Code;
 use super::opened::Opened;
 use crate::stacks::mend::rules::Opened as Rules;
 use crate::symbolize::image::{ElfFile, Files, Found, Source, Svma};
-use crate::unwind::UnwindTables;
-use crate::unwind::{CallersFp, Edge, Shape};
+use icecore_unwind::UnwindTables;
+use icecore_unwind::{CallersFp, Edge, Shape};
 
 /// Functions of which none has rules but `described`.
 const CODE: &str = r#"

@@ -16,7 +16,7 @@ use crate::recording::spaces::SpaceId;
 use crate::stacks::calls::Moment;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::{Locator, steps};
-use crate::unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
+use icecore_unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
 
 /// In an address space: the callee, the return address, and whether it is the outermost one.
 type Call = (SpaceId, u64, u64, bool);

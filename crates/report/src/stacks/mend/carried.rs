@@ -15,7 +15,7 @@ use super::choose::Walked;
 use super::code::SpaceCode;
 use super::over::Walk;
 use super::suspect::Known;
-use crate::unwind::{Edge, Frame, Modules as _, Unwinder};
+use icecore_unwind::{Edge, Frame, Modules as _, Unwinder};
 
 /// A walk, as far as it is known to be right.
 pub(super) struct Carried<'c> {

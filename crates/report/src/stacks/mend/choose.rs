@@ -2,7 +2,7 @@
 
 use icecore_format::records::{Location, Mark, WalkEnd};
 
-use crate::unwind::{End, Frame};
+use icecore_unwind::{End, Frame};
 
 /// A frame of the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(super) fn ended(end: End) -> WalkEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unwind::By;
+    use icecore_unwind::By;
 
     fn unwound(addresses: &[u64]) -> Vec<Frame> {
         let frame = |(sp, address): (u64, &u64)| Frame { address: *address, sp, by: By::Rules };

@@ -10,7 +10,7 @@ use super::rules::Tables;
 use crate::stacks::calls::Moment;
 use crate::stacks::locate::{Locator, Role, Step};
 use crate::symbolize::image::FileOff;
-use crate::unwind::{By, Edge, Frame, Modules, Place, Shape};
+use icecore_unwind::{By, Edge, Frame, Modules, Place, Shape};
 
 /// How CPython calls the trampolines that it makes of Python functions with `-X perf`.
 const PYTHON: &[u8] = b"py::";

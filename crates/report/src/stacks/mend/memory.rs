@@ -4,7 +4,7 @@ use icecore_format::records::{PIECE_BYTES, PIECE_WORDS, Snapshot, StackPiece, Wo
 
 use super::code::SpaceCode;
 use crate::recording::load::held::Held;
-use crate::unwind::{Machine, Miss, Registers, StackMemory};
+use icecore_unwind::{Machine, Miss, Registers, StackMemory};
 
 /// The most parts of a stack that hold words: recorders copy 1 MiB at most.
 const MAX_PARTS: usize = 4096;

@@ -14,7 +14,7 @@
 use icecore_format::records::WalkEnd;
 
 use super::choose::Walked;
-use crate::unwind::{GoingOn, Modules, Unwinder};
+use icecore_unwind::{GoingOn, Modules, Unwinder};
 
 /// The most frames of a walk whose places in the stack are looked for.
 const MAX_STEPS: usize = 4;

@@ -8,7 +8,7 @@ mod recorded;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use icecore_format::go;
+use icecore_elf::go;
 use icecore_format::records::{Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
@@ -18,7 +18,7 @@ use crate::stacks::calls::{self, Judge};
 use crate::stacks::locate::Locator;
 use crate::symbolize::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
 use crate::symbolize::{go_section, go_table};
-use crate::unwind::{Machine, Place, UnwindSections, UnwindTables};
+use icecore_unwind::{Machine, Place, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
 /// The first call of a program lies so close to its entry point.
@@ -81,7 +81,7 @@ impl<'a> Rules<'a> {
                 wanted[position as usize].push(*file_off);
             }
         }
-        let machine = Machine::of(&tables.session.arch);
+        let machine = tables.machine();
         let images = locator.images.par_iter().zip(wanted).enumerate();
         let images = images.map(|(position, (image, mut wanted))| {
             let recorded = of_images.get(&(position as u32)).and_then(|rules| Recorded::new(rules, machine));
@@ -170,17 +170,8 @@ fn made(
     let offs = wanted.iter().flat_map(|off| [FileOff(off.saturating_sub(1)), FileOff(*off)]);
     let functions = offs.filter_map(|off| table.function(layout.svma(off)?.0));
     let functions: BTreeMap<u64, go::Function<'_>> = functions.map(|it| (it.start, it)).collect();
-    let machine = go_machine(machine);
     let rules = functions.values().filter_map(|it| go::rule(machine, &table, it, code));
     Some(go::shared(machine).into_iter().chain(rules.flat_map(|rule| rule.bytes)).collect())
-}
-
-/// The machine, as the maker of rules calls it.
-fn go_machine(machine: Machine) -> go::Machine {
-    match machine {
-        Machine::X86_64 => go::Machine::X86_64,
-        Machine::Aarch64 => go::Machine::Aarch64,
-    }
 }
 
 impl Source<'_> {

@@ -12,7 +12,7 @@ use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Locator, Step, steps};
 use crate::symbolize::image::{FileOff, Finder};
-use crate::unwind::{Limits, Place, Unwinder};
+use icecore_unwind::{Limits, Place, Unwinder};
 
 /// Samples whose stacks are suspect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::recording::load::held::Held;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::calls::Moment;
 use crate::symbolize::image::Search;
-use crate::unwind::{Machine, Miss, StackMemory as _};
+use icecore_unwind::{Machine, Miss, StackMemory as _};
 
 /// Where code of image 0 lies in process 7; it is in no file, and keeps frame pointers.
 const CODE: u64 = 0x5555_0000_0000;

@@ -9,7 +9,7 @@ use super::rules::Recorded;
 use crate::base::map::Map;
 use crate::stacks::locate::Locator;
 use crate::symbolize::image::{FileOff, Finder};
-use crate::unwind::{Machine, UnwindTables};
+use icecore_unwind::{Machine, UnwindTables};
 
 /// What trampolines are called by C libraries, the kernel and Go.
 const NAMES: [&[u8]; 3] = [b"__restore_rt", b"__kernel_rt_sigreturn", b"runtime.sigreturn__sigaction"];
@@ -27,7 +27,7 @@ const CODE: [(Machine, &[u8]); 3] = [
 /// # Cost   what is looked up, once for each address of an image that has a trampoline, or no rules in the recording
 pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u32, Mark)> {
     let tables = locator.tables;
-    let machine = Machine::of(&tables.session.arch);
+    let machine = tables.machine();
     let mut of_images: Map<u32, Vec<(u64, u32)>> = Map::default();
     for (id, node) in tables.nodes.iter() {
         if let Location::Image { image, file_off } = node.location

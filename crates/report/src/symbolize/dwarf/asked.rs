@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::symbolize::image::Svma;
+use icecore_elf::Svma;
 
 /// Addresses in ascending order, and where code can begin at all.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use super::origin::Origins;
 use super::scopes::{Scope, Scopes};
 use super::sweep::Claim;
 use super::{Broken, Function, Guard, OpenSplit, Slice, Strings, split};
-use crate::symbolize::image::Svma;
+use icecore_elf::Svma;
 
 /// What all units of an image share.
 pub(super) struct Context<'d, 'a> {

@@ -9,7 +9,7 @@ use gimli::Reader;
 
 use super::lines::Row;
 use super::{Broken, Guard, Slice};
-use crate::symbolize::image::Svma;
+use icecore_elf::Svma;
 
 /// A call that was inlined.
 #[derive(Debug)]

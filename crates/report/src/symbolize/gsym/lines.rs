@@ -3,7 +3,7 @@
 use gimli::Reader;
 
 use super::{Broken, Guard, Slice};
-use crate::symbolize::image::Svma;
+use icecore_elf::Svma;
 
 /// What a byte of the program does. All from the last one on advance address and line, and make a row.
 const END: u8 = 0;

@@ -20,8 +20,8 @@ use super::dwarf::Answers;
 use super::guard::{Broken, Guard};
 use super::strings::Strings;
 use crate::base::map::Map;
-use crate::symbolize::image::Svma;
 use file::{File, Record};
+use icecore_elf::Svma;
 use inlined::Inlined;
 use lines::Row;
 

@@ -31,6 +31,7 @@ use icecore_format::records::ImageKind;
 pub use files::{Carried, Finder, Stamp};
 pub(crate) use files::{Files, Found, Knowledge, Looked};
 pub(crate) use gsym::{Gsym, HEADER_LEN as GSYM_HEADER_LEN, Header as GsymHeader};
+pub use icecore_elf::{FileOff, Svma};
 pub(crate) use identify::DELETED;
 pub(crate) use layout::{Layout, Section};
 pub use open::{ElfFile, supports_sysroot};
@@ -41,14 +42,6 @@ pub(crate) use sections::Sections;
 pub(crate) use split::units;
 pub use trail::{Outcome, Source, Step};
 pub use tree::Symbols;
-
-/// An offset in a file, as a mapping of the recording has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileOff(pub u64);
-
-/// An address as the ELF file has it (stated virtual memory address), before any relocation by a loader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Svma(pub u64);
 
 /// What the recording says of an image, with text resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

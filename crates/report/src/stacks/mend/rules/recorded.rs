@@ -1,10 +1,10 @@
 //! Unwind rules that the recording has of an image: entries of its `.eh_frame`, put back to where they were.
 
-use icecore_format::go;
+use icecore_elf::go;
 use icecore_format::records::UnwindRule;
 
 use crate::symbolize::image::{FileOff, Svma};
-use crate::unwind::{Machine, UnwindSections, UnwindTables};
+use icecore_unwind::{Machine, UnwindSections, UnwindTables};
 
 /// The longest section that is put together, bytes: mostly gaps, which cost nothing.
 const MAX_SECTION_BYTES: u64 = 64 << 20;
@@ -97,7 +97,7 @@ fn made(rules: &[&UnwindRule], machine: Machine) -> Vec<u8> {
     if rules.is_empty() {
         return Vec::new();
     }
-    let mut section = go::shared(super::go_machine(machine)).to_vec();
+    let mut section = go::shared(machine).to_vec();
     for rule in rules.iter().filter(|rule| has_own_len(&rule.bytes)) {
         section.extend_from_slice(&rule.bytes);
     }

@@ -1,80 +1,11 @@
 //! Holds the registers of one frame, by their DWARF numbers.
 
+use icecore_elf::Machine;
+
 use super::Miss;
 
 /// How many registers are followed: aarch64 has x0 to x30, sp and pc.
 const LEN: usize = 33;
-
-/// The instruction set that registers and unwind rules are of. Both are little-endian with addresses of 8 bytes; nothing else
-/// is unwound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Machine {
-    /// 0 to 15 as the System V ABI numbers them (6 is rbp, 7 is rsp), 16 is rip.
-    X86_64,
-    /// 0 to 30 are x0 to x30 (29 the frame pointer, 30 the link register), 31 is sp, 32 is pc.
-    Aarch64,
-}
-
-impl Machine {
-    /// By what `uname` calls it.
-    pub fn of(arch: &str) -> Self {
-        if arch == "aarch64" { Self::Aarch64 } else { Self::X86_64 }
-    }
-
-    /// The number in ELF headers.
-    pub const fn elf(self) -> u16 {
-        match self {
-            Self::X86_64 => 62,
-            Self::Aarch64 => 183,
-        }
-    }
-
-    /// The stack pointer.
-    #[inline]
-    pub(super) const fn sp(self) -> u8 {
-        match self {
-            Self::X86_64 => 7,
-            Self::Aarch64 => 31,
-        }
-    }
-
-    /// The frame pointer.
-    #[inline]
-    pub const fn fp(self) -> u8 {
-        match self {
-            Self::X86_64 => 6,
-            Self::Aarch64 => 29,
-        }
-    }
-
-    /// The program counter.
-    #[inline]
-    pub(super) const fn pc(self) -> u8 {
-        match self {
-            Self::X86_64 => 16,
-            Self::Aarch64 => 32,
-        }
-    }
-
-    /// The column of unwind rules in which the return address stands: rip, x30.
-    #[inline]
-    pub(super) const fn return_column(self) -> u8 {
-        match self {
-            Self::X86_64 => 16,
-            Self::Aarch64 => 30,
-        }
-    }
-
-    /// Registers that a function gives back as it got them, in the order in which a compact row lists their places. The
-    /// column of the return address is the last one.
-    #[inline]
-    pub(super) const fn kept(self) -> &'static [u8] {
-        match self {
-            Self::X86_64 => &[3, 6, 12, 13, 14, 15, 16],
-            Self::Aarch64 => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30],
-        }
-    }
-}
 
 /// Registers of one frame; each is known or not.
 ///

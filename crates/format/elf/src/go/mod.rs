@@ -13,5 +13,5 @@ mod fixture;
 mod rules;
 mod table;
 
-pub use rules::{FDE_AT, Kind, Machine, MadeRule, SHARED_LEN, rule, shared};
+pub use rules::{FDE_AT, Kind, MadeRule, SHARED_LEN, rule, shared};
 pub use table::{Function, MAX_BEGINNINGS, SECTIONS, Source, Table, Where, beginnings};

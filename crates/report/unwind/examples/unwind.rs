@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use framehop::Unwinder as _;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use icecore_report::unwind::{Frame, Limits, Machine, StackMemory, Unwinder};
+use icecore_unwind::{Frame, Limits, Machine, StackMemory, Unwinder};
 
 use running::{Snapshot, snapshots};
 

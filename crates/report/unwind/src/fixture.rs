@@ -12,7 +12,7 @@ use super::{
     Edge, End, Frame, Limits, Machine, Miss, Modules, Place, Registers, Shape, StackMemory, UnwindSections,
     UnwindTables, Unwinder,
 };
-use crate::symbolize::image::Svma;
+use icecore_elf::Svma;
 
 /// Where the only image lies, 4 KiB of code.
 pub(super) const IMAGE: u64 = 0x7f00_0000_0000;

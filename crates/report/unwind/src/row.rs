@@ -2,8 +2,8 @@
 
 use gimli::{CfaRule, RegisterRule};
 
-use super::registers::Machine;
 use super::tables::{Broken, Full};
+use icecore_elf::Machine;
 
 /// The most registers that a function gives back: x19 to x30.
 const MAX_KEPT: usize = 12;

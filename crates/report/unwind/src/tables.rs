@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, Encoding, LittleEndian, UnwindSection, Vendor};
 
-use icecore_format::go::Kind;
+use icecore_elf::go::Kind;
 
 use super::index::{self, Functions, Index, Slice};
-use super::registers::Machine;
-use crate::symbolize::image::Svma;
+use icecore_elf::Machine;
+use icecore_elf::Svma;
 
 /// Sections of one image, as [`UnwindTables`] need them. A section that is not there is empty.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct UnwindSections<'d> {
     pub eh_frame_hdr_at: Svma,
     /// `.debug_frame`, decompressed; of the image or its debug file.
     pub debug_frame: &'d [u8],
-    /// Rules that were made of Go's own tables ([`icecore_format::go`]), behind what they share.
+    /// Rules that were made of Go's own tables ([`icecore_elf::go`]), behind what they share.
     pub of_go: &'d [u8],
     /// Where `.text` begins, if it does.
     pub text: Option<Svma>,
@@ -179,7 +179,7 @@ impl<'d> UnwindTables<'d> {
     }
 
     /// Where the function begins and ends that has rules at an address.
-    pub(crate) fn extent(&self, at: u64) -> Option<Range<u64>> {
+    pub fn extent(&self, at: u64) -> Option<Range<u64>> {
         let fde = self.function(at)?;
         Some(fde.initial_address()..fde.initial_address().saturating_add(fde.len()))
     }
@@ -188,7 +188,7 @@ impl<'d> UnwindTables<'d> {
     /// put elsewhere begins in the middle of a frame.
     ///
     /// # Cost   reads rules, with storage of its own
-    pub(crate) fn is_entry(&self, start: u64) -> bool {
+    pub fn is_entry(&self, start: u64) -> bool {
         let at_entry = match self.machine {
             Machine::X86_64 => 8,
             Machine::Aarch64 => 0,

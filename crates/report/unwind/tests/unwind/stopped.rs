@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use icecore_report::unwind::{Miss, Registers, StackMemory};
+use icecore_unwind::{Miss, Registers, StackMemory};
 use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};

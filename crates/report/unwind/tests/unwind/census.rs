@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_report::unwind::{Census, Limits, Machine, Modules, Unwinder, census};
+use icecore_unwind::{Census, Limits, Machine, Modules, Unwinder, census};
 use object::{Object, ObjectSection};
 
 use crate::images::Images;

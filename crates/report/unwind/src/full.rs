@@ -146,7 +146,7 @@ mod tests {
     use super::super::tables::Context;
     use super::super::{Machine, Miss, UnwindSections, UnwindTables};
     use super::*;
-    use crate::symbolize::image::Svma;
+    use icecore_elf::Svma;
 
     /// Memory that is everywhere, and different everywhere.
     struct Everywhere;

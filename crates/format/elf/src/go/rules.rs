@@ -12,6 +12,7 @@
 //! Four kinds of functions are told apart. That Go marks them is said by the table since Go 1.17, before that by their names.
 
 use super::table::{Function, Source, Table};
+use crate::Machine;
 
 /// The most bytes of a rule.
 const MAX_RULE_BYTES: usize = 16 << 10;
@@ -22,15 +23,6 @@ pub const SHARED_LEN: usize = 4 * KIND_LEN;
 /// An entry of `unwind_rules` of this address and above is not part of the image: it was made here. The rest of the number is
 /// the address of its function.
 pub const FDE_AT: u64 = 1 << 63;
-
-/// Machines that rules are made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Machine {
-    /// Go's `amd64`.
-    X86_64,
-    /// Go's `arm64`.
-    Aarch64,
-}
 
 /// What a function does to the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +66,7 @@ pub fn shared(machine: Machine) -> [u8; SHARED_LEN] {
             Machine::X86_64 => [1, 0, 1, 0x78, X86_64.link],
             Machine::Aarch64 => [1, 0, 1, 0x78, AARCH64.link],
         });
-        let columns = machine.columns();
+        let columns = columns(machine);
         let own = [DEF_CFA, columns.sp, columns.at_entry];
         let link = [OFFSET | columns.link & 0x3f, 1].into_iter().filter(|_| machine == Machine::X86_64);
         let rules: Vec<u8> = match kind {
@@ -100,12 +92,10 @@ struct Columns {
 const X86_64: Columns = Columns { sp: 7, fp: 6, link: 16, at_entry: 8 };
 const AARCH64: Columns = Columns { sp: 31, fp: 29, link: 30, at_entry: 0 };
 
-impl Machine {
-    fn columns(self) -> &'static Columns {
-        match self {
-            Self::X86_64 => &X86_64,
-            Self::Aarch64 => &AARCH64,
-        }
+fn columns(machine: Machine) -> &'static Columns {
+    match machine {
+        Machine::X86_64 => &X86_64,
+        Machine::Aarch64 => &AARCH64,
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use icecore_report::unwind::{Miss, Registers, StackMemory};
+use icecore_unwind::{Miss, Registers, StackMemory};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};

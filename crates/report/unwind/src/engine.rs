@@ -1,14 +1,15 @@
 //! Unwinds stacks, one frame after the other.
 
-use icecore_format::go;
+use icecore_elf::go;
 
 use super::cache::{Key, RowCache};
 use super::full;
 use super::growth::{Growth, Return, Step};
-use super::registers::{Machine, Registers};
+use super::registers::Registers;
 use super::row::{Kind, Row};
 use super::tables::Context;
 use super::{By, End, Frame, Limits, Miss, Modules, Place, StackMemory, frame_pointers, without_rules};
+use icecore_elf::Machine;
 
 /// Words above a frame without rules among which the return address lies with which a stack begins.
 const START_WORDS: u64 = 16;

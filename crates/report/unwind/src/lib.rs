@@ -18,6 +18,41 @@
 //!
 //! The room opens no file, knows no recording, and allocates nothing per frame. What it reads is hostile: every loop
 //! is bounded, and whatever it is given ends with an [`End`].
+//!
+//! # Example
+//! A stack of code that keeps frame pointers and has no tables:
+//! ```
+//! use icecore_elf::Svma;
+//! use icecore_unwind::{By, Limits, Machine, Miss, Modules, Place, Registers, StackMemory, Unwinder};
+//!
+//! /// Words from address 0x7000 on.
+//! struct Stack(&'static [u64]);
+//! impl StackMemory for Stack {
+//!     fn read_u64(&self, address: u64) -> Result<u64, Miss> {
+//!         let word = address.checked_sub(0x7000).ok_or(Miss::Elsewhere)? / 8;
+//!         self.0.get(word as usize).copied().ok_or(Miss::Beyond)
+//!     }
+//! }
+//!
+//! /// One image, whose code lies from 0x1000 on.
+//! struct Process;
+//! impl Modules for Process {
+//!     fn find(&self, address: u64) -> Option<Place<'_>> {
+//!         (0x1000..0x2000).contains(&address).then_some(Place { module: Some(0), at: Svma(address), tables: None })
+//!     }
+//! }
+//!
+//! let rbp = Some(0x7008);
+//! let registers = Registers::known(Machine::X86_64, 0x7000, 0x1234, |register| rbp.filter(|_| register == 6));
+//! // A local, the caller's frame pointer, a return address; and the same of the caller, which is the outermost.
+//! let stack = Stack(&[42, 0x7018, 0x1567, 0, 0, 0]);
+//! let mut frames = Vec::new();
+//! let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
+//! unwinder.unwind(registers, &stack, &Process, &mut frames);
+//! let found: Vec<(u64, By)> = frames.iter().map(|frame| (frame.address, frame.by)).collect();
+//! assert_eq!(found, [(0x1234, By::Registers), (0x1567, By::FramePointer)]);
+//! assert!(By::FramePointer.is_guess(), "nothing proves that the code keeps frame pointers");
+//! ```
 
 mod cache;
 mod code;
@@ -35,11 +70,12 @@ mod without_rules;
 pub use code::{CallersFp, Edge, Shape};
 pub use engine::{GoingOn, Unwinder};
 pub use frame_pointers::{Census, census};
+pub use icecore_elf::Machine;
 pub use index::eh_frame_at;
-pub use registers::{Machine, Registers};
+pub use registers::Registers;
 pub use tables::{UnwindSections, UnwindTables};
 
-use crate::symbolize::image::Svma;
+use icecore_elf::Svma;
 
 /// The most frames of a stack, if nothing else is asked for.
 pub const MAX_FRAMES: usize = 1024;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use framehop::ExplicitModuleSectionInfo;
 use framehop::x86_64::UnwinderX86_64;
-use icecore_report::symbolize::image::Svma;
-use icecore_report::unwind::{Machine, Modules, Place, UnwindSections, UnwindTables};
+use icecore_elf::Svma;
+use icecore_unwind::{Machine, Modules, Place, UnwindSections, UnwindTables};
 use nix::unistd::Pid;
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use framehop::Unwinder as _;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use icecore_report::unwind::{By, End, Frame, Limits, Machine, Modules, StackMemory, Unwinder};
+use icecore_unwind::{By, End, Frame, Limits, Machine, Modules, StackMemory, Unwinder};
 
 use crate::images::Images;
 use crate::running::{Snapshot, snapshots};

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use framehop::Unwinder as _;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use icecore_report::unwind::{End, Frame, Limits, Machine, Registers, Unwinder};
+use icecore_unwind::{End, Frame, Limits, Machine, Registers, Unwinder};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};

@@ -1,7 +1,8 @@
 //! Finds the caller of code without unwind rules: stubs of linkers, assembly, code made at run time.
 
-use super::registers::{Machine, Registers};
+use super::registers::Registers;
 use super::{By, CallersFp, Edge, End, Limits, Miss, Modules, Place, Shape, StackMemory};
+use icecore_elf::Machine;
 
 /// Words at the top of the stack among which a stub's return address is: above it there are at most the two that the stub
 /// itself has pushed, a number and the address of data.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use icecore_report::unwind::Frame;
+use icecore_unwind::Frame;
 
 use crate::images::Images;
 use crate::stopped::Memory;

@@ -1,0 +1,31 @@
+//! What a recorder and a report both read of programs, so that there is one understanding of it.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`go`] | what Go writes into its programs: names of functions, and how deep their stacks are |
+//! | [`calls`] | which bytes are call instructions |
+//! | [`Machine`] | machines, their registers by DWARF's numbers |
+//! | [`FileOff`], [`Svma`] | offsets in files, addresses as files have them |
+//!
+//! What is read is hostile: every size is checked, every loop is bounded, nothing panics. It knows no recording, opens no file, and
+//! needs no other crate.
+//!
+//! # Example
+//! The recorder keeps a word of the stack as a return address only if a call may stand in front of it:
+//! ```
+//! use icecore_elf::calls::x86_64;
+//!
+//! // call 0x1005: the five bytes before the return address 0x1005, and where they lead from there
+//! let before = x86_64::before(&[0xe8, 0x00, 0x00, 0x00, 0x00], 0x1005);
+//! assert_eq!(before.direct, Some(0x1005));
+//! // nop; nop: no call
+//! assert!(!x86_64::before(&[0x90, 0x90], 0x1005).is_some());
+//! ```
+
+mod address;
+pub mod calls;
+pub mod go;
+mod machine;
+
+pub use address::{FileOff, Svma};
+pub use machine::Machine;
