@@ -11,9 +11,8 @@ use std::time::Instant;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 use gimli::{EndianArcSlice, LittleEndian};
-use icecore_format::records::ImageKind;
-use icecore_report::symbolize::image::{FileOff, Finder, Identity, Search};
-use icecore_report::symbolize::{Answer, Wanted, symbolize};
+use icecore_symbolize::image::{FileOff, Finder, Identity, Kind, Search};
+use icecore_symbolize::{Answer, Wanted, symbolize};
 use object::{Object, ObjectSection, SectionKind};
 
 type Failure = Box<dyn std::error::Error>;
@@ -58,7 +57,7 @@ fn places(file: &Path, count: u64) -> Result<Vec<(FileOff, u64)>, Failure> {
 
 fn icecore(file: &Path, places: &[(FileOff, u64)], threads: usize) -> Result<usize, Failure> {
     let image = Identity {
-        kind: ImageKind::FILE,
+        kind: Kind::File,
         path: file.canonicalize()?.display().to_string(),
         build_id: Vec::new(),
         size_bytes: file.metadata()?.len(),

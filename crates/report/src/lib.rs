@@ -3,7 +3,6 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`base`] | what every room stands on: hash tables, files that are written, text for people |
-//! | [`symbolize`](mod@symbolize) | (image, offset) in, functions or a reason out: ELF, DWARF, symbol tables, debug files |
 //! | [`recording`] | a recording as tables: opened, checked, filtered; address spaces and cgroups at any moment |
 //! | [`stacks`] | samples as stacks of places: counted, unwound, checked against the code |
 //! | [`profile`] | stacks with names; the pipeline from a file to a profile |
@@ -24,7 +23,6 @@ pub mod profile;
 pub mod recording;
 pub mod run;
 pub mod stacks;
-pub mod symbolize;
 pub mod views;
 
 pub use run::{Streams, run};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::symbolize::debuginfod::Budget;
-use crate::symbolize::image::PathMap;
+use icecore_symbolize::debuginfod::Budget;
+use icecore_symbolize::image::PathMap;
 
 /// All arguments of [`Lookup`].
 pub(super) const LOOKUP: [&str; 8] = [

@@ -22,8 +22,8 @@ use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::load::Skipped;
 use crate::stacks::hits::Apart;
-use crate::symbolize::image::Search;
 use crate::views::DamageRow;
+use icecore_symbolize::image::Search;
 
 /// What was written.
 #[derive(Debug, Serialize)]

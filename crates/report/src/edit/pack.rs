@@ -28,9 +28,9 @@ use crate::recording::input;
 use crate::recording::load::Tables;
 use crate::stacks::hits::{Apart, Hits};
 use crate::stacks::locate::{Located, Locator, Place, locate};
-use crate::symbolize::Answer;
-use crate::symbolize::debuginfod::{Fetched, Settings};
-use crate::symbolize::image::{Finder, Search};
+use icecore_symbolize::Answer;
+use icecore_symbolize::debuginfod::{Fetched, Settings};
+use icecore_symbolize::image::{Finder, Search};
 
 /// What was written.
 #[derive(Debug, Serialize)]

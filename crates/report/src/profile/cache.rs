@@ -21,8 +21,8 @@ use icecore_format::write::Writer;
 use super::found::{Draft, Place};
 use crate::base::random_uuid;
 use crate::recording::load::clean;
-use crate::symbolize::image::{FileOff, Stamp};
-use crate::symbolize::{Answer, Answers, Known};
+use icecore_symbolize::image::{FileOff, Stamp};
+use icecore_symbolize::{Answer, Answers, Known};
 
 /// Who wrote a file. The number behind the version goes up whenever answers become others.
 const MAKER: &str = concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " names 1");

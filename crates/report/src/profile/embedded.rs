@@ -6,8 +6,8 @@ use icecore_format::records::Symbol;
 use rayon::prelude::*;
 
 use crate::base::map::Map;
-use crate::symbolize::image::FileOff;
-use crate::symbolize::readable;
+use icecore_symbolize::image::FileOff;
+use icecore_symbolize::readable;
 
 /// Symbols that enclose an address are looked for so far back: real functions hardly ever lie in each other.
 const LOOKED_BACK: usize = 16;

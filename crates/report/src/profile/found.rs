@@ -6,8 +6,8 @@ use std::sync::Arc;
 use icecore_format::records::{NameTable, NamedFrame, NamedPlace};
 
 use crate::base::map::{Interned, Map};
-use crate::symbolize::image::{FileOff, Svma};
-use crate::symbolize::{Answer, Function, Reason};
+use icecore_symbolize::image::{FileOff, Svma};
+use icecore_symbolize::{Answer, Function, Reason};
 
 /// Bytes of a table after which the next one should begin, so that a block of it is neither huge nor tiny.
 const TABLE_BYTES: usize = 4 << 20;

@@ -12,8 +12,8 @@ use crate::profile::found::{self, Found};
 use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{Locator, Place};
-use crate::symbolize::image::{FileOff, Finder, Identity};
-use crate::symbolize::{self, Answer, Reason, Wanted, demangled, symbolize};
+use icecore_symbolize::image::{FileOff, Finder, Identity};
+use icecore_symbolize::{Answer, Reason, Wanted, demangled, symbolize};
 
 /// Where a frame ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -229,7 +229,7 @@ fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
     match physical {
         Some(physical) => physical.name = name.clone(),
         None => {
-            let function = symbolize::Function { name: name.clone(), file: None, line: None };
+            let function = icecore_symbolize::Function { name: name.clone(), file: None, line: None };
             *answer = Some(Answer::Named(vec![function]));
         }
     }
@@ -355,7 +355,7 @@ impl Book {
         }
     }
 
-    fn named(&mut self, image: u32, function: &symbolize::Function, inlined: bool) {
+    fn named(&mut self, image: u32, function: &icecore_symbolize::Function, inlined: bool) {
         let file = function.file.as_ref().map(|file| match self.answered_files.get(&file.as_ptr()) {
             Some(known) => *known,
             None => {

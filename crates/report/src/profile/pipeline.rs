@@ -24,8 +24,8 @@ use crate::stacks::hits::{self, Apart, Hits, Key, Selection};
 use crate::stacks::locate::{Located, Locator, Place, locate};
 use crate::stacks::mend::{Mended, New, Suspects, mend, skips_interrupted, suspects, trampolines};
 use crate::stacks::weigh::weigh;
-use crate::symbolize::debuginfod::{self, Fetched, Wish, fetch};
-use crate::symbolize::image::{Finder, Search};
+use icecore_symbolize::debuginfod::{self, Fetched, Wish, fetch};
+use icecore_symbolize::image::{Finder, Search};
 
 /// A recording with its samples counted.
 pub struct Loaded<'a> {

@@ -17,7 +17,7 @@ use icecore_format::records::ImagePartsV1;
 
 use super::load::{Tables, damage};
 use crate::base::map::Map;
-use crate::symbolize::image::{Carried, DELETED, ElfFile, Identity, Present};
+use icecore_symbolize::image::{Carried, DELETED, ElfFile, Identity, Present};
 
 /// The longest file that is put together, bytes: sparse, so this costs nothing by itself.
 const MAX_FILE_BYTES: u64 = 64 << 30;

@@ -16,10 +16,10 @@ use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::spans::Slicing;
 use crate::stacks::hits::Apart;
-use crate::symbolize::debuginfod;
-use crate::symbolize::image::Search;
 use crate::views;
 use crate::views::diff;
+use icecore_symbolize::debuginfod;
+use icecore_symbolize::image::Search;
 
 /// Compares recordings; returns the exit code.
 pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {

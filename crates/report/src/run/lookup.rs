@@ -9,9 +9,9 @@ use anyhow::Context as _;
 use crate::base::term::quantity::things;
 use crate::cli::Lookup;
 use crate::profile::cache::Cache;
-use crate::symbolize::Known;
-use crate::symbolize::debuginfod::{Fetched, Settings};
-use crate::symbolize::image::{Search, Symbols, supports_sysroot};
+use icecore_symbolize::Known;
+use icecore_symbolize::debuginfod::{Fetched, Settings};
+use icecore_symbolize::image::{Search, Symbols, supports_sysroot};
 
 /// Puts together where files are looked for: what was typed, and the debug directory of the system.
 ///
@@ -48,7 +48,7 @@ pub(super) fn servers(lookup: &Lookup) -> anyhow::Result<Option<Settings>> {
     if lookup.no_debuginfod {
         return Ok(None);
     }
-    Settings::new(&lookup.debuginfod, lookup.debuginfod_budget, |name| std::env::var_os(name))
+    Ok(Settings::new(&lookup.debuginfod, lookup.debuginfod_budget, |name| std::env::var_os(name))?)
 }
 
 /// What is to be said of a search that did not get everything it might have.

@@ -17,9 +17,9 @@ use crate::profile::pipeline::Loaded;
 use crate::recording::input;
 use crate::recording::spans::Slicing;
 use crate::stacks::hits::Apart;
-use crate::symbolize::debuginfod;
-use crate::symbolize::image::Search;
 use crate::views;
+use icecore_symbolize::debuginfod;
+use icecore_symbolize::image::Search;
 
 /// Shows a trend; returns the exit code.
 pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {

@@ -30,7 +30,7 @@ use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::calls::Sites;
 use crate::stacks::hits::{Hit, Key};
-use crate::symbolize::image::{FileOff, Identity};
+use icecore_symbolize::image::{FileOff, Identity, Kind};
 
 /// What an address on a stack says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,6 +104,16 @@ pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
     .take(limits::MAX_FRAMES as usize)
 }
 
+/// What backs a mapping; what this build does not know is no file.
+fn kind(recorded: ImageKind) -> Kind {
+    match recorded {
+        ImageKind::FILE => Kind::File,
+        ImageKind::ANONYMOUS => Kind::Anonymous,
+        ImageKind::VDSO => Kind::Vdso,
+        _ => Kind::Special,
+    }
+}
+
 /// Finds places.
 #[derive(Debug)]
 pub struct Locator<'a> {
@@ -123,7 +133,7 @@ impl<'a> Locator<'a> {
         let mut images = Interned::new();
         let image_of = tables.images.iter().map(|(id, image)| {
             let identity = Identity {
-                kind: image.kind,
+                kind: kind(image.kind),
                 path: tables.text(image.path).to_owned(),
                 build_id: image.build_id.clone(),
                 size_bytes: image.size_bytes,
@@ -221,7 +231,7 @@ impl<'a> Locator<'a> {
         let code = self.spaces.code(space?, address)?;
         let line = self.tables.jit.get(code)?.line_at(address).map_or(u32::MAX, |line| line as u32);
         let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
-        let is_memory = image.is_none_or(|image| image.kind == ImageKind::ANONYMOUS);
+        let is_memory = image.is_none_or(|image| image.kind == Kind::Anonymous);
         is_memory.then_some(Place::Jit(code as u32, line))
     }
 

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::stacks::hits::Key;
     use crate::stacks::locate::Spot;
-    use crate::symbolize::image::FileOff;
+    use icecore_symbolize::image::FileOff;
 
     #[test]
     fn every_frame_weighs_its_samples() {

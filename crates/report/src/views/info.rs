@@ -17,7 +17,7 @@ use super::left_out::LeftOutRow;
 use crate::base::ratio;
 use crate::recording::load::Tables;
 use crate::recording::losses::losses;
-use crate::symbolize::image::Search;
+use icecore_symbolize::image::Search;
 use sizes::SizeRow;
 use sources::SourceRow;
 

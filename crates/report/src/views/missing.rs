@@ -17,8 +17,8 @@ use crate::profile::pipeline::Report;
 use crate::recording::load::clean;
 use crate::stacks::locate::Locator;
 use crate::stacks::mounts::Elsewhere;
-use crate::symbolize::Reason;
-use crate::symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex};
+use icecore_symbolize::Reason;
+use icecore_symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex};
 
 use super::left_out;
 use crate::analysis::asked::Asked;
@@ -222,14 +222,15 @@ impl Scope<'_> {
 
 #[cfg(test)]
 mod tests {
-    use icecore_format::records::{ImageKind, Omission};
+    use icecore_format::records::Omission;
+    use icecore_symbolize::image::Kind;
 
     use super::*;
 
     #[test]
     fn a_build_is_listed_once_and_as_that_of_which_more_is_known() {
         let image = |path: &str, build_id: &[u8], size_bytes| Identity {
-            kind: ImageKind::FILE,
+            kind: Kind::File,
             path: path.into(),
             build_id: build_id.into(),
             size_bytes,

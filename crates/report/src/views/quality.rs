@@ -21,7 +21,7 @@ use crate::stacks::calls::{FoundBy, Impossible, ImpossibleRow};
 use crate::stacks::hits::{Hit, Key};
 use crate::stacks::locate::steps;
 use crate::stacks::mend::Suspects;
-use crate::symbolize::Reason;
+use icecore_symbolize::Reason;
 use runtimes::Runtime;
 
 /// A larger share of lost samples misleads: they are lost when the machine is busiest.

@@ -3,9 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use icecore_format::records::ImageKind;
 use icecore_report::analysis::same::code::{Code, Verdict, compare};
-use icecore_report::symbolize::image::{Finder, Identity, Search};
+use icecore_symbolize::image::{Finder, Identity, Kind, Search};
 use object::Object;
 
 use crate::builds::{Yard, functions};
@@ -14,7 +13,7 @@ fn open(path: &Path) -> Code {
     let meta = std::fs::metadata(path).expect("there");
     let bytes = std::fs::read(path).expect("readable");
     let image = Identity {
-        kind: ImageKind::FILE,
+        kind: Kind::File,
         path: path.to_str().expect("UTF-8").to_owned(),
         build_id: object::File::parse(&*bytes)
             .expect("ELF")

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_report::symbolize::Answer;
-use icecore_report::symbolize::image::FileOff;
+use icecore_symbolize::Answer;
+use icecore_symbolize::image::FileOff;
 
 use super::{FREE_BYTES, image};
 

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_format::records::ImageKind;
-use icecore_report::symbolize::image::{FileOff, Finder, Identity, Search};
-use icecore_report::symbolize::{Answer, Wanted, symbolize};
+use icecore_symbolize::image::{FileOff, Finder, Identity, Kind, Search};
+use icecore_symbolize::{Answer, Wanted, symbolize};
 
 use super::FREE_BYTES;
 use crate::{memory, scratch};
@@ -23,7 +22,7 @@ pub(super) fn named(data: &[u8], offsets: &[FileOff], limit: usize) -> Vec<Answe
     let search = Search::nowhere();
     let mut answers = scratch::as_file(data, |path| {
         let image = Identity {
-            kind: ImageKind::FILE,
+            kind: Kind::File,
             path: path.display().to_string(),
             build_id: Vec::new(),
             size_bytes: data.len() as u64,

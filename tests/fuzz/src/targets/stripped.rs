@@ -57,8 +57,8 @@ fn succeed(dir: &Path, program: &str, args: &str) {
 
 #[cfg(test)]
 mod tests {
-    use icecore_report::symbolize::Answer;
-    use icecore_report::symbolize::image::FileOff;
+    use icecore_symbolize::Answer;
+    use icecore_symbolize::image::FileOff;
 
     use super::super::{FREE_BYTES, image};
     use super::*;

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn code_that_nothing_names_is_no_function() {
         let mut profile = fixture::profile(&[("main;f;[jit];[jit];f", 1)]);
-        profile.names.functions[2].reason = Some(crate::symbolize::Reason::Jit);
+        profile.names.functions[2].reason = Some(icecore_symbolize::Reason::Jit);
         assert_eq!(of(&profile), [("f [jit] f".into(), 2, 2, 1)]);
     }
 

@@ -21,8 +21,8 @@ mod x86;
 use std::fmt;
 use std::ops::Range;
 
-use crate::symbolize::Reason;
-use crate::symbolize::image::Identity;
+use icecore_symbolize::Reason;
+use icecore_symbolize::image::Identity;
 
 pub use opened::Code;
 

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use icecore_format::records::{Image, ImageKind};
 
-use crate::symbolize::image::ElfFile;
+use icecore_symbolize::image::ElfFile;
 
 /// Identifies images that have no build-id by the files here, if these are the same.
 pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], began_unix_ns: u64) {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_build_id_of_the_file_that_ran_identifies_it_anywhere() {
-        let fixture = crate::symbolize::image::fixture::Fixture::shared(); // the files live as long as this
+        let fixture = icecore_symbolize::image::fixture::Fixture::shared(); // the files live as long as this
         let identified = |path: &Path| {
             let there = fs::metadata(path).expect("there");
             let strings = [path.as_os_str().as_bytes().to_vec()];
@@ -103,7 +103,7 @@ mod tests {
         let (build_id, size) = identified(&fixture.with_debug);
         assert_eq!(
             (build_id, size > 0),
-            (crate::symbolize::image::fixture::identity(&fixture.with_debug).build_id, true)
+            (icecore_symbolize::image::fixture::identity(&fixture.with_debug).build_id, true)
         );
         let (build_id, size) = identified(&fixture.without_build_id);
         assert!(build_id.is_empty() && size > 0);

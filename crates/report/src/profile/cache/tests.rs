@@ -1,8 +1,8 @@
 //! What is written, read, torn and cleared.
 
 use super::*;
-use crate::symbolize::{Function, Reason};
 use icecore_elf::Svma;
+use icecore_symbolize::{Function, Reason};
 
 const ID: &[u8] = &[0xab; 20];
 

@@ -3,9 +3,9 @@ use icecore_format::write::Writer;
 
 use super::*;
 use crate::recording::load::load;
-use crate::symbolize::image::fixture::{self, Fixture, identity};
-use crate::symbolize::image::{FileOff, Finder, Layout, Search};
-use crate::symbolize::{Answer, Wanted, symbolize};
+use icecore_symbolize::image::fixture::{self, Fixture, identity};
+use icecore_symbolize::image::{FileOff, Finder, Layout, Search};
+use icecore_symbolize::{Answer, Wanted, symbolize};
 
 /// A session: images by build-id, and pieces of them: image, length of its file, where from, bytes.
 type Told<'b> = (&'b [&'b [u8]], &'b [(u32, u64, u64, &'b [u8])]);
@@ -37,7 +37,7 @@ fn recording(sessions: &[Told<'_>]) -> Recording {
 }
 
 fn wanted(build_id: &[u8]) -> Identity {
-    let kind = icecore_format::records::ImageKind::FILE;
+    let kind = icecore_symbolize::image::Kind::File;
     let path = "/no/such/lib.so".to_owned();
     Identity { kind, path, build_id: build_id.to_vec(), size_bytes: 0, modified_unix_ns: 0 }
 }

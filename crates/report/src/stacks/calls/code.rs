@@ -11,7 +11,7 @@ use super::flow::Reach;
 use super::opened::Opened;
 use super::{Before, aarch64, x86_64};
 use crate::base::map::Map;
-use crate::symbolize::image::{ElfFile, FileOff, Svma};
+use icecore_symbolize::image::{ElfFile, FileOff, Svma};
 use icecore_unwind::{Edge, Shape};
 use icecore_unwind::{Machine, UnwindTables};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use icecore_format::records::{ImageKind, Location, Mark, Mending};
+use icecore_format::records::{Location, Mark, Mending};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::{Calls, Files, Judge as _, Moment};
 use crate::base::map::Map;
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Located, Locator, Place, Role, Step, steps};
-use crate::symbolize::image::Finder;
+use icecore_symbolize::image::{self, Finder};
 use icecore_unwind::Edge;
 
 /// How frames were found.
@@ -184,7 +184,7 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
             let callee = callee.replace(step);
             let (Some(callee), Some(Location::Address(address))) = (callee, step.location) else { continue };
             let is_made = match locator.user(Some(space), step) {
-                Place::Image(image, _) => locator.images[image as usize].kind == ImageKind::ANONYMOUS,
+                Place::Image(image, _) => locator.images[image as usize].kind == image::Kind::Anonymous,
                 place => matches!(place, Place::Jit(..)),
             };
             // What a signal has interrupted has called nobody.

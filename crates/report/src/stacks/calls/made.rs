@@ -25,7 +25,7 @@ use crate::base::map::Map;
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::locate::Locator;
-use crate::symbolize::image::FileOff;
+use icecore_symbolize::image::FileOff;
 use icecore_unwind::Edge;
 use icecore_unwind::Machine;
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::code::Code;
 use crate::stacks::mend::rules;
-use crate::symbolize::image::{self, FileOff, Finder, Identity, Svma};
+use icecore_symbolize::image::{self, FileOff, Finder, Identity, Svma};
 use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
 
 /// The files of images that have code.

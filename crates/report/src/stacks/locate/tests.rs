@@ -168,3 +168,9 @@ fn code_in_a_file_needs_no_mapping_to_be_found_and_one_to_have_an_address() {
     assert_eq!(address(2).collect::<Vec<_>>(), [Some(0x2100), Some(0x2000)]);
     assert_eq!(address(3).collect::<Vec<_>>(), [None]);
 }
+
+#[test]
+fn what_backs_a_mapping_is_no_file_if_this_build_does_not_know_it() {
+    let kinds = [ImageKind::FILE, ImageKind::ANONYMOUS, ImageKind::VDSO, ImageKind::SPECIAL, ImageKind(200)];
+    assert_eq!(kinds.map(kind), [Kind::File, Kind::Anonymous, Kind::Vdso, Kind::Special, Kind::Special]);
+}

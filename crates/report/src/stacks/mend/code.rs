@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 
-use icecore_format::records::{ImageKind, Location, Mark};
+use icecore_format::records::{Location, Mark};
 
 use super::choose::Walked;
 use super::grown::Framed;
 use super::rules::Tables;
 use crate::stacks::calls::Moment;
 use crate::stacks::locate::{Locator, Role, Step};
-use crate::symbolize::image::FileOff;
+use icecore_symbolize::image::{FileOff, Kind};
 use icecore_unwind::{By, Edge, Frame, Modules, Place, Shape};
 
 /// How CPython calls the trampolines that it makes of Python functions with `-X perf`.
@@ -112,7 +112,7 @@ impl<'a> SpaceCode<'a> {
         let image =
             self.locator.mapping(self.at.space, call).map(|mapping| self.locator.image(mapping.image));
         let image = image.flatten().and_then(|image| self.locator.images.get(image as usize));
-        image.is_none_or(|image| image.kind == ImageKind::ANONYMOUS)
+        image.is_none_or(|image| image.kind == Kind::Anonymous)
     }
 
     /// Where the code of an unwound frame lies, as a stack has it.

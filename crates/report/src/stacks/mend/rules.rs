@@ -16,8 +16,8 @@ use rayon::prelude::*;
 use crate::base::map::Map;
 use crate::stacks::calls::{self, Judge};
 use crate::stacks::locate::Locator;
-use crate::symbolize::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
-use crate::symbolize::{go_section, go_table};
+use icecore_symbolize::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
+use icecore_symbolize::{go_section, go_table};
 use icecore_unwind::{Machine, Place, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
@@ -115,7 +115,7 @@ impl<'a> Rules<'a> {
 impl Opened {
     /// With the rules of Go's functions around the offsets that are wanted.
     pub(crate) fn of(
-        files: &crate::symbolize::image::Files,
+        files: &icecore_symbolize::image::Files,
         machine: Machine,
         wanted: &[u64],
     ) -> Option<Self> {

@@ -11,7 +11,7 @@ use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Locator, Step, steps};
-use crate::symbolize::image::{FileOff, Finder};
+use icecore_symbolize::image::{FileOff, Finder};
 use icecore_unwind::{Limits, Place, Unwinder};
 
 /// Samples whose stacks are suspect.

@@ -15,7 +15,7 @@ use crate::recording::load::by_id::ById;
 use crate::recording::load::held::Held;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::calls::Moment;
-use crate::symbolize::image::Search;
+use icecore_symbolize::image::Search;
 use icecore_unwind::{Machine, Miss, StackMemory as _};
 
 /// Where code of image 0 lies in process 7; it is in no file, and keeps frame pointers.

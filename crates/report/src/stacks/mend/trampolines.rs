@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::rules::Recorded;
 use crate::base::map::Map;
 use crate::stacks::locate::Locator;
-use crate::symbolize::image::{FileOff, Finder};
+use icecore_symbolize::image::{FileOff, Finder};
 use icecore_unwind::{Machine, UnwindTables};
 
 /// What trampolines are called by C libraries, the kernel and Go.

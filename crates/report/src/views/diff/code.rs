@@ -7,7 +7,7 @@ use crate::analysis::compare::Sided;
 use crate::analysis::same::code::{Code, Verdict, compare, is_same_build};
 use crate::profile::pipeline::Loaded;
 use crate::stacks::locate::Locator;
-use crate::symbolize::image::{Finder, Identity};
+use icecore_symbolize::image::{Finder, Identity};
 
 /// Compares the code of rows that are functions of both sides, where the files of both are at hand.
 pub(super) fn compare_code(reports: &[Sided<'_>], rows: &mut [&mut Row]) {

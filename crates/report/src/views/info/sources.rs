@@ -16,7 +16,7 @@ use crate::recording::load::{Tables, clean, load};
 use crate::recording::spaces::Spaces;
 use crate::stacks::locate::Locator;
 use crate::stacks::mounts::Elsewhere;
-use crate::symbolize::image::{Finder, Identity, Knowledge, Search, hex};
+use icecore_symbolize::image::{Finder, Identity, Knowledge, Search, hex};
 
 /// What the columns are.
 const EXPLAINED: &str = "NAMES: of functions that were hit, in the recording; PACKED: places whose functions and lines are in \

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::base::term::path::quoted;
 use crate::profile::pipeline::Report;
-use crate::symbolize::Reason;
-use crate::symbolize::image::{Identity, Knowledge, Looked, Outcome, Search, hex};
+use icecore_symbolize::Reason;
+use icecore_symbolize::image::{Identity, Knowledge, Looked, Outcome, Search, hex};
 
 /// What the kernel appends to the path of a mapping whose file was unlinked.
 const DELETED: &str = " (deleted)";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::profile::names::{Frame, Side};
 use crate::profile::{Amount, Profile, groups, sums, through};
-use crate::symbolize::Reason;
+use icecore_symbolize::Reason;
 
 /// What the frames of one image lack.
 #[derive(Debug, Clone, Copy)]

@@ -6,8 +6,8 @@ use crate::base::term::quantity::{percent, things};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
-use crate::symbolize::Reason;
 use crate::views::quality::runtimes;
+use icecore_symbolize::Reason;
 
 impl Missing {
     /// The page: what would give names, what would give lines, what no file would name.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use icecore_format::records::Change;
 
 use crate::profile::pipeline::Report;
-use crate::symbolize::Reason;
+use icecore_symbolize::Reason;
 
 /// A program that makes code at run time, and can tell its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

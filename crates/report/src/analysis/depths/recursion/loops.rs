@@ -6,7 +6,7 @@ use super::super::{Depths, Distribution};
 use crate::base::map::{Interned, Map};
 use crate::profile::names::{Function, Names, Side};
 use crate::profile::{Profile, depth_first};
-use crate::symbolize::Reason;
+use icecore_symbolize::Reason;
 
 /// Of longer ways from a function back to itself only the shortest is kept.
 const LONGEST: usize = 64;

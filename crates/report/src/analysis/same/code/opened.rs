@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::{Cause, Named, Parts, Thing};
 use crate::analysis::same::function;
-use crate::symbolize::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
-use crate::symbolize::{readable, stub_names};
+use icecore_symbolize::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
+use icecore_symbolize::{readable, stub_names};
 
 /// The largest constant that is compared, bytes: a register of AVX-512.
 const MAX_CONSTANT_LEN: usize = 64;

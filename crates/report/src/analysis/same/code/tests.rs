@@ -1,8 +1,8 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::symbolize::image::fixture::{identity, run, text};
-use crate::symbolize::image::{Finder, Search};
+use icecore_symbolize::image::fixture::{identity, run, text};
+use icecore_symbolize::image::{Finder, Search};
 
 /// With SHIFT everything lies elsewhere; the other words change one function each.
 const SOURCE: &str = r#"
@@ -255,7 +255,7 @@ fn torn_and_flipped_images_are_survived() {
         std::fs::write(&path, &bytes).expect("written");
         let size_bytes = bytes.len() as u64;
         let image = Identity {
-            kind: icecore_format::records::ImageKind::FILE,
+            kind: icecore_symbolize::image::Kind::File,
             path: text(&path).into(),
             build_id: Vec::new(),
             size_bytes,

@@ -3,7 +3,7 @@
 use icecore_elf::go;
 use icecore_format::records::UnwindRule;
 
-use crate::symbolize::image::{FileOff, Svma};
+use icecore_symbolize::image::{FileOff, Svma};
 use icecore_unwind::{Machine, UnwindSections, UnwindTables};
 
 /// The longest section that is put together, bytes: mostly gaps, which cost nothing.

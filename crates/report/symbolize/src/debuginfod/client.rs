@@ -1,0 +1,214 @@
+//! Asks servers for one file.
+
+use std::fmt::Display;
+use std::io::{Read, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ureq::Agent;
+use ureq::http::Response;
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::purse::Purse;
+use super::{Artifact, Settings};
+use crate::image::{ElfFile, hex};
+
+/// Redirections that are followed.
+const MAX_REDIRECTS: u32 = 5;
+/// A server that has failed so often is not asked again.
+const MAX_FAILURES: u32 = 3;
+/// What must arrive before the time of [`Settings::stall`] is over, in bytes; that of elfutils.
+const STALL_BYTES: u64 = 100 << 10;
+/// Bytes that are read at once.
+const STEP: usize = 1 << 16;
+
+/// What came of asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Got {
+    /// It is in the cache.
+    Stored,
+    /// No server has it.
+    NotServed,
+    /// A server failed; perhaps it has it.
+    Failed,
+    /// It would have cost more than is left.
+    TooDear,
+}
+
+/// Why one server did not give it.
+enum Refusal {
+    NotFound,
+    TooDear,
+    /// The same for every file: the server is not asked again.
+    Down(String),
+    Bad(String),
+}
+
+/// The servers.
+#[derive(Debug)]
+pub(super) struct Client<'s> {
+    settings: &'s Settings,
+    agent: Agent,
+    /// Of each server.
+    failures: Vec<AtomicU32>,
+    /// The first failure of each server.
+    warnings: Mutex<Vec<String>>,
+}
+
+impl<'s> Client<'s> {
+    pub(super) fn new(settings: &'s Settings) -> Self {
+        // The certificates of the system: a company's own server has one of the company.
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let agent = Agent::config_builder()
+            .tls_config(tls)
+            .user_agent(concat!("icecore-report/", env!("CARGO_PKG_VERSION")))
+            .max_redirects(MAX_REDIRECTS)
+            .max_redirects_will_error(true)
+            .timeout_per_read(Some(settings.stall))
+            .timeout_connect(Some(settings.stall))
+            .build();
+        let failures = settings.servers.iter().map(|_| AtomicU32::new(0)).collect();
+        Self { settings, agent: agent.into(), failures, warnings: Mutex::new(Vec::new()) }
+    }
+
+    /// Asks the servers in turn, and stores what one of them gives.
+    pub(super) fn get(&self, build_id: &[u8], what: Artifact, purse: &Purse) -> Got {
+        let mut got = Got::NotServed;
+        for (server, failures) in self.settings.servers.iter().zip(&self.failures) {
+            if failures.load(Ordering::Relaxed) >= MAX_FAILURES {
+                got = Got::Failed;
+                continue;
+            }
+            match self.ask(server, build_id, what, purse) {
+                Ok(()) => return Got::Stored,
+                Err(Refusal::NotFound) => {}
+                Err(Refusal::TooDear) => return Got::TooDear,
+                Err(refusal) => {
+                    self.note(server, failures, refusal);
+                    got = Got::Failed;
+                }
+            }
+        }
+        if got == Got::NotServed {
+            // A cache that cannot be written costs the same question next time.
+            drop(self.settings.cache.note_miss(build_id, what));
+        }
+        got
+    }
+
+    /// What is to be told of servers that failed.
+    pub(super) fn warnings(self) -> Vec<String> {
+        self.warnings.into_inner().unwrap_or_default()
+    }
+
+    fn note(&self, server: &str, failures: &AtomicU32, refusal: Refusal) {
+        let (cause, count) = match refusal {
+            Refusal::Down(cause) => (cause, MAX_FAILURES),
+            Refusal::Bad(cause) => (cause, 1),
+            Refusal::NotFound | Refusal::TooDear => return,
+        };
+        if failures.fetch_add(count, Ordering::Relaxed) == 0 {
+            let warning = format!("cannot fetch from debuginfod server `{server}`: {cause}");
+            if let Ok(mut warnings) = self.warnings.lock() {
+                warnings.push(warning);
+            }
+        }
+    }
+
+    fn ask(&self, server: &str, build_id: &[u8], what: Artifact, purse: &Purse) -> Result<(), Refusal> {
+        let time = purse.left_time().ok_or(Refusal::TooDear)?;
+        let most_time = self.settings.max_time.map_or(time, |most| most.min(time));
+        let limit = self.settings.max_bytes.unwrap_or(u64::MAX);
+        let url = format!("{server}/buildid/{}/{}", hex(build_id), what.name());
+        let mut request = self.agent.get(&url);
+        if let Some(most) = self.settings.max_bytes {
+            request = request.header("X-DEBUGINFOD-MAXSIZE", most.to_string());
+        }
+        let answer = request.config().timeout_global(Some(most_time)).build().call();
+        let answer =
+            answer.map_err(|error| refusal(&error, most_time == time && purse.left_time().is_none()))?;
+        if let Some(len) = length(&answer) {
+            if len > limit {
+                return Err(Refusal::Bad(format!(
+                    "{what:?} of {len} bytes is larger than DEBUGINFOD_MAXSIZE"
+                )));
+            }
+            if len > purse.left_bytes() {
+                return Err(Refusal::TooDear);
+            }
+        }
+        let mut file = self.settings.cache.begin(build_id, what).map_err(|error| local(&error))?;
+        let body = answer.into_body().into_reader();
+        self.receive(body, file.as_file_mut(), limit, purse)?;
+        prove(file.path(), build_id)?;
+        self.settings.cache.finish(file, build_id, what).map_err(|error| local(&error))
+    }
+
+    fn receive(
+        &self,
+        mut body: impl Read,
+        to: &mut impl Write,
+        limit: u64,
+        purse: &Purse,
+    ) -> Result<(), Refusal> {
+        let mut step = vec![0; STEP];
+        let (mut len, mut window) = (0u64, (Instant::now(), 0u64));
+        loop {
+            let read = match body.read(&mut step) {
+                Ok(0) => return Ok(()),
+                Ok(read) => read as u64,
+                Err(_) if purse.left_time().is_none() => return Err(Refusal::TooDear),
+                Err(error) => return Err(Refusal::Bad(error.to_string())),
+            };
+            len += read;
+            if !purse.pay(read) {
+                return Err(Refusal::TooDear);
+            }
+            if len > limit {
+                return Err(Refusal::Bad(format!("more than {limit} bytes came (DEBUGINFOD_MAXSIZE)")));
+            }
+            if window.0.elapsed() > self.settings.stall {
+                if len - window.1 < STALL_BYTES {
+                    return Err(Refusal::Bad(stalled(self.settings.stall)));
+                }
+                window = (Instant::now(), len);
+            }
+            to.write_all(&step[..read as usize]).map_err(|error| local(&error))?;
+        }
+    }
+}
+
+/// Proves that what has come is what was asked for.
+fn prove(path: &std::path::Path, build_id: &[u8]) -> Result<(), Refusal> {
+    let layout = ElfFile::open(path).and_then(|file| file.layout());
+    match layout {
+        Ok(layout) if layout.build_id == build_id => Ok(()),
+        Ok(_) => Err(Refusal::Bad(format!("what it gave for {} has another build-id", hex(build_id)))),
+        Err(_) => Err(Refusal::Bad(format!("what it gave for {} is no whole ELF file", hex(build_id)))),
+    }
+}
+
+fn refusal(error: &ureq::Error, is_spent: bool) -> Refusal {
+    match error {
+        ureq::Error::StatusCode(404) => Refusal::NotFound,
+        // What DEBUGINFOD_MAXSIZE makes of a file that is too large.
+        ureq::Error::StatusCode(406) => Refusal::Bad("the file is larger than DEBUGINFOD_MAXSIZE".to_owned()),
+        ureq::Error::StatusCode(_) | ureq::Error::TooManyRedirects => Refusal::Bad(error.to_string()),
+        ureq::Error::Timeout(_) if is_spent => Refusal::TooDear,
+        other => Refusal::Down(other.to_string()),
+    }
+}
+
+/// Trouble on this side.
+fn local(error: &dyn Display) -> Refusal {
+    Refusal::Down(format!("cannot write to the cache: {error}"))
+}
+
+fn stalled(stall: Duration) -> String {
+    format!("less than {} KiB came in {} s", STALL_BYTES >> 10, stall.as_secs())
+}
+
+fn length(answer: &Response<ureq::Body>) -> Option<u64> {
+    answer.headers().get("content-length")?.to_str().ok()?.parse().ok()
+}

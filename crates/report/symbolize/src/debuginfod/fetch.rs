@@ -1,0 +1,148 @@
+//! Fetches what is missing, for the images that would gain most first.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::cache::State;
+use super::client::{Client, Got};
+use super::purse::Purse;
+use super::{Artifact, Settings};
+use crate::image::{Finder, Identity, Knowledge, Looked, Outcome};
+
+/// Downloads at the same time.
+const THREADS: usize = 4;
+/// Files that one image may need: its debug file, itself, what dwz took out.
+const MOST: usize = 3;
+
+/// An image that may want files.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// The image.
+    pub image: &'a Identity,
+    /// How much there is to gain.
+    pub weight: u64,
+}
+
+/// What came of all wishes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// Files that were downloaded.
+    pub files: u64,
+    /// Bytes that came, wanted or not.
+    pub bytes: u64,
+    /// Images for which the budget was too small.
+    pub left_out: u64,
+    /// One sentence for each server that failed.
+    pub warnings: Vec<String>,
+}
+
+/// Downloads into the cache what is not found, heaviest wish first. `tick(n)` is called when `n` more
+/// wishes are done; all calls add up to the number of wishes.
+pub fn fetch(
+    wishes: &[Wish<'_>],
+    finder: Finder<'_>,
+    settings: &Settings,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Fetched {
+    let mut order: Vec<&Wish<'_>> = wishes.iter().collect();
+    order.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.image.path.cmp(&b.image.path)));
+    let run = Run {
+        client: Client::new(settings),
+        purse: Purse::new(settings.budget),
+        finder,
+        settings,
+        files: AtomicU64::new(0),
+        left_out: AtomicU64::new(0),
+    };
+    let next = AtomicUsize::new(0);
+    // Threads of their own: they wait, and the pool is for work.
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS.min(order.len()) {
+            scope.spawn(|| {
+                while let Some(wish) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run.fulfil(wish.image);
+                    tick(1);
+                }
+            });
+        }
+    });
+    let bytes = run.purse.spent_bytes();
+    let (files, left_out) = (run.files.into_inner(), run.left_out.into_inner());
+    Fetched { files, bytes, left_out, warnings: run.client.warnings() }
+}
+
+/// All downloads of a report.
+struct Run<'a> {
+    client: Client<'a>,
+    purse: Purse,
+    finder: Finder<'a>,
+    settings: &'a Settings,
+    files: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl Run<'_> {
+    /// Fetches what one image needs, file by file: what is needed next depends on what came.
+    fn fulfil(&self, image: &Identity) {
+        let mut asked: Vec<(Vec<u8>, Artifact)> = Vec::new();
+        while asked.len() < MOST {
+            let looked = self.finder.look(image);
+            let is_new = |need: &(Vec<u8>, Artifact)| !asked.contains(need) && self.is_wanted(need, &looked);
+            let Some((build_id, what)) = needs(&looked, image).into_iter().find(is_new) else { return };
+            let got = if self.purse.is_empty() {
+                Got::TooDear
+            } else {
+                self.client.get(&build_id, what, &self.purse)
+            };
+            match got {
+                Got::Stored => drop(self.files.fetch_add(1, Ordering::Relaxed)),
+                Got::NotServed | Got::Failed => {}
+                Got::TooDear => {
+                    self.left_out.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+            }
+            asked.push((build_id, what));
+        }
+    }
+
+    /// Tells whether servers are to be asked. A download that is there and was refused, because it is torn, or of another
+    /// build, is fetched anew.
+    fn is_wanted(&self, (build_id, what): &(Vec<u8>, Artifact), looked: &Looked) -> bool {
+        let cache = &self.settings.cache;
+        match cache.state(build_id, *what) {
+            State::Unknown => true,
+            State::Missed => false,
+            State::Present => {
+                let place = cache.place(build_id, *what);
+                let is_bad = |outcome| matches!(outcome, Outcome::Unreadable | Outcome::OtherBuild);
+                looked.trail.iter().any(|step| Some(&step.path) == place.as_ref() && is_bad(step.outcome))
+            }
+        }
+    }
+}
+
+/// Lists what an image lacks. The debug file comes first: that of eu-strip tells where the code is, and then the
+/// image itself is not needed.
+fn needs(looked: &Looked, image: &Identity) -> Vec<(Vec<u8>, Artifact)> {
+    let mut needs = Vec::new();
+    if image.build_id.is_empty() {
+        return needs;
+    }
+    match &looked.files {
+        Ok(files) if files.knowledge() == Knowledge::Dwarf => {}
+        Ok(_) => needs.push((image.build_id.clone(), Artifact::Debuginfo)),
+        // There is no file to look for: jit, vdso.
+        Err(_) if looked.trail.is_empty() => {}
+        Err(_) => {
+            if !looked.trail.iter().any(|step| step.outcome == Outcome::NoOffsets) {
+                needs.push((image.build_id.clone(), Artifact::Debuginfo));
+            }
+            needs.push((image.build_id.clone(), Artifact::Executable));
+        }
+    }
+    needs.extend(looked.missing_alt.iter().map(|alt| (alt.build_id.clone(), Artifact::Debuginfo)));
+    needs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Which source line is at an address: runs a line program once.
+
+use std::sync::Arc;
+
+use gimli::{IncompleteLineProgram, Unit};
+
+use super::asked::Asked;
+use super::info::Root;
+use super::{Broken, Dwarf, Guard, Slice, Strings};
+use crate::map::Map;
+
+/// A file of the program, and a line in it; 0 if there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) file: u64,
+    pub(super) line: u32,
+}
+
+/// The line program of a unit.
+pub(super) struct Lines<'d> {
+    program: IncompleteLineProgram<Slice<'d>>,
+}
+
+impl<'d> Lines<'d> {
+    /// Reads the header; `None` if the unit has no program.
+    pub(super) fn open(dwarf: &Dwarf<'d>, root: &Root<'d>, guard: &Guard) -> Result<Option<Self>, Broken> {
+        let Some(off) = root.line_program else { return Ok(None) };
+        let unit = &root.unit;
+        let program = dwarf.debug_line.program(off, unit.address_size(), unit.comp_dir, unit.name)?;
+        let header = program.header();
+        // Any number of units may share a program.
+        guard.spend(header.header_length().saturating_add(header.raw_program_buf().len()))?;
+        Ok(Some(Self { program }))
+    }
+
+    /// Runs the program and hands over the row of each asked address, of the first sequence that covers it first.
+    ///
+    /// ```text
+    /// rows      0x10 ──────── 0x18 ─ 0x1a ────────── 0x20 end
+    /// line      7             8      7
+    /// asked          0x14            0x1a   0x1f          0x21
+    ///                7               7      7             (none)
+    /// ```
+    ///
+    /// # Errors
+    /// [`Broken`] where the program breaks; what came before it has been handed over.
+    pub(super) fn run(
+        &self,
+        asked: Asked<'_>,
+        guard: &Guard,
+        mut take: impl FnMut(usize, Row),
+    ) -> Result<(), Broken> {
+        let mut rows = self.program.clone().rows();
+        let mut last: Option<(u64, Row)> = None;
+        // Linkers put sequences of dropped functions at 0: no row of them counts, wherever it comes to.
+        let mut is_dropped = false;
+        while let Some((_, row)) = rows.next_row()? {
+            let at = row.address();
+            if let Some((begin, before)) = last {
+                let span = if is_dropped { 0..0 } else { asked.within(begin, at) };
+                if !span.is_empty() {
+                    guard.spend(span.len())?;
+                    span.for_each(|position| take(position, before));
+                }
+            } else {
+                is_dropped = at == 0 || at < asked.code.0;
+            }
+            let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
+            last = (!row.end_sequence()).then_some((at, Row { file: row.file_index(), line }));
+        }
+        Ok(())
+    }
+}
+
+/// Names of source files, by their numbers in a line program.
+pub(super) struct Files<'j, 'd> {
+    dwarf: &'j Dwarf<'d>,
+    unit: &'j Unit<Slice<'d>>,
+    lines: Option<&'j Lines<'d>>,
+    paths: Map<u64, Option<Arc<str>>>,
+}
+
+impl<'j, 'd> Files<'j, 'd> {
+    pub(super) fn new(dwarf: &'j Dwarf<'d>, unit: &'j Unit<Slice<'d>>, lines: Option<&'j Lines<'d>>) -> Self {
+        Self { dwarf, unit, lines, paths: Map::default() }
+    }
+
+    /// The path of a file as the compiler wrote it, from the directory of compilation if it is relative.
+    pub(super) fn path(
+        &mut self,
+        file: u64,
+        strings: &Strings,
+        guard: &Guard,
+    ) -> Result<Option<Arc<str>>, Broken> {
+        if let Some(path) = self.paths.get(&file) {
+            return Ok(path.clone());
+        }
+        let path = self.read(file).filter(|path| !path.is_empty());
+        guard.spend(path.as_deref().map_or(0, <[u8]>::len))?;
+        let path = path.map(|path| strings.path(&path));
+        self.paths.insert(file, path.clone());
+        Ok(path)
+    }
+
+    fn read(&self, file: u64) -> Option<Vec<u8>> {
+        let header = self.lines?.program.header();
+        let file = header.file(file)?;
+        let mut path = self.unit.comp_dir.map(|dir| dir.slice().to_vec()).unwrap_or_default();
+        // Directory 0 is the directory of compilation, as an attribute of the unit has it.
+        if file.directory_index() != 0
+            && let Some(directory) = file.directory(header)
+        {
+            push(&mut path, self.dwarf.attr_string(self.unit, directory).ok()?.slice());
+        }
+        push(&mut path, self.dwarf.attr_string(self.unit, file.path_name()).ok()?.slice());
+        Some(path)
+    }
+}
+
+/// Appends to a path, or replaces it with one that is absolute.
+fn push(path: &mut Vec<u8>, part: &[u8]) {
+    if part.starts_with(b"/") {
+        path.clear();
+    } else if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(part);
+}

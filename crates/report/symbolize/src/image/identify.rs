@@ -1,0 +1,109 @@
+//! Proves that a file is the one that ran.
+
+use crate::image::Kind;
+
+use super::{ElfFile, Identity, Layout, Outcome};
+use crate::Reason;
+
+/// What the kernel appends to the path of a mapping whose file was unlinked.
+pub const DELETED: &str = " (deleted)";
+
+/// Tells why there is no file to look for; `None` if there is one.
+pub(super) fn without_file(kind: Kind) -> Option<Reason> {
+    match kind {
+        Kind::File => None,
+        Kind::Anonymous => Some(Reason::Jit),
+        Kind::Vdso => Some(Reason::Vdso),
+        _ => Some(Reason::Special),
+    }
+}
+
+/// Reads the headers of a file if it is the one that the recording means.
+///
+/// With a recorded build-id the file's must be equal, and nothing else counts (stripping a file changes its
+/// size, not its code). Without one the size must be equal, and the modification time if it was recorded;
+/// a recording that has none of the three cannot be matched with anything.
+pub(super) fn prove(file: &ElfFile, wanted: &Identity) -> Result<Layout, Outcome> {
+    if !wanted.build_id.is_empty() {
+        return of_build(file, &wanted.build_id);
+    }
+    let is_same_time = wanted.modified_unix_ns == 0 || wanted.modified_unix_ns == file.modified_unix_ns;
+    if wanted.size_bytes == 0 || wanted.size_bytes != file.len || !is_same_time {
+        return Err(Outcome::Changed);
+    }
+    Ok(file.layout()?)
+}
+
+/// Reads the headers of a file if it has this build-id.
+pub(super) fn of_build(file: &ElfFile, build_id: &[u8]) -> Result<Layout, Outcome> {
+    let layout = file.layout()?;
+    if build_id.is_empty() || layout.build_id != build_id {
+        return Err(Outcome::OtherBuild);
+    }
+    Ok(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, identity};
+    use super::super::{Finder, Search};
+    use super::*;
+
+    fn reason(wanted: &Identity) -> Option<Reason> {
+        Finder { search: &Search::nowhere(), embedded: None }.look(wanted).files.err()
+    }
+
+    #[test]
+    fn kinds_without_a_file_are_answered_without_file_access() {
+        let fixture = Fixture::shared(); // the files live as long as this
+        let cases =
+            [(Kind::Anonymous, Reason::Jit), (Kind::Vdso, Reason::Vdso), (Kind::Special, Reason::Special)];
+        for (kind, expected) in cases {
+            let wanted = Identity { kind, ..identity(&fixture.with_debug) };
+            assert_eq!(reason(&wanted), Some(expected), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_equal_build_id_outweighs_size_and_time() {
+        let fixture = Fixture::shared(); // the files live as long as this
+        let mut wanted = identity(&fixture.with_debug);
+        assert_eq!(wanted.build_id.len(), 20, "the linker wrote a SHA-1 build-id");
+        (wanted.size_bytes, wanted.modified_unix_ns) = (1, 1);
+        assert_eq!(reason(&wanted), None);
+        wanted.build_id[19] ^= 1;
+        assert_eq!(reason(&wanted), Some(Reason::BuildIdMismatch));
+        wanted.build_id.truncate(8);
+        assert_eq!(reason(&wanted), Some(Reason::BuildIdMismatch), "a prefix is not equal");
+    }
+
+    #[test]
+    fn without_build_id_size_and_time_must_be_equal() {
+        let fixture = Fixture::shared(); // the files live as long as this
+        let good = Identity { build_id: Vec::new(), ..identity(&fixture.without_build_id) };
+        assert_eq!(reason(&good), None);
+        assert_eq!(reason(&Identity { modified_unix_ns: 0, ..good.clone() }), None);
+        let changed = [
+            Identity { size_bytes: good.size_bytes + 1, ..good.clone() },
+            Identity { size_bytes: 0, ..good.clone() },
+            Identity { modified_unix_ns: good.modified_unix_ns + 1, ..good.clone() },
+        ];
+        for wanted in changed {
+            assert_eq!(reason(&wanted), Some(Reason::ImageChanged), "{wanted:?}");
+        }
+        let wanted = Identity { build_id: vec![1; 20], ..good };
+        assert_eq!(reason(&wanted), Some(Reason::BuildIdMismatch), "a file without one is another file");
+    }
+
+    #[test]
+    fn a_deleted_file_is_missing_unless_the_build_id_is_back() {
+        let fixture = Fixture::shared(); // the files live as long as this
+        let deleted = |wanted: Identity| Identity { path: format!("{}{DELETED}", wanted.path), ..wanted };
+        let good = deleted(identity(&fixture.with_debug));
+        assert_eq!(reason(&good), None);
+        assert_eq!(reason(&Identity { build_id: vec![1; 20], ..good.clone() }), Some(Reason::ImageMissing));
+        assert_eq!(reason(&Identity { build_id: vec![], ..good }), Some(Reason::ImageMissing));
+        let gone = Identity { path: "/no/such (deleted)".into(), ..identity(&fixture.with_debug) };
+        assert_eq!(reason(&gone), Some(Reason::ImageMissing));
+    }
+}

@@ -1,0 +1,79 @@
+//! Finds the ELF file behind a recorded image, and reads what its headers say.
+//!
+//! A recording is untrusted data, and so are the files it leads to: a path is opened without acting on what
+//! lies there, the identity is compared *before* anything else is read, sizes are compared with a limit before
+//! they are allocated. This room reads headers and notes, and hands out the bytes of sections; it knows nothing of
+//! symbols, DWARF or unwind rules.
+
+pub(crate) mod budget;
+mod files;
+#[cfg(any(test, feature = "fixture"))]
+#[doc(hidden)]
+pub mod fixture;
+mod gsym;
+mod hunt;
+mod identify;
+mod layout;
+mod mini;
+mod open;
+mod places;
+mod pointers;
+mod present;
+mod search;
+mod sections;
+mod split;
+mod trail;
+mod tree;
+
+use std::fmt::Write;
+
+pub use files::{Carried, Finder, Stamp};
+pub use files::{Files, Found, Knowledge, Looked};
+pub(crate) use gsym::{Gsym, HEADER_LEN as GSYM_HEADER_LEN, Header as GsymHeader};
+pub use icecore_elf::{FileOff, Svma};
+pub use identify::DELETED;
+pub use layout::{Layout, Section};
+pub use open::{ElfFile, supports_sysroot};
+pub(crate) use places::download;
+pub use present::Present;
+pub use search::{PathMap, Search};
+pub use sections::Sections;
+pub(crate) use split::units;
+pub use trail::{Outcome, Source, Step};
+pub use tree::Symbols;
+
+/// What backs a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// Anonymous memory: JIT code.
+    Anonymous,
+    /// The kernel's own page in user space.
+    Vdso,
+    /// Anything else without a file: `[vsyscall]`, `[uprobes]`.
+    Special,
+}
+
+/// What the recording says of an image, with text resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// What backs the mapping.
+    pub kind: Kind,
+    /// Path as the process saw it; may end in ` (deleted)`.
+    pub path: String,
+    /// Build-id; empty if the recording has none.
+    pub build_id: Vec<u8>,
+    /// Size of the file in bytes; 0 if unknown.
+    pub size_bytes: u64,
+    /// Last modification, ns since 1970-01-01 UTC; 0 if unknown.
+    pub modified_unix_ns: u64,
+}
+
+/// A build-id as people write it.
+pub fn hex(build_id: &[u8]) -> String {
+    build_id.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}"); // a String takes everything
+        hex
+    })
+}

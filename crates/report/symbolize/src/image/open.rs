@@ -1,0 +1,275 @@
+//! Opens a path from a recording without acting on what lies there.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatfs, openat, openat2};
+use rustix::io::Errno;
+
+use super::present::Present;
+use super::{FileOff, Layout, Section, Svma};
+use crate::Reason;
+
+/// File systems whose "regular" files do something when they are read (`/proc/kmsg`, `trace_pipe`).
+const PSEUDO: [&str; 2] = ["/proc", "/sys"];
+/// The same wherever they are mounted: proc, sysfs, debugfs, tracefs; uapi/linux/magic.h.
+const PSEUDO_MAGIC: [u64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163];
+/// Attempts at a path while somebody moves its folders: the kernel gives up with EAGAIN rather than risk an escape.
+const RACES: usize = 8;
+
+/// The largest section that is read into memory at once, in bytes; the largest `.eh_frame` seen is 60 MB.
+const MAX_SECTION_LEN: u64 = 1 << 30;
+/// Bytes that are read at once for a checksum.
+const CHECKSUM_STEP: u64 = 1 << 18;
+
+/// A regular file with sound ELF headers. Its identity is still unknown.
+#[derive(Debug)]
+pub struct ElfFile {
+    file: File,
+    /// Path with symbolic links resolved.
+    pub real_path: PathBuf,
+    /// Its length, bytes.
+    pub len: u64,
+    /// Last modification, ns since 1970-01-01 UTC; 0 if unknown.
+    pub modified_unix_ns: u64,
+    /// What of it is there, if it was put together from pieces.
+    present: Option<Present>,
+}
+
+impl ElfFile {
+    /// Opens a regular file; its contents are not looked at.
+    ///
+    /// First with O_PATH, which waits for no writer of a FIFO and wakes no device; then, when it is known to be
+    /// a regular file, through `/proc/self/fd`, which leads to that same file whatever the path means by now.
+    pub fn open(path: &Path) -> Result<Self, Reason> {
+        // A relative path would mean something else in every directory that the report is started from.
+        if !path.is_absolute() {
+            return Err(Reason::ImageMissing);
+        }
+        let open =
+            |flags: OFlags| OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+        Self::at(path, open)
+    }
+
+    /// Opens a regular file as a process would whose root directory is `root`: absolute links and `..` stay below it.
+    pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<Self, Reason> {
+        let below = root.join(path.strip_prefix("/").unwrap_or(path));
+        Self::at(&below, |flags| Ok(beneath(root, path, flags)?))
+    }
+
+    /// Takes a file that has no path, whose contents were made from those of another.
+    pub(crate) fn unlinked(file: File, made_from: &Path) -> Result<Self, Reason> {
+        let len = file.metadata().map_err(cause)?.len();
+        Ok(Self { file, real_path: made_from.to_owned(), len, modified_unix_ns: 0, present: None })
+    }
+
+    /// Opens what `open` leads to; `path` is what it is called where nothing tells its real path.
+    fn at(path: &Path, open: impl Fn(OFlags) -> std::io::Result<File>) -> Result<Self, Reason> {
+        let place = open(OFlags::PATH).map_err(cause)?;
+        let meta = place.metadata().map_err(cause)?;
+        let link = fd_path(&place);
+        let real_path = std::fs::read_link(&link);
+        if !meta.is_file() || is_pseudo(&place, real_path.as_deref().unwrap_or(path)) {
+            return Err(Reason::NotAFile);
+        }
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match &real_path {
+            Ok(_) => OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(&link),
+            // In a root without /proc. The path is gone through once more, and must lead to the same file.
+            Err(_) => open(flags).and_then(|file| match file.metadata()? {
+                again if (again.dev(), again.ino()) == (meta.dev(), meta.ino()) => Ok(file),
+                _ => Err(ErrorKind::NotFound.into()),
+            }),
+        };
+        let modified = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        Ok(Self {
+            file: file.map_err(|_| Reason::ImageUnreadable)?,
+            real_path: real_path.unwrap_or_else(|_| path.to_owned()),
+            len: meta.len(),
+            modified_unix_ns: u64::try_from(modified).unwrap_or_default(),
+            present: None,
+        })
+    }
+
+    /// A file that was put together from pieces; `path` is where the image was.
+    pub fn of_pieces(file: File, len: u64, path: PathBuf, present: Present) -> Self {
+        Self { file, real_path: path, len, modified_unix_ns: 0, present: Some(present) }
+    }
+
+    /// Reads the ELF headers.
+    pub fn layout(&self) -> Result<Layout, Reason> {
+        let mut layout = Layout::read(&self.file).ok_or(Reason::ImageUnreadable)?;
+        if let Some(present) = &self.present {
+            layout.keep_only(|off, len| present.has(off.0, len));
+        }
+        Ok(layout)
+    }
+
+    /// The open file.
+    pub(super) fn handle(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads the bytes of a section; `None` if it has none in the file, is compressed, too long, or torn.
+    pub fn section_bytes(&self, section: &Section) -> Option<Vec<u8>> {
+        if section.compressed_from.is_some() || section.is_nobits {
+            return None;
+        }
+        self.bytes(section.off, section.len)
+    }
+
+    /// Reads `len` bytes; `None` if the file does not have them, or they are too many.
+    pub fn bytes(&self, off: FileOff, len: u64) -> Option<Vec<u8>> {
+        if len > MAX_SECTION_LEN || off.0.checked_add(len)? > self.len {
+            return None;
+        }
+        if self.present.as_ref().is_some_and(|present| !present.has(off.0, len)) {
+            return None;
+        }
+        let mut bytes = vec![0; usize::try_from(len).ok()?];
+        self.file.read_exact_at(&mut bytes, off.0).ok()?;
+        Some(bytes)
+    }
+
+    /// Computes the CRC-32 of the whole file, as `.gnu_debuglink` has it.
+    pub(crate) fn checksum(&self) -> Option<u32> {
+        let mut sum = crc32fast::Hasher::new();
+        let mut off = 0;
+        while off < self.len {
+            let bytes = self.bytes(FileOff(off), (self.len - off).min(CHECKSUM_STEP))?;
+            sum.update(&bytes);
+            off += bytes.len() as u64;
+        }
+        Some(sum.finalize())
+    }
+
+    /// Reads from an address to the end of the segment that holds it.
+    pub(crate) fn segment_bytes(&self, layout: &Layout, at: Svma) -> Option<Vec<u8>> {
+        let (off, len) = layout.rest_of_segment(at)?;
+        self.bytes(off, len)
+    }
+}
+
+fn cause(error: std::io::Error) -> Reason {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput => Reason::ImageMissing,
+        _ => Reason::ImageUnreadable,
+    }
+}
+
+/// Tells whether paths can be kept below a directory.
+///
+/// # Errors
+/// If the kernel cannot, or the directory cannot be opened.
+pub fn supports_sysroot(root: &Path) -> std::io::Result<()> {
+    match beneath(root, Path::new("."), OFlags::PATH) {
+        Ok(_) => Ok(()),
+        Err(Errno::NOSYS) => Err(std::io::Error::other("needs Linux 5.6 or newer")),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Opens a path below a directory; with O_PATH without opening what lies there.
+///
+/// # Errors
+/// ENOSYS before Linux 5.6; else as open(2).
+fn beneath(root: &Path, path: &Path, flags: OFlags) -> rustix::io::Result<File> {
+    let root = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let open = || openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), how);
+    let attempts = std::iter::repeat_with(open).take(RACES);
+    let first = attempts.into_iter().find(|opened| !matches!(opened, Err(Errno::AGAIN)));
+    first.unwrap_or(Err(Errno::AGAIN)).map(File::from)
+}
+
+fn is_pseudo(place: &File, real_path: &Path) -> bool {
+    PSEUDO.iter().any(|root| real_path.starts_with(root))
+        // What cannot be asked is no file system of a disk.
+        || fstatfs(place.as_fd()).map_or(true, |fs| PSEUDO_MAGIC.contains(&(fs.f_type as u64)))
+}
+
+fn fd_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fifo = dir.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs");
+        assert!(made.success());
+        assert_eq!(ElfFile::open(&fifo).err(), Some(Reason::NotAFile));
+    }
+
+    #[test]
+    fn directories_devices_and_pseudo_files_are_not_files() {
+        for path in ["/", "/dev/null", "/dev/tty", "/proc/self/status", "/proc/self/exe/../status", "/sys"] {
+            let reason = ElfFile::open(Path::new(path)).err();
+            // /dev/tty and a path through a file may as well be absent.
+            assert!(matches!(reason, Some(Reason::NotAFile | Reason::ImageMissing)), "{path}: {reason:?}");
+        }
+    }
+
+    #[test]
+    fn missing_and_relative_paths_are_missing() {
+        for path in ["", "Cargo.toml", "./src", "/no/such/file", "/etc/passwd/x", "/nul\0byte"] {
+            assert_eq!(ElfFile::open(Path::new(path)).err(), Some(Reason::ImageMissing), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_leads_out_of_a_root() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("a real path");
+        let root = dir.join("root");
+        std::fs::create_dir_all(root.join("etc")).expect("made");
+        std::fs::write(dir.join("secret"), b"outside").expect("written");
+        std::fs::write(root.join("etc/inside"), b"in").expect("written");
+        for (to, link) in [
+            (PathBuf::from("/etc/inside"), "absolute"),
+            ("../../../../../etc/inside".into(), "etc/up"),
+            (dir.join("secret"), "out"),
+            ("../secret".into(), "relative"),
+            ("/proc/self/exe".into(), "magic"),
+        ] {
+            std::os::unix::fs::symlink(to, root.join(link)).expect("linked");
+        }
+        for path in ["/etc/inside", "etc/inside", "/../etc/inside", "/absolute", "/etc/up"] {
+            let file = ElfFile::open_beneath(&root, Path::new(path)).expect(path);
+            assert_eq!(file.real_path, root.join("etc/inside"), "{path}");
+        }
+        for path in ["/out", "/relative", "/../secret", "/magic", "/secret", "/etc/inside/x", "/etc"] {
+            let reason = ElfFile::open_beneath(&root, Path::new(path)).err();
+            assert!(matches!(reason, Some(Reason::ImageMissing | Reason::NotAFile)), "{path}: {reason:?}");
+        }
+    }
+
+    #[test]
+    fn pseudo_files_are_refused_wherever_they_are_mounted() {
+        // As seen below a root that has a /proc of its own.
+        let reason = ElfFile::open_beneath(Path::new("/"), Path::new("/proc/self/status")).err();
+        assert_eq!(reason, Some(Reason::NotAFile));
+        let place = beneath(Path::new("/proc"), Path::new("self/status"), OFlags::PATH).expect("it is there");
+        assert!(is_pseudo(&place, Path::new("/elsewhere/status")));
+        let place = beneath(Path::new("/"), Path::new("/etc/passwd"), OFlags::PATH).expect("it is there");
+        assert!(!is_pseudo(&place, Path::new("/etc/passwd")));
+    }
+
+    #[test]
+    fn a_symbolic_link_leads_to_the_real_path() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().canonicalize().expect("a real path");
+        std::fs::write(dir.join("real"), b"text").expect("written");
+        std::os::unix::fs::symlink("real", dir.join("link")).expect("linked");
+        let file = ElfFile::open(&dir.join("link")).expect("opens");
+        assert_eq!((file.real_path.clone(), file.len), (dir.join("real"), 4));
+        assert_eq!(file.layout().err(), Some(Reason::ImageUnreadable), "text is not ELF");
+    }
+}

@@ -1,0 +1,221 @@
+//! Where files are looked for: what was typed, and how a recorded path becomes one of this machine.
+
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use super::tree::Symbols;
+use super::{ElfFile, Source};
+use crate::{Known, Reason};
+
+/// Where files are looked for, besides the recorded path.
+#[derive(Debug)]
+pub struct Search {
+    /// Folders of any layout, searched by build-id.
+    pub symbols: Symbols,
+    /// Directories that hold `.build-id/xx/rest.debug`, or the image itself without `.debug`; tried in this order.
+    pub debug_dirs: Vec<PathBuf>,
+    /// Recorded paths are looked up below this directory, and never outside; absolute and real.
+    pub sysroot: Option<PathBuf>,
+    /// Prefixes of recorded paths that mean something else here; the first that fits counts.
+    pub maps: Vec<PathMap>,
+    /// What was downloaded, as `<build-id>/executable` and `<build-id>/debuginfo`.
+    pub downloads: Option<PathBuf>,
+    /// Answers from earlier.
+    pub known: Option<Arc<dyn Known>>,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { debug_dirs: vec![PathBuf::from("/usr/lib/debug")], ..Self::nowhere() }
+    }
+}
+
+/// A prefix of recorded paths, and what it is here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathMap {
+    /// As it was recorded, or as the compiler wrote it.
+    pub from: PathBuf,
+    /// On this machine; absolute.
+    pub to: PathBuf,
+}
+
+impl std::str::FromStr for PathMap {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once('=').ok_or("must be FROM=TO")?;
+        if from.is_empty() || to.is_empty() {
+            return Err("must be FROM=TO, both not empty".to_owned());
+        }
+        let to = std::path::absolute(to).map_err(|error| error.to_string())?;
+        Ok(Self { from: PathBuf::from(from), to })
+    }
+}
+
+/// A path, and what its `/` is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spot<'s> {
+    /// The directory that is `/` to the path and to every symbolic link on the way.
+    root: Option<&'s Path>,
+    path: PathBuf,
+}
+
+impl Spot<'_> {
+    /// A path of this machine.
+    pub(crate) fn here(path: PathBuf) -> Self {
+        Self { root: None, path }
+    }
+
+    /// Opens what lies there, if it is a regular file.
+    pub(crate) fn open(&self) -> Result<ElfFile, Reason> {
+        match self.root {
+            Some(root) => ElfFile::open_beneath(root, &self.path),
+            None => ElfFile::open(&self.path),
+        }
+    }
+
+    /// The path as this machine has it, for people.
+    pub(crate) fn shown(&self) -> PathBuf {
+        match self.root {
+            Some(root) => root.join(self.path.strip_prefix("/").unwrap_or(&self.path)),
+            None => self.path.clone(),
+        }
+    }
+}
+
+impl Search {
+    /// Looks at recorded paths only.
+    pub fn nowhere() -> Self {
+        Self {
+            symbols: Symbols::default(),
+            debug_dirs: Vec::new(),
+            sysroot: None,
+            maps: Vec::new(),
+            downloads: None,
+            known: None,
+        }
+    }
+
+    /// Finds the spot of a path that a recording, or a file that it led to, names.
+    ///
+    /// A mapped path is one of this machine: it was typed. `..` is taken out first, so that nobody leaves the mapped
+    /// folder by it.
+    pub(crate) fn spot(&self, path: &Path) -> (Source, Spot<'_>) {
+        let clean = lexical(path);
+        let mapped = self.maps.iter().find_map(|map| Some(map.to.join(clean.strip_prefix(&map.from).ok()?)));
+        match (mapped, &self.sysroot) {
+            // Joining nothing adds a slash.
+            (Some(path), _) => (Source::Path, Spot::here(path.components().collect())),
+            (None, Some(root)) => (Source::Sysroot, Spot { root: Some(root), path: path.to_owned() }),
+            (None, None) => (Source::Path, Spot::here(path.to_owned())),
+        }
+    }
+
+    /// Finds the spot of a file in the same directory as another that was opened, or below it.
+    pub(crate) fn beside(&self, file: &Path, name: impl AsRef<Path>) -> Spot<'_> {
+        let path = file.with_file_name("").join(name);
+        match self.sysroot.as_deref().and_then(|root| Some((root, path.strip_prefix(root).ok()?))) {
+            Some((root, inside)) => Spot { root: Some(root), path: Path::new("/").join(inside) },
+            None => Spot::here(path),
+        }
+    }
+
+    /// Lists the debug directories; that of the sysroot comes last.
+    pub(crate) fn debug_dirs(&self) -> impl Iterator<Item = Spot<'_>> {
+        let typed = self.debug_dirs.iter().map(|dir| Spot::here(dir.clone()));
+        let path = || PathBuf::from("/usr/lib/debug");
+        typed.chain(self.sysroot.as_deref().map(|root| Spot { root: Some(root), path: path() }))
+    }
+}
+
+impl<'s> Spot<'s> {
+    /// A path from the folder that this one is in.
+    pub(crate) fn beside(&self, path: impl AsRef<Path>) -> Spot<'s> {
+        Spot { root: self.root, path: self.path.with_file_name("").join(path) }
+    }
+
+    /// A path below this one, whatever it begins with.
+    pub(crate) fn below(&self, path: &Path) -> Spot<'s> {
+        let inside = lexical(path);
+        Spot { root: self.root, path: self.path.join(inside.strip_prefix("/").unwrap_or(&inside)) }
+    }
+
+    /// The same with something behind its name.
+    pub(crate) fn with_suffix(mut self, suffix: &str) -> Self {
+        let mut name = self.path.file_name().map(OsStr::to_owned).unwrap_or_default();
+        name.push(suffix);
+        self.path.set_file_name(name);
+        self
+    }
+}
+
+/// Takes `.` and `..` out of a path without looking at any file; above the root there is nothing.
+pub(crate) fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(clean.pop()),
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(search: &Search, path: &str) -> String {
+        search.spot(Path::new(path)).1.shown().display().to_string()
+    }
+
+    #[test]
+    fn the_first_map_that_fits_whole_components_counts() {
+        let maps = ["/build=/home/me", "/build/x=/never", "/opt/app/=/srv"];
+        let maps = maps.map(|map| map.parse().expect("a map")).into();
+        let search = Search { maps, ..Search::nowhere() };
+        assert_eq!(shown(&search, "/build/x/y"), "/home/me/x/y");
+        assert_eq!(shown(&search, "/builds/x"), "/builds/x");
+        assert_eq!(shown(&search, "/opt/app"), "/srv");
+        assert_eq!(shown(&search, "/build/../etc/x"), "/build/../etc/x");
+        assert_eq!(shown(&search, "/build/a/../../build/b"), "/home/me/b");
+    }
+
+    #[test]
+    fn maps_that_say_nothing_are_refused_and_relative_ones_mean_the_current_directory() {
+        for bad in ["", "x", "=x", "x="] {
+            assert!(bad.parse::<PathMap>().is_err(), "{bad}");
+        }
+        let map: PathMap = "/x=y".parse().expect("a map");
+        assert_eq!(map.to, std::env::current_dir().expect("a directory").join("y"));
+    }
+
+    #[test]
+    fn a_map_wins_over_the_sysroot_and_neighbours_stay_inside() {
+        let search = Search {
+            maps: vec!["/a=/b".parse().expect("a map")],
+            sysroot: Some("/root".into()),
+            ..Search::nowhere()
+        };
+        assert_eq!(shown(&search, "/a/x"), "/b/x");
+        assert_eq!(shown(&search, "/c/x"), "/root/c/x");
+        let inside = search.beside(Path::new("/root/bin/x"), ".debug/x.debug");
+        assert_eq!(
+            (inside.root, &*inside.path),
+            (Some(Path::new("/root")), Path::new("/bin/.debug/x.debug"))
+        );
+        assert_eq!(search.beside(Path::new("/rooted/x"), "y").root, None);
+    }
+
+    #[test]
+    fn nothing_leaves_a_debug_directory() {
+        let dir = Spot::here("/d".into());
+        assert_eq!(dir.below(Path::new("/../../etc/x")).path, Path::new("/d/etc/x"));
+        assert_eq!(
+            dir.below(Path::new("/usr/bin/x")).with_suffix(".debug").path,
+            Path::new("/d/usr/bin/x.debug")
+        );
+    }
+}

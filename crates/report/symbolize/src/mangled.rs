@@ -1,0 +1,97 @@
+//! Makes names of symbol tables and of DWARF readable.
+
+use std::fmt::{self, Write};
+
+use cpp_demangle::DemangleOptions;
+
+/// The longest readable name, bytes: a C++ name can repeat parts of itself until it is longer than any memory.
+const MAX_LEN: usize = 16 << 10;
+
+/// What mangled names begin with. A demangler of C++ takes bare types as well, and would make `float` of a C function
+/// named `f`.
+const PREFIXES: [&str; 5] = ["_Z", "__Z", "___Z", "_R", "__R"];
+
+/// What is behind the name of a linker's stub.
+pub(super) const STUB: &str = "@plt";
+
+/// Makes the name of a symbol or of a stub readable.
+pub fn readable(raw: &[u8]) -> String {
+    let name = |raw| demangled(&String::from_utf8_lossy(raw));
+    match raw.strip_suffix(STUB.as_bytes()) {
+        Some(raw) => name(raw) + STUB,
+        None => name(unversioned(raw)),
+    }
+}
+
+/// `memcpy` of `memcpy@@GLIBC_2.14`.
+pub(super) fn unversioned(name: &[u8]) -> &[u8] {
+    let end = name.iter().position(|byte| *byte == b'@').filter(|end| *end > 0);
+    &name[..end.unwrap_or(name.len())]
+}
+
+/// Makes a name readable; one that is not mangled, or becomes absurdly long, stays as it is.
+pub fn demangled(raw: &str) -> String {
+    if !PREFIXES.iter().any(|prefix| raw.starts_with(prefix)) {
+        return raw.to_owned();
+    }
+    let mut readable = Capped(String::new());
+    let is_readable = match rustc_demangle::try_demangle(raw) {
+        Ok(name) => write!(readable, "{name:#}").is_ok(),
+        Err(_) => cpp_demangle::Symbol::new(raw).is_ok_and(|symbol| {
+            symbol.structured_demangle(&mut readable, &DemangleOptions::default()).is_ok()
+        }),
+    };
+    if is_readable { readable.0 } else { raw.to_owned() }
+}
+
+/// Text that does not grow without end.
+struct Capped(String);
+
+impl Write for Capped {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if self.0.len() + part.len() > MAX_LEN {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mangled_names_are_changed() {
+        for name in ["f", "Pc", "main", "_Znot_mangled", "_R", "", "printf.part.0", "foo$bar"] {
+            assert_eq!(demangled(name), name);
+        }
+        assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+    }
+
+    #[test]
+    fn a_version_is_no_part_of_a_name_and_a_stub_is_told_from_what_it_calls() {
+        for (raw, name) in [
+            ("memcpy@@GLIBC_2.14", "memcpy"),
+            ("x@V", "x"),
+            ("@", "@"),
+            ("plain", "plain"),
+            ("_ZN3foo3barEi@plt", "foo::bar(int)@plt"),
+            ("*ABS*+0x9f550@plt", "*ABS*+0x9f550@plt"),
+        ] {
+            assert_eq!(readable(raw.as_bytes()), name);
+        }
+    }
+
+    #[test]
+    fn a_name_that_explodes_stays_mangled() {
+        // Each parameter is a pair of the one before it: `A<int>`, `A<A<int>, A<int> >`, …
+        let doubled = |times: u8| {
+            let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'A' + n - 10 });
+            (0..times).fold("_Z1f1AIiE".to_owned(), |name, n| format!("{name}S_IS{0}_S{0}_E", digit(n)))
+        };
+        assert_eq!(demangled(&doubled(1)), "f(A<int>, A<A<int>, A<int> >)");
+        assert_eq!(demangled(&doubled(30)), doubled(30));
+    }
+}

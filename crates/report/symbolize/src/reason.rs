@@ -1,0 +1,116 @@
+//! Why a frame has no name.
+
+use std::fmt;
+
+/// Why a frame has no name: what is missing, not what went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// No executable mapping held the address at that time.
+    Unmapped,
+    /// Nothing lies at the recorded path, or the file that ran was deleted.
+    ImageMissing,
+    /// A directory, device, FIFO or pseudo file lies at the recorded path.
+    NotAFile,
+    /// The file has another build-id: it is another build.
+    BuildIdMismatch,
+    /// There is no build-id, and size or modification time differ, or were not recorded.
+    ImageChanged,
+    /// The file cannot be opened, or is broken, or is no ELF file.
+    ImageUnreadable,
+    /// The image is the right one, and neither symbols nor DWARF cover the address.
+    NoSymbol,
+    /// Code made at run time, in anonymous memory.
+    Jit,
+    /// The kernel's own page in user space.
+    Vdso,
+    /// Another mapping without a file, such as `[vsyscall]` or `[uprobes]`.
+    Special,
+    /// The recording has no kernel symbol for the address.
+    KernelSymbolMissing,
+    /// The recorder could not keep the rest of the stack.
+    StackLost,
+}
+
+impl Reason {
+    /// All reasons, in the order of declaration: `ALL[reason as usize] == reason`.
+    pub const ALL: [Self; 12] = [
+        Self::Unmapped,
+        Self::ImageMissing,
+        Self::NotAFile,
+        Self::BuildIdMismatch,
+        Self::ImageChanged,
+        Self::ImageUnreadable,
+        Self::NoSymbol,
+        Self::Jit,
+        Self::Vdso,
+        Self::Special,
+        Self::KernelSymbolMissing,
+        Self::StackLost,
+    ];
+
+    /// How many reasons there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// Names the reason in JSON; these texts never change.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Unmapped => "unmapped",
+            Self::ImageMissing => "image_missing",
+            Self::NotAFile => "not_a_file",
+            Self::BuildIdMismatch => "build_id_mismatch",
+            Self::ImageChanged => "image_changed",
+            Self::ImageUnreadable => "image_unreadable",
+            Self::NoSymbol => "no_symbol",
+            Self::Jit => "jit",
+            Self::Vdso => "vdso",
+            Self::Special => "special",
+            Self::KernelSymbolMissing => "kernel_symbol_missing",
+            Self::StackLost => "stack_lost",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unmapped => "no mapping at this address",
+            Self::ImageMissing => "file is gone",
+            Self::NotAFile => "not a regular file",
+            Self::BuildIdMismatch => "file is another build",
+            Self::ImageChanged => "file changed since the recording",
+            Self::ImageUnreadable => "file cannot be read",
+            Self::NoSymbol => "no symbol",
+            Self::Jit => "code made at run time",
+            Self::Vdso => "vdso",
+            Self::Special => "special mapping",
+            Self::KernelSymbolMissing => "no kernel symbol",
+            Self::StackLost => "stack lost",
+        })
+    }
+}
+
+impl std::error::Error for Reason {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn all_is_in_order_with_distinct_texts() {
+        for (i, &reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(reason as usize, i);
+            let snake = format!("{reason:?}").chars().fold(String::new(), |mut text, c| {
+                if c.is_uppercase() && !text.is_empty() {
+                    text.push('_');
+                }
+                text.extend(c.to_lowercase());
+                text
+            });
+            assert_eq!(reason.code(), snake);
+        }
+        let phrases: HashSet<_> = Reason::ALL.iter().map(Reason::to_string).collect();
+        assert_eq!(phrases.len(), Reason::COUNT);
+    }
+}
