@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use icecore_record::cli;
-use icecore_record::options::Options;
-use icecore_record::simulate::{MAX_RINGS, capture};
+use icecore_record::face::cli;
+use icecore_record::lab::simulate::{MAX_RINGS, capture};
+use icecore_record::settings::Options;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

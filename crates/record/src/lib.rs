@@ -10,56 +10,33 @@
 //! [`run`] draws this pipeline. Nothing calls back up; a slow disk fills both channels, then the ring,
 //! and there becomes counted loss.
 //!
-//! | room | what lives there |
-//! |---|---|
-//! | `cli`, `options` | what was typed; what it means |
-//! | `sampler`, `events`, `wire` | the BPF programs; the perf events that run them; the bytes of their records |
-//! | `pump`, `digest`, `store` | what the three threads do |
-//! | `stop` | signals that ask for an end |
-//! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
-//! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs |
-//! | `cgroups`, `mounts` | in which cgroup every task is; in which mount namespace every process |
-//! | `identity` | which file a mapping belongs to |
-//! | `evidence` | what a report needs of these files where they are not |
-//! | `trust` | which processes keep frame pointers, by the unwind rules of their code |
-//! | `intern`, `spaces`, `stacks`, `snapshots`, `track`, `batch` | events to rows: pure, tested from bytes |
-//! | `tally` | counts what is alive, so that memory can be bounded |
-//! | `output`, `session`, `summary` | the file's name, its first block, what is told at the end |
-//! | `simulate` | many rings in place of one, for `tests/bench/trackers.rs` |
-//! | `fuzz` | the parsers, for the fuzz targets in `tests/fuzz` |
+//! A room uses the rooms above it in this table, and no others:
+//!
+//! | room | what lives there | may use |
+//! |---|---|---|
+//! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` | |
+//! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs, cgroups | `sys` |
+//! | `settings` | what a recording is asked to be: plain types | `sys`, `proc` |
+//! | `kernel` | the BPF programs, the perf events that run them, the bytes of their records | `sys`, `proc`, `settings` |
+//! | `machine` | which file a mapping belongs to; cgroup and mount namespace of a process | `sys`, `proc`, `kernel` |
+//! | `track` | events to rows: pure, tested from bytes | `settings`, `kernel` |
+//! | `evidence` | what a report needs of the files that were hit, where they are not | `sys`, `proc`, `machine`, `track` |
+//! | `trust` | which processes keep frame pointers, by the unwind rules of their code | all above but `settings` |
+//! | `threads` | what the three threads do: pump, digest, store | all above |
+//! | `face` | what the user sees: command line, output file, first block, summary | all above |
+//! | [`run`] | one recording from start to end | all above |
+//! | `lab` | what benches and fuzz targets of `tests` may reach | all above |
 
-mod account;
-mod batch;
-mod cgroups;
-pub mod cli;
-mod digest;
-mod events;
 mod evidence;
-mod floods;
+pub mod face;
+mod kernel;
 #[doc(hidden)]
-pub mod fuzz;
-mod identity;
-mod intern;
-mod jitter;
-mod mounts;
-pub mod options;
-mod output;
+pub mod lab;
+mod machine;
 mod proc;
-mod pump;
 pub mod run;
-mod sampler;
-mod session;
-#[doc(hidden)]
-pub mod simulate;
-mod snapshots;
-mod spaces;
-mod stacks;
-mod stop;
-mod store;
-pub mod summary;
-mod sweep;
+pub mod settings;
 mod sys;
-mod tally;
+mod threads;
 mod track;
 mod trust;
-mod wire;

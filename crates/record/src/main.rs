@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use icecore_record::{cli, options, run, summary};
+use icecore_record::face::{cli, summary};
+use icecore_record::{run, settings};
 
 fn main() -> ExitCode {
     let args = match cli::parse(std::env::args_os()) {
         Ok(args) => args,
         Err(code) => return ExitCode::from(code),
     };
-    match options::Options::new(args).and_then(|options| run::record(&options)) {
+    match settings::Options::new(args).and_then(|options| run::record(&options)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             summary::tell(&format!("error: {error:#}"));

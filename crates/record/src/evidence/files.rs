@@ -10,7 +10,7 @@ use object::read::ReadCache;
 use rustc_hash::FxHashSet;
 
 use super::sections;
-use crate::identity::elf_build_id;
+use crate::machine::identity::elf_build_id;
 
 /// Bytes of pieces in one block. With the columns beside them a block stays below a MiB, so that even zeros are
 /// compressed (FORMAT.md §3 believes any ratio up to there).

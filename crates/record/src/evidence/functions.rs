@@ -143,7 +143,7 @@ pub(super) mod fixture {
     use super::Asked;
 
     /// A program that was assembled; its code begins at 0x10000.
-    pub(in super::super) fn assembled(source: &str) -> Vec<u8> {
+    pub(in crate::evidence) fn assembled(source: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("x.s"), source).expect("written");
         let args = ["-nostdlib", "-static", "-Wl,-Ttext=0x10000", "-Wl,--build-id=none", "x.s", "-o", "x"];
@@ -153,7 +153,7 @@ pub(super) mod fixture {
     }
 
     /// Addresses, as if offsets were the same.
-    pub(in super::super) fn asked(at: &[u64]) -> Vec<Asked> {
+    pub(in crate::evidence) fn asked(at: &[u64]) -> Vec<Asked> {
         at.iter().map(|at| Asked { off: *at, address: *at }).collect()
     }
 }

@@ -25,9 +25,9 @@ use icecore_format::records::{CallSite, ImageKind, ImagePartsV1, Omission, Symbo
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::identity::{Identity, Place, elf_build_id, open_regular};
+use crate::machine::identity::{Identity, Place, elf_build_id, open_regular};
 use crate::proc::maps;
-use crate::track::Note;
+use crate::track::tracker::Note;
 use files::{Carried, Carrier, Content, Extent, Omitted};
 use functions::{Function, functions};
 use jit::{Jit, Made, Told};

@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use libbpf_sys::perf_event_attr;
 
-use crate::options::Rate;
+use crate::settings::Rate;
 
 /// An event that can be sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

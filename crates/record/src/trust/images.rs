@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::go::GoPlaces;
 use super::judge::{Judge, Judged, Wanted};
-use crate::identity::{Identity, Place};
+use crate::machine::identity::{Identity, Place};
 
 /// Images that are remembered; those beyond are not trusted.
 const MAX_IMAGES: usize = 64 << 10;
@@ -109,7 +109,7 @@ mod tests {
     fn images_of_one_build_id_are_judged_once_and_tried_again_if_there_was_no_file() {
         let own = scan::one(std::process::id()).expect("we are running");
         let line = maps::executable(&own.maps).find(|line| line.inode != 0).expect("a program");
-        let identity = crate::identity::Identities::default().of_maps_line(own.tgid, &line);
+        let identity = crate::machine::identity::Identities::default().of_maps_line(own.tgid, &line);
         let identity = Identity { build_id: b"of no file".to_vec(), ..identity };
         let mut images = Images::new().expect("a thread");
         let place = Place::of_maps_line(own.tgid, &line);

@@ -9,7 +9,7 @@ use object::read::ReadCache;
 use super::ENOUGH;
 use super::frames::frames;
 use super::go::{GoPlaces, go};
-use crate::identity::{Identity, Place};
+use crate::machine::identity::{Identity, Place};
 
 /// The most functions of an image that are looked at: their share is within a percent of that of all.
 const MAX_FUNCTIONS: usize = 2048;

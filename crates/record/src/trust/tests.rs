@@ -1,5 +1,5 @@
 use super::*;
-use crate::spaces::{Region, Spaces};
+use crate::track::spaces::{Region, Spaces};
 
 /// Image 3 at 0x1000, image 4 at 0x8000, code in no file at 0xa000.
 fn space(spaces: &mut Spaces) -> &Space {

@@ -1,6 +1,6 @@
 //! Symbol tables, as the recorder reads them.
 
-use icecore_record::fuzz;
+use icecore_record::lab::fuzz;
 
 use super::{FREE_BYTES, image, stripped};
 use crate::memory;

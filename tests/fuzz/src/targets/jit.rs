@@ -1,6 +1,6 @@
 //! Perf maps and jitdump files, as the recorder reads them.
 
-use icecore_record::fuzz;
+use icecore_record::lab::fuzz;
 
 use super::FREE_BYTES;
 use crate::memory;

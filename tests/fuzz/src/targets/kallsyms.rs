@@ -1,6 +1,6 @@
 //! `/proc/kallsyms`.
 
-use icecore_record::fuzz;
+use icecore_record::lab::fuzz;
 
 use super::FREE_BYTES;
 use crate::memory;

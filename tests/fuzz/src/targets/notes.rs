@@ -1,6 +1,6 @@
 //! Build-ids, as the recorder reads them: ELF headers, then notes.
 
-use icecore_record::fuzz;
+use icecore_record::lab::fuzz;
 
 use super::FREE_BYTES;
 use crate::memory;

@@ -1,6 +1,6 @@
 //! Text of `/proc` and `/sys`: mappings, status, cgroups, CPU lists.
 
-use icecore_record::fuzz;
+use icecore_record::lab::fuzz;
 
 use super::FREE_BYTES;
 use crate::memory;

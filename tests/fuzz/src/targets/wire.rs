@@ -1,6 +1,6 @@
 //! What the kernel hands over: records of the ring, mapping reports.
 
-use icecore_record::fuzz;
+use icecore_record::lab::fuzz;
 
 use super::FREE_BYTES;
 use crate::memory;

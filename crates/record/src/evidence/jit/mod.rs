@@ -31,8 +31,8 @@ use icecore_format::records::{CallSite, ImageKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{Held, Room};
-use crate::identity::{Identity, Place};
-use crate::track::Note;
+use crate::machine::identity::{Identity, Place};
+use crate::track::tracker::Note;
 use home::Home;
 use sites::Sites;
 use teller::{Answer, Source, Teller, Wanted};

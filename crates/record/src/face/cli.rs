@@ -1,0 +1,342 @@
+//! What was typed.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use clap::Parser as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use icecore_text::door::{Door, Kind};
+
+use crate::settings::{Embed, Unwind};
+
+/// Samples this machine with eBPF and writes what it saw into one small file
+///
+/// Every sample has its stack, kernel and user: walked along frame pointers, and, where code keeps none, with what a report needs
+/// to unwind it. Nothing is interpreted here: read the file with icecore-report, on this machine or any other.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "icecore-record",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  icecore-record make -j8                    a command and everything that it starts
+  icecore-record -a -d 10                    the whole machine for ten seconds
+  icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
+  icecore-record --cgroup /system.slice/nginx.service -d 30
+  icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
+  icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
+  icecore-report FILE                        what it saw
+
+Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see other users' processes).
+SIGINT (Ctrl-C), SIGTERM and SIGHUP end the recording, and the file is whole; under nohup SIGHUP is ignored.
+Exit code: that of the command; 0 without a command; 2 if recording failed, or the file is no longer where it was to be;
+130, 143 or 129 if it was stopped before it began: then nothing was run, and there is no file."
+)]
+pub struct Args {
+    /// Record the whole machine (with a command: while it runs)
+    #[arg(short = 'a', long = "all")]
+    pub all: bool,
+
+    /// Record these processes, and the children that they fork from now on
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', num_args = 1.., conflicts_with = "all")]
+    pub pids: Vec<u32>,
+
+    /// Record these threads only
+    #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["all", "pids"])]
+    pub tids: Vec<u32>,
+
+    /// Record what runs in this cgroup (of cgroup2) and those below it, such as /system.slice/x.service; may be
+    /// repeated (with a command: while it runs)
+    #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "pids", "tids"])]
+    pub cgroups: Vec<String>,
+
+    /// Samples per second and CPU
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=50_000))]
+    pub frequency: u64,
+
+    /// Take a sample every COUNT units of the event instead (ns of cpu-clock, cycles)
+    #[arg(short = 'c', long = "count", value_name = "COUNT", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(20_000..=1_000_000_000_000))]
+    pub count: Option<u64>,
+
+    /// Stop after this many seconds (decimals allowed); a command goes on, and is waited for
+    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub duration: Option<std::time::Duration>,
+
+    /// Sample user mode only
+    #[arg(short = 'U', long = "user", conflicts_with = "kernel")]
+    pub user: bool,
+
+    /// Sample kernel mode only, without user frames
+    #[arg(short = 'K', long = "kernel")]
+    pub kernel: bool,
+
+    /// Sample idle CPUs as well
+    #[arg(long)]
+    pub include_idle: bool,
+
+    /// Sample these CPUs only: a list such as 0,2-3
+    #[arg(short = 'C', long = "cpu", value_name = "CPUS")]
+    pub cpus: Option<String>,
+
+    /// The most user frames of one stack, 1 to 4096; a stack cut here is marked as cut
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub max_depth: u32,
+
+    /// What is kept of user stacks besides the walk along frame pointers, so that the report can unwind programs that
+    /// have none
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Unwind::Auto)]
+    pub unwind: Unwind,
+
+    /// Copy at most so much of a stack, 4K to 1M, beginning at the innermost frame
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_stack_bytes)]
+    pub stack_bytes: u32,
+
+    /// Note KEY=VALUE in the file; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
+
+    /// What to keep of programs and libraries, for reports where they are not
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Embed::Hits)]
+    pub embed: Embed,
+
+    /// Take at most so much of these files, before compression, and a quarter of it from one. What is too large is told
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub embed_max: u64,
+
+    /// Memory between kernel and recorder, 256K to 1G; default 8M per CPU, 16M to 256M (--unwind fp: 1M per CPU, 4M to 256M)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub ring: Option<u64>,
+
+    /// Write at least this often: a kill of the recorder costs so many seconds at most (0.1 to 60)
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_flush)]
+    pub flush: std::time::Duration,
+
+    /// Write at the latest when this much waits: 64K to 16M
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_flush_bytes)]
+    pub flush_bytes: u64,
+
+    /// The file to write; default icecore-HOST-TIME.icecore here. `-`: stdout; a command then gets
+    /// stderr as its stdout, so that the two do not mix
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Replace an existing file, once recording has begun. A symbolic link stays one: the file that it leads to is replaced.
+    /// The new file belongs to who records and has mode 0600, whatever the old one had
+    #[arg(long)]
+    pub force: bool,
+
+    /// Say nothing unless something fails
+    #[arg(short = 'q', long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Tell what is done, and what libbpf says
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+
+    /// The command to record, and its arguments; it starts when everything is armed. Options of icecore-record stand in
+    /// front of it; `--` may
+    #[arg(trailing_var_arg = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
+    pub command: Vec<OsString>,
+}
+
+/// Parses a command line whose first word is the name of the program. Prints `--help`, `--version`, and what is wrong with one
+/// that cannot be parsed.
+///
+/// # Errors
+/// The exit code: 2, or 0 for `--help` and `--version`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
+    Args::try_parse_from(args).map_err(|error| {
+        let failed = error.use_stderr();
+        let is_terminal = if failed { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        let is_styled = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let text = error.render();
+        let (text, kind) = match (hint(&error), is_styled) {
+            (Some(hint), _) => (format!("error: {hint}\n"), Kind::Plain),
+            (None, true) => (text.ansi().to_string(), Kind::Styled),
+            (None, false) => (text.to_string(), Kind::Plain),
+        };
+        // Nobody may be there to read it.
+        let _ = match failed {
+            true => Door::new(io::stderr(), kind).write_all(text.as_bytes()),
+            false => Door::new(io::stdout(), kind).write_all(text.as_bytes()),
+        };
+        if failed { 2 } else { 0 }
+    })
+}
+
+/// What helps who types an option of perf or of another profiler.
+fn hint(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    let option = typed.split('=').next().unwrap_or(typed);
+    let hint = match option {
+        "-g" => "every sample has its stack; leave it out",
+        "--call-graph" => "every sample has its stack; leave it out, or choose --unwind fp, auto or dwarf",
+        "-m" | "--mmap-pages" => "use --ring SIZE",
+        "--freq" | "-r" | "--rate" => "use -F HZ",
+        "-G" => "use --cgroup PATH",
+        "--all-cpus" => "use -a",
+        "-u" | "--uid" => "record -a, and choose later with icecore-report",
+        "--delay" | "-D" => "start icecore-record later, or choose later with icecore-report --from",
+        "-f" | "--flame" | "--svg" => "draw it afterwards: icecore-report flame FILE",
+        _ => return None,
+    };
+    Some(format!("unexpected argument `{option}`: {hint} (see --help)"))
+}
+
+/// What helps who types a word of perf's where a command stands.
+pub(crate) fn no_command(word: &str) -> &'static str {
+    match word {
+        "record" => "; icecore-record needs no such word: icecore-record [OPTIONS] CMD",
+        "report" | "script" | "annotate" | "flamegraph" | "flame" | "top" | "summary" | "diff" => {
+            "; to read a recording, run icecore-report FILE"
+        }
+        "stat" | "list" | "bench" | "trace" => "; icecore-record only records (see --help)",
+        _ => "",
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
+    let seconds: f64 =
+        text.trim_end_matches('s').parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if seconds <= 0.0 {
+        return Err("must be more than 0".to_owned());
+    }
+    std::time::Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+fn parse_flush(text: &str) -> Result<std::time::Duration, String> {
+    let range = std::time::Duration::from_millis(100)..=std::time::Duration::from_secs(60);
+    parse_seconds(text)
+        .ok()
+        .filter(|time| range.contains(time))
+        .ok_or("must lie between 0.1 and 60 seconds".into())
+}
+
+fn parse_flush_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if (64 << 10..=16 << 20).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("must lie between 64K and 16M".to_owned())
+    }
+}
+
+fn parse_stack_bytes(text: &str) -> Result<u32, String> {
+    let bytes = u32::try_from(parse_size(text)?).ok().filter(|bytes| (4 << 10..=1 << 20).contains(bytes));
+    bytes.ok_or("must lie between 4K and 1M".to_owned())
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err("expected bytes, or a number with K, M or G".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "expected bytes, or a number with K, M or G".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn several_pids_may_stand_behind_one_option() {
+        let args =
+            Args::try_parse_from(["icecore-record", "-p", "1", "2", "-d", "0.5"]).expect("pidof prints so");
+        assert_eq!(args.pids, [1, 2]);
+        let args = Args::try_parse_from(["icecore-record", "-p", "1,2"]).expect("commas");
+        assert_eq!(args.pids, [1, 2]);
+    }
+
+    #[test]
+    fn a_command_needs_no_dashes_and_keeps_its_options() {
+        for line in [&["-F", "99", "ls", "-a", "--", "-F"][..], &["-F", "99", "--", "ls", "-a", "--", "-F"]] {
+            let args = Args::try_parse_from([&["icecore-record"], line].concat()).expect("a command");
+            assert_eq!(
+                (args.all, args.frequency, &args.command[..]),
+                (false, 99, &["ls", "-a", "--", "-F"].map(OsString::from)[..])
+            );
+        }
+    }
+
+    #[test]
+    fn options_of_others_are_told_what_to_use_instead() {
+        let told = |line: &[&str]| {
+            let line = [&["icecore-record"], line].concat();
+            hint(&Args::try_parse_from(line).expect_err("no such option"))
+        };
+        assert!(told(&["-g", "-a"]).is_some_and(|text| text.contains("`-g`: every sample has its stack")));
+        assert!(
+            told(&["-a", "--call-graph", "dwarf"])
+                .is_some_and(|text| text.contains("--unwind fp, auto or dwarf"))
+        );
+        assert!(told(&["-a", "--call-graph=dwarf"]).is_some_and(|text| text.contains("`--call-graph`")));
+        assert_eq!(told(&["-a", "--frob"]), None);
+    }
+
+    #[test]
+    fn sizes_know_their_units() {
+        assert_eq!(parse_size("8M"), Ok(8 << 20));
+        assert_eq!(parse_size("65536"), Ok(65536));
+        assert!(parse_size("8X").is_err());
+        assert!(parse_size("M").is_err());
+        assert!(parse_size("99999999999G").is_err());
+    }
+
+    #[test]
+    fn what_is_written_waits_a_second_or_a_mebibyte_unless_asked_otherwise() {
+        let parse = |args: &[&str]| Args::try_parse_from([&["icecore-record", "-a"], args].concat());
+        let args = parse(&[]).expect("defaults");
+        assert_eq!((args.flush.as_secs_f64(), args.flush_bytes), (1.0, 1 << 20));
+        let args = parse(&["--flush", "0.1", "--flush-bytes", "64K"]).expect("the least");
+        assert_eq!((args.flush.as_millis(), args.flush_bytes), (100, 64 << 10));
+        assert!(parse(&["--flush", "60s", "--flush-bytes", "16M"]).is_ok());
+        for wrong in [
+            ["--flush", "0.09"],
+            ["--flush", "61"],
+            ["--flush", "nan"],
+            ["--flush-bytes", "63K"],
+            ["--flush-bytes", "17M"],
+        ] {
+            assert!(parse(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for wrong in [
+            &["-a", "-p", "1"][..],
+            &["-U", "-K"],
+            &["-F", "0"],
+            &["--label", "x"],
+            &["-d", "-1"],
+            &["-p", "1", "--", "ls"],
+            &["-a", "--cgroup", "/"],
+            &["-t", "1", "--cgroup", "/"],
+        ] {
+            assert!(Args::try_parse_from([&["icecore-record"], wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Where the recording goes: a file, its name, its mode, and its end if nothing was recorded; or stdout.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use icecore_format::write::Writer;
+
+use crate::settings::{Destination, Options};
+use crate::sys::random;
+
+mod rescue;
+
+pub(crate) use rescue::Settled;
+
+/// Where the recording goes.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A file of ours.
+    File(OwnFile),
+    /// Whatever stdout is; it is only appended to.
+    Stdout(File),
+}
+
+/// The file of a recording. Until it is kept it is taken away again when it is dropped.
+///
+/// With `--force` it is written under another name beside the old file, which stays as it is until something is
+/// recorded. A symbolic link stays one: the file that it leads to is replaced.
+#[derive(Debug)]
+pub(crate) struct OwnFile {
+    /// What was asked for.
+    path: PathBuf,
+    /// The same, or where it leads to if it is a symbolic link.
+    target: PathBuf,
+    /// The name that it has until it is kept.
+    written: PathBuf,
+    /// Locked, so that no other recorder takes the name.
+    file: File,
+    kept: bool,
+}
+
+impl Output {
+    /// Creates the file: mode 0600, never over an existing one unless asked. Or takes stdout.
+    pub(crate) fn create(options: &Options) -> anyhow::Result<Self> {
+        match &options.output {
+            Destination::File(path) => OwnFile::at(path, options.force).map(Self::File),
+            Destination::NewFile => {
+                let stem = format!("icecore-{}-{}", crate::face::session::host(), time_now());
+                OwnFile::create_named(&stem).map(Self::File)
+            }
+            Destination::Stdout => {
+                let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot write to stdout")?;
+                Ok(Self::Stdout(stdout.into()))
+            }
+        }
+    }
+
+    /// The name that was asked for; none on stdout.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(own) => Some(&own.path),
+            Self::Stdout(_) => None,
+        }
+    }
+
+    /// What to call it in an error.
+    pub(crate) fn called(&self) -> String {
+        self.path().map_or_else(|| "stdout".to_owned(), |path| format!("`{}`", path.display()))
+    }
+
+    /// Looks where the finished recording is, and saves it if its name was removed.
+    pub(crate) fn settle(&self) -> Settled {
+        match self {
+            Self::File(own) => own.settle(),
+            Self::Stdout(_) => Settled::AsAsked,
+        }
+    }
+
+    /// Begins the recording.
+    pub(crate) fn writer(&self) -> anyhow::Result<Writer> {
+        let uuid = random::bytes().context("cannot make a random identity for the recording")?;
+        let writer = match self {
+            Self::File(own) => Writer::create(own.file.try_clone()?, uuid),
+            Self::Stdout(stdout) => Writer::stream(stdout.try_clone()?, uuid),
+        };
+        Ok(writer?)
+    }
+
+    /// Gives a file its name for good.
+    pub(crate) fn keep(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::File(own) => own.keep(),
+            Self::Stdout(_) => Ok(()),
+        }
+    }
+}
+
+impl OwnFile {
+    fn keep(&mut self) -> anyhow::Result<()> {
+        if self.written != self.target {
+            std::fs::rename(&self.written, &self.target).map_err(|error| explain(&error, &self.path))?;
+        }
+        self.kept = true;
+        Ok(())
+    }
+
+    fn settle(&self) -> Settled {
+        rescue::settle(&self.file, &self.path, &self.target)
+    }
+
+    fn at(path: &Path, force: bool) -> anyhow::Result<Self> {
+        let is_there = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // Links, too, may lead where nobody may look.
+            there => Some(there.map_err(|error| explain(&error, path))?),
+        };
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        // A name of a descriptor is none that a file could be renamed to, whatever it leads to.
+        let what = match &is_there {
+            None if is_link => {
+                Some("it is a symbolic link that leads nowhere: remove it, or name another file with -o")
+            }
+            Some(meta) if meta.is_dir() => Some("it is a folder; name a file with -o"),
+            Some(meta) if !meta.is_file() || is_descriptor(path) => {
+                Some("it is not a regular file; name one with -o, or write to stdout with `-o -`")
+            }
+            _ => None,
+        };
+        if let Some(what) = what {
+            bail!("cannot create `{}`: {what}", path.display());
+        }
+        let mut target = path.to_owned();
+        let mut written = path.to_owned();
+        if force && is_there.is_some() {
+            if is_being_written(path) {
+                bail!(
+                    "cannot create `{}`: another recorder is writing it; name another file with -o",
+                    path.display()
+                );
+            }
+            if is_link {
+                target = path.canonicalize().map_err(|error| explain(&error, path))?;
+            }
+            let name = target.file_name().unwrap_or_default().to_string_lossy();
+            written = target.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+        }
+        let file = create_new(&written).map_err(|error| explain(&error, path))?;
+        Ok(Self::new(path.to_owned(), target, written, file))
+    }
+
+    fn new(path: PathBuf, target: PathBuf, written: PathBuf, file: File) -> Self {
+        // Best effort: some file systems know no locks.
+        let _ = file.try_lock();
+        Self { path, target, written, file, kept: false }
+    }
+
+    /// Adds a number to the name if another recording of this second has it.
+    fn create_named(stem: &str) -> anyhow::Result<Self> {
+        let named = |number| match number {
+            1 => PathBuf::from(format!("{stem}.icecore")),
+            number => PathBuf::from(format!("{stem}-{number}.icecore")),
+        };
+        match create_free((1..100).map(named)) {
+            Some(Ok((path, file))) => Ok(Self::new(path.clone(), path.clone(), path, file)),
+            Some(Err((path, error))) => Err(explain(&error, &path)),
+            None => {
+                bail!("cannot create `{stem}.icecore`: a hundred files of this name exist; name one with -o")
+            }
+        }
+    }
+}
+
+/// Creates the first of these files that does not exist; `None` if all do.
+///
+/// # Errors
+/// As the file system says, with the path.
+fn create_free(
+    paths: impl IntoIterator<Item = PathBuf>,
+) -> Option<Result<(PathBuf, File), (PathBuf, io::Error)>> {
+    // Tried, not looked for: another recorder may take the name in between.
+    paths.into_iter().find_map(|path| match create_new(&path) {
+        Ok(file) => Some(Ok((path, file))),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+        Err(error) => Some(Err((path, error))),
+    })
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = std::fs::remove_file(&self.written);
+        }
+    }
+}
+
+/// Tells whether a path names an open descriptor of a process.
+fn is_descriptor(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|names| path.starts_with(names))
+}
+
+/// Tells whether another recorder holds the lock of an existing file.
+fn is_being_written(path: &Path) -> bool {
+    File::open(path).is_ok_and(|old| matches!(old.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn explain(error: &io::Error, path: &Path) -> anyhow::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::AlreadyExists => "; overwrite it with --force, or name another file with -o",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; name a file in another folder with -o"
+        }
+        io::ErrorKind::NotFound => "; its folder does not exist",
+        _ if error.raw_os_error() == Some(libc::EMFILE) => "; raise the limit with `ulimit -n`",
+        _ => "",
+    };
+    anyhow::anyhow!("cannot create `{}`: {error}{remedy}", path.display())
+}
+
+fn time_now() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn an_existing_file_is_kept_unless_forced() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let path = dir.path().join("x.icecore");
+        std::fs::write(&path, "precious").expect("writable");
+        let error = OwnFile::at(&path, false).expect_err("it exists").to_string();
+        assert!(error.contains("--force"), "{error}");
+
+        drop(OwnFile::at(&path, true).expect("forced"));
+        assert_eq!(std::fs::read(&path).expect("nothing was recorded"), b"precious");
+        OwnFile::at(&path, true).expect("forced").keep().expect("same folder");
+        assert_eq!(std::fs::metadata(&path).expect("still there").len(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("ours").count(), 1);
+    }
+
+    #[test]
+    fn only_the_owner_may_read_a_recording_whatever_was_there_before() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let path = dir.path().join("x.icecore");
+        std::fs::write(&path, "readable by all").expect("writable");
+        OwnFile::at(&path, true).expect("forced").keep().expect("same folder");
+        assert_eq!(std::fs::metadata(&path).expect("kept").mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_so_is_one_that_is_being_written() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let said = |path: &Path| OwnFile::at(path, true).expect_err("cannot be").to_string();
+        assert!(said(dir.path()).contains("it is a folder"));
+        assert!(said(Path::new("/dev/null")).contains("`-o -`"));
+        assert!(said(Path::new("/dev/stdout")).contains("`-o -`"));
+        assert!(said(Path::new("/proc/self/exe")).contains("`-o -`"));
+        let path = dir.path().join("x.icecore");
+        let mut first = OwnFile::at(&path, false).expect("free");
+        first.keep().expect("same name");
+        assert!(said(&path).contains("another recorder"), "{}", said(&path));
+    }
+
+    #[test]
+    fn recordings_of_one_second_get_names_of_their_own() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let stem = dir.path().join("icecore-h-t").display().to_string();
+        // All at once: none may take a name that another has just taken.
+        let create = || OwnFile::create_named(&stem).expect("free, perhaps with a number");
+        let outputs: Vec<OwnFile> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let names: std::collections::HashSet<_> = outputs.iter().map(|output| &output.path).collect();
+        assert_eq!(names.len(), outputs.len());
+    }
+}

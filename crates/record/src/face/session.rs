@@ -1,0 +1,85 @@
+//! The first block: where, when and how this recording is made.
+
+use std::fs;
+
+use icecore_format::records::{EventV1, LabelV1, SessionV1};
+
+use crate::machine::identity;
+use crate::proc::namespace;
+use crate::settings::{Options, Rate, Target};
+use crate::sys::{clock, perf};
+
+/// Describes the session that begins now.
+pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>) -> SessionV1 {
+    let (frequency_hz, period) = match options.rate {
+        Rate::Frequency(hz) => (hz, 0),
+        Rate::Period(units) => (0, units),
+    };
+    SessionV1 {
+        recorder: env!("CARGO_PKG_VERSION").to_owned(),
+        command_line: command_line(options),
+        host: host(),
+        kernel_release: kernel("osrelease"),
+        kernel_version: kernel("version"),
+        arch: std::env::consts::ARCH.to_owned(),
+        boot_id: kernel("random/boot_id"),
+        kernel_build_id: identity::kernel_build_id().unwrap_or_default(),
+        start_ns: clock::monotonic_ns(),
+        start_unix_ns: clock::unix_ns(),
+        cpus: options.cpus.clone(),
+        page_bytes: crate::sys::usage::page_bytes(),
+        target: target(&options.target),
+        events: vec![EventV1 {
+            name: event.name.to_owned(),
+            unit: event.unit.to_owned(),
+            frequency_hz,
+            period,
+        }],
+        max_depth: options.max_depth,
+        user: options.user,
+        kernel: options.kernel,
+        idle: options.idle,
+        ring_bytes: options.ring_bytes,
+        labels: options
+            .labels
+            .iter()
+            .map(|(key, value)| LabelV1 { key: key.clone(), value: value.clone() })
+            .collect(),
+        notes,
+        mount_ns: namespace::mount("self").unwrap_or(0),
+    }
+}
+
+/// The name of this host.
+pub(crate) fn host() -> String {
+    kernel("hostname")
+}
+
+fn kernel(name: &str) -> String {
+    fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
+}
+
+fn target(target: &Target) -> String {
+    let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    match target {
+        Target::System => "system".to_owned(),
+        Target::Processes(ids) => format!("processes {}", list(ids)),
+        Target::Threads(ids) => format!("threads {}", list(ids)),
+        Target::Cgroups(cgroups) => {
+            let paths: Vec<&str> = cgroups.iter().map(|cgroup| &*cgroup.path).collect();
+            format!("cgroups {}", paths.join(","))
+        }
+        Target::Command => "command".to_owned(),
+    }
+}
+
+/// The command line of the recorder. This puts `--` in front of the command if the user did not, so that a reader can tell the
+/// recorder's options from the command's.
+fn command_line(options: &Options) -> Vec<String> {
+    let mut words: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let command_at = words.len().saturating_sub(options.command.len());
+    if !options.command.is_empty() && command_at > 0 && words[command_at - 1] != "--" {
+        words.insert(command_at, "--".to_owned());
+    }
+    words
+}

@@ -1,0 +1,170 @@
+//! What is told at the end.
+
+mod embedded;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use icecore_format::records::{Cause, ReceiptV1};
+use icecore_text::clean::clean;
+use icecore_text::path::{quoted, shown};
+use icecore_text::quantity::{bytes, count, duration, things};
+
+use crate::settings::Rate;
+use crate::sys::perf::Event;
+use crate::threads::digest::Embedded;
+
+/// Writes one line to stderr. It is the only way there, whatever is told, so that no name of a file, a thread or a cgroup
+/// steers the terminal. Nobody may be listening, and a recording does not end for that.
+pub fn tell(line: &str) {
+    let line = format!("{}\n", clean(line.trim_end().as_bytes()));
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// A recording that ended well.
+#[derive(Debug)]
+pub(crate) struct Ended<'a> {
+    /// None if it was written to stdout.
+    pub(crate) path: Option<&'a Path>,
+    pub(crate) elapsed: Duration,
+    pub(crate) rate: Rate,
+    pub(crate) event: Event,
+    pub(crate) cpus: usize,
+    /// CPU time of the command, if there is one and it has ended.
+    pub(crate) command_cpu: Option<Duration>,
+    /// One mode or some CPUs only.
+    pub(crate) is_restricted: bool,
+    pub(crate) file_bytes: u64,
+    /// Bytes of it that are pieces of other files.
+    pub(crate) pieces_bytes: u64,
+    pub(crate) receipt: &'a ReceiptV1,
+    pub(crate) losses: &'a [(Cause, u64)],
+    pub(crate) embedded: Embedded,
+}
+
+/// The summary, line by line.
+pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
+    let receipt = ended.receipt;
+    let per_sample = |amount: f64| if receipt.samples == 0 { 0.0 } else { amount / receipt.samples as f64 };
+    let seconds = ended.elapsed.as_secs_f64();
+    let rate = match ended.rate {
+        Rate::Frequency(hz) => format!("{hz} Hz"),
+        Rate::Period(units) => format!("one in {} {}", count(units), ended.event.unit),
+    };
+    let lost: Vec<String> =
+        ended.losses.iter().map(|(cause, lost)| format!("{} {}", count(*lost), cause.name())).collect();
+    let lost = if lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", lost.join(", ")) };
+    let cpu_ns = receipt.user_cpu_ns + receipt.kernel_cpu_ns;
+    let mut out = Vec::new();
+    let mut line = |text: String| out.push(text);
+    line(format!("recorded   {}", ended.path.map_or("to stdout".into(), shown)));
+    line(format!(
+        "samples    {} in {seconds:.1} s, {} at {rate} on {}; {lost}",
+        count(receipt.samples),
+        ended.event.name,
+        things(ended.cpus as u64, "CPU")
+    ));
+    let pieces = match ended.pieces_bytes {
+        0 => String::new(),
+        pieces => format!(" and {} of files", bytes(pieces)),
+    };
+    line(format!(
+        "file       {}, {:.1} bytes per sample{pieces}",
+        bytes(ended.file_bytes),
+        per_sample(ended.file_bytes.saturating_sub(ended.pieces_bytes) as f64)
+    ));
+    for (number, text) in embedded::lines(&ended.embedded).iter().enumerate() {
+        line(format!("{:<10} {text}", if number == 0 { "embedded" } else { "" }));
+    }
+    line(format!(
+        "recorder   {:.2} s CPU ({:.1} µs per sample), peak memory {}",
+        cpu_ns as f64 / 1e9,
+        per_sample(cpu_ns as f64 / 1e3),
+        bytes(receipt.peak_rss_bytes)
+    ));
+    if receipt.bpf_runs > 0 {
+        let mean_us = receipt.bpf_ns as f64 / receipt.bpf_runs as f64 / 1e3;
+        line(format!("overhead   {mean_us:.1} µs per run of the sampler, inside the sampled programs"));
+    }
+    if receipt.samples == 0 {
+        line(format!("no samples: {}", why_none(ended)));
+    }
+    if let Some(path) = ended.path {
+        line(format!("next       icecore-report {}", quoted(path)));
+    }
+    out
+}
+
+/// Says why there are no samples.
+fn why_none(ended: &Ended<'_>) -> String {
+    let period = match ended.rate {
+        Rate::Frequency(hz) => Some(Duration::from_nanos(1_000_000_000 / hz.max(1))),
+        Rate::Period(units) => (ended.event.unit == "ns").then(|| Duration::from_nanos(units)),
+    };
+    match (ended.command_cpu, period) {
+        _ if ended.is_restricted => {
+            "nothing of the target was on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)"
+                .to_owned()
+        }
+        (Some(cpu), Some(period)) if cpu < period => format!(
+            "the command took {} of CPU time, less than the {} from one sample to the next; record with a higher -F",
+            duration(cpu.as_nanos() as u64),
+            duration(period.as_nanos() as u64)
+        ),
+        _ => "nothing of the target was on a CPU when a sample was due".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(receipt: &ReceiptV1, losses: &[(Cause, u64)]) -> String {
+        lines(&Ended {
+            path: Some(Path::new("x.icecore")),
+            elapsed: Duration::from_millis(10_040),
+            rate: Rate::Frequency(99),
+            event: crate::sys::perf::CPU_CLOCK,
+            cpus: 2,
+            command_cpu: Some(Duration::from_millis(3)),
+            is_restricted: false,
+            file_bytes: 19_800,
+            pieces_bytes: 0,
+            receipt,
+            losses,
+            embedded: Embedded { functions: 1200, images: 3, ..Embedded::default() },
+        })
+        .join("\n")
+    }
+
+    #[test]
+    fn every_number_has_its_unit_and_losses_their_cause() {
+        let receipt = ReceiptV1 {
+            samples: 1980,
+            user_cpu_ns: 19_800_000,
+            bpf_runs: 10,
+            bpf_ns: 40_000,
+            ..Default::default()
+        };
+        let text = ended(&receipt, &[(Cause::RING_FULL_SAMPLE, 1234)]);
+        assert!(
+            text.contains("1,980 in 10.0 s, cpu-clock at 99 Hz on 2 CPUs; lost: 1,234 ring_full_sample"),
+            "{text}"
+        );
+        assert!(text.contains("19.3 KiB, 10.0 bytes per sample"), "{text}");
+        assert!(text.contains("0.02 s CPU (10.0 µs per sample)"), "{text}");
+        assert!(text.contains("4.0 µs per run"), "{text}");
+        assert!(text.contains("the names of 1,200 functions in 3 files"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_recording_divides_by_nothing_and_says_why() {
+        let text = ended(&ReceiptV1::default(), &[]);
+        assert!(text.contains("0.0 bytes per sample"), "{text}");
+        assert!(
+            text.contains("no samples: the command took 3.0 ms of CPU time, less than the 10.1 ms"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,6 @@
+//! The kernel's side: the BPF programs, the perf events that run them, and the bytes of their records.
+
+pub(crate) mod events;
+pub(crate) mod sampler;
+pub(crate) mod sweep;
+pub(crate) mod wire;

@@ -1,0 +1,391 @@
+//! Bytes to events: records of the BPF ring (`bpf/wire.h`) and mapping reports of perf events.
+//!
+//! Offsets and numbers come from the skeleton's types, which come from the header.
+
+use std::mem::offset_of;
+
+use crate::kernel::sampler::types::{
+    account_moment, cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record,
+    sample_record, stack_record, task_record,
+};
+use crate::track::account::{Moment, Ran, Reading};
+
+/// Registers of a snapshot, in DWARF's order up to the program counter.
+pub(crate) const REGISTER_COUNT: usize =
+    (offset_of!(registers_record, top) - offset_of!(registers_record, registers)) / 8;
+/// Which of them is the stack pointer; the program counter is the last one.
+pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
+/// Bytes of a page of a stack.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Bits of the number of a page in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/snapshot.h.
+const PAGE_NUMBER_BITS: u32 = 36;
+
+/// A page of a thread, as the sampler's list of sent pages has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PageKey(pub(crate) u64);
+
+impl PageKey {
+    pub(crate) fn new(tid: u32, address: u64) -> Self {
+        Self(u64::from(tid) << PAGE_NUMBER_BITS | (address / PAGE_BYTES) & ((1 << PAGE_NUMBER_BITS) - 1))
+    }
+}
+
+/// One record, decoded. Borrowed from the chunk that it came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    Sample(Sample<'a>),
+    Fork {
+        head: Head<'a>,
+        parent_tgid: u32,
+    },
+    Exec {
+        head: Head<'a>,
+    },
+    Comm {
+        head: Head<'a>,
+    },
+    Exit {
+        head: Head<'a>,
+        whole_group: bool,
+    },
+    /// Registers and the top of the stack; pages of it follow, then its hashes, then the sample of the same CPU.
+    Registers(Registers<'a>),
+    /// A page of a stack, if it changed.
+    StackPage(StackPage<'a>),
+    /// What all pages of a stack hold.
+    Stack(Stack<'a>),
+    /// CPU time of a thread by the kernel's own account.
+    CpuTime(Reading),
+    /// A cgroup was made; its id is that of the head.
+    Cgroup {
+        head: Head<'a>,
+        path: &'a [u8],
+    },
+}
+
+/// What every record of the ring begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head<'a> {
+    pub(crate) time_ns: u64,
+    pub(crate) cpu: u32,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    /// Name of the thread, without its padding.
+    pub(crate) comm: &'a [u8],
+    /// In which it is, in the hierarchy of cgroup2; 0 if there is none.
+    pub(crate) cgroup_id: u64,
+}
+
+/// One sample. Frames are leaf first, eight bytes each in the byte order of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sample<'a> {
+    pub(crate) head: Head<'a>,
+    pub(crate) weight: u64,
+    pub(crate) kernel_end: u8,
+    pub(crate) user_end: u8,
+    pub(crate) kernel: Frames<'a>,
+    pub(crate) user: Frames<'a>,
+    /// The number of the snapshot that came before on the same CPU; 0 if there is none.
+    pub(crate) snapshot: u64,
+}
+
+/// What registers held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Registers<'a> {
+    pub(crate) cpu: u32,
+    /// Number on this CPU.
+    pub(crate) snapshot: u64,
+    pub(crate) values: [u64; REGISTER_COUNT],
+    /// Address behind the stack; 0 if it is not known.
+    pub(crate) stack_end: u64,
+    /// What lies at the stack pointer; empty if it could not be read.
+    pub(crate) top: &'a [u8],
+    /// They are those of what a signal interrupted, in which the sample was taken.
+    pub(crate) is_outer: bool,
+}
+
+/// A page of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StackPage<'a> {
+    pub(crate) cpu: u32,
+    pub(crate) snapshot: u64,
+    pub(crate) address: u64,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// What a stack holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stack<'a> {
+    pub(crate) cpu: u32,
+    pub(crate) snapshot: u64,
+    pub(crate) low: u64,
+    /// Behind the last byte; at least `low`.
+    pub(crate) high: u64,
+    pub(crate) tid: u32,
+    /// Eight bytes for each page, in the byte order of the machine.
+    pub(crate) hashes: &'a [u8],
+}
+
+impl Stack<'_> {
+    /// Address and hash of each page, the one of `low` first; 0 for a page that could not be read.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, u64)> {
+        let hashes = self.hashes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+        let first = self.low & !(PAGE_BYTES - 1);
+        (0..).zip(hashes).map(move |(number, hash)| (first.saturating_add(number * PAGE_BYTES), hash))
+    }
+}
+
+/// Addresses of one side of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frames<'a>(&'a [u8]);
+
+impl<'a> Frames<'a> {
+    #[cfg(test)]
+    pub(crate) fn from_bytes(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Addresses, leaf first.
+    pub(crate) fn leaf_first(self) -> impl DoubleEndedIterator<Item = u64> + 'a {
+        self.0.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes))
+    }
+}
+
+/// Why bytes are no record. The recorder counts them; it never stops for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Undecodable {
+    #[error("a record of {len} bytes is too short")]
+    Short { len: usize },
+    #[error("record type {0} is unknown")]
+    Type(u32),
+    #[error("a sample of {len} bytes cannot hold {frames} frames")]
+    Frames { len: usize, frames: usize },
+}
+
+/// Decodes one record of the ring.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
+    let short = Undecodable::Short { len: bytes.len() };
+    let kind = u32_at(bytes, offset_of!(record_head, r#type)).ok_or(short)?;
+    match record_type(kind) {
+        record_type::RECORD_REGISTERS => return registers(bytes).ok_or(short).map(Event::Registers),
+        record_type::RECORD_STACK_PAGE => return stack_page(bytes).ok_or(short).map(Event::StackPage),
+        record_type::RECORD_STACK => return stack(bytes).ok_or(short).map(Event::Stack),
+        record_type::RECORD_CPU_TIME => return cpu_time(bytes).ok_or(short).map(Event::CpuTime),
+        _ => {}
+    }
+    let head = head(bytes).ok_or(short)?;
+    Ok(match record_type(kind) {
+        record_type::RECORD_SAMPLE => Event::Sample(sample(bytes, head)?),
+        record_type::RECORD_FORK => {
+            let parent_tgid = u32_at(bytes, offset_of!(task_record, parent_tgid)).ok_or(short)?;
+            Event::Fork { head, parent_tgid }
+        }
+        record_type::RECORD_EXEC => Event::Exec { head },
+        record_type::RECORD_COMM => Event::Comm { head },
+        record_type::RECORD_EXIT => {
+            let whole_group = u32_at(bytes, offset_of!(task_record, whole_group)).ok_or(short)? != 0;
+            Event::Exit { head, whole_group }
+        }
+        record_type::RECORD_CGROUP => {
+            let path = bytes.get(offset_of!(cgroup_record, path)..size_of::<cgroup_record>()).ok_or(short)?;
+            Event::Cgroup { head, path: until_nul(path) }
+        }
+        record_type(other) => return Err(Undecodable::Type(other)),
+    })
+}
+
+fn head(bytes: &[u8]) -> Option<Head<'_>> {
+    const COMM: usize = offset_of!(record_head, comm);
+    let comm = bytes.get(COMM..offset_of!(record_head, cgroup_id))?;
+    Some(Head {
+        time_ns: u64_at(bytes, offset_of!(record_head, time_ns))?,
+        cpu: u32_at(bytes, offset_of!(record_head, cpu))?,
+        tgid: u32_at(bytes, offset_of!(record_head, tgid))?,
+        tid: u32_at(bytes, offset_of!(record_head, tid))?,
+        comm: until_nul(comm),
+        cgroup_id: u64_at(bytes, offset_of!(record_head, cgroup_id))?,
+    })
+}
+
+fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable> {
+    let short = Undecodable::Short { len: bytes.len() };
+    let kernel_len = u16_at(bytes, offset_of!(sample_record, kernel_len)).ok_or(short)?;
+    let user_len = u16_at(bytes, offset_of!(sample_record, user_len)).ok_or(short)?;
+    let (kernel_len, user_len) = (usize::from(kernel_len), usize::from(user_len));
+    let frames = bytes.get(size_of::<sample_record>()..).ok_or(short)?;
+    let too_few = Undecodable::Frames { len: bytes.len(), frames: kernel_len + user_len };
+    let (kernel, rest) = frames.split_at_checked(kernel_len * 8).ok_or(too_few)?;
+    let user = rest.get(..user_len * 8).ok_or(too_few)?;
+    Ok(Sample {
+        head,
+        weight: u64_at(bytes, offset_of!(sample_record, weight)).ok_or(short)?,
+        kernel_end: *bytes.get(offset_of!(sample_record, kernel_end)).ok_or(short)?,
+        user_end: *bytes.get(offset_of!(sample_record, user_end)).ok_or(short)?,
+        kernel: Frames(kernel),
+        user: Frames(user),
+        snapshot: u64_at(bytes, offset_of!(sample_record, snapshot)).ok_or(short)?,
+    })
+}
+
+fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
+    const TOP: usize = offset_of!(registers_record, top);
+    let top_len = u32_at(bytes, offset_of!(registers_record, top_len))? as usize;
+    let values = bytes.get(offset_of!(registers_record, registers)..TOP)?;
+    let mut values = values.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+    Some(Registers {
+        cpu: u32_at(bytes, offset_of!(registers_record, cpu))?,
+        snapshot: u64_at(bytes, offset_of!(registers_record, snapshot))?,
+        values: std::array::from_fn(|_| values.next().unwrap_or_default()),
+        stack_end: u64_at(bytes, offset_of!(registers_record, stack_end))?,
+        top: bytes.get(TOP..)?.get(..top_len)?,
+        is_outer: u32_at(bytes, offset_of!(registers_record, is_outer))? != 0,
+    })
+}
+
+fn stack_page(bytes: &[u8]) -> Option<StackPage<'_>> {
+    Some(StackPage {
+        cpu: u32_at(bytes, offset_of!(page_record, cpu))?,
+        snapshot: u64_at(bytes, offset_of!(page_record, snapshot))?,
+        address: u64_at(bytes, offset_of!(page_record, address))?,
+        bytes: bytes.get(offset_of!(page_record, bytes)..size_of::<page_record>())?,
+    })
+}
+
+fn stack(bytes: &[u8]) -> Option<Stack<'_>> {
+    let (low, len) =
+        (u64_at(bytes, offset_of!(stack_record, low))?, u32_at(bytes, offset_of!(stack_record, len))?);
+    let hashes = bytes.get(size_of::<stack_record>()..)?;
+    Some(Stack {
+        cpu: u32_at(bytes, offset_of!(stack_record, cpu))?,
+        snapshot: u64_at(bytes, offset_of!(stack_record, snapshot))?,
+        low,
+        high: u64_at(bytes, offset_of!(stack_record, high))?.max(low),
+        tid: u32_at(bytes, offset_of!(stack_record, tid))?,
+        hashes: hashes.get(..len as usize * 8)?,
+    })
+}
+
+fn cpu_time(bytes: &[u8]) -> Option<Reading> {
+    Some(Reading {
+        moment: match account_moment(u32_at(bytes, offset_of!(cpu_time_record, moment))?) {
+            account_moment::ACCOUNT_ENDING => Moment::Ending,
+            account_moment::ACCOUNT_FREED => Moment::Freed,
+            _ => Moment::Running,
+        },
+        time_ns: u64_at(bytes, offset_of!(cpu_time_record, time_ns))?,
+        task: u64_at(bytes, offset_of!(cpu_time_record, task))?,
+        start_ns: u64_at(bytes, offset_of!(cpu_time_record, start_ns))?,
+        tgid: u32_at(bytes, offset_of!(cpu_time_record, tgid))?,
+        tid: u32_at(bytes, offset_of!(cpu_time_record, tid))?,
+        ran: Ran {
+            all_ns: u64_at(bytes, offset_of!(cpu_time_record, ran_ns))?,
+            user_ns: u64_at(bytes, offset_of!(cpu_time_record, user_ns))?,
+            kernel_ns: u64_at(bytes, offset_of!(cpu_time_record, kernel_ns))?,
+        },
+    })
+}
+
+/// A report of the mapping queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report<'a> {
+    Mapping(NewMapping<'a>),
+    /// So many reports did not fit into the queue.
+    Lost(u64),
+}
+
+/// An executable mapping that a process made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewMapping<'a> {
+    pub(crate) time_ns: u64,
+    pub(crate) tgid: u32,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) file_off: u64,
+    pub(crate) file: FileRef<'a>,
+    /// Path as the process sees it.
+    pub(crate) path: &'a [u8],
+}
+
+/// How the kernel names the mapped file: by build-id if it has one and the kernel reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileRef<'a> {
+    BuildId(&'a [u8]),
+    Inode { major: u32, minor: u32, inode: u64 },
+}
+
+/// Length of `struct perf_event_header`.
+const PERF_HEAD: usize = 8;
+/// `sample_id` of the mapping events: the time alone.
+const SAMPLE_ID: usize = 8;
+
+/// Cuts the bytes of a mapping queue into reports. Other reports are left out; what does not decode
+/// ends the list.
+///
+/// ```text
+///  0 u32 type   4 u16 misc   6 u16 size
+///  8 u32 pid   12 u32 tid   16 u64 addr   24 u64 len   32 u64 pgoff
+/// 40 u32 major 44 u32 minor 48 u64 inode  56 u64 generation      (or, by a bit of misc:)
+/// 40 u8 build-id size                     44 [u8; 20] build-id
+/// 64 u32 prot  68 u32 flags 72 path, NUL-padded to 8     … u64 time
+/// ```
+///
+/// # Source
+/// uapi/linux/perf_event.h `PERF_RECORD_MMAP2`, `PERF_RECORD_LOST`
+pub(crate) fn reports(mut bytes: &[u8]) -> impl Iterator<Item = Report<'_>> {
+    std::iter::from_fn(move || {
+        let size = usize::from(u16_at(bytes, 6)?);
+        let (record, rest) = bytes.split_at_checked(size).filter(|_| size >= PERF_HEAD)?;
+        bytes = rest;
+        Some(report(record))
+    })
+    .flatten()
+}
+
+fn report(record: &[u8]) -> Option<Report<'_>> {
+    match u32_at(record, 0)? {
+        libbpf_sys::PERF_RECORD_MMAP2 => mapping(record).map(Report::Mapping),
+        libbpf_sys::PERF_RECORD_LOST => u64_at(record, 16).map(Report::Lost),
+        _ => None,
+    }
+}
+
+fn mapping(record: &[u8]) -> Option<NewMapping<'_>> {
+    let misc = u16_at(record, 4)?;
+    let file = if u32::from(misc) & libbpf_sys::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
+        let len = usize::from(*record.get(40)?).min(20);
+        FileRef::BuildId(record.get(44..44 + len)?)
+    } else {
+        FileRef::Inode { major: u32_at(record, 40)?, minor: u32_at(record, 44)?, inode: u64_at(record, 48)? }
+    };
+    let time_off = record.len().checked_sub(SAMPLE_ID)?;
+    let executable = u32_at(record, 64)? & libc::PROT_EXEC as u32 != 0;
+    let mapping = NewMapping {
+        time_ns: u64_at(record, time_off)?,
+        tgid: u32_at(record, 8)?,
+        start: u64_at(record, 16)?,
+        len: u64_at(record, 24)?,
+        file_off: u64_at(record, 32)?,
+        file,
+        path: until_nul(record.get(72..time_off)?),
+    };
+    executable.then_some(mapping)
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&b| b == 0).next().unwrap_or_default()
+}
+
+fn u16_at(bytes: &[u8], off: usize) -> Option<u16> {
+    bytes.get(off..)?.first_chunk().map(|b| u16::from_ne_bytes(*b))
+}
+
+fn u32_at(bytes: &[u8], off: usize) -> Option<u32> {
+    bytes.get(off..)?.first_chunk().map(|b| u32::from_ne_bytes(*b))
+}
+
+fn u64_at(bytes: &[u8], off: usize) -> Option<u64> {
+    bytes.get(off..)?.first_chunk().map(|b| u64::from_ne_bytes(*b))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! The parsers, for `tests/fuzz`: each takes what a hostile kernel, process or file could say, and panics if the parser
+//! breaks a promise. Nothing else may use this.
+
+use std::collections::BTreeSet;
+use std::mem::offset_of;
+
+use crate::evidence::jit::{Asked, Piece, dump, perf_map};
+use crate::evidence::{functions, sections, wanted_rules};
+use crate::kernel::sampler::types::{
+    cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record, sample_record,
+    stack_record, task_record,
+};
+use crate::kernel::wire::{self, Event, Report};
+use crate::machine::identity;
+use crate::proc::kallsyms::Kallsyms;
+use crate::proc::{cgroup, cpus, maps, scan};
+
+/// Decodes a record of the ring, and tells whether it is one.
+pub fn record(bytes: &[u8]) -> bool {
+    let decoded = wire::decode(bytes);
+    if let Ok(Event::Sample(sample)) = &decoded {
+        let frames = sample.kernel.leaf_first().chain(sample.user.leaf_first()).count();
+        assert!(frames * 8 <= bytes.len() - size_of::<sample_record>());
+        assert!(!sample.head.comm.contains(&0));
+    }
+    decoded.is_ok()
+}
+
+/// Records to begin with: a sample of two kernel frames and a user frame, and one of each task event.
+pub fn records() -> Vec<Vec<u8>> {
+    let mut sample = vec![0; size_of::<sample_record>()];
+    sample[offset_of!(sample_record, kernel_len)] = 2;
+    sample[offset_of!(sample_record, user_len)] = 1;
+    sample.extend([0xffff_ffff_8100_0010_u64, 0xffff_ffff_8100_0020, 0x5000].map(u64::to_ne_bytes).concat());
+    let task = vec![0; size_of::<task_record>()];
+    let mut cgroup = vec![0; size_of::<cgroup_record>()];
+    cgroup[offset_of!(cgroup_record, path)..][..6].copy_from_slice(b"/slice");
+    let records = [
+        (record_type::RECORD_SAMPLE, sample),
+        (record_type::RECORD_FORK, task.clone()),
+        (record_type::RECORD_EXEC, task.clone()),
+        (record_type::RECORD_COMM, task.clone()),
+        (record_type::RECORD_EXIT, task),
+        (record_type::RECORD_CGROUP, cgroup),
+        (record_type::RECORD_REGISTERS, vec![0; size_of::<registers_record>()]),
+        (record_type::RECORD_STACK_PAGE, vec![0; size_of::<page_record>()]),
+        (record_type::RECORD_STACK, vec![0; size_of::<stack_record>()]),
+        (record_type::RECORD_CPU_TIME, vec![0; size_of::<cpu_time_record>()]),
+    ];
+    let records = records.into_iter().map(|(kind, mut bytes)| {
+        bytes[offset_of!(record_head, r#type)] = kind.0 as u8;
+        bytes[offset_of!(record_head, comm)..][..4].copy_from_slice(b"comm");
+        bytes
+    });
+    records.collect()
+}
+
+/// Cuts a mapping queue into reports, and counts them.
+pub fn reports(bytes: &[u8]) -> usize {
+    let mut count = 0;
+    for report in wire::reports(bytes) {
+        count += 1;
+        assert!(count <= bytes.len() / 8, "a report was seen twice");
+        if let Report::Mapping(mapping) = report {
+            assert!(!mapping.path.contains(&0));
+        }
+    }
+    count
+}
+
+/// Reads `/proc/PID/maps`.
+pub fn maps(text: &[u8]) {
+    for line in maps::executable(text) {
+        assert!(line.start < line.end);
+        assert!(line.path.len() <= text.len());
+    }
+}
+
+/// Reads `/proc/PID/status`.
+pub fn status(text: &[u8]) {
+    for field in ["Tgid", "PPid"] {
+        scan::status_field(text, field);
+    }
+    scan::can_run(text);
+}
+
+/// Reads `/proc/PID/cgroup` and `/proc/PID/mountinfo`.
+pub fn cgroups(text: &[u8]) {
+    if let Some(told) = cgroup::told(text) {
+        assert!(told.path.starts_with(b"/") && told.path.len() <= text.len());
+    }
+    if let Some(mount) = cgroup::mounted(text) {
+        assert!(mount.as_os_str().len() <= text.len());
+    }
+}
+
+/// Reads a list of CPUs.
+pub fn cpu_list(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok(cpus) = cpus::parse_list(text) else { return };
+    assert!(cpus.is_sorted_by(|a, b| a < b));
+    assert_eq!(cpus::parse_list(&cpus::show_list(&cpus)).ok(), Some(cpus));
+}
+
+/// Reads `/proc/kallsyms`, and looks up the addresses in it and their neighbours.
+pub fn kallsyms(text: &[u8]) {
+    let table = Kallsyms::parse(text);
+    for line in text.split(|&b| b == b'\n') {
+        let word = line.split(|&b| b == b' ').next().unwrap_or_default();
+        let Some(address) =
+            std::str::from_utf8(word).ok().and_then(|word| u64::from_str_radix(word, 16).ok())
+        else {
+            continue;
+        };
+        for address in [address.saturating_sub(1), address, address.saturating_add(1)] {
+            if let Some(function) = table.find(address) {
+                assert!((function.start..function.end).contains(&address));
+                assert!(function.name.len() + function.module.len() <= text.len());
+            }
+        }
+    }
+}
+
+/// Finds the build-id of an ELF file.
+pub fn elf(file: &[u8]) -> Option<Vec<u8>> {
+    identity::elf_build_id(file)
+}
+
+/// Finds functions all over an ELF file that is its own debug file as well, their rules, and the sections that are taken of it.
+pub fn functions(file: &[u8]) {
+    let wanted = sections::wanted(file).unwrap_or_default();
+    assert!(wanted.iter().all(|stretch| !stretch.is_empty()));
+    assert!(wanted.is_sorted_by(|before, after| before.end < after.start));
+    let offsets = (0..file.len() as u64).step_by(file.len() / 256 + 1);
+    assert!(wanted_rules(file, &offsets).iter().all(|rule| rule.bytes.len() <= 16 << 10));
+    let found = functions::functions(file, Some(file), offsets.clone());
+    assert!(found.is_sorted_by(|a, b| a.start < b.start) && found.len() <= offsets.count());
+    for function in found {
+        assert!(function.start < function.end && function.name.len() <= file.len());
+    }
+}
+
+/// Finds code made at run time all over the address space, as a perf map or a jitdump tells it.
+pub fn jit(bytes: &[u8]) {
+    let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
+    let addresses: Vec<u64> = addresses.into_iter().collect();
+    let asked = Asked::new(&addresses);
+    let is_whole = |piece: &Piece| {
+        assert!(!asked.within(piece.start, piece.end).is_empty());
+        assert!(!piece.name.is_empty() && piece.name.len() <= bytes.len() && !piece.name.contains(&0));
+    };
+    let pieces =
+        perf_map::find_in(bytes, bytes.len() as u64 / 2, &asked).expect("bug: memory is read without errors");
+    assert!(pieces.len() <= addresses.len());
+    pieces.iter().for_each(is_whole);
+    dump::find(bytes, &asked).0.iter().for_each(is_whole);
+}
+
+/// A jitdump to begin with.
+pub fn jitdump() -> Vec<u8> {
+    dump::example(0)
+}
+
+/// Finds the build-id in ELF notes, as `/sys/kernel/notes` has them.
+pub fn notes(notes: &[u8]) -> Option<Vec<u8>> {
+    identity::notes_build_id(notes)
+}

@@ -1,0 +1,282 @@
+//! Many rings in place of one: what this machine sent is given to trackers as if it came from many, each with processes of its own.
+//! For `tests/bench/trackers.rs`, which measures what a machine of 256 CPUs would ask of a pool of trackers; nothing else may use it.
+
+use std::fs;
+use std::mem::{MaybeUninit, offset_of};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use icecore_format::records::Cause;
+
+use crate::kernel::events;
+use crate::kernel::sampler::types::{
+    cpu_time_record, page_record, record_head, record_type, registers_record, stack_record, task_record,
+};
+use crate::kernel::sampler::{Sampler, Settings};
+use crate::proc::scan::{Process, Scan};
+use crate::run::WAITING;
+use crate::settings::{Embed, Options};
+use crate::sys::clock;
+use crate::threads::digest::{Digested, Processes, Wishes, digest};
+use crate::threads::pump::{Chunk, Looks, Pump};
+use crate::track::batch::Batch;
+use crate::trust::Trust;
+
+/// Ids of processes and threads are below it (`PID_MAX_LIMIT` of the kernel), so that those of 64 rings are apart.
+const IDS: u32 = 1 << 22;
+/// The most rings.
+pub const MAX_RINGS: u32 = 64;
+
+/// What the main thread took from the kernel, as it passed it on.
+pub struct Captured {
+    /// Behind one look at what was there before.
+    found: Vec<Process>,
+    chunks: Vec<Chunk>,
+    /// CPUs that were sampled.
+    cpus: u32,
+}
+
+/// What trackers made of it.
+#[derive(Debug)]
+pub struct Fed {
+    /// Samples that went into batches.
+    pub samples: u64,
+    /// From the first chunk to the last.
+    pub took: Duration,
+    /// CPU time of each tracker in between.
+    pub cpu: Vec<Duration>,
+    /// Stacks of which a part is lost for want of memory.
+    pub shortened: u64,
+}
+
+/// Records as the options say, except that nothing is written, and keeps a copy of what came.
+///
+/// # Errors
+/// As for a recording.
+pub fn capture(options: &Options) -> anyhow::Result<Captured> {
+    let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
+    let mut sampler = Sampler::load(&mut storage, &Settings::new(options), false)?;
+    let (event, sampling) = events::open_sampling(options, &mut Vec::new())?;
+    let queues = events::open_queues()?;
+    let cpus = u32::try_from(sampling.len())?;
+    sampler.arm_tasks()?;
+    let trust = Some(Trust::new(sampler.trusted()?, sampler.of_go()?)?);
+    let processes = Processes { followed: None, trust, sent_pages: Some(sampler.sent_pages()?) };
+    let nobody = AtomicBool::new(false);
+    let chunks = thread::scope(|scope| {
+        let (taken_to, taken) = sync_channel::<Chunk>(WAITING);
+        let (chunks_to, chunks) = sync_channel(WAITING);
+        let tracker = Tracker::start(scope, chunks, processes, options, &nobody);
+        let copier = scope.spawn(move || {
+            let mut copies = Vec::new();
+            for chunk in taken {
+                copies.push(chunk.clone());
+                let _ = chunks_to.send(chunk);
+            }
+            copies
+        });
+        let pump = Pump {
+            options,
+            queues: &queues,
+            stop: &nobody,
+            refused: &nobody,
+            chunks: taken_to,
+            varied: options.varied_period(event),
+            looks: Looks::default(),
+        };
+        let seen = pump.look_around(&sampler, Scan::all())?;
+        sampler.arm_sampling(sampling)?;
+        pump.run(&mut sampler, (clock::monotonic_ns(), seen), None)?;
+        drop(pump);
+        let copies = copier.join().ok().context("bug: a thread panicked")?;
+        tracker.end()?;
+        anyhow::Ok(copies)
+    })?;
+    let mut captured = Captured { found: Vec::new(), chunks, cpus };
+    captured.chunks.iter_mut().for_each(|chunk| captured.found.append(&mut chunk.found));
+    Ok(captured)
+}
+
+impl Captured {
+    /// Bytes that came through the ring.
+    pub fn ring_bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.ring.len()).sum()
+    }
+
+    /// Records that came through the ring.
+    pub fn ring_records(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.records().count()).sum()
+    }
+
+    /// Gives to so many trackers what so many rings would have sent: every process of a ring to one tracker.
+    ///
+    /// # Errors
+    /// If there are more than [`MAX_RINGS`], or a thread cannot be started.
+    pub fn feed(&self, options: &Options, rings: u32, trackers: usize) -> anyhow::Result<Fed> {
+        anyhow::ensure!(
+            rings <= MAX_RINGS,
+            "at most {MAX_RINGS} rings: process ids are told apart by 6 bits"
+        );
+        // Times have passed: batches are due by their size.
+        let options = &Options { flush_ns: u64::MAX, embed: Embed::None, ..options.clone() };
+        let nobody = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let mut pool = Vec::new();
+            for _ in 0..trackers {
+                let (chunks_to, chunks) = sync_channel(WAITING);
+                let processes = Processes { followed: None, trust: None, sent_pages: None };
+                pool.push((chunks_to, Tracker::start(scope, chunks, processes, options, &nobody)));
+            }
+            let tracker_of = |ring: u32| ring as usize % trackers;
+            for ring in 0..rings {
+                let found = self.found.iter().map(|process| of_ring(process, ring)).collect();
+                let _ = pool[tracker_of(ring)].0.send(Chunk { found, ..Chunk::default() });
+            }
+            pool.iter().for_each(|(chunks, _)| wait_for(chunks));
+            let cpu_of = |pool: &[(SyncSender<Chunk>, Tracker<'_>)]| -> Vec<Duration> {
+                pool.iter().map(|(_, tracker)| tracker.cpu()).collect()
+            };
+            let (begun, before) = (Instant::now(), cpu_of(&pool));
+            for chunk in &self.chunks {
+                for ring in 0..rings {
+                    let is_last = ring + trackers as u32 >= rings;
+                    let _ = pool[tracker_of(ring)].0.send(chunk_of_ring(chunk, ring, self.cpus, is_last));
+                }
+            }
+            pool.iter().for_each(|(chunks, _)| wait_for(chunks));
+            let took = begun.elapsed();
+            let cpu = cpu_of(&pool).iter().zip(before).map(|(after, before)| *after - before).collect();
+            let mut fed = Fed { samples: 0, took, cpu, shortened: 0 };
+            for (chunks, tracker) in pool {
+                drop(chunks);
+                let digested = tracker.end()?;
+                fed.samples += digested.totals.samples;
+                fed.shortened += digested.losses.get(&Cause::STACK_SHORTENED).copied().unwrap_or(0);
+            }
+            Ok(fed)
+        })
+    }
+}
+
+/// A tracker at work, whose batches nobody writes.
+struct Tracker<'scope> {
+    thread: ScopedJoinHandle<'scope, Digested>,
+    /// Its folder in `/proc`.
+    folder: PathBuf,
+}
+
+impl<'scope> Tracker<'scope> {
+    fn start<'env>(
+        scope: &'scope thread::Scope<'scope, 'env>,
+        chunks: Receiver<Chunk>,
+        processes: Processes,
+        options: &'env Options,
+        nobody: &'env AtomicBool,
+    ) -> Self {
+        let (batches_to, batches) = sync_channel::<Batch>(WAITING);
+        let (folder_to, folder) = sync_channel(1);
+        scope.spawn(move || batches.iter().for_each(drop));
+        let wishes = Wishes {
+            embed: Embed::None,
+            max_bytes: 0,
+            has_stacks: true,
+            is_told: false,
+            stop: nobody,
+            refused: nobody,
+        };
+        let thread = scope.spawn(move || {
+            let _ = folder_to.send(fs::read_link("/proc/thread-self").unwrap_or_default());
+            digest(&chunks, batches_to, processes, options.pace(), wishes)
+        });
+        Self { thread, folder: Path::new("/proc").join(folder.recv().unwrap_or_default()) }
+    }
+
+    /// CPU time so far; zero if the kernel does not tell.
+    fn cpu(&self) -> Duration {
+        let text = fs::read_to_string(self.folder.join("schedstat")).unwrap_or_default();
+        Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+    }
+
+    fn end(self) -> anyhow::Result<Digested> {
+        self.thread.join().ok().context("bug: a tracker panicked")
+    }
+}
+
+/// Waits until all that was sent has been worked through.
+fn wait_for(chunks: &SyncSender<Chunk>) {
+    (0..=WAITING).for_each(|_| {
+        let _ = chunks.send(Chunk::default());
+    });
+}
+
+/// A process as one of a ring's.
+fn of_ring(process: &Process, ring: u32) -> Process {
+    let shift = ring * IDS;
+    let Process { tgid, parent_tgid, .. } = *process;
+    Process { tgid: tgid + shift, parent_tgid: parent_tgid + shift, ..process.clone() }
+}
+
+/// What a ring and the queues beside it would have sent. `is_last`: no other ring of the tracker sends anything in this pass.
+fn chunk_of_ring(chunk: &Chunk, ring: u32, cpus: u32, is_last: bool) -> Chunk {
+    let (ids, cpus) = (ring * IDS, ring * cpus);
+    let mut chunk = Chunk { losses: Vec::new(), ..chunk.clone() };
+    if !is_last {
+        chunk.complete_until_ns = 0;
+    }
+    let mut left = &mut chunk.ring[..];
+    while let Some((len, rest)) = left.split_first_chunk_mut() {
+        let Some((record, rest)) = rest.split_at_mut_checked(u32::from_ne_bytes(*len) as usize) else {
+            break;
+        };
+        shift_record(record, ids, cpus);
+        left = rest;
+    }
+    let mut left = &mut chunk.reports[..];
+    while let Some(size) = left.get(6..).and_then(|bytes| bytes.first_chunk().copied()) {
+        let Some((report, rest)) = left.split_at_mut_checked(u16::from_ne_bytes(size).into()) else { break };
+        // Process and thread of a report of a mapping.
+        [8, 12].into_iter().for_each(|off| shift(report, off, ids));
+        left = rest;
+    }
+    chunk
+}
+
+/// Moves the processes, threads and CPUs of a record of the ring.
+fn shift_record(record: &mut [u8], ids: u32, cpus: u32) {
+    let Some(kind) = record.first_chunk().map(|bytes| record_type(u32::from_ne_bytes(*bytes))) else {
+        return;
+    };
+    match kind {
+        record_type::RECORD_REGISTERS => shift(record, offset_of!(registers_record, cpu), cpus),
+        record_type::RECORD_STACK_PAGE => shift(record, offset_of!(page_record, cpu), cpus),
+        record_type::RECORD_STACK => {
+            shift(record, offset_of!(stack_record, cpu), cpus);
+            shift(record, offset_of!(stack_record, tid), ids);
+        }
+        record_type::RECORD_CPU_TIME => {
+            shift(record, offset_of!(cpu_time_record, tgid), ids);
+            shift(record, offset_of!(cpu_time_record, tid), ids);
+            // Addresses of tasks are multiples of 64.
+            shift(record, offset_of!(cpu_time_record, task), ids / IDS);
+        }
+        _ => {
+            shift(record, offset_of!(record_head, cpu), cpus);
+            shift(record, offset_of!(record_head, tgid), ids);
+            shift(record, offset_of!(record_head, tid), ids);
+            if kind == record_type::RECORD_FORK {
+                shift(record, offset_of!(task_record, parent_tgid), ids);
+            }
+        }
+    }
+}
+
+/// Adds to the number at a place.
+fn shift(record: &mut [u8], off: usize, by: u32) {
+    if let Some(bytes) = record.get_mut(off..).and_then(|bytes| bytes.first_chunk_mut()) {
+        *bytes = u32::from_ne_bytes(*bytes).wrapping_add(by).to_ne_bytes();
+    }
+}

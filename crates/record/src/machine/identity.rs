@@ -1,0 +1,389 @@
+//! Which file a mapping belongs to: build-id, device, inode, size.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use icecore_format::records::ImageKind;
+use object::Endianness;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
+use object::read::{ReadCache, ReadRef};
+use rustc_hash::FxHashMap;
+
+use crate::kernel::wire::{FileRef, NewMapping};
+use crate::proc::maps::MapsLine;
+
+/// The most segments and the longest notes of a file that is looked into; real ones have a dozen and 100 bytes.
+const MAX_SEGMENTS: u16 = 1024;
+const MAX_NOTE_BYTES: u64 = 64 << 10;
+
+/// Identities that are remembered before all are forgotten.
+const REMEMBERED: usize = 16 << 10;
+
+/// The identity of a mapped file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) kind: ImageKind,
+    pub(crate) path: Vec<u8>,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) dev: u64,
+    pub(crate) inode: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) modified_unix_ns: u64,
+}
+
+/// Finds identities; a file is read once.
+#[derive(Debug, Default)]
+pub(crate) struct Identities {
+    seen: FxHashMap<(u64, u64, Vec<u8>), Identity>,
+}
+
+/// Where a mapped file can be looked at while its process lives, and after.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) tgid: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) path: &'a [u8],
+}
+
+/// How far a path leads to the mapped file and no other.
+#[derive(Debug, Clone, Copy)]
+enum Trust {
+    /// The kernel's own link to it.
+    Certain,
+    /// The path as the process sees it.
+    SameNamespace,
+    /// The path as the recorder sees it.
+    OwnNamespace,
+}
+
+impl Identities {
+    /// The identity of a mapping that the kernel reported.
+    pub(crate) fn of_report(&mut self, mapping: &NewMapping<'_>) -> Identity {
+        let place = Place::of_report(mapping);
+        match mapping.file {
+            // Complete, also for a process that has already ended and a file that is already deleted.
+            FileRef::BuildId(build_id) => Identity {
+                kind: kind_of_path(mapping.path),
+                build_id: build_id.to_vec(),
+                ..without_file(mapping.path)
+            },
+            FileRef::Inode { major, minor, inode } => {
+                self.of_inode(&place, libc::makedev(major, minor), inode)
+            }
+        }
+    }
+
+    /// The identity of a mapping that was there before.
+    pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
+        self.of_inode(&Place::of_maps_line(tgid, line), libc::makedev(line.major, line.minor), line.inode)
+    }
+
+    fn of_inode(&mut self, place: &Place<'_>, dev: u64, inode: u64) -> Identity {
+        if inode == 0 {
+            return without_file(place.path);
+        }
+        let key = (dev, inode, place.path.to_vec());
+        // A file that was written anew in its place is another one.
+        if let Some(known) = self.seen.get(&key).filter(|known| !place.was_rewritten(known)) {
+            return known.clone();
+        }
+        if self.seen.len() >= REMEMBERED {
+            self.seen.clear();
+        }
+        let identity = place.read(dev, inode);
+        self.seen.insert(key, identity.clone());
+        identity
+    }
+}
+
+impl Identity {
+    /// Tells whether an open file is the one that was mapped, and has not been overwritten: by its build-id, else by its inode, size and
+    /// time.
+    pub(crate) fn is_of(&self, file: &File) -> bool {
+        if !self.build_id.is_empty() {
+            return elf_build_id(&ReadCache::new(file)).as_ref() == Some(&self.build_id);
+        }
+        let is_it = |meta: Metadata| {
+            let is_inode = self.inode != 0 && (meta.dev(), meta.ino()) == (self.dev, self.inode);
+            is_inode && (self.modified_unix_ns == 0 || self.has_stamp(&meta))
+        };
+        file.metadata().is_ok_and(is_it)
+    }
+
+    fn has_stamp(&self, meta: &Metadata) -> bool {
+        (meta.size(), modified_unix_ns(meta)) == (self.size_bytes, self.modified_unix_ns)
+    }
+}
+
+fn modified_unix_ns(meta: &Metadata) -> u64 {
+    (meta.mtime().max(0) as u64).saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec().max(0) as u64)
+}
+
+impl<'a> Place<'a> {
+    /// Where the kernel reported a mapping.
+    pub(crate) fn of_report(mapping: &NewMapping<'a>) -> Self {
+        let NewMapping { tgid, start, len, path, .. } = *mapping;
+        Self { tgid, start, end: start.saturating_add(len), path }
+    }
+
+    /// Where a mapping was before.
+    pub(crate) fn of_maps_line(tgid: u32, line: &'a MapsLine<'_>) -> Self {
+        Self { tgid, start: line.start, end: line.end, path: &line.path }
+    }
+
+    /// The place of a file whose processes may have ended.
+    pub(crate) fn of_itself(path: &'a [u8]) -> Self {
+        Self { tgid: u32::MAX, start: 0, end: 0, path }
+    }
+
+    /// Opens the file, if it still is the one that was mapped.
+    pub(crate) fn open(&self, identity: &Identity) -> Option<File> {
+        let mut files = self.candidates().into_iter().filter_map(|(path, _)| open_regular(&path));
+        files.find(|file| identity.is_of(file))
+    }
+
+    /// Tells whether the file has another content than it had, as far as it can be looked at.
+    fn was_rewritten(&self, known: &Identity) -> bool {
+        let metas = self.candidates().into_iter().filter_map(|(path, _)| std::fs::metadata(path).ok());
+        let mut metas = metas.filter(|meta| (meta.dev(), meta.ino()) == (known.dev, known.inode));
+        known.modified_unix_ns != 0 && metas.next().is_some_and(|meta| !known.has_stamp(&meta))
+    }
+
+    /// Looks at the file itself, and believes what it sees only if it is this inode.
+    fn read(&self, dev: u64, inode: u64) -> Identity {
+        let nothing = Identity { dev, inode, ..without_file(self.path) };
+        let found = self.candidates().into_iter().find_map(|(path, trust)| {
+            // Looked at before it is opened: opening a pipe or a device is not harmless.
+            let meta = std::fs::metadata(&path).ok().filter(Metadata::is_file)?;
+            let is_it = match trust {
+                Trust::Certain => true,
+                // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
+                Trust::SameNamespace => meta.ino() == inode,
+                Trust::OwnNamespace => meta.ino() == inode && meta.dev() == dev,
+            };
+            is_it.then_some((path, meta))
+        });
+        let Some((path, meta)) = found else { return nothing };
+        Identity {
+            kind: if is_elf(&path) { kind_of_path(self.path) } else { nothing.kind },
+            build_id: build_id(&path).unwrap_or_default(),
+            dev: meta.dev(),
+            inode: meta.ino(),
+            size_bytes: meta.size(),
+            modified_unix_ns: modified_unix_ns(&meta),
+            ..nothing
+        }
+    }
+
+    /// Paths that may lead to the file.
+    fn candidates(&self) -> [(PathBuf, Trust); 3] {
+        let own = Path::new(std::ffi::OsStr::from_bytes(self.path));
+        let below = own.strip_prefix("/").unwrap_or(own);
+        [
+            (format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start, self.end).into(), Trust::Certain),
+            (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), Trust::SameNamespace),
+            (own.to_owned(), Trust::OwnNamespace),
+        ]
+    }
+}
+
+/// Opens a regular file. Looked at before it is opened, since opening a pipe or a device is not harmless, and without
+/// waiting, should it have become one in between.
+pub(crate) fn open_regular(path: &Path) -> Option<File> {
+    let is_regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let mut options = OpenOptions::new();
+    is_regular.then(|| options.read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()).flatten()
+}
+
+/// What the path alone tells.
+fn without_file(path: &[u8]) -> Identity {
+    let kind = if is_memory(path) { ImageKind::ANONYMOUS } else { kind_of_path(path) };
+    let path = match path {
+        b"" | b"//anon" | b"[heap]" | b"[stack]" => b"[anon]",
+        path => path,
+    };
+    Identity {
+        kind,
+        path: path.to_vec(),
+        build_id: Vec::new(),
+        dev: 0,
+        inode: 0,
+        size_bytes: 0,
+        modified_unix_ns: 0,
+    }
+}
+
+/// What is mapped under a path, if it is an ELF file.
+fn kind_of_path(path: &[u8]) -> ImageKind {
+    match path {
+        b"" | b"//anon" | b"[heap]" | b"[stack]" => ImageKind::ANONYMOUS,
+        b"[vdso]" => ImageKind::VDSO,
+        _ if path.starts_with(b"[anon") => ImageKind::ANONYMOUS,
+        _ if path.starts_with(b"/") => ImageKind::FILE,
+        _ => ImageKind::SPECIAL,
+    }
+}
+
+/// Tells whether a path is that of memory, which runtimes map a second time to write code into it. A program can be
+/// there as well.
+fn is_memory(path: &[u8]) -> bool {
+    [&b"/memfd:"[..], b"/dev/zero", b"/anon_hugepage", b"/SYSV"].iter().any(|name| path.starts_with(name))
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut magic).ok());
+    read.is_some() && magic == object::elf::ELFMAG
+}
+
+/// Reads the build-id of an ELF file of this machine's word size and byte order. Only headers and notes are read,
+/// and no more than limits allow: the file may be anybody's.
+fn build_id(path: &Path) -> Option<Vec<u8>> {
+    elf_build_id(&ReadCache::new(File::open(path).ok()?))
+}
+
+pub(crate) fn elf_build_id<'d>(file: impl ReadRef<'d>) -> Option<Vec<u8>> {
+    let header = FileHeader64::<Endianness>::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    if header.e_phnum(endian) > MAX_SEGMENTS {
+        return None;
+    }
+    let notes = header.program_headers(endian, file).ok()?.iter().filter(|segment| {
+        segment.p_type(endian) == object::elf::PT_NOTE && segment.p_filesz(endian) <= MAX_NOTE_BYTES
+    });
+    notes
+        .filter_map(|segment| segment.notes(endian, file).ok()?)
+        .find_map(|notes| find_build_id(notes, endian))
+}
+
+/// # Source
+/// ELF notes: the build-id is note type 3 of owner `GNU`
+fn find_build_id(
+    mut notes: NoteIterator<'_, FileHeader64<Endianness>>,
+    endian: Endianness,
+) -> Option<Vec<u8>> {
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == object::elf::ELF_NOTE_GNU && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
+            return Some(note.desc().to_vec());
+        }
+    }
+    None
+}
+
+/// The build-id of the running kernel.
+///
+/// # Source
+/// `/sys/kernel/notes`: ELF notes, 4-aligned
+pub(crate) fn kernel_build_id() -> Option<Vec<u8>> {
+    notes_build_id(&std::fs::read("/sys/kernel/notes").ok()?)
+}
+
+pub(crate) fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
+    let endian = Endianness::default();
+    find_build_id(NoteIterator::new(endian, 4, notes).ok()?, endian)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_mapping() -> (Vec<u8>, u32) {
+        let process = crate::proc::scan::one(std::process::id()).expect("we are running");
+        (process.maps, process.tgid)
+    }
+
+    #[test]
+    fn a_mapped_program_is_identified_as_the_file_that_it_is() {
+        let (maps, tgid) = own_mapping();
+        let line = crate::proc::maps::executable(&maps).find(|line| line.inode != 0).expect("a program");
+        let identity = Identities::default().of_maps_line(tgid, &line);
+        let exe = std::fs::metadata("/proc/self/exe").expect("our program");
+        assert_eq!(
+            (identity.kind, identity.inode, identity.size_bytes),
+            (ImageKind::FILE, exe.ino(), exe.size())
+        );
+        assert_eq!(Some(identity.build_id), build_id(Path::new("/proc/self/exe")));
+    }
+
+    #[test]
+    fn another_file_under_the_same_path_is_not_believed() {
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        let path = file.path().as_os_str().as_bytes();
+        let place = Place { tgid: u32::MAX, start: 0, end: 0, path };
+        assert_eq!(place.read(1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
+        let meta = file.as_file().metadata().expect("just made");
+        assert_ne!(place.read(meta.dev(), meta.ino()).modified_unix_ns, 0);
+        assert_eq!(place.read(meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
+    }
+
+    #[test]
+    fn a_file_that_was_overwritten_in_its_place_is_another_one() {
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        std::fs::write(file.path(), "one").expect("writable");
+        let path = file.path().as_os_str().as_bytes();
+        let place = Place { tgid: u32::MAX, start: 0, end: 0, path };
+        let meta = file.as_file().metadata().expect("just made");
+        let mut identities = Identities::default();
+        let mut identity = || identities.of_inode(&place, meta.dev(), meta.ino());
+        let first = identity();
+        let held = place.open(&first).expect("it is there");
+        assert!(identity() == first && first.is_of(&held));
+        std::fs::write(file.path(), "another").expect("writable");
+        assert!(!first.is_of(&held) && place.open(&first).is_none());
+        let second = identity();
+        assert!(second != first && second.is_of(&held));
+        // The same with a build-id: the recorder's own program has one.
+        let program = std::fs::read("/proc/self/exe").expect("our program");
+        std::fs::write(file.path(), &program).expect("writable");
+        let build_id = build_id(file.path()).expect("it has one");
+        let with_id = Identity { build_id, ..without_file(path) };
+        assert!(with_id.is_of(&held));
+        std::fs::write(file.path(), "another").expect("writable");
+        assert!(!with_id.is_of(&held));
+    }
+
+    #[test]
+    fn a_huge_note_is_not_read() {
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        let mut elf = std::fs::read("/proc/self/exe").expect("our program");
+        let (headers, count) =
+            (u64_at(&elf, 32) as usize, usize::from(u16::from_le_bytes([elf[56], elf[57]])));
+        for header in (0..count).map(|n| headers + n * 56) {
+            if elf[header] == 4
+            /* PT_NOTE */
+            {
+                elf[header + 32..header + 40].copy_from_slice(&(6_u64 << 30).to_le_bytes());
+            }
+        }
+        std::fs::write(file.path(), &elf[..4096]).expect("writable");
+        file.as_file().set_len(8 << 30).expect("sparse");
+        assert_eq!(build_id(file.path()), None);
+    }
+
+    fn u64_at(bytes: &[u8], off: usize) -> u64 {
+        u64::from_le_bytes(bytes[off..off + 8].try_into().expect("eight bytes"))
+    }
+
+    #[test]
+    fn mappings_without_a_file_are_told_apart() {
+        assert_eq!(without_file(b"//anon").kind, ImageKind::ANONYMOUS);
+        assert_eq!(without_file(b"").path, b"[anon]");
+        assert_eq!(without_file(b"[vdso]").kind, ImageKind::VDSO);
+        assert_eq!(without_file(b"[uprobes]").kind, ImageKind::SPECIAL);
+        assert_eq!(without_file(b"/usr/bin/a").kind, ImageKind::FILE);
+        assert_eq!(without_file(b"/memfd:doublemapper (deleted)").kind, ImageKind::ANONYMOUS);
+        assert_eq!(without_file(b"/dev/zero (deleted)").kind, ImageKind::ANONYMOUS);
+    }
+
+    #[test]
+    fn the_kernel_has_a_build_id() {
+        if Path::new("/sys/kernel/notes").exists() {
+            assert!(kernel_build_id().is_some_and(|id| !id.is_empty()));
+        }
+    }
+}

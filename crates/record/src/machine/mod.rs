@@ -1,0 +1,5 @@
+//! What this machine tells of a process beside its events: which files it maps, in which mount namespace and cgroup it is.
+
+pub(crate) mod cgroups;
+pub(crate) mod identity;
+pub(crate) mod mounts;

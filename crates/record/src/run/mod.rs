@@ -1,0 +1,403 @@
+//! One recording from start to end: arm, sample, drain, close.
+//!
+//! Order of arming, so that nothing falls in between: task events and mapping reports first, then one
+//! look into `/proc`, while what happens meanwhile is taken, then sampling, then the command.
+
+use std::io::{ErrorKind, IsTerminal as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
+use icecore_format::write::Writer;
+use icecore_text::quantity;
+use rustc_hash::FxHashSet;
+
+use crate::face::output::{Output, Settled};
+use crate::face::session;
+use crate::face::summary::{self, Ended};
+use crate::kernel::events;
+use crate::kernel::sampler::{Sampler, Settings, Walker};
+use crate::proc::kallsyms;
+use crate::proc::scan::{self, Scan};
+use crate::settings::{Embed, Options, Target, Unwind};
+use crate::sys::child::{self, Paused};
+use crate::sys::perf::Event;
+use crate::sys::{clock, usage};
+use crate::threads::digest::{self, Digested, Embedded, Processes, Wishes};
+use crate::threads::pump::{Looks, Pump, Pumped, Reason};
+use crate::threads::stop::{Stop, Stopped};
+use crate::threads::store::{self, Stored};
+use crate::trust::Trust;
+
+/// Exit code for every failure of the recorder itself; otherwise it is the command's own.
+pub const FAILED: u8 = 2;
+/// Chunks, and batches, that may wait between two threads.
+pub(crate) const WAITING: usize = 2;
+/// Files that must be open at one time while processes and their files are looked at.
+const FILES_NEEDED: usize = 64;
+/// Said of the rate of a timer.
+const VARIED: &str = "the distance of samples varies by 5 % about the one that was asked for, so that no program runs in step with them";
+
+/// Records as the options say, and returns the exit code of the command (0 without one).
+///
+/// # Errors
+/// With the remedy. What had been written by then stays readable; a file without samples is removed.
+pub fn record(options: &Options) -> anyhow::Result<u8> {
+    let stop = Stop::listen().context("cannot listen for signals")?;
+    let recorded = record_until(options, &stop);
+    match recorded.as_ref().map_err(|error| error.downcast_ref()) {
+        Err(Some(stopped @ Stopped { exit_code })) => {
+            if !options.quiet {
+                summary::tell(&format!("icecore-record: {stopped}\n"));
+            }
+            Ok(*exit_code)
+        }
+        _ => recorded,
+    }
+}
+
+/// Records until there is a reason to end.
+fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
+    usage::keep_freed_memory();
+    usage::raise_max_files();
+    let mut notes = Vec::new();
+    let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
+    let mut sampler = Sampler::load(&mut storage, &Settings::new(options), options.verbose)?;
+    // Loading takes most of the time until recording begins.
+    stop.check()?;
+    let walks_deep = match sampler.walker() {
+        Walker::Loop => true,
+        Walker::Helper(why) => {
+            let note = format!("{why}: user stacks end at 127 frames, and are not copied");
+            if !options.quiet && !options.verbose {
+                summary::tell(&format!("icecore-record: {note}\n"));
+            }
+            notes.push(note);
+            false
+        }
+    };
+    if options.kernel && kallsyms::are_hidden() {
+        notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
+    }
+    let (event, sampling) = events::open_sampling(options, &mut notes)?;
+    let queues = events::open_queues()?;
+
+    if options.varied_period(event).is_some() {
+        notes.push(VARIED.to_owned());
+    }
+    let mut output = Output::create(options)?;
+    let spare = usage::spare_files();
+    if spare < FILES_NEEDED {
+        let note = format!(
+            "{spare} more files may be open here, and {FILES_NEEDED} are needed: names of functions may be missing; raise the \
+             limit with `ulimit -n`"
+        );
+        if !options.quiet && !options.verbose {
+            summary::tell(&format!("icecore-record: {note}\n"));
+        }
+        notes.push(note);
+    }
+    // The recording has stdout for itself.
+    let stdout = match output {
+        Output::Stdout(_) => Stdio::from(std::io::stderr()),
+        Output::File(_) => Stdio::inherit(),
+    };
+    let paused = match options.command.as_slice() {
+        [] => None,
+        command => Some(Paused::new(command, stdout).context("cannot create the process of the command")?),
+    };
+    let first_tgids = add_targets(&sampler, &options.target, paused.as_ref())?;
+    sampler.arm_tasks()?;
+    forget_the_dead(&sampler, &options.target);
+    let found = match &first_tgids {
+        None => Scan::all(),
+        Some(tgids) => Scan::of(tgids.iter().copied()),
+    };
+    if options.verbose {
+        notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
+    }
+    let copies_some = options.unwind == Unwind::Auto && walks_deep;
+    let trust = copies_some
+        .then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?, sampler.of_go()?)?))
+        .transpose()?;
+    let copies = options.unwind != Unwind::Fp && walks_deep;
+    let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
+    let processes = Processes { followed: first_tgids, trust, sent_pages };
+    let refused = AtomicBool::new(false);
+    let (started_ns, pumped, digested, stored, command) = thread::scope(|scope| {
+        let (chunks_to, chunks) = sync_channel(WAITING);
+        let (batches_to, batches) = sync_channel(WAITING);
+        let (asked, refused) = (stop.asked(), &refused);
+        let (pace, wishes) = (options.pace(), wishes(options, asked, refused));
+        let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
+        let tracker = thread::Builder::new()
+            .name("icecore-tracker".to_owned())
+            .spawn_scoped(scope, digest)
+            .context("cannot start a thread")?;
+        let varied = options.varied_period(event);
+        let pump = Pump {
+            options,
+            queues: &queues,
+            stop: asked,
+            refused,
+            chunks: chunks_to,
+            varied,
+            looks: Looks::default(),
+        };
+        let seen = pump.look_around(&sampler, found)?;
+        stop.check()?;
+        let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
+            .map_err(|error| explain_begin(error, &output))?;
+        let started_ns = clock::monotonic_ns();
+        let store = move || store::store(writer, &batches, refused);
+        let writer = thread::Builder::new()
+            .name("icecore-writer".to_owned())
+            .spawn_scoped(scope, store)
+            .context("cannot start a thread")?;
+        stop.let_the_second_abort().context("cannot listen for signals")?;
+        if paused.is_some() {
+            stop.check()?;
+        }
+        let mut command = paused.map(Paused::start).transpose().with_context(|| {
+            let program = options.command.first().map(|program| program.to_string_lossy());
+            format!("cannot run `{}`", program.unwrap_or_default())
+        })?;
+        if let Err(error) = output.keep() {
+            command.iter_mut().for_each(child::end);
+            return Err(error);
+        }
+        let pumped = pump.run(&mut sampler, (started_ns, seen), command.as_mut());
+        drop(pump);
+        let digested = join(tracker)?;
+        let stored = join(writer)?;
+        anyhow::Ok((started_ns, pumped?, digested, stored, command))
+    })?;
+    if options.verbose {
+        summary::tell(&format!(
+            "icecore-record: the longest time without a look at whether to end was {} ms, and the longest pass over the ring took {} ms\n",
+            pumped.longest_without_look.as_millis(),
+            pumped.longest_pass.as_millis()
+        ));
+    }
+
+    let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(started_ns));
+    let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None };
+    close(options, &sampler, stored, end, command)
+}
+
+/// What is taken of the images that are hit.
+fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) -> Wishes<'a> {
+    let is_told = !options.quiet && std::io::stderr().is_terminal();
+    let has_stacks = options.unwind != Unwind::Fp;
+    Wishes { embed: options.embed, max_bytes: options.embed_max_bytes, has_stacks, is_told, stop, refused }
+}
+
+/// What is known when sampling has ended.
+struct End<'a> {
+    output: &'a Output,
+    event: Event,
+    elapsed: Duration,
+    pumped: Pumped,
+    digested: Digested,
+    exit_code: Option<u8>,
+}
+
+/// Writes the receipt, closes the file, tells what was recorded, and waits for the command.
+fn close(
+    options: &Options,
+    sampler: &Sampler<'_>,
+    stored: Stored,
+    mut end: End<'_>,
+    command: Option<Child>,
+) -> anyhow::Result<u8> {
+    let end_ns = end.pumped.end_ns;
+    // A command that ended the recording has its code already; another is waited for below.
+    let mut command = command;
+    if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
+        end.exit_code = Some(child::exit_code(child.wait()?));
+    }
+    let refused = stored.samples_refused;
+    let last_losses = last_losses(end_ns, &stored, &end.digested.embedded);
+    if refused > 0 {
+        *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += refused;
+    }
+    let own = usage::own();
+    let runs = sampler.runs();
+    let receipt = ReceiptV1 {
+        end_ns,
+        ended_by: vec![end.pumped.ended_by.text().to_owned()],
+        exit_code: end.exit_code.map_or(-1, i32::from),
+        samples: end.digested.totals.samples - refused,
+        lost: end.digested.losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum(),
+        user_cpu_ns: own.user_cpu_ns,
+        kernel_cpu_ns: own.kernel_cpu_ns,
+        peak_rss_bytes: own.peak_rss_bytes,
+        bpf_runs: runs.count,
+        bpf_ns: runs.ns,
+        ring_high_water_bytes: end.pumped.ring_high_water_bytes,
+        file_bytes: stored.len_bytes(),
+    };
+    let (kept, pieces_bytes) = (stored.len_bytes(), stored.pieces_bytes);
+    let left_out: Vec<LeftOut> =
+        end.digested.embedded.files.left_out.iter().map(|omitted| omitted.row).collect();
+    let finished = stored.finish(&left_out, &last_losses, &receipt);
+    let settled = end.output.settle();
+    if let Err(error) = &finished {
+        let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
+        // Files come behind all samples.
+        let what_is_lost = match takes_files && refused == 0 {
+            true => "; what is missing is of files that were to be embedded",
+            false => "",
+        };
+        summary::tell(&format!(
+            "error: cannot write {}: {}. \
+             What was written before ({}) can be read; lost after it: {}{what_is_lost}",
+            end.output.called(),
+            why_not(error),
+            quantity::bytes(kept),
+            quantity::things(refused, "sample"),
+        ));
+    } else if !options.quiet && !matches!(settled, Settled::Gone(_)) {
+        let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
+        losses.sort_unstable();
+        let ended = Ended {
+            path: settled.path().or(end.output.path()),
+            elapsed: end.elapsed,
+            rate: options.rate,
+            event: end.event,
+            cpus: options.cpus.len(),
+            command_cpu: end.exit_code.map(|_| usage::of_children()),
+            is_restricted: options.some_cpus || !(options.user && options.kernel),
+            file_bytes: *finished.as_ref().unwrap_or(&kept),
+            pieces_bytes,
+            receipt: &receipt,
+            losses: &losses,
+            embedded: end.digested.embedded,
+        };
+        summary::lines(&ended).iter().for_each(|line| summary::tell(line));
+    }
+    if let Some(text) = settled.text(&end.output.called()).filter(|_| settled.is_failure() || !options.quiet)
+    {
+        let kind = if settled.is_failure() { "error" } else { "icecore-record" };
+        summary::tell(&format!("{kind}: {text}"));
+    }
+    let code = match (end.exit_code, command) {
+        (Some(code), _) => code,
+        (None, None) => 0,
+        (None, Some(mut child)) => {
+            if end.pumped.ended_by == Reason::Signal {
+                child::terminate(&child);
+            } else if !options.quiet {
+                summary::tell(&format!(
+                    "icecore-record: waiting for the command to end (process {})\n",
+                    child.id()
+                ));
+            }
+            child::exit_code(child.wait()?)
+        }
+    };
+    Ok(if finished.is_ok() && !settled.is_failure() { code } else { FAILED })
+}
+
+/// What was lost behind the samples, or was noticed only there.
+fn last_losses(time_ns: u64, stored: &Stored, embedded: &Embedded) -> Vec<Loss> {
+    let losses = [
+        (Cause::WRITE_FAILED, stored.samples_refused),
+        (Cause::CODE_UNNAMED, embedded.left_out + embedded.jit.left_out),
+        (Cause::JIT_FILE_CUT, embedded.jit.cut_files),
+        (Cause::NAMES_REFUSED, stored.names_refused),
+    ];
+    let losses = losses.into_iter().filter(|(_, count)| *count > 0);
+    losses.map(|(cause, count)| Loss { time_ns, cpu: u32::MAX, cause, count }).collect()
+}
+
+/// Says why the recording could not be written, and what helps.
+fn why_not(error: &icecore_format::Error) -> String {
+    match error {
+        icecore_format::Error::Io(io) => with_remedy(io),
+        other => other.to_string(),
+    }
+}
+
+/// Says why the operating system did not take the recording, and what helps.
+fn with_remedy(error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        ErrorKind::BrokenPipe => return "whoever read it has gone, and recording ended there".to_owned(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free space there or name a file elsewhere with -o"
+        }
+        ErrorKind::FileTooLarge => "raise the limit with `ulimit -f`, or name a file elsewhere with -o",
+        _ => "the disk may be failing: name a file elsewhere with -o",
+    };
+    format!("{error}; {remedy}")
+}
+
+/// Says why the recording could not be begun, and what helps.
+fn explain_begin(error: anyhow::Error, output: &Output) -> anyhow::Error {
+    let called = output.called();
+    match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(io), _) | (_, Some(icecore_format::Error::Io(io))) => {
+            anyhow::anyhow!("cannot begin {called}: {}", with_remedy(io))
+        }
+        _ => error.context(format!("cannot begin {called}")),
+    }
+}
+
+/// Tells the programs whom to record; returns these processes, or `None` for all.
+fn add_targets(
+    sampler: &Sampler<'_>,
+    target: &Target,
+    paused: Option<&Paused>,
+) -> anyhow::Result<Option<FxHashSet<u32>>> {
+    let tgids: FxHashSet<u32> = match (target, paused) {
+        (Target::System, _) => return Ok(None),
+        (Target::Cgroups(cgroups), _) => {
+            (0..).zip(cgroups).try_for_each(|(number, cgroup)| sampler.add_cgroup(number, cgroup))?;
+            return Ok(None);
+        }
+        (Target::Processes(tgids), _) => tgids.iter().copied().collect(),
+        (Target::Threads(tids), _) => {
+            tids.iter().try_for_each(|tid| sampler.add_thread(*tid))?;
+            tids.iter().filter_map(|tid| scan::tgid_of(*tid)).collect()
+        }
+        (Target::Command, Some(paused)) => std::iter::once(paused.pid()).collect(),
+        (Target::Command, None) => bail!("bug: a command is the target, and there is none"),
+    };
+    tgids.iter().try_for_each(|tgid| sampler.add_process(*tgid))?;
+    Ok(Some(tgids))
+}
+
+/// Takes targets off the lists that ended before their end could be reported; without any the run ends at once.
+fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
+    if let Target::Processes(ids) | Target::Threads(ids) = target {
+        ids.iter().filter(|id| !scan::is_alive(**id)).for_each(|id| sampler.forget(*id));
+    }
+}
+
+/// Starts sampling and writes the first block.
+fn begin_file(
+    output: &Output,
+    options: &Options,
+    event: Event,
+    events: Vec<OwnedFd>,
+    notes: Vec<String>,
+    sampler: &mut Sampler<'_>,
+) -> anyhow::Result<Writer> {
+    let mut writer = output.writer()?;
+    let session = session::describe(options, event, notes);
+    sampler.arm_sampling(events)?;
+    writer.append(&session)?;
+    Ok(writer)
+}
+
+fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {
+    handle
+        .join()
+        .map_err(|_| anyhow::anyhow!("bug: a thread of the recorder panicked; what was written can be read"))
+}

@@ -1,0 +1,407 @@
+//! The main thread's part: from the kernel into chunks.
+
+use std::cell::Cell;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use icecore_format::records::{Cause, Loss};
+use libbpf_rs::RingBuffer;
+use rustc_hash::FxHashMap;
+
+use crate::kernel::sampler::Sampler;
+use crate::kernel::sweep::Sweep;
+use crate::proc::scan::{Process, Scan};
+use crate::settings::Options;
+use crate::sys::clock;
+use crate::sys::poll;
+use crate::sys::queue::Queue;
+use crate::threads::jitter::Jitter;
+
+/// How long the recorder sleeps if the ring does not wake it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same where mapping reports come so fast that their queues would overflow until then.
+const LOOK_SOON: Duration = Duration::from_millis(5);
+/// The same after new mappings were reported, so many times: what runs there is judged meanwhile, and treated accordingly from then
+/// on.
+const LOOK_AT_NEW: (Duration, u32) = (Duration::from_millis(15), 6);
+/// How full a queue may become between two looks.
+const FULL_ENOUGH: f64 = 0.25;
+/// A chunk is passed on when it has this many bytes.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Longest time between the moment that an event counts from and its arrival in the ring.
+const UNDERWAY_NS: u64 = 10_000_000;
+/// The kernel frees a thread within so long.
+const FREED_WITHIN: Duration = Duration::from_millis(100);
+/// Records taken from the ring between two looks at the size of the chunk.
+const TAKE_AT_ONCE: usize = 256;
+/// Reports of mappings that wait for the end of a pass take so many bytes at most, and then fill their queues.
+const MAX_REPORT_BYTES: usize = 16 << 20;
+/// How often a tracker that is behind is asked whether it takes a chunk.
+const OFFER_EVERY: Duration = Duration::from_millis(1);
+
+/// Raw bytes on their way from the main thread to the tracker.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Chunk {
+    /// Records of the ring, each behind its length (u32).
+    pub(crate) ring: Vec<u8>,
+    /// Records of the mapping queues.
+    pub(crate) reports: Vec<u8>,
+    /// Reports of mappings made up to now may be missing.
+    pub(crate) lacks_reports: bool,
+    pub(crate) losses: Vec<Loss>,
+    /// Processes that were there before.
+    pub(crate) found: Vec<Process>,
+    /// Sampling has begun, ns `CLOCK_MONOTONIC`.
+    pub(crate) began_ns: Option<u64>,
+    /// Everything that happened before this moment is in this chunk or in one before it, ns
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) complete_until_ns: u64,
+}
+
+impl Chunk {
+    /// The records of the ring.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let mut bytes = &self.ring[..];
+        std::iter::from_fn(move || {
+            let (len, rest) = bytes.split_first_chunk()?;
+            let (record, rest) = rest.split_at_checked(u32::from_ne_bytes(*len) as usize)?;
+            bytes = rest;
+            Some(record)
+        })
+    }
+}
+
+/// Why sampling ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Duration,
+    Signal,
+    Command,
+    TargetsGone,
+    WriteFailed,
+}
+
+impl Reason {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Duration => "duration",
+            Self::Signal => "signal",
+            Self::Command => "command",
+            Self::TargetsGone => "targets gone",
+            Self::WriteFailed => "write failed",
+        }
+    }
+}
+
+/// The main thread's part: from the kernel into chunks.
+pub(crate) struct Pump<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) queues: &'a [Queue],
+    /// Somebody asked for an end.
+    pub(crate) stop: &'a AtomicBool,
+    /// The disk refused a block.
+    pub(crate) refused: &'a AtomicBool,
+    pub(crate) chunks: SyncSender<Chunk>,
+    /// The distance of samples that is varied; `None` if it is kept.
+    pub(crate) varied: Option<Duration>,
+    pub(crate) looks: Looks,
+}
+
+/// When it was last looked at whether there is a reason to end, and the longest time without such a look.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    last: Cell<Instant>,
+    longest: Cell<Duration>,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self { last: Cell::new(Instant::now()), longest: Cell::default() }
+    }
+}
+
+impl Looks {
+    fn note(&self) {
+        let now = Instant::now();
+        let passed = now.duration_since(self.last.replace(now));
+        self.longest.set(self.longest.get().max(passed));
+    }
+}
+
+/// How pumping ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pumped {
+    pub(crate) ended_by: Reason,
+    /// When sampling ended, ns `CLOCK_MONOTONIC`.
+    pub(crate) end_ns: u64,
+    /// Most bytes that waited in the ring at one look.
+    pub(crate) ring_high_water_bytes: u64,
+    /// The longest time between two looks at whether there is a reason to end.
+    pub(crate) longest_without_look: Duration,
+    /// The longest time that emptying ring and queues took, with what the tracker was waited for.
+    pub(crate) longest_pass: Duration,
+}
+
+impl Pump<'_> {
+    /// Passes the processes on that are there, as they are found. What happens meanwhile is drained between two of them.
+    pub(crate) fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<Seen> {
+        let taken = Mutex::new(Vec::new());
+        let mut seen = Seen::default();
+        let ring = sampler.ring(take_into(&taken))?;
+        for found in scan {
+            let _ = self.chunks.send(Chunk { found, ..Chunk::default() });
+            self.drain(sampler, &ring, &taken, &mut seen, None);
+            if self.is_stopped() {
+                break;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Pumps until there is a reason to end, then empties the ring. Sampling has begun at `began_ns`; `seen`: what was seen
+    /// while it looked around.
+    pub(crate) fn run(
+        &self,
+        sampler: &mut Sampler<'_>,
+        (began_ns, mut seen): (u64, Seen),
+        mut command: Option<&mut Child>,
+    ) -> anyhow::Result<Pumped> {
+        let _ = self.chunks.send(Chunk { began_ns: Some(began_ns), ..Chunk::default() });
+        self.looks.note();
+        self.looks.longest.set(Duration::ZERO);
+        let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
+        let taken = Mutex::new(Vec::new());
+        let mut sweep = Sweep::new(self.options.accounts().then(|| sampler.accounts()).flatten());
+        let mut jitter = Jitter::new(self.varied);
+        let ended_by = {
+            let ring = sampler.ring(take_into(&taken))?;
+            loop {
+                if let Some(period_ns) = jitter.change(Instant::now()) {
+                    sampler.set_period(period_ns);
+                }
+                sweep.look(false, &mut |record| keep(&taken, record));
+                let look_in = seen.look_in();
+                let left = until.map_or(look_in, |until| until.saturating_duration_since(Instant::now()));
+                poll::wait_for(&ring, left.min(look_in));
+                self.drain(sampler, &ring, &taken, &mut seen, Some(until));
+                if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
+                    break reason;
+                }
+            }
+        };
+        let longest_without_look = self.looks.longest.get();
+        let end_ns = clock::monotonic_ns();
+        sampler.disarm_sampling();
+        wait_for_accounts(sampler, ended_by);
+        sweep.look(true, &mut |record| keep(&taken, record));
+        sampler.disarm();
+        let ring = sampler.ring(take_into(&taken))?;
+        self.drain(sampler, &ring, &taken, &mut seen, None);
+        let Seen { high_water, longest_pass, .. } = seen;
+        Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: high_water, longest_without_look, longest_pass })
+    }
+
+    fn reason_to_end(
+        &self,
+        sampler: &Sampler<'_>,
+        until: Option<Instant>,
+        command: Option<&mut Child>,
+    ) -> anyhow::Result<Option<Reason>> {
+        self.looks.note();
+        let has_ended =
+            |child: &mut Child| child.try_wait().map(|status: Option<ExitStatus>| status.is_some());
+        Ok(if self.refused.load(Ordering::Relaxed) {
+            Some(Reason::WriteFailed)
+        } else if command.map_or(Ok(false), has_ended)? {
+            Some(Reason::Command)
+        } else if self.is_stopped() {
+            Some(Reason::Signal)
+        } else if until.is_some_and(|until| Instant::now() >= until) {
+            Some(Reason::Duration)
+        } else if !sampler.has_targets(&self.options.target) {
+            Some(Reason::TargetsGone)
+        } else {
+            None
+        })
+    }
+
+    /// One pass: empties the queues, and takes what was in the ring at its beginning. Queues first: a process that made a
+    /// mapping in them was forked by an event that is in the ring by now. `until`: whether a stop, or this moment, ends the pass
+    /// where it is; the next one goes on there.
+    ///
+    /// # Cost
+    /// One ring full of bytes at most, however fast it is filled, and the time in which the tracker takes them.
+    fn drain(
+        &self,
+        sampler: &Sampler<'_>,
+        ring: &RingBuffer<'_>,
+        taken: &Mutex<Vec<u8>>,
+        seen: &mut Seen,
+        until: Option<Option<Instant>>,
+    ) {
+        let begun = Instant::now();
+        let is_over = || until.is_some_and(|until| self.is_over(until));
+        // What is reported after this moment may miss the queues and yet be sampled in the ring.
+        let complete_until_ns = clock::monotonic_ns().saturating_sub(UNDERWAY_NS);
+        let mut fill = seen.look_at(self.queues);
+        let mut waited = 0;
+        loop {
+            let is_sent = seen.unsent.take().is_none_or(|chunk| self.offer(chunk, seen, &is_over));
+            if !is_sent {
+                break;
+            }
+            let count = ring.consume_raw_n(TAKE_AT_ONCE);
+            let mut bytes = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            // A whole ring later, all that was in it at the beginning is taken.
+            let is_last =
+                count < TAKE_AT_ONCE as i32 || waited + bytes.len() as u64 >= self.options.ring_bytes;
+            if !is_last && bytes.len() < CHUNK_BYTES {
+                continue;
+            }
+            waited += bytes.len() as u64;
+            let ring = std::mem::take(&mut *bytes);
+            drop(bytes);
+            let mut chunk = Chunk { ring, losses: seen.new_losses(sampler), ..Chunk::default() };
+            if is_last {
+                chunk.reports = std::mem::take(&mut seen.reports);
+                chunk.lacks_reports = std::mem::take(&mut seen.lacks_reports);
+                chunk.complete_until_ns = complete_until_ns;
+            }
+            let is_sent = self.offer(chunk, seen, &is_over);
+            if is_last || !is_sent {
+                break;
+            }
+            fill = fill.max(seen.look_at(self.queues));
+        }
+        seen.news = if fill > 0.0 { LOOK_AT_NEW.1 } else { seen.news.saturating_sub(1) };
+        seen.note_fill(fill);
+        seen.high_water = seen.high_water.max(waited);
+        seen.longest_pass = seen.longest_pass.max(begun.elapsed());
+    }
+
+    /// Tells whether nothing more is to be recorded.
+    fn is_over(&self, until: Option<Instant>) -> bool {
+        self.looks.note();
+        self.is_stopped()
+            || self.refused.load(Ordering::Relaxed)
+            || until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Passes a chunk on; waits while the tracker is behind, and the ring fills meanwhile. If the recording is over before the
+    /// chunk is taken, it is kept for the last pass; then the answer is false.
+    fn offer(&self, mut chunk: Chunk, seen: &mut Seen, is_over: &dyn Fn() -> bool) -> bool {
+        loop {
+            chunk = match self.chunks.try_send(chunk) {
+                Err(TrySendError::Full(chunk)) => chunk,
+                // The tracker ends only after this end was dropped, unless it panicked: then its join tells.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return true,
+            };
+            if is_over() {
+                seen.unsent = Some(chunk);
+                return false;
+            }
+            std::thread::sleep(OFFER_EVERY);
+        }
+    }
+}
+
+/// What the pump has seen so far.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    losses: FxHashMap<(Cause, u32), u64>,
+    high_water: u64,
+    /// How long to sleep if the ring does not wake the recorder.
+    look_in: Duration,
+    /// How many more looks come soon.
+    news: u32,
+    /// Reports that wait for the end of a pass.
+    reports: Vec<u8>,
+    /// Others that were made up to now may be missing.
+    lacks_reports: bool,
+    /// What the tracker did not take before the recording was over.
+    unsent: Option<Chunk>,
+    longest_pass: Duration,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        let (losses, high_water, news, reports, lacks_reports, unsent, longest_pass) = Default::default();
+        Self { losses, high_water, look_in: LOOK_EVERY, news, reports, lacks_reports, unsent, longest_pass }
+    }
+}
+
+impl Seen {
+    /// Empties the queues of mapping reports; returns how full the fullest was, 0 to 1. It is called often in a long pass, or
+    /// they would overflow meanwhile.
+    fn look_at(&mut self, queues: &[Queue]) -> f64 {
+        let mut fill: f64 = 0.0;
+        for queue in queues {
+            if self.reports.len() >= MAX_REPORT_BYTES {
+                break;
+            }
+            let drained = queue.drain(&mut self.reports);
+            self.lacks_reports |= drained.may_lack_some;
+            fill = fill.max(drained.fill);
+        }
+        fill
+    }
+
+    /// How long to sleep now.
+    fn look_in(&self) -> Duration {
+        if self.news > 0 { self.look_in.min(LOOK_AT_NEW.0) } else { self.look_in }
+    }
+
+    /// Chooses when to look next, by how full the fullest queue of mapping reports has become.
+    fn note_fill(&mut self, fill: f64) {
+        let until_full_enough = match fill > 0.0 {
+            true => self.look_in.mul_f64((FULL_ENOUGH / fill).min(2.0)),
+            false => self.look_in * 2,
+        };
+        self.look_in = until_full_enough.clamp(LOOK_SOON, LOOK_EVERY);
+    }
+
+    /// Losses since the last look.
+    fn new_losses(&mut self, sampler: &Sampler<'_>) -> Vec<Loss> {
+        let time_ns = clock::monotonic_ns();
+        let mut losses = Vec::new();
+        for (cause, cpu, total) in sampler.losses() {
+            let known = self.losses.entry((cause, cpu)).or_default();
+            if total > *known {
+                losses.push(Loss { time_ns, cpu, cause, count: total - *known });
+                *known = total;
+            }
+        }
+        losses
+    }
+}
+
+/// Waits until it is told what the threads ran in the end that have just ended: the kernel frees them a little later. Who has
+/// not been waited for by its parent is told by the last sweep.
+fn wait_for_accounts(sampler: &Sampler<'_>, ended_by: Reason) {
+    let has_ended = matches!(ended_by, Reason::Command | Reason::TargetsGone);
+    let until = Instant::now() + FREED_WITHIN;
+    while has_ended && sampler.unfreed() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Copies every record behind its length into `taken`.
+fn take_into(taken: &Mutex<Vec<u8>>) -> impl FnMut(&[u8]) -> i32 + Send + '_ {
+    |record| {
+        keep(taken, record);
+        0
+    }
+}
+
+fn keep(taken: &Mutex<Vec<u8>>, record: &[u8]) {
+    let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+    taken.extend_from_slice(&(record.len() as u32).to_ne_bytes());
+    taken.extend_from_slice(record);
+}

@@ -1,0 +1,127 @@
+//! The writer thread: takes batches, appends them, and stops the recording if the disk refuses.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+
+use icecore_format::records::{LeftOut, LeftOutV1, Loss, LossesV1, Omission, Payload, ReceiptV1};
+use icecore_format::write::Writer;
+
+use crate::sys::usage;
+use crate::track::batch::Batch;
+
+/// What became of the file.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    writer: Writer,
+    /// The first refusal, if there was one.
+    failure: Option<icecore_format::Error>,
+    /// Samples that the disk did not take.
+    pub(crate) samples_refused: u64,
+    /// Names of functions that it did not take.
+    pub(crate) names_refused: u64,
+    /// Images of whose files it did not take something.
+    pub(crate) files_refused: BTreeSet<u32>,
+    /// Behind the last image that the file defines.
+    images_end: u32,
+    /// Bytes of the file that are pieces of other files.
+    pub(crate) pieces_bytes: u64,
+}
+
+/// Behind the last image that a batch defines; 0 without any.
+fn images_end(batch: &Batch) -> u32 {
+    match batch.images.items() {
+        0 => 0,
+        items => batch.images.first_id.saturating_add(items as u32),
+    }
+}
+
+/// Appends batches until the last has come. After a refusal the rest is counted, not kept.
+pub(crate) fn store(writer: Writer, batches: &Receiver<Batch>, refused: &AtomicBool) -> Stored {
+    let mut stored = Stored::new(writer);
+    for batch in batches {
+        let has_pieces = batch.image_parts.items() > 0;
+        if has_pieces && stored.pieces_bytes == 0 {
+            // Sampling is over, and compressing files takes long.
+            usage::background_priority();
+        }
+        let before = stored.writer.len_bytes();
+        if stored.failure.is_none() {
+            stored.failure = batch.append_to(&mut stored.writer).err();
+        }
+        if has_pieces {
+            stored.pieces_bytes += stored.writer.len_bytes() - before;
+        }
+        match stored.failure.is_some() {
+            false => stored.images_end = stored.images_end.max(images_end(&batch)),
+            true => {
+                refused.store(true, Ordering::Relaxed);
+                stored.refuse(&batch);
+            }
+        }
+    }
+    stored
+}
+
+impl Stored {
+    fn new(writer: Writer) -> Self {
+        let (failure, files_refused) = Default::default();
+        let (samples_refused, names_refused, images_end, pieces_bytes) = Default::default();
+        Self { writer, failure, samples_refused, names_refused, files_refused, images_end, pieces_bytes }
+    }
+
+    fn refuse(&mut self, batch: &Batch) {
+        self.samples_refused += batch.samples.items() as u64;
+        self.names_refused += (batch.symbols.items() + batch.jit.items()) as u64;
+        if batch.image_parts.items() > 0 {
+            self.files_refused.insert(batch.image_parts.image);
+        }
+    }
+
+    /// Bytes of the file so far.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.writer.len_bytes()
+    }
+
+    /// What of the files is not in the recording, whoever stopped it.
+    fn left_out(&self, left_out: &[LeftOut]) -> LeftOutV1 {
+        let is_told = |image: &&u32| left_out.iter().all(|row| row.image != **image);
+        let refused = self.files_refused.iter().filter(is_told);
+        let refused = refused.map(|image| LeftOut {
+            image: *image,
+            why: Omission::WRITE_FAILED,
+            needed_bytes: 0,
+            free_bytes: 0,
+        });
+        // Nothing refers to an image that the disk did not take.
+        let rows = left_out.iter().copied().chain(refused).filter(|row| row.image < self.images_end);
+        LeftOutV1::from_rows(&rows.collect::<Vec<_>>())
+    }
+
+    /// Writes what was lost and left out, the receipt, index and tail; returns the length of the file, bytes.
+    ///
+    /// # Errors
+    /// The first refusal of the disk. As much as fits is written even then.
+    pub(crate) fn finish(
+        mut self,
+        left_out: &[LeftOut],
+        losses: &[Loss],
+        receipt: &ReceiptV1,
+    ) -> Result<u64, icecore_format::Error> {
+        let left_out = self.left_out(left_out);
+        let appended = [
+            self.append(&left_out),
+            self.append(&LossesV1::from_rows(losses)),
+            self.writer.append(receipt).map(drop),
+        ];
+        let finished = self.writer.finish();
+        match self.failure.or(appended.into_iter().find_map(Result::err)) {
+            Some(failure) => Err(failure),
+            None => finished,
+        }
+    }
+
+    fn append(&mut self, payload: &impl Payload) -> Result<(), icecore_format::Error> {
+        if payload.items() > 0 { self.writer.append(payload).map(drop) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,217 @@
+//! Readings of the kernel's account of CPU time to rows: what each thread has run since its last row.
+//!
+//! Pure. Who looks, and when: [`crate::kernel::sweep`] and the programs, at the end of a thread.
+
+use icecore_format::records::CpuTime;
+use rustc_hash::FxHashMap;
+
+/// Rows are rounded to a microsecond, and what is left of it is in the next row.
+const UNIT_NS: u64 = 1_000;
+
+/// Threads that are remembered, about 150 bytes each; what others run is not told. Those whose end was lost stay.
+const MAX_THREADS: usize = 512 << 10;
+
+/// When an account was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Running,
+    /// The thread will run a little longer, and what it ran since the last tick is not in yet.
+    Ending,
+    /// It will not run again.
+    Freed,
+}
+
+/// What the kernel has charged a thread with since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) moment: Moment,
+    pub(crate) time_ns: u64,
+    /// Tells threads apart: an id comes again, and moves to another thread at exec.
+    pub(crate) task: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    pub(crate) ran: Ran,
+}
+
+/// CPU time, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) all_ns: u64,
+    pub(crate) user_ns: u64,
+    pub(crate) kernel_ns: u64,
+}
+
+/// What is known of the threads.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// When sampling began; `None` until that is known. Time that a thread ran before it does not count, nor does a reading that
+    /// was made before it.
+    began_ns: Option<u64>,
+    threads: FxHashMap<u64, Thread>,
+    rows: Vec<CpuTime>,
+}
+
+/// What rows tell of a thread so far.
+#[derive(Debug)]
+struct Thread {
+    told: Ran,
+    told_ns: u64,
+    /// It has ended, and what it ran is told when it is freed.
+    ending: Option<Reading>,
+}
+
+impl Account {
+    /// Takes note of when the recording began. Readings come later.
+    pub(crate) fn begin(&mut self, began_ns: u64) {
+        self.began_ns = Some(began_ns);
+    }
+
+    /// Notes a reading. Readings of one thread come in the order of time.
+    pub(crate) fn read(&mut self, reading: &Reading) {
+        let Some(began_ns) = self.began_ns.filter(|began_ns| reading.time_ns >= *began_ns) else { return };
+        let fresh = || match reading.start_ns < began_ns {
+            true => Thread { told: reading.ran, told_ns: reading.time_ns, ending: None },
+            false => Thread { told: Ran::default(), told_ns: reading.start_ns, ending: None },
+        };
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&reading.task) {
+            return;
+        }
+        let thread = self.threads.entry(reading.task).or_insert_with(fresh);
+        if reading.ran.all_ns < thread.told.all_ns {
+            // The end of the one before was lost.
+            *thread = fresh();
+        }
+        match reading.moment {
+            Moment::Ending => thread.ending = Some(*reading),
+            Moment::Running => self.rows.extend(thread.tell(reading)),
+            Moment::Freed => {
+                // A thread that runs a program takes the id of the first one, which is freed with its own.
+                let ended = thread.ending.unwrap_or(*reading);
+                self.rows.extend(thread.tell(&Reading { tgid: ended.tgid, tid: ended.tid, ..*reading }));
+                self.threads.remove(&reading.task);
+            }
+        }
+    }
+
+    /// Takes the rows since they were taken; at the last time also of threads that were not freed in time.
+    pub(crate) fn take(&mut self, is_last: bool) -> Vec<CpuTime> {
+        if is_last {
+            let ended = self.threads.values_mut();
+            let told = ended.filter_map(|thread| thread.ending.take().and_then(|end| thread.tell(&end)));
+            self.rows.extend(told);
+        }
+        self.rows.sort_unstable_by_key(|row| (row.time_ns, row.tgid, row.tid));
+        std::mem::take(&mut self.rows)
+    }
+
+    /// When the oldest row was read that was not taken.
+    pub(crate) fn first_ns(&self) -> Option<u64> {
+        self.rows.first().map(|row| row.time_ns)
+    }
+}
+
+impl Thread {
+    /// Makes a row of what was not told, if there is anything.
+    fn tell(&mut self, reading: &Reading) -> Option<CpuTime> {
+        self.ending = None;
+        let since = |now: u64, told: &mut u64| {
+            let whole = now.saturating_sub(*told) / UNIT_NS * UNIT_NS;
+            *told += whole;
+            whole
+        };
+        let (ran, told) = (reading.ran, &mut self.told);
+        let row = CpuTime {
+            time_ns: reading.time_ns,
+            since_ns: self.told_ns,
+            tgid: reading.tgid,
+            tid: reading.tid,
+            ran_ns: since(ran.all_ns, &mut told.all_ns),
+            user_ns: since(ran.user_ns, &mut told.user_ns),
+            kernel_ns: since(ran.kernel_ns, &mut told.kernel_ns),
+        };
+        let has_run = row.ran_ns + row.user_ns + row.kernel_ns > 0;
+        if has_run {
+            self.told_ns = reading.time_ns;
+        }
+        has_run.then_some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    fn reading(time_us: u64, start_us: u64, ran_us: u64) -> Reading {
+        let ran = Ran { all_ns: ran_us * US, user_ns: 0, kernel_ns: 0 };
+        let (time_ns, start_ns) = (time_us * US, start_us * US);
+        Reading { moment: Moment::Running, time_ns, task: 9, start_ns, tgid: 7, tid: 8, ran }
+    }
+
+    fn told(account: &mut Account, is_last: bool) -> Vec<(u64, u64, u64)> {
+        let row = |row: CpuTime| (row.since_ns / US, row.time_ns / US, row.ran_ns / US);
+        account.take(is_last).into_iter().map(row).collect()
+    }
+
+    fn from(began_ns: u64) -> Account {
+        let mut account = Account::default();
+        account.begin(began_ns);
+        account
+    }
+
+    #[test]
+    fn what_a_thread_ran_before_the_recording_is_not_told() {
+        let mut account = from(100 * US);
+        account.read(&reading(101, 3, 5_000));
+        account.read(&reading(201, 3, 5_000));
+        account.read(&reading(301, 3, 5_060));
+        assert_eq!(told(&mut account, false), [(101, 301, 60)]);
+        let new = Reading { task: 10, ..reading(301, 150, 40) };
+        account.read(&new);
+        assert_eq!(told(&mut account, false), [(150, 301, 40)]);
+    }
+
+    #[test]
+    fn who_ended_before_the_recording_began_is_not_told() {
+        let mut account = Account::default();
+        account.read(&Reading { moment: Moment::Freed, ..reading(90, 3, 33) });
+        account.begin(100 * US);
+        account.read(&Reading { moment: Moment::Freed, task: 10, ..reading(95, 3, 33) });
+        account.read(&Reading { moment: Moment::Ending, task: 11, ..reading(95, 3, 33) });
+        account.read(&Reading { moment: Moment::Freed, task: 11, ..reading(105, 3, 33) });
+        assert_eq!(told(&mut account, true), []);
+    }
+
+    #[test]
+    fn an_end_is_told_when_the_thread_is_freed_or_at_the_very_last() {
+        let mut account = from(0);
+        account.read(&reading(100, 50, 30));
+        account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
+        assert_eq!(told(&mut account, false), [(50, 100, 30)]);
+        account.read(&Reading { moment: Moment::Freed, ..reading(130, 50, 45) });
+        assert_eq!(told(&mut account, false), [(100, 130, 15)]);
+        // Another thread at the same place.
+        account.read(&Reading { moment: Moment::Ending, ..reading(150, 140, 8) });
+        assert_eq!(told(&mut account, true), [(140, 150, 8)]);
+        assert!(account.take(true).is_empty());
+    }
+
+    #[test]
+    fn a_first_thread_keeps_its_id_when_another_one_runs_a_program() {
+        let mut account = from(0);
+        account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
+        account.read(&Reading { moment: Moment::Freed, tid: 9, ..reading(130, 50, 45) });
+        let rows = account.take(false);
+        assert_eq!((rows.len(), rows[0].tid, rows[0].ran_ns), (1, 8, 45 * US));
+    }
+
+    #[test]
+    fn a_thread_whose_end_was_lost_is_not_taken_for_the_next_one() {
+        let mut account = from(0);
+        account.read(&reading(100, 50, 30));
+        account.read(&reading(200, 150, 20));
+        assert_eq!(told(&mut account, false), [(50, 100, 30), (150, 200, 20)]);
+    }
+}

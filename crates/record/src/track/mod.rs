@@ -1,0 +1,11 @@
+//! Events to rows. Pure: nothing here reads a file, a clock or the kernel, and all of it is tested from bytes.
+
+pub(crate) mod account;
+pub(crate) mod batch;
+pub(crate) mod floods;
+mod intern;
+mod snapshots;
+pub(crate) mod spaces;
+mod stacks;
+mod tally;
+pub(crate) mod tracker;

@@ -1,0 +1,375 @@
+//! What registers and stacks held, reduced to what unwinding needs.
+//!
+//! Unwinding reads two kinds of words: return addresses, and saved registers from which the frame of a caller is
+//! computed, which therefore point into the stack. Every other word is left out here. That is most of them, and all the
+//! text, keys and numbers that a stack holds: they are never written.
+//!
+//! What is left is told relative to what stays the same (code by image and offset, stack by distance), in pieces that are
+//! stored once. The outer part of a stack hardly changes between two samples of a thread, so a snapshot is mostly the
+//! number of a node that is there already.
+
+mod arriving;
+mod pages;
+
+use icecore_format::records::{
+    Location, PIECE_BYTES, PIECE_WORDS, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
+    StackPiece, StackPiecesV1, Word,
+};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+use arriving::Copied;
+pub(crate) use arriving::{Arriving, Taken};
+
+use crate::kernel::wire::{PAGE_BYTES, REGISTER_COUNT, STACK_POINTER};
+use crate::track::intern::Interner;
+use crate::track::spaces::Space;
+
+/// Code, pieces and nodes that are remembered before all are forgotten.
+const REMEMBERED: usize = 128 << 10;
+/// How far apart two addresses of a stack can be: a first stack may have grown to gigabytes, and unwinding does not get
+/// that far.
+const MAX_DISTANCE: u64 = 256 << 20;
+/// Parts of stacks that are remembered before all are forgotten: 16 MiB.
+const COMPARED_PARTS: usize = 1 << 20;
+
+/// Gives snapshots ids, and what they are made of.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    code: Interner<Location>,
+    /// Of each the mask, low half first, then its words: an id of code · 2 + 1, or a distance, sign folded, · 2.
+    pieces: Interner<Arc<[u32]>>,
+    nodes: Interner<StackNode>,
+    located: LocatedCode,
+    /// What the stacks of threads held last, and those further out: by how many are inside.
+    before: FxHashMap<(u32, usize), Before>,
+    before_parts: usize,
+    first_id: u32,
+    rows: Vec<Snapshot>,
+    /// Code of the last snapshot that is told by its address, as it was met.
+    at_addresses: Vec<u64>,
+    /// The piece at hand, and its bytes.
+    scratch: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+/// A stack that was seen. Part 0 ends at the anchor, part 1 below it, and so on.
+#[derive(Debug, Default)]
+struct Before {
+    anchor: u64,
+    copied: Seen,
+    /// Version of the address space.
+    version: u32,
+    /// The outermost part of which something is known.
+    first_part: u32,
+    /// What each part held, from the first one on.
+    held: Vec<Held>,
+}
+
+/// What the pages of a stack held.
+#[derive(Debug, Default)]
+struct Seen {
+    low: u64,
+    /// Behind the last byte that was known.
+    high: u64,
+    hashes: Vec<u64>,
+}
+
+impl Seen {
+    fn hash(&self, address: u64) -> Option<u64> {
+        let number = (address / PAGE_BYTES).checked_sub(self.low / PAGE_BYTES)?;
+        self.hashes.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
+/// What a part of a stack held.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// Its piece; `None` if it has no words.
+    piece: Option<u32>,
+    /// The node of this piece, or of the next outer one that has words.
+    node: u32,
+}
+
+impl Before {
+    /// Tells whether the bytes of a part are what they were: those of its pages are, and all of it belonged to the stack.
+    fn is_same(&self, now: &Copied, from: u64, to: u64) -> bool {
+        let Seen { low, high, .. } = self.copied;
+        let is_same = |address| now.hash(address).is_some_and(|hash| self.copied.hash(address) == Some(hash));
+        // Of a part that is not whole, both must have known the same bytes.
+        let is_whole = to - from == PIECE_BYTES && low <= from && to <= high;
+        from < to && (is_whole || (low, high) == (now.low, now.high)) && is_same(from) && is_same(to - 1)
+    }
+
+    fn held(&self, number: u32) -> Option<&Held> {
+        self.held.get(number.checked_sub(self.first_part)? as usize)
+    }
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self {
+            code: Interner::new(0, REMEMBERED),
+            pieces: Interner::new(0, REMEMBERED),
+            nodes: Interner::new(1, REMEMBERED),
+            located: LocatedCode::default(),
+            before: FxHashMap::default(),
+            before_parts: 0,
+            first_id: 1,
+            rows: Vec::new(),
+            at_addresses: Vec::new(),
+            scratch: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+}
+
+impl Snapshots {
+    /// Notes a snapshot of a thread; returns its id. Those of the stacks further out have the next ones.
+    pub(crate) fn note(&mut self, tid: u32, space: &Space, taken: &Taken) -> u32 {
+        self.at_addresses.clear();
+        let id = self.note_one((tid, 0), space, taken);
+        for (inside, outer) in taken.outer.iter().enumerate() {
+            self.note_one((tid, inside + 1), space, outer);
+        }
+        id
+    }
+
+    /// Notes the snapshot of one stack of a thread: the one that it is on, or one further out.
+    fn note_one(&mut self, stack: (u32, usize), space: &Space, taken: &Taken) -> u32 {
+        let is_outer = stack.1 > 0;
+        let before = self.take_before(stack).unwrap_or_default();
+        let (sp, anchor, copied) = (taken.stack_pointer(), taken.anchor(), &taken.copied);
+        let (code, located) = (&mut self.code, &mut self.located);
+        let reach = (anchor - sp).min(MAX_DISTANCE);
+        let at_addresses = &mut self.at_addresses;
+        let bounds = space.bounds();
+        let mut words = Words { space, bounds, code, located, at_addresses, low: sp, high: anchor, reach };
+        let (mut mask, mut registers) = (0, Vec::new());
+        // The program counter of a sample is the leaf of its walk; that of what was interrupted stands here.
+        let len = REGISTER_COUNT - usize::from(!is_outer);
+        for (number, value) in taken.registers[..len].iter().enumerate() {
+            let bit =
+                if number == REGISTER_COUNT - 1 { usize::from(Snapshot::PROGRAM_COUNTER) } else { number };
+            if let Some(word) = words.word(*value, sp).filter(|_| number != STACK_POINTER) {
+                mask |= 1_u64 << bit;
+                registers.push(word);
+            }
+        }
+        let is_comparable = before.anchor == anchor && before.version == space.version();
+        let depth = (anchor - sp) as u32;
+        let parts = depth.div_ceil(PIECE_BYTES as u32);
+        let first_part = (anchor.saturating_sub(copied.high) / PIECE_BYTES) as u32;
+        let mut held = Vec::with_capacity((parts - first_part) as usize);
+        let (mut memory, mut gap) = (0, first_part);
+        // What lies outside of a part was the same before, too.
+        let mut is_same_outside = is_comparable && before.first_part == first_part;
+        for number in first_part..parts {
+            let (from, to) = part(copied, anchor, number);
+            let known = before.held(number).filter(|_| is_comparable && before.is_same(copied, from, to));
+            let piece = match known {
+                Some(held) => held.piece,
+                None => {
+                    self.bytes.clear();
+                    copied.read(from, to, &mut self.bytes);
+                    let has_words = words.piece((from, &self.bytes), &mut self.scratch);
+                    has_words.then(|| self.pieces.id(&self.scratch[..]))
+                }
+            };
+            is_same_outside &= before.held(number).is_some_and(|held| held.piece == piece);
+            match (piece, before.held(number)) {
+                (None, _) => gap += 1,
+                (Some(_), Some(held)) if is_same_outside => (memory, gap) = (held.node, 0),
+                (Some(piece), _) => {
+                    memory = self.nodes.id(&StackNode { outer: memory, gap, piece });
+                    gap = 0;
+                }
+            }
+            held.push(Held { piece, node: memory });
+        }
+        if self.before_parts + held.len() > COMPARED_PARTS || self.before.len() >= REMEMBERED {
+            self.before.clear();
+            self.before_parts = 0;
+        }
+        self.before_parts += held.len();
+        let hashes = copied.pages.iter().map(|(hash, _)| *hash).collect();
+        let seen = Seen { low: copied.low, high: copied.high, hashes };
+        self.before
+            .insert(stack, Before { anchor, copied: seen, version: space.version(), first_part, held });
+        let copied = (copied.high - sp) as u32;
+        self.rows.push(Snapshot { anchor, depth, copied, memory, mask, registers });
+        self.first_id + (self.rows.len() - 1) as u32
+    }
+
+    /// Forgets a thread that has ended.
+    pub(crate) fn forget(&mut self, tid: u32) {
+        let _ = (0..).find(|inside| self.take_before((tid, *inside)).is_none());
+    }
+
+    fn take_before(&mut self, stack: (u32, usize)) -> Option<Before> {
+        let before = self.before.remove(&stack)?;
+        self.before_parts -= before.held.len();
+        Some(before)
+    }
+
+    /// The code that the last snapshot holds and that is told by its address, since it is in no file, or in one that its
+    /// process has mapped twice. What the thread held before, at the same place, is left out.
+    pub(crate) fn at_addresses(&self) -> &[u64] {
+        &self.at_addresses
+    }
+
+    /// Bytes that wait to be written, about.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.rows.len() * 64 + self.pieces.waiting() * 128
+    }
+
+    /// Hands over what is new since the last call.
+    pub(crate) fn take_new(&mut self) -> New {
+        let ((first_code, code), (first_piece, pieces)) = (self.code.take_new(), self.pieces.take_new());
+        let pieces: Vec<StackPiece> = pieces.iter().map(|piece| unpacked(piece)).collect();
+        let (first_node, nodes) = self.nodes.take_new();
+        let (first_id, rows) = (self.first_id, std::mem::take(&mut self.rows));
+        self.first_id += rows.len() as u32;
+        let in_images = code.iter().filter_map(|code| match *code {
+            Location::Image { image, file_off } => Some((image, file_off)),
+            Location::Address(_) => None,
+        });
+        New {
+            in_images: in_images.collect(),
+            code: StackCodeV1::from_rows(first_code, &code),
+            pieces: StackPiecesV1::from_rows(first_piece, &pieces).expect("bug: a piece without words"),
+            nodes: StackNodesV1::from_rows(first_node, &nodes)
+                .expect("bug: a node in front of its outer one"),
+            snapshots: SnapshotsV1::from_rows(first_id, &rows).expect("bug: registers without bits"),
+        }
+    }
+}
+
+/// What is known of a part of a stack: the address of its first byte that is, and that behind the last; equal if none is.
+fn part(copied: &Copied, anchor: u64, number: u32) -> (u64, u64) {
+    let end = anchor.saturating_sub(u64::from(number) * PIECE_BYTES);
+    let from = end.saturating_sub(PIECE_BYTES).clamp(copied.low, copied.high.max(copied.low));
+    (from, end.clamp(from, copied.high.max(from)))
+}
+
+/// A piece as the file has it.
+fn unpacked(piece: &[u32]) -> StackPiece {
+    let word = |word: &u32| match word & 1 {
+        1 => Word::Code(word >> 1),
+        _ => Word::Stack(i64::from(word >> 2) ^ -i64::from(word >> 1 & 1)),
+    };
+    let mask = u64::from(piece[0]) | u64::from(piece[1]) << 32;
+    StackPiece { mask, words: piece[2..].iter().map(word).collect() }
+}
+
+/// What is new, as columns.
+pub(crate) struct New {
+    /// The code in images: image and offset in its file.
+    pub(crate) in_images: Vec<(u32, u64)>,
+    pub(crate) code: StackCodeV1,
+    pub(crate) pieces: StackPiecesV1,
+    pub(crate) nodes: StackNodesV1,
+    pub(crate) snapshots: SnapshotsV1,
+}
+
+/// The code of addresses that were looked up, each in the one slot that it can be in.
+#[derive(Debug)]
+struct LocatedCode(Vec<LocatedSlot>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct LocatedSlot {
+    address: u64,
+    /// Version of the address space.
+    version: u32,
+    /// Id + 1, as a word has room for; 0 if there is no code. [`AT_ADDRESS`] is set if it is told by its address.
+    code: u32,
+}
+
+/// Ids of code have a bit less than numbers in a piece ([`Snapshots::pieces`]).
+const AT_ADDRESS: u32 = 1 << 31;
+
+impl Default for LocatedCode {
+    fn default() -> Self {
+        Self(vec![LocatedSlot::default(); 1 << Self::BITS])
+    }
+}
+
+impl LocatedCode {
+    const BITS: u32 = 16;
+
+    fn slot(&mut self, version: u32, address: u64) -> &mut LocatedSlot {
+        let hash = (address ^ u64::from(version) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &mut self.0[(hash >> (64 - Self::BITS)) as usize]
+    }
+}
+
+/// Tells addresses from other words.
+struct Words<'a> {
+    space: &'a Space,
+    /// Where its code begins and ends.
+    bounds: (u64, u64),
+    code: &'a mut Interner<Location>,
+    located: &'a mut LocatedCode,
+    at_addresses: &'a mut Vec<u64>,
+    /// The stack pointer.
+    low: u64,
+    /// The anchor.
+    high: u64,
+    /// How far above the stack pointer an address of the stack may be.
+    reach: u64,
+}
+
+impl Words<'_> {
+    /// Tells what a part of the stack held, as [`Snapshots::pieces`] has it; whether it held addresses.
+    fn piece(&mut self, (from, bytes): (u64, &[u8]), piece: &mut Vec<u32>) -> bool {
+        piece.clear();
+        piece.extend([0, 0]);
+        let mut mask = 0_u64;
+        // Words lie at multiples of eight, and so does the anchor.
+        let skipped = (from.wrapping_neg() % 8) as usize;
+        let words = bytes.get(skipped..).unwrap_or_default().as_chunks().0;
+        for (word, address) in words.iter().zip((from + skipped as u64..).step_by(8)) {
+            let Some(word) = self.word(u64::from_ne_bytes(*word), address) else { continue };
+            // Counted from the lowest address of the part.
+            mask |= 1 << (PIECE_WORDS as u64 - 1 - (self.high - address - 8) / 8 % PIECE_WORDS as u64);
+            piece.push(match word {
+                Word::Code(id) => id << 1 | 1,
+                Word::Stack(distance) => ((distance << 1 ^ distance >> 63) as u32) << 1,
+            });
+        }
+        piece[..2].copy_from_slice(&[mask as u32, (mask >> 32) as u32]);
+        mask != 0
+    }
+
+    /// What a word can be, told from the address at which it lies.
+    fn word(&mut self, value: u64, at: u64) -> Option<Word> {
+        if value.wrapping_sub(self.low) <= self.reach {
+            return Some(Word::Stack(value.wrapping_sub(at) as i64));
+        }
+        let (from, to) = self.bounds;
+        if value <= from || value > to {
+            return None;
+        }
+        let version = self.space.version();
+        let slot = self.located.slot(version, value);
+        if (slot.address, slot.version) != (value, version) {
+            // Most are return addresses: behind a call that never returns, the code may end.
+            let location = self.space.locate(value - 1).map(|location| match location {
+                Location::Image { image, file_off } => {
+                    Location::Image { image, file_off: file_off.wrapping_add(1) }
+                }
+                Location::Address(_) => Location::Address(value),
+            });
+            let mark = if matches!(location, Some(Location::Address(_))) { AT_ADDRESS } else { 0 };
+            let code = location.map_or(0, |location| (self.code.id(&location) + 1) | mark);
+            *slot = LocatedSlot { address: value, version, code };
+        }
+        if slot.code & AT_ADDRESS != 0 {
+            self.at_addresses.push(value);
+        }
+        (slot.code & !AT_ADDRESS).checked_sub(1).map(Word::Code)
+    }
+}
+
+#[cfg(test)]
+mod tests;

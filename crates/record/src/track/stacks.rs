@@ -1,0 +1,251 @@
+//! Stacks as a trie: a stack is its outermost frame's node, its caller's node, … down to the leaf.
+
+use icecore_format::records::{Location, Node, WalkEnd};
+use rustc_hash::FxHashMap;
+
+use crate::track::spaces::Space;
+
+/// Nodes, and places of callers, that are remembered before all are forgotten: about 30 MB.
+const REMEMBERED: usize = 512 << 10;
+
+/// Gives every distinct stack an id; hands new nodes over once.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    ids: FxHashMap<(u32, Location), u32>,
+    /// Code of return addresses, by the version of the address space.
+    callers: FxHashMap<(u32, u64), Option<Location>>,
+    /// The user stack at hand, leaf first.
+    located: Vec<Location>,
+    first_new: u32,
+    new: Vec<Node>,
+    hits: Hits,
+}
+
+/// What of images was hit.
+#[derive(Debug, Default)]
+pub(crate) struct Hits {
+    /// How often, by image: once for each sample whose leaf is there, and for each place that calls.
+    pub(crate) counts: FxHashMap<u32, u64>,
+    /// Code that is noted by its address, since its process has mapped the image twice: image and offset in its file.
+    pub(crate) by_address: Vec<(u32, u64)>,
+}
+
+impl Hits {
+    fn note(&mut self, space: &Space, address: u64, location: Location) {
+        let image = match location {
+            Location::Image { image, .. } => Some(image),
+            Location::Address(_) => space.code(address).map(|code| {
+                self.by_address.push(code);
+                code.0
+            }),
+        };
+        if let Some(image) = image {
+            *self.counts.entry(image).or_default() += 1;
+        }
+    }
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        let (ids, callers, hits) = Default::default();
+        Self { ids, callers, located: Vec::new(), first_new: 1, new: Vec::new(), hits }
+    }
+}
+
+/// There are 2³² nodes in the file: no more can be told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+impl Stacks {
+    /// The id of a user stack, 0 if it is empty, and how its walk ended.
+    ///
+    /// Code in files is noted by its offset in the file, so that processes that run the same code share
+    /// their stacks. The stack is cut at the first return address that is no code: see [`WalkEnd::NOT_CODE`].
+    /// That needs to know where code is: without a `space` that is complete, or if even the leaf is nowhere in it,
+    /// addresses that are not known are kept as they are.
+    pub(crate) fn user(
+        &mut self,
+        space: Option<&Space>,
+        leaf_first: &[u64],
+        end: WalkEnd,
+    ) -> Result<(u32, WalkEnd), Exhausted> {
+        self.located.clear();
+        let Some((leaf, callers)) = leaf_first.split_first() else { return Ok((0, end)) };
+        let known = space.and_then(|space| Some((space, space.locate(*leaf)?)));
+        let Some((space, leaf)) = known else {
+            return Ok((self.id(leaf_first.iter().rev().map(|address| Location::Address(*address)))?, end));
+        };
+        self.hits.note(space, leaf_first[0], leaf);
+        let mut locations = std::mem::take(&mut self.located);
+        locations.push(leaf);
+        let unknown = |address| (!space.is_complete()).then_some(Location::Address(address));
+        locations.extend(callers.iter().map_while(|a| self.caller(space, *a).or_else(|| unknown(*a))));
+        let end = if locations.len() < leaf_first.len() { WalkEnd::NOT_CODE } else { end };
+        let id = self.id(locations.iter().rev().copied());
+        self.located = locations;
+        Ok((id?, end))
+    }
+
+    /// The id of a stack, given outermost frame first; 0 if it is empty.
+    pub(crate) fn id(&mut self, root_first: impl Iterator<Item = Location>) -> Result<u32, Exhausted> {
+        // Between stacks, so that a forgotten parent cannot be half of one.
+        if self.ids.len() >= REMEMBERED {
+            self.ids.clear();
+        }
+        let mut parent = 0;
+        for location in root_first {
+            parent = match self.ids.get(&(parent, location)) {
+                Some(id) => *id,
+                None => self.push(Node { parent, location })?,
+            };
+        }
+        Ok(parent)
+    }
+
+    /// The addresses of code on the last user stack that is in no file, or in none that tells them apart, and whether it is the
+    /// leaf's; none if nothing is known of its process.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        self.located.iter().enumerate().filter_map(|(position, location)| match location {
+            Location::Address(address) => Some((*address, position == 0)),
+            Location::Image { .. } => None,
+        })
+    }
+
+    /// The newest id.
+    pub(crate) fn newest(&self) -> u32 {
+        self.first_new + self.new.len() as u32 - 1
+    }
+
+    /// Nodes that wait to be written.
+    pub(crate) fn waiting(&self) -> &[Node] {
+        &self.new
+    }
+
+    /// Hands over the nodes that are new since the last call, and the id of the first.
+    pub(crate) fn take_new(&mut self) -> (u32, Vec<Node>) {
+        let next = self.newest() + 1;
+        (std::mem::replace(&mut self.first_new, next), std::mem::take(&mut self.new))
+    }
+
+    /// Hands over what of images was hit since the last call.
+    pub(crate) fn take_hits(&mut self) -> Hits {
+        std::mem::take(&mut self.hits)
+    }
+
+    fn push(&mut self, node: Node) -> Result<u32, Exhausted> {
+        let id = self.newest().checked_add(1).filter(|id| *id < u32::MAX).ok_or(Exhausted)?;
+        self.new.push(node);
+        self.ids.insert((node.parent, node.location), id);
+        Ok(id)
+    }
+
+    /// The code of a return address. It is looked up one byte earlier: behind a call that never returns,
+    /// the code may end.
+    fn caller(&mut self, space: &Space, address: u64) -> Option<Location> {
+        if self.callers.len() >= REMEMBERED {
+            self.callers.clear();
+        }
+        let key = (space.version(), address);
+        if let Some(known) = self.callers.get(&key) {
+            return *known;
+        }
+        let call = address.checked_sub(1).and_then(|call| Some((call, space.locate(call)?)));
+        let location = call.map(|(call, location)| {
+            self.hits.note(space, call, location);
+            match location {
+                Location::Image { image, file_off } => {
+                    Location::Image { image, file_off: file_off.wrapping_add(1) }
+                }
+                Location::Address(_) => Location::Address(address),
+            }
+        });
+        self.callers.insert(key, location);
+        location
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::spaces::{Region, Spaces};
+
+    fn addresses(list: &[u64]) -> impl Iterator<Item = Location> + '_ {
+        list.iter().map(|address| Location::Address(*address))
+    }
+
+    #[test]
+    fn common_callers_are_stored_once() {
+        let mut stacks = Stacks::default();
+        assert_eq!(stacks.id(addresses(&[1, 2, 3])), Ok(3));
+        assert_eq!(stacks.id(addresses(&[1, 2, 4])), Ok(4));
+        assert_eq!(stacks.id(addresses(&[1, 2, 3])), Ok(3));
+        assert_eq!(stacks.id(addresses(&[])), Ok(0));
+        let parents = |new: &[Node]| new.iter().map(|node| node.parent).collect::<Vec<_>>();
+        let (first, new) = stacks.take_new();
+        assert_eq!((first, parents(&new)), (1, vec![0, 1, 2, 2]));
+        assert_eq!(stacks.id(addresses(&[1, 2, 5])), Ok(5));
+        let (first, new) = stacks.take_new();
+        assert_eq!((first, parents(&new), stacks.newest()), (5, vec![2], 5));
+    }
+
+    /// `0x1000..0x2000` shows image 3 from 0x500 on, `0x8000..0x9000` is code made at run time.
+    fn space(spaces: &mut Spaces) -> &Space {
+        spaces.map(
+            1,
+            0x1000,
+            Region { end: 0x2000, image: Some(3), file_off: 0x500, since_ns: 0, is_twice: false },
+        );
+        spaces.map(1, 0x8000, Region { end: 0x9000, image: None, file_off: 0, since_ns: 0, is_twice: false });
+        spaces.complete(1);
+        spaces.of(1).expect("just mapped")
+    }
+
+    #[test]
+    fn nothing_is_cut_in_a_space_that_may_have_more() {
+        let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
+        spaces.map(
+            1,
+            0x1000,
+            Region { end: 0x2000, image: Some(3), file_off: 0, since_ns: 0, is_twice: false },
+        );
+        let walked = [0x1010, 0x7777, 0x1020];
+        assert_eq!(stacks.user(spaces.of(1), &walked, WalkEnd::ROOT), Ok((3, WalkEnd::ROOT)));
+        assert_eq!(stacks.waiting()[1].location, Location::Address(0x7777));
+    }
+
+    #[test]
+    fn a_stack_is_cut_where_a_return_address_is_no_code() {
+        let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
+        let space = space(&mut spaces);
+        // Behind the last byte of the code may be where a call would return to, had it returned.
+        let walked = [0x1010, 0x8020, 0x2000, 0x7777, 0x1020];
+        assert_eq!(stacks.user(Some(space), &walked, WalkEnd::ROOT), Ok((3, WalkEnd::NOT_CODE)));
+        let image = |file_off| Location::Image { image: 3, file_off };
+        let locations: Vec<Location> = stacks.waiting().iter().map(|node| node.location).collect();
+        assert_eq!(locations, [image(0x1500), Location::Address(0x8020), image(0x510)]);
+        assert_eq!(stacks.user(Some(space), &walked[..3], WalkEnd::DEPTH), Ok((3, WalkEnd::DEPTH)));
+    }
+
+    #[test]
+    fn nothing_is_cut_if_it_is_not_known_where_code_is() {
+        let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
+        let space = space(&mut spaces);
+        for space in [None, Some(space)] {
+            assert_eq!(stacks.user(space, &[0x66, 0x1010], WalkEnd::ROOT), Ok((2, WalkEnd::ROOT)));
+        }
+        assert_eq!(stacks.waiting().len(), 2);
+        assert_eq!(stacks.user(Some(space_of(&spaces)), &[], WalkEnd::NONE), Ok((0, WalkEnd::NONE)));
+    }
+
+    fn space_of(spaces: &Spaces) -> &Space {
+        spaces.of(1).expect("mapped")
+    }
+
+    #[test]
+    fn more_nodes_than_ids_are_an_error() {
+        let mut stacks = Stacks { first_new: u32::MAX - 1, ..Stacks::default() };
+        assert_eq!(stacks.id(addresses(&[1])), Ok(u32::MAX - 1));
+        assert_eq!(stacks.id(addresses(&[2])), Err(Exhausted));
+        assert_eq!(stacks.id(addresses(&[1])), Ok(u32::MAX - 1));
+    }
+}

@@ -1,0 +1,127 @@
+//! What was settled, as columns for the writer.
+
+use icecore_format::block::Processes;
+use icecore_format::records::{
+    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
+    KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1,
+    TasksV1, UnwindRulesV1,
+};
+use rustc_hash::FxHashMap;
+
+use super::{SAMPLE_UNIT_NS, Tracker};
+use crate::evidence::jit::Made;
+use crate::proc::kallsyms::Kallsyms;
+use crate::track::batch::Batch;
+use crate::track::stacks::Hits;
+
+/// So old rows of the account become: one block of them a second would be nothing but its head.
+const ACCOUNT_NS: u64 = 10_000_000_000;
+
+impl Tracker {
+    /// Takes everything that was settled since the last batch.
+    pub(crate) fn take_batch(&mut self, kallsyms: Option<&Kallsyms>) -> Batch {
+        self.first_ns = self.waiting.first_ns();
+        let kernel_symbols = kallsyms.map_or_else(Vec::new, |table| self.kernel_symbols(table));
+        // A settled event may be late: rows of the batch are put in order once more.
+        self.lifecycle.sort_by_key(|row| row.time_ns);
+        self.cgroups.sort_by_key(|row| row.time_ns);
+        self.mappings.sort_by_key(|row| row.time_ns);
+        self.samples.sort_by_key(|row| row.time_ns);
+        let (first_node, nodes) = self.stacks.take_new();
+        self.code.extend(nodes.iter().filter_map(|node| match node.location {
+            Location::Image { image, file_off } => Some((image, file_off)),
+            Location::Address(_) => None,
+        }));
+        let basis = Basis {
+            unit_ns: SAMPLE_UNIT_NS,
+            period_ns: self.pace.period_ns,
+            newest_stack: first_node - 1,
+            processes: std::mem::replace(&mut self.processes, Processes::NONE),
+        };
+        let held = self.snapshots.take_new();
+        self.code.extend(held.in_images);
+        let (first_string, strings) = self.strings.take_new();
+        let (first_task, tasks) = self.tasks.take_new();
+        let (first_image, images) = self.images.take_new();
+        Batch {
+            strings: StringsV1::from_rows(first_string, &strings),
+            tasks: TasksV1::from_rows(first_task, &tasks),
+            lifecycle: LifecycleV1::from_rows(&std::mem::take(&mut self.lifecycle)),
+            cgroups: CgroupsV1::from_rows(&std::mem::take(&mut self.cgroups)),
+            images: ImagesV1::from_rows(first_image, &images),
+            mappings: MappingsV1::from_rows(&std::mem::take(&mut self.mappings)),
+            stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),
+            kernel_symbols: KernelSymbolsV1::from_rows(&kernel_symbols),
+            losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
+            cpu_times: CpuTimesV1::default(),
+            stack_code: held.code,
+            stack_pieces: held.pieces,
+            stack_nodes: held.nodes,
+            snapshots: held.snapshots,
+            samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
+                .expect("bug: samples out of order"),
+            symbols: SymbolsV1::default(),
+            unwind_rules: UnwindRulesV1::default(),
+            image_parts: ImagePartsV1::default(),
+            jit: JitV1::default(),
+            call_sites: CallSitesV1::default(),
+        }
+    }
+
+    /// Takes what threads ran by the kernel's account, if there is enough of it for a block, or if nothing comes any more.
+    pub(crate) fn take_cpu_times(&mut self, now_ns: u64, is_last: bool) -> CpuTimesV1 {
+        let is_due = self.account.first_ns().is_some_and(|first| now_ns.saturating_sub(first) >= ACCOUNT_NS);
+        match is_due || is_last {
+            true => CpuTimesV1::from_rows(&self.account.take(is_last)),
+            false => CpuTimesV1::default(),
+        }
+    }
+
+    /// Takes the code in images that the batches so far have hit for the first time, or again, and how often each
+    /// image was hit.
+    pub(crate) fn take_hits(&mut self) -> (Vec<(u32, u64)>, FxHashMap<u32, u64>) {
+        let Hits { counts, by_address } = self.stacks.take_hits();
+        self.code.extend(by_address);
+        (std::mem::take(&mut self.code), counts)
+    }
+
+    /// Makes a batch of code made at run time, and of the names of its source files.
+    pub(crate) fn jit(&mut self, made: &[Made]) -> Batch {
+        let rows: Vec<JitCode<&[u8]>> = made
+            .iter()
+            .map(|Made { tgid, piece }| JitCode {
+                tgid: *tgid,
+                start: piece.start,
+                end: piece.end,
+                since_ns: piece.since_ns,
+                until_ns: piece.until_ns,
+                name: &piece.name[..],
+                lines: piece
+                    .lines
+                    .iter()
+                    .map(|line| JitLine { off: line.off, file: self.string(&line.file), line: line.line })
+                    .collect(),
+            })
+            .collect();
+        let (first_string, strings) = self.strings.take_new();
+        let strings = StringsV1::from_rows(first_string, &strings);
+        Batch { strings, jit: JitV1::from_rows(&rows), ..Batch::default() }
+    }
+
+    fn kernel_symbols(&mut self, kallsyms: &Kallsyms) -> Vec<KernelSymbol> {
+        let mut rows = Vec::new();
+        for address in std::mem::take(&mut self.kernel_addresses) {
+            // A return address may lie behind the last instruction of its function.
+            for address in [address, address.saturating_sub(1)] {
+                let Some(function) = kallsyms.find(address) else { continue };
+                if self.kernel_written.insert(function.start) {
+                    let name = self.string(function.name);
+                    let module = self.string(function.module);
+                    rows.push(KernelSymbol { start: function.start, end: function.end, name, module });
+                }
+            }
+        }
+        rows.sort_unstable_by_key(|row| row.start);
+        rows
+    }
+}

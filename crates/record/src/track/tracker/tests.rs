@@ -1,0 +1,300 @@
+use super::*;
+use crate::evidence::jit::{Line, Made, Piece};
+use crate::proc::kallsyms::Kallsyms;
+use crate::track::spaces::Shown;
+use icecore_format::records::Payload;
+
+fn tracker() -> Tracker {
+    Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000 })
+}
+
+fn rows<P: Payload, T>(payload: &P, rows: impl Fn(&P::View) -> T) -> T {
+    let bytes = payload.to_bytes().expect("fits");
+    rows(P::view(&bytes).expect("own bytes"))
+}
+
+fn head(time_ns: u64) -> Head<'static> {
+    Head { time_ns, cpu: 1, tgid: 10, tid: 11, comm: b"worker", cgroup_id: 0 }
+}
+
+fn sampled(tracker: &mut Tracker, time_ns: u64) {
+    sampled_with(tracker, time_ns, 0);
+}
+
+fn sampled_with(tracker: &mut Tracker, time_ns: u64, snapshot: u64) {
+    let frames = [0x10_u64, 0x20].map(u64::to_ne_bytes).concat();
+    let kernel = [0xffff_ffff_8100_0010_u64].map(u64::to_ne_bytes).concat();
+    tracker.event(&Event::Sample(wire::Sample {
+        head: head(time_ns),
+        weight: 5,
+        kernel_end: 1,
+        user_end: 1,
+        kernel: wire::Frames::from_bytes(&kernel),
+        user: wire::Frames::from_bytes(&frames),
+        snapshot,
+    }));
+}
+
+fn mapped(tracker: &mut Tracker, time_ns: u64, start: u64, path: &[u8]) {
+    let identity = Identity {
+        kind: ImageKind::FILE,
+        path: path.to_vec(),
+        build_id: vec![],
+        dev: 0,
+        inode: 0,
+        size_bytes: 0,
+        modified_unix_ns: 0,
+    };
+    tracker.mapping(&MappingRow {
+        time_ns,
+        tgid: 10,
+        start,
+        len: 0x1000,
+        file_off: 0x4000,
+        identity: &identity,
+        origin: Origin::EVENT,
+        mount_ns: 4_026_531_841,
+    });
+}
+
+#[test]
+fn a_batch_names_everything_that_its_samples_need_once() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 100_000);
+    sampled(&mut tracker, 90_000);
+    assert_eq!(tracker.settle(u64::MAX), 0);
+    assert!(tracker.wants_kernel_names());
+    let batch = tracker.take_batch(Some(&Kallsyms::parse(b"ffffffff81000000 T do_work\n")));
+    assert_eq!((batch.samples.items(), batch.samples.span_ns()), (2, (90_000, 100_000)));
+    assert_eq!((batch.stacks.items(), batch.tasks.items()), (3, 1));
+    assert_eq!(batch.strings.bytes, b"workerdo_work");
+    let symbols = rows(&batch.kernel_symbols, |view| view.rows().collect::<Vec<_>>());
+    assert_eq!((symbols[0].start, symbols[0].name), (0xffff_ffff_8100_0000, 2));
+
+    sampled(&mut tracker, 200_000);
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let new =
+        [batch.strings.items(), batch.tasks.items(), batch.stacks.items(), batch.kernel_symbols.items()];
+    assert_eq!((batch.samples.items(), new), (1, [0; 4]));
+    assert_eq!(tracker.totals(), Totals { samples: 3 });
+    let concerned = batch.samples.processes();
+    assert!(concerned.may_hold(10) && !concerned.may_hold(11));
+}
+
+#[test]
+fn a_batch_is_due_when_its_first_row_is_old() {
+    let mut tracker = tracker();
+    assert!(!tracker.is_due(u64::MAX));
+    sampled(&mut tracker, 100);
+    assert!(!tracker.is_due(1_099));
+    assert!(tracker.is_due(1_100));
+}
+
+#[test]
+fn what_is_not_settled_stays_for_the_next_batch() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 5_000);
+    sampled(&mut tracker, 7_000);
+    tracker.settle(6_000);
+    assert_eq!(tracker.take_batch(None).samples.span_ns(), (5_000, 5_000));
+    assert!(!tracker.is_due(7_999) && tracker.is_due(8_000));
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    assert_eq!((batch.samples.span_ns(), batch.stacks.items()), ((7_000, 7_000), 0));
+}
+
+#[test]
+fn a_sample_meets_the_address_space_of_its_moment() {
+    let mut tracker = tracker();
+    // In the order in which the two sources tell: samples first.
+    sampled(&mut tracker, 2_000);
+    sampled(&mut tracker, 4_000);
+    mapped(&mut tracker, 1_000, 0, b"/old");
+    tracker.event(&Event::Exec { head: head(3_000) });
+    mapped(&mut tracker, 3_000, 0, b"/new");
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let nodes = rows(&batch.stacks, |view| view.rows().expect("own bytes"));
+    let of = |image| {
+        let location = |file_off| Location::Image { image, file_off };
+        [location(0x4020), location(0x4010)]
+    };
+    let users: Vec<Location> =
+        nodes.iter().map(|node| node.location).filter(|l| matches!(l, Location::Image { .. })).collect();
+    assert_eq!(users, [of(0), of(1)].concat());
+}
+
+/// Locations of the frames of user stacks, and the ends of their walks.
+fn users(tracker: &mut Tracker) -> (Vec<Location>, Vec<WalkEnd>) {
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let nodes = rows(&batch.stacks, |view| view.rows().expect("own bytes"));
+    let of_user = |location: &Location| !matches!(location, Location::Address(a) if *a > 1 << 63);
+    let samples = rows(&batch.samples, |view| view.rows().expect("own bytes"));
+    let ends = samples.iter().map(|sample| sample.user_end).collect();
+    (nodes.iter().map(|node| node.location).filter(of_user).collect(), ends)
+}
+
+#[test]
+fn lost_mappings_leave_addresses_as_they_are() {
+    let mut tracker = tracker();
+    mapped(&mut tracker, 1_000, 0, b"/lib");
+    tracker.lack_reports(3_000);
+    sampled(&mut tracker, 2_000);
+    assert_eq!(tracker.unsure(), [10]);
+    let (locations, ends) = users(&mut tracker);
+    assert_eq!(locations, [Location::Address(0x20), Location::Address(0x10)]);
+    assert_eq!(ends, [WalkEnd::MAPPINGS_LOST]);
+}
+
+#[test]
+fn whatever_was_lost_a_space_is_sure_that_was_proven() {
+    let image = |file_off| Location::Image { image: 0, file_off };
+    let known = [image(0x4020), image(0x4010)];
+    let mut tracker = tracker();
+    mapped(&mut tracker, 1_000, 0, b"/lib");
+    tracker.lack_reports(3_000);
+    sampled(&mut tracker, 2_000);
+    tracker.prove(10, 3_500, true);
+    sampled(&mut tracker, 4_000);
+    assert_eq!(tracker.unsure(), [0; 0]);
+    assert_eq!(users(&mut tracker), (known.to_vec(), vec![WalkEnd::ROOT; 2]));
+    // The next loss needs another proof; one that fails holds for what comes after it.
+    tracker.lack_reports(6_000);
+    sampled(&mut tracker, 5_000);
+    assert_eq!(tracker.unsure(), [10]);
+    tracker.prove(10, 7_000, false);
+    sampled(&mut tracker, 8_000);
+    assert_eq!(users(&mut tracker).1, [WalkEnd::MAPPINGS_LOST, WalkEnd::ROOT]);
+    // So does the proof of a parent.
+    let child = Head { tgid: 20, tid: 20, ..head(9_000) };
+    tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
+    tracker.settle(u64::MAX);
+    assert!(tracker.spaces.is_sure(20, 9_500) && !tracker.spaces.is_sure(30, 9_500));
+}
+
+#[test]
+fn the_latest_space_has_what_waits() {
+    let mut tracker = tracker();
+    let of_lib = |tracker: &Tracker, path: &[u8]| {
+        let identity = Identity {
+            kind: ImageKind::FILE,
+            path: path.to_vec(),
+            build_id: vec![],
+            dev: 0,
+            inode: 0,
+            size_bytes: 0,
+            modified_unix_ns: 0,
+        };
+        tracker.images_of(&identity)
+    };
+    mapped(&mut tracker, 1_000, 0x1000, b"/old");
+    tracker.settle(2_000);
+    tracker.event(&Event::Exec { head: head(3_000) });
+    mapped(&mut tracker, 3_500, 0x8000, b"/new");
+    let (space, since_ns) = tracker.latest(10);
+    let (old, new) = (of_lib(&tracker, b"/old"), of_lib(&tracker, b"/new"));
+    assert_eq!((since_ns, old, &new[..]), (3_000, vec![Some(0); 2], &[Some(1); 2][..]));
+    assert_eq!(space.shows(0x8000..0x9000, &new, 0x4000), Shown::Whole);
+    assert_eq!(space.shows(0x8800..0x9800, &new, 0x4800), Shown::Part);
+    assert_eq!(space.shows(0x8000..0x9000, &new, 0x5000), Shown::Other);
+    assert_eq!(space.shows(0x8000..0x9000, &[None], 0), Shown::Other);
+    assert_eq!(space.shows(0x1000..0x2000, &[Some(0)], 0x4000), Shown::Part, "the exec left nothing");
+    // A child that is not settled yet has what its parent has.
+    let child = Head { tgid: 20, tid: 20, ..head(4_000) };
+    tracker.settle(3_900);
+    tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
+    let (space, since_ns) = tracker.latest(20);
+    assert_eq!((space.shows(0x8000..0x9000, &new, 0x4000), since_ns), (Shown::Whole, 4_000));
+    assert_eq!(of_lib(&tracker, b"/unknown"), []);
+}
+
+#[test]
+fn a_renamed_thread_is_a_second_task() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 1);
+    tracker.event(&Event::Comm { head: Head { comm: b"other", ..head(2) } });
+    tracker.event(&Event::Exit { head: head(3), whole_group: true });
+    tracker.settle(u64::MAX);
+    let batch = tracker.take_batch(None);
+    let changes = rows(&batch.lifecycle, |view| view.rows().map(|row| row.change).collect::<Vec<_>>());
+    assert_eq!(changes, [Change::COMM, Change::EXIT]);
+    assert_eq!(batch.strings.bytes, b"workerother");
+}
+
+#[test]
+fn cgroups_are_told_by_their_path_in_the_order_of_time() {
+    let mut tracker = tracker();
+    let moved =
+        |tid, path: Option<&str>| Moved { tgid: 10, tid, path: path.map(|path| path.as_bytes().into()) };
+    tracker.cgroup(9, &moved(11, None));
+    tracker.cgroup(7, &moved(10, Some("/a")));
+    assert!(tracker.is_due(7 + 1_000));
+    let batch = tracker.take_batch(None);
+    assert_eq!(batch.strings.bytes, b"/a");
+    let row = |time_ns, tid, path| Cgroup { time_ns, tgid: 10, tid, path };
+    assert_eq!(rows(&batch.cgroups, |view| view.rows().collect::<Vec<_>>()), [row(7, 10, 1), row(9, 11, 0)]);
+}
+
+#[test]
+fn what_a_sample_tells_holds_for_the_sample_itself() {
+    let mut tracker = tracker();
+    sampled(&mut tracker, 5_999);
+    tracker.settle(u64::MAX);
+    let kept = tracker.take_batch(None).samples.span_ns().0;
+    assert_eq!((kept_ns(5_999), kept_ns(6_000)), (kept, 6_000));
+}
+
+#[test]
+fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
+    let mut tracker = tracker();
+    let line = |off, line| Line { off, file: (*b"/a.py").into(), line };
+    let piece = Piece { start: 0x10, end: 0x20, lines: vec![line(0, 7), line(4, 8)], ..Piece::default() };
+    let made = [Made { tgid: 10, piece }];
+    let batch = tracker.jit(&made);
+    assert_eq!(batch.strings.bytes, b"/a.py");
+    let lines = rows(&batch.jit, |view| view.rows().expect("own bytes")[0].lines.clone());
+    let file = batch.strings.first_id;
+    assert_eq!(
+        lines.iter().map(|line| (line.off, line.file, line.line)).collect::<Vec<_>>(),
+        [(0, file, 7), (4, file, 8)]
+    );
+    let again = tracker.jit(&made);
+    assert_eq!((again.strings.items(), again.jit.items()), (0, 1));
+}
+
+#[test]
+fn stacks_of_samples_that_wait_take_a_bounded_room() {
+    let mut tracker = tracker();
+    tracker.arriving = Arriving::with_room(1 << 20);
+    // Stacks of half a MiB, each of which holds something else.
+    let stack = |tracker: &mut Tracker, snapshot: u64| {
+        let mut values = [0; wire::REGISTER_COUNT];
+        values[wire::STACK_POINTER] = 0x7000_0000;
+        let registers =
+            wire::Registers { cpu: 1, snapshot, values, stack_end: 0, top: &[0; 128], is_outer: false };
+        tracker.event(&Event::Registers(registers));
+        let pages = (0..128).map(|page| 0x7000_0000 + page * wire::PAGE_BYTES);
+        pages.for_each(|address| {
+            tracker.event(&Event::StackPage(wire::StackPage {
+                cpu: 1,
+                snapshot,
+                address,
+                bytes: &[7; 4096],
+            }));
+        });
+        let hashes = snapshot.to_ne_bytes().repeat(128);
+        let (low, high) = (0x7000_0000, 0x7008_0000);
+        tracker.event(&Event::Stack(wire::Stack { cpu: 1, snapshot, low, high, tid: 1, hashes: &hashes }));
+        sampled_with(tracker, 100_000 + snapshot, snapshot);
+    };
+    (1..=5).for_each(|snapshot| stack(&mut tracker, snapshot));
+    assert_eq!(tracker.settle(100_001), 0);
+    assert_eq!((tracker.take_refused_stacks(), tracker.take_refused_stacks()), (3, 0));
+    // One of two still waits.
+    (6..=8).for_each(|snapshot| stack(&mut tracker, snapshot));
+    assert_eq!(tracker.take_refused_stacks(), 2);
+    assert_eq!(tracker.settle(u64::MAX), 0);
+    assert_eq!(tracker.totals().samples, 8, "samples are never refused");
+}

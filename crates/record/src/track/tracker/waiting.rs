@@ -1,0 +1,140 @@
+//! Events that wait until both sources have told what happened before them.
+
+use std::ops::Range;
+
+use icecore_format::records::{Change, Lifecycle, Mapping, Sample};
+
+use crate::kernel::wire;
+use crate::track::account::Reading;
+use crate::track::snapshots::Taken;
+use crate::track::spaces::Region;
+
+/// Events in the order in which they were told.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: Vec<Waiting>,
+    /// Frames of the samples that wait, leaf first, kernel before user.
+    frames: Vec<u64>,
+}
+
+/// An event that waits for its turn.
+#[derive(Debug)]
+struct Waiting {
+    time_ns: u64,
+    what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum What {
+    Change {
+        row: Lifecycle,
+        ends_process: bool,
+    },
+    Mapping {
+        row: Mapping,
+        region: Region,
+    },
+    /// A process was looked at: no other code is mapped there, in order.
+    Only {
+        tgid: u32,
+        ranges: Vec<Range<u64>>,
+    },
+    Sample(Unplaced),
+    CpuTime(Reading),
+}
+
+/// A sample whose frames are addresses, positions in the frames of the queue.
+#[derive(Debug)]
+pub(super) struct Unplaced {
+    pub(super) row: Sample,
+    pub(super) tgid: u32,
+    pub(super) tid: u32,
+    pub(super) kernel: Range<usize>,
+    pub(super) user: Range<usize>,
+    pub(super) snapshot: Option<Box<Taken>>,
+}
+
+impl Waiting {
+    /// Order of time. At equal times an exec empties the address space into which the new program is mapped
+    /// next, and an exec's renaming comes behind it.
+    fn turn(&self) -> (u64, u8) {
+        let rank = match self.what {
+            What::Change { row: Lifecycle { change: Change::EXEC, .. }, .. } => 0,
+            What::Change { .. } | What::Only { .. } => 1,
+            What::Mapping { .. } => 2,
+            What::Sample(_) => 3,
+            What::CpuTime(_) => 4,
+        };
+        (self.time_ns, rank)
+    }
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, time_ns: u64, what: What) {
+        self.waiting.push(Waiting { time_ns, what });
+    }
+
+    /// Takes what happened up to a moment, in the order of time.
+    pub(super) fn take_until(&mut self, until_ns: u64) -> impl Iterator<Item = What> + use<> {
+        self.waiting.sort_by_key(Waiting::turn);
+        let ready = self.waiting.partition_point(|waiting| waiting.time_ns <= until_ns);
+        let later = self.waiting.split_off(ready);
+        std::mem::replace(&mut self.waiting, later).into_iter().map(|waiting| waiting.what)
+    }
+
+    /// When the samples that wait were taken, and of which process.
+    pub(super) fn samples(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.waiting.iter().filter_map(|waiting| match &waiting.what {
+            What::Sample(sample) => Some((waiting.time_ns, sample.tgid)),
+            _ => None,
+        })
+    }
+
+    /// What waits that makes an address space or maps into it, in the order of time.
+    pub(super) fn of(&self, tgid: u32) -> Vec<&What> {
+        let is_of = |what: &What| match what {
+            What::Change { row, .. } if row.change == Change::FORK => {
+                row.tgid == tgid && row.parent_tgid != tgid
+            }
+            What::Change { row, .. } => row.tgid == tgid && row.change == Change::EXEC,
+            What::Mapping { row, .. } => row.tgid == tgid,
+            What::Only { tgid: of, .. } => *of == tgid,
+            What::Sample(_) | What::CpuTime(_) => false,
+        };
+        let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();
+        found.sort_by_key(|waiting| waiting.turn());
+        found.into_iter().map(|waiting| &waiting.what).collect()
+    }
+
+    /// The earliest time of what waits.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.waiting.iter().map(|waiting| waiting.time_ns).min()
+    }
+
+    /// Frames of a sample.
+    pub(super) fn frames(&self, of: &Range<usize>) -> &[u64] {
+        &self.frames[of.clone()]
+    }
+
+    /// Keeps frames for a sample that will wait.
+    pub(super) fn note_frames(&mut self, frames: wire::Frames<'_>) -> Range<usize> {
+        let from = self.frames.len();
+        self.frames.extend(frames.leaf_first());
+        from..self.frames.len()
+    }
+
+    /// Drops the frames of samples that are settled.
+    pub(super) fn drop_frames(&mut self) {
+        let frames = std::mem::take(&mut self.frames);
+        for waiting in &mut self.waiting {
+            if let What::Sample(Unplaced { kernel, user, .. }) = &mut waiting.what {
+                for range in [kernel, user] {
+                    let from = self.frames.len();
+                    self.frames.extend_from_slice(&frames[range.clone()]);
+                    *range = from..self.frames.len();
+                }
+            }
+        }
+    }
+}

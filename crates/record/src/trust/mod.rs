@@ -1,0 +1,140 @@
+//! Which processes keep frame pointers: walks through their code are believed, and of their stacks only the top is copied.
+//!
+//! ```text
+//! new image ─► Judge (a thread of its own) ─► Images ─┐
+//! changed address space ─► /proc/PID/maps ────────────┴─► verdict ─► trusted_tgids (bpf/maps.h)
+//! ```
+//!
+//! A process is trusted if all of its code is in images that keep frame pointers: at least [`ENOUGH`] of each. What calls nobody
+//! back (the vDSO, instructions that uprobes have moved) breaks no chain. Code in no file, code that can be written, and code
+//! without unwind rules is not trusted, but for that of Go, which keeps them.
+//!
+//! A verdict is about the pages of code that were looked at, and tells their number. The sampler compares it with that of the
+//! process, so code that is mapped later ends the trust at once, without anybody being told.
+
+mod frames;
+mod go;
+mod images;
+mod judge;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Trusted};
+use crate::machine::identity::{Identity, Place};
+use crate::proc::maps;
+use crate::sys::usage;
+use crate::track::spaces::Space;
+use crate::track::tracker::Tracker;
+pub(crate) use go::GoPlaces;
+use images::Images;
+
+/// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, those that
+/// were compiled to keep them (8) have 0.99 and more, all others 0.82 at most. What is left is assembly, which calls nobody.
+const ENOUGH: f64 = 0.95;
+
+/// Gives verdicts.
+pub(crate) struct Trust {
+    trusted: Trusted,
+    of_go: OfGo,
+    images: Images,
+    /// Processes with code that is being judged.
+    waiting: FxHashSet<u32>,
+    /// Pages of code, by version of the address space: a forked process has those of its parent.
+    known: FxHashMap<u32, u64>,
+    page_bytes: u64,
+}
+
+/// What is thought of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Its code keeps frame pointers, so many pages.
+    Trusted(u64),
+    /// Some of its code has not been judged.
+    Open,
+    NotTrusted,
+}
+
+impl Trust {
+    pub(crate) fn new(trusted: Trusted, of_go: OfGo) -> std::io::Result<Self> {
+        let (waiting, known) = Default::default();
+        let page_bytes = usage::page_bytes().into();
+        Ok(Self { trusted, of_go, images: Images::new()?, waiting, known, page_bytes })
+    }
+
+    /// Looks at an image when it is mapped; only the first time counts.
+    pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
+        self.images.see(image, identity, place);
+    }
+
+    /// Gives the verdicts that can be given now: about processes that have changed, or whose code has been judged meanwhile.
+    ///
+    /// # Cost
+    /// A look into `/proc` for each change of a process all of whose images keep frame pointers; of others next to nothing.
+    pub(crate) fn settle(&mut self, mut changed: FxHashSet<u32>, tracker: &Tracker) {
+        if self.images.take_answers() {
+            changed.extend(self.waiting.drain());
+        }
+        for tgid in changed {
+            let Some(space) = tracker.space(tgid) else { continue };
+            let of_go = space.images().flatten().find_map(|image| {
+                let places = self.images.places(image)?;
+                Some((space.address(image, places.code_off)?, places))
+            });
+            if let Some((code, places)) = of_go {
+                self.of_go.put(tgid, code, &places);
+            }
+            match self.verdict(tgid, space) {
+                Verdict::Trusted(pages) => self.trusted.put(tgid, pages),
+                Verdict::NotTrusted => self.trusted.withdraw(tgid),
+                Verdict::Open => {}
+            }
+            // Whatever the verdict, an image that has not been judged may be a program of Go.
+            if space.images().flatten().any(|image| self.images.keeps(image).is_none()) {
+                if self.waiting.len() >= MAX_TRUSTED {
+                    self.waiting.clear();
+                }
+                self.waiting.insert(tgid);
+            }
+        }
+    }
+
+    fn verdict(&mut self, tgid: u32, space: &Space) -> Verdict {
+        if let Some(pages) = self.known.get(&space.version()) {
+            return Verdict::Trusted(*pages);
+        }
+        let kept = space.images().flatten().map(|image| self.images.keeps(image));
+        match kept.min_by_key(|keeps| keeps.map_or(1, |keeps| u8::from(keeps) * 2)) {
+            Some(Some(true)) if space.is_complete() => {}
+            Some(None) => return Verdict::Open,
+            _ => return Verdict::NotTrusted,
+        }
+        let maps = std::fs::read(format!("/proc/{tgid}/maps")).unwrap_or_default();
+        let verdict = look(space, &maps, self.page_bytes, |image| self.images.keeps(image));
+        if let Verdict::Trusted(pages) = verdict {
+            if self.known.len() >= MAX_TRUSTED {
+                self.known.clear();
+            }
+            self.known.insert(space.version(), pages);
+        }
+        verdict
+    }
+}
+
+/// Judges by all mappings that a process has. They must be those of its address space, or that is not up to date.
+fn look(space: &Space, maps: &[u8], page_bytes: u64, keeps: impl Fn(u32) -> Option<bool>) -> Verdict {
+    let mut bytes = 0;
+    // What lies in the kernel's half is none of the process's pages.
+    for line in maps::executable(maps).filter(|line| line.start <= i64::MAX as u64) {
+        let calls_nobody = line.inode == 0 && matches!(&*line.path, b"[vdso]" | b"[uprobes]");
+        let image = space.code(line.start).filter(|(_, file_off)| *file_off == line.file_off);
+        let keeps = image.and_then(|(image, _)| keeps(image));
+        if line.is_writable || !(calls_nobody || keeps == Some(true)) {
+            return Verdict::NotTrusted;
+        }
+        bytes += line.end - line.start;
+    }
+    if bytes == 0 { Verdict::NotTrusted } else { Verdict::Trusted(bytes / page_bytes) }
+}
+
+#[cfg(test)]
+mod tests;
