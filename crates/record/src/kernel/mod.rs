@@ -2,5 +2,6 @@
 
 pub(crate) mod events;
 pub(crate) mod sampler;
+pub(crate) mod skeleton;
 pub(crate) mod sweep;
 pub(crate) mod wire;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Iter, Link};
 use rustc_hash::FxHashMap;
 
-use crate::kernel::sampler::types::cpu_time_record;
+use crate::kernel::skeleton::types::cpu_time_record;
 use crate::kernel::wire;
 
 /// How often.

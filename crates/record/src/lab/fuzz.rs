@@ -6,7 +6,7 @@ use std::mem::offset_of;
 
 use crate::evidence::jit::{Asked, Piece, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
-use crate::kernel::sampler::types::{
+use crate::kernel::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record, sample_record,
     stack_record, task_record,
 };

@@ -13,10 +13,10 @@ use anyhow::Context as _;
 use icecore_format::records::Cause;
 
 use crate::kernel::events;
-use crate::kernel::sampler::types::{
+use crate::kernel::sampler::Sampler;
+use crate::kernel::skeleton::types::{
     cpu_time_record, page_record, record_head, record_type, registers_record, stack_record, task_record,
 };
-use crate::kernel::sampler::{Sampler, Settings};
 use crate::proc::scan::{Process, Scan};
 use crate::run::WAITING;
 use crate::settings::{Embed, Options};
@@ -59,7 +59,7 @@ pub struct Fed {
 /// As for a recording.
 pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
-    let mut sampler = Sampler::load(&mut storage, &Settings::new(options), false)?;
+    let mut sampler = Sampler::load(&mut storage, options, None)?;
     let (event, sampling) = events::open_sampling(options, &mut Vec::new())?;
     let queues = events::open_queues()?;
     let cpus = u32::try_from(sampling.len())?;

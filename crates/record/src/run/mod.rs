@@ -16,13 +16,14 @@ use anyhow::{Context as _, bail};
 use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
 use icecore_format::write::Writer;
 use icecore_text::quantity;
+use libbpf_rs::PrintCallback;
 use rustc_hash::FxHashSet;
 
 use crate::face::output::{Output, Settled};
 use crate::face::session;
 use crate::face::summary::{self, Ended};
 use crate::kernel::events;
-use crate::kernel::sampler::{Sampler, Settings, Walker};
+use crate::kernel::sampler::{Sampler, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
 use crate::settings::{Embed, Options, Target, Unwind};
@@ -68,7 +69,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     usage::raise_max_files();
     let mut notes = Vec::new();
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
-    let mut sampler = Sampler::load(&mut storage, &Settings::new(options), options.verbose)?;
+    let print = options.verbose.then_some((|_, text| summary::tell(&text)) as PrintCallback);
+    let mut sampler = Sampler::load(&mut storage, options, print)?;
     // Loading takes most of the time until recording begins.
     stop.check()?;
     let walks_deep = match sampler.walker() {

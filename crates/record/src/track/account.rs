@@ -5,42 +5,13 @@
 use icecore_format::records::CpuTime;
 use rustc_hash::FxHashMap;
 
+use crate::kernel::wire::{Moment, Ran, Reading};
+
 /// Rows are rounded to a microsecond, and what is left of it is in the next row.
 const UNIT_NS: u64 = 1_000;
 
 /// Threads that are remembered, about 150 bytes each; what others run is not told. Those whose end was lost stay.
 const MAX_THREADS: usize = 512 << 10;
-
-/// When an account was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
-    Running,
-    /// The thread will run a little longer, and what it ran since the last tick is not in yet.
-    Ending,
-    /// It will not run again.
-    Freed,
-}
-
-/// What the kernel has charged a thread with since it began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reading {
-    pub(crate) moment: Moment,
-    pub(crate) time_ns: u64,
-    /// Tells threads apart: an id comes again, and moves to another thread at exec.
-    pub(crate) task: u64,
-    pub(crate) start_ns: u64,
-    pub(crate) tgid: u32,
-    pub(crate) tid: u32,
-    pub(crate) ran: Ran,
-}
-
-/// CPU time, ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Ran {
-    pub(crate) all_ns: u64,
-    pub(crate) user_ns: u64,
-    pub(crate) kernel_ns: u64,
-}
 
 /// What is known of the threads.
 #[derive(Debug, Default)]

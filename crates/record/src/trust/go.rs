@@ -18,17 +18,17 @@ use icecore_elf::go::{Function, Source, Table};
 
 /// Where Go has its code and keeps what its runtime notes. `struct go_places` of bpf/walk.h.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct GoPlaces {
-    pub(crate) notes: Notes,
+pub(super) struct GoPlaces {
+    pub(super) notes: Notes,
     /// Where its code is in the file.
-    pub(crate) code_off: u64,
-    pub(crate) code_len: u32,
-    pub(crate) functions: Functions,
+    pub(super) code_off: u64,
+    pub(super) code_len: u32,
+    pub(super) functions: Functions,
 }
 
 /// Offsets: of `g` in a thread's own memory, in a `g`, in an `m`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub(super) struct Notes {
     g: i32,
     m_of_g: u32,
     curg_of_m: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Notes {
 
 /// Functions that the sampler must know, by their distance from where the code begins; without any, the range is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Functions {
+pub(super) struct Functions {
     /// Stacks begin with what these call, in the order of [`TOPS`].
     tops: [(u32, u32); TOPS.len()],
     /// Those that call others and have no frame.
@@ -55,7 +55,7 @@ pub(crate) struct Functions {
 
 impl GoPlaces {
     /// The places in a process, as the sampler has them.
-    pub(crate) fn bytes(&self, code: u64) -> Vec<u8> {
+    pub(super) fn bytes(&self, code: u64) -> Vec<u8> {
         let Notes { g, m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g } = self.notes;
         let Functions { tops, bare, cgocallback, cgocall, back_depth, call_depth, mark } = self.functions;
         let notes = [g.cast_unsigned(), m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g, back_depth, call_depth];

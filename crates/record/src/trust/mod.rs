@@ -25,7 +25,6 @@ use crate::proc::maps;
 use crate::sys::usage;
 use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
-pub(crate) use go::GoPlaces;
 use images::Images;
 
 /// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, those that
@@ -81,7 +80,7 @@ impl Trust {
                 Some((space.address(image, places.code_off)?, places))
             });
             if let Some((code, places)) = of_go {
-                self.of_go.put(tgid, code, &places);
+                self.of_go.put(tgid, &places.bytes(code));
             }
             match self.verdict(tgid, space) {
                 Verdict::Trusted(pages) => self.trusted.put(tgid, pages),

@@ -2,13 +2,15 @@
 //!
 //! Offsets and numbers come from the skeleton's types, which come from the header.
 
+mod reports;
+
 use std::mem::offset_of;
 
-use crate::kernel::sampler::types::{
+use crate::kernel::skeleton::types::{
     account_moment, cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record,
     sample_record, stack_record, task_record,
 };
-use crate::track::account::{Moment, Ran, Reading};
+pub(crate) use reports::{FileRef, NewMapping, Report, reports};
 
 /// Registers of a snapshot, in DWARF's order up to the program counter.
 pub(crate) const REGISTER_COUNT: usize =
@@ -133,6 +135,37 @@ impl Stack<'_> {
         let first = self.low & !(PAGE_BYTES - 1);
         (0..).zip(hashes).map(move |(number, hash)| (first.saturating_add(number * PAGE_BYTES), hash))
     }
+}
+
+/// When an account was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Running,
+    /// The thread will run a little longer, and what it ran since the last tick is not in yet.
+    Ending,
+    /// It will not run again.
+    Freed,
+}
+
+/// What the kernel has charged a thread with since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) moment: Moment,
+    pub(crate) time_ns: u64,
+    /// Tells threads apart: an id comes again, and moves to another thread at exec.
+    pub(crate) task: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    pub(crate) ran: Ran,
+}
+
+/// CPU time, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) all_ns: u64,
+    pub(crate) user_ns: u64,
+    pub(crate) kernel_ns: u64,
 }
 
 /// Addresses of one side of a stack.
@@ -283,92 +316,6 @@ fn cpu_time(bytes: &[u8]) -> Option<Reading> {
             kernel_ns: u64_at(bytes, offset_of!(cpu_time_record, kernel_ns))?,
         },
     })
-}
-
-/// A report of the mapping queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Report<'a> {
-    Mapping(NewMapping<'a>),
-    /// So many reports did not fit into the queue.
-    Lost(u64),
-}
-
-/// An executable mapping that a process made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NewMapping<'a> {
-    pub(crate) time_ns: u64,
-    pub(crate) tgid: u32,
-    pub(crate) start: u64,
-    pub(crate) len: u64,
-    pub(crate) file_off: u64,
-    pub(crate) file: FileRef<'a>,
-    /// Path as the process sees it.
-    pub(crate) path: &'a [u8],
-}
-
-/// How the kernel names the mapped file: by build-id if it has one and the kernel reads it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileRef<'a> {
-    BuildId(&'a [u8]),
-    Inode { major: u32, minor: u32, inode: u64 },
-}
-
-/// Length of `struct perf_event_header`.
-const PERF_HEAD: usize = 8;
-/// `sample_id` of the mapping events: the time alone.
-const SAMPLE_ID: usize = 8;
-
-/// Cuts the bytes of a mapping queue into reports. Other reports are left out; what does not decode
-/// ends the list.
-///
-/// ```text
-///  0 u32 type   4 u16 misc   6 u16 size
-///  8 u32 pid   12 u32 tid   16 u64 addr   24 u64 len   32 u64 pgoff
-/// 40 u32 major 44 u32 minor 48 u64 inode  56 u64 generation      (or, by a bit of misc:)
-/// 40 u8 build-id size                     44 [u8; 20] build-id
-/// 64 u32 prot  68 u32 flags 72 path, NUL-padded to 8     … u64 time
-/// ```
-///
-/// # Source
-/// uapi/linux/perf_event.h `PERF_RECORD_MMAP2`, `PERF_RECORD_LOST`
-pub(crate) fn reports(mut bytes: &[u8]) -> impl Iterator<Item = Report<'_>> {
-    std::iter::from_fn(move || {
-        let size = usize::from(u16_at(bytes, 6)?);
-        let (record, rest) = bytes.split_at_checked(size).filter(|_| size >= PERF_HEAD)?;
-        bytes = rest;
-        Some(report(record))
-    })
-    .flatten()
-}
-
-fn report(record: &[u8]) -> Option<Report<'_>> {
-    match u32_at(record, 0)? {
-        libbpf_sys::PERF_RECORD_MMAP2 => mapping(record).map(Report::Mapping),
-        libbpf_sys::PERF_RECORD_LOST => u64_at(record, 16).map(Report::Lost),
-        _ => None,
-    }
-}
-
-fn mapping(record: &[u8]) -> Option<NewMapping<'_>> {
-    let misc = u16_at(record, 4)?;
-    let file = if u32::from(misc) & libbpf_sys::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
-        let len = usize::from(*record.get(40)?).min(20);
-        FileRef::BuildId(record.get(44..44 + len)?)
-    } else {
-        FileRef::Inode { major: u32_at(record, 40)?, minor: u32_at(record, 44)?, inode: u64_at(record, 48)? }
-    };
-    let time_off = record.len().checked_sub(SAMPLE_ID)?;
-    let executable = u32_at(record, 64)? & libc::PROT_EXEC as u32 != 0;
-    let mapping = NewMapping {
-        time_ns: u64_at(record, time_off)?,
-        tgid: u32_at(record, 8)?,
-        start: u64_at(record, 16)?,
-        len: u64_at(record, 24)?,
-        file_off: u64_at(record, 32)?,
-        file,
-        path: until_nul(record.get(72..time_off)?),
-    };
-    executable.then_some(mapping)
 }
 
 fn until_nul(bytes: &[u8]) -> &[u8] {

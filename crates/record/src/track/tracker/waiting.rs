@@ -5,7 +5,7 @@ use std::ops::Range;
 use icecore_format::records::{Change, Lifecycle, Mapping, Sample};
 
 use crate::kernel::wire;
-use crate::track::account::Reading;
+use crate::kernel::wire::Reading;
 use crate::track::snapshots::Taken;
 use crate::track::spaces::Region;
 

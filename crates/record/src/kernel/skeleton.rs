@@ -1,0 +1,5 @@
+//! The BPF programs as libbpf needs them, and the types of their records. build.rs generates both from `bpf/icecore.bpf.c`.
+#![allow(clippy::all, clippy::unwrap_used, clippy::cast_lossless)]
+#![allow(missing_docs, unreachable_pub, unsafe_code, unused_imports)]
+
+include!(concat!(env!("OUT_DIR"), "/icecore.skel.rs"));
