@@ -35,7 +35,7 @@ pub mod lab;
 mod machine;
 mod proc;
 pub mod run;
-pub mod settings;
+mod settings;
 mod sys;
 mod threads;
 mod track;

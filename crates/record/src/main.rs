@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use icecore_record::face::{cli, summary};
-use icecore_record::{run, settings};
+use icecore_record::face::{check, cli, summary};
+use icecore_record::run;
 
 fn main() -> ExitCode {
     let args = match cli::parse(std::env::args_os()) {
         Ok(args) => args,
         Err(code) => return ExitCode::from(code),
     };
-    match settings::Options::new(args).and_then(|options| run::record(&options)) {
+    match check::options(args).and_then(|options| run::record(&options)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             summary::tell(&format!("error: {error:#}"));

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Parser as _;
+use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
 
@@ -164,6 +165,48 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
         };
         if failed { 2 } else { 0 }
     })
+}
+
+impl clap::ValueEnum for Embed {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::None, Self::Hits, Self::Sections, Self::All]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::None => ("none", "Nothing: a report needs the very files"),
+            Self::Hits => (
+                "hits",
+                "The name of every function that was hit, from the symbol tables of its file; of code made at run time, from perf maps and jitdump files",
+            ),
+            Self::Sections => {
+                ("sections", "Also the symbol tables and unwind rules of the files that were hit")
+            }
+            Self::All => ("all", "Also these files as a whole"),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
+impl clap::ValueEnum for Unwind {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Fp, Self::Auto, Self::Dwarf]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Self::Fp => ("fp", "Nothing: stacks of programs without frame pointers are wrong"),
+            Self::Auto => (
+                "auto",
+                "Registers and the stack with every sample, of which what has changed is sent; where all code keeps frame pointers, registers and the top alone",
+            ),
+            Self::Dwarf => (
+                "dwarf",
+                "Registers and the stack with every sample, also where all code keeps frame pointers",
+            ),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
 }
 
 /// What helps who types an option of perf or of another profiler.

@@ -1,5 +1,6 @@
 //! What the user sees: the command line, the file and its first block, and every line on stderr.
 
+pub mod check;
 pub mod cli;
 pub(crate) mod output;
 pub(crate) mod session;

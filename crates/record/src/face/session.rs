@@ -6,8 +6,9 @@ use icecore_format::records::{EventV1, LabelV1, SessionV1};
 
 use crate::machine::identity;
 use crate::proc::namespace;
-use crate::settings::{Options, Rate, Target};
-use crate::sys::{clock, perf};
+use crate::settings::{Options, Target};
+use crate::sys::clock;
+use crate::sys::perf::{self, Rate};
 
 /// Describes the session that begins now.
 pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>) -> SessionV1 {

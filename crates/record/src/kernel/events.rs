@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context as _, bail};
 
 use crate::proc;
-use crate::settings::{Options, Rate};
-use crate::sys::perf::{self, Event};
+use crate::settings::Options;
+use crate::sys::perf::{self, Event, Rate};
 use crate::sys::queue::Queue;
 
 /// Opens one sampling event per CPU: cycles where they can be counted, a timer elsewhere.

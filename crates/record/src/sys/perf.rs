@@ -6,8 +6,6 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use libbpf_sys::perf_event_attr;
 
-use crate::settings::Rate;
-
 /// An event that can be sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event {
@@ -33,6 +31,15 @@ pub(crate) const CPU_CLOCK: Event = Event {
     kind: libbpf_sys::PERF_TYPE_SOFTWARE,
     config: libbpf_sys::PERF_COUNT_SW_CPU_CLOCK as u64,
 };
+
+/// How often to sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// Samples per second and CPU.
+    Frequency(u64),
+    /// Units of the event per sample.
+    Period(u64),
+}
 
 /// Opens a sampling event on one CPU; it does not run until a program is attached.
 pub(crate) fn open_sampling(

@@ -22,13 +22,13 @@ use crate::machine::mounts::Mounts;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::maps::{self, MapsLine};
 use crate::proc::scan::{self, Process};
-use crate::settings::Embed;
+use crate::settings::{Embed, Pace};
 use crate::sys::{clock, usage};
 use crate::threads::pump::Chunk;
 use crate::track::batch::Batch;
 use crate::track::floods::Floods;
 use crate::track::spaces::{MAX_MAPPED, Shown};
-use crate::track::tracker::{MappingRow, Pace, Totals, Tracker, kept_ns};
+use crate::track::tracker::{MappingRow, Totals, Tracker, kept_ns};
 use crate::trust::Trust;
 
 /// Rows of one block of symbols: a few MiB of names.

@@ -11,8 +11,7 @@ use icecore_text::clean::clean;
 use icecore_text::path::{quoted, shown};
 use icecore_text::quantity::{bytes, count, duration, things};
 
-use crate::settings::Rate;
-use crate::sys::perf::Event;
+use crate::sys::perf::{Event, Rate};
 use crate::threads::digest::Embedded;
 
 /// Writes one line to stderr. It is the only way there, whatever is told, so that no name of a file, a thread or a cgroup

@@ -25,6 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::kernel::wire::{self, Event, Head, PageKey};
 use crate::machine::cgroups::Moved;
 use crate::machine::identity::Identity;
+use crate::settings::Pace;
 use crate::track::account::Account;
 use crate::track::intern::Interner;
 use crate::track::snapshots::{Arriving, Snapshots};
@@ -44,17 +45,6 @@ const OF_EACH: usize = 64;
 /// The time of a sample as it is kept: what it tells first, counts from there, or the sample itself would miss it.
 pub(crate) fn kept_ns(time_ns: u64) -> u64 {
     time_ns - time_ns % u64::from(SAMPLE_UNIT_NS)
-}
-
-/// When a batch is written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    /// When its first row is this old.
-    pub(crate) flush_ns: u64,
-    /// When its columns reach about this many bytes.
-    pub(crate) flush_bytes: usize,
-    /// Expected distance of two samples on one CPU, ns; 0 if there is none.
-    pub(crate) period_ns: u64,
 }
 
 /// A mapping to note.

@@ -1,0 +1,176 @@
+//! What was typed, checked against this machine before anything is opened.
+
+use std::io::IsTerminal as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::cli::{self, Args};
+use crate::proc;
+use crate::proc::cgroup::Cgroup;
+use crate::settings::{Destination, Options, Target, Unwind};
+use crate::sys::perf::Rate;
+
+/// The smallest ring: a few of the largest samples.
+const MIN_RING_BYTES: u64 = 256 << 10;
+/// The largest ring that one buffer of the kernel may have here.
+const MAX_RING_BYTES: u64 = 1 << 30;
+
+/// The most cgroups that can be sampled at once: `MAX_TARGET_CGROUPS` of bpf/wire.h.
+const MAX_CGROUPS: usize = 64;
+
+/// Gives a meaning to what was typed.
+///
+/// # Errors
+/// If nothing is to be recorded, a process or thread does not exist, a CPU is not online, or the
+/// command cannot be found.
+pub fn options(args: Args) -> anyhow::Result<Options> {
+    let target = if args.all {
+        Target::System
+    } else if !args.pids.is_empty() {
+        Target::Processes(args.pids)
+    } else if !args.tids.is_empty() {
+        Target::Threads(args.tids)
+    } else if !args.cgroups.is_empty() {
+        Target::Cgroups(cgroups(&args.cgroups)?)
+    } else if !args.command.is_empty() {
+        Target::Command
+    } else {
+        bail!("nothing to record: give -a, -p PID, -t TID, --cgroup PATH or a command (see --help)");
+    };
+    let output = match args.output {
+        None => Destination::NewFile,
+        Some(path) if path.as_os_str() == "-" => Destination::Stdout,
+        Some(path) => Destination::File(path),
+    };
+    check_terminal(&output)?;
+    check_namespace()?;
+    check_exist(&target)?;
+    if let Some(program) = args.command.first() {
+        check_program(Path::new(program))?;
+    }
+    let online = proc::cpus::online()?;
+    let cpus = match &args.cpus {
+        None => online.clone(),
+        Some(list) => {
+            let cpus =
+                proc::cpus::parse_list(list).with_context(|| format!("cannot read the CPU list `{list}`"))?;
+            if let Some(cpu) = cpus.iter().find(|cpu| !online.contains(cpu)) {
+                bail!(
+                    "cannot sample CPU {cpu}: it is not online (online: {})",
+                    proc::cpus::show_list(&online)
+                );
+            }
+            cpus
+        }
+    };
+    // Two seconds of the largest stream that is likely: 999 Hz, 250 frames.
+    let default_ring = match args.unwind {
+        Unwind::Fp => (online.len() as u64 * (1 << 20)).clamp(4 << 20, 256 << 20),
+        // A tenth of a second of 999 Hz, 64 KiB of stack.
+        Unwind::Auto | Unwind::Dwarf => (online.len() as u64 * (8 << 20)).clamp(16 << 20, 256 << 20),
+    };
+    let ring_bytes = args.ring.unwrap_or(default_ring);
+    ensure!(
+        (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring_bytes),
+        "cannot use a ring of {ring_bytes} bytes: give --ring between 256K and 1G"
+    );
+    Ok(Options {
+        target,
+        command: args.command,
+        rate: args.count.map_or(Rate::Frequency(args.frequency), Rate::Period),
+        duration: args.duration,
+        user: !args.kernel,
+        kernel: !args.user,
+        idle: args.include_idle,
+        some_cpus: cpus.len() < online.len(),
+        cpus,
+        max_depth: args.max_depth,
+        unwind: args.unwind,
+        stack_bytes: args.stack_bytes,
+        labels: args.labels,
+        ring_bytes: ring_bytes.next_power_of_two(),
+        flush_ns: u64::try_from(args.flush.as_nanos()).unwrap_or(u64::MAX),
+        flush_bytes: usize::try_from(args.flush_bytes).unwrap_or(usize::MAX),
+        embed: args.embed,
+        embed_max_bytes: args.embed_max,
+        output,
+        force: args.force,
+        quiet: args.quiet,
+        verbose: args.verbose,
+    })
+}
+
+fn cgroups(typed: &[String]) -> anyhow::Result<Vec<Cgroup>> {
+    ensure!(
+        typed.len() <= MAX_CGROUPS,
+        "cannot sample {} cgroups at once: the limit is {MAX_CGROUPS}; name one above them, or record -a",
+        typed.len()
+    );
+    typed.iter().map(|typed| Cgroup::find(typed)).collect()
+}
+
+fn check_terminal(output: &Destination) -> anyhow::Result<()> {
+    ensure!(
+        *output != Destination::Stdout || !std::io::stdout().is_terminal(),
+        "cannot write a recording to a terminal: pipe it (| icecore-report -), redirect it (> FILE), or name a file with -o"
+    );
+    Ok(())
+}
+
+/// The kernel names processes by their ids in the first PID namespace; `/proc` here must do the same.
+fn check_namespace() -> anyhow::Result<()> {
+    /// The inode of the first PID namespace, whatever the kernel (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
+    const FIRST: u64 = 0xEFFF_FFFC;
+    let namespace = std::fs::metadata("/proc/self/ns/pid").context("cannot read `/proc/self/ns/pid`")?;
+    ensure!(
+        namespace.ino() == FIRST,
+        "cannot record from inside a PID namespace: run on the host, or in a container with the host's (--pid=host)"
+    );
+    Ok(())
+}
+
+fn check_exist(target: &Target) -> anyhow::Result<()> {
+    let (what, ids) = match target {
+        Target::Processes(ids) => ("process", ids),
+        Target::Threads(ids) => ("thread", ids),
+        Target::System | Target::Command | Target::Cgroups(_) => return Ok(()),
+    };
+    for id in ids {
+        // /proc/TID exists for threads as well, though it is not listed.
+        let status = match std::fs::read(format!("/proc/{id}/status")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                bail!("cannot record {what} {id}: there is no such {what}")
+            }
+            other => other.with_context(|| format!("cannot record {what} {id}"))?,
+        };
+        let tgid = proc::scan::status_field(&status, "Tgid");
+        if what == "process" && tgid.is_some_and(|tgid| tgid != *id) {
+            bail!("cannot record process {id}: it is a thread of process {}; use -t {id}", tgid.unwrap_or(0));
+        }
+    }
+    Ok(())
+}
+
+/// Looks for the command before anything is armed, as a shell would.
+fn check_program(program: &Path) -> anyhow::Result<()> {
+    let candidates: Vec<PathBuf> = if program.components().count() > 1 {
+        vec![program.to_owned()]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        std::env::split_paths(&path).map(|dir| dir.join(program)).collect()
+    };
+    let exists = candidates.iter().any(|path| path.exists());
+    let hint = cli::no_command(&program.to_string_lossy());
+    ensure!(exists, "cannot run `{}`: no such program{hint}", program.display());
+    let is_executable = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    ensure!(
+        candidates.iter().any(is_executable),
+        "cannot run `{}`: not an executable file",
+        program.display()
+    );
+    Ok(())
+}
