@@ -27,10 +27,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::machine::identity::{Identity, Place, elf_build_id, open_regular};
 use crate::proc::maps;
+use crate::track::made::Made;
 use crate::track::tracker::Note;
 use files::{Carried, Carrier, Content, Extent, Omitted};
 use functions::{Function, functions};
-use jit::{Jit, Made, Told};
+use jit::{Jit, Told};
 use room::{Held, Room};
 use rules::{Rule, rules};
 

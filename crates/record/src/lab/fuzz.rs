@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 
-use crate::evidence::jit::{Asked, Piece, dump, perf_map};
+use crate::evidence::jit::{Asked, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
 use crate::kernel::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record, sample_record,
@@ -14,6 +14,7 @@ use crate::kernel::wire::{self, Event, Report};
 use crate::machine::identity;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
+use crate::track::made::Piece;
 
 /// Decodes a record of the ring, and tells whether it is one.
 pub fn record(bytes: &[u8]) -> bool {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use icecore_format::records::Cause;
 
+use crate::face::summary::tell;
 use crate::kernel::events;
 use crate::kernel::sampler::Sampler;
 use crate::kernel::skeleton::types::{
@@ -185,6 +186,7 @@ impl<'scope> Tracker<'scope> {
             max_bytes: 0,
             has_stacks: true,
             is_told: false,
+            tell,
             stop: nobody,
             refused: nobody,
         };

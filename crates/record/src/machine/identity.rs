@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use icecore_format::records::ImageKind;
+use icecore_format::records::{Image, ImageKind};
 use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
@@ -102,6 +102,19 @@ impl Identities {
 }
 
 impl Identity {
+    /// The row of the image, without the id of its path.
+    pub(crate) fn image(&self) -> Image {
+        Image {
+            kind: self.kind,
+            path: 0,
+            build_id: self.build_id.clone(),
+            dev: self.dev,
+            inode: self.inode,
+            size_bytes: self.size_bytes,
+            modified_unix_ns: self.modified_unix_ns,
+        }
+    }
+
     /// Tells whether an open file is the one that was mapped, and has not been overwritten: by its build-id, else by its inode, size and
     /// time.
     pub(crate) fn is_of(&self, file: &File) -> bool {

@@ -197,7 +197,15 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
 fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) -> Wishes<'a> {
     let is_told = !options.quiet && std::io::stderr().is_terminal();
     let has_stacks = options.unwind != Unwind::Fp;
-    Wishes { embed: options.embed, max_bytes: options.embed_max_bytes, has_stacks, is_told, stop, refused }
+    Wishes {
+        embed: options.embed,
+        max_bytes: options.embed_max_bytes,
+        has_stacks,
+        is_told,
+        tell: summary::tell,
+        stop,
+        refused,
+    }
 }
 
 /// What is known when sampling has ended.

@@ -58,7 +58,11 @@ impl<K: Hash + Eq + Clone> Interner<K> {
     }
 
     /// The id of a key that has one.
-    pub(crate) fn find(&self, key: &K) -> Option<u32> {
+    pub(crate) fn find<Q>(&self, key: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.ids.get(key).copied()
     }
 

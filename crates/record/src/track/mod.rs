@@ -4,6 +4,7 @@ pub(crate) mod account;
 pub(crate) mod batch;
 pub(crate) mod floods;
 mod intern;
+pub(crate) mod made;
 mod snapshots;
 pub(crate) mod spaces;
 mod stacks;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::dump::{Source, u32_at, u64_at};
-use super::{Asked, Line, MAX_NAME_BYTES};
+use super::{Asked, MAX_NAME_BYTES};
+use crate::track::made::Line;
 
 /// The longest debug record that is read: some hundred thousand lines.
 const MAX_RECORD_BYTES: u64 = 4 << 20;

@@ -24,7 +24,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
 use icecore_format::records::{CallSite, ImageKind};
@@ -32,6 +31,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{Held, Room};
 use crate::machine::identity::{Identity, Place};
+use crate::track::made::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
 use sites::Sites;
@@ -51,36 +51,6 @@ const MAX_ANCESTORS: usize = 8;
 const EAGER_LOOKS: u32 = 20;
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
-
-/// A piece of code that a process tells.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    /// 0 if unknown, as in the next.
-    pub(crate) since_ns: u64,
-    pub(crate) until_ns: u64,
-    pub(crate) name: Vec<u8>,
-    /// Those that hold an address that is asked for, ascending.
-    pub(crate) lines: Vec<Line>,
-}
-
-/// The source line of a piece of code from an offset on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) off: u64,
-    /// Empty if unknown.
-    pub(crate) file: Arc<[u8]>,
-    /// 0 if unknown.
-    pub(crate) line: u32,
-}
-
-/// A piece of code of one address space.
-#[derive(Debug, Clone)]
-pub(crate) struct Made {
-    pub(crate) tgid: u32,
-    pub(crate) piece: Piece,
-}
 
 /// Addresses that are asked for: ascending, each once.
 #[derive(Debug, Clone, Copy)]

@@ -7,8 +7,9 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use super::{Asked, Piece, dump, perf_map};
+use super::{Asked, dump, perf_map};
 use crate::sys::usage;
+use crate::track::made::Piece;
 
 /// The number of requests that may wait.
 const MAX_WAITING: usize = 1024;

@@ -2,16 +2,17 @@
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1, KernelSymbol,
+    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
     KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1,
     TasksV1, UnwindRulesV1,
 };
 use rustc_hash::FxHashMap;
 
-use super::{SAMPLE_UNIT_NS, Tracker};
-use crate::evidence::jit::Made;
-use crate::proc::kallsyms::Kallsyms;
+use crate::kernel::wire::PageKey;
+
+use super::{Note, SAMPLE_UNIT_NS, Tracker};
 use crate::track::batch::Batch;
+use crate::track::made::Made;
 use crate::track::stacks::Hits;
 
 /// So old rows of the account become: one block of them a second would be nothing but its head.
@@ -19,10 +20,10 @@ const ACCOUNT_NS: u64 = 10_000_000_000;
 
 impl Tracker {
     /// Takes everything that was settled since the last batch.
-    pub(crate) fn take_batch(&mut self, kallsyms: Option<&Kallsyms>) -> Batch {
+    pub(crate) fn take_batch(&mut self) -> Batch {
         self.first_ns = self.waiting.first_ns();
-        let kernel_symbols = kallsyms.map_or_else(Vec::new, |table| self.kernel_symbols(table));
         // A settled event may be late: rows of the batch are put in order once more.
+        self.kernel_symbols.sort_unstable_by_key(|row| row.start);
         self.lifecycle.sort_by_key(|row| row.time_ns);
         self.cgroups.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
@@ -51,7 +52,7 @@ impl Tracker {
             images: ImagesV1::from_rows(first_image, &images),
             mappings: MappingsV1::from_rows(&std::mem::take(&mut self.mappings)),
             stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),
-            kernel_symbols: KernelSymbolsV1::from_rows(&kernel_symbols),
+            kernel_symbols: KernelSymbolsV1::from_rows(&std::mem::take(&mut self.kernel_symbols)),
             losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
             cpu_times: CpuTimesV1::default(),
             stack_code: held.code,
@@ -71,9 +72,10 @@ impl Tracker {
     /// Takes what threads ran by the kernel's account, if there is enough of it for a block, or if nothing comes any more.
     pub(crate) fn take_cpu_times(&mut self, now_ns: u64, is_last: bool) -> CpuTimesV1 {
         let is_due = self.account.first_ns().is_some_and(|first| now_ns.saturating_sub(first) >= ACCOUNT_NS);
-        match is_due || is_last {
-            true => CpuTimesV1::from_rows(&self.account.take(is_last)),
-            false => CpuTimesV1::default(),
+        if is_due || is_last {
+            CpuTimesV1::from_rows(&self.account.take(is_last))
+        } else {
+            CpuTimesV1::default()
         }
     }
 
@@ -108,20 +110,36 @@ impl Tracker {
         Batch { strings, jit: JitV1::from_rows(&rows), ..Batch::default() }
     }
 
-    fn kernel_symbols(&mut self, kallsyms: &Kallsyms) -> Vec<KernelSymbol> {
-        let mut rows = Vec::new();
-        for address in std::mem::take(&mut self.kernel_addresses) {
-            // A return address may lie behind the last instruction of its function.
-            for address in [address, address.saturating_sub(1)] {
-                let Some(function) = kallsyms.find(address) else { continue };
-                if self.kernel_written.insert(function.start) {
-                    let name = self.string(function.name);
-                    let module = self.string(function.module);
-                    rows.push(KernelSymbol { start: function.start, end: function.end, name, module });
-                }
-            }
-        }
-        rows.sort_unstable_by_key(|row| row.start);
-        rows
+    /// Takes the kernel addresses that were met for the first time since they were taken.
+    pub(crate) fn take_kernel_addresses(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.kernel_addresses)
+    }
+
+    /// Tells whether the batch should be written at this time.
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        let bytes = size_of_val(&self.samples[..])
+            + size_of_val(self.stacks.waiting())
+            + self.snapshots.waiting_bytes()
+            + size_of_val(&self.mappings[..])
+            + size_of_val(&self.lifecycle[..])
+            + size_of_val(&self.cgroups[..])
+            + self.strings.waiting();
+        bytes >= self.pace.flush_bytes
+            || self.first_ns.is_some_and(|first| now_ns.saturating_sub(first) >= self.pace.flush_ns)
+    }
+
+    /// Takes the number of stacks of which less is kept than came: too many waited.
+    pub(crate) fn take_refused_stacks(&mut self) -> u64 {
+        self.arriving.take_refused()
+    }
+
+    /// Takes the pages of stacks that the sampler must send again.
+    pub(crate) fn take_missing_pages(&mut self) -> Vec<PageKey> {
+        self.arriving.take_missing()
+    }
+
+    /// Takes what happened to processes since it was taken, in the order of time.
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+        self.notes.take()
     }
 }

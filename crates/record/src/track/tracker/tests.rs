@@ -1,8 +1,7 @@
 use super::*;
-use crate::evidence::jit::{Line, Made, Piece};
-use crate::proc::kallsyms::Kallsyms;
+use crate::track::made::{Line, Made, Piece};
 use crate::track::spaces::Shown;
-use icecore_format::records::Payload;
+use icecore_format::records::{Location, Origin, Payload};
 
 fn tracker() -> Tracker {
     Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000 })
@@ -35,26 +34,16 @@ fn sampled_with(tracker: &mut Tracker, time_ns: u64, snapshot: u64) {
     }));
 }
 
+fn file() -> Image {
+    let (path, build_id, inode, size_bytes, modified_unix_ns) = Default::default();
+    Image { kind: ImageKind::FILE, path, build_id, dev: 0, inode, size_bytes, modified_unix_ns }
+}
+
 fn mapped(tracker: &mut Tracker, time_ns: u64, start: u64, path: &[u8]) {
-    let identity = Identity {
-        kind: ImageKind::FILE,
-        path: path.to_vec(),
-        build_id: vec![],
-        dev: 0,
-        inode: 0,
-        size_bytes: 0,
-        modified_unix_ns: 0,
-    };
-    tracker.mapping(&MappingRow {
-        time_ns,
-        tgid: 10,
-        start,
-        len: 0x1000,
-        file_off: 0x4000,
-        identity: &identity,
-        origin: Origin::EVENT,
-        mount_ns: 4_026_531_841,
-    });
+    let (len, file_off, mount_ns) = (0x1000, 0x4000, 4_026_531_841);
+    let origin = Origin::EVENT;
+    let row = Mapping { time_ns, tgid: 10, start, len, file_off, image: 0, origin, mount_ns };
+    tracker.mapping(row, file(), path);
 }
 
 #[test]
@@ -63,8 +52,11 @@ fn a_batch_names_everything_that_its_samples_need_once() {
     sampled(&mut tracker, 100_000);
     sampled(&mut tracker, 90_000);
     assert_eq!(tracker.settle(u64::MAX), 0);
-    assert!(tracker.wants_kernel_names());
-    let batch = tracker.take_batch(Some(&Kallsyms::parse(b"ffffffff81000000 T do_work\n")));
+    assert_eq!(tracker.take_kernel_addresses(), [0xffff_ffff_8100_0010]);
+    for _ in 0..2 {
+        tracker.kernel_function(0xffff_ffff_8100_0000..0xffff_ffff_8100_1000, b"do_work", b"");
+    }
+    let batch = tracker.take_batch();
     assert_eq!((batch.samples.items(), batch.samples.span_ns()), (2, (90_000, 100_000)));
     assert_eq!((batch.stacks.items(), batch.tasks.items()), (3, 1));
     assert_eq!(batch.strings.bytes, b"workerdo_work");
@@ -73,7 +65,7 @@ fn a_batch_names_everything_that_its_samples_need_once() {
 
     sampled(&mut tracker, 200_000);
     tracker.settle(u64::MAX);
-    let batch = tracker.take_batch(None);
+    let batch = tracker.take_batch();
     let new =
         [batch.strings.items(), batch.tasks.items(), batch.stacks.items(), batch.kernel_symbols.items()];
     assert_eq!((batch.samples.items(), new), (1, [0; 4]));
@@ -97,10 +89,10 @@ fn what_is_not_settled_stays_for_the_next_batch() {
     sampled(&mut tracker, 5_000);
     sampled(&mut tracker, 7_000);
     tracker.settle(6_000);
-    assert_eq!(tracker.take_batch(None).samples.span_ns(), (5_000, 5_000));
+    assert_eq!(tracker.take_batch().samples.span_ns(), (5_000, 5_000));
     assert!(!tracker.is_due(7_999) && tracker.is_due(8_000));
     tracker.settle(u64::MAX);
-    let batch = tracker.take_batch(None);
+    let batch = tracker.take_batch();
     assert_eq!((batch.samples.span_ns(), batch.stacks.items()), ((7_000, 7_000), 0));
 }
 
@@ -114,7 +106,7 @@ fn a_sample_meets_the_address_space_of_its_moment() {
     tracker.event(&Event::Exec { head: head(3_000) });
     mapped(&mut tracker, 3_000, 0, b"/new");
     tracker.settle(u64::MAX);
-    let batch = tracker.take_batch(None);
+    let batch = tracker.take_batch();
     let nodes = rows(&batch.stacks, |view| view.rows().expect("own bytes"));
     let of = |image| {
         let location = |file_off| Location::Image { image, file_off };
@@ -128,7 +120,7 @@ fn a_sample_meets_the_address_space_of_its_moment() {
 /// Locations of the frames of user stacks, and the ends of their walks.
 fn users(tracker: &mut Tracker) -> (Vec<Location>, Vec<WalkEnd>) {
     tracker.settle(u64::MAX);
-    let batch = tracker.take_batch(None);
+    let batch = tracker.take_batch();
     let nodes = rows(&batch.stacks, |view| view.rows().expect("own bytes"));
     let of_user = |location: &Location| !matches!(location, Location::Address(a) if *a > 1 << 63);
     let samples = rows(&batch.samples, |view| view.rows().expect("own bytes"));
@@ -177,18 +169,7 @@ fn whatever_was_lost_a_space_is_sure_that_was_proven() {
 #[test]
 fn the_latest_space_has_what_waits() {
     let mut tracker = tracker();
-    let of_lib = |tracker: &Tracker, path: &[u8]| {
-        let identity = Identity {
-            kind: ImageKind::FILE,
-            path: path.to_vec(),
-            build_id: vec![],
-            dev: 0,
-            inode: 0,
-            size_bytes: 0,
-            modified_unix_ns: 0,
-        };
-        tracker.images_of(&identity)
-    };
+    let of_lib = |tracker: &Tracker, path: &[u8]| tracker.images_of(path, file());
     mapped(&mut tracker, 1_000, 0x1000, b"/old");
     tracker.settle(2_000);
     tracker.event(&Event::Exec { head: head(3_000) });
@@ -217,7 +198,7 @@ fn a_renamed_thread_is_a_second_task() {
     tracker.event(&Event::Comm { head: Head { comm: b"other", ..head(2) } });
     tracker.event(&Event::Exit { head: head(3), whole_group: true });
     tracker.settle(u64::MAX);
-    let batch = tracker.take_batch(None);
+    let batch = tracker.take_batch();
     let changes = rows(&batch.lifecycle, |view| view.rows().map(|row| row.change).collect::<Vec<_>>());
     assert_eq!(changes, [Change::COMM, Change::EXIT]);
     assert_eq!(batch.strings.bytes, b"workerother");
@@ -226,12 +207,10 @@ fn a_renamed_thread_is_a_second_task() {
 #[test]
 fn cgroups_are_told_by_their_path_in_the_order_of_time() {
     let mut tracker = tracker();
-    let moved =
-        |tid, path: Option<&str>| Moved { tgid: 10, tid, path: path.map(|path| path.as_bytes().into()) };
-    tracker.cgroup(9, &moved(11, None));
-    tracker.cgroup(7, &moved(10, Some("/a")));
+    tracker.cgroup(9, 10, 11, None);
+    tracker.cgroup(7, 10, 10, Some(b"/a"));
     assert!(tracker.is_due(7 + 1_000));
-    let batch = tracker.take_batch(None);
+    let batch = tracker.take_batch();
     assert_eq!(batch.strings.bytes, b"/a");
     let row = |time_ns, tid, path| Cgroup { time_ns, tgid: 10, tid, path };
     assert_eq!(rows(&batch.cgroups, |view| view.rows().collect::<Vec<_>>()), [row(7, 10, 1), row(9, 11, 0)]);
@@ -242,7 +221,7 @@ fn what_a_sample_tells_holds_for_the_sample_itself() {
     let mut tracker = tracker();
     sampled(&mut tracker, 5_999);
     tracker.settle(u64::MAX);
-    let kept = tracker.take_batch(None).samples.span_ns().0;
+    let kept = tracker.take_batch().samples.span_ns().0;
     assert_eq!((kept_ns(5_999), kept_ns(6_000)), (kept, 6_000));
 }
 

@@ -1,0 +1,100 @@
+//! What goes into the recording of the images that were hit.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use icecore_format::records::{CallSite, CallSitesV1, Omission, SymbolsV1, UnwindRulesV1};
+
+use super::{Digest, Wishes};
+use crate::evidence::files::{Carried, Extent};
+use crate::evidence::jit::Told;
+use crate::evidence::{Evidence, Found};
+use crate::settings::Embed;
+use crate::sys::usage;
+use crate::track::batch::Batch;
+use crate::track::made::Made;
+
+/// Rows of one block of symbols: a few MiB of names.
+const SYMBOLS_PER_BLOCK: usize = 32 << 10;
+/// Taking files is told to whoever waits for so long.
+const TOLD_AFTER: Duration = Duration::from_millis(1500);
+
+/// What of the images is in the file.
+#[derive(Debug, Default)]
+pub(crate) struct Embedded {
+    pub(crate) functions: u64,
+    pub(crate) images: u64,
+    /// Pieces of code that were too many.
+    pub(crate) left_out: u64,
+    /// Code made at run time.
+    pub(crate) jit: Told,
+    /// Their files.
+    pub(crate) files: Carried,
+}
+
+impl Digest {
+    /// Writes down what the evidence tells, when sampling has ended.
+    pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
+        let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
+        let Found { symbols, rules, images, left_out, jit, call_sites, jit_told } = evidence.find();
+        self.send_jit(&jit);
+        self.send_call_sites(&call_sites);
+        for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
+            let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });
+        }
+        for rows in rules.chunks(SYMBOLS_PER_BLOCK) {
+            let unwind_rules = UnwindRulesV1::from_rows(rows);
+            let _ = self.batches.send(Batch { unwind_rules, ..Batch::default() });
+        }
+        let functions = symbols.len() as u64;
+        drop((symbols, rules));
+        let files = match wishes.embed {
+            Embed::None | Embed::Hits => Carried::default(),
+            Embed::Sections => self.carry(evidence, Extent::Sections, wishes),
+            Embed::All => self.carry(evidence, Extent::Whole, wishes),
+        };
+        Embedded { functions, images, left_out, jit: jit_told, files }
+    }
+
+    pub(super) fn send_jit(&mut self, rows: &[Made]) {
+        for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
+            let _ = self.batches.send(self.tracker.jit(rows));
+        }
+    }
+
+    pub(super) fn send_call_sites(&self, rows: &[CallSite]) {
+        for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
+            let call_sites = CallSitesV1::from_rows(rows);
+            let _ = self.batches.send(Batch { call_sites, ..Batch::default() });
+        }
+    }
+
+    /// Writes the files themselves. A signal ends that and not the recorder, be it the second one; the next does.
+    fn carry(&mut self, evidence: Evidence, extent: Extent, wishes: &Wishes<'_>) -> Carried {
+        usage::background_priority();
+        let Wishes { stop, refused, .. } = wishes;
+        let was_asked = stop.swap(false, Ordering::Relaxed);
+        let begun = Instant::now();
+        let mut is_told = !wishes.is_told;
+        let mut put = |image_parts| {
+            if stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed) {
+                return false;
+            }
+            if !is_told && begun.elapsed() > TOLD_AFTER {
+                is_told = true;
+                (wishes.tell)(
+                    "icecore-record: sampling is over; taking files into the recording (Ctrl-C ends that)\n",
+                );
+            }
+            self.batches.send(Batch { image_parts, ..Batch::default() }).is_ok()
+        };
+        let mut carried = evidence.carry(extent, wishes.max_bytes, &mut put);
+        stop.fetch_or(was_asked, Ordering::Relaxed);
+        if refused.load(Ordering::Relaxed) {
+            let rows = carried.left_out.iter_mut().map(|omitted| &mut omitted.row);
+            rows.filter(|row| row.why == Omission::INTERRUPTED)
+                .for_each(|row| row.why = Omission::WRITE_FAILED);
+        }
+        carried
+    }
+}

@@ -1,0 +1,278 @@
+//! The tracker thread's part: from chunks to batches. It asks the outside world (files, kernel symbols)
+//! what the pure [`Tracker`] is told.
+
+mod embed;
+mod mappings;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use icecore_format::records::{Cause, Loss};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::pump::Chunk;
+use crate::evidence::Evidence;
+use crate::kernel::sampler::SentPages;
+use crate::kernel::wire::{self, Event, Report};
+use crate::machine::cgroups::{Cgroups, Moved};
+use crate::machine::identity::Identities;
+use crate::machine::mounts::Mounts;
+use crate::proc::kallsyms::Kallsyms;
+use crate::settings::{Embed, Pace};
+use crate::sys::{clock, usage};
+use crate::track::batch::Batch;
+use crate::track::floods::Floods;
+use crate::track::tracker::{Totals, Tracker, kept_ns};
+use crate::trust::Trust;
+pub(crate) use embed::Embedded;
+use mappings::Reading;
+
+/// What the tracker knows at the end.
+#[derive(Debug)]
+pub(crate) struct Digested {
+    pub(crate) totals: Totals,
+    /// Items lost, by cause.
+    pub(crate) losses: FxHashMap<Cause, u64>,
+    pub(crate) embedded: Embedded,
+}
+
+/// What is taken of the images, and what ends it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wishes<'a> {
+    pub(crate) embed: Embed,
+    pub(crate) max_bytes: u64,
+    /// Stacks are copied.
+    pub(crate) has_stacks: bool,
+    /// It is told if it takes long.
+    pub(crate) is_told: bool,
+    /// Takes what must be told at once.
+    pub(crate) tell: fn(&str),
+    /// Somebody asked for an end.
+    pub(crate) stop: &'a AtomicBool,
+    /// The disk refused a block.
+    pub(crate) refused: &'a AtomicBool,
+}
+
+/// What is known of processes when recording begins.
+pub(crate) struct Processes {
+    /// Those that are recorded; `None` means all.
+    pub(crate) followed: Option<FxHashSet<u32>>,
+    /// Finds those of which the stacks need not be copied; `None` if all are, or none.
+    pub(crate) trust: Option<Trust>,
+    /// What the sampler has sent of stacks; `None` if none are copied.
+    pub(crate) sent_pages: Option<SentPages>,
+}
+
+/// Works through chunks until the last has come.
+pub(crate) fn digest(
+    chunks: &Receiver<Chunk>,
+    batches: SyncSender<Batch>,
+    processes: Processes,
+    pace: Pace,
+    wishes: Wishes<'_>,
+) -> Digested {
+    // Behind it, stacks are copied into a ring that fills in a tenth of a second.
+    if !wishes.has_stacks {
+        usage::lower_priority();
+    }
+    let Processes { followed, trust, sent_pages } = processes;
+    let mut digest = Digest {
+        tracker: Tracker::new(pace),
+        has_begun: false,
+        identities: Identities::default(),
+        cgroups: Cgroups::new(),
+        mounts: Mounts::default(),
+        evidence: (wishes.embed != Embed::None).then(Evidence::new),
+        trust,
+        sent_pages,
+        kallsyms: None,
+        reading: Reading::new(),
+        complete_until_ns: 0,
+        followed,
+        ended: Vec::new(),
+        losses: FxHashMap::default(),
+        floods: Floods::default(),
+        tell: wishes.tell,
+        batches,
+    };
+    for chunk in chunks {
+        digest.chunk(&chunk);
+        digest.settle(chunk.complete_until_ns);
+        // In front of the first block nothing is written.
+        if digest.has_begun && digest.tracker.is_due(clock::monotonic_ns()) {
+            digest.flush(false);
+        }
+    }
+    digest.settle(u64::MAX);
+    digest.flush(true);
+    let embedded = digest.embed(&wishes);
+    Digested { totals: digest.tracker.totals(), losses: digest.losses, embedded }
+}
+
+struct Digest {
+    tracker: Tracker,
+    has_begun: bool,
+    identities: Identities,
+    cgroups: Cgroups,
+    mounts: Mounts,
+    /// None if none is wanted.
+    evidence: Option<Evidence>,
+    trust: Option<Trust>,
+    sent_pages: Option<SentPages>,
+    /// Read when the first kernel function needs a name.
+    kallsyms: Option<Kallsyms>,
+    reading: Reading,
+    /// All that happened before this moment has been told.
+    complete_until_ns: u64,
+    followed: Option<FxHashSet<u32>>,
+    /// Followed processes that ended in this chunk.
+    ended: Vec<u32>,
+    losses: FxHashMap<Cause, u64>,
+    floods: Floods,
+    tell: fn(&str),
+    batches: SyncSender<Batch>,
+}
+
+impl Digest {
+    fn chunk(&mut self, chunk: &Chunk) {
+        if let Some(began_ns) = chunk.began_ns {
+            self.has_begun = true;
+            self.tracker.begin_account(began_ns);
+        }
+        self.found(&chunk.found);
+        for record in chunk.records() {
+            match wire::decode(record) {
+                Ok(event) => self.event(&event),
+                Err(_) => self.lost(Cause::UNDECODABLE, u32::MAX, 1),
+            }
+        }
+        // Behind the events of the ring: they tell which processes are followed.
+        for report in wire::reports(&chunk.reports) {
+            match report {
+                Report::Mapping(mapping) => self.mapping(&mapping),
+                Report::Lost(count) => self.lost(Cause::MAPPING_QUEUE_FULL, u32::MAX, count),
+            }
+        }
+        // Behind the reports, which may be older than the end of their process. The id may come again.
+        if let Some(followed) = &mut self.followed {
+            self.ended.drain(..).for_each(|tgid| {
+                followed.remove(&tgid);
+            });
+        }
+        if chunk.lacks_reports {
+            self.tracker.lack_reports(clock::monotonic_ns());
+        }
+        if let Some(sent) = &self.sent_pages {
+            self.tracker.take_missing_pages().into_iter().for_each(|page| sent.forget(page));
+        }
+        chunk.losses.iter().for_each(|loss| self.lost(loss.cause, loss.cpu, loss.count));
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Fork { head, .. } => {
+                self.followed.as_mut().map(|followed| followed.insert(head.tgid));
+            }
+            Event::Exit { head, whole_group: true } if self.followed.is_some() => self.ended.push(head.tgid),
+            _ => {}
+        }
+        self.mounts.event(event);
+        self.tracker.event(event);
+        self.cgroup(event);
+    }
+
+    fn cgroup(&mut self, event: &Event<'_>) {
+        let (time_ns, moved) = match event {
+            Event::Sample(sample) => (kept_ns(sample.head.time_ns), self.cgroups.seen(&sample.head)),
+            Event::Fork { head, parent_tgid } if *parent_tgid != head.tgid => {
+                (head.time_ns, self.cgroups.forked(*parent_tgid, head))
+            }
+            Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
+            Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
+            Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
+            Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) | Event::CpuTime(_) => return,
+        };
+        self.moved(time_ns, moved);
+    }
+
+    fn moved(&mut self, time_ns: u64, moved: Option<Moved>) {
+        if let Some(Moved { tgid, tid, path }) = moved {
+            self.tracker.cgroup(time_ns, tgid, tid, path.as_deref());
+        }
+    }
+
+    fn lost(&mut self, cause: Cause, cpu: u32, count: u64) {
+        *self.losses.entry(cause).or_default() += count;
+        self.tracker.loss(Loss { time_ns: clock::monotonic_ns(), cpu, cause, count });
+    }
+
+    fn settle(&mut self, until_ns: u64) {
+        self.complete_until_ns = self.complete_until_ns.max(until_ns);
+        let unsure = self.tracker.unsure();
+        if !unsure.is_empty() {
+            // One look proves all that waits.
+            if until_ns < u64::MAX && self.reading.is_early() {
+                return;
+            }
+            self.read_again(&unsure);
+        }
+        self.name_floods();
+        match self.tracker.settle(self.complete_until_ns) {
+            0 => {}
+            count => self.lost(Cause::STACKS_EXHAUSTED, u32::MAX, count),
+        }
+        match self.tracker.take_refused_stacks() {
+            0 => {}
+            count => self.lost(Cause::STACK_SHORTENED, u32::MAX, count),
+        }
+        let notes = self.tracker.take_notes();
+        if let Some(evidence) = &mut self.evidence {
+            evidence.note(&notes);
+        }
+        let changed = self.tracker.take_changed();
+        if let Some(trust) = &mut self.trust {
+            trust.settle(changed, &self.tracker);
+        }
+    }
+
+    fn is_followed(&self, tgid: u32) -> bool {
+        self.followed.as_ref().is_none_or(|followed| followed.contains(&tgid))
+    }
+
+    fn flush(&mut self, is_last: bool) {
+        self.name_kernel_functions();
+        let mut batch = self.tracker.take_batch();
+        batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_last);
+        let (code, counts) = self.tracker.take_hits();
+        let (mut jit, mut call_sites) = (Vec::new(), Vec::new());
+        if let Some(evidence) = &mut self.evidence {
+            code.into_iter().for_each(|(image, file_off)| evidence.hit(image, file_off));
+            counts.into_iter().for_each(|(image, hits)| evidence.count(image, hits));
+            jit = evidence.take_jit();
+            call_sites = evidence.take_call_sites();
+        }
+        // The writer takes batches until this end is dropped.
+        let _ = self.batches.send(batch);
+        self.send_jit(&jit);
+        self.send_call_sites(&call_sites);
+    }
+
+    fn name_kernel_functions(&mut self) {
+        let addresses = self.tracker.take_kernel_addresses();
+        if addresses.is_empty() {
+            return;
+        }
+        let read = || {
+            Kallsyms::read().unwrap_or_else(|error| {
+                (self.tell)(&format!("icecore-record: cannot read the names of kernel functions: {error}\n"));
+                Kallsyms::default()
+            })
+        };
+        let table = self.kallsyms.get_or_insert_with(read);
+        // A return address may lie behind the last instruction of its function.
+        let addresses = addresses.into_iter().flat_map(|address| [address, address.saturating_sub(1)]);
+        for function in addresses.filter_map(|address| table.find(address)) {
+            self.tracker.kernel_function(function.start..function.end, function.name, function.module);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Code that was made at run time, as its process tells it.
+
+use std::sync::Arc;
+
+/// A piece of code that a process tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// 0 if unknown, as in the next.
+    pub(crate) since_ns: u64,
+    pub(crate) until_ns: u64,
+    pub(crate) name: Vec<u8>,
+    /// Those that hold an address that is asked for, ascending.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// The source line of a piece of code from an offset on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) off: u64,
+    /// Empty if unknown.
+    pub(crate) file: Arc<[u8]>,
+    /// 0 if unknown.
+    pub(crate) line: u32,
+}
+
+/// A piece of code of one address space.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub(crate) tgid: u32,
+    pub(crate) piece: Piece,
+}

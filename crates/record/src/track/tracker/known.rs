@@ -1,0 +1,99 @@
+//! What the tracker knows of address spaces, and what it is told when they are looked at.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use icecore_format::records::{Change, Image};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::waiting::What;
+use super::{Tracker, is_image};
+use crate::kernel::wire::Head;
+use crate::track::spaces::Space;
+
+impl Tracker {
+    /// Takes note that reports of mappings may be missing of all that happened up to a moment.
+    pub(crate) fn lack_reports(&mut self, until_ns: u64) {
+        self.spaces.lack_until(until_ns);
+    }
+
+    /// Lists the processes with samples that wait for their address space to be proven, those with most samples first.
+    pub(crate) fn unsure(&self) -> Vec<u32> {
+        let mut counts: FxHashMap<u32, u32> = FxHashMap::default();
+        let may_be_proven = |tgid| !self.spaces.is_given_up(tgid);
+        let unsure = self.waiting.samples().filter(|(time_ns, tgid)| !self.spaces.is_sure(*tgid, *time_ns));
+        let unsure = unsure.filter(|(_, tgid)| may_be_proven(*tgid));
+        unsure.for_each(|(_, tgid)| *counts.entry(tgid).or_default() += 1);
+        let mut tgids: Vec<u32> = counts.keys().copied().collect();
+        tgids.sort_unstable_by_key(|tgid| (Reverse(counts[tgid]), *tgid));
+        tgids
+    }
+
+    /// What is known of an address space by now, of what waits as well, and since when what is missing there may have been
+    /// mapped.
+    pub(crate) fn latest(&self, tgid: u32) -> (Space, u64) {
+        let (mut space, mut since_ns) = (self.spaces.of(tgid).cloned(), self.settled_ns);
+        for what in self.waiting.of(tgid) {
+            match what {
+                What::Change { row, .. } if row.change == Change::FORK => {
+                    (space, since_ns) = (self.spaces.of(row.parent_tgid).cloned(), row.time_ns);
+                }
+                What::Change { row, .. } => (space, since_ns) = (None, row.time_ns),
+                What::Mapping { row, region } => {
+                    space = Some(space.unwrap_or_default().with(row.start, *region));
+                }
+                What::Only { ranges, .. } => space = space.map(|space| space.within(ranges)),
+                What::Sample(_) | What::CpuTime(_) => {}
+            }
+        }
+        (space.unwrap_or_default(), since_ns)
+    }
+
+    /// The images that a mapping of a file can have, by its path and the rest of what is known of it: as `/proc` tells it, and as the kernel reports it. `None` stands for code
+    /// in no file.
+    pub(crate) fn images_of(&self, path: &[u8], image: Image) -> Vec<Option<u32>> {
+        if !is_image(image.kind) {
+            return vec![None];
+        }
+        let Some(path) = self.strings.find(path) else { return Vec::new() };
+        let told = Image { path, ..image };
+        let reported = Image { dev: 0, inode: 0, size_bytes: 0, modified_unix_ns: 0, ..told.clone() };
+        [told, reported].iter().filter_map(|image| self.images.find(image)).map(Some).collect()
+    }
+
+    /// Takes note of all code that a process has mapped at a moment: ranges of addresses, in order.
+    pub(crate) fn has_only(&mut self, tgid: u32, time_ns: u64, ranges: Vec<Range<u64>>) {
+        self.wait(time_ns, What::Only { tgid, ranges });
+    }
+
+    /// Takes note that reports of mappings of a process are missing up to a moment.
+    pub(crate) fn lack_reports_of(&mut self, tgid: u32, until_ns: u64) {
+        self.spaces.lack_of(tgid, until_ns);
+    }
+
+    /// Takes note that a process has too many mappings: nothing is known of it until it runs another program.
+    pub(crate) fn give_up(&mut self, tgid: u32, time_ns: u64) {
+        self.spaces.give_up(tgid, time_ns);
+    }
+
+    /// Takes note that not every mapping of a process is followed, whatever its name is now.
+    pub(crate) fn refuse_mappings(&mut self, time_ns: u64, tgid: u32, comm: &[u8]) {
+        let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm, cgroup_id: 0 };
+        self.change(Change::MAPPINGS_REFUSED, &head, 0, false);
+    }
+
+    /// Takes note of how an address space compares with what is known of it ([`Tracker::latest`]).
+    pub(crate) fn prove(&mut self, tgid: u32, time_ns: u64, was_right: bool) {
+        self.spaces.prove(tgid, time_ns, was_right);
+    }
+
+    /// Takes the processes whose address space has changed since they were taken.
+    pub(crate) fn take_changed(&mut self) -> FxHashSet<u32> {
+        self.spaces.take_changed()
+    }
+
+    /// The address space of a process as it is at the moment that was settled last.
+    pub(crate) fn space(&self, tgid: u32) -> Option<&Space> {
+        self.spaces.of(tgid)
+    }
+}
