@@ -21,13 +21,15 @@ fn main() {
         Ok("aarch64") => "arm64",
         other => panic!("icecore-record knows x86_64 and aarch64, not {other:?}"),
     };
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("icecore.skel.rs");
-    SkeletonBuilder::new()
+    let out = env::var_os("OUT_DIR").expect("bug: cargo sets OUT_DIR");
+    let built = SkeletonBuilder::new()
         .source(bpf.join("icecore.bpf.c"))
         .clang(clang())
         .clang_args([format!("-D__TARGET_ARCH_{arch}"), "-mcpu=v3".into(), "-Wall".into(), "-Werror".into()])
-        .build_and_generate(&out)
-        .expect("cannot compile bpf/icecore.bpf.c");
+        .build_and_generate(Path::new(&out).join("icecore.skel.rs"));
+    if let Err(error) = built {
+        panic!("cannot compile bpf/icecore.bpf.c: {error:?}");
+    }
 }
 
 /// Finds a compiler for BPF: `$CLANG`, then `clang`, then the numbered ones of Debian and Ubuntu.

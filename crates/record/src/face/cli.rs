@@ -159,9 +159,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
             (None, false) => (text.to_string(), Kind::Plain),
         };
         // Nobody may be there to read it.
-        let _ = match failed {
-            true => Door::new(io::stderr(), kind).write_all(text.as_bytes()),
-            false => Door::new(io::stdout(), kind).write_all(text.as_bytes()),
+        let _ = if failed {
+            Door::new(io::stderr(), kind).write_all(text.as_bytes())
+        } else {
+            Door::new(io::stdout(), kind).write_all(text.as_bytes())
         };
         if failed { 2 } else { 0 }
     })

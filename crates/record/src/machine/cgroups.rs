@@ -71,9 +71,10 @@ impl Cgroups {
 
     /// Notes a new cgroup.
     pub(crate) fn made(&mut self, id: u64, path: &[u8]) {
-        match path.len() >= MAX_TOLD {
-            true => self.paths.learn(id, &[path, CUT.as_bytes()].concat()),
-            false => self.paths.learn(id, path),
+        if path.len() >= MAX_TOLD {
+            self.paths.learn(id, &[path, CUT.as_bytes()].concat());
+        } else {
+            self.paths.learn(id, path);
         }
     }
 
@@ -107,17 +108,19 @@ impl Cgroups {
         // A path without an id is that of this id, if nothing else tells.
         let same = last.filter(|last| last.id == 0).and_then(|last| last.path.clone());
         let place = Place { id, path: self.paths.of(id, tgid).or(same) };
-        match tid == tgid || !self.processes.contains_key(&tgid) {
-            true => self.settle(tgid, place),
-            false => self.settle_thread(tgid, tid, place),
+        if tid == tgid || !self.processes.contains_key(&tgid) {
+            self.settle(tgid, place)
+        } else {
+            self.settle_thread(tgid, tid, place)
         }
     }
 
     /// Where a task was when it was seen last.
     fn last(&self, tgid: u32, tid: u32) -> Option<&Place> {
-        let apart = match self.threads.is_empty() || tid == tgid {
-            true => None,
-            false => self.threads.get(&tid).filter(|(of, _)| *of == tgid).map(|(_, place)| place),
+        let apart = if self.threads.is_empty() || tid == tgid {
+            None
+        } else {
+            self.threads.get(&tid).filter(|(of, _)| *of == tgid).map(|(_, place)| place)
         };
         apart.or_else(|| self.processes.get(&tgid))
     }

@@ -50,9 +50,10 @@ impl Cgroup {
         });
         found.with_context(|| {
             let alike = alike(mount, typed);
-            let alike = match alike.is_empty() {
-                true => "`systemd-cgls` and `find` list them".to_owned(),
-                false => format!("there is {}", alike.join(", ")),
+            let alike = if alike.is_empty() {
+                "`systemd-cgls` and `find` list them".to_owned()
+            } else {
+                format!("there is {}", alike.join(", "))
             };
             format!("cannot sample the cgroup `{typed}`: there is none below `{}`; {alike}", mount.display())
         })

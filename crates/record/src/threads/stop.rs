@@ -69,9 +69,10 @@ impl Stop {
     /// # Errors
     /// [`Stopped`].
     pub(crate) fn check(&self) -> Result<(), Stopped> {
-        match self.asked.load(Ordering::Relaxed) {
-            true => Err(Stopped { exit_code: 128 + self.signal.load(Ordering::Relaxed) as u8 }),
-            false => Ok(()),
+        if self.asked.load(Ordering::Relaxed) {
+            Err(Stopped { exit_code: 128 + self.signal.load(Ordering::Relaxed) as u8 })
+        } else {
+            Ok(())
         }
     }
 }

@@ -52,12 +52,11 @@ pub(crate) fn store(writer: Writer, batches: &Receiver<Batch>, refused: &AtomicB
         if has_pieces {
             stored.pieces_bytes += stored.writer.len_bytes() - before;
         }
-        match stored.failure.is_some() {
-            false => stored.images_end = stored.images_end.max(images_end(&batch)),
-            true => {
-                refused.store(true, Ordering::Relaxed);
-                stored.refuse(&batch);
-            }
+        if stored.failure.is_some() {
+            refused.store(true, Ordering::Relaxed);
+            stored.refuse(&batch);
+        } else {
+            stored.images_end = stored.images_end.max(images_end(&batch));
         }
     }
     stored

@@ -41,9 +41,12 @@ impl Account {
     /// Notes a reading. Readings of one thread come in the order of time.
     pub(crate) fn read(&mut self, reading: &Reading) {
         let Some(began_ns) = self.began_ns.filter(|began_ns| reading.time_ns >= *began_ns) else { return };
-        let fresh = || match reading.start_ns < began_ns {
-            true => Thread { told: reading.ran, told_ns: reading.time_ns, ending: None },
-            false => Thread { told: Ran::default(), told_ns: reading.start_ns, ending: None },
+        let fresh = || {
+            if reading.start_ns < began_ns {
+                Thread { told: reading.ran, told_ns: reading.time_ns, ending: None }
+            } else {
+                Thread { told: Ran::default(), told_ns: reading.start_ns, ending: None }
+            }
         };
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&reading.task) {
             return;

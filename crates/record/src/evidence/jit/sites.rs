@@ -217,9 +217,10 @@ impl Site {
 
 /// Returns true if these bytes may end with a call of this machine.
 fn is_call(front: &[u8]) -> bool {
-    match cfg!(target_arch = "aarch64") {
-        true => calls::aarch64::before(front, 0).is_some(),
-        false => calls::x86_64::before(front, 0).is_some(),
+    if cfg!(target_arch = "aarch64") {
+        calls::aarch64::before(front, 0).is_some()
+    } else {
+        calls::x86_64::before(front, 0).is_some()
     }
 }
 

@@ -162,15 +162,13 @@ fn tell(wanted: Wanted, budget: &mut u64) -> Answer {
     let mut answer = Answer { tgid, since_ns, files, addresses, ..Answer::default() };
     for source in &sources {
         let addresses = Asked::new(&asked);
-        let (found, is_cut) = match source.is_map {
-            true => match budget.checked_sub(source.len.min(perf_map::MAX_BYTES)) {
-                Some(left) => {
-                    *budget = left;
-                    perf_map::find(&source.file, source.len, source.known_len, &addresses).unwrap_or_default()
-                }
-                None => (Vec::new(), true),
-            },
-            false => dump::find(&source.file, &addresses),
+        let (found, is_cut) = if !source.is_map {
+            dump::find(&source.file, &addresses)
+        } else if let Some(left) = budget.checked_sub(source.len.min(perf_map::MAX_BYTES)) {
+            *budget = left;
+            perf_map::find(&source.file, source.len, source.known_len, &addresses).unwrap_or_default()
+        } else {
+            (Vec::new(), true)
         };
         // Who writes over a file while it is read makes lines that nobody wrote.
         let is_same = source.is_same();
