@@ -10,7 +10,7 @@ use object::read::ReadCache;
 use rustc_hash::FxHashSet;
 
 use super::sections;
-use crate::machine::identity::elf_build_id;
+use crate::machine::build_id;
 
 /// Bytes of pieces in one block. With the columns beside them a block stays below a MiB, so that even zeros are
 /// compressed (FORMAT.md §3 believes any ratio up to there).
@@ -197,12 +197,12 @@ impl Plan {
         let (len, build_id, wanted) = match content {
             Content::File(file) => {
                 let cache = ReadCache::new(file);
-                (file.metadata().ok()?.len(), elf_build_id(&cache), sections::wanted(&cache)?)
+                (file.metadata().ok()?.len(), build_id::of_elf(&cache), sections::wanted(&cache)?)
             }
             // The vDSO has two pages.
             Content::Memory(bytes) => {
                 let len = bytes.len() as u64;
-                (len, elf_build_id(&bytes[..]), std::iter::once(0..len).collect())
+                (len, build_id::of_elf(&bytes[..]), std::iter::once(0..len).collect())
             }
         };
         let inside = wanted.into_iter().map(|stretch| stretch.start.min(len)..stretch.end.min(len));

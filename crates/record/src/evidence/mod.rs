@@ -25,7 +25,8 @@ use icecore_format::records::{CallSite, ImageKind, ImagePartsV1, Omission, Symbo
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::machine::identity::{Identity, Place, elf_build_id, open_regular};
+use crate::machine::build_id;
+use crate::machine::identity::{Identity, Place, open_regular};
 use crate::proc::maps;
 use crate::track::made::Made;
 use crate::track::tracker::Note;
@@ -260,11 +261,11 @@ pub(crate) fn wanted_rules<'d>(
 
 /// The file with the debug information of a stripped one, if it is installed.
 fn debug_file(file: &ReadCache<&File>) -> Option<File> {
-    let build_id = elf_build_id(file)?;
-    let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = build_id::of_elf(file)?;
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = hex.split_at_checked(2)?;
     let debug = open_regular(Path::new(&format!("{DEBUG_FILES}/{first}/{rest}.debug")))?;
-    (elf_build_id(&ReadCache::new(&debug)) == Some(build_id)).then_some(debug)
+    (build_id::of_elf(&ReadCache::new(&debug)) == Some(id)).then_some(debug)
 }
 
 /// The vDSO of the recorder: the kernel gives all programs of one word size the same.

@@ -4,7 +4,7 @@ use std::fs;
 
 use icecore_format::records::{EventV1, LabelV1, SessionV1};
 
-use crate::machine::identity;
+use crate::machine::build_id;
 use crate::proc::namespace;
 use crate::settings::{Options, Target};
 use crate::sys::clock;
@@ -24,7 +24,7 @@ pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>
         kernel_version: kernel("version"),
         arch: std::env::consts::ARCH.to_owned(),
         boot_id: kernel("random/boot_id"),
-        kernel_build_id: identity::kernel_build_id().unwrap_or_default(),
+        kernel_build_id: build_id::of_kernel().unwrap_or_default(),
         start_ns: clock::monotonic_ns(),
         start_unix_ns: clock::unix_ns(),
         cpus: options.cpus.clone(),

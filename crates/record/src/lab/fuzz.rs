@@ -11,7 +11,7 @@ use crate::kernel::skeleton::types::{
     stack_record, task_record,
 };
 use crate::kernel::wire::{self, Event, Report};
-use crate::machine::identity;
+use crate::machine::build_id;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
 use crate::track::made::Piece;
@@ -124,7 +124,7 @@ pub fn kallsyms(text: &[u8]) {
 
 /// Finds the build-id of an ELF file.
 pub fn elf(file: &[u8]) -> Option<Vec<u8>> {
-    identity::elf_build_id(file)
+    build_id::of_elf(file)
 }
 
 /// Finds functions all over an ELF file that is its own debug file as well, their rules, and the sections that are taken of it.
@@ -164,5 +164,5 @@ pub fn jitdump() -> Vec<u8> {
 
 /// Finds the build-id in ELF notes, as `/sys/kernel/notes` has them.
 pub fn notes(notes: &[u8]) -> Option<Vec<u8>> {
-    identity::notes_build_id(notes)
+    build_id::of_notes(notes)
 }

@@ -22,8 +22,9 @@ use crate::proc::scan::{Process, Scan};
 use crate::run::WAITING;
 use crate::settings::{Embed, Options};
 use crate::sys::clock;
+use crate::threads::chunk::Chunk;
 use crate::threads::digest::{Digested, Processes, Wishes, digest};
-use crate::threads::pump::{Chunk, Looks, Pump};
+use crate::threads::pump::{Looks, Pump};
 use crate::track::batch::Batch;
 use crate::trust::Trust;
 

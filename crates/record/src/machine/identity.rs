@@ -7,18 +7,12 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use icecore_format::records::{Image, ImageKind};
-use object::Endianness;
-use object::elf::FileHeader64;
-use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
-use object::read::{ReadCache, ReadRef};
+use object::read::ReadCache;
 use rustc_hash::FxHashMap;
 
+use super::build_id;
 use crate::kernel::wire::{FileRef, NewMapping};
 use crate::proc::maps::MapsLine;
-
-/// The most segments and the longest notes of a file that is looked into; real ones have a dozen and 100 bytes.
-const MAX_SEGMENTS: u16 = 1024;
-const MAX_NOTE_BYTES: u64 = 64 << 10;
 
 /// Identities that are remembered before all are forgotten.
 const REMEMBERED: usize = 16 << 10;
@@ -119,7 +113,7 @@ impl Identity {
     /// time.
     pub(crate) fn is_of(&self, file: &File) -> bool {
         if !self.build_id.is_empty() {
-            return elf_build_id(&ReadCache::new(file)).as_ref() == Some(&self.build_id);
+            return build_id::of_elf(&ReadCache::new(file)).as_ref() == Some(&self.build_id);
         }
         let is_it = |meta: Metadata| {
             let is_inode = self.inode != 0 && (meta.dev(), meta.ino()) == (self.dev, self.inode);
@@ -184,7 +178,7 @@ impl<'a> Place<'a> {
         let Some((path, meta)) = found else { return nothing };
         Identity {
             kind: if is_elf(&path) { kind_of_path(self.path) } else { nothing.kind },
-            build_id: build_id(&path).unwrap_or_default(),
+            build_id: build_id::of_file(&path).unwrap_or_default(),
             dev: meta.dev(),
             inode: meta.ino(),
             size_bytes: meta.size(),
@@ -254,53 +248,6 @@ fn is_elf(path: &Path) -> bool {
     read.is_some() && magic == object::elf::ELFMAG
 }
 
-/// Reads the build-id of an ELF file of this machine's word size and byte order. Only headers and notes are read,
-/// and no more than limits allow: the file may be anybody's.
-fn build_id(path: &Path) -> Option<Vec<u8>> {
-    elf_build_id(&ReadCache::new(File::open(path).ok()?))
-}
-
-pub(crate) fn elf_build_id<'d>(file: impl ReadRef<'d>) -> Option<Vec<u8>> {
-    let header = FileHeader64::<Endianness>::parse(file).ok()?;
-    let endian = header.endian().ok()?;
-    if header.e_phnum(endian) > MAX_SEGMENTS {
-        return None;
-    }
-    let notes = header.program_headers(endian, file).ok()?.iter().filter(|segment| {
-        segment.p_type(endian) == object::elf::PT_NOTE && segment.p_filesz(endian) <= MAX_NOTE_BYTES
-    });
-    notes
-        .filter_map(|segment| segment.notes(endian, file).ok()?)
-        .find_map(|notes| find_build_id(notes, endian))
-}
-
-/// # Source
-/// ELF notes: the build-id is note type 3 of owner `GNU`
-fn find_build_id(
-    mut notes: NoteIterator<'_, FileHeader64<Endianness>>,
-    endian: Endianness,
-) -> Option<Vec<u8>> {
-    while let Ok(Some(note)) = notes.next() {
-        if note.name() == object::elf::ELF_NOTE_GNU && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
-            return Some(note.desc().to_vec());
-        }
-    }
-    None
-}
-
-/// The build-id of the running kernel.
-///
-/// # Source
-/// `/sys/kernel/notes`: ELF notes, 4-aligned
-pub(crate) fn kernel_build_id() -> Option<Vec<u8>> {
-    notes_build_id(&std::fs::read("/sys/kernel/notes").ok()?)
-}
-
-pub(crate) fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
-    let endian = Endianness::default();
-    find_build_id(NoteIterator::new(endian, 4, notes).ok()?, endian)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,7 +267,7 @@ mod tests {
             (identity.kind, identity.inode, identity.size_bytes),
             (ImageKind::FILE, exe.ino(), exe.size())
         );
-        assert_eq!(Some(identity.build_id), build_id(Path::new("/proc/self/exe")));
+        assert_eq!(Some(identity.build_id), build_id::of_file(Path::new("/proc/self/exe")));
     }
 
     #[test]
@@ -353,33 +300,11 @@ mod tests {
         // The same with a build-id: the recorder's own program has one.
         let program = std::fs::read("/proc/self/exe").expect("our program");
         std::fs::write(file.path(), &program).expect("writable");
-        let build_id = build_id(file.path()).expect("it has one");
+        let build_id = build_id::of_file(file.path()).expect("it has one");
         let with_id = Identity { build_id, ..without_file(path) };
         assert!(with_id.is_of(&held));
         std::fs::write(file.path(), "another").expect("writable");
         assert!(!with_id.is_of(&held));
-    }
-
-    #[test]
-    fn a_huge_note_is_not_read() {
-        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
-        let mut elf = std::fs::read("/proc/self/exe").expect("our program");
-        let (headers, count) =
-            (u64_at(&elf, 32) as usize, usize::from(u16::from_le_bytes([elf[56], elf[57]])));
-        for header in (0..count).map(|n| headers + n * 56) {
-            if elf[header] == 4
-            /* PT_NOTE */
-            {
-                elf[header + 32..header + 40].copy_from_slice(&(6_u64 << 30).to_le_bytes());
-            }
-        }
-        std::fs::write(file.path(), &elf[..4096]).expect("writable");
-        file.as_file().set_len(8 << 30).expect("sparse");
-        assert_eq!(build_id(file.path()), None);
-    }
-
-    fn u64_at(bytes: &[u8], off: usize) -> u64 {
-        u64::from_le_bytes(bytes[off..off + 8].try_into().expect("eight bytes"))
     }
 
     #[test]
@@ -391,12 +316,5 @@ mod tests {
         assert_eq!(without_file(b"/usr/bin/a").kind, ImageKind::FILE);
         assert_eq!(without_file(b"/memfd:doublemapper (deleted)").kind, ImageKind::ANONYMOUS);
         assert_eq!(without_file(b"/dev/zero (deleted)").kind, ImageKind::ANONYMOUS);
-    }
-
-    #[test]
-    fn the_kernel_has_a_build_id() {
-        if Path::new("/sys/kernel/notes").exists() {
-            assert!(kernel_build_id().is_some_and(|id| !id.is_empty()));
-        }
     }
 }

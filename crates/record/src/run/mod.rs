@@ -3,38 +3,39 @@
 //! Order of arming, so that nothing falls in between: task events and mapping reports first, then one
 //! look into `/proc`, while what happens meanwhile is taken, then sampling, then the command.
 
-use std::io::{ErrorKind, IsTerminal as _};
+mod close;
+
+use std::io::IsTerminal as _;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
 use icecore_format::write::Writer;
-use icecore_text::quantity;
 use libbpf_rs::PrintCallback;
 use rustc_hash::FxHashSet;
 
-use crate::face::output::{Output, Settled};
+use crate::face::output::Output;
 use crate::face::session;
-use crate::face::summary::{self, Ended};
+use crate::face::summary;
 use crate::kernel::events;
 use crate::kernel::sampler::{Sampler, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
-use crate::settings::{Embed, Options, Target, Unwind};
+use crate::settings::{Options, Target, Unwind};
 use crate::sys::child::{self, Paused};
 use crate::sys::perf::Event;
 use crate::sys::{clock, usage};
-use crate::threads::digest::{self, Digested, Embedded, Processes, Wishes};
-use crate::threads::pump::{Looks, Pump, Pumped, Reason};
+use crate::threads::digest::{self, Processes, Wishes};
+use crate::threads::pump::{Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
-use crate::threads::store::{self, Stored};
+use crate::threads::store;
 use crate::trust::Trust;
+use close::{End, close, with_remedy};
 
 /// Exit code for every failure of the recorder itself; otherwise it is the command's own.
 pub const FAILED: u8 = 2;
@@ -206,146 +207,6 @@ fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) 
         stop,
         refused,
     }
-}
-
-/// What is known when sampling has ended.
-struct End<'a> {
-    output: &'a Output,
-    event: Event,
-    elapsed: Duration,
-    pumped: Pumped,
-    digested: Digested,
-    exit_code: Option<u8>,
-}
-
-/// Writes the receipt, closes the file, tells what was recorded, and waits for the command.
-fn close(
-    options: &Options,
-    sampler: &Sampler<'_>,
-    stored: Stored,
-    mut end: End<'_>,
-    command: Option<Child>,
-) -> anyhow::Result<u8> {
-    let end_ns = end.pumped.end_ns;
-    // A command that ended the recording has its code already; another is waited for below.
-    let mut command = command;
-    if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
-        end.exit_code = Some(child::exit_code(child.wait()?));
-    }
-    let refused = stored.samples_refused;
-    let last_losses = last_losses(end_ns, &stored, &end.digested.embedded);
-    if refused > 0 {
-        *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += refused;
-    }
-    let own = usage::own();
-    let runs = sampler.runs();
-    let receipt = ReceiptV1 {
-        end_ns,
-        ended_by: vec![end.pumped.ended_by.text().to_owned()],
-        exit_code: end.exit_code.map_or(-1, i32::from),
-        samples: end.digested.totals.samples - refused,
-        lost: end.digested.losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum(),
-        user_cpu_ns: own.user_cpu_ns,
-        kernel_cpu_ns: own.kernel_cpu_ns,
-        peak_rss_bytes: own.peak_rss_bytes,
-        bpf_runs: runs.count,
-        bpf_ns: runs.ns,
-        ring_high_water_bytes: end.pumped.ring_high_water_bytes,
-        file_bytes: stored.len_bytes(),
-    };
-    let (kept, pieces_bytes) = (stored.len_bytes(), stored.pieces_bytes);
-    let left_out: Vec<LeftOut> =
-        end.digested.embedded.files.left_out.iter().map(|omitted| omitted.row).collect();
-    let finished = stored.finish(&left_out, &last_losses, &receipt);
-    let settled = end.output.settle();
-    if let Err(error) = &finished {
-        let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
-        // Files come behind all samples.
-        let what_is_lost = match takes_files && refused == 0 {
-            true => "; what is missing is of files that were to be embedded",
-            false => "",
-        };
-        summary::tell(&format!(
-            "error: cannot write {}: {}. \
-             What was written before ({}) can be read; lost after it: {}{what_is_lost}",
-            end.output.called(),
-            why_not(error),
-            quantity::bytes(kept),
-            quantity::things(refused, "sample"),
-        ));
-    } else if !options.quiet && !matches!(settled, Settled::Gone(_)) {
-        let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
-        losses.sort_unstable();
-        let ended = Ended {
-            path: settled.path().or(end.output.path()),
-            elapsed: end.elapsed,
-            rate: options.rate,
-            event: end.event,
-            cpus: options.cpus.len(),
-            command_cpu: end.exit_code.map(|_| usage::of_children()),
-            is_restricted: options.some_cpus || !(options.user && options.kernel),
-            file_bytes: *finished.as_ref().unwrap_or(&kept),
-            pieces_bytes,
-            receipt: &receipt,
-            losses: &losses,
-            embedded: end.digested.embedded,
-        };
-        summary::lines(&ended).iter().for_each(|line| summary::tell(line));
-    }
-    if let Some(text) = settled.text(&end.output.called()).filter(|_| settled.is_failure() || !options.quiet)
-    {
-        let kind = if settled.is_failure() { "error" } else { "icecore-record" };
-        summary::tell(&format!("{kind}: {text}"));
-    }
-    let code = match (end.exit_code, command) {
-        (Some(code), _) => code,
-        (None, None) => 0,
-        (None, Some(mut child)) => {
-            if end.pumped.ended_by == Reason::Signal {
-                child::terminate(&child);
-            } else if !options.quiet {
-                summary::tell(&format!(
-                    "icecore-record: waiting for the command to end (process {})\n",
-                    child.id()
-                ));
-            }
-            child::exit_code(child.wait()?)
-        }
-    };
-    Ok(if finished.is_ok() && !settled.is_failure() { code } else { FAILED })
-}
-
-/// What was lost behind the samples, or was noticed only there.
-fn last_losses(time_ns: u64, stored: &Stored, embedded: &Embedded) -> Vec<Loss> {
-    let losses = [
-        (Cause::WRITE_FAILED, stored.samples_refused),
-        (Cause::CODE_UNNAMED, embedded.left_out + embedded.jit.left_out),
-        (Cause::JIT_FILE_CUT, embedded.jit.cut_files),
-        (Cause::NAMES_REFUSED, stored.names_refused),
-    ];
-    let losses = losses.into_iter().filter(|(_, count)| *count > 0);
-    losses.map(|(cause, count)| Loss { time_ns, cpu: u32::MAX, cause, count }).collect()
-}
-
-/// Says why the recording could not be written, and what helps.
-fn why_not(error: &icecore_format::Error) -> String {
-    match error {
-        icecore_format::Error::Io(io) => with_remedy(io),
-        other => other.to_string(),
-    }
-}
-
-/// Says why the operating system did not take the recording, and what helps.
-fn with_remedy(error: &std::io::Error) -> String {
-    let remedy = match error.kind() {
-        ErrorKind::BrokenPipe => return "whoever read it has gone, and recording ended there".to_owned(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "free space there or name a file elsewhere with -o"
-        }
-        ErrorKind::FileTooLarge => "raise the limit with `ulimit -f`, or name a file elsewhere with -o",
-        _ => "the disk may be failing: name a file elsewhere with -o",
-    };
-    format!("{error}; {remedy}")
 }
 
 /// Says why the recording could not be begun, and what helps.

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use icecore_format::records::{Cause, Loss};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::pump::Chunk;
+use super::chunk::Chunk;
 use crate::evidence::Evidence;
 use crate::kernel::sampler::SentPages;
 use crate::kernel::wire::{self, Event, Report};

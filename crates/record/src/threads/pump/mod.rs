@@ -1,34 +1,26 @@
 //! The main thread's part: from the kernel into chunks.
 
-use std::cell::Cell;
+mod seen;
+
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use icecore_format::records::{Cause, Loss};
 use libbpf_rs::RingBuffer;
-use rustc_hash::FxHashMap;
 
 use crate::kernel::sampler::Sampler;
 use crate::kernel::sweep::Sweep;
-use crate::proc::scan::{Process, Scan};
+use crate::proc::scan::Scan;
 use crate::settings::Options;
 use crate::sys::clock;
 use crate::sys::poll;
 use crate::sys::queue::Queue;
+use crate::threads::chunk::Chunk;
 use crate::threads::jitter::Jitter;
+pub(crate) use seen::{Looks, Seen};
 
-/// How long the recorder sleeps if the ring does not wake it.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The same where mapping reports come so fast that their queues would overflow until then.
-const LOOK_SOON: Duration = Duration::from_millis(5);
-/// The same after new mappings were reported, so many times: what runs there is judged meanwhile, and treated accordingly from then
-/// on.
-const LOOK_AT_NEW: (Duration, u32) = (Duration::from_millis(15), 6);
-/// How full a queue may become between two looks.
-const FULL_ENOUGH: f64 = 0.25;
 /// A chunk is passed on when it has this many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Longest time between the moment that an event counts from and its arrival in the ring.
@@ -37,42 +29,8 @@ const UNDERWAY_NS: u64 = 10_000_000;
 const FREED_WITHIN: Duration = Duration::from_millis(100);
 /// Records taken from the ring between two looks at the size of the chunk.
 const TAKE_AT_ONCE: usize = 256;
-/// Reports of mappings that wait for the end of a pass take so many bytes at most, and then fill their queues.
-const MAX_REPORT_BYTES: usize = 16 << 20;
 /// How often a tracker that is behind is asked whether it takes a chunk.
 const OFFER_EVERY: Duration = Duration::from_millis(1);
-
-/// Raw bytes on their way from the main thread to the tracker.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Chunk {
-    /// Records of the ring, each behind its length (u32).
-    pub(crate) ring: Vec<u8>,
-    /// Records of the mapping queues.
-    pub(crate) reports: Vec<u8>,
-    /// Reports of mappings made up to now may be missing.
-    pub(crate) lacks_reports: bool,
-    pub(crate) losses: Vec<Loss>,
-    /// Processes that were there before.
-    pub(crate) found: Vec<Process>,
-    /// Sampling has begun, ns `CLOCK_MONOTONIC`.
-    pub(crate) began_ns: Option<u64>,
-    /// Everything that happened before this moment is in this chunk or in one before it, ns
-    /// `CLOCK_MONOTONIC`.
-    pub(crate) complete_until_ns: u64,
-}
-
-impl Chunk {
-    /// The records of the ring.
-    pub(crate) fn records(&self) -> impl Iterator<Item = &[u8]> {
-        let mut bytes = &self.ring[..];
-        std::iter::from_fn(move || {
-            let (len, rest) = bytes.split_first_chunk()?;
-            let (record, rest) = rest.split_at_checked(u32::from_ne_bytes(*len) as usize)?;
-            bytes = rest;
-            Some(record)
-        })
-    }
-}
 
 /// Why sampling ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,27 +66,6 @@ pub(crate) struct Pump<'a> {
     /// The distance of samples that is varied; `None` if it is kept.
     pub(crate) varied: Option<Duration>,
     pub(crate) looks: Looks,
-}
-
-/// When it was last looked at whether there is a reason to end, and the longest time without such a look.
-#[derive(Debug)]
-pub(crate) struct Looks {
-    last: Cell<Instant>,
-    longest: Cell<Duration>,
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        Self { last: Cell::new(Instant::now()), longest: Cell::default() }
-    }
-}
-
-impl Looks {
-    fn note(&self) {
-        let now = Instant::now();
-        let passed = now.duration_since(self.last.replace(now));
-        self.longest.set(self.longest.get().max(passed));
-    }
 }
 
 /// How pumping ended.
@@ -276,7 +213,6 @@ impl Pump<'_> {
             }
             fill = fill.max(seen.look_at(self.queues));
         }
-        seen.news = if fill > 0.0 { LOOK_AT_NEW.1 } else { seen.news.saturating_sub(1) };
         seen.note_fill(fill);
         seen.high_water = seen.high_water.max(waited);
         seen.longest_pass = seen.longest_pass.max(begun.elapsed());
@@ -309,76 +245,6 @@ impl Pump<'_> {
             }
             std::thread::sleep(OFFER_EVERY);
         }
-    }
-}
-
-/// What the pump has seen so far.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    losses: FxHashMap<(Cause, u32), u64>,
-    high_water: u64,
-    /// How long to sleep if the ring does not wake the recorder.
-    look_in: Duration,
-    /// How many more looks come soon.
-    news: u32,
-    /// Reports that wait for the end of a pass.
-    reports: Vec<u8>,
-    /// Others that were made up to now may be missing.
-    lacks_reports: bool,
-    /// What the tracker did not take before the recording was over.
-    unsent: Option<Chunk>,
-    longest_pass: Duration,
-}
-
-impl Default for Seen {
-    fn default() -> Self {
-        let (losses, high_water, news, reports, lacks_reports, unsent, longest_pass) = Default::default();
-        Self { losses, high_water, look_in: LOOK_EVERY, news, reports, lacks_reports, unsent, longest_pass }
-    }
-}
-
-impl Seen {
-    /// Empties the queues of mapping reports; returns how full the fullest was, 0 to 1. It is called often in a long pass, or
-    /// they would overflow meanwhile.
-    fn look_at(&mut self, queues: &[Queue]) -> f64 {
-        let mut fill: f64 = 0.0;
-        for queue in queues {
-            if self.reports.len() >= MAX_REPORT_BYTES {
-                break;
-            }
-            let drained = queue.drain(&mut self.reports);
-            self.lacks_reports |= drained.may_lack_some;
-            fill = fill.max(drained.fill);
-        }
-        fill
-    }
-
-    /// How long to sleep now.
-    fn look_in(&self) -> Duration {
-        if self.news > 0 { self.look_in.min(LOOK_AT_NEW.0) } else { self.look_in }
-    }
-
-    /// Chooses when to look next, by how full the fullest queue of mapping reports has become.
-    fn note_fill(&mut self, fill: f64) {
-        let until_full_enough = match fill > 0.0 {
-            true => self.look_in.mul_f64((FULL_ENOUGH / fill).min(2.0)),
-            false => self.look_in * 2,
-        };
-        self.look_in = until_full_enough.clamp(LOOK_SOON, LOOK_EVERY);
-    }
-
-    /// Losses since the last look.
-    fn new_losses(&mut self, sampler: &Sampler<'_>) -> Vec<Loss> {
-        let time_ns = clock::monotonic_ns();
-        let mut losses = Vec::new();
-        for (cause, cpu, total) in sampler.losses() {
-            let known = self.losses.entry((cause, cpu)).or_default();
-            if total > *known {
-                losses.push(Loss { time_ns, cpu, cause, count: total - *known });
-                *known = total;
-            }
-        }
-        losses
     }
 }
 

@@ -1,4 +1,8 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::space::OFTEN;
 use super::*;
+use icecore_format::records::Location;
 
 fn region(end: u64, image: u32, file_off: u64) -> Region {
     Region { end, image: Some(image), file_off, since_ns: 5, is_twice: false }

@@ -1,0 +1,214 @@
+//! One address space: which code lies where.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use icecore_format::records::Location;
+
+use super::MODEST;
+use crate::track::tally::Held;
+
+/// If a process maps an image more often than this, all of the image is treated as mapped twice.
+pub(super) const OFTEN: usize = 64;
+
+/// One address space. A process that was forked shares its parent's until one of them maps something.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Space {
+    /// Another number for other contents.
+    pub(super) version: u32,
+    /// By first address; they do not overlap.
+    pub(super) regions: BTreeMap<u64, Region>,
+    /// First addresses of those that show images, by image.
+    pub(super) by_image: BTreeSet<(u32, u64)>,
+    /// Counts the regions among those of all.
+    pub(super) held: Held,
+    /// Nothing was mapped before the first region that is known.
+    pub(super) is_complete: bool,
+}
+
+/// What a space has of a stretch of memory that shows something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All of it, and nothing else.
+    Whole,
+    /// Some is missing.
+    Part,
+    /// Something else is there.
+    Other,
+}
+
+/// Executable memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// Address behind the last byte.
+    pub(crate) end: u64,
+    /// What it shows, an image id; `None` for code that is in no file.
+    pub(crate) image: Option<u32>,
+    /// Offset of its first byte in the file.
+    pub(crate) file_off: u64,
+    /// Since when, ns `CLOCK_MONOTONIC`.
+    pub(crate) since_ns: u64,
+    /// The process has mapped the same part of the image elsewhere, too: an offset does not tell the address.
+    pub(crate) is_twice: bool,
+}
+
+impl Space {
+    /// A number that no other contents have.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Tells whether what is nowhere in it is no code.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// What it shows, each image id once; `None` for code that is in no file.
+    pub(crate) fn images(&self) -> impl Iterator<Item = Option<u32>> + '_ {
+        let first = self.by_image.first().map(|(image, _)| *image);
+        let next =
+            |image: &u32| self.by_image.range((image.checked_add(1)?, 0)..).next().map(|(next, _)| *next);
+        let in_no_file = (self.by_image.len() < self.regions.len()).then_some(None);
+        in_no_file.into_iter().chain(std::iter::successors(first, next).map(Some))
+    }
+
+    /// Tells whether there may be no room for more regions.
+    pub(crate) fn may_be_full(&self) -> bool {
+        self.regions.len() >= MODEST
+    }
+
+    /// Finds where an offset of an image is; `None` if it is nowhere, or at several places.
+    pub(crate) fn address(&self, image: u32, file_off: u64) -> Option<u64> {
+        let mut found = self.showing(image).filter_map(|(start, region)| {
+            let into = file_off.checked_sub(region.file_off).filter(|into| *into < region.end - start)?;
+            (!region.is_twice).then(|| start + into)
+        });
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    /// The first address of code, and the one behind the last.
+    pub(crate) fn bounds(&self) -> (u64, u64) {
+        let first = self.regions.first_key_value().map_or(u64::MAX, |(start, _)| *start);
+        (first, self.regions.last_key_value().map_or(0, |(_, region)| region.end))
+    }
+
+    /// Finds the code at an address (AVMA); `None` if nothing executable is known to be mapped there.
+    pub(crate) fn locate(&self, address: u64) -> Option<Location> {
+        let (start, region) = self.regions.range(..=address).next_back()?;
+        let into = address - start;
+        (address < region.end).then(|| match region.image {
+            Some(image) if !region.is_twice => {
+                Location::Image { image, file_off: region.file_off.wrapping_add(into) }
+            }
+            _ => Location::Address(address),
+        })
+    }
+
+    /// Finds the image at an address and the offset in its file, even if the process has it mapped twice.
+    pub(crate) fn code(&self, address: u64) -> Option<(u32, u64)> {
+        let (start, region) = self.regions.range(..=address).next_back()?;
+        let image = region.image.filter(|_| address < region.end)?;
+        Some((image, region.file_off.wrapping_add(address - start)))
+    }
+
+    /// Tells what it has of a stretch of memory that shows one of these images, `None` for code in no file, from an offset
+    /// on.
+    pub(crate) fn shows(&self, memory: Range<u64>, images: &[Option<u32>], file_off: u64) -> Shown {
+        let below = self.regions.range(..memory.start).next_back();
+        let below = below.filter(|(_, region)| region.end > memory.start);
+        let (mut known, mut is_whole) = (memory.start, true);
+        for (at, region) in below.into_iter().chain(self.regions.range(memory.clone())) {
+            let off = file_off.wrapping_add(at.wrapping_sub(memory.start));
+            if !images.contains(&region.image) || region.image.is_some() && region.file_off != off {
+                return Shown::Other;
+            }
+            is_whole &= *at <= known;
+            known = region.end;
+        }
+        if is_whole && known >= memory.end { Shown::Whole } else { Shown::Part }
+    }
+
+    /// The space as it is without what does not touch one of these ranges, which are in order.
+    pub(crate) fn within(mut self, ranges: &[Range<u64>]) -> Self {
+        self.not_in(ranges).into_iter().for_each(|start| self.take(start));
+        self
+    }
+
+    pub(super) fn not_in(&self, ranges: &[Range<u64>]) -> Vec<u64> {
+        let is_there = |start: u64, end: u64| {
+            let behind = ranges.partition_point(|range| range.end <= start);
+            ranges.get(behind).is_some_and(|range| range.start < end)
+        };
+        let gone = self.regions.iter().filter(|(start, region)| !is_there(**start, region.end));
+        gone.map(|(start, _)| *start).collect()
+    }
+
+    /// The space as it is once something is mapped, too.
+    pub(crate) fn with(mut self, start: u64, region: Region) -> Self {
+        self.map(start, region);
+        self
+    }
+
+    /// The regions that show an image, and their first addresses.
+    fn showing(&self, image: u32) -> impl Iterator<Item = (u64, &Region)> + '_ {
+        let starts = self.by_image.range((image, 0)..=(image, u64::MAX));
+        starts.filter_map(|(_, start)| Some((*start, self.regions.get(start)?)))
+    }
+
+    /// Marks the regions that map a part of the file that a new region maps, too; returns true if there are any. Where an image
+    /// is mapped often, all its regions are marked: to compare each with all others would take quadratic time.
+    fn show_the_same(&mut self, start: u64, region: &Region) -> bool {
+        let Some(image) = region.image else { return false };
+        let shown = |start: u64, r: &Region| r.file_off..r.file_off.saturating_add(r.end - start);
+        let new = shown(start, region);
+        let others = self.showing(image).take(OFTEN + 1).map(|(at, old)| (at, shown(at, old)));
+        let others: Vec<(u64, Range<u64>)> = others.collect();
+        if others.len() > OFTEN {
+            return true;
+        }
+        let is_often = others.len() == OFTEN;
+        let same =
+            others.into_iter().filter(|(_, part)| is_often || part.start < new.end && new.start < part.end);
+        let same: Vec<u64> = same.map(|(at, _)| at).collect();
+        for at in &same {
+            if let Some(old) = self.regions.get_mut(at) {
+                old.is_twice = true;
+            }
+        }
+        !same.is_empty()
+    }
+
+    pub(super) fn put(&mut self, start: u64, region: Region) {
+        self.by_image.extend(region.image.map(|image| (image, start)));
+        self.regions.insert(start, region);
+        self.held.change(self.regions.len());
+    }
+
+    pub(super) fn take(&mut self, start: u64) {
+        if let Some(image) = self.regions.remove(&start).and_then(|region| region.image) {
+            self.by_image.remove(&(image, start));
+        }
+        self.held.change(self.regions.len());
+    }
+
+    pub(super) fn map(&mut self, start: u64, region: Region) {
+        let below = self.regions.range(..start).next_back().filter(|(_, old)| old.end > start);
+        let inside = self.regions.range(start..region.end);
+        let covered: Vec<(u64, Region)> =
+            below.into_iter().chain(inside).map(|(at, old)| (*at, *old)).collect();
+        for (at, old) in covered {
+            self.take(at);
+            if at < start {
+                self.put(at, Region { end: start, ..old });
+            }
+            if old.end > region.end {
+                let file_off = old.file_off.wrapping_add(region.end - at);
+                self.put(region.end, Region { file_off, ..old });
+            }
+        }
+        if start < region.end {
+            let is_twice = self.show_the_same(start, &region);
+            self.put(start, Region { is_twice, ..region });
+        }
+    }
+}
