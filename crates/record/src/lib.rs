@@ -18,14 +18,14 @@
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs, cgroups | `sys` |
 //! | `settings` | what a recording is asked to be: plain types | `sys`, `proc` |
 //! | `kernel` | the BPF programs, the perf events that run them, the bytes of their records | `sys`, `proc`, `settings` |
-//! | `machine` | which file a mapping belongs to; cgroup and mount namespace of a process | `sys`, `proc`, `kernel` |
-//! | `track` | events to rows: pure, tested from bytes | `settings`, `kernel` |
+//! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is | `sys`, `proc`, `kernel` |
+//! | `track` | events to rows: pure, tested from bytes | `settings`, `kernel` (types of `wire`) |
 //! | `evidence` | what a report needs of the files that were hit, where they are not | `sys`, `proc`, `machine`, `track` |
 //! | `trust` | which processes keep frame pointers, by the unwind rules of their code | all above but `settings` |
 //! | `threads` | what the three threads do: pump, digest, store | all above |
-//! | `face` | what the user sees: command line, output file, first block, summary | all above |
+//! | [`face`] | what the user sees: command line, output file, first block, summary | all above but `kernel`, `track`, `trust` |
 //! | [`run`] | one recording from start to end | all above |
-//! | `lab` | what benches and fuzz targets of `tests` may reach | all above |
+//! | `lab` | what benches and fuzz targets in `tests` may reach | all above |
 
 mod evidence;
 pub mod face;
