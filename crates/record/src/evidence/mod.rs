@@ -99,7 +99,7 @@ impl Evidence {
     }
 
     /// Looks at an image when it is mapped; only the first time counts, but for code that is in no file.
-    pub(crate) fn see(&mut self, time_ns: u64, image: u32, identity: &Identity, place: &Place<'_>) {
+    pub(crate) fn see(&mut self, time_ns: u64, image: u32, identity: &Identity, place: Place) {
         self.jit.see(time_ns, identity, place);
         if self.sources.contains_key(&image) || self.sources.len() >= MAX_IMAGES {
             return;
@@ -167,7 +167,7 @@ impl Evidence {
                 Some(Source::Held(held, identity)) if identity.is_of(&held.file) => read(&held.file),
                 Some(Source::Held(..)) => Default::default(),
                 Some(Source::Path(identity)) => {
-                    let file = Place::of_itself(&identity.path).open(identity);
+                    let file = Place::NOWHERE.open(identity);
                     file.map(|file| read(&file)).unwrap_or_default()
                 }
                 Some(Source::Vdso) => {
@@ -236,7 +236,7 @@ impl Source {
                 (identity.path, file.map(Content::File))
             }
             Self::Path(identity) => {
-                let file = Place::of_itself(&identity.path).open(&identity);
+                let file = Place::NOWHERE.open(&identity);
                 (identity.path, file.map(Content::File))
             }
             Self::Vdso => {

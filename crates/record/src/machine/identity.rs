@@ -35,13 +35,12 @@ pub(crate) struct Identities {
     seen: FxHashMap<(u64, u64, Vec<u8>), Identity>,
 }
 
-/// Where a mapped file can be looked at while its process lives, and after.
+/// Where a process has a file mapped, which leads to the file while the process lives.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Place {
     pub(crate) tgid: u32,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    pub(crate) path: &'a [u8],
 }
 
 /// How far a path leads to the mapped file and no other.
@@ -58,38 +57,38 @@ enum Trust {
 impl Identities {
     /// The identity of a mapping that the kernel reported.
     pub(crate) fn of_report(&mut self, mapping: &NewMapping<'_>) -> Identity {
-        let place = Place::of_report(mapping);
-        match mapping.file {
+        let NewMapping { tgid, start, len, file, path, .. } = *mapping;
+        match file {
             // Complete, also for a process that has already ended and a file that is already deleted.
-            FileRef::BuildId(build_id) => Identity {
-                kind: kind_of_path(mapping.path),
-                build_id: build_id.to_vec(),
-                ..without_file(mapping.path)
-            },
+            FileRef::BuildId(build_id) => {
+                Identity { kind: kind_of_path(path), build_id: build_id.to_vec(), ..without_file(path) }
+            }
             FileRef::Inode { major, minor, inode } => {
-                self.of_inode(&place, libc::makedev(major, minor), inode)
+                let place = Place { tgid, start, end: start.saturating_add(len) };
+                self.of_inode(place, path, libc::makedev(major, minor), inode)
             }
         }
     }
 
     /// The identity of a mapping that was there before.
     pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
-        self.of_inode(&Place::of_maps_line(tgid, line), libc::makedev(line.major, line.minor), line.inode)
+        let place = Place { tgid, start: line.start, end: line.end };
+        self.of_inode(place, &line.path, libc::makedev(line.major, line.minor), line.inode)
     }
 
-    fn of_inode(&mut self, place: &Place<'_>, dev: u64, inode: u64) -> Identity {
+    fn of_inode(&mut self, place: Place, path: &[u8], dev: u64, inode: u64) -> Identity {
         if inode == 0 {
-            return without_file(place.path);
+            return without_file(path);
         }
-        let key = (dev, inode, place.path.to_vec());
+        let key = (dev, inode, path.to_vec());
         // A file that was written anew in its place is another one.
-        if let Some(known) = self.seen.get(&key).filter(|known| !place.was_rewritten(known)) {
+        if let Some(known) = self.seen.get(&key).filter(|known| !place.was_rewritten(path, known)) {
             return known.clone();
         }
         if self.seen.len() >= REMEMBERED {
             self.seen.clear();
         }
-        let identity = place.read(dev, inode);
+        let identity = place.read(path, dev, inode);
         self.seen.insert(key, identity.clone());
         identity
     }
@@ -131,54 +130,42 @@ fn modified_unix_ns(meta: &Metadata) -> u64 {
     (meta.mtime().max(0) as u64).saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec().max(0) as u64)
 }
 
-impl<'a> Place<'a> {
-    /// Where the kernel reported a mapping.
-    pub(crate) fn of_report(mapping: &NewMapping<'a>) -> Self {
-        let NewMapping { tgid, start, len, path, .. } = *mapping;
-        Self { tgid, start, end: start.saturating_add(len), path }
-    }
-
-    /// Where a mapping was before.
-    pub(crate) fn of_maps_line(tgid: u32, line: &'a MapsLine<'_>) -> Self {
-        Self { tgid, start: line.start, end: line.end, path: &line.path }
-    }
-
-    /// The place of a file whose processes may have ended.
-    pub(crate) fn of_itself(path: &'a [u8]) -> Self {
-        Self { tgid: u32::MAX, start: 0, end: 0, path }
-    }
+impl Place {
+    /// The place of a file whose processes may have ended: its path alone leads to it.
+    pub(crate) const NOWHERE: Self = Self { tgid: u32::MAX, start: 0, end: 0 };
 
     /// Opens the file, if it still is the one that was mapped.
-    pub(crate) fn open(&self, identity: &Identity) -> Option<File> {
-        let mut files = self.candidates().into_iter().filter_map(|(path, _)| open_regular(&path));
+    pub(crate) fn open(self, identity: &Identity) -> Option<File> {
+        let mut files =
+            self.candidates(&identity.path).into_iter().filter_map(|(path, _)| open_regular(&path));
         files.find(|file| identity.is_of(file))
     }
 
     /// Tells whether the file has another content than it had, as far as it can be looked at.
-    fn was_rewritten(&self, known: &Identity) -> bool {
-        let metas = self.candidates().into_iter().filter_map(|(path, _)| std::fs::metadata(path).ok());
+    fn was_rewritten(self, path: &[u8], known: &Identity) -> bool {
+        let metas = self.candidates(path).into_iter().filter_map(|(path, _)| std::fs::metadata(path).ok());
         let mut metas = metas.filter(|meta| (meta.dev(), meta.ino()) == (known.dev, known.inode));
         known.modified_unix_ns != 0 && metas.next().is_some_and(|meta| !known.has_stamp(&meta))
     }
 
     /// Looks at the file itself, and believes what it sees only if it is this inode.
-    fn read(&self, dev: u64, inode: u64) -> Identity {
-        let nothing = Identity { dev, inode, ..without_file(self.path) };
-        let found = self.candidates().into_iter().find_map(|(path, trust)| {
+    fn read(self, path: &[u8], dev: u64, inode: u64) -> Identity {
+        let nothing = Identity { dev, inode, ..without_file(path) };
+        let found = self.candidates(path).into_iter().find_map(|(file, trust)| {
             // Looked at before it is opened: opening a pipe or a device is not harmless.
-            let meta = std::fs::metadata(&path).ok().filter(Metadata::is_file)?;
+            let meta = std::fs::metadata(&file).ok().filter(Metadata::is_file)?;
             let is_it = match trust {
                 Trust::Certain => true,
                 // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
                 Trust::SameNamespace => meta.ino() == inode,
                 Trust::OwnNamespace => meta.ino() == inode && meta.dev() == dev,
             };
-            is_it.then_some((path, meta))
+            is_it.then_some((file, meta))
         });
-        let Some((path, meta)) = found else { return nothing };
+        let Some((file, meta)) = found else { return nothing };
         Identity {
-            kind: if is_elf(&path) { kind_of_path(self.path) } else { nothing.kind },
-            build_id: build_id::of_file(&path).unwrap_or_default(),
+            kind: if is_elf(&file) { kind_of_path(path) } else { nothing.kind },
+            build_id: build_id::of_file(&file).unwrap_or_default(),
             dev: meta.dev(),
             inode: meta.ino(),
             size_bytes: meta.size(),
@@ -188,8 +175,8 @@ impl<'a> Place<'a> {
     }
 
     /// Paths that may lead to the file.
-    fn candidates(&self) -> [(PathBuf, Trust); 3] {
-        let own = Path::new(std::ffi::OsStr::from_bytes(self.path));
+    fn candidates(self, path: &[u8]) -> [(PathBuf, Trust); 3] {
+        let own = Path::new(std::ffi::OsStr::from_bytes(path));
         let below = own.strip_prefix("/").unwrap_or(own);
         [
             (format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start, self.end).into(), Trust::Certain),
@@ -274,11 +261,10 @@ mod tests {
     fn another_file_under_the_same_path_is_not_believed() {
         let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
         let path = file.path().as_os_str().as_bytes();
-        let place = Place { tgid: u32::MAX, start: 0, end: 0, path };
-        assert_eq!(place.read(1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
+        assert_eq!(Place::NOWHERE.read(path, 1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
         let meta = file.as_file().metadata().expect("just made");
-        assert_ne!(place.read(meta.dev(), meta.ino()).modified_unix_ns, 0);
-        assert_eq!(place.read(meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
+        assert_ne!(Place::NOWHERE.read(path, meta.dev(), meta.ino()).modified_unix_ns, 0);
+        assert_eq!(Place::NOWHERE.read(path, meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
     }
 
     #[test]
@@ -286,15 +272,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
         std::fs::write(file.path(), "one").expect("writable");
         let path = file.path().as_os_str().as_bytes();
-        let place = Place { tgid: u32::MAX, start: 0, end: 0, path };
         let meta = file.as_file().metadata().expect("just made");
         let mut identities = Identities::default();
-        let mut identity = || identities.of_inode(&place, meta.dev(), meta.ino());
+        let mut identity = || identities.of_inode(Place::NOWHERE, path, meta.dev(), meta.ino());
         let first = identity();
-        let held = place.open(&first).expect("it is there");
+        let held = Place::NOWHERE.open(&first).expect("it is there");
         assert!(identity() == first && first.is_of(&held));
         std::fs::write(file.path(), "another").expect("writable");
-        assert!(!first.is_of(&held) && place.open(&first).is_none());
+        assert!(!first.is_of(&held) && Place::NOWHERE.open(&first).is_none());
         let second = identity();
         assert!(second != first && second.is_of(&held));
         // The same with a build-id: the recorder's own program has one.

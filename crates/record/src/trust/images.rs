@@ -28,14 +28,14 @@ impl Images {
     }
 
     /// Has an image judged, unless it or its like was.
-    pub(super) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
+    pub(super) fn see(&mut self, image: u32, identity: &Identity, place: Place) {
         let judged_as = match self.judged_as.get(&image) {
             Some(known) => *known,
             None if self.judged_as.len() < MAX_IMAGES => self.meet(image, identity),
             None => None,
         };
         if let Some(judged_as) = judged_as.filter(|judged_as| self.unread.contains(judged_as))
-            && self.judge.ask(Wanted::new(judged_as, identity, place))
+            && self.judge.ask(Wanted { image: judged_as, identity: identity.clone(), place })
         {
             self.unread.remove(&judged_as);
         }
@@ -112,20 +112,19 @@ mod tests {
         let identity = crate::machine::identity::Identities::default().of_maps_line(own.tgid, &line);
         let identity = Identity { build_id: b"of no file".to_vec(), ..identity };
         let mut images = Images::new().expect("a thread");
-        let place = Place::of_maps_line(own.tgid, &line);
-        images.see(1, &identity, &place);
-        images.see(2, &identity, &place);
+        let place = Place { tgid: own.tgid, start: line.start, end: line.end };
+        images.see(1, &identity, place);
+        images.see(2, &identity, place);
         assert_eq!((images.keeps(1), images.keeps(2), images.keeps(3)), (None, None, Some(false)));
         answered(&mut images);
         assert_eq!((images.keeps(1), images.keeps(2)), (Some(false), Some(false)), "it was not found");
-        images.see(2, &identity, &place);
+        images.see(2, &identity, place);
         assert_eq!((images.keeps(1), images.keeps(2)), (None, None), "it is asked again");
     }
 
     #[test]
     fn what_is_no_file_is_not_judged() {
         let mut images = Images::new().expect("a thread");
-        let place = Place::of_itself(b"");
         let identity = |kind| Identity {
             kind,
             path: Vec::new(),
@@ -135,8 +134,8 @@ mod tests {
             size_bytes: 0,
             modified_unix_ns: 0,
         };
-        images.see(1, &identity(ImageKind::VDSO), &place);
-        images.see(2, &identity(ImageKind::ANONYMOUS), &place);
+        images.see(1, &identity(ImageKind::VDSO), Place::NOWHERE);
+        images.see(2, &identity(ImageKind::ANONYMOUS), Place::NOWHERE);
         assert_eq!((images.keeps(1), images.keeps(2)), (Some(true), Some(false)));
     }
 }

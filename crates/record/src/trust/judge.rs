@@ -36,26 +36,9 @@ pub(super) struct Judged {
 
 /// An image that is to be judged, and where one of its processes has it mapped.
 pub(super) struct Wanted {
-    image: u32,
-    identity: Identity,
-    tgid: u32,
-    start: u64,
-    end: u64,
-    path: Vec<u8>,
-}
-
-impl Wanted {
-    pub(super) fn new(image: u32, identity: &Identity, place: &Place<'_>) -> Self {
-        let Place { tgid, start, end, path } = *place;
-        Self { image, identity: identity.clone(), tgid, start, end, path: path.to_vec() }
-    }
-
-    /// Judges the image; `None` if its file cannot be found.
-    fn judge(&self) -> Option<Judged> {
-        let Self { tgid, start, end, ref path, .. } = *self;
-        let file = Place { tgid, start, end, path }.open(&self.identity)?;
-        Some(judged(&file))
-    }
+    pub(super) image: u32,
+    pub(super) identity: Identity,
+    pub(super) place: Place,
 }
 
 impl Judge {
@@ -64,7 +47,8 @@ impl Judge {
         let (answer, answers) = channel();
         Builder::new().name("icecore-trust".to_owned()).spawn(move || {
             for wanted in asked {
-                if answer.send((wanted.image, wanted.judge())).is_err() {
+                let judged = wanted.place.open(&wanted.identity).map(|file| judged(&file));
+                if answer.send((wanted.image, judged)).is_err() {
                     break;
                 }
             }

@@ -61,7 +61,7 @@ impl Trust {
     }
 
     /// Looks at an image when it is mapped; only the first time counts.
-    pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: &Place<'_>) {
+    pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: Place) {
         self.images.see(image, identity, place);
     }
 

@@ -138,7 +138,7 @@ impl Jit {
     }
 
     /// Looks at a mapping: memory for code, or the file that tells it.
-    pub(super) fn see(&mut self, time_ns: u64, identity: &Identity, place: &Place<'_>) {
+    pub(super) fn see(&mut self, time_ns: u64, identity: &Identity, place: Place) {
         let is_dump = is_dump(identity);
         if identity.kind != ImageKind::ANONYMOUS && !is_dump {
             return;
@@ -278,7 +278,7 @@ impl Jit {
         }
     }
 
-    fn hold_dump(&mut self, identity: &Identity, place: &Place<'_>) {
+    fn hold_dump(&mut self, identity: &Identity, place: Place) {
         let tgid = place.tgid;
         let Some(life) = self.lives.get_mut(&tgid) else { return };
         let home = Home::of(tgid).unwrap_or_else(|| Home::of_the_gone(tgid, life.since_ns));

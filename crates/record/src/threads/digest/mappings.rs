@@ -78,12 +78,12 @@ impl Digest {
         let Mapping { time_ns, tgid, start, len, .. } = row;
         let row = Mapping { mount_ns: self.mounts.of(tgid), ..row };
         let image = self.tracker.mapping(row, identity.image(), &identity.path);
-        let place = Place { tgid, start, end: start.saturating_add(len), path: &identity.path };
+        let place = Place { tgid, start, end: start.saturating_add(len) };
         if let Some(evidence) = &mut self.evidence {
-            evidence.see(time_ns, image, identity, &place);
+            evidence.see(time_ns, image, identity, place);
         }
         if let Some(trust) = &mut self.trust {
-            trust.see(image, identity, &place);
+            trust.see(image, identity, place);
         }
     }
 

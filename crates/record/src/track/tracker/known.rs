@@ -49,8 +49,8 @@ impl Tracker {
         (space.unwrap_or_default(), since_ns)
     }
 
-    /// The images that a mapping of a file can have, by its path and the rest of what is known of it: as `/proc` tells it, and as the kernel reports it. `None` stands for code
-    /// in no file.
+    /// The images that a mapping of a file can have: as `/proc` tells it, which `image` is without the id of its path, and as the
+    /// kernel reports it. `None` stands for code in no file.
     pub(crate) fn images_of(&self, path: &[u8], image: Image) -> Vec<Option<u32>> {
         if !is_image(image.kind) {
             return vec![None];
