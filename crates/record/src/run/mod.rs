@@ -74,17 +74,9 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let mut sampler = Sampler::load(&mut storage, options, print)?;
     // Loading takes most of the time until recording begins.
     stop.check()?;
-    let walks_deep = match sampler.walker() {
-        Walker::Loop => true,
-        Walker::Helper(why) => {
-            let note = format!("{why}: user stacks end at 127 frames, and are not copied");
-            if !options.quiet && !options.verbose {
-                summary::tell(&format!("icecore-record: {note}\n"));
-            }
-            notes.push(note);
-            false
-        }
-    };
+    if let Walker::Helper(why) = sampler.walker() {
+        warn(options, &mut notes, format!("{why}: user stacks end at 127 frames, and are not copied"));
+    }
     if options.kernel && kallsyms::are_hidden() {
         notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
     }
@@ -101,10 +93,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             "{spare} more files may be open here, and {FILES_NEEDED} are needed: names of functions may be missing; raise the \
              limit with `ulimit -n`"
         );
-        if !options.quiet && !options.verbose {
-            summary::tell(&format!("icecore-record: {note}\n"));
-        }
-        notes.push(note);
+        warn(options, &mut notes, note);
     }
     // The recording has stdout for itself.
     let stdout = match output {
@@ -125,13 +114,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if options.verbose {
         notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
-    let copies_some = options.unwind == Unwind::Auto && walks_deep;
-    let trust = copies_some
-        .then(|| Ok::<_, anyhow::Error>(Trust::new(sampler.trusted()?, sampler.of_go()?)?))
-        .transpose()?;
-    let copies = options.unwind != Unwind::Fp && walks_deep;
-    let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
-    let processes = Processes { followed: first_tgids, trust, sent_pages };
+    let processes = processes(options, &sampler, first_tgids)?;
     let refused = AtomicBool::new(false);
     let (started_ns, pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
@@ -139,18 +122,14 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let (asked, refused) = (stop.asked(), &refused);
         let (pace, wishes) = (options.pace(), wishes(options, asked, refused));
         let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
-        let tracker = thread::Builder::new()
-            .name("icecore-tracker".to_owned())
-            .spawn_scoped(scope, digest)
-            .context("cannot start a thread")?;
-        let varied = options.varied_period(event);
+        let tracker = spawn(scope, "icecore-tracker", digest)?;
         let pump = Pump {
             options,
             queues: &queues,
             stop: asked,
             refused,
             chunks: chunks_to,
-            varied,
+            varied: options.varied_period(event),
             looks: Looks::default(),
         };
         let seen = pump.look_around(&sampler, found)?;
@@ -159,10 +138,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             .map_err(|error| explain_begin(error, &output))?;
         let started_ns = clock::monotonic_ns();
         let store = move || store::store(writer, &batches, refused);
-        let writer = thread::Builder::new()
-            .name("icecore-writer".to_owned())
-            .spawn_scoped(scope, store)
-            .context("cannot start a thread")?;
+        let writer = spawn(scope, "icecore-writer", store)?;
         stop.let_the_second_abort().context("cannot listen for signals")?;
         if paused.is_some() {
             stop.check()?;
@@ -192,6 +168,28 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(started_ns));
     let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None };
     close(options, &sampler, stored, end, command)
+}
+
+/// Notes what the user should know before the recording begins; with `--verbose` all notes are told a little later.
+fn warn(options: &Options, notes: &mut Vec<String>, note: String) {
+    if !options.quiet && !options.verbose {
+        summary::tell(&format!("icecore-record: {note}\n"));
+    }
+    notes.push(note);
+}
+
+/// What the tracker needs to know of processes, and the lists by which it tells the sampler what to copy.
+fn processes(
+    options: &Options,
+    sampler: &Sampler<'_>,
+    followed: Option<FxHashSet<u32>>,
+) -> anyhow::Result<Processes> {
+    let walks_deep = sampler.walker() == Walker::Loop;
+    let judges = walks_deep && options.unwind == Unwind::Auto;
+    let trust = judges.then(|| anyhow::Ok(Trust::new(sampler.trusted()?, sampler.of_go()?)?)).transpose()?;
+    let copies = walks_deep && options.unwind != Unwind::Fp;
+    let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
+    Ok(Processes { followed, trust, sent_pages })
 }
 
 /// What is taken of the images that are hit.
@@ -265,6 +263,14 @@ fn begin_file(
     sampler.arm_sampling(events)?;
     writer.append(&session)?;
     Ok(writer)
+}
+
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> anyhow::Result<thread::ScopedJoinHandle<'scope, T>> {
+    thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).context("cannot start a thread")
 }
 
 fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {
