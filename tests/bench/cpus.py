@@ -5,7 +5,7 @@ usage: cpus.py FOLDER-WITH-PROGRAMS [CPUS] [HZ]     (256 and 99 by default)
 
 Measured here: descriptors and memory with one CPU and with all, CPU time of each thread of the recorder per sample while
 tests/workload.sh runs again and again, bytes of the ring per sample, the sampler's own time, and what a record of the ring
-costs alone and while another CPU sends records as well. Computed from it: the rest. docs/ARCHITECTURE.md, "Hundreds of
+costs alone and while another CPU sends records as well. Computed from it: the rest. docs/DECISIONS.md, "Hundreds of
 CPUs", says what follows.
 """
 

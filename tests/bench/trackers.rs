@@ -1,5 +1,5 @@
 //! Gives trackers what many rings would send, and prints samples per second of CPU: what a machine of 256 CPUs needs
-//! (docs/ARCHITECTURE.md, "Hundreds of CPUs").
+//! (docs/DECISIONS.md, "Hundreds of CPUs").
 //!
 //! usage: trackers [HZ] [SECONDS]     (199 and 10 by default)
 //!

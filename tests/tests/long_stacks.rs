@@ -7,7 +7,7 @@ use icecore_format::records::{Change, ImageKind, Origin, Symbol};
 use icecore_tests::machine::program;
 use icecore_tests::synthetic::Builder;
 
-/// The most memory of a view, KiB: the bounds of docs/ARCHITECTURE.md, and what a program takes anyway.
+/// The most memory of a view, KiB: the bounds of docs/DECISIONS.md, and what a program takes anyway.
 const MOST_KIB: u64 = 1 << 20;
 
 /// One function that calls itself, sampled at every eighth depth.

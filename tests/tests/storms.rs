@@ -116,7 +116,10 @@ fn root_few_open_files_lose_no_names_or_it_is_said() {
     let (stdout, stderr, unnamed) = record("-S -n 56");
     assert_eq!(stdout, "56\n");
     assert!(unnamed < 0.05 && !stderr.contains("may be open"), "{unnamed}: {stderr}");
-    let (stdout, stderr, _) = record("-n 56");
-    assert_eq!(stdout, "56\n");
-    assert!(stderr.contains("more files may be open here") && stderr.contains("ulimit -n"), "{stderr}");
+    // What is held open for names leaves room for what sampling needs, whoever is faster.
+    for _ in 0..8 {
+        let (stdout, stderr, _) = record("-n 56");
+        assert_eq!(stdout, "56\n", "{stderr}");
+        assert!(stderr.contains("more files may be open here") && stderr.contains("ulimit -n"), "{stderr}");
+    }
 }

@@ -10,22 +10,22 @@
 //! [`run`] draws this pipeline. Nothing calls back up; a slow disk fills both channels, then the ring,
 //! and there becomes counted loss.
 //!
-//! A room uses the rooms above it in this table, and no others:
+//! | room | what lives there |
+//! |---|---|
+//! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
+//! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs, cgroups |
+//! | `settings` | what a recording is asked to be: plain types |
+//! | `kernel` | the BPF programs, the perf events that run them, the bytes of their records |
+//! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is |
+//! | `track` | events to rows: pure, tested from bytes |
+//! | `evidence` | what a report needs of the files that were hit, where they are not |
+//! | `trust` | which processes keep frame pointers, by the unwind tables of their code |
+//! | `threads` | what the three threads do: pump, digest, store |
+//! | [`face`] | what the user sees: command line, output file, first block, summary |
+//! | [`run`] | one recording from start to end |
+//! | `lab` | what benches and fuzz targets in `tests` may reach |
 //!
-//! | room | what lives there | may use |
-//! |---|---|---|
-//! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` | |
-//! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs, cgroups | `sys` |
-//! | `settings` | what a recording is asked to be: plain types | `sys`, `proc` |
-//! | `kernel` | the BPF programs, the perf events that run them, the bytes of their records | `sys`, `proc`, `settings` |
-//! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is | `sys`, `proc`, `kernel` |
-//! | `track` | events to rows: pure, tested from bytes | `settings`, `kernel` (types of `wire`) |
-//! | `evidence` | what a report needs of the files that were hit, where they are not | `sys`, `proc`, `machine`, `track` |
-//! | `trust` | which processes keep frame pointers, by the unwind rules of their code | all above but `settings` |
-//! | `threads` | what the three threads do: pump, digest, store | all above |
-//! | [`face`] | what the user sees: command line, output file, first block, summary | all above but `kernel`, `track`, `trust` |
-//! | [`run`] | one recording from start to end | all above |
-//! | `lab` | what benches and fuzz targets in `tests` may reach | all above |
+//! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms".
 
 mod evidence;
 pub mod face;

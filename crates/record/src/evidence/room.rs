@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use crate::sys::usage;
 
-/// Files that are held open at most, and as a part of all that the recorder may have open.
+/// Files that are held open at most, and as a part of those that the recorder may open besides all that it has open when it begins:
+/// it still has to attach the sampler.
 const MAX_HELD: usize = 512;
 const HELD_PART: usize = 3;
 
@@ -27,7 +28,7 @@ struct Taken(Room);
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self(Rc::new(Cell::new(MAX_HELD.min(usage::max_files() / HELD_PART))))
+        Self(Rc::new(Cell::new(MAX_HELD.min(usage::spare_files() / HELD_PART))))
     }
 
     /// Opens a file if there is room for it.
