@@ -8,6 +8,7 @@
 //! | [`changes`](mod@changes) | where a series of values goes over to another level |
 //! | [`depths`] | how deep stacks are, and what recurs in them |
 //! | [`trend`] | shares over many recordings |
+//! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
 //! | [`account`], `asked` | where CPU time went that no sample shows; what the recorder was asked for |
 
 pub mod account;
@@ -16,5 +17,6 @@ pub(crate) mod asked;
 pub mod changes;
 pub mod compare;
 pub mod depths;
+pub mod quality;
 pub mod same;
 pub mod trend;

@@ -10,13 +10,13 @@ use super::{Streams, emit, remark};
 use crate::analysis::compare::By as DiffBy;
 use crate::analysis::compare::noise::SLICES;
 use crate::analysis::compare::{Comparison, Options, Unit, Work, compare};
+use crate::analysis::quality;
 use crate::cli::{Diff, DiffUnit, Global, Measure, Stretch};
 use crate::profile::pipeline::{Loaded, Named, Report};
 use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::spans::Slicing;
 use crate::stacks::hits::Apart;
-use crate::views;
 use crate::views::diff;
 use icecore_symbolize::debuginfod;
 use icecore_symbolize::image::Search;
@@ -125,7 +125,7 @@ fn name<'a>(
 ) -> Report<'a> {
     let Named { located, names, fetched, trouble } = loaded.name(search, servers, progress);
     let report = loaded.report(&located, names);
-    let warnings = trouble.into_iter().chain(views::quality::warning(&report));
+    let warnings = trouble.into_iter().chain(quality::warning(&report));
     let warnings = warnings.chain(report.profile.names.remark()).filter(|_| !global.quiet);
     remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
     remark(streams, &lookup::remarks(search, servers, &fetched));

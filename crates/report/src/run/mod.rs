@@ -12,6 +12,7 @@ use clap::Parser;
 use icecore_text::door::{Door, Kind};
 use serde::Serialize;
 
+use crate::analysis::quality;
 use crate::base::term::Page;
 use crate::cli::usage;
 use crate::cli::{By, Cli, Command, Global, Owner, Source, Timeline, TimelineBy, When};
@@ -235,7 +236,7 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
     // Summary and health begin with how good the data is; what shows no stack tells nothing wrong of them.
     let tells = matches!(&cli.command, None | Some(Command::Summary(_) | Command::Health(_)));
     let tells = tells || matches!(&cli.command, Some(Command::Timeline(options)) if options.heatmap);
-    let misleads = if tells { None } else { views::quality::warning(&report) };
+    let misleads = if tells { None } else { quality::warning(&report) };
     let shortened = report.profile.names.remark();
     let warnings = trouble.into_iter().chain(misleads).chain(shortened).filter(|_| !global.quiet);
     remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use icecore_format::records::Mending;
 use serde::Serialize;
 
-use super::quality::{Break, Quality, Verdict, breaks};
 use crate::analysis::account::Account;
+use crate::analysis::quality::{Break, Quality, Verdict, breaks};
 use crate::base::ratio;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{count, duration, percent, things};

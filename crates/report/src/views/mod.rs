@@ -11,7 +11,6 @@ pub mod info;
 mod left_out;
 pub mod missing;
 mod owners;
-pub(crate) mod quality;
 pub mod samples;
 pub mod summary;
 pub mod timeline;

@@ -17,7 +17,7 @@ use crate::profile::pipeline::Report;
 use crate::recording::losses::{losses, lost};
 use crate::views::top::{self, Top};
 
-pub use super::quality::{Quality, Verdict};
+pub use crate::analysis::quality::{Quality, Verdict};
 use crate::recording::spans::Spans;
 use sessions::{alike, labels, notes};
 

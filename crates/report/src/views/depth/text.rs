@@ -5,13 +5,13 @@ use icecore_format::records::{Cause, Mending};
 use super::Depth;
 use super::rows::{Figures, GroupRow, Link, Range};
 use crate::analysis::asked::Asked;
+use crate::analysis::quality::count as count_lost;
 use crate::base::term::quantity::{count, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::names::short;
 use crate::profile::pipeline::Report;
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
-use crate::views::quality::count as count_lost;
 use crate::views::top::clip;
 
 /// Groups of which the histogram and the deepest stack are shown.

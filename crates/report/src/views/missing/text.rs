@@ -2,11 +2,11 @@
 
 use super::{Missing, Row, Tried};
 use crate::analysis::asked::Asked;
+use crate::analysis::quality::runtimes;
 use crate::base::term::quantity::{percent, things};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
-use crate::views::quality::runtimes;
 use icecore_symbolize::Reason;
 
 impl Missing {

@@ -1,5 +1,8 @@
+use super::runtimes::Runtime;
 use super::*;
+use crate::analysis::account::Disagreement;
 use crate::analysis::asked::Unwind;
+use crate::stacks::calls::{FoundBy, ImpossibleRow};
 
 const ASKED: Asked = Asked {
     is_foreign: false,

@@ -1,0 +1,136 @@
+//! What the verdict is made of, counted.
+
+use std::collections::BTreeMap;
+
+use icecore_format::records::{Cause, Change, ReceiptV1, WalkEnd};
+use icecore_symbolize::Reason;
+
+use crate::analysis::account::Account;
+use crate::base::ratio;
+use crate::profile::pipeline::Report;
+use crate::profile::{Profile, through};
+use crate::recording::load::Tables;
+use crate::stacks::hits::{Hit, Key};
+use crate::stacks::locate::steps;
+
+/// Counts walks that ended at a frame pointer of 0 and are not known to be whole. Those of a single frame are not counted: where the
+/// frame pointer is not used, every walk ends there.
+pub(super) fn unproven(report: &Report<'_>) -> u64 {
+    let samples = report.profile.taken(|taken| !taken.rooted && taken.end == WalkEnd::ROOT).samples;
+    let tables = &report.loaded.tables;
+    let is_lone = |hit: &&Hit| {
+        let Key { user, end, .. } = hit.key;
+        user != 0 && end == WalkEnd::ROOT && steps(tables, user).nth(1).is_none()
+    };
+    let lone: u64 = report.loaded.hits.rows.iter().filter(is_lone).map(|hit| hit.samples).sum();
+    samples.saturating_sub(lone)
+}
+
+/// Counts the sessions whose recorder never came to their end, or whose end was cut off.
+pub(super) fn endless(report: &Report<'_>) -> u64 {
+    let was_ended =
+        |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == crate::recording::counted::REPAIRED);
+    let parts = report.loaded.tables.parts.iter();
+    parts.filter(|part| !part.receipt.as_ref().is_some_and(was_ended)).count() as u64
+}
+
+/// Tells why most lost samples are lost, if it was not that the recorder could not keep up.
+pub(super) fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
+    let causes = [
+        (Cause::DAMAGED, "the file was damaged"),
+        (Cause::WRITE_FAILED, "the disk or pipe did not take them"),
+    ];
+    causes.into_iter().find(|(cause, _)| count(report, *cause) > lost / 2).map(|(_, why)| why)
+}
+
+/// How many processes are named that mapped code too fast.
+const NAMED_AT_MOST: usize = 5;
+
+/// Names the processes of which mappings were refused.
+pub(super) fn refused_of(tables: &Tables) -> Vec<String> {
+    let refused = tables.lifecycle.iter().filter(|row| row.change == Change::MAPPINGS_REFUSED);
+    let refused: BTreeMap<u32, u32> = refused.map(|row| (row.tgid, row.comm)).collect();
+    let name = |(tgid, comm): (&u32, &u32)| match tables.text(*comm) {
+        "" => format!("process {tgid}"),
+        comm => format!("`{comm}` (process {tgid})"),
+    };
+    let more = refused.len().saturating_sub(NAMED_AT_MOST);
+    let more = (more > 0).then(|| format!("{more} more"));
+    refused.iter().take(NAMED_AT_MOST).map(name).chain(more).collect()
+}
+
+/// Counts the processes that were started while they were recorded.
+pub(super) fn followed(tables: &Tables) -> u64 {
+    tables.lifecycle.iter().filter(|row| row.change == Change::FORK && row.parent_tgid != row.tgid).count()
+        as u64
+}
+
+/// Adds up the losses of one cause.
+pub(crate) fn count(report: &Report<'_>, cause: Cause) -> u64 {
+    let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
+    losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
+}
+
+/// Where user stacks end that reach no root.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Break {
+    /// The image of their outermost frame; `None` if that is in none.
+    pub(crate) image: Option<String>,
+    pub(crate) end: WalkEnd,
+    pub(crate) samples: u64,
+    /// Of all user stacks.
+    pub(crate) share: f64,
+}
+
+/// The half of the interval that holds a share of a half in 19 of 20 recordings: two standard deviations.
+pub(super) fn share_error(samples: u64) -> f64 {
+    1.0 / (samples as f64).sqrt()
+}
+
+pub(super) fn agreement(compared: &Result<Account, &'static str>) -> Option<f64> {
+    let account = compared.as_ref().ok().filter(|account| account.kernel_ns > 0)?;
+    Some(account.sampled_ns as f64 / account.kernel_ns as f64)
+}
+
+/// Lists where user stacks end that reach no root, the most frequent first.
+pub(crate) fn breaks(profile: &Profile) -> Vec<Break> {
+    let mut sums: BTreeMap<(Option<u32>, WalkEnd), u64> = BTreeMap::new();
+    let mut walked = 0;
+    for row in profile.rows.iter().filter(|row| row.taken.is_walked()) {
+        walked += row.samples;
+        if !row.taken.rooted {
+            let outermost = profile.walk(row.stack).last().map(|stack| profile.function(stack));
+            *sums.entry((outermost.and_then(|function| function.image), row.taken.end)).or_default() +=
+                row.samples;
+        }
+    }
+    let image = |image: u32| profile.names.images[image as usize].path.to_string();
+    let row = |((of, end), samples): ((Option<u32>, WalkEnd), u64)| Break {
+        image: of.map(image),
+        end,
+        samples,
+        share: ratio(samples as f64, walked as f64),
+    };
+    let mut breaks: Vec<Break> = sums.into_iter().map(row).collect();
+    breaks.sort_by_key(|row| std::cmp::Reverse(row.samples));
+    breaks
+}
+
+/// Counts frames as `samples` lists them, inlined ones as well, and those without a name by reason.
+pub(super) fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
+    let through = through(profile, profile.at_stacks());
+    let mut frames = 0u64;
+    let mut unnamed: BTreeMap<Reason, u64> = BTreeMap::new();
+    for (stack, amount) in profile.stacks.iter().zip(through).skip(1) {
+        // Filters by name leave stacks that nobody hit.
+        if amount.samples == 0 {
+            continue;
+        }
+        frames = frames.saturating_add(amount.samples);
+        if let Some(reason) = profile.function(*stack).reason {
+            let sum = unnamed.entry(reason).or_default();
+            *sum = sum.saturating_add(amount.samples);
+        }
+    }
+    (frames, unnamed)
+}

@@ -1,0 +1,334 @@
+//! Each problem of a recording as a sentence, with what helps against it.
+
+use icecore_format::limits::MAX_FRAMES;
+use icecore_format::records::WalkEnd;
+use icecore_symbolize::Reason;
+
+use super::counts::{Break, share_error};
+use super::runtimes::Runtime;
+use super::{
+    GUESSED_SHOWS, IMPOSSIBLE_MISLEADS, IMPOSSIBLE_SHOWS, IN_STEP_MISLEADS, IN_STEP_SHOWS, LOST_MISLEADS,
+    LOST_SHOWS, NAMED_MISLEADS, NAMED_SHOWS, ROOTED_MISLEADS, ROOTED_SHOWS, SAMPLES_SHOW, SUSPECT_SHOWS,
+    Verdict,
+};
+use crate::analysis::account::{Account, Disagreement};
+use crate::analysis::asked::Asked;
+use crate::base::ratio;
+use crate::base::term::quantity::{duration, percent, things};
+use crate::stacks::calls::{FoundBy, ImpossibleRow};
+
+/// What the verdict is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub(super) samples: u64,
+    /// Filters have left these.
+    pub(super) is_filtered: bool,
+    pub(super) asked: Asked,
+    /// Samples have user stacks.
+    pub(super) has_stacks: bool,
+    /// Copies of stacks were shortened.
+    pub(super) is_shortened: bool,
+    /// Who was sampled too often or too rarely.
+    pub(super) in_step: Option<InStep<'a>>,
+    pub(super) lost_share: f64,
+    /// Why most of the lost samples are lost, if a lower rate would not have helped.
+    pub(super) lost_to: Option<&'static str>,
+    /// Processes that were to be recorded, and were not; and that were.
+    pub(super) unfollowed: u64,
+    pub(super) followed: u64,
+    /// Processes of which not every mapping is there.
+    pub(super) crowded: &'a [String],
+    pub(super) named_share: Option<f64>,
+    pub(super) rooted_share: Option<f64>,
+    /// Of user stacks: walks of two frames or more that ended at a frame pointer of 0, which alone proves no root.
+    pub(super) unproven_share: f64,
+    /// Of user stacks: with a frame that was found by a guess.
+    pub(super) guessed_share: f64,
+    /// Of user stacks: callers were skipped, and nothing else shows it.
+    pub(super) suspect_share: f64,
+    /// The image in which most of them were.
+    pub(super) skipping: Option<&'a str>,
+    /// Most of those that lack callers lack what a signal has interrupted.
+    pub(super) is_of_signals: bool,
+    /// Of user stacks: they hold a call that the code does not make.
+    pub(super) impossible_share: f64,
+    /// Where most of these calls are.
+    pub(super) worst_edges: Option<&'a ImpossibleRow>,
+    /// Where most of the stacks end that reach no root.
+    pub(super) broken: Option<&'a Break>,
+    /// Stacks were not copied when this was recorded.
+    pub(super) is_walked_only: bool,
+    /// Why most of the unnamed frames have no name.
+    pub(super) worst: Option<Reason>,
+    /// Who made most of the code that has no name, if it told none.
+    pub(super) runtime: Option<Runtime>,
+    /// Stretches of the file that could not be used.
+    pub(super) damage: u64,
+    /// Sessions of a closed file that have no end of their own: it was closed by another program.
+    pub(super) endless: u64,
+    /// Blocks of names, stacks or mappings that were gone when the file was repaired or merged.
+    pub(super) lost_blocks: u64,
+    /// The recording, as a word for a shell.
+    pub(super) file: &'a str,
+}
+
+/// Applies the rule: the problems, worst first.
+pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
+    let graded = |misleads: bool, shows: bool| match (misleads, shows) {
+        (true, _) => Verdict::Misleading,
+        (_, true) => Verdict::Usable,
+        _ => Verdict::Good,
+    };
+    let mut problems = Vec::new();
+    match facts.samples {
+        0 => problems.push((Verdict::Misleading, "there are no samples".to_owned())),
+        few => problems.push((graded(false, few < SAMPLES_SHOW), too_few(&facts))),
+    }
+    let lost = facts.lost_share;
+    // What was lost is missing in the time of whoever ran then.
+    if let Some(in_step) = facts.in_step.filter(|_| lost <= LOST_SHOWS) {
+        let share = in_step.share;
+        problems.push((graded(share > IN_STEP_MISLEADS, share > IN_STEP_SHOWS), in_step.text(facts.asked)));
+    }
+    let why = facts.lost_to.unwrap_or(facts.asked.fewer_samples());
+    problems.push((
+        graded(lost > LOST_MISLEADS, lost > LOST_SHOWS),
+        format!("{} of the samples were lost, and not evenly: {why}", percent(lost)),
+    ));
+    if facts.unfollowed > 0 {
+        let share = ratio(facts.unfollowed as f64, facts.unfollowed.saturating_add(facts.followed) as f64);
+        let text = format!(
+            "{} of the processes that were started were not followed, and none of their samples is here: too many were there at \
+             one time; record everything with -a",
+            percent(share)
+        );
+        problems.push((graded(share > LOST_MISLEADS, true), text));
+    }
+    if let Some(named) = facts.named_share {
+        let remedy = facts.worst.map(|worst| remedy(worst, &facts)).unwrap_or_default();
+        problems.push((
+            graded(named < NAMED_MISLEADS, named < NAMED_SHOWS),
+            format!("only {} of the frames have a name{remedy}", percent(named)),
+        ));
+    }
+    if let Some(rooted) = facts.rooted_share {
+        let so = "self times hold, callers and totals are incomplete";
+        let unproven = match facts.unproven_share {
+            0.0 => String::new(),
+            share => {
+                format!(", {} more end at a frame pointer of 0, which alone proves none", percent(share))
+            }
+        };
+        let prove = || facts.asked.unwind_more(facts.is_walked_only).map(|remedy| format!("; {remedy}"));
+        let prove = if facts.unproven_share > 0.0 { prove() } else { None };
+        let remedy = facts.broken.map(|broken| mending(broken, &facts)).or(prove).unwrap_or_default();
+        problems.push((
+            graded(rooted + facts.unproven_share < ROOTED_MISLEADS, rooted < ROOTED_SHOWS),
+            format!("only {} of the user stacks reach a root{unproven}: {so}{remedy}", percent(rooted)),
+        ));
+    }
+    if facts.asked.copies_nothing && facts.has_stacks {
+        let text = "the kernel that was recorded takes user stacks itself: 127 frames at most, no copies, and no word of how they \
+                    ended; where code has no frame pointers callers are missing or wrong";
+        problems.push((Verdict::Usable, text.to_owned()));
+    }
+    problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));
+    problems.push((
+        graded(false, facts.guessed_share > GUESSED_SHOWS),
+        format!(
+            "{} of the user stacks hold a frame that was found by a guess: the code in front of it has no unwind rules, as code \
+             made at run time; their callers may be wrong (marked in samples)",
+            percent(facts.guessed_share)
+        ),
+    ));
+    let impossible = facts.impossible_share;
+    problems
+        .push((graded(impossible > IMPOSSIBLE_MISLEADS, impossible > IMPOSSIBLE_SHOWS), not_called(&facts)));
+    if facts.endless > 0 {
+        let sessions = things(facts.endless, "session");
+        let text =
+            format!("the end of {sessions} is missing: the recorder was stopped, or the file was cut off");
+        problems.push((Verdict::Usable, text));
+    }
+    if facts.damage > 0 {
+        let text = format!("{} of the file were damaged and are left out", things(facts.damage, "part"));
+        problems.push((Verdict::Usable, text));
+    }
+    if facts.lost_blocks > 0 {
+        let blocks = things(facts.lost_blocks, "block");
+        let text = format!("{blocks} of names, stacks or mappings were lost before this file was written");
+        problems.push((Verdict::Usable, text));
+    }
+    problems.retain(|(verdict, _)| *verdict != Verdict::Good);
+    problems.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
+    problems
+}
+
+/// What helps against the most frequent reason.
+fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
+    let file = facts.file;
+    let missing = format!("`icecore-report missing {file}` says which");
+    match reason {
+        Reason::Unmapped => {
+            ": most addresses lie in no mapping, as when code without frame pointers is walked".to_owned()
+        }
+        Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged => {
+            format!(": the files that ran are not here; {missing}, and how to get them")
+        }
+        Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
+        Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
+        Reason::Jit => match facts.runtime {
+            _ if facts.asked.embeds_none => {
+                ": most of them are code made at run time, of which --embed none takes no names".to_owned()
+            }
+            Some(runtime) => {
+                format!(": most of them are code made at run time; to have its names, {}", runtime.remedy())
+            }
+            None => ": most of them are code made at run time".to_owned(),
+        },
+        Reason::KernelSymbolMissing if facts.asked.is_foreign => {
+            ": files of perf have no kernel names, those of icecore-record have".to_owned()
+        }
+        Reason::KernelSymbolMissing if facts.asked.is_kernel_hidden => {
+            ": the kernel hid its addresses: record as root, with kernel.kptr_restrict at most 1".to_owned()
+        }
+        Reason::KernelSymbolMissing => {
+            ": most of them are code of the kernel that its list of symbols does not have".to_owned()
+        }
+        Reason::Vdso | Reason::Special | Reason::StackLost => String::new(),
+    }
+}
+
+fn too_few(facts: &Facts<'_>) -> String {
+    let samples = things(facts.samples, "sample");
+    let points = share_error(facts.samples) * 100.0;
+    let remedy = if facts.is_filtered { "loosen the filters" } else { facts.asked.more_samples() };
+    format!("there are only {samples}: shares are right to ±{points:.0} points; {remedy}")
+}
+
+/// Who was sampled more often or more rarely than chance explains.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InStep<'a> {
+    pub(super) disagreement: &'a Disagreement,
+    /// The difference, of all CPU time.
+    pub(super) share: f64,
+}
+
+impl<'a> InStep<'a> {
+    pub(super) fn of(account: &'a Account) -> Option<Self> {
+        let disagreement = account.disagrees.as_ref()?;
+        let difference = disagreement.kernel_ns.abs_diff(disagreement.sampled_ns);
+        let whole = account.kernel_ns.max(account.sampled_ns);
+        Some(Self { disagreement, share: ratio(difference as f64, whole as f64) })
+    }
+
+    fn text(self, asked: Asked) -> String {
+        let Disagreement { who, kernel_ns, sampled_ns } = self.disagreement;
+        let (ran, sampled) = (duration(*kernel_ns), duration(*sampled_ns));
+        let remedy = match asked.is_exact {
+            true => "record with -F, which varies the distance of samples",
+            false => "record with another -F and compare",
+        };
+        // What interrupts take is not charged to whom they interrupt, on kernels that measure it. While the kernel switches threads the
+        // timer waits, and hits whoever is next.
+        let or = match sampled_ns > kernel_ns {
+            true => "interrupts took its time, or it ran next to threads that give up the CPU all the time",
+            false => {
+                "it gives up the CPU so often that samples hit who is next, or the machine did not run meanwhile"
+            }
+        };
+        format!(
+            "{who} ran {ran} by the kernel's account, and {sampled} by samples: sampling ran in step with it, {or}; {remedy}"
+        )
+    }
+}
+
+/// Where most stacks end, and what helps against it.
+fn mending(broken: &Break, facts: &Facts<'_>) -> String {
+    let share = percent(broken.share);
+    let image =
+        broken.image.as_deref().map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));
+    match broken.end {
+        WalkEnd::DEPTH if !facts.is_walked_only => {
+            format!("; {share} have more frames than the {} of the longest stack that is kept", MAX_FRAMES)
+        }
+        WalkEnd::DEPTH => {
+            format!(
+                "; {share} have more frames than were taken: {}",
+                facts.asked.deeper(facts.is_walked_only)
+            )
+        }
+        WalkEnd::MAPPINGS_LOST if !facts.crowded.is_empty() => format!(
+            "; {share} were taken while mappings were missing, since {} mapped code faster than is followed, or more of it: nobody \
+             can tell what of them is code",
+            facts.crowded.join(", ")
+        ),
+        WalkEnd::MAPPINGS_LOST => format!(
+            "; {share} were taken while reports of mappings were lost, of this process or of a neighbour that maps code all \
+             the time: nobody can tell what of them is code"
+        ),
+        WalkEnd::NOT_COPIED => {
+            format!(
+                "; {share} reach behind what was copied of the stack: {}",
+                facts.asked.copy_more(facts.is_shortened)
+            )
+        }
+        WalkEnd::NO_RULES if !broken.image.as_deref().is_some_and(is_file) => {
+            format!("; {share} end in {image}, for which there are no unwind rules")
+        }
+        WalkEnd::NO_RULES => {
+            format!(
+                "; {share} end in {image}, for which no unwind rules are here: give its file with --symbols"
+            )
+        }
+        WalkEnd::BAD_RULES | WalkEnd::NO_RETURN_ADDRESS => {
+            format!("; {share} end in {image}, whose unwind rules do not fit")
+        }
+        _ if facts.is_walked_only => {
+            let remedy = facts.asked.unwind_more(true).map(|remedy| format!(": {remedy}"));
+            format!("; {share} break in {image}, which has no frame pointers{}", remedy.unwrap_or_default())
+        }
+        _ => format!("; {share} break in {image}"),
+    }
+}
+
+/// Returns true if an image is a file, by its path.
+fn is_file(path: &str) -> bool {
+    path.starts_with('/') && !path.starts_with("//")
+}
+
+/// How many stacks lack callers without showing it, and what helps against it.
+fn skipped(facts: &Facts<'_>) -> String {
+    let share = percent(facts.suspect_share);
+    let most = facts.skipping.map(|image| format!(", most of them through `{image}`")).unwrap_or_default();
+    if facts.is_of_signals {
+        return format!(
+            "{share} of the user stacks lack what a signal has interrupted: its handler ran on a stack of its own, and let the \
+             signal come again, so that nothing proves that it was still running"
+        );
+    }
+    let remedy = facts.asked.unwind_more(facts.is_walked_only).map(|remedy| format!(": {remedy}"));
+    format!(
+        "{share} of the user stacks pass through code without frame pointers{most}, and lack callers there{}",
+        remedy.unwrap_or_default()
+    )
+}
+
+/// How many stacks hold a call that the code does not make, and what helps against it.
+fn not_called(facts: &Facts<'_>) -> String {
+    let share = percent(facts.impossible_share);
+    let image = facts.worst_edges.and_then(|row| row.image.as_deref());
+    let image = image.map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));
+    let by = facts.worst_edges.map(|row| row.by);
+    let remedy = match by {
+        Some(FoundBy::FramePointers) if facts.is_walked_only => facts.asked.unwind_more(true),
+        Some(FoundBy::Completed) => facts.asked.unwind_more(false),
+        _ => Some(
+            "it has no unwind rules that fit; build it with -fasynchronous-unwind-tables or with frame pointers",
+        ),
+    };
+    let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
+    format!(
+        "at least {share} of the user stacks are wrong: they hold a call that the code does not make, most often of {image}{remedy}"
+    )
+}
