@@ -120,9 +120,10 @@ impl Stacks {
             let depth = if parent == 0 { 0 } else { kept };
             for _ in depth..whole {
                 let file_off = 0x1000 + random.hot(1 << 20);
-                let location = match is_kernel {
-                    true => Location::Address(synthetic::KERNEL + file_off),
-                    false => Location::Image { image: random.hot(u64::from(IMAGES)) as u32, file_off },
+                let location = if is_kernel {
+                    Location::Address(synthetic::KERNEL + file_off)
+                } else {
+                    Location::Image { image: random.hot(u64::from(IMAGES)) as u32, file_off }
                 };
                 stacks.nodes.push(Node { parent, location });
                 parent = stacks.nodes.len() as u32;

@@ -28,9 +28,10 @@ pub fn golden(dir: &Path, name: &str, args: &[&str]) {
     let [one, four] = ["1", "4"].map(|threads| report(dir, &[args, &["--threads", threads]].concat()));
     assert_eq!(one, four, "{args:?}: output depends on the number of threads");
     // The nodes of a tree are one line: one line each reads better here.
-    let output = match one.starts_with("{\"schema\":\"icecore.tree/") {
-        true => one.replace("{\"name\":", "\n{\"name\":"),
-        false => one,
+    let output = if one.starts_with("{\"schema\":\"icecore.tree/") {
+        one.replace("{\"name\":", "\n{\"name\":")
+    } else {
+        one
     };
     insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_snapshot!(name, output);

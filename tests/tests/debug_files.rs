@@ -201,9 +201,10 @@ fn root_a_debug_file_in_a_build_id_folder_gives_lines_and_inlined_functions() {
     // The recorded machine, copied: the program and its debug file below a root.
     let root = story.path("root");
     for from in [story.program.clone(), story.path("debug")] {
-        let to = match from.ends_with("debug") {
-            true => root.join("usr/lib/debug"),
-            false => root.join(from.strip_prefix("/").expect("absolute")),
+        let to = if from.ends_with("debug") {
+            root.join("usr/lib/debug")
+        } else {
+            root.join(from.strip_prefix("/").expect("absolute"))
         };
         std::fs::create_dir_all(to.parent().expect("a parent")).expect("room");
         run(Command::new("cp").arg("-r").arg(from).arg(to));
@@ -291,9 +292,10 @@ fn calls(dir: &Path) -> PathBuf {
     let [main, calls, functions, library, program] =
         ["main.c", "calls.s", "functions.s", "libfunctions.so", "calls"].map(|name| dir.join(name));
     let note = ".section .note.GNU-stack,\"\",%progbits\n";
-    let (enter, call, leave) = match cfg!(target_arch = "x86_64") {
-        true => ("push %rbp\nmov %rsp, %rbp\n", "call", "pop %rbp\nret\n"),
-        false => ("stp x29, x30, [sp, -16]!\nmov x29, sp\n", "bl", "ldp x29, x30, [sp], 16\nret\n"),
+    let (enter, call, leave) = if cfg!(target_arch = "x86_64") {
+        ("push %rbp\nmov %rsp, %rbp\n", "call", "pop %rbp\nret\n")
+    } else {
+        ("stp x29, x30, [sp, -16]!\nmov x29, sp\n", "bl", "ldp x29, x30, [sp], 16\nret\n")
     };
     let each = |line: &dyn Fn(usize) -> String| (0..CALLED).map(line).collect::<String>();
     let all = each(&|n| format!("{call} f{n}\n"));

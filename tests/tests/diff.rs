@@ -66,9 +66,12 @@ fn root_the_same_program_twice_shows_no_change() {
             let goes_on = program.get(1) == Some(&"9");
             let recorded: Vec<_> = [before_hz, after_hz]
                 .iter()
-                .map(|hz| match goes_on {
-                    true => (Some(window(hz, program)), None),
-                    false => (None, Some(Recorded::new(&["-q", "-F", hz], program))),
+                .map(|hz| {
+                    if goes_on {
+                        (Some(window(hz, program)), None)
+                    } else {
+                        (None, Some(Recorded::new(&["-q", "-F", hz], program)))
+                    }
                 })
                 .collect();
             let paths: Vec<_> = recorded

@@ -40,9 +40,12 @@ fn as_python_says(sample: &Value) -> Value {
     // An inlined function shares the address of the frame behind it.
     let user: Vec<Value> = frames()
         .filter(|f| f["side"] == "user" && f["inlined"] == false)
-        .map(|f| match f["reason"] == "stack_lost" {
-            true => json!({ "lost": true }),
-            false => json!({ "image": f["image"], "offset": f["offset"], "address": f["address"] }),
+        .map(|f| {
+            if f["reason"] == "stack_lost" {
+                json!({ "lost": true })
+            } else {
+                json!({ "image": f["image"], "offset": f["offset"], "address": f["address"] })
+            }
         })
         .collect();
     let mut said = json!({ "kernel": kernel, "user": user });

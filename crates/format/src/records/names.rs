@@ -135,9 +135,12 @@ impl ArchivedNamesV1 {
             let counts = format!("{}, {} and {}", names.len(), files.len(), lines.len());
             return Err(wrong(format!("names, files and lines of frames are {counts}")));
         }
-        let text = |position: u64| match position < texts as u64 {
-            true => Ok(narrow(position)),
-            false => Err(wrong(format!("text {position} of {texts}"))),
+        let text = |position: u64| {
+            if position < texts as u64 {
+                Ok(narrow(position))
+            } else {
+                Err(wrong(format!("text {position} of {texts}")))
+            }
         };
         let frame = |((name, file), line): ((u64, u64), u64)| {
             let file = file.checked_sub(1).map(text).transpose()?;

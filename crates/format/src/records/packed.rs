@@ -111,9 +111,10 @@ impl Column for ArchivedPacked {
     fn rows(&self) -> Result<usize, String> {
         let (len, bytes) = (self.len.to_native() as usize, self.planes.len());
         let planes = bytes.checked_div(len).unwrap_or(0);
-        match planes * len == bytes && planes <= 8 && (planes > 0) == (len > 0) {
-            true => Ok(len),
-            false => Err(format!("{bytes} bytes are no planes of {len} values")),
+        if planes * len == bytes && planes <= 8 && (planes > 0) == (len > 0) {
+            Ok(len)
+        } else {
+            Err(format!("{bytes} bytes are no planes of {len} values"))
         }
     }
 

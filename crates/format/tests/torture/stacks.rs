@@ -68,9 +68,8 @@ proptest! {
 
     #[test]
     fn addresses_of_code_come_back_as_they_were(rows in vec((0..u32::MAX, any::<u64>(), any::<bool>()), 0..20)) {
-        let location = |(image, offset, is_image): (u32, u64, bool)| match is_image {
-            true => Location::Image { image, file_off: offset },
-            false => Location::Address(offset),
+        let location = |(image, offset, is_image): (u32, u64, bool)| {
+            if is_image { Location::Image { image, file_off: offset } } else { Location::Address(offset) }
         };
         let rows: Vec<Location> = rows.into_iter().map(location).collect();
         let bytes = StackCodeV1::from_rows(0, &rows).to_bytes()?;

@@ -65,9 +65,10 @@ impl Asked {
         if self.copies_nothing {
             return "the kernel that was recorded walks 127 frames at most".to_owned();
         }
-        match self.is_foreign || (is_walked_only && self.max_depth < MOST_FRAMES) {
-            true => format!("record with a larger --max-depth (at most {MOST_FRAMES})"),
-            false => format!("{MOST_FRAMES} frames are the most that a stack has in a recording"),
+        if self.is_foreign || (is_walked_only && self.max_depth < MOST_FRAMES) {
+            format!("record with a larger --max-depth (at most {MOST_FRAMES})")
+        } else {
+            format!("{MOST_FRAMES} frames are the most that a stack has in a recording")
         }
     }
 

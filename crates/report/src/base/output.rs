@@ -95,9 +95,10 @@ pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8
         .and_then(|()| if is_device { Ok(()) } else { refuse_any_recording(path) })
         .and_then(|()| if is_device { Ok(()) } else { refuse(path, force, &[]) })
         .with_context(|| format!("cannot create `{}`", path.display()))?;
-    let written = match is_device {
-        true => File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes)),
-        false => replace(path, Path::new(""), None, |file| file.write_all(bytes)),
+    let written = if is_device {
+        File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes))
+    } else {
+        replace(path, Path::new(""), None, |file| file.write_all(bytes))
     };
     written.with_context(|| format!("cannot write `{}`", path.display()))
 }

@@ -61,9 +61,10 @@ impl Page {
             return;
         }
         let text = text.trim_end();
-        match text.contains('\n') {
-            true => self.text.push_str(&text.replace('\n', "\u{fffd}")),
-            false => self.text.push_str(text),
+        if text.contains('\n') {
+            self.text.push_str(&text.replace('\n', "\u{fffd}"))
+        } else {
+            self.text.push_str(text)
         }
         self.text.push('\n');
     }

@@ -251,9 +251,10 @@ fn merged(earlier: &Earlier, new: &[(FileOff, &Answer)]) -> impl Iterator<Item =
                 (None, None) => break,
                 (old, _) => old.is_none(),
             };
-            match is_new_next {
-                true => new.next().into_iter().for_each(|(off, answer)| draft.answer(0, *off, answer)),
-                false => old.next().into_iter().for_each(|(table, place)| draft.copy(0, place, table)),
+            if is_new_next {
+                new.next().into_iter().for_each(|(off, answer)| draft.answer(0, *off, answer))
+            } else {
+                old.next().into_iter().for_each(|(table, place)| draft.copy(0, place, table))
             }
         }
         draft.take()

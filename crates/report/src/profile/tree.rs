@@ -84,10 +84,7 @@ impl Tree {
         let mut path = Vec::new();
         for row in &profile.rows {
             let root = of_thread[row.thread as usize];
-            let mut node = match names.is_empty() {
-                true => 0,
-                false => labels.intern((0, Label::Root(root))),
-            };
+            let mut node = if names.is_empty() { 0 } else { labels.intern((0, Label::Root(root))) };
             let mut next = row.stack;
             while next != 0 {
                 if let Some(known) = memo.get(&(root, next)) {

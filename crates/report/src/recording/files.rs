@@ -135,15 +135,16 @@ impl Carried for EmbeddedFiles<'_> {
 
 /// What files have in common that are one: their build-id, else everything.
 fn file_of(identity: &Identity) -> Identity {
-    match identity.build_id.is_empty() {
-        true => identity.clone(),
-        false => Identity {
+    if identity.build_id.is_empty() {
+        identity.clone()
+    } else {
+        Identity {
             kind: identity.kind,
             path: String::new(),
             build_id: identity.build_id.clone(),
             size_bytes: 0,
             modified_unix_ns: 0,
-        },
+        }
     }
 }
 

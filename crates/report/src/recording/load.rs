@@ -180,9 +180,12 @@ pub fn load_nodes(recording: &Recording, tables: &mut Tables) {
 
 fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
     let entries = recording.entries();
-    let decoded = |entry: &Entry| match is_wanted(entry.header.kind) {
-        true => decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e))),
-        false => Decoded::Unwanted,
+    let decoded = |entry: &Entry| {
+        if is_wanted(entry.header.kind) {
+            decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)))
+        } else {
+            Decoded::Unwanted
+        }
     };
     let mut blocks: Vec<Decoded> = entries.par_iter().map(decoded).collect();
     let (parts, part_of) = Parts::divide(entries, &blocks);

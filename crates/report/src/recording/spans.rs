@@ -33,10 +33,7 @@ impl Spans {
             let kept_ns = part.kept_ns();
             let begin = start.saturating_add(kept_ns.0).max(from_ns);
             let end = end.min(start.saturating_add(kept_ns.1)).min(to_ns);
-            match filter.wants_host(|| &part.session.host) {
-                true => (begin, end.max(begin)),
-                false => (begin, begin),
-            }
+            if filter.wants_host(|| &part.session.host) { (begin, end.max(begin)) } else { (begin, begin) }
         });
         let sampled = (sampled.0.max(from_ns), sampled.1.saturating_add(1).min(to_ns));
         Self { spans: spans.collect(), sampled }

@@ -49,12 +49,11 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
         let written = diff::file::write((path, options.force), &view, &compared, &sided)?;
         remark(streams, &[written]);
     }
-    match options.markdown {
-        true => {
-            streams.out.write_all(view.markdown().as_bytes())?;
-            streams.out.flush()?;
-        }
-        false => emit(global, streams, &view, |page| view.text(page))?,
+    if options.markdown {
+        streams.out.write_all(view.markdown().as_bytes())?;
+        streams.out.flush()?;
+    } else {
+        emit(global, streams, &view, |page| view.text(page))?
     }
     Ok(u8::from(view.fails()))
 }

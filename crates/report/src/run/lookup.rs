@@ -77,9 +77,8 @@ pub(super) fn remarks(search: &Search, servers: Option<&Settings>, fetched: &Fet
 
 /// Makes a path absolute.
 fn directory(dir: &Path, what: &str) -> anyhow::Result<PathBuf> {
-    let absolute = std::fs::metadata(dir).and_then(|meta| match meta.is_dir() {
-        true => std::path::absolute(dir),
-        false => Err(io::ErrorKind::NotADirectory.into()),
+    let absolute = std::fs::metadata(dir).and_then(|meta| {
+        if meta.is_dir() { std::path::absolute(dir) } else { Err(io::ErrorKind::NotADirectory.into()) }
     });
     absolute.with_context(|| format!("cannot open {what} `{}`", dir.display()))
 }

@@ -133,15 +133,14 @@ fn execute(cli: &Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             let recording = input::open_by_index(&options.file)?;
             let info = views::info::Info::new(&options.file, &recording, &outline(&recording));
             let info = if options.sizes { info.with_sizes(&recording)? } else { info };
-            let info = match options.symbol_source {
-                true => {
-                    let servers = lookup::servers(&options.lookup)?;
-                    info.with_symbol_sources(
-                        &recording,
-                        &lookup::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?,
-                    )
-                }
-                false => info,
+            let info = if options.symbol_source {
+                let servers = lookup::servers(&options.lookup)?;
+                info.with_symbol_sources(
+                    &recording,
+                    &lookup::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?,
+                )
+            } else {
+                info
             };
             emit(global, streams, &info, |page| info.text(options.blocks, page))?;
             return Ok(0);
@@ -268,9 +267,10 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
         }
         Some(Command::Timeline(options)) => {
             let timeline = views::timeline::Timeline::new(&report, options, width)?;
-            match options.csv {
-                true => timeline.csv(streams.out).map_err(anyhow::Error::from),
-                false => emit(global, streams, &timeline, |page| timeline.text(&report, page)),
+            if options.csv {
+                timeline.csv(streams.out).map_err(anyhow::Error::from)
+            } else {
+                emit(global, streams, &timeline, |page| timeline.text(&report, page))
             }
         }
         Some(Command::Flame(options)) => views::flame::write(&report, options, global.json, streams.out),
@@ -286,9 +286,10 @@ fn report(cli: &Cli, source: &Source, streams: &mut Streams<'_>) -> anyhow::Resu
                     &folded.remark().map(|text| format!("warning: {text}")).into_iter().collect::<Vec<_>>(),
                 );
             }
-            match global.json {
-                true => emit(global, streams, &folded, |_| ()),
-                false => folded.text(streams.out).map_err(anyhow::Error::from),
+            if global.json {
+                emit(global, streams, &folded, |_| ())
+            } else {
+                folded.text(streams.out).map_err(anyhow::Error::from)
             }
         }
         _ => {

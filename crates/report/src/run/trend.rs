@@ -51,9 +51,10 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
     let warning = |(_, error): &(_, anyhow::Error)| format!("warning: left out: {error:#}");
     remark(streams, &left_out.iter().map(warning).collect::<Vec<_>>());
     let view = views::trend::Trend::new(recorded, options)?;
-    match options.csv {
-        true => view.csv(streams.out)?,
-        false => emit(global, streams, &view, |page| view.text(page))?,
+    if options.csv {
+        view.csv(streams.out)?
+    } else {
+        emit(global, streams, &view, |page| view.text(page))?
     }
     Ok(0)
 }

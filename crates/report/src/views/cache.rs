@@ -28,9 +28,10 @@ impl CacheView {
     pub fn text(&self, page: &mut Page) {
         let what = format!("names of {}, {}", things(self.images, "image"), bytes(self.bytes));
         let dir = shown(std::path::Path::new(&self.dir));
-        page.line(&match self.cleared {
-            true => format!("removed from {dir}: {what}"),
-            false => format!("{dir}: {what}"),
+        page.line(&if self.cleared {
+            format!("removed from {dir}: {what}")
+        } else {
+            format!("{dir}: {what}")
         });
     }
 }

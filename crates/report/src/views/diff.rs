@@ -238,9 +238,10 @@ impl Diff {
 
     /// The rows to show people, and how many there would be.
     fn shown(&self) -> (&[Row], usize) {
-        let end = match self.with_noise {
-            true => self.rows.len(),
-            false => self.rows.iter().take_while(|row| row.what.is_shown()).count(),
+        let end = if self.with_noise {
+            self.rows.len()
+        } else {
+            self.rows.iter().take_while(|row| row.what.is_shown()).count()
         };
         (&self.rows[..end.min(self.shown)], end)
     }

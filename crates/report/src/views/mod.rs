@@ -29,9 +29,10 @@ use crate::profile::pipeline::Report;
 
 /// The program that recorded: our own has its version alone, others have their names (`perf 6.1`).
 fn recorder(version: &str) -> String {
-    match version.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        true => version.to_owned(),
-        false => format!("icecore-record {version}"),
+    if version.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        version.to_owned()
+    } else {
+        format!("icecore-record {version}")
     }
 }
 

@@ -151,14 +151,16 @@ impl Timeline {
         let values = shown.rates(&whole, &profile.unit);
         let all = profile.whole();
         // A heat map shows the whole alone.
-        let series: Vec<Series> = match options.heatmap {
-            true => Vec::new(),
-            false => lines::series(report, options, Buckets { each: 1, ..shown }),
+        let series: Vec<Series> = if options.heatmap {
+            Vec::new()
+        } else {
+            lines::series(report, options, Buckets { each: 1, ..shown })
         };
         let fine = Buckets { each: slices.number.div_ceil(2 * FINE).max(1), ..shown };
-        let changes = match options.heatmap {
-            true => Vec::new(),
-            false => found::changes(fine, &of_slices, &profile.unit, &lines::searched(report, options, fine)),
+        let changes = if options.heatmap {
+            Vec::new()
+        } else {
+            found::changes(fine, &of_slices, &profile.unit, &lines::searched(report, options, fine))
         };
         let sort = if options.sort == cli::Sort::Own { "self" } else { "total" };
         Ok(Self {

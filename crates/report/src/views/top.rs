@@ -166,10 +166,7 @@ fn heaviest(sums: &[Sum], sort: Sort, most: usize) -> (Vec<usize>, u64) {
     let is_hit = |sum: &&Sum| sum.total.samples > 0;
     let mut all: Vec<(u64, u64)> = sums.iter().filter(is_hit).map(weights).collect();
     let count = all.len() as u64;
-    let least = match most < all.len() {
-        true => *all.select_nth_unstable_by(most, |a, b| b.cmp(a)).1,
-        false => (0, 0),
-    };
+    let least = if most < all.len() { *all.select_nth_unstable_by(most, |a, b| b.cmp(a)).1 } else { (0, 0) };
     let heavy = sums.iter().enumerate().filter(|(_, sum)| is_hit(sum) && weights(sum) >= least);
     (heavy.map(|(position, _)| position).collect(), count)
 }

@@ -46,9 +46,10 @@ impl<'a> TreeView<'a> {
     pub fn new(report: &'a Report<'_>, options: &cli::Tree) -> Self {
         let profile = &report.profile;
         let limits = Limits { min_share: options.min_percent / 100.0, max_depth: options.max_depth };
-        let tree = match options.callers {
-            true => Tree::callers(profile, limits),
-            false => Tree::callees(profile, options.root, limits),
+        let tree = if options.callers {
+            Tree::callers(profile, limits)
+        } else {
+            Tree::callees(profile, options.root, limits)
         };
         let whole = profile.whole();
         Self {

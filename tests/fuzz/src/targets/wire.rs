@@ -25,9 +25,10 @@ const BY_BUILD_ID: u16 = 1 << 14;
 const EXECUTABLE: u32 = 4;
 
 fn mapping(by_build_id: bool) -> Vec<u8> {
-    let file = match by_build_id {
-        true => [&[20, 0, 0, 0][..], &[0xab; 20]].concat(),
-        false => [0xfe_u64.to_ne_bytes(), 131_u64.to_ne_bytes(), [0; 8]].concat(),
+    let file = if by_build_id {
+        [&[20, 0, 0, 0][..], &[0xab; 20]].concat()
+    } else {
+        [0xfe_u64.to_ne_bytes(), 131_u64.to_ne_bytes(), [0; 8]].concat()
     };
     let rest = [
         &[7_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat(),

@@ -60,9 +60,10 @@ pub(super) fn table(magic: u32, text: u64, depths: &[u8], flags: u8) -> Vec<u8> 
     };
     let mut head = [&magic.to_le_bytes()[..], &[0, 0, 1, 8]].concat();
     head.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
-    match is_old {
-        true => [&head[..], &list, &known, &names, depths].concat(),
-        false => [&head[..], &names, depths, &list, &known].concat(),
+    if is_old {
+        [&head[..], &list, &known, &names, depths].concat()
+    } else {
+        [&head[..], &names, depths, &list, &known].concat()
     }
 }
 

@@ -325,9 +325,10 @@ impl Entry {
             begin = *end;
         }
         self.advance(first)?;
-        match is_top {
-            true => self.rules.extend([UNDEFINED, X86_64.link]),
-            false => self.rules.extend([DEF_CFA_EXPRESSION, 1, DROP]),
+        if is_top {
+            self.rules.extend([UNDEFINED, X86_64.link])
+        } else {
+            self.rules.extend([DEF_CFA_EXPRESSION, 1, DROP])
         }
         if let Some(depth) = depths.iter().find(|(end, _)| *end > back).map(|(_, depth)| u64::from(*depth)) {
             self.advance(back)?;

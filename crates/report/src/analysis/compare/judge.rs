@@ -209,9 +209,10 @@ fn interval(estimate: &Estimate, reach: f64, widened: f64) -> (f64, f64) {
     let resampled = (below + above) / 2.0;
     let delta = estimate.delta();
     // What hardly spreads in the resamples is as wide as its samples allow, on both sides.
-    match resampled > 0.0 && resampled * widened >= 0.5 * reach {
-        true => (delta - below / resampled * reach, delta + above / resampled * reach),
-        false => (delta - reach, delta + reach),
+    if resampled > 0.0 && resampled * widened >= 0.5 * reach {
+        (delta - below / resampled * reach, delta + above / resampled * reach)
+    } else {
+        (delta - reach, delta + reach)
     }
 }
 

@@ -98,9 +98,10 @@ impl Begun {
     fn estimate(&mut self, sides: &Sides<'_>, rows: Range<usize>, piece: Piece, unit: Unit) {
         let estimate = |row: usize| {
             let [before, after] = seen(sides, row, self.metric);
-            let estimate = match self.is_tested[row] {
-                true => estimate(&before, &after, piece),
-                false => estimate_few(&before, &after),
+            let estimate = if self.is_tested[row] {
+                estimate(&before, &after, piece)
+            } else {
+                estimate_few(&before, &after)
             };
             if unit == Unit::PerRun { with_runs(estimate) } else { estimate }
         };

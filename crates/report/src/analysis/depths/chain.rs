@@ -33,9 +33,10 @@ pub fn folded(path: &[u32]) -> Vec<Link> {
 
 /// How often the first `len` items stand in a row.
 fn times(path: &[u32], len: usize) -> usize {
-    match path.len() < 2 * len {
-        true => 1,
-        false => 1 + path.iter().zip(&path[len..]).take_while(|(a, b)| a == b).count() / len,
+    if path.len() < 2 * len {
+        1
+    } else {
+        1 + path.iter().zip(&path[len..]).take_while(|(a, b)| a == b).count() / len
     }
 }
 

@@ -52,10 +52,8 @@ impl Samples {
 impl Distribution {
     /// Adds samples with a value.
     pub fn add(&mut self, value: u32, samples: u64, is_cut: bool) {
-        let samples = match is_cut {
-            true => Samples { whole: 0, cut: samples },
-            false => Samples { whole: samples, cut: 0 },
-        };
+        let samples =
+            if is_cut { Samples { whole: 0, cut: samples } } else { Samples { whole: samples, cut: 0 } };
         self.values.entry(value).or_default().add(samples);
         self.all.add(samples);
     }

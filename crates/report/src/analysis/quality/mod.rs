@@ -120,9 +120,10 @@ impl Quality {
         let is_unwound = report.profile.taken(|taken| taken.mending != Mending::NONE).samples > 0;
         // Where stacks were unwound, samples tell what of them is walked.
         let impossible = report.located.map(|located| report.loaded.impossible(located));
-        match is_unwound {
-            true => Self::with(report, samples_in_file, lost, &Default::default(), impossible),
-            false => Self::with(report, samples_in_file, lost, report.loaded.suspects(), impossible),
+        if is_unwound {
+            Self::with(report, samples_in_file, lost, &Default::default(), impossible)
+        } else {
+            Self::with(report, samples_in_file, lost, report.loaded.suspects(), impossible)
         }
     }
 

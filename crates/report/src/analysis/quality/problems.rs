@@ -225,17 +225,17 @@ impl<'a> InStep<'a> {
     fn text(self, asked: Asked) -> String {
         let Disagreement { who, kernel_ns, sampled_ns } = self.disagreement;
         let (ran, sampled) = (duration(*kernel_ns), duration(*sampled_ns));
-        let remedy = match asked.is_exact {
-            true => "record with -F, which varies the distance of samples",
-            false => "record with another -F and compare",
+        let remedy = if asked.is_exact {
+            "record with -F, which varies the distance of samples"
+        } else {
+            "record with another -F and compare"
         };
         // What interrupts take is not charged to whom they interrupt, on kernels that measure it. While the kernel switches threads the
         // timer waits, and hits whoever is next.
-        let or = match sampled_ns > kernel_ns {
-            true => "interrupts took its time, or it ran next to threads that give up the CPU all the time",
-            false => {
-                "it gives up the CPU so often that samples hit who is next, or the machine did not run meanwhile"
-            }
+        let or = if sampled_ns > kernel_ns {
+            "interrupts took its time, or it ran next to threads that give up the CPU all the time"
+        } else {
+            "it gives up the CPU so often that samples hit who is next, or the machine did not run meanwhile"
         };
         format!(
             "{who} ran {ran} by the kernel's account, and {sampled} by samples: sampling ran in step with it, {or}; {remedy}"

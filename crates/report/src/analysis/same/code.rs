@@ -94,9 +94,10 @@ fn compared((before, name): (&Code, &str), (after, other_name): (&Code, &str)) -
     if parts.places.len() == other_parts.places.len() && are_equal((before, &parts), (after, &other_parts))? {
         return Ok(Verdict::Identical);
     }
-    match parts.is_ambiguous || other_parts.is_ambiguous {
-        true => Err(Cause::Ambiguous),
-        false => Ok(Verdict::Different),
+    if parts.is_ambiguous || other_parts.is_ambiguous {
+        Err(Cause::Ambiguous)
+    } else {
+        Ok(Verdict::Different)
     }
 }
 

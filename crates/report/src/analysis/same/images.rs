@@ -39,9 +39,10 @@ pub fn image(path: &str) -> Cow<'_, str> {
     match dots.find(|dot| *dot > 0 && is_version(&file[dot + SHARED.len()..])) {
         Some(dot) => {
             let stem = unversioned(&file[..dot]);
-            match stem.len() == dot {
-                true => file[..dot + SHARED.len()].into(),
-                false => format!("{stem}{SHARED}").into(),
+            if stem.len() == dot {
+                file[..dot + SHARED.len()].into()
+            } else {
+                format!("{stem}{SHARED}").into()
             }
         }
         None => match unversioned(file) {

@@ -60,10 +60,7 @@ pub(super) fn unnumbered(name: Cow<'_, str>) -> Cow<'_, str> {
             format!("{}{}", &it["name"], tail(&it["file"], 1))
         });
     }
-    match name.contains(['$', 'A']) {
-        true => replaced(name, &NUMBERED, "${kind}"),
-        false => name,
-    }
+    if name.contains(['$', 'A']) { replaced(name, &NUMBERED, "${kind}") } else { name }
 }
 
 /// The last parts of a path.

@@ -36,10 +36,7 @@ pub(super) fn unnumbered(key: &str) -> Cow<'_, str> {
     }
     key = replaced(key, &GO_CLOSURE, "${kind}");
     key = replaced(key, &NUMBER, "${name}${outlined}");
-    match key.contains("::") {
-        true => replaced(key, &INLINE, ""),
-        false => key,
-    }
+    if key.contains("::") { replaced(key, &INLINE, "") } else { key }
 }
 
 /// Writes lambdas of C++ without number and parameters: `{lambda(int)#2}` as cpp_demangle has them, `'lambda0'(int)` as LLVM.

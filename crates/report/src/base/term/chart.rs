@@ -5,9 +5,12 @@ const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇",
 
 /// Lines of characters, the uppermost first. What is there has at least an eighth of a character.
 pub fn chart(values: &[f64], peak: f64, tall: usize) -> Vec<String> {
-    let eighths = |value: &f64| match peak > 0.0 && *value > 0.0 {
-        true => ((value / peak * (tall * 8) as f64).round() as usize).clamp(1, tall * 8),
-        false => 0,
+    let eighths = |value: &f64| {
+        if peak > 0.0 && *value > 0.0 {
+            ((value / peak * (tall * 8) as f64).round() as usize).clamp(1, tall * 8)
+        } else {
+            0
+        }
     };
     let line = |row: usize| {
         values.iter().map(|value| LEVELS[eighths(value).saturating_sub(row * 8).min(8)]).collect()

@@ -6,9 +6,10 @@
 /// # Source   RFC 4180; OWASP "CSV Injection"
 pub fn quoted(field: &str) -> String {
     let formula = if field.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{formula}{}\"", field.replace('"', "\"\"")),
-        false => format!("{formula}{field}"),
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{formula}{}\"", field.replace('"', "\"\""))
+    } else {
+        format!("{formula}{field}")
     }
 }
 

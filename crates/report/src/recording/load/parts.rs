@@ -190,9 +190,10 @@ impl Parts {
         self.zero_ns = self.parts.iter().map(Part::start_ns).max().unwrap_or(0);
         for part in &mut self.parts {
             // Whose start nobody dated begins with the first.
-            let late_ns = match part.is_dated() {
-                true => part.session.start_unix_ns.saturating_sub(self.start_unix_ns),
-                false => 0,
+            let late_ns = if part.is_dated() {
+                part.session.start_unix_ns.saturating_sub(self.start_unix_ns)
+            } else {
+                0
             };
             part.shift_ns = (self.zero_ns - part.start_ns()).saturating_add(late_ns);
         }
@@ -370,10 +371,7 @@ impl Part {
 
     /// A number that no process or thread of another part has.
     pub fn pid(&self, own: u32) -> u32 {
-        match self.is_alone {
-            true => own,
-            false => own & ((1 << PID_BITS) - 1) | self.number << PID_BITS,
-        }
+        if self.is_alone { own } else { own & ((1 << PID_BITS) - 1) | self.number << PID_BITS }
     }
 
     /// A row of the account of CPU time, with numbers that are unique in the file.

@@ -48,9 +48,10 @@ pub(super) fn check(recording: &Recording, entry: &Entry) -> Checked {
         checked.is_mendable = true;
     }
     let done = recording.payload(entry).and_then(|payload| {
-        match is_known(entry.header.kind, entry.header.version) {
-            true => checked.payload(entry, &payload),
-            false => Ok(()),
+        if is_known(entry.header.kind, entry.header.version) {
+            checked.payload(entry, &payload)
+        } else {
+            Ok(())
         }
     });
     if let Err(error) = done {

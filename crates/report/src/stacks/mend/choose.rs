@@ -35,9 +35,10 @@ pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk
     };
     let all = unwound.len();
     if end == End::Root || end == End::Depth {
-        return match is_walk(all) && walk_end == WalkEnd::ROOT {
-            true => Choice::Walk,
-            false => Choice::Other { unwound: all, walked: &[], end: ended(end) },
+        return if is_walk(all) && walk_end == WalkEnd::ROOT {
+            Choice::Walk
+        } else {
+            Choice::Other { unwound: all, walked: &[], end: ended(end) }
         };
     }
     // Of a leaf alone only unwinding says how it ends: nobody walked from it, as perf has it of stacks that it copies, or there was a

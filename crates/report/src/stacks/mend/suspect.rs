@@ -92,9 +92,10 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
                     .map(|step| place(locator, &rules, hit, step))
                     .collect();
                 let Some((outermost, inner)) = places.split_last() else { continue };
-                let linked = match skips_interrupted(locator.tables, hit.key.user) {
-                    true => Judged::Skips(None),
-                    false => known.judge(inner.iter().copied(), &mut unwinder),
+                let linked = if skips_interrupted(locator.tables, hit.key.user) {
+                    Judged::Skips(None)
+                } else {
+                    known.judge(inner.iter().copied(), &mut unwinder)
                 };
                 let judged = match linked {
                     Judged::Sound => known.judge([*outermost].into_iter(), &mut unwinder),

@@ -105,9 +105,10 @@ impl<'a> Lister<'a> {
             frames_left_out: left_out,
         };
         // Writing to memory does not fail.
-        drop(match json {
-            true => serde_json::to_writer(&mut *out, &row).map(|()| out.push(b'\n')).map_err(Into::into),
-            false => row.text(event.map_or("", |event| &event.unit), parts.len() > 1, out),
+        drop(if json {
+            serde_json::to_writer(&mut *out, &row).map(|()| out.push(b'\n')).map_err(Into::into)
+        } else {
+            row.text(event.map_or("", |event| &event.unit), parts.len() > 1, out)
         });
     }
 
@@ -130,9 +131,10 @@ impl<'a> Lister<'a> {
                     continue;
                 }
                 bytes += self.bytes(*frame);
-                match bytes <= MAX_LINE_BYTES {
-                    true => frames.push(self.frame(*frame, place, step, side, key.space)),
-                    false => left_out += 1,
+                if bytes <= MAX_LINE_BYTES {
+                    frames.push(self.frame(*frame, place, step, side, key.space))
+                } else {
+                    left_out += 1
                 }
             }
         }

@@ -47,12 +47,11 @@ impl Summary {
             _ => format!("{:.1} bytes per sample", self.bytes_per_sample),
         };
         page.item("recording", &format!("{} · {size} · {density} · {state}", shown(Path::new(&self.file))));
-        match self.sessions.is_empty() {
-            true => {
-                let host = self.hosts.join(", ");
-                page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
-            }
-            false => self.each_session(page),
+        if self.sessions.is_empty() {
+            let host = self.hosts.join(", ");
+            page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
+        } else {
+            self.each_session(page)
         }
         let length = duration((self.duration_s * 1e9) as u64);
         if self.sessions.is_empty() {
@@ -168,10 +167,8 @@ impl Summary {
         let rooted = percent(self.quality.rooted_share?);
         let cut = self.quality.cut_share.filter(|cut| *cut > 0.0);
         let cut = cut.map(|cut| format!(", {} cut by the depth limit", percent(cut))).unwrap_or_default();
-        let seeming = match self.quality.is_walked_only {
-            true => "; code without frame pointers can look so, too",
-            false => "",
-        };
+        let seeming =
+            if self.quality.is_walked_only { "; code without frame pointers can look so, too" } else { "" };
         Some(format!("{rooted} of user stacks reach a root{cut}{seeming}"))
     }
 
@@ -287,9 +284,8 @@ fn ranges(numbers: &[u32]) -> String {
             _ => runs.push((*number, *number)),
         }
     }
-    let text = |(first, last): &(u32, u32)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let text = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
     };
     runs.iter().map(text).collect::<Vec<_>>().join(",")
 }

@@ -87,9 +87,10 @@ impl Trend {
         changes.sort_by_key(|(_, change)| change.at);
         page.gap();
         if changes.is_empty() {
-            let searched = match self.searched < self.row_count {
-                true => format!("None of the heaviest {} changes its level.", things(self.searched, "row")),
-                false => "No row changes its level.".to_owned(),
+            let searched = if self.searched < self.row_count {
+                format!("None of the heaviest {} changes its level.", things(self.searched, "row"))
+            } else {
+                "No row changes its level.".to_owned()
             };
             page.styled(Style::Good, &searched);
             return;

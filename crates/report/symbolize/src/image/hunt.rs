@@ -134,10 +134,7 @@ impl<'s> Hunt<'s> {
                 if !build_id.is_empty() && !layout.build_id.is_empty() && layout.build_id != build_id {
                     return Err(Outcome::OtherBuild);
                 }
-                match file.checksum() == Some(link.checksum) {
-                    true => Ok(layout),
-                    false => Err(Outcome::OtherChecksum),
-                }
+                if file.checksum() == Some(link.checksum) { Ok(layout) } else { Err(Outcome::OtherChecksum) }
             };
             self.offer(Source::Debuglink, &spot, proof);
         }
@@ -250,9 +247,10 @@ impl<'s> Hunt<'s> {
         let in_tree = in_tree.map(|path| (Source::Symbols, here(path)));
         let by_id = places::by_build_id(&link.build_id, ".debug").into_iter();
         let by_id = by_id.flat_map(|place| search.debug_dirs().map(move |dir| dir.below(&place)));
-        let named = match link.path.is_absolute() {
-            true => search.spot(&link.path).1,
-            false => search.beside(&of.file.real_path, &link.path),
+        let named = if link.path.is_absolute() {
+            search.spot(&link.path).1
+        } else {
+            search.beside(&of.file.real_path, &link.path)
         };
         let name = Path::new(".dwz").join(link.path.file_name().unwrap_or_default());
         let in_dwz = search.debug_dirs().map(move |dir| dir.below(&name));

@@ -87,10 +87,13 @@ impl Tree {
         paths.sort_unstable();
         for path in paths {
             match std::fs::metadata(&path) {
-                Ok(meta) if meta.is_dir() && seen.insert(id(&meta)) => match depth < MAX_DEPTH {
-                    true => self.scan(&path, depth + 1, seen),
-                    false => self.is_cut = true,
-                },
+                Ok(meta) if meta.is_dir() && seen.insert(id(&meta)) => {
+                    if depth < MAX_DEPTH {
+                        self.scan(&path, depth + 1, seen)
+                    } else {
+                        self.is_cut = true
+                    }
+                }
                 Ok(meta) if meta.is_file() => self.add(path),
                 _ => {}
             }
@@ -105,9 +108,10 @@ impl Tree {
             }
             return;
         };
-        let id = match layout.build_id.is_empty() {
-            true => pointers::supplement_id(&file, &layout).unwrap_or_default(),
-            false => layout.build_id,
+        let id = if layout.build_id.is_empty() {
+            pointers::supplement_id(&file, &layout).unwrap_or_default()
+        } else {
+            layout.build_id
         };
         match (id.is_empty(), path.file_name()) {
             (false, _) => self.by_build_id.entry(id).or_default().push(path),
