@@ -1,4 +1,4 @@
-// Assembly without unwind rules, whose callers can only be guessed, or be read from the code. Usage: guesses PART MILLISECONDS
+// Assembly without unwind tables, whose callers can only be guessed, or be read from the code. Usage: guesses PART MILLISECONDS
 //
 //   stale     a leaf with a block of stack that it has not written to: return addresses of earlier calls are in it, also of
 //             a call of the leaf itself

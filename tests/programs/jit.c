@@ -43,7 +43,7 @@ __asm__(".text; .type numbers, %function; numbers: .cfi_startproc\n"
 	"ldp x29, x30, [sp], #16; .cfi_restore 29; .cfi_restore 30; .cfi_def_cfa_offset 0\n"
 	"ret; .cfi_endproc; .size numbers, .-numbers");
 #endif
-/* Has a number in the register of the frame pointer, and saves that of its caller as its unwind rules tell. */
+/* Has a number in the register of the frame pointer, and saves that of its caller as its unwind tables tell. */
 void numbers(void);
 
 #define FIRST 0x10000000UL

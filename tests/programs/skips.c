@@ -5,7 +5,7 @@
  * pointer:    `main` uses the frame pointer, nobody else does, and `leaf` is called through a pointer.
  * table:      a thread; `jumps` has a jump table, so that its code does not show where its return address lies.
  * fiber:      `fiber` returns to the first byte of a function, and `switch_stacks`, which never called it, ends just there.
- * lies:       `lies` has unwind rules that take the frame of its caller, `above_lies`, for a part of its own.
+ * lies:       `lies` has unwind tables that take the frame of its caller, `above_lies`, for a part of its own.
  * coroutine:  the stack of `resumed` is the one on which a signal handler has returned long ago. */
 #define _GNU_SOURCE
 #include <alloca.h>

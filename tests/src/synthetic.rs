@@ -50,7 +50,7 @@ pub struct Builder {
     pub symbols: Vec<Symbol>,
     /// Pieces of the files of images, block by block.
     pub image_parts: Vec<ImagePartsV1>,
-    /// Code made at run time.
+    /// JIT code.
     pub jit: Vec<JitCode>,
     /// Bytes in front of return addresses in it.
     pub call_sites: Vec<CallSite>,

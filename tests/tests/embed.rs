@@ -32,7 +32,7 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
         source.display()
     );
     let recorded = Recorded::new(&["-F", "997", "-q"], &["sh", "-c", &script]);
-    // Callers of code without unwind rules are read from its instructions, where the file is at hand: few stacks differ.
+    // Callers of code without unwind tables are read from its instructions, where the file is at hand: few stacks differ.
     let (here, elsewhere) = (recorded.samples(&[]), samples_elsewhere(&recorded.path()));
     let all = here.len();
     let called = |sample: &Sample| {

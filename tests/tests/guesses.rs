@@ -1,4 +1,4 @@
-//! Assembly without unwind rules, through real eBPF: its callers are read from the code, and a caller that the code does not
+//! Assembly without unwind tables, through real eBPF: its callers are read from the code, and a caller that the code does not
 //! call is shown nowhere.
 
 use std::path::Path;

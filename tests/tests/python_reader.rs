@@ -68,7 +68,7 @@ fn completed(mut sample: Value, like: &Value) -> Value {
         if !frame.contains_key("address") {
             frame.insert("address".into(), like["address"].clone());
         }
-        // Which name code made at run time has is not the reader's matter; it reads the rows that tell.
+        // Which name JIT code has is not the reader's matter; it reads the rows that tell.
         let is_jit = like["image"] == "[jit]";
         for key in ["image", "offset"] {
             frame.entry(key).or_insert(Value::Null);
@@ -186,7 +186,7 @@ fn cpu_times(path: &Path) -> Value {
     rows::<CpuTimesV1>(path, |view| Some(view.rows().map(row).collect()))
 }
 
-/// The unwind rules of a file: image id, where the entry lies, first offset, bias, bytes in hexadecimal.
+/// The unwind tables of a file: image id, where the entry lies, first offset, bias, bytes in hexadecimal.
 fn unwind_rules(path: &Path) -> Value {
     rows::<UnwindRulesV1>(path, |view| {
         let row = |UnwindRule { image, at, start, bias, bytes }: UnwindRule<&[u8]>| {
@@ -202,7 +202,7 @@ fn stack_marks(path: &Path) -> Value {
     rows::<StackMarksV1>(path, |view| Some(view.rows().map(|(node, mark)| json!([node, mark.0])).collect()))
 }
 
-/// The code made at run time of a file: process, start, end, since, until, name, lines.
+/// The JIT code of a file: process, start, end, since, until, name, lines.
 fn jit(path: &Path) -> Value {
     rows::<JitV1>(path, |view| {
         let line = |line: &JitLine| json!([line.off, line.file, line.line]);
@@ -423,7 +423,7 @@ fn root_python_reads_the_registers_and_stacks_of_a_real_recording() {
     let (ids, snapshots) = held::held(&recorded.path());
     assert!(snapshots.as_array().is_some_and(|rows| rows.len() > 20), "{snapshots}");
     let rules = python["unwind_rules"].as_array().map_or(0, Vec::len);
-    assert!(rules > 20, "{rules} entries of unwind rules");
+    assert!(rules > 20, "{rules} entries of unwind tables");
     assert!((&python["snapshot_ids"], &python["snapshots"]) == (&ids, &snapshots), "the two readers differ");
 }
 

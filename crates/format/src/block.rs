@@ -40,7 +40,7 @@ impl Kind {
     pub const SYMBOLS: Self = Self(13);
     /// Pieces of the files of images.
     pub const IMAGE_PARTS: Self = Self(14);
-    /// Code made at run time that samples need.
+    /// JIT code that samples need.
     pub const JIT: Self = Self(15);
     /// Cgroups of processes.
     pub const CGROUPS: Self = Self(16);
@@ -56,7 +56,7 @@ impl Kind {
     pub const STACK_NODES: Self = Self(21);
     /// What registers and stacks held at samples.
     pub const SNAPSHOTS: Self = Self(22);
-    /// Unwind rules of code that stacks hold.
+    /// Unwind tables of code that stacks hold.
     pub const UNWIND_RULES: Self = Self(23);
     /// What is to be known of frames besides their locations.
     pub const STACK_MARKS: Self = Self(24);

@@ -63,7 +63,7 @@ impl Machine {
         }
     }
 
-    /// The column of unwind rules in which the return address stands: rip, x30.
+    /// The column of unwind tables in which the return address stands: rip, x30.
     #[inline]
     pub const fn return_column(self) -> u8 {
         match self {

@@ -16,7 +16,7 @@ pub struct Piece<B = Vec<u8>> {
     pub bytes: B,
 }
 
-/// Pieces of the file of one image: its symbol tables, its unwind rules, or all of it. What no block of an image has is
+/// Pieces of the file of one image: its symbol tables, its unwind tables, or all of it. What no block of an image has is
 /// unknown, not zero. The header of a block names the image as it would a process, so that a reader finds the
 /// blocks of an image without opening others.
 #[derive(Debug, Default, Archive, Serialize)]

@@ -14,7 +14,7 @@ pub struct ImageKind(pub u8);
 impl ImageKind {
     /// A file.
     pub const FILE: Self = Self(1);
-    /// Anonymous memory: code made at run time.
+    /// Anonymous memory: JIT code.
     pub const ANONYMOUS: Self = Self(2);
     /// The kernel's own page in user space.
     pub const VDSO: Self = Self(3);

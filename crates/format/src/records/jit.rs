@@ -1,4 +1,4 @@
-//! Code that processes made at run time, version 1.
+//! JIT code of processes, version 1.
 
 use rkyv::{Archive, Serialize};
 
@@ -7,7 +7,7 @@ use super::{expect_rows, items, payload};
 use crate::Error;
 use crate::block::Kind;
 
-/// One piece of code that a process made at run time and that was hit, as the process told it.
+/// One piece of JIT code that was hit, as the process told it.
 ///
 /// Of rows that hold an address at a moment the last in the order of writing counts: code is made where other code was.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ pub struct JitCode<N = Vec<u8>> {
     pub lines: Vec<JitLine>,
 }
 
-/// The source line of code made at run time: from an offset on, up to the next line.
+/// The source line of JIT code: from an offset on, up to the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JitLine {
     /// Distance from the start of the piece, bytes.
@@ -55,7 +55,7 @@ impl<N> JitCode<N> {
     }
 }
 
-/// Code made at run time. Names are kept here and not among the strings, as in [`SymbolsV1`](super::SymbolsV1); source
+/// JIT code. Names are kept here and not among the strings, as in [`SymbolsV1`](super::SymbolsV1); source
 /// files are among these, since many pieces have one.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct JitV1 {

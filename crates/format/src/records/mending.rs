@@ -31,7 +31,7 @@ impl Mending {
         Self(self.0 & 3)
     }
 
-    /// The stack rests on the walk, and unwind rules tell of some of its calls whether they keep frame pointers.
+    /// The stack rests on the walk, and unwind tables tell of some of its calls whether they keep frame pointers.
     pub fn is_judged(self) -> bool {
         self.0 & JUDGED != 0
     }

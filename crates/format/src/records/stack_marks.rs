@@ -11,7 +11,7 @@ use crate::block::Kind;
 pub struct Mark(pub u8);
 
 impl Mark {
-    /// The frame is a leaf, or its location is a return address that unwind rules or a walk have found.
+    /// The frame is a leaf, or its location is a return address that unwind tables or a walk have found.
     pub const NONE: Self = Self(0);
     /// The location is that of an instruction, though the frame is no leaf: a signal has interrupted it, or it is the
     /// first one of a signal trampoline. It is looked up as it is, and not one byte earlier.

@@ -1,4 +1,4 @@
-//! Unwind rules of the code that stacks hold, version 1.
+//! Unwind tables of the code that stacks hold, version 1.
 
 use rkyv::{Archive, Serialize};
 
@@ -32,7 +32,7 @@ impl UnwindRule<&[u8]> {
     }
 }
 
-/// Unwind rules, each written once.
+/// Unwind tables, each written once.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct UnwindRulesV1 {
     /// Images, as differences from the row before; signs folded.

@@ -75,7 +75,7 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     functions
 }
 
-/// Asks a symbol table. A symbol without a size does not reach beyond the beginning of a function that the unwind rules of
+/// Asks a symbol table. A symbol without a size does not reach beyond the beginning of a function that the unwind tables of
 /// the file know.
 fn around<'d, 't>(
     file: impl ReadRef<'d>,

@@ -46,7 +46,7 @@ pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<
     Some(asked.iter().map(around).collect())
 }
 
-/// Makes the unwind rules of the functions around addresses, each once; none if this is no program of Go.
+/// Makes the unwind tables of the functions around addresses, each once; none if this is no program of Go.
 pub(super) fn rules<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<Rule>> {
     let elf = ElfFile::read(file)?;
     let table = table(&elf)?;

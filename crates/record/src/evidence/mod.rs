@@ -28,7 +28,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::machine::build_id;
 use crate::machine::identity::{Identity, Place, open_regular};
 use crate::proc::maps;
-use crate::track::made::Made;
+use crate::track::jit::Made;
 use crate::track::tracker::Note;
 use files::{Carried, Carrier, Content, Extent, Omitted};
 use functions::{Function, functions};
@@ -83,7 +83,7 @@ pub(crate) struct Found {
     pub(crate) images: u64,
     /// Pieces of code that were too many.
     pub(crate) left_out: u64,
-    /// Code made at run time: what was not taken before.
+    /// JIT code: what was not taken before.
     pub(crate) jit: Vec<Made>,
     /// Likewise.
     pub(crate) call_sites: Vec<CallSite>,
@@ -136,7 +136,7 @@ impl Evidence {
         self.jit.note(notes);
     }
 
-    /// Looks again for files that tell code made at run time, and hands over what those of ended processes told.
+    /// Looks again for files that tell JIT code, and hands over what those of ended processes told.
     pub(crate) fn take_jit(&mut self) -> Vec<Made> {
         self.jit.take_rows()
     }
@@ -146,7 +146,7 @@ impl Evidence {
         self.jit.take_sites()
     }
 
-    /// Reads the symbol tables of the images that were hit, and their unwind rules: by these stacks are unwound, and walks along frame
+    /// Reads the symbol tables of the images that were hit, and their unwind tables: by these stacks are unwound, and walks along frame
     /// pointers are judged.
     pub(crate) fn find(&mut self) -> Found {
         self.jit.finish();
@@ -248,7 +248,7 @@ impl Source {
     }
 }
 
-/// The unwind rules for offsets of a file.
+/// The unwind tables for offsets of a file.
 pub(crate) fn wanted_rules<'d>(
     file: impl ReadRef<'d>,
     offsets: &(impl Iterator<Item = u64> + Clone),

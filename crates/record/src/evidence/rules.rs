@@ -1,4 +1,4 @@
-//! Which unwind rules of an ELF file are for some of its offsets: entries of `.eh_frame`, found by the sorted table of
+//! Which unwind tables of an ELF file are for some of its offsets: entries of `.eh_frame`, found by the sorted table of
 //! `.eh_frame_hdr`. They are copied, not understood.
 
 use std::collections::BTreeSet;

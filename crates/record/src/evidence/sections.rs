@@ -1,5 +1,5 @@
-//! Which bytes of an ELF file name its code and tell how to unwind through it: headers, symbol tables, unwind rules,
-//! notes, stubs of the linker. No other code, no data, no DWARF but unwind rules.
+//! Which bytes of an ELF file name its code and tell how to unwind through it: headers, symbol tables, unwind tables,
+//! notes, stubs of the linker. No other code, no data, no DWARF but unwind tables.
 
 use std::ops::Range;
 
@@ -85,7 +85,7 @@ fn of<'d, E: FileHeader<Endian = Endianness>>(file: impl ReadRef<'d>) -> Option<
     Some(wanted.settled())
 }
 
-/// Without section headers: dynamic symbols by the dynamic section, unwind rules by the table that leads to them.
+/// Without section headers: dynamic symbols by the dynamic section, unwind tables by the table that leads to them.
 fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
     header: &E,
     endian: Endianness,
@@ -202,7 +202,7 @@ mod tests {
         let (rules, symbols) = {
             let file = object::File::parse(&bytes[..]).expect("ELF");
             let place = |name| file.section_by_name(name).and_then(|section| section.file_range());
-            (place(".eh_frame").expect("unwind rules"), place(".dynsym").expect("it is linked dynamically"))
+            (place(".eh_frame").expect("unwind tables"), place(".dynsym").expect("it is linked dynamically"))
         };
         // e_shoff, and e_shnum with e_shstrndx.
         bytes[40..48].fill(0);

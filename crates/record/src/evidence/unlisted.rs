@@ -1,4 +1,4 @@
-//! Finds unwind rules that no search table lists: in an `.eh_frame` without `.eh_frame_hdr`, as static programs of glibc have it, and in
+//! Finds unwind tables that no search table lists: in an `.eh_frame` without `.eh_frame_hdr`, as static programs of glibc have it, and in
 //! `.debug_frame`. It reads the whole section once.
 
 use std::collections::BTreeSet;

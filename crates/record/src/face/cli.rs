@@ -178,10 +178,10 @@ impl clap::ValueEnum for Embed {
             Self::None => ("none", "Nothing: a report needs the very files"),
             Self::Hits => (
                 "hits",
-                "The name of every function that was hit, from the symbol tables of its file; of code made at run time, from perf maps and jitdump files",
+                "The name of every function that was hit, from the symbol tables of its file; of JIT code, from perf maps and jitdump files",
             ),
             Self::Sections => {
-                ("sections", "Also the symbol tables and unwind rules of the files that were hit")
+                ("sections", "Also the symbol tables and unwind tables of the files that were hit")
             }
             Self::All => ("all", "Also these files as a whole"),
         };

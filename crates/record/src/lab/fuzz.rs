@@ -14,7 +14,7 @@ use crate::kernel::wire::{self, Event, Report};
 use crate::machine::build_id;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
-use crate::track::made::Piece;
+use crate::track::jit::Piece;
 
 /// Decodes a record of the ring, and tells whether it is one.
 pub fn record(bytes: &[u8]) -> bool {
@@ -141,7 +141,7 @@ pub fn functions(file: &[u8]) {
     }
 }
 
-/// Finds code made at run time all over the address space, as a perf map or a jitdump tells it.
+/// Finds JIT code all over the address space, as a perf map or a jitdump tells it.
 pub fn jit(bytes: &[u8]) {
     let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
     let addresses: Vec<u64> = addresses.into_iter().collect();

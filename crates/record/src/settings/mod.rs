@@ -40,7 +40,7 @@ pub enum Embed {
     None,
     /// The names of the functions that were hit.
     Hits,
-    /// Also symbol tables and unwind rules of the files that were hit.
+    /// Also symbol tables and unwind tables of the files that were hit.
     Sections,
     /// Also these files as a whole.
     All,

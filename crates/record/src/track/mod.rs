@@ -4,7 +4,7 @@ pub(crate) mod account;
 pub(crate) mod batch;
 pub(crate) mod floods;
 mod intern;
-pub(crate) mod made;
+pub(crate) mod jit;
 mod snapshots;
 pub(crate) mod spaces;
 mod stacks;

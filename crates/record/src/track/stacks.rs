@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((first, parents(&new), stacks.newest()), (5, vec![2], 5));
     }
 
-    /// `0x1000..0x2000` shows image 3 from 0x500 on, `0x8000..0x9000` is code made at run time.
+    /// `0x1000..0x2000` shows image 3 from 0x500 on, `0x8000..0x9000` is JIT code.
     fn space(spaces: &mut Spaces) -> &Space {
         spaces.map(
             1,

@@ -1,4 +1,4 @@
-//! A thread that reads unwind rules. It does not wait for others: until it has answered, stacks are copied, which costs more.
+//! A thread that reads unwind tables. It does not wait for others: until it has answered, stacks are copied, which costs more.
 
 use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};

@@ -7,7 +7,7 @@
 //!
 //! A process is trusted if all of its code is in images that keep frame pointers: at least [`ENOUGH`] of each. What calls nobody
 //! back (the vDSO, instructions that uprobes have moved) breaks no chain. Code in no file, code that can be written, and code
-//! without unwind rules is not trusted, but for that of Go, which keeps them.
+//! without unwind tables is not trusted, but for that of Go, which keeps them.
 //!
 //! A verdict is about the pages of code that were looked at, and tells their number. The sampler compares it with that of the
 //! process, so code that is mapped later ends the trust at once, without anybody being told.

@@ -44,7 +44,7 @@ fn what_the_kernel_has_mapped_breaks_no_chain_and_is_counted_if_it_is_the_proces
 fn code_that_does_not_keep_them_or_that_nobody_has_judged_is_not_trusted() {
     for (line, what) in [
         ("8000-9000 r-xp 00000000 fe:00 132 /b", "an image without"),
-        ("a000-b000 r-xp 00000000 00:00 0 ", "code made at run time"),
+        ("a000-b000 r-xp 00000000 00:00 0 ", "JIT code"),
         ("c000-d000 r-xp 00000000 fe:00 131 /a", "a mapping that has not been told"),
         ("1000-3000 rwxp 00000000 fe:00 131 /a", "code that can be written"),
         ("1000-3000 r-xp 00001000 fe:00 131 /a", "another part of the file than was told"),

@@ -160,7 +160,7 @@ Examples:
   icecore-report compact build.icecore -o build-compact.icecore
   icecore-report compact prod.icecore -o share.icecore --redact args,paths,comm,labels,host
 
-Stacks are unwound here and now, with the unwind rules that the recording has or that are found here. Then registers \
+Stacks are unwound here and now, with the unwind tables that the recording has or that are found here. Then registers \
 and stack memory are left out: no report needs them any more, and every report on OUT equals one on FILE.
 
 What is redacted has pseudonyms in OUT: equal texts have equal ones in every recording, so that comparisons hold. \

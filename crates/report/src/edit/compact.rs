@@ -1,5 +1,5 @@
 //! `compact`: the same recording with its stacks unwound, and without the registers and stack memory that they were unwound
-//! from. It is a fraction of the size, needs no unwind rules any more, and holds nothing of what the programs worked on.
+//! from. It is a fraction of the size, needs no unwind tables any more, and holds nothing of what the programs worked on.
 //!
 //! A report on the new file equals one on the old file, with any filter.
 

@@ -13,19 +13,19 @@
 //! | `snapshots`, `registers` | what registers and stacks held |
 //! | `code` | addresses of processes as code of images |
 //! | `here` | files that still lie where they were mapped |
-//! | `made` | names of code made at run time, in perf maps that still lie here |
+//! | `jit` | names of JIT code, in perf maps that still lie here |
 //! | `kernel` | names of the kernel's functions, if it is the kernel that runs here |
 //! | `ids` | numbers for rows that repeat |
 //! | `write` | rows as blocks |
 //!
-//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here`, `made` and
+//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here`, `jit` and
 //! `kernel` prove.
 
 mod code;
 mod here;
 mod ids;
+mod jit;
 mod kernel;
-mod made;
 mod perf_data;
 mod registers;
 mod samples;
@@ -47,7 +47,7 @@ use crate::base::term::{Page, Style};
 use crate::cli;
 use crate::recording::input;
 use crate::views::DamageRow;
-use made::When;
+use jit::When;
 use perf_data::{Attr, PerfData};
 use samples::{Counts, Samples};
 use world::World;

@@ -382,7 +382,7 @@ impl Book {
         self.alone(name, image, Side::Kernel, reason);
     }
 
-    /// Code made at run time, under the name that its process gave it, and with the line.
+    /// JIT code, under the name that its process gave it, and with the line.
     fn jit(&mut self, tables: &Tables, code: u32, line: u32) {
         let code = tables.jit.get(code as usize);
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));

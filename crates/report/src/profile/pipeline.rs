@@ -137,7 +137,7 @@ impl<'a> Loaded<'a> {
     /// |---|---|
     /// | was unwound to a root | rooted |
     /// | is a walk, or goes on with one, that passes a signal trampoline | not: what the signal has interrupted is missing |
-    /// | has an entry point for its outermost frame, or ended at a frame pointer of 0 | rooted if it was unwound so far, or all functions of the walk keep frame pointers by unwind rules |
+    /// | has an entry point for its outermost frame, or ended at a frame pointer of 0 | rooted if it was unwound so far, or all functions of the walk keep frame pointers by unwind tables |
     pub(crate) fn is_rooted(&self, key: &Key, begins: bool) -> bool {
         match key.end {
             WalkEnd::UNWOUND => true,

@@ -60,7 +60,7 @@ pub struct Tables {
     pub symbols: Vec<Symbol>,
     /// Blocks with pieces of the files of images and the number of the part to which they belong, not opened yet.
     pub image_parts: Vec<(u32, Entry)>,
-    /// Code made at run time, in the order of the file.
+    /// JIT code, in the order of the file.
     pub jit: Vec<JitCode>,
     /// The bytes around return addresses in JIT code, in the order of the file.
     pub call_sites: Vec<CallSite>,
@@ -70,7 +70,7 @@ pub struct Tables {
     pub left_out: Vec<LeftOut>,
     /// What registers and stacks held at samples.
     pub held: Held,
-    /// Unwind rules of images, in the order of the file.
+    /// Unwind tables of images, in the order of the file.
     pub unwind_rules: Vec<UnwindRule>,
     /// CPU time by the kernel's own account, in the order of the file.
     pub cpu_times: Vec<CpuTime>,

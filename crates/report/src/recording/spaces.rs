@@ -9,7 +9,7 @@
 //!
 //! A *life* is one address space, from fork or exec to the next exec. Its mappings are laid over each
 //! other in time order; a *space* is a life after so many of them. Samples name spaces, so each
-//! distinct stack is looked up once per space. Where code made at run time replaces other such code, a new space begins as
+//! distinct stack is looked up once per space. Where JIT code replaces other such code, a new space begins as
 //! well, so that an address shows one thing in a space: see `code`.
 
 mod code;
@@ -35,7 +35,7 @@ pub struct SpaceId(pub u32);
 pub struct Spaces {
     lives: Vec<Life>,
     layers: Vec<Layers>,
-    /// Code made at run time, by the number of the life; only of lives that have some.
+    /// JIT code, by the number of the life; only of lives that have some.
     code: HashMap<u32, Code>,
     by_tgid: HashMap<u32, Vec<u32>>,
 }
@@ -65,7 +65,7 @@ impl Spaces {
         Self::replay_with_code(changes, mappings, &[])
     }
 
-    /// As [`Spaces::replay`], and lays code made at run time over each other in the address spaces that it belongs to.
+    /// As [`Spaces::replay`], and lays JIT code over each other in the address spaces that it belongs to.
     pub fn replay_with_code(changes: &[Lifecycle], mappings: &[Mapping], code: &[JitCode]) -> Self {
         let mut changes: Vec<&Lifecycle> = changes.iter().collect();
         let mut mappings: Vec<&Mapping> = mappings.iter().filter(|m| m.len > 0).collect();
@@ -140,7 +140,7 @@ impl Spaces {
         }
     }
 
-    /// Finds the code made at run time that holds an address (AVMA), a position in what was replayed.
+    /// Finds the JIT code that holds an address (AVMA), a position in what was replayed.
     pub fn code(&self, space: SpaceId, address: u64) -> Option<usize> {
         let number = self.life_of(space)?;
         let code = self.code.get(&(number as u32))?;
@@ -212,7 +212,7 @@ impl Spaces {
         life.mappings.push(Mapping { time_ns, ..*mapping });
     }
 
-    /// Notes code made at run time, and the moments at which it changes as mappings of nothing.
+    /// Notes JIT code, and the moments at which it changes as mappings of nothing.
     fn make(&mut self, code: &[JitCode]) {
         let mut of_lives: HashMap<u32, Vec<(usize, &JitCode)>> = HashMap::new();
         for (row, code) in code.iter().enumerate() {

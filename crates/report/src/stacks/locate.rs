@@ -60,7 +60,7 @@ pub enum Place {
     Image(u32, FileOff),
     /// In the kernel of the part of this number.
     Kernel(u32, u64),
-    /// In code made at run time: a position in [`Tables::jit`], and one among its lines; `u32::MAX` if none holds it.
+    /// In JIT code: a position in [`Tables::jit`], and one among its lines; `u32::MAX` if none holds it.
     Jit(u32, u32),
     /// In no mapping of its process.
     Unmapped,
@@ -204,7 +204,7 @@ impl<'a> Locator<'a> {
             Some(Location::Address(address)) => {
                 let lookup = step.role.lookup(address);
                 let mapping = space.and_then(|space| self.spaces.find(space, lookup));
-                if let Some(place) = self.made_at_run_time(space, mapping, lookup) {
+                if let Some(place) = self.jit_names(space, mapping, lookup) {
                     return place;
                 }
                 match mapping {
@@ -216,18 +216,13 @@ impl<'a> Locator<'a> {
         self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, FileOff(off)))
     }
 
-    /// Finds the row of code made at run time at an address.
+    /// Finds the row of JIT code at an address.
     pub(crate) fn made(&self, space: SpaceId, address: u64) -> Option<&JitCode> {
         self.tables.jit.get(self.spaces.code(space, address)?)
     }
 
-    /// Finds the code made at run time at an address, unless its mapping shows a file.
-    fn made_at_run_time(
-        &self,
-        space: Option<SpaceId>,
-        mapping: Option<&Mapping>,
-        address: u64,
-    ) -> Option<Place> {
+    /// Finds the JIT code at an address, unless its mapping shows a file.
+    fn jit_names(&self, space: Option<SpaceId>, mapping: Option<&Mapping>, address: u64) -> Option<Place> {
         let code = self.spaces.code(space?, address)?;
         let line = self.tables.jit.get(code)?.line_at(address).map_or(u32::MAX, |line| line as u32);
         let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));

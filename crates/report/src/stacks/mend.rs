@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `memory` | the words of a snapshot, by address |
 //! | `code` | what lies at an address of a process |
-//! | `rules` | the unwind rules of images |
+//! | `rules` | the unwind tables of images |
 //! | `batch` | samples, one after the other |
 //! | `choose` | which of two stacks is believed |
 //! | `carried` | how far a walk leads behind what was unwound |

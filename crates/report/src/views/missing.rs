@@ -167,7 +167,7 @@ fn could_tell_more(looked: &Looked, reason: Option<Reason>) -> bool {
     match (&looked.files, reason) {
         (Ok(files), _) => files.knowledge() < Knowledge::Dwarf,
         // Neither mapped memory nor the vdso is in a file.
-        (Err(_), None) => !looked.trail.is_empty(),
+        (Err(_), None) => !looked.attempts.is_empty(),
         (Err(found), Some(_)) => !matches!(found, Reason::Jit | Reason::Vdso | Reason::Special),
     }
 }
@@ -197,7 +197,7 @@ impl Scope<'_> {
         let embeds_all = Asked::of(&self.report.loaded.tables.session).embeds_all;
         let origin = Origin { host: self.host, process, embeds_all };
         let reason = lack.reason.map(|reason| looked.files.as_ref().err().copied().unwrap_or(reason));
-        let tried = looked.trail.iter().map(|step| Tried {
+        let tried = looked.attempts.iter().map(|step| Tried {
             source: step.source.code(),
             path: shown(&step.path),
             outcome: step.outcome.code(),

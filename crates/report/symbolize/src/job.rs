@@ -240,7 +240,7 @@ impl Job<'_> {
         found.is_sized || self.begins_nothing(found.start, at)
     }
 
-    /// Reports whether the unwind rules know no other function that begins between.
+    /// Reports whether the unwind tables know no other function that begins between.
     fn begins_nothing(&self, start: Svma, at: Svma) -> bool {
         self.starts.around(at).is_none_or(|other| other <= start)
     }

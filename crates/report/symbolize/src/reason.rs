@@ -19,7 +19,7 @@ pub enum Reason {
     ImageUnreadable,
     /// The image is the right one, and neither symbols nor DWARF cover the address.
     NoSymbol,
-    /// Code made at run time, in anonymous memory.
+    /// JIT code, in anonymous memory.
     Jit,
     /// The kernel's own page in user space.
     Vdso,
@@ -80,7 +80,7 @@ impl fmt::Display for Reason {
             Self::ImageChanged => "file changed since the recording",
             Self::ImageUnreadable => "file cannot be read",
             Self::NoSymbol => "no symbol",
-            Self::Jit => "code made at run time",
+            Self::Jit => "JIT code",
             Self::Vdso => "vdso",
             Self::Special => "special mapping",
             Self::KernelSymbolMissing => "no kernel symbol",

@@ -1,4 +1,4 @@
-//! Finds where functions begin by their unwind rules, which stripping leaves.
+//! Finds where functions begin by their unwind tables, which stripping leaves.
 
 use std::cell::OnceCell;
 
@@ -36,7 +36,7 @@ impl<'a> Starts<'a> {
     }
 }
 
-/// The sections of unwind rules.
+/// The sections of unwind tables.
 struct Rules {
     table: Option<Table>,
     frames: Vec<u8>,

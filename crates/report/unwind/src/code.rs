@@ -1,4 +1,4 @@
-//! What machine code tells that unwind rules do not. Whoever has the code answers.
+//! What machine code tells that unwind tables do not. Whoever has the code answers.
 
 /// What the code says of a caller and a callee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Evaluates DWARF expressions of unwind rules: over registers and captured memory.
+//! Evaluates DWARF expressions of unwind tables: over registers and captured memory.
 
 use gimli::{Encoding, EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Value};
 

@@ -1,7 +1,7 @@
-//! Tells from unwind rules whether code keeps frame pointers.
+//! Tells from unwind tables whether code keeps frame pointers.
 //!
 //! A chain of frame pointers is whole only if every function in it keeps one; a function that does not makes its caller
-//! vanish, or ends the chain anywhere. What a compiler was told is written nowhere, but unwind rules show it: on x86-64 the CFA of a
+//! vanish, or ends the chain anywhere. What a compiler was told is written nowhere, but unwind tables show it: on x86-64 the CFA of a
 //! function with a frame pointer is computed from rbp, on aarch64 x29 and x30 are saved side by side.
 //!
 //! This file needs gimli and nothing else of the report.
@@ -13,7 +13,7 @@ use gimli::{
 
 /// The most functions of an image that are looked at, evenly spread; their share is within half a percent of all.
 const MAX_FUNCTIONS: usize = 20_000;
-/// Bytes of unwind rules per function; real images have 40 to 60.
+/// Bytes of unwind tables per function; real images have 40 to 60.
 const BYTES_PER_FUNCTION: usize = 48;
 /// The longest description that is read, bytes: the work for one function is bounded by it.
 const MAX_LEN: u32 = 128 << 10;

@@ -155,7 +155,7 @@ mod tests {
         let bytes = std::fs::read("/proc/self/exe").expect("we are running");
         let file = object::File::parse(&*bytes).expect("ELF");
         [".eh_frame_hdr", ".eh_frame"].map(|name| {
-            let section = file.section_by_name(name).expect("unwind rules");
+            let section = file.section_by_name(name).expect("unwind tables");
             (section.data().expect("whole").to_vec(), section.address())
         })
     }

@@ -1,4 +1,4 @@
-//! Makes a stack of registers and a copy of stack memory, by the unwind rules (CFI) of images: docs/UNWINDING.md.
+//! Makes a stack of registers and a copy of stack memory, by the unwind tables (CFI) of images: docs/UNWINDING.md.
 //!
 //! ```text
 //! pc ─► image, SVMA ─► row: cache, or ─► index ─► rules ─► CFA, return address, registers of the caller ─► pc …
@@ -198,9 +198,9 @@ impl Frame {
 pub enum By {
     /// It is the first one, and the sample has its registers.
     Registers,
-    /// Unwind rules of the frame before.
+    /// Unwind tables of the frame before.
     Rules,
-    /// Unwind rules of the frame before, which the kernel made for a signal: this one was interrupted by it.
+    /// Unwind tables of the frame before, which the kernel made for a signal: this one was interrupted by it.
     Signal,
     /// The code: the stack of a program or thread begins with this return address, a few words above the frame before, which
     /// has no rules.

@@ -1,4 +1,4 @@
-//! Holds the unwind rules of one image, and finds those of an address.
+//! Holds the unwind tables of one image, and finds those of an address.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -48,7 +48,7 @@ impl gimli::UnwindContextStorage<usize> for Storage {
 pub(super) type Context = gimli::UnwindContext<usize, Storage>;
 pub(super) type GimliRow = gimli::UnwindTableRow<usize, Storage>;
 
-/// The unwind rules of one image. Bytes are borrowed; one index serves all threads.
+/// The unwind tables of one image. Bytes are borrowed; one index serves all threads.
 #[derive(Debug)]
 pub struct UnwindTables<'d> {
     machine: Machine,

@@ -1,4 +1,4 @@
-//! Finds the caller of code without unwind rules: stubs of linkers, assembly, code made at run time.
+//! Finds the caller of code without unwind tables: stubs of linkers, assembly, JIT code.
 
 use super::registers::Registers;
 use super::{By, CallersFp, Edge, End, Limits, Miss, Modules, Place, Shape, StackMemory};

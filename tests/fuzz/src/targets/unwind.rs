@@ -1,4 +1,4 @@
-//! Unwind rules, registers and stacks, as the report unwinds them.
+//! Unwind tables, registers and stacks, as the report unwinds them.
 
 use std::path::Path;
 use std::process::Command;

@@ -4,7 +4,7 @@
 //! | room | what lives there |
 //! |---|---|
 //! | `table` | `.gopclntab`: functions by address, names, how deep the stack is |
-//! | `rules` | the same as unwind rules, in the format of `.debug_frame` |
+//! | `rules` | the same as unwind tables, in the format of `.debug_frame` |
 //!
 //! What is read is hostile: every size is checked, every loop is bounded, nothing panics.
 

@@ -1,4 +1,4 @@
-//! Unwind rules made of Go's own table of stack depths, which tells where the return address lies in every instruction.
+//! Unwind tables made of Go's own table of stack depths, which tells where the return address lies in every instruction.
 //!
 //! ```text
 //! CFA            = sp + depth + 8            x86-64      sp + depth                 aarch64

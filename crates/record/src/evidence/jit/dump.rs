@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::lines::{self, Debug, Wanted};
 use super::{Asked, MAX_NAME_BYTES};
-use crate::track::made::Piece;
+use crate::track::jit::Piece;
 
 /// Records of a file that are looked at: a few seconds. The code itself, most of the file, is not read.
 const MAX_RECORDS: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! Source lines of code made at run time: the debug records of jitdump.
+//! Source lines of JIT code: the debug records of jitdump.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::dump::{Source, u32_at, u64_at};
 use super::{Asked, MAX_NAME_BYTES};
-use crate::track::made::Line;
+use crate::track::jit::Line;
 
 /// The longest debug record that is read: some hundred thousand lines.
 const MAX_RECORD_BYTES: u64 = 4 << 20;

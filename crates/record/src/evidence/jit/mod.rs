@@ -31,7 +31,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{Held, Room};
 use crate::machine::identity::{Identity, Place};
-use crate::track::made::{Made, Piece};
+use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
 use sites::Sites;
@@ -77,7 +77,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Code made at run time: who has it, what of it was hit, what it is called.
+/// JIT code: who has it, what of it was hit, what it is called.
 #[derive(Debug)]
 pub(crate) struct Jit {
     lives: FxHashMap<u32, Life>,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 
 use super::{Asked, MAX_NAME_BYTES};
-use crate::track::made::Piece;
+use crate::track::jit::Piece;
 
 /// How much of the end of a file is read. What is made later stands behind, and counts.
 pub(super) const MAX_BYTES: u64 = 256 << 20;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{Asked, dump, perf_map};
 use crate::sys::usage;
-use crate::track::made::Piece;
+use crate::track::jit::Piece;
 
 /// The number of requests that may wait.
 const MAX_WAITING: usize = 1024;

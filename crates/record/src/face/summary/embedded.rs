@@ -17,7 +17,7 @@ pub(super) fn lines(embedded: &Embedded) -> Vec<String> {
         names.push(format!("of {} in {}", things(*functions, "function"), things(*images, "file")));
     }
     if jit.pieces > 0 {
-        names.push(format!("of {} of code made at run time", things(jit.pieces, "piece")));
+        names.push(format!("of {} of JIT code", things(jit.pieces, "piece")));
     }
     let left_out = match left_out + jit.left_out {
         0 => String::new(),
@@ -110,12 +110,12 @@ mod tests {
         let told = lines(&Embedded { functions: 5, images: 2, left_out: 3, jit, ..Embedded::default() });
         assert_eq!(
             told,
-            ["the names of 5 functions in 2 files and of 2,000 pieces of code made at run time; \
+            ["the names of 5 functions in 2 files and of 2,000 pieces of JIT code; \
               7 more pieces of code were too many to look up; \
               not read, or not all: 1 file that may name such code"]
         );
         let only_jit = Embedded { jit: Told { pieces: 1, ..Told::default() }, ..Embedded::default() };
-        assert_eq!(lines(&only_jit), ["the names of 1 piece of code made at run time"]);
+        assert_eq!(lines(&only_jit), ["the names of 1 piece of JIT code"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::evidence::{Evidence, Found};
 use crate::settings::Embed;
 use crate::sys::usage;
 use crate::track::batch::Batch;
-use crate::track::made::Made;
+use crate::track::jit::Made;
 
 /// Rows of one block of symbols: a few MiB of names.
 const SYMBOLS_PER_BLOCK: usize = 32 << 10;
@@ -26,7 +26,7 @@ pub(crate) struct Embedded {
     pub(crate) images: u64,
     /// Pieces of code that were too many.
     pub(crate) left_out: u64,
-    /// Code made at run time.
+    /// JIT code.
     pub(crate) jit: Told,
     /// Their files.
     pub(crate) files: Carried,

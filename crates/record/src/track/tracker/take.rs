@@ -12,7 +12,7 @@ use crate::kernel::wire::PageKey;
 
 use super::{Note, SAMPLE_UNIT_NS, Tracker};
 use crate::track::batch::Batch;
-use crate::track::made::Made;
+use crate::track::jit::Made;
 use crate::track::stacks::Hits;
 
 /// So old rows of the account become: one block of them a second would be nothing but its head.
@@ -87,7 +87,7 @@ impl Tracker {
         (std::mem::take(&mut self.code), counts)
     }
 
-    /// Makes a batch of code made at run time, and of the names of its source files.
+    /// Makes a batch of JIT code, and of the names of its source files.
     pub(crate) fn jit(&mut self, made: &[Made]) -> Batch {
         let rows: Vec<JitCode<&[u8]>> = made
             .iter()

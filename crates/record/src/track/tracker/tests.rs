@@ -1,5 +1,5 @@
 use super::*;
-use crate::track::made::{Line, Made, Piece};
+use crate::track::jit::{Line, Made, Piece};
 use crate::track::spaces::Shown;
 use icecore_format::records::{Location, Origin, Payload};
 

@@ -1,4 +1,4 @@
-//! How much of the code of an ELF file keeps frame pointers, by its unwind rules.
+//! How much of the code of an ELF file keeps frame pointers, by its unwind tables.
 //!
 //! What a compiler was told is written nowhere, but rules show it: a function that keeps a frame pointer computes its CFA from
 //! it (x86-64), or saves it beside the link register (aarch64).

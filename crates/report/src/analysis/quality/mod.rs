@@ -92,7 +92,7 @@ pub struct Quality {
     /// User stacks that were cut by the depth limit.
     pub cut_share: Option<f64>,
     /// User stacks that are believed because the walk came to a root, and that pass through a function without a frame
-    /// pointer: its caller is missing. `None` if no unwind rules tell.
+    /// pointer: its caller is missing. `None` if no unwind tables tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspect_share: Option<f64>,
     /// User stacks that hold a frame that was found by a guess.

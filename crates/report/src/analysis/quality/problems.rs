@@ -136,8 +136,8 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     problems.push((
         graded(false, facts.guessed_share > GUESSED_SHOWS),
         format!(
-            "{} of the user stacks hold a frame that was found by a guess: the code in front of it has no unwind rules, as code \
-             made at run time; their callers may be wrong (marked in samples)",
+            "{} of the user stacks hold a frame that was found by a guess: the code in front of it has no unwind tables, as JIT \
+             code; their callers may be wrong (marked in samples)",
             percent(facts.guessed_share)
         ),
     ));
@@ -179,12 +179,12 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
         Reason::Jit => match facts.runtime {
             _ if facts.asked.embeds_none => {
-                ": most of them are code made at run time, of which --embed none takes no names".to_owned()
+                ": most of them are JIT code, of which --embed none takes no names".to_owned()
             }
             Some(runtime) => {
-                format!(": most of them are code made at run time; to have its names, {}", runtime.remedy())
+                format!(": most of them are JIT code; to have its names, {}", runtime.remedy())
             }
-            None => ": most of them are code made at run time".to_owned(),
+            None => ": most of them are JIT code".to_owned(),
         },
         Reason::KernelSymbolMissing if facts.asked.is_foreign => {
             ": files of perf have no kernel names, those of icecore-record have".to_owned()
@@ -274,15 +274,15 @@ fn mending(broken: &Break, facts: &Facts<'_>) -> String {
             )
         }
         WalkEnd::NO_RULES if !broken.image.as_deref().is_some_and(is_file) => {
-            format!("; {share} end in {image}, for which there are no unwind rules")
+            format!("; {share} end in {image}, for which there are no unwind tables")
         }
         WalkEnd::NO_RULES => {
             format!(
-                "; {share} end in {image}, for which no unwind rules are here: give its file with --symbols"
+                "; {share} end in {image}, for which no unwind tables are here: give its file with --symbols"
             )
         }
         WalkEnd::BAD_RULES | WalkEnd::NO_RETURN_ADDRESS => {
-            format!("; {share} end in {image}, whose unwind rules do not fit")
+            format!("; {share} end in {image}, whose unwind tables do not fit")
         }
         _ if facts.is_walked_only => {
             let remedy = facts.asked.unwind_more(true).map(|remedy| format!(": {remedy}"));
@@ -324,7 +324,7 @@ fn not_called(facts: &Facts<'_>) -> String {
         Some(FoundBy::FramePointers) if facts.is_walked_only => facts.asked.unwind_more(true),
         Some(FoundBy::Completed) => facts.asked.unwind_more(false),
         _ => Some(
-            "it has no unwind rules that fit; build it with -fasynchronous-unwind-tables or with frame pointers",
+            "it has no unwind tables that fit; build it with -fasynchronous-unwind-tables or with frame pointers",
         ),
     };
     let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();

@@ -222,7 +222,7 @@ fn who_makes_code_is_told_how_to_name_it_unless_it_does_or_nobody_listened() {
     assert!(told(Some(Runtime::Node), false).ends_with("run node with --perf-basic-prof"));
     assert!(told(Some(Runtime::Java), false).contains("jcmd PID Compiler.perfmap"));
     assert!(told(Some(Runtime::Python), false).contains("-X perf"));
-    assert!(told(None, false).ends_with("code made at run time"));
+    assert!(told(None, false).ends_with("JIT code"));
     assert!(told(Some(Runtime::Node), true).ends_with("--embed none takes no names"));
 }
 
@@ -234,7 +234,7 @@ fn no_file_is_asked_for_where_code_is_in_none() {
     };
     assert!(told(Some("/lib/libfoo.so")).ends_with("give its file with --symbols"));
     for image in [None, Some("//anon"), Some("[vdso]")] {
-        assert!(told(image).ends_with("for which there are no unwind rules"), "{image:?}");
+        assert!(told(image).ends_with("for which there are no unwind tables"), "{image:?}");
     }
 }
 
@@ -267,5 +267,5 @@ fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
     };
     assert!(of(Unwind::Auto).ends_with("record with --unwind dwarf"));
     assert!(of(Unwind::Dwarf).ends_with("code in no file"), "it is in force");
-    assert!(told(FoundBy::UnwindRules, false).contains("it has no unwind rules that fit"));
+    assert!(told(FoundBy::UnwindRules, false).contains("it has no unwind tables that fit"));
 }

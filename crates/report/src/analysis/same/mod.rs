@@ -18,7 +18,7 @@
 pub mod code;
 mod dialect;
 mod images;
-mod made_at_run_time;
+mod jit_names;
 mod matching;
 mod moved;
 mod names;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::{image, made_at_run_time, pattern, replaced};
+use super::{image, jit_names, pattern, replaced};
 
 /// What stands for a function without a name: image and address.
 static ADDRESS: LazyLock<Regex> =
@@ -69,7 +69,7 @@ fn once(name: &str) -> Cow<'_, str> {
         let stub = unnamed.name("stub").map_or("", |stub| stub.as_str());
         return format!("{}+?{stub}", image(&unnamed["image"])).into();
     }
-    let mut key = made_at_run_time::settled(name.into());
+    let mut key = jit_names::settled(name.into());
     key = without_end(key, '@', &VERSION);
     key = without_end(key, '.', &PART);
     key = without_end(key, ':', &RUST_HASH);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{made_at_run_time, pattern, replaced};
+use super::{jit_names, pattern, replaced};
 
 /// Rust: closures and the like in v0, which numbers them, and in the legacy mangling, which does not.
 static CLOSURE: LazyLock<Regex> =
@@ -23,7 +23,7 @@ static INLINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:__cxx11|__1|__2
 
 /// The key without numbers that count functions: what still fits when a closure was added before another one.
 pub(super) fn unnumbered(key: &str) -> Cow<'_, str> {
-    let mut key = made_at_run_time::unnumbered(key.into());
+    let mut key = jit_names::unnumbered(key.into());
     if key.contains('#') || key.contains("{{") {
         key = replaced(key, &CLOSURE, "{${kind}${legacy}}");
     }

@@ -41,7 +41,7 @@ pub(super) struct Needed {
     pub(super) kernel_symbols: Vec<usize>,
     /// Positions in the symbols of images.
     pub(super) symbols: Vec<usize>,
-    /// Positions in the code made at run time.
+    /// Positions in the JIT code.
     pub(super) jit: Vec<usize>,
     /// Positions in the call sites.
     pub(super) call_sites: Vec<usize>,

@@ -10,8 +10,8 @@ use icecore_format::write::Writer;
 
 use super::code::Code;
 use super::ids::Ids;
+use super::jit::{Made, When};
 use super::kernel::{Functions, Hit};
-use super::made::{Made, When};
 use super::perf_data::{Attr, PerfData, Sample};
 use super::registers::Registers;
 use super::snapshots::Snapshots;

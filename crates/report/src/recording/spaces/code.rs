@@ -1,4 +1,4 @@
-//! Code made at run time: which piece of it was at an address of one address space at a moment.
+//! JIT code: which piece of it was at an address of one address space at a moment.
 //!
 //! ```text
 //! time   3        ├──C──┤

@@ -189,7 +189,7 @@ fn code(tgid: u32, start: u64, since_ns: u64) -> JitCode {
 }
 
 #[test]
-fn code_made_at_run_time_belongs_to_the_address_space_in_which_it_was_made() {
+fn code_jit_names_belongs_to_the_address_space_in_which_it_was_made() {
     let changes = [
         change(0, Change::FOUND, 7, 1),
         change(100, Change::EXEC, 7, 0),

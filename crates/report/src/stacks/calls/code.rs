@@ -21,7 +21,7 @@ const MAX_CALL_LEN: u64 = 8;
 const MAX_STEPS: usize = 50_000_000;
 /// The most labels in a function that are looked through for its beginning.
 const MAX_LABELS: usize = 256;
-/// The longest function without unwind rules whose instructions are followed, bytes.
+/// The longest function without unwind tables whose instructions are followed, bytes.
 const MAX_FUNCTION_LEN: u64 = 64 << 10;
 
 /// Code of an image that is at hand.
@@ -86,7 +86,7 @@ impl<'a> Code<'a> {
         self.stubs.iter().any(|stubs| stubs.contains(&at))
     }
 
-    /// The function that holds an address, by unwind rules, else by symbols.
+    /// The function that holds an address, by unwind tables, else by symbols.
     fn function(&self, at: u64) -> Option<Range<u64>> {
         let described = self.tables.as_ref().and_then(|tables| tables.extent(at));
         described.or_else(|| self.symbol(at).map(|symbol| symbol.start..symbol.end))

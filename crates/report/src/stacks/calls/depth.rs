@@ -10,7 +10,7 @@ use super::{Goes, flow};
 use crate::base::map::Map;
 use icecore_unwind::{CallersFp, Machine, Shape};
 
-/// The most instructions that are followed: what has no unwind rules is assembly, and short.
+/// The most instructions that are followed: what has no unwind tables is assembly, and short.
 const MAX_STEPS: usize = 4096;
 
 /// What is known of registers in front of an instruction. Distances are bytes below the return address.

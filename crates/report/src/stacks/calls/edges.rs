@@ -19,11 +19,11 @@ use icecore_unwind::Edge;
 pub enum FoundBy {
     /// By the walk along frame pointers.
     FramePointers,
-    /// By unwind rules of the code.
+    /// By unwind tables of the code.
     UnwindRules,
     /// Some of them are of another sample of the thread.
     Completed,
-    /// The caller was found by a guess, as where there are no unwind rules.
+    /// The caller was found by a guess, as where there are no unwind tables.
     Guess,
 }
 

@@ -13,7 +13,7 @@
 //! | `x86_64`, `aarch64` | instructions |
 //! | `opened`, `code` | files of images, opened when one is asked for; bytes, functions, stubs of one image |
 //! | `flow` | what is reached from an address by jumps |
-//! | `made` | calls in JIT code, by the bytes that the recorder has read |
+//! | `jit` | calls in JIT code, by the bytes that the recorder has read |
 //! | `depth` | how much stack a function has taken at an instruction |
 //! | `edges` | impossible edges of a whole profile |
 //!
@@ -24,7 +24,7 @@ mod code;
 mod depth;
 mod edges;
 mod flow;
-mod made;
+mod jit;
 mod opened;
 mod x86_64;
 
@@ -32,7 +32,7 @@ use icecore_elf::calls::{self, Before};
 
 pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
 use icecore_unwind::Machine;
-pub(crate) use made::{Moment, Sites};
+pub(crate) use jit::{Moment, Sites};
 pub(crate) use opened::{Calls, Files, Judge};
 
 /// Tells whether the last instruction of some machine code may be a call.

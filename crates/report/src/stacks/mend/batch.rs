@@ -154,8 +154,8 @@ impl<'a> Batch<'a> {
 
     /// Counts the frames up to the first one that cannot have called the frame before it, by its machine code.
     ///
-    /// # Cost   one search in a table for each frame; every call is judged once in an address space of a batch, but for those of code made
-    /// at run time
+    /// # Cost   one search in a table for each frame; every call is judged once in an address space of a batch, but for those of
+    /// JIT code
     fn called(&mut self, space: SpaceId, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
         let checked = &mut self.checked;
         let mut is_called = |position: usize| {
@@ -172,7 +172,7 @@ impl<'a> Batch<'a> {
                 return *known;
             }
             let is_possible = code.framed_edge(caller.address, callee, begins) != Edge::Impossible;
-            // What is made at run time is not the same for all samples.
+            // JIT code is not the same for all samples.
             if !code.is_made(caller.address) {
                 checked.insert(call, is_possible);
             }

@@ -6,7 +6,7 @@
 //!          keeps?   │   keeps?  keeps?
 //! ```
 //!
-//! A frame pointer leads from a frame to its caller only if the function keeps one where it has called. Where unwind rules say that it does
+//! A frame pointer leads from a frame to its caller only if the function keeps one where it has called. Where unwind tables say that it does
 //! not, its caller is skipped: the stack ends there. Where nothing says so, the next frame is a guess.
 
 use icecore_format::records::{Mark, WalkEnd};

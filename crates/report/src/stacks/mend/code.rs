@@ -100,7 +100,7 @@ impl<'a> SpaceCode<'a> {
         Some((self.locator.image(mapping.image)?, off))
     }
 
-    /// Judges a call that a walk along frame pointers or unwind rules show.
+    /// Judges a call that a walk along frame pointers or unwind tables show.
     pub(super) fn framed_edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
         // Where these lead there may be the first byte of a function that was put there.
         self.edge(return_address, callee, may_begin || self.is_made(return_address))

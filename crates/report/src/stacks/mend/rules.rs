@@ -1,4 +1,4 @@
-//! The unwind rules of images: those that the recording has, else those of the files.
+//! The unwind tables of images: those that the recording has, else those of the files.
 //!
 //! With the recording's own rules, one recording has the same stacks on every machine, and no file need be opened if they
 //! are for all code that stacks hold.

@@ -17,7 +17,7 @@ use icecore_unwind::{Limits, Place, Unwinder};
 /// Samples whose stacks are suspect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suspects {
-    /// Samples of which it could be told: there are unwind rules for some of their callers.
+    /// Samples of which it could be told: there are unwind tables for some of their callers.
     pub(crate) judged: u64,
     pub(crate) samples: u64,
     /// The image that most of them pass through first, a position in [`Locator::images`].
@@ -31,7 +31,7 @@ pub(crate) struct Suspects {
 /// What is known of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// No unwind rules tell.
+    /// No unwind tables tell.
     Untold,
     /// All its functions keep frame pointers where they were left.
     Sound,

@@ -21,7 +21,7 @@ const CODE: [(Machine, &[u8]); 3] = [
     (Machine::Aarch64, &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]), // mov x8, #139; svc #0
 ];
 
-/// Finds the nodes of stacks that are trampolines, and the marks that they get: by the recording's unwind rules and symbols,
+/// Finds the nodes of stacks that are trampolines, and the marks that they get: by the recording's unwind tables and symbols,
 /// or, of an image for which it has neither, by the machine code.
 ///
 /// # Cost   what is looked up, once for each address of an image that has a trampoline, or no rules in the recording

@@ -12,7 +12,7 @@ const DELETED: &str = " (deleted)";
 
 /// Says why, for people.
 pub(super) fn why(reason: Option<Reason>, looked: &Looked) -> String {
-    let has_debug_file = looked.trail.iter().any(|step| step.outcome == Outcome::NoOffsets);
+    let has_debug_file = looked.attempts.iter().any(|step| step.outcome == Outcome::NoOffsets);
     match reason {
         Some(Reason::ImageMissing) if has_debug_file => {
             "file is gone; its debug file alone does not say where the code was".to_owned()

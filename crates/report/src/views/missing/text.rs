@@ -34,13 +34,7 @@ impl Missing {
             let runtime =
                 self.others.contains_key(Reason::Jit.code()).then(|| runtimes::nameless(report)).flatten();
             if let Some(runtime) = runtime.filter(|_| !embeds_none) {
-                page.item(
-                    "",
-                    &format!(
-                        "code made at run time has names if its process tells them: {}",
-                        runtime.remedy()
-                    ),
-                );
+                page.item("", &format!("JIT code has names if its process tells them: {}", runtime.remedy()));
             }
         }
         if self.names.iter().chain(&self.lines).any(|row| row.build_id.is_some()) {

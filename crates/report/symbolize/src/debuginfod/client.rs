@@ -10,7 +10,7 @@ use ureq::Agent;
 use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 
-use super::purse::Purse;
+use super::budget::Spending;
 use super::{Artifact, Settings};
 use crate::image::{ElfFile, hex};
 
@@ -73,14 +73,14 @@ impl<'s> Client<'s> {
     }
 
     /// Asks the servers in turn, and stores what one of them gives.
-    pub(super) fn get(&self, build_id: &[u8], what: Artifact, purse: &Purse) -> Got {
+    pub(super) fn get(&self, build_id: &[u8], what: Artifact, spending: &Spending) -> Got {
         let mut got = Got::NotServed;
         for (server, failures) in self.settings.servers.iter().zip(&self.failures) {
             if failures.load(Ordering::Relaxed) >= MAX_FAILURES {
                 got = Got::Failed;
                 continue;
             }
-            match self.ask(server, build_id, what, purse) {
+            match self.ask(server, build_id, what, spending) {
                 Ok(()) => return Got::Stored,
                 Err(Refusal::NotFound) => {}
                 Err(Refusal::TooDear) => return Got::TooDear,
@@ -116,8 +116,8 @@ impl<'s> Client<'s> {
         }
     }
 
-    fn ask(&self, server: &str, build_id: &[u8], what: Artifact, purse: &Purse) -> Result<(), Refusal> {
-        let time = purse.left_time().ok_or(Refusal::TooDear)?;
+    fn ask(&self, server: &str, build_id: &[u8], what: Artifact, spending: &Spending) -> Result<(), Refusal> {
+        let time = spending.left_time().ok_or(Refusal::TooDear)?;
         let most_time = self.settings.max_time.map_or(time, |most| most.min(time));
         let limit = self.settings.max_bytes.unwrap_or(u64::MAX);
         let url = format!("{server}/buildid/{}/{}", hex(build_id), what.name());
@@ -127,20 +127,20 @@ impl<'s> Client<'s> {
         }
         let answer = request.config().timeout_global(Some(most_time)).build().call();
         let answer =
-            answer.map_err(|error| refusal(&error, most_time == time && purse.left_time().is_none()))?;
+            answer.map_err(|error| refusal(&error, most_time == time && spending.left_time().is_none()))?;
         if let Some(len) = length(&answer) {
             if len > limit {
                 return Err(Refusal::Bad(format!(
                     "{what:?} of {len} bytes is larger than DEBUGINFOD_MAXSIZE"
                 )));
             }
-            if len > purse.left_bytes() {
+            if len > spending.left_bytes() {
                 return Err(Refusal::TooDear);
             }
         }
         let mut file = self.settings.cache.begin(build_id, what).map_err(|error| local(&error))?;
         let body = answer.into_body().into_reader();
-        self.receive(body, file.as_file_mut(), limit, purse)?;
+        self.receive(body, file.as_file_mut(), limit, spending)?;
         prove(file.path(), build_id)?;
         self.settings.cache.finish(file, build_id, what).map_err(|error| local(&error))
     }
@@ -150,7 +150,7 @@ impl<'s> Client<'s> {
         mut body: impl Read,
         to: &mut impl Write,
         limit: u64,
-        purse: &Purse,
+        spending: &Spending,
     ) -> Result<(), Refusal> {
         let mut step = vec![0; STEP];
         let (mut len, mut window) = (0u64, (Instant::now(), 0u64));
@@ -158,11 +158,11 @@ impl<'s> Client<'s> {
             let read = match body.read(&mut step) {
                 Ok(0) => return Ok(()),
                 Ok(read) => read as u64,
-                Err(_) if purse.left_time().is_none() => return Err(Refusal::TooDear),
+                Err(_) if spending.left_time().is_none() => return Err(Refusal::TooDear),
                 Err(error) => return Err(Refusal::Bad(error.to_string())),
             };
             len += read;
-            if !purse.pay(read) {
+            if !spending.pay(read) {
                 return Err(Refusal::TooDear);
             }
             if len > limit {

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::budget::Spending;
 use super::cache::State;
 use super::client::{Client, Got};
-use super::purse::Purse;
 use super::{Artifact, Settings};
 use crate::image::{Finder, Identity, Knowledge, Looked, Outcome};
 
@@ -47,7 +47,7 @@ pub fn fetch(
     order.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.image.path.cmp(&b.image.path)));
     let run = Run {
         client: Client::new(settings),
-        purse: Purse::new(settings.budget),
+        spending: Spending::new(settings.budget),
         finder,
         settings,
         files: AtomicU64::new(0),
@@ -65,7 +65,7 @@ pub fn fetch(
             });
         }
     });
-    let bytes = run.purse.spent_bytes();
+    let bytes = run.spending.spent_bytes();
     let (files, left_out) = (run.files.into_inner(), run.left_out.into_inner());
     Fetched { files, bytes, left_out, warnings: run.client.warnings() }
 }
@@ -73,7 +73,7 @@ pub fn fetch(
 /// All downloads of a report.
 struct Run<'a> {
     client: Client<'a>,
-    purse: Purse,
+    spending: Spending,
     finder: Finder<'a>,
     settings: &'a Settings,
     files: AtomicU64,
@@ -88,10 +88,10 @@ impl Run<'_> {
             let looked = self.finder.look(image);
             let is_new = |need: &(Vec<u8>, Artifact)| !asked.contains(need) && self.is_wanted(need, &looked);
             let Some((build_id, what)) = needs(&looked, image).into_iter().find(is_new) else { return };
-            let got = if self.purse.is_empty() {
+            let got = if self.spending.is_empty() {
                 Got::TooDear
             } else {
-                self.client.get(&build_id, what, &self.purse)
+                self.client.get(&build_id, what, &self.spending)
             };
             match got {
                 Got::Stored => drop(self.files.fetch_add(1, Ordering::Relaxed)),
@@ -115,7 +115,7 @@ impl Run<'_> {
             State::Present => {
                 let place = cache.place(build_id, *what);
                 let is_bad = |outcome| matches!(outcome, Outcome::Unreadable | Outcome::OtherBuild);
-                looked.trail.iter().any(|step| Some(&step.path) == place.as_ref() && is_bad(step.outcome))
+                looked.attempts.iter().any(|step| Some(&step.path) == place.as_ref() && is_bad(step.outcome))
             }
         }
     }
@@ -132,9 +132,9 @@ fn needs(looked: &Looked, image: &Identity) -> Vec<(Vec<u8>, Artifact)> {
         Ok(files) if files.knowledge() == Knowledge::Dwarf => {}
         Ok(_) => needs.push((image.build_id.clone(), Artifact::Debuginfo)),
         // There is no file to look for: jit, vdso.
-        Err(_) if looked.trail.is_empty() => {}
+        Err(_) if looked.attempts.is_empty() => {}
         Err(_) => {
-            if !looked.trail.iter().any(|step| step.outcome == Outcome::NoOffsets) {
+            if !looked.attempts.iter().any(|step| step.outcome == Outcome::NoOffsets) {
                 needs.push((image.build_id.clone(), Artifact::Debuginfo));
             }
             needs.push((image.build_id.clone(), Artifact::Executable));

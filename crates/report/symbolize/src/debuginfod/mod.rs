@@ -7,15 +7,15 @@
 //! Nothing that comes is believed before its build-id is the one that was asked for. A server that fails costs its
 //! answers and one warning, never the report.
 
+mod budget;
 mod cache;
 mod client;
 mod fetch;
-mod purse;
 mod settings;
 
+pub use budget::Budget;
 pub use cache::Cache;
 pub use fetch::{Fetched, Wish, fetch};
-pub use purse::Budget;
 pub use settings::{Settings, SettingsError};
 
 /// What a server is asked for.

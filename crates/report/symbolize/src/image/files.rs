@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::hunt::Hunt;
+use super::debug_search::DebugSearch;
 use super::identify::without_file;
 use super::pointers::Altlink;
-use super::{ElfFile, Gsym, Identity, Layout, Search, Source, Step};
+use super::{Attempt, ElfFile, Gsym, Identity, Layout, Search, Source};
 use crate::Reason;
 
 /// The files of an image that were found.
@@ -121,7 +121,7 @@ pub struct Looked {
     /// The files, or why the frames of the image stay unnamed.
     pub files: Result<Files, Reason>,
     /// Every path that was tried, in order.
-    pub trail: Vec<Step>,
+    pub attempts: Vec<Attempt>,
     /// The supplement of dwz that is not there.
     pub(crate) missing_alt: Option<Altlink>,
 }
@@ -152,10 +152,10 @@ impl Finder<'_> {
             let layout = file.layout().ok()?;
             Some(Found { file, layout, source: Source::Embedded })
         });
-        let hunt = Hunt::new(wanted, self.search, embedded);
+        let search = DebugSearch::new(wanted, self.search, embedded);
         match without_file(wanted.kind) {
-            Some(reason) => hunt.nowhere(reason),
-            None => hunt.run(),
+            Some(reason) => search.nowhere(reason),
+            None => search.run(),
         }
     }
 }

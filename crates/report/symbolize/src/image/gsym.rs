@@ -5,7 +5,7 @@ use std::path::Path;
 use object::Endianness;
 
 use super::search::Spot;
-use super::{ElfFile, FileOff, Found, Outcome, Search, Source, Step, Svma};
+use super::{Attempt, ElfFile, FileOff, Found, Outcome, Search, Source, Svma};
 
 /// The section, if it is in the image.
 const SECTION: &str = ".gsym";
@@ -86,9 +86,14 @@ pub(super) fn build_id(file: &ElfFile) -> Option<Vec<u8>> {
     Some(header.build_id).filter(|build_id| !build_id.is_empty())
 }
 
-/// Finds the GSYM of an image that has been found; what it was, if it was a file, goes to the trail.
-pub(super) fn find(image: &Found, recorded: &Path, search: &Search, trail: &mut Vec<Step>) -> Option<Gsym> {
-    section(image).or_else(|| alone(image, recorded, search, trail))
+/// Finds the GSYM of an image that has been found; what it was, if it was a file, goes to the attempts.
+pub(super) fn find(
+    image: &Found,
+    recorded: &Path,
+    search: &Search,
+    attempts: &mut Vec<Attempt>,
+) -> Option<Gsym> {
+    section(image).or_else(|| alone(image, recorded, search, attempts))
 }
 
 /// A section that names another build was made for that one.
@@ -101,7 +106,7 @@ fn section(image: &Found) -> Option<Gsym> {
     is_own.then_some(Gsym::Section(section.off, section.len))
 }
 
-fn alone(image: &Found, recorded: &Path, search: &Search, trail: &mut Vec<Step>) -> Option<Gsym> {
+fn alone(image: &Found, recorded: &Path, search: &Search, attempts: &mut Vec<Attempt>) -> Option<Gsym> {
     let wanted = &image.layout.build_id;
     let in_tree = search.symbols.gsym_of_build_id(wanted).iter().cloned();
     let in_tree = in_tree.map(|path| (Source::Symbols, Spot::here(path)));
@@ -113,7 +118,7 @@ fn alone(image: &Found, recorded: &Path, search: &Search, trail: &mut Vec<Step>)
         let Ok(file) = spot.open() else { continue };
         let is_own = !wanted.is_empty() && build_id(&file).as_ref() == Some(wanted);
         let outcome = if is_own { Outcome::Taken } else { Outcome::OtherBuild };
-        trail.push(Step { source, path: spot.shown(), outcome });
+        attempts.push(Attempt { source, path: spot.shown(), outcome });
         if is_own {
             return Some(Gsym::Alone(file));
         }

@@ -3,15 +3,16 @@
 //! A recording is untrusted data, and so are the files it leads to: a path is opened without acting on what
 //! lies there, the identity is compared *before* anything else is read, sizes are compared with a limit before
 //! they are allocated. This room reads headers and notes, and hands out the bytes of sections; it knows nothing of
-//! symbols, DWARF or unwind rules.
+//! symbols, DWARF or unwind tables.
 
+mod attempts;
 pub(crate) mod budget;
+mod debug_search;
 mod files;
 #[cfg(any(test, feature = "fixture"))]
 #[doc(hidden)]
 pub mod fixture;
 mod gsym;
-mod hunt;
 mod identify;
 mod layout;
 mod mini;
@@ -22,11 +23,11 @@ mod present;
 mod search;
 mod sections;
 mod split;
-mod trail;
 mod tree;
 
 use std::fmt::Write;
 
+pub use attempts::{Attempt, Outcome, Source};
 pub use files::{Carried, Finder, Stamp};
 pub use files::{Files, Found, Knowledge, Looked};
 pub(crate) use gsym::{Gsym, HEADER_LEN as GSYM_HEADER_LEN, Header as GsymHeader};
@@ -39,7 +40,6 @@ pub use present::Present;
 pub use search::{PathMap, Search};
 pub use sections::Sections;
 pub(crate) use split::units;
-pub use trail::{Outcome, Source, Step};
 pub use tree::Symbols;
 
 /// What backs a mapping.

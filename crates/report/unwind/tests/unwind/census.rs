@@ -1,4 +1,4 @@
-//! Whether code keeps frame pointers is told from its unwind rules.
+//! Whether code keeps frame pointers is told from its unwind tables.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::stopped::Memory;
 fn of(path: &Path) -> Census {
     let bytes = std::fs::read(path).expect("readable");
     let file = object::File::parse(&*bytes).expect("ELF");
-    let section = file.section_by_name(".eh_frame").expect("unwind rules");
+    let section = file.section_by_name(".eh_frame").expect("unwind tables");
     census(Machine::X86_64.elf(), section.data().expect("whole"), section.address())
 }
 

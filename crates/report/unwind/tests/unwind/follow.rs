@@ -1,5 +1,5 @@
 //! Follows a program step by step, and keeps the stack that it truly has: every call adds a return address, every return
-//! takes one away. That needs no unwind rules, and holds in every instruction, prologues and epilogues included.
+//! takes one away. That needs no unwind tables, and holds in every instruction, prologues and epilogues included.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Images of a process: files by its mappings, unwind rules by their sections.
+//! Images of a process: files by its mappings, unwind tables by their sections.
 
 use std::fs;
 use std::ops::Range;

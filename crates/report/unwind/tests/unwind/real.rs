@@ -134,7 +134,7 @@ fn stacks_of_compilers_and_interpreters_reach_a_root() {
 }
 
 #[test]
-fn stacks_of_code_made_at_run_time_reach_a_root_by_frame_pointers() {
+fn stacks_of_code_jit_names_reach_a_root_by_frame_pointers() {
     let script = "for (let i = 0; i < 300; i++) {
         JSON.parse(JSON.stringify(Array.from({ length: 5000 }, (_, j) => ({ a: j, b: String(j) }))));
         [...Array(20000).keys()].map(String).sort();

@@ -17,7 +17,7 @@ use crate::images::Images;
 use crate::programs::{Program, compile};
 use crate::stopped::{Memory, Victim, registers};
 
-/// Functions that leave or enter stacks by other means than calls. In them unwind rules tell where they are going.
+/// Functions that leave or enter stacks by other means than calls. In them unwind tables tell where they are going.
 const SWITCHES: [&str; 4] = ["__longjmp", "__start_context", "setcontext", "swapcontext"];
 /// Functions that replace what their callers' registers were by those of a handler, on the stack, before they go there.
 const LANDING: [&str; 2] = ["_Unwind_RaiseException", "_Unwind_Resume"];

@@ -1,4 +1,4 @@
-//! Unwind rules that the recording has of an image: entries of its `.eh_frame`, put back to where they were.
+//! Unwind tables that the recording has of an image: entries of its `.eh_frame`, put back to where they were.
 
 use icecore_elf::go;
 use icecore_format::records::UnwindRule;

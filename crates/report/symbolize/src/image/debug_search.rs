@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use super::identify::{DELETED, of_build, prove};
 use super::pointers::{Altlink, altlink, debuglink, is_supplement};
 use super::search::Spot;
-use super::{ElfFile, Files, Found, Identity, Knowledge, Layout, Looked, Outcome, Search, Source, Step};
+use super::{Attempt, ElfFile, Files, Found, Identity, Knowledge, Layout, Looked, Outcome, Search, Source};
 use super::{gsym, mini, places, split};
 use crate::Reason;
 
 /// A search that goes on.
-pub(super) struct Hunt<'s> {
+pub(super) struct DebugSearch<'s> {
     wanted: &'s Identity,
     /// The build-id of the image; empty if it is not known (yet), or has none.
     build_id: Vec<u8>,
     search: &'s Search,
-    trail: Vec<Step>,
+    attempts: Vec<Attempt>,
     image: Option<Found>,
     /// A debug file that can stand in for the image.
     stand_in: Option<Found>,
@@ -23,14 +23,14 @@ pub(super) struct Hunt<'s> {
     reason: Reason,
 }
 
-impl<'s> Hunt<'s> {
+impl<'s> DebugSearch<'s> {
     /// Begins; `embedded` is what the recording has of the file.
     pub(super) fn new(wanted: &'s Identity, search: &'s Search, embedded: Option<Found>) -> Self {
-        let mut hunt = Self {
+        let mut begun = Self {
             wanted,
             build_id: wanted.build_id.clone(),
             search,
-            trail: Vec::new(),
+            attempts: Vec::new(),
             image: None,
             stand_in: None,
             debug: None,
@@ -38,10 +38,10 @@ impl<'s> Hunt<'s> {
         };
         if let Some(found) = embedded {
             let (source, path) = (found.source, PathBuf::from(&wanted.path));
-            let outcome = hunt.take(found);
-            hunt.trail.push(Step { source, path, outcome });
+            let outcome = begun.take(found);
+            begun.attempts.push(Attempt { source, path, outcome });
         }
-        hunt
+        begun
     }
 
     /// Looks no further than into the recording: what is no file is nowhere else.
@@ -148,7 +148,7 @@ impl<'s> Hunt<'s> {
             match std::fs::metadata(&path) {
                 Ok(meta) if meta.len() == 0 && !self.is_complete() => {
                     let (source, outcome) = (Source::Debuginfod, Outcome::NotServed);
-                    self.trail.push(Step { source, path, outcome });
+                    self.attempts.push(Attempt { source, path, outcome });
                 }
                 _ => self.try_build(Source::Debuginfod, &Spot::here(path)),
             }
@@ -176,7 +176,7 @@ impl<'s> Hunt<'s> {
             Ok((layout, file)) => self.take(Found { file, layout, source }),
             Err(outcome) => outcome,
         };
-        self.trail.push(Step { source, path: spot.shown(), outcome });
+        self.attempts.push(Attempt { source, path: spot.shown(), outcome });
         Some(outcome)
     }
 
@@ -214,12 +214,12 @@ impl<'s> Hunt<'s> {
 
     fn finish(mut self) -> Looked {
         let Some(image) = self.image.take().or_else(|| self.stand_in.take()) else {
-            let useless = self.trail.iter_mut().filter(|step| step.outcome == Outcome::Taken);
+            let useless = self.attempts.iter_mut().filter(|step| step.outcome == Outcome::Taken);
             useless.for_each(|step| step.outcome = Outcome::NoOffsets);
             let gsym = self.search.symbols.gsym_of_build_id(&self.build_id).iter().cloned();
             let (source, outcome) = (Source::Symbols, Outcome::NoOffsets);
-            self.trail.extend(gsym.map(|path| Step { source, path, outcome }));
-            return Looked { files: Err(self.reason), trail: self.trail, missing_alt: None };
+            self.attempts.extend(gsym.map(|path| Attempt { source, path, outcome }));
+            return Looked { files: Err(self.reason), attempts: self.attempts, missing_alt: None };
         };
         let debug = self.debug.take().filter(|debug| debug.knowledge() > image.knowledge());
         let mut files = Files { debug, ..image.alone() };
@@ -233,10 +233,10 @@ impl<'s> Hunt<'s> {
         let path = self.path().0;
         files.dwp = files.dwarf().and_then(|dwarf| split::package(dwarf, path, self.search));
         if files.dwarf().is_none() {
-            files.gsym = gsym::find(&files.image, path, self.search, &mut self.trail);
+            files.gsym = gsym::find(&files.image, path, self.search, &mut self.attempts);
         }
         let missing_alt = wanted.filter(|_| files.alt.is_none());
-        Looked { files: Ok(files), trail: self.trail, missing_alt }
+        Looked { files: Ok(files), attempts: self.attempts, missing_alt }
     }
 
     /// Opens the supplement of dwz.
@@ -262,7 +262,7 @@ impl<'s> Hunt<'s> {
             let opened = spot.open().map_err(Outcome::from);
             let opened = opened.and_then(|file| Ok((supplement(&file, link)?, file)));
             let outcome = opened.as_ref().map_or_else(|outcome| *outcome, |_| Outcome::Taken);
-            self.trail.push(Step { source, path: spot.shown(), outcome });
+            self.attempts.push(Attempt { source, path: spot.shown(), outcome });
             if let Ok((layout, file)) = opened {
                 return Some(Found { file, layout, source });
             }

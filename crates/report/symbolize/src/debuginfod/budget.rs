@@ -59,13 +59,13 @@ impl fmt::Display for Budget {
 
 /// What is left of a budget; all threads spend from it.
 #[derive(Debug)]
-pub(super) struct Purse {
+pub(super) struct Spending {
     budget: Budget,
     begun: Instant,
     spent_bytes: AtomicU64,
 }
 
-impl Purse {
+impl Spending {
     pub(super) fn new(budget: Budget) -> Self {
         Self { budget, begun: Instant::now(), spent_bytes: AtomicU64::new(0) }
     }
@@ -114,11 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn a_purse_is_empty_when_bytes_or_time_are_spent() {
-        let purse = |bytes, seconds| Purse::new(Budget { bytes, time: Duration::from_secs(seconds) });
-        assert!(purse(10, 0).is_empty() && purse(0, 10).is_empty());
-        let purse = purse(10, 1000);
-        assert!(purse.pay(10) && purse.is_empty() && !purse.pay(1));
-        assert_eq!((purse.left_bytes(), purse.spent_bytes()), (0, 11));
+    fn a_budget_is_spent_when_bytes_or_time_are_spent() {
+        let spending = |bytes, seconds| Spending::new(Budget { bytes, time: Duration::from_secs(seconds) });
+        assert!(spending(10, 0).is_empty() && spending(0, 10).is_empty());
+        let spending = spending(10, 1000);
+        assert!(spending.pay(10) && spending.is_empty() && !spending.pay(1));
+        assert_eq!((spending.left_bytes(), spending.spent_bytes()), (0, 11));
     }
 }

@@ -1,4 +1,4 @@
-//! Code that was made at run time, as its process tells it.
+//! JIT code, as its process tells it.
 
 use std::sync::Arc;
 

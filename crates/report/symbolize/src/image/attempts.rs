@@ -127,7 +127,7 @@ impl From<Reason> for Outcome {
 
 /// One path that was tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct Attempt {
     /// Where this is.
     pub source: Source,
     /// On this machine.

@@ -56,7 +56,7 @@ fn sources(looked: &Looked) -> Result<(Source, Option<Source>), Reason> {
 }
 
 fn outcomes(looked: &Looked) -> Vec<(Source, Outcome)> {
-    looked.trail.iter().map(|step| (step.source, step.outcome)).collect()
+    looked.attempts.iter().map(|step| (step.source, step.outcome)).collect()
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_debuglink_counts_if_the_checksum_is_right_and_else_the_search_goes_on() {
         let dir = Dir::new();
         let (image, debug) = linked(&dir, from);
         let looked = look(&identity(&image), &Search::nowhere());
-        assert_eq!(sources(&looked), Ok((Source::Path, Some(Source::Debuglink))), "{:?}", looked.trail);
+        assert_eq!(sources(&looked), Ok((Source::Path, Some(Source::Debuglink))), "{:?}", looked.attempts);
 
         // A byte of a comment: the same build-id, another checksum.
         let mut bytes = std::fs::read(&debug).expect("read");
@@ -203,7 +203,7 @@ fn a_sysroot_is_all_that_there_is_of_recorded_paths() {
     let looked = look(&wanted, &search());
     assert_eq!(sources(&looked), Err(Reason::ImageMissing), "the path exists outside");
     let inside = dir.path("root").join(&wanted.path[1..]);
-    assert!(looked.trail.iter().any(|step| step.source == Source::Sysroot && step.path == inside));
+    assert!(looked.attempts.iter().any(|step| step.source == Source::Sysroot && step.path == inside));
 
     let bin = Identity { path: "/bin/x".into(), ..identity(&fixture.stripped) };
     let secret = dir.put(&fixture.stripped, "secret");
@@ -218,7 +218,7 @@ fn a_sysroot_is_all_that_there_is_of_recorded_paths() {
     std::os::unix::fs::symlink("/usr/x", dir.path("root/bin/x")).expect("linked");
     dir.put(&debug_file(&fixture), &format!("root/usr/lib/debug/{}", by_id(&bin, ".debug")));
     let looked = look(&bin, &search());
-    assert_eq!(sources(&looked), Ok((Source::Sysroot, Some(Source::DebugDir))), "{:?}", looked.trail);
+    assert_eq!(sources(&looked), Ok((Source::Sysroot, Some(Source::DebugDir))), "{:?}", looked.attempts);
 
     let out = dir.put(&debug_file(&fixture), "outside.debug");
     std::fs::remove_dir_all(dir.path("root/usr/lib")).expect("removed");
@@ -235,7 +235,7 @@ fn a_mapped_path_is_looked_up_where_it_was_mapped_to() {
     let maps = vec![PathMap { from: "/build/7".into(), to: dir.path("here") }];
     let looked = look(&wanted, &Search { maps, ..Search::nowhere() });
     assert_eq!(sources(&looked), Ok((Source::Path, None)));
-    assert_eq!(looked.trail[0].path, dir.path("here/lib.so"));
+    assert_eq!(looked.attempts[0].path, dir.path("here/lib.so"));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn downloads_are_used_and_empty_ones_say_that_there_are_none() {
     std::fs::write(dir.path(&place("executable")), "").expect("written");
     let looked = look(&wanted, &search);
     assert_eq!(sources(&looked), Err(Reason::ImageMissing));
-    let last = looked.trail.last().map(|step| step.outcome);
+    let last = looked.attempts.last().map(|step| step.outcome);
     assert_eq!(last, Some(Outcome::NotServed));
     dir.put(&fixture.stripped, &place("executable"));
     let looked = look(&wanted, &search);
@@ -305,7 +305,7 @@ fn the_supplement_of_dwz_is_found_by_build_id_or_by_its_path_and_only_the_right_
     dir.put(&dir.path("two.so"), "common.debug");
     let looked = look(&wanted, &Search::nowhere());
     assert_eq!(looked.missing_alt.map(|link| link.build_id), Some(alt.layout.build_id));
-    assert_eq!(looked.trail.last().map(|step| step.outcome), Some(Outcome::OtherBuild));
+    assert_eq!(looked.attempts.last().map(|step| step.outcome), Some(Outcome::OtherBuild));
     assert!(looked.files.expect("found").alt.is_none());
 }
 

@@ -1,4 +1,4 @@
-//! Names of code made at run time, as its processes have written them into perf maps that still lie here.
+//! Names of JIT code, as its processes have written them into perf maps that still lie here.
 //!
 //! perf reads these maps when it reports; a recording has the names in it. A map counts if it is that of the process that was
 //! recorded: it was written last while perf recorded, or its process still runs and has run since.
