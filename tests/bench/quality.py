@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records twenty real programs, and prints how good their stacks are, beside perf.
+"""Records 22 real programs, and prints how good their stacks are, beside perf.
 
 usage: quality.py FOLDER-WITH-PROGRAMS [PROGRAM...]
 
