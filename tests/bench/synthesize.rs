@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, Change, Image, ImageKind, ImagesV1, Lifecycle, LifecycleV1, Location, Mapping, MappingsV1,
-    Mending, Node, Origin, ReceiptV1, Sample, SamplesV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd,
+    Basis, Change, Image, ImageKind, ImagesV1, Lifecycle, LifecycleV1, Location, Mapping, MappingsV1, Node,
+    Origin, ReceiptV1, Sample, SamplesV1, StackRepair, StacksV1, StringsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::{Measure, Writer};
 use icecore_tests::synthetic;
@@ -158,7 +158,7 @@ fn second(clocks: &mut [u64], running: &mut [u32], stacks: &Stacks, random: &mut
                 kernel_stack: if in_kernel { kernel_stack } else { 0 },
                 weight: PERIOD_NS,
                 snapshot: 0,
-                mending: Mending::NONE,
+                repair: StackRepair::NONE,
             });
         }
     }

@@ -12,9 +12,9 @@ use icecore_format::Error;
 use icecore_format::records::{
     Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1,
     ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
-    LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, Mending, NameTable, NamesV1, Node,
-    Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StackMarksV1, StacksV1, StringsV1, Symbol, SymbolsV1,
-    Task, TasksV1, WalkEnd,
+    LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Origin,
+    ReceiptV1, Sample, SamplesV1, SessionV1, StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol,
+    SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -179,7 +179,7 @@ impl Builder {
             kernel_stack,
             weight: PERIOD_NS,
             snapshot: 0,
-            mending: Mending::NONE,
+            repair: StackRepair::NONE,
         });
         self.samples.last_mut().expect("bug: just pushed")
     }

@@ -5,7 +5,7 @@
 //!
 //! `ICECORE_REWRITE_CORPUS=1 cargo test -p icecore-tests --test corpus` writes the recordings of this version, and what
 //! is said of them, anew. That is right only before they are released: those that `tests/corpus/released` lists are
-//! never rewritten. When a released recording cannot be read any more, mend the reader. When the layout of a payload
+//! never rewritten. When a released recording cannot be read any more, repair the reader. When the layout of a payload
 //! changes after a release, it is a new version of its kind, and gets a recording with a new name.
 
 use std::collections::BTreeSet;

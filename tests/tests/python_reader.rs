@@ -81,7 +81,7 @@ fn completed(mut sample: Value, like: &Value) -> Value {
 }
 
 /// Takes what the report shows of a user stack that it has unwound: this reader only walks. The leaf is the same.
-fn mended(mut sample: Value, like: &Value) -> Value {
+fn repaired(mut sample: Value, like: &Value) -> Value {
     let has_snapshot = sample.as_object_mut().and_then(|sample| sample.remove("has_snapshot"));
     let frames = |sample: &Value| sample["user"].as_array().map_or(0, Vec::len);
     if has_snapshot == Some(json!(true)) && frames(&sample) < frames(like) {
@@ -114,7 +114,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     let samples = python["samples"].as_array().expect("a list");
     assert_eq!(samples.len(), expected.len(), "{}", path.display());
     for (number, (sample, expected)) in samples.iter().zip(&expected).enumerate() {
-        let sample = mended(completed(sample.clone(), expected), expected);
+        let sample = repaired(completed(sample.clone(), expected), expected);
         assert_eq!(sample, *expected, "sample {number} of {}", path.display());
     }
     assert_eq!(python["symbols"], symbols(path), "{}", path.display());

@@ -1,4 +1,4 @@
-//! Recordings with registers and stacks: what is mended of them, and what cut, merge, repair and verify make of them.
+//! Recordings with registers and stacks: what is repaired of them, and what cut, merge, repair and verify make of them.
 
 use std::path::Path;
 

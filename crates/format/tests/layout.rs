@@ -7,9 +7,9 @@ use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
-    LifecycleV1, Location, LossesV1, MappingsV1, Mending, NamesV1, Node, Payload, Piece, ReceiptV1, Sample,
-    SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
-    StackPiece, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1, WalkEnd, Word,
+    LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1,
+    SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece,
+    StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -276,7 +276,7 @@ fn example() -> ([Sample; 4], Basis) {
         kernel_stack,
         weight,
         snapshot: 0,
-        mending: Mending::NONE,
+        repair: StackRepair::NONE,
     };
     let (none, kernel) = ((0, WalkEnd::NONE), (13, WalkEnd::UNSAID));
     let mut rows = [

@@ -108,7 +108,7 @@ const STACK: u64 = 0x7ffd_0000_1000;
 /// Tells a recording of samples whose walks are wrong, and whose stacks are right, as far as they were copied. Code is in no
 /// file, and keeps frame pointers.
 ///
-/// | thread | its stack | walk | mended |
+/// | thread | its stack | walk | repaired |
 /// |---|---|---|---|
 /// | `main` 100 | `leaf inner outer main`, each fourth copied to `inner` only | `leaf main` | all four |
 /// | `main` 101 | the same, only copied to `inner` | `leaf` | `leaf inner` |

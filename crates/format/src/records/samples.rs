@@ -5,7 +5,7 @@ mod relative;
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
-use super::{Mending, WalkEnd, payload};
+use super::{StackRepair, WalkEnd, payload};
 use crate::Error;
 use crate::block::{Kind, Processes};
 use relative::{Expected, Side, Told};
@@ -34,7 +34,7 @@ pub struct Sample {
     /// What registers and stack held, a snapshot id; 0 if that was not noted.
     pub snapshot: u32,
     /// What became of the walk of the user stack.
-    pub mending: Mending,
+    pub repair: StackRepair,
 }
 
 /// What the columns of a block are measured from. Any basis gives columns that read back the same; a fitting
@@ -80,7 +80,7 @@ pub struct SamplesV1 {
     /// Events.
     pub event: Packed,
     /// Ends of user walks: 0 as that of the last sample whose user stack was empty or not likewise, else the
-    /// number of the [`WalkEnd`] + 1, and that of the [`Mending`] times 256.
+    /// number of the [`WalkEnd`] + 1, and that of the [`StackRepair`] times 256.
     pub user_end: Packed,
     /// Ends of kernel walks, likewise.
     pub kernel_end: Packed,
@@ -134,8 +134,8 @@ impl SamplesV1 {
             late.push(fold(units(Some(row)).wrapping_sub(slot.units)));
             slot.units = units(Some(row)).wrapping_add(period);
             task.push(slot.recent.tell(row.task));
-            kernel.push(row.kernel_stack, (row.kernel_end, Mending::NONE), &mut newest);
-            user.push(row.user_stack, (row.user_end, row.mending), &mut newest);
+            kernel.push(row.kernel_stack, (row.kernel_end, StackRepair::NONE), &mut newest);
+            user.push(row.user_stack, (row.user_end, row.repair), &mut newest);
         }
         let expected_snapshot = rows.iter().map(|row| row.snapshot).find(|id| *id > 0).unwrap_or(0);
         let mut next = u64::from(expected_snapshot);
@@ -196,7 +196,7 @@ impl ArchivedSamplesV1 {
             let task = slot.recent.told(task[i]).ok_or_else(|| wrong("no such task"))?;
             let (kernel_stack, (kernel_end, _)) =
                 kernel.next(i, &mut newest).ok_or_else(|| wrong("no such stack"))?;
-            let (user_stack, (user_end, mending)) =
+            let (user_stack, (user_end, repair)) =
                 user.next(i, &mut newest).ok_or_else(|| wrong("no such stack"))?;
             let (event, weight) = (event[i] as u8, weight[i]);
             let snapshot = match snapshot[i] {
@@ -217,7 +217,7 @@ impl ArchivedSamplesV1 {
                 kernel_stack,
                 weight,
                 snapshot,
-                mending,
+                repair,
             });
         }
         Ok(rows)

@@ -2,7 +2,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`same`] | which functions of two builds are the same |
+//! | [`matching`] | which functions of two builds are the same |
 //! | [`compare`](mod@compare) | rates of two sides, their noise, and what is more than that |
 //! | [`activity`] | what was spent when |
 //! | [`changes`](mod@changes) | where a series of values goes over to another level |
@@ -17,6 +17,6 @@ pub(crate) mod asked;
 pub mod changes;
 pub mod compare;
 pub mod depths;
+pub mod matching;
 pub mod quality;
-pub mod same;
 pub mod trend;

@@ -10,7 +10,7 @@ use crate::analysis::compare::estimate::{Base, Piece, Seen};
 use crate::analysis::compare::noise::{Draws, SEED, SLICES};
 use crate::analysis::compare::series::{Part, Series, whole};
 use crate::analysis::compare::{Facts, Metric, Point, facts, point};
-use crate::analysis::same;
+use crate::analysis::matching;
 use crate::base::map::Interned;
 use crate::profile::names::Names;
 use crate::profile::pipeline::Report;
@@ -102,9 +102,9 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
                     let (name, image) = called(names, function);
                     let path = image.unwrap_or("[no image]");
                     match options.by {
-                        By::Image => intern((same::image(path).into_owned(), String::new()), path, image),
+                        By::Image => intern((matching::image(path).into_owned(), String::new()), path, image),
                         _ => intern(
-                            (same::function(name).into_owned(), same::image(path).into_owned()),
+                            (matching::function(name).into_owned(), matching::image(path).into_owned()),
                             name,
                             image,
                         ),

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use icecore_format::records::Mending;
+use icecore_format::records::StackRepair;
 use serde::Serialize;
 
 use super::cut::{damage, left_out_text};
@@ -66,15 +66,16 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
         search,
         Apart::default(),
     );
-    let with = |which: fn(Mending) -> bool| {
-        let hits = loaded.hits.rows.iter().filter(|hit| which(hit.key.mending));
+    let with = |which: fn(StackRepair) -> bool| {
+        let hits = loaded.hits.rows.iter().filter(|hit| which(hit.key.repair));
         hits.map(|hit| hit.samples).sum::<u64>()
     };
-    let (unwound, repaired) = (with(|how| how != Mending::NONE), with(|how| how.kind() > Mending::KEPT));
+    let (unwound, repaired) =
+        (with(|how| how != StackRepair::NONE), with(|how| how.kind() > StackRepair::KEPT));
     let excerpt = Excerpt {
         recording: &recording,
         selection: loaded.selection(),
-        what: What::Unwound(&redaction, &loaded.mended),
+        what: What::Unwound(&redaction, &loaded.repaired),
     };
     let version = env!("CARGO_PKG_VERSION");
     let note = |samples, _| {

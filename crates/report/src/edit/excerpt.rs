@@ -31,7 +31,7 @@ use crate::recording::filter::{Filter, Moment};
 use crate::recording::load::Tables;
 use crate::recording::load::parts::{CUT_FROM, CUT_TO, Part};
 use crate::stacks::hits::Selection;
-use crate::stacks::mend::Mended;
+use crate::stacks::repair::RepairedStacks;
 use choose::{Chooser, Grown};
 use need::{Extent, Need};
 use pack::Packer;
@@ -51,7 +51,7 @@ pub(super) enum What<'a> {
     /// Those that the filter wants, as they are; nothing that only others needed.
     Wanted,
     /// All, with the stacks that are believed; what these were made of is left out, and texts that are to be redacted.
-    Unwound(&'a Redaction, &'a Mended),
+    Unwound(&'a Redaction, &'a RepairedStacks),
 }
 
 /// What became of one session.
@@ -83,7 +83,7 @@ impl Excerpt<'_> {
         let mut rows = Rows::load(recording, selection.tables, part);
         let grown = match what {
             What::Wanted => None,
-            What::Unwound(_, mended) => Some(Grown::add(selection.tables, mended, part, &mut rows)),
+            What::Unwound(_, repaired) => Some(Grown::add(selection.tables, repaired, part, &mut rows)),
         };
         rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.cpu_time(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);

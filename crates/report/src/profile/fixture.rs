@@ -1,13 +1,13 @@
 //! Small profiles for tests, from folded lines.
 
-use icecore_format::records::{Mending, WalkEnd};
+use icecore_format::records::{StackRepair, WalkEnd};
 
 use super::*;
 use crate::profile::names::{Frame, ImageName, Side};
 
 /// How all samples of [`profile`] were taken.
 pub(crate) const TAKEN: Taken =
-    Taken { end: WalkEnd::NONE, rooted: false, guessed: false, mending: Mending::NONE, in_kernel: false };
+    Taken { end: WalkEnd::NONE, rooted: false, guessed: false, repair: StackRepair::NONE, in_kernel: false };
 
 /// Builds a profile of one thread; a stack is root first, each sample weighs 10.
 pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {

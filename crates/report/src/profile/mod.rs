@@ -19,7 +19,7 @@ pub mod pipeline;
 mod sums;
 pub mod tree;
 
-use icecore_format::records::{Mark, Mending, WalkEnd};
+use icecore_format::records::{Mark, StackRepair, WalkEnd};
 
 use crate::base::map::{Interned, Map};
 use crate::base::shorten::{MAX_NAME_BYTES, shorten};
@@ -108,7 +108,7 @@ pub struct Taken {
     /// A frame of the user stack was found by a guess.
     pub guessed: bool,
     /// What became of the user walk.
-    pub mending: Mending,
+    pub repair: StackRepair,
     /// It hit in the kernel.
     pub in_kernel: bool,
 }
@@ -179,7 +179,7 @@ impl Profile {
         let mut before: Option<(Key, u32, Taken)> = None;
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
             let stack = of_spot[*leaf as usize];
-            let Key { end, mending, in_kernel, event, .. } = hit.key;
+            let Key { end, repair, in_kernel, event, .. } = hit.key;
             let same = Key { event: 0, ..hit.key };
             let (thread, taken) = match before {
                 Some((known, thread, taken)) if known == same => (thread, taken),
@@ -189,7 +189,7 @@ impl Profile {
                         .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
                     let rooted = is_rooted(&hit.key, begins[stack as usize]);
                     let guessed = guesses.are_in(selection.tables, hit.key.user);
-                    (thread, Taken { end, rooted, guessed, mending, in_kernel })
+                    (thread, Taken { end, rooted, guessed, repair, in_kernel })
                 }
             };
             before = Some((same, thread, taken));

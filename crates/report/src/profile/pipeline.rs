@@ -1,7 +1,7 @@
 //! The pipeline, drawn once: from a file to everything that a view may show.
 //!
 //! ```text
-//! open ─► load ─► replay ─► mend ─► count ─► locate ─► name ─► profile ─► narrow ─► view
+//! open ─► load ─► replay ─► repair ─► count ─► locate ─► name ─► profile ─► narrow ─► view
 //!         └────── Loaded ──────────────────┘ └── Named ──────┘ └──── Report ────┘
 //! ```
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use icecore_format::read::Recording;
-use icecore_format::records::{Mending, WalkEnd};
+use icecore_format::records::{StackRepair, WalkEnd};
 
 use crate::base::term::progress::Progress;
 use crate::profile::found::Found;
@@ -22,7 +22,9 @@ use crate::recording::spaces::Spaces;
 use crate::stacks::calls::{Impossible, impossible};
 use crate::stacks::hits::{self, Apart, Hits, Key, Selection};
 use crate::stacks::locate::{Located, Locator, Place, locate};
-use crate::stacks::mend::{Mended, New, Suspects, mend, skips_interrupted, suspects, trampolines};
+use crate::stacks::repair::{
+    New, RepairedStacks, Suspects, repair_stacks, skips_interrupted, suspects, trampolines,
+};
 use crate::stacks::weigh::weigh;
 use icecore_symbolize::debuginfod::{self, Fetched, Wish, fetch};
 use icecore_symbolize::image::{Finder, Search};
@@ -44,7 +46,7 @@ pub struct Loaded<'a> {
     /// Which functions decide.
     pub patterns: Patterns,
     /// Stacks that were unwound.
-    pub mended: Mended,
+    pub repaired: RepairedStacks,
     /// Samples, counted.
     pub hits: Hits,
     /// Where files of images are looked for.
@@ -95,11 +97,11 @@ impl<'a> Loaded<'a> {
             mark_trampolines(recording, &mut tables, &spaces, search);
         }
         let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
-        let (mended, new) = mended(recording, selection, search);
+        let (repaired, new) = repaired(recording, selection, search);
         tables.nodes.push(new.first_id, new.nodes);
         tables.marks.extend(new.marks);
         let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
-        let mut hits = hits::count(selection, apart, |entry| mended.samples(recording, &tables, entry));
+        let mut hits = hits::count(selection, apart, |entry| repaired.samples(recording, &tables, entry));
         if is_part {
             let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
             match needed::nodes(recording, stacks) {
@@ -118,7 +120,7 @@ impl<'a> Loaded<'a> {
             cgroups,
             filter,
             patterns,
-            mended,
+            repaired,
             hits,
             search,
             suspects: OnceLock::new(),
@@ -146,7 +148,7 @@ impl<'a> Loaded<'a> {
             _ if key.user == 0 => key.end == WalkEnd::ROOT,
             end if !begins && end != WalkEnd::ROOT => false,
             _ if self.skips_interrupted(key) => false,
-            _ if key.mending != Mending::NONE => key.mending.is_judged() && !key.mending.is_suspect(),
+            _ if key.repair != StackRepair::NONE => key.repair.is_judged() && !key.repair.is_suspect(),
             _ => {
                 let (suspects, _) = self.suspects();
                 let known = if begins { &suspects.linked } else { &suspects.sound };
@@ -240,13 +242,13 @@ fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces,
 }
 
 /// Unwinds stacks; returns new nodes of the trie as well.
-fn mended(recording: &Recording, selection: Selection<'_>, search: &Search) -> (Mended, New) {
+fn repaired(recording: &Recording, selection: Selection<'_>, search: &Search) -> (RepairedStacks, New) {
     let tables = selection.tables;
     let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
     let locator = Locator::new(tables, selection.spaces);
     let embedded = locator.embedded(recording);
     let finder = Finder { search, embedded: Some(&embedded) };
-    mend(recording, selection, &locator, &finder, first_id)
+    repair_stacks(recording, selection, &locator, &finder, first_id)
 }
 
 /// Tells of each image whether it has places of which the recording itself has not all that can be found out.

@@ -186,7 +186,7 @@ impl fmt::Display for Moment {
 
 #[cfg(test)]
 mod tests {
-    use icecore_format::records::{Mending, WalkEnd};
+    use icecore_format::records::{StackRepair, WalkEnd};
 
     use super::*;
 
@@ -248,7 +248,7 @@ mod tests {
             kernel_stack: 0,
             weight: 1,
             snapshot: 0,
-            mending: Mending::NONE,
+            repair: StackRepair::NONE,
         };
         let filter = Filter {
             from: Some(Moment { ns: 10 }),

@@ -48,7 +48,7 @@ pub struct Findings {
     /// Problems beyond these.
     pub more: u64,
     /// Among them is something that a repaired copy does not have.
-    pub is_mendable: bool,
+    pub is_repairable: bool,
     /// Blocks that were lost before the file was repaired or merged, as it says itself. What refers to them is no
     /// problem.
     pub lost_blocks: u64,
@@ -93,7 +93,7 @@ pub fn verify(recording: &Recording) -> Findings {
     {
         found.add(Some(index), index.off, block::UNCLEAN.to_owned());
     }
-    found.is_mendable = !found.is_ok();
+    found.is_repairable = !found.is_ok();
     let counted = counted::sessions(recording);
     found.samples_expected = counted.iter().map(|session| session.expected).reduce(u64::saturating_add);
     let lost = lost_blocks(recording);
@@ -113,8 +113,8 @@ pub fn verify(recording: &Recording) -> Findings {
             let ids = ids.follow(recording, entry, &checked, is_forgiven);
             let miscount =
                 counted.iter().find(|session| session.receipt_off == entry.off).and_then(miscounted);
-            found.is_mendable |=
-                checked.is_mendable || miscount.as_ref().is_some_and(|(_, is_mendable)| *is_mendable);
+            found.is_repairable |=
+                checked.is_repairable || miscount.as_ref().is_some_and(|(_, is_repairable)| *is_repairable);
             let miscount = miscount.map(|(cause, _)| cause);
             for cause in order.into_iter().chain(checked.problems).chain(ids).chain(miscount) {
                 found.add(Some(entry), entry.off, cause);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use icecore_format::index::Entry;
 use icecore_format::read::Damage;
-use icecore_format::records::{CpuTime, Mending, Sample, Task, WalkEnd};
+use icecore_format::records::{CpuTime, Sample, StackRepair, Task, WalkEnd};
 use rayon::prelude::*;
 
 use crate::base::map::Map;
@@ -30,7 +30,7 @@ pub struct Key {
     /// How the user walk ended.
     pub end: WalkEnd,
     /// What became of the walk.
-    pub mending: Mending,
+    pub repair: StackRepair,
     /// They hit in the kernel, whether its frames are wanted or not.
     pub in_kernel: bool,
     /// The cgroup of the thread.
@@ -168,8 +168,8 @@ impl Selection<'_> {
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;
-        let (mending, event) = (sample.mending, 0);
-        Some(Key { task, space, cgroup, user, kernel, end, mending, in_kernel, event })
+        let (repair, event) = (sample.repair, 0);
+        Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event })
     }
 
     /// Tells whether a block may hold a wanted sample.

@@ -3,7 +3,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`hits`] | samples, filtered and made distinct |
-//! | [`mend`](mod@mend) | stacks of programs without frame pointers, made whole |
+//! | [`repair`](mod@repair) | stacks of programs without frame pointers, made whole |
 //! | `calls` | which calls stand in the code, and which stacks cannot be for that |
 //! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
 //! | [`mounts`] | whose paths recorded paths are |
@@ -13,6 +13,6 @@ pub(crate) mod calls;
 pub mod hits;
 pub mod kernel;
 pub mod locate;
-pub mod mend;
 pub mod mounts;
+pub mod repair;
 pub(crate) mod weigh;

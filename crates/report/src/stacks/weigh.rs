@@ -25,7 +25,7 @@ pub(crate) fn weigh(located: &Located, hits: &[Hit], images: usize) -> Vec<u64> 
 
 #[cfg(test)]
 mod tests {
-    use icecore_format::records::{Mending, WalkEnd};
+    use icecore_format::records::{StackRepair, WalkEnd};
 
     use super::*;
     use crate::stacks::hits::Key;
@@ -51,7 +51,7 @@ mod tests {
             kernel: 0,
             task: 0,
             end: WalkEnd::ROOT,
-            mending: Mending::NONE,
+            repair: StackRepair::NONE,
             in_kernel: false,
         };
         let hits = [3, 5, 9].map(|samples| Hit { key, samples, weight: 1, span_ns: (0, 0) });

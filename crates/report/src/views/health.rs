@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::Mending;
+use icecore_format::records::StackRepair;
 use serde::Serialize;
 
 use crate::analysis::account::Account;
@@ -71,8 +71,8 @@ impl Health {
         let mut quality = Quality::new(report, in_file, lost);
         let cpu_time = std::mem::replace(&mut quality.cpu_time, Err(""));
         let walked = report.profile.taken(Taken::is_walked).samples;
-        let of_walked = |which: fn(Mending) -> bool| {
-            let samples = report.profile.taken(|taken| taken.is_walked() && which(taken.mending)).samples;
+        let of_walked = |which: fn(StackRepair) -> bool| {
+            let samples = report.profile.taken(|taken| taken.is_walked() && which(taken.repair)).samples;
             ratio(samples as f64, walked as f64)
         };
         let row =
@@ -91,9 +91,9 @@ impl Health {
             samples_missing: tables.samples_missing,
             advice: quality.problems.clone(),
             quality,
-            unwound_share: of_walked(|mending| mending != Mending::NONE),
-            repaired_share: of_walked(|mending| mending.kind() > Mending::KEPT),
-            completed_share: of_walked(|mending| mending.kind() == Mending::COMPLETED),
+            unwound_share: of_walked(|repair| repair != StackRepair::NONE),
+            repaired_share: of_walked(|repair| repair.kind() > StackRepair::KEPT),
+            completed_share: of_walked(|repair| repair.kind() == StackRepair::COMPLETED),
             images: breaks(&report.profile).into_iter().map(row).collect(),
         }
     }

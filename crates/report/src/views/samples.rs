@@ -76,7 +76,7 @@ fn pieces(frames: &[usize], most: usize) -> Vec<Range<usize>> {
 fn selected(loaded: &Loaded<'_>) -> Vec<(Sample, Key)> {
     let selection = loaded.selection();
     let of_block = |entry| {
-        let rows = loaded.mended.samples(loaded.recording, &loaded.tables, entry).into_iter().flatten();
+        let rows = loaded.repaired.samples(loaded.recording, &loaded.tables, entry).into_iter().flatten();
         let wanted = rows.filter_map(|sample| Some((sample, selection.key(&sample)?)));
         wanted.filter(|(_, key)| !selection.is_emptied(key)).collect()
     };

@@ -67,7 +67,7 @@ impl Verify {
             samples_expected: found.samples_expected,
             problems: found.problems.iter().map(ProblemRow::new).collect(),
             more: found.more,
-            mendable: found.is_mendable,
+            mendable: found.is_repairable,
             lost_blocks: found.lost_blocks,
             unknown: found.skipped.iter().map(UnknownRow::new).collect(),
         }

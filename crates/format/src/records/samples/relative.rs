@@ -1,12 +1,12 @@
 //! What the columns of samples are told by: the newest stack, the last end of a walk, the CPU's recent tasks.
 
 use super::super::packed::ArchivedPacked;
-use super::super::{Mending, WalkEnd, rows_of};
+use super::super::{StackRepair, WalkEnd, rows_of};
 use crate::Error;
 use crate::block::Kind;
 
 /// How a walk ended, and what became of it.
-pub(super) type End = (WalkEnd, Mending);
+pub(super) type End = (WalkEnd, StackRepair);
 
 /// One side of all samples, to be written.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Told {
         let last = self.last_end.of(id);
         if self.end[i] > 0 {
             let told = self.end[i] - 1;
-            *last = (WalkEnd(told as u8), Mending((told >> 8) as u8));
+            *last = (WalkEnd(told as u8), StackRepair((told >> 8) as u8));
         }
         Some((id, *last))
     }

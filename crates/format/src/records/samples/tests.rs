@@ -22,7 +22,7 @@ proptest::proptest! {
             task,
             user_stack,
             kernel_stack,
-            weight: time_ns ^ u64::from(task), snapshot: 0, mending: Mending::NONE };
+            weight: time_ns ^ u64::from(task), snapshot: 0, repair: StackRepair::NONE };
         let mut rows: Vec<Sample> = rows.into_iter().map(row).collect();
         rows.sort_by_key(|row| row.time_ns);
         let basis = Basis { period_ns, newest_stack, ..Basis::default() };
@@ -46,7 +46,7 @@ fn samples_out_of_order_are_refused() {
         kernel_stack: 0,
         weight: 1,
         snapshot: 0,
-        mending: Mending::NONE,
+        repair: StackRepair::NONE,
     };
     let error = SamplesV1::from_rows(&[row(10), row(5)], &Basis::default()).expect_err("backwards");
     assert!(error.to_string().contains("cannot follow"), "{error}");

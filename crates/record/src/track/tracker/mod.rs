@@ -18,7 +18,8 @@ use std::ops::Range;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Cgroup, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Mending, Sample, Task, WalkEnd,
+    Cgroup, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Sample, StackRepair, Task,
+    WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
@@ -202,7 +203,7 @@ impl Tracker {
             kernel_stack: 0,
             weight: sample.weight,
             snapshot: 0,
-            mending: Mending::NONE,
+            repair: StackRepair::NONE,
         };
         let snapshot = self.arriving.take(head.cpu, sample.snapshot).map(Box::new);
         self.wait(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::rows::{Key, Sided};
-use crate::analysis::same::{self, Group, Item};
+use crate::analysis::matching::{self, Group, Item};
 use crate::base::map::Interned;
 use crate::profile::names::{Frame, Names};
 use crate::profile::pipeline::Report;
@@ -17,7 +17,7 @@ pub struct Functions {
     pub of: Vec<Vec<u32>>,
     /// By number: as it is called before and after.
     pub keys: Vec<[Option<Key>; 2]>,
-    /// By recording: the key of [`same::image`] of each image.
+    /// By recording: the key of [`matching::image`] of each image.
     images: Vec<Vec<String>>,
     /// Images, by their keys, that have source lines on one side only.
     one_sided: HashSet<String>,
@@ -49,7 +49,7 @@ impl Functions {
         }
         let sides = sides.map(Interned::into_items);
         let [before, after] = sides.each_ref().map(|named| named.iter().map(Named::item).collect::<Vec<_>>());
-        let matched = same::matched(&before, &after);
+        let matched = matching::matched(&before, &after);
         let mut number_of = [vec![0u32; before.len()], vec![0u32; after.len()]];
         for (number, Group { before, after, .. }) in matched.iter().enumerate() {
             before.iter().for_each(|position| number_of[0][*position] = number as u32);
@@ -151,7 +151,7 @@ fn image_keys<'a>(reports: &'a [Sided<'a>], builds: &'a [Vec<Vec<u8>>]) -> Vec<V
         };
         reports.iter().zip(builds).map(of_report)
     };
-    let keys = same::Images::of(images().flatten());
+    let keys = matching::Images::of(images().flatten());
     let key = |(path, _)| keys.key(path).unwrap_or_default().to_owned();
     images().map(|images| images.map(key).collect()).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rows::{Rows, Sided};
-use crate::analysis::same::{Left, renamed};
+use crate::analysis::matching::{Left, renamed};
 use crate::profile::through;
 
 /// Smaller shares are not worth a guess.

@@ -6,7 +6,7 @@ pub(crate) mod runtimes;
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{Cause, Mending, WalkEnd};
+use icecore_format::records::{Cause, StackRepair, WalkEnd};
 use icecore_symbolize::Reason;
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::profile::Taken;
 use crate::profile::pipeline::Report;
 use crate::recording::losses::lost;
 use crate::stacks::calls::Impossible;
-use crate::stacks::mend::Suspects;
+use crate::stacks::repair::Suspects;
 pub(crate) use counts::{Break, breaks, count};
 use counts::{agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
 use problems::{Facts, InStep, problems};
@@ -117,7 +117,7 @@ pub struct Quality {
 
 impl Quality {
     pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
-        let is_unwound = report.profile.taken(|taken| taken.mending != Mending::NONE).samples > 0;
+        let is_unwound = report.profile.taken(|taken| taken.repair != StackRepair::NONE).samples > 0;
         // Where stacks were unwound, samples tell what of them is walked.
         let impossible = report.located.map(|located| report.loaded.impossible(located));
         if is_unwound {
@@ -153,9 +153,9 @@ impl Quality {
         let of_frames = |n: u64| ratio(n as f64, frames as f64);
         let nameless: u64 = unnamed.values().sum();
         let worst = unnamed.iter().max_by_key(|(_, n)| **n).map(|(reason, _)| *reason);
-        let judged = suspects.judged + taken(|taken| taken.mending.is_judged());
-        let suspect = suspects.samples + taken(|taken| taken.mending.is_suspect());
-        let signals = report.loaded.hits.rows.iter().filter(|hit| hit.key.mending.is_suspect());
+        let judged = suspects.judged + taken(|taken| taken.repair.is_judged());
+        let suspect = suspects.samples + taken(|taken| taken.repair.is_suspect());
+        let signals = report.loaded.hits.rows.iter().filter(|hit| hit.key.repair.is_suspect());
         let signals = signals.filter(|hit| report.loaded.skips_interrupted(&hit.key));
         let signals: u64 = signals.map(|hit| hit.samples).sum();
         let mut user_ends = BTreeMap::new();
@@ -183,7 +183,7 @@ impl Quality {
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
-            is_walked_only: taken(|taken| taken.mending != Mending::NONE) == 0,
+            is_walked_only: taken(|taken| taken.repair != StackRepair::NONE) == 0,
         };
         let breaks = breaks(&report.profile);
         let problems = problems(Facts {

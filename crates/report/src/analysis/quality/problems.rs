@@ -121,7 +121,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         };
         let prove = || facts.asked.unwind_more(facts.is_walked_only).map(|remedy| format!("; {remedy}"));
         let prove = if facts.unproven_share > 0.0 { prove() } else { None };
-        let remedy = facts.broken.map(|broken| mending(broken, &facts)).or(prove).unwrap_or_default();
+        let remedy = facts.broken.map(|broken| repair(broken, &facts)).or(prove).unwrap_or_default();
         problems.push((
             graded(rooted + facts.unproven_share < ROOTED_MISLEADS, rooted < ROOTED_SHOWS),
             format!("only {} of the user stacks reach a root{unproven}: {so}{remedy}", percent(rooted)),
@@ -244,7 +244,7 @@ impl<'a> InStep<'a> {
 }
 
 /// Where most stacks end, and what helps against it.
-fn mending(broken: &Break, facts: &Facts<'_>) -> String {
+fn repair(broken: &Break, facts: &Facts<'_>) -> String {
     let share = percent(broken.share);
     let image =
         broken.image.as_deref().map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));

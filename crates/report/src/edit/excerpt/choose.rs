@@ -12,7 +12,7 @@ use super::rows::Rows;
 use crate::recording::load::parts::Part;
 use crate::recording::load::{Tables, damage};
 use crate::stacks::hits::Selection;
-use crate::stacks::mend::Mended;
+use crate::stacks::repair::RepairedStacks;
 
 /// Blocks that are decoded at once: bounds the memory.
 const WINDOW: usize = 64;
@@ -42,7 +42,7 @@ pub(super) struct Chooser<'a> {
 /// Nodes of stacks that were unwound, behind all that the session has.
 #[derive(Debug, Clone)]
 pub(super) struct Grown<'a> {
-    mended: &'a Mended,
+    repaired: &'a RepairedStacks,
     /// Their ids in the tables of the file.
     ids: Range<u32>,
     /// The id of the first among the rows of the session.
@@ -51,11 +51,11 @@ pub(super) struct Grown<'a> {
 
 impl<'a> Grown<'a> {
     /// Adds the nodes of a session to its rows.
-    pub(super) fn add(tables: &Tables, mended: &'a Mended, part: &Part, rows: &mut Rows) -> Self {
-        let ids = mended.ids_of_part(part.number());
+    pub(super) fn add(tables: &Tables, repaired: &'a RepairedStacks, part: &Part, rows: &mut Rows) -> Self {
+        let ids = repaired.ids_of_part(part.number());
         // Without a number for the next node the report has none to add, either.
         let first = rows.nodes.next_id().unwrap_or(u32::MAX).max(1);
-        let grown = Self { mended, ids, first };
+        let grown = Self { repaired, ids, first };
         let own = |id: u32| {
             let node = tables.nodes.find(id)?;
             let location = match node.location {
@@ -70,7 +70,7 @@ impl<'a> Grown<'a> {
         // Nodes of the file may have marks that its rules told, which the new file lacks.
         let marks = tables.marks.iter().filter_map(|(id, mark)| match grown.own_id(*id) {
             Some(id) => Some((id, *mark)),
-            None if mended.is_new(*id) => None,
+            None if repaired.is_new(*id) => None,
             None => Some(tables.parts.own_node(*id))
                 .filter(|(of, _)| *of == part.number())
                 .map(|(_, id)| (id, *mark)),
@@ -128,9 +128,9 @@ impl<'a> Chooser<'a> {
 
     /// A sample with the stack that is believed.
     fn unwound(&self, grown: &Grown<'_>, sample: Sample) -> Sample {
-        let Sample { user_stack, user_end, mending, .. } = grown.mended.sample(self.part.sample(sample));
+        let Sample { user_stack, user_end, repair, .. } = grown.repaired.sample(self.part.sample(sample));
         let user_stack = grown.own_id(user_stack).unwrap_or(sample.user_stack);
-        Sample { user_stack, user_end, mending, snapshot: 0, ..sample }
+        Sample { user_stack, user_end, repair, snapshot: 0, ..sample }
     }
 
     /// Counts all samples of the session.

@@ -3,8 +3,8 @@
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Basis, JitV1, KernelSymbolsV1, Location, Mending, Node, Sample as Row, SamplesV1, StacksV1, StringsV1,
-    Task, TasksV1, WalkEnd,
+    Basis, JitV1, KernelSymbolsV1, Location, Node, Sample as Row, SamplesV1, StackRepair, StacksV1,
+    StringsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -169,7 +169,7 @@ impl<'a> Samples<'a> {
                 kernel_stack,
                 weight: sample.period.unwrap_or_else(|| attr.usual_weight()),
                 snapshot: snapshot.unwrap_or(0),
-                mending: Mending::NONE,
+                repair: StackRepair::NONE,
             });
         }
         (self.kernel, self.user) = (kernel, user);

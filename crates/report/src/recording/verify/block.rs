@@ -21,7 +21,7 @@ pub(super) struct Checked {
     /// What is wrong with it.
     pub(super) problems: Vec<String>,
     /// A repaired copy would not have it, or have it right.
-    pub(super) is_mendable: bool,
+    pub(super) is_repairable: bool,
     /// Ids that it defines, first to last.
     pub(super) defines: Option<(Table, u32, u32)>,
     /// Ids that it refers to, its own left out.
@@ -45,7 +45,7 @@ pub(super) fn check(recording: &Recording, entry: &Entry) -> Checked {
     let mut checked = Checked::default();
     if is_unclean(recording, entry) {
         checked.wrong(UNCLEAN);
-        checked.is_mendable = true;
+        checked.is_repairable = true;
     }
     let done = recording.payload(entry).and_then(|payload| {
         if is_known(entry.header.kind, entry.header.version) {
@@ -55,7 +55,7 @@ pub(super) fn check(recording: &Recording, entry: &Entry) -> Checked {
         }
     });
     if let Err(error) = done {
-        checked.is_mendable |= matches!(error, Error::Checksum { .. });
+        checked.is_repairable |= matches!(error, Error::Checksum { .. });
         checked.wrong(&error.to_string());
     }
     checked

@@ -3,8 +3,8 @@ use std::fs::File;
 use icecore_format::block::BlockHeader;
 use icecore_format::records::{
     Basis, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Location, Mapping, MappingsV1,
-    Mending, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1,
-    StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Task, TasksV1, WalkEnd, Word,
+    Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode,
+    StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, Task, TasksV1, WalkEnd, Word,
 };
 use icecore_format::write::Writer;
 
@@ -62,7 +62,7 @@ fn samples_row(time_ns: u64, user_stack: u32, event: u8) -> Sample {
         kernel_stack: 0,
         weight: 1,
         snapshot: 0,
-        mending: Mending::NONE,
+        repair: StackRepair::NONE,
     }
 }
 
@@ -79,7 +79,7 @@ fn found(write: impl FnOnce(&mut Writer) -> Result<u64, icecore_format::Error>) 
     write(&mut writer).expect("fits");
     writer.finish().expect("writes");
     let found = verify(&Recording::open(&path).expect("opens"));
-    assert!(!found.is_mendable, "a repair would not help");
+    assert!(!found.is_repairable, "a repair would not help");
     found
         .problems
         .into_iter()

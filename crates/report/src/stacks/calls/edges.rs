@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use icecore_format::records::{Location, Mark, Mending};
+use icecore_format::records::{Location, Mark, StackRepair};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ pub(crate) fn impossible(
     let spots = &located.spots;
     let mut through: Vec<Weights> = vec![[0; 3]; spots.len()];
     for (hit, leaf) in rows.iter().zip(&located.leaves) {
-        through[*leaf as usize][way(hit.key.mending)] += hit.samples;
+        through[*leaf as usize][way(hit.key.repair)] += hit.samples;
     }
     for position in (1..spots.len()).rev() {
         let inner = through[position];
@@ -201,7 +201,7 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
                 Place::Image(image, _) => Some(image),
                 _ => None,
             };
-            let way = if step.mark.has(Mark::GUESSED) { GUESS } else { way(hit.key.mending) };
+            let way = if step.mark.has(Mark::GUESSED) { GUESS } else { way(hit.key.repair) };
             let sum = found.sums.entry((image, way)).or_default();
             sum.0 += hit.samples;
             if edge == Edge::Impossible {
@@ -213,10 +213,10 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
     found
 }
 
-fn way(mending: Mending) -> usize {
-    match mending.kind() {
-        Mending::COMPLETED => 2,
-        Mending::REPLACED => 1,
+fn way(repair: StackRepair) -> usize {
+    match repair.kind() {
+        StackRepair::COMPLETED => 2,
+        StackRepair::REPLACED => 1,
         _ => 0,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::code::Code;
-use crate::stacks::mend::rules;
+use crate::stacks::repair::rules;
 use icecore_symbolize::image::{self, FileOff, Finder, Identity, Svma};
 use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
 

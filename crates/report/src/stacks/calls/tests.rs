@@ -9,7 +9,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::code::Code;
 use super::opened::Opened;
-use crate::stacks::mend::rules::Opened as Rules;
+use crate::stacks::repair::rules::Opened as Rules;
 use icecore_symbolize::image::{ElfFile, Found, Source, Svma};
 use icecore_unwind::UnwindTables;
 use icecore_unwind::{CallersFp, Edge, Shape};

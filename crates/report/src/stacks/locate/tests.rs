@@ -1,5 +1,5 @@
 use icecore_format::records::{
-    Change, Image, ImageKind, Lifecycle, Location, Mapping, Mending, Node, Origin, WalkEnd,
+    Change, Image, ImageKind, Lifecycle, Location, Mapping, Node, Origin, StackRepair, WalkEnd,
 };
 
 use super::*;
@@ -55,7 +55,7 @@ fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
         user,
         kernel,
         end: WalkEnd::ROOT,
-        mending: Mending::NONE,
+        repair: StackRepair::NONE,
         in_kernel: kernel != 0,
         cgroup: 0,
         event: 0,
@@ -84,7 +84,7 @@ fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
             kernel: *kernel,
             task: 0,
             end,
-            mending: Mending::NONE,
+            repair: StackRepair::NONE,
             in_kernel,
             cgroup: 0,
             event: 0,

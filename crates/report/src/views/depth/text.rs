@@ -1,6 +1,6 @@
 //! The rows as tables for people.
 
-use icecore_format::records::{Cause, Mending};
+use icecore_format::records::{Cause, StackRepair};
 
 use super::Depth;
 use super::rows::{Figures, GroupRow, Link, Range};
@@ -46,7 +46,7 @@ impl Depth {
         self.recursion_text(page);
         self.interpreter_text(page);
         let has = |share: fn(&GroupRow) -> f64| self.groups.iter().any(|group| share(group) > 0.0);
-        let is_walked_only = report.profile.taken(|taken| taken.mending != Mending::NONE).samples == 0;
+        let is_walked_only = report.profile.taken(|taken| taken.repair != StackRepair::NONE).samples == 0;
         let asked = Asked::of(&report.loaded.tables.session);
         if has(|group| group.cut_share - group.not_copied_share) {
             page.gap();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Row;
 use crate::analysis::compare::Sided;
-use crate::analysis::same::code::{Code, Verdict, compare, is_same_build};
+use crate::analysis::matching::code::{Code, Verdict, compare, is_same_build};
 use crate::profile::pipeline::Loaded;
 use crate::stacks::locate::Locator;
 use icecore_symbolize::image::{Finder, Identity};

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::Diff;
 use super::flame::{Picture, draw};
 use crate::analysis::compare::{Comparison, Metric, Row, Sided, Status};
-use crate::analysis::same;
+use crate::analysis::matching;
 use crate::base::output;
 use crate::base::shorten::line;
 use crate::base::term::path::shown;
@@ -81,7 +81,7 @@ fn changed(compared: &Comparison) -> HashSet<String> {
     let is_change =
         |row: &&Row| row.own.judged.significant && compared.status(row, Metric::Own) != Status::Diluted;
     let keys = compared.rows.iter().filter(is_change).flat_map(|row| row.keys.iter().flatten());
-    keys.map(|key| same::function(&key.name).into_owned()).collect()
+    keys.map(|key| matching::function(&key.name).into_owned()).collect()
 }
 
 /// The stacks of a side, in the unit of the comparison; of several recordings all. What is one function has one name.

@@ -14,7 +14,7 @@ use anyhow::{Context as _, anyhow};
 use inferno::flamegraph::color::BackgroundColor;
 use inferno::flamegraph::{self, FuncFrameAttrsMap, Options, TextTruncateDirection};
 
-use crate::analysis::same::function;
+use crate::analysis::matching::function;
 use crate::base::map::Map;
 use crate::views::flame::FONT_WIDTH;
 

@@ -1,5 +1,5 @@
 use icecore_format::block::{BlockHeader, Codec, Processes};
-use icecore_format::records::{Mending, Task, WalkEnd};
+use icecore_format::records::{StackRepair, Task, WalkEnd};
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn sample(time_ns: u64, task: u32, event: u8, user_stack: u32) -> Sample {
         kernel_stack: 0,
         weight: 1,
         snapshot: 0,
-        mending: Mending::NONE,
+        repair: StackRepair::NONE,
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     /// Puts entries together; `None` if they do not fit together. Of those that overlap the first counts.
-    pub(in crate::stacks::mend) fn new(rules: &[&UnwindRule], machine: Machine) -> Option<Self> {
+    pub(in crate::stacks::repair) fn new(rules: &[&UnwindRule], machine: Machine) -> Option<Self> {
         let (of_go, mut rules): (Vec<&UnwindRule>, Vec<&UnwindRule>) =
             rules.iter().partition(|rule| rule.at >= go::FDE_AT);
         rules.sort_by_key(|rule| rule.at);
@@ -41,7 +41,7 @@ impl Recorded {
         is_any.then(|| Self { at: Svma(first), section, of_go: made(&of_go, machine), biases })
     }
 
-    pub(in crate::stacks::mend) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
+    pub(in crate::stacks::repair) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
         UnwindSections {
             machine,
             eh_frame: &self.section,
@@ -63,7 +63,7 @@ impl Recorded {
         offsets.iter().any(|off| !has(off.saturating_sub(1)) && !has(*off))
     }
 
-    pub(in crate::stacks::mend) fn svma(&self, off: FileOff) -> Svma {
+    pub(in crate::stacks::repair) fn svma(&self, off: FileOff) -> Svma {
         let after = self.biases.partition_point(|(start, _)| *start <= off.0);
         Svma(off.0.wrapping_add(self.biases[after.saturating_sub(1)].1))
     }

@@ -1,7 +1,7 @@
 //! Samples, unwound one after the other. Each is unwound from its own registers and its own copy of the stack: nothing of another
 //! sample is taken for a part of it.
 
-use icecore_format::records::{Mark, Mending, Sample, WalkEnd};
+use icecore_format::records::{Mark, Sample, StackRepair, WalkEnd};
 
 use super::carried::Carried;
 use super::choose::{Choice, Walked, choose, ended, joined};
@@ -48,7 +48,7 @@ pub(super) struct Stack {
     pub(super) snapshot: u32,
     /// Its leaf in [`Done::grown`] and how it ended, if it is not the walk's.
     pub(super) other: Option<(u32, WalkEnd)>,
-    pub(super) mending: Mending,
+    pub(super) repair: StackRepair,
 }
 
 /// What came of unwinding a sample, and what of its walk belongs to it.
@@ -223,8 +223,8 @@ impl<'a> Batch<'a> {
             self.done.grown.add(0, callers.chain(outer).chain(inner), &mut self.path);
             self.path.last().map(|node| (*node, stack_end))
         });
-        let mending = if is_kept { Mending::KEPT } else { Mending::REPLACED }.judged(is_suspect);
-        self.done.stacks.push(Stack { snapshot: sample.snapshot, other: other.flatten(), mending });
+        let repair = if is_kept { StackRepair::KEPT } else { StackRepair::REPLACED }.judged(is_suspect);
+        self.done.stacks.push(Stack { snapshot: sample.snapshot, other: other.flatten(), repair });
         Some(())
     }
 

@@ -67,7 +67,7 @@ impl Recorded {
 
     /// Unwinds samples one after the other in one window: of each whose stack is another one, by its snapshot, the addresses
     /// of that, leaf first, as offsets, and how it ended; and what became of every walk, by snapshot.
-    fn mended(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<Mending>) {
+    fn repaired(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<StackRepair>) {
         let locator = Locator::new(&self.tables, &self.spaces);
         let search = Search::nowhere();
         let files = Rules::find(&locator, &Finder { search: &search, embedded: None });
@@ -87,9 +87,9 @@ impl Recorded {
         let frames = |leaf: u32| chain(&nodes, ids[leaf as usize - 1]);
         let mut stacks = done.stacks;
         stacks.sort_by_key(|stack| stack.snapshot);
-        let mendings = stacks.iter().map(|stack| stack.mending).collect();
+        let repairs = stacks.iter().map(|stack| stack.repair).collect();
         let other = |stack: &Stack| stack.other.map(|(node, end)| (stack.snapshot, frames(node), end));
-        (stacks.iter().filter_map(other).collect(), mendings)
+        (stacks.iter().filter_map(other).collect(), repairs)
     }
 }
 
@@ -123,7 +123,7 @@ fn sample(task: u32, leaf: u32, snapshot: u32) -> Sample {
         kernel_stack: 0,
         weight: 1,
         snapshot,
-        mending: Mending::NONE,
+        repair: StackRepair::NONE,
     }
 }
 
@@ -316,7 +316,7 @@ fn a_stack_that_claims_the_end_of_memory_is_read_as_nothing() {
             }
         });
         // Nothing comes of it, and nothing goes wrong.
-        recorded.mended(&[sample(0, 0x100, 1)]);
+        recorded.repaired(&[sample(0, 0x100, 1)]);
     }
 }
 
@@ -361,9 +361,9 @@ const FRAMES: [(u64, u32); 3] = [(0xd00, 0x30), (0x900, 0x20), (0x300, 0x10)];
 fn what_a_walk_has_skipped_is_there_again() {
     let mut b = Builder::default();
     let id = b.frames(0xe00, 0xe00, &FRAMES);
-    let (stacks, mendings) = b.recorded().mended(&[sample(0, 0x100, id)]);
+    let (stacks, repairs) = b.recorded().repaired(&[sample(0, 0x100, id)]);
     assert_eq!(stacks, [(id, vec![0x100, 0x30, 0x20, 0x10], WalkEnd::NO_RULES)]);
-    assert_eq!(mendings, [Mending::REPLACED.judged(Some(false))]);
+    assert_eq!(repairs, [StackRepair::REPLACED.judged(Some(false))]);
 }
 
 #[test]
@@ -373,10 +373,13 @@ fn without_registers_or_tables_the_walk_stays() {
     b.snapshots[0].mask = 0;
     b.snapshots[0].registers.clear();
     let recorded = b.recorded();
-    assert_eq!(recorded.mended(&[sample(0, 0x100, id)]), (vec![], vec![Mending::KEPT.judged(Some(false))]));
+    assert_eq!(
+        recorded.repaired(&[sample(0, 0x100, id)]),
+        (vec![], vec![StackRepair::KEPT.judged(Some(false))])
+    );
     // No such snapshot, no stack, no such thread.
     for sample in [sample(0, 0x100, 9), sample(0, 0, id), sample(9, 0x100, id)] {
-        assert_eq!(recorded.mended(&[sample]), (vec![], vec![]));
+        assert_eq!(recorded.repaired(&[sample]), (vec![], vec![]));
     }
 }
 
@@ -392,7 +395,7 @@ fn a_stack_that_was_not_copied_whole_ends_there_whatever_other_samples_of_the_th
     let recorded = b.recorded();
     // Both have the same frame at the same place. That proves nothing about what is outside of it: the thread may have
     // returned from there and come back by other callers.
-    let (stacks, mendings) = recorded.mended(&[sample(0, 0x100, whole), sample(0, 0x200, cut)]);
+    let (stacks, repairs) = recorded.repaired(&[sample(0, 0x100, whole), sample(0, 0x200, cut)]);
     assert_eq!(
         stacks,
         [
@@ -400,7 +403,7 @@ fn a_stack_that_was_not_copied_whole_ends_there_whatever_other_samples_of_the_th
             (cut, vec![0x200, 0x30, 0x20], WalkEnd::NOT_COPIED),
         ]
     );
-    assert_eq!(mendings, [Mending::REPLACED, Mending::REPLACED.judged(Some(false))]);
+    assert_eq!(repairs, [StackRepair::REPLACED, StackRepair::REPLACED.judged(Some(false))]);
 }
 
 /// Makes `stack` the walk of stack id 1: offsets, the outermost first.
@@ -421,7 +424,7 @@ fn a_walk_goes_on_behind_a_caller_that_it_has_skipped() {
     let registers = vec![Word::Stack(fp)];
     b.snapshots.push(Snapshot { anchor: ANCHOR, depth, copied, memory, mask: 1 << 6, registers });
     let (recorded, leaf) = with_walk(b.recorded(), &[0x50, 0x40, 0x30, 0x10]);
-    let walked = |user_end| recorded.mended(&[Sample { user_end, ..sample(0, leaf, 1) }]).0;
+    let walked = |user_end| recorded.repaired(&[Sample { user_end, ..sample(0, leaf, 1) }]).0;
     assert_eq!(walked(WalkEnd::ROOT), [(1, vec![0x10, 0x20, 0x30, 0x40, 0x50], WalkEnd::ROOT)]);
     assert_eq!(walked(WalkEnd::DEPTH), [(1, vec![0x10, 0x20, 0x30, 0x40, 0x50], WalkEnd::DEPTH)]);
 }

@@ -17,17 +17,17 @@
 
 pub mod code;
 mod dialect;
+mod groups;
 mod images;
 mod jit_names;
-mod matching;
 mod moved;
 mod names;
 mod numbers;
 mod parameters;
 mod renamed;
 
+pub use groups::{By, Group, Item, matched};
 pub use images::{Images, image};
-pub use matching::{By, Group, Item, matched};
 pub use names::function;
 pub use renamed::{Left, Renamed, renamed};
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::matching::{By, Open, Single};
+use super::groups::{By, Open, Single};
 use super::numbers::unnumbered;
 
 /// What every program has; it says nothing about which program this is.

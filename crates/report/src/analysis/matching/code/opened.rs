@@ -7,7 +7,7 @@ use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKi
 use rayon::prelude::*;
 
 use super::{Cause, Named, Parts, Thing};
-use crate::analysis::same::function;
+use crate::analysis::matching::function;
 use icecore_symbolize::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
 use icecore_symbolize::{readable, stub_names};
 

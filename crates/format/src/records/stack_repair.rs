@@ -1,11 +1,11 @@
 //! What became of walks.
 
 /// What a report made of the walk of a user stack, where it had registers and stack to unwind; the numbers are on disk. A
-/// recorder writes none but [`Mending::NONE`].
+/// recorder writes none but [`StackRepair::NONE`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Mending(pub u8);
+pub struct StackRepair(pub u8);
 
-impl Mending {
+impl StackRepair {
     /// There was nothing to unwind.
     pub const NONE: Self = Self(0);
     /// Unwinding has shown nothing else.

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use icecore_format::records::{Location, Mark, Mending, WalkEnd};
+use icecore_format::records::{Location, Mark, StackRepair, WalkEnd};
 
 use super::rules::{self, Rules};
 use crate::base::map::Map;
@@ -74,7 +74,7 @@ impl Known {
 /// # Cost   the rules of each place once, and a look into a table for each frame of distinct stacks
 pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit]) -> Suspects {
     let mut suspects = Suspects::default();
-    if rows.iter().all(|hit| hit.key.user == 0 || hit.key.mending != Mending::NONE) {
+    if rows.iter().all(|hit| hit.key.user == 0 || hit.key.repair != StackRepair::NONE) {
         return suspects;
     }
     let rules = Rules::find(locator, finder);

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::matching::Item;
+use super::groups::Item;
 use super::{Images, pattern};
 
 /// Types in types that are looked into.

@@ -1,4 +1,4 @@
-//! Mended stacks as a trie: first of one window of samples, then of all.
+//! RepairedStacks stacks as a trie: first of one window of samples, then of all.
 
 use icecore_format::records::{Location, Mark, Node};
 

@@ -1,4 +1,4 @@
-//! Mends stacks: where a sample has a snapshot of registers and stack, its user stack is unwound, and what comes of that
+//! Repairs stacks: where a sample has a snapshot of registers and stack, its user stack is unwound, and what comes of that
 //! replaces the walk along frame pointers wherever it shows more.
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! | `batch` | samples, one after the other |
 //! | `choose` | which of two stacks is believed |
 //! | `carried` | how far a walk leads behind what was unwound |
-//! | `grown` | mended stacks as nodes of the trie |
+//! | `grown` | repaired stacks as nodes of the trie |
 //! | `over` | walks that go over from one stack to another |
 //! | `suspect` | stacks of walks that cannot be whole |
 //! | `trampolines` | frames of walks that a signal has made |
@@ -35,7 +35,7 @@ use std::sync::{Mutex, PoisonError};
 
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
-use icecore_format::records::{Mark, Mending, Node, Sample, WalkEnd};
+use icecore_format::records::{Mark, Node, Sample, StackRepair, WalkEnd};
 use rayon::prelude::*;
 
 use crate::base::map::Map;
@@ -56,14 +56,14 @@ const BATCH: usize = 512;
 
 /// What came of unwinding.
 #[derive(Debug, Default)]
-pub struct Mended {
+pub struct RepairedStacks {
     /// By the snapshot of the sample.
     by_snapshot: Map<u32, Outcome>,
     /// Ids of the nodes that are new, by part.
     ids_of_parts: Vec<Range<u32>>,
 }
 
-/// Nodes that mended stacks add to the trie.
+/// Nodes that repaired stacks add to the trie.
 #[derive(Debug, Default)]
 pub struct New {
     /// The id of the first.
@@ -79,10 +79,10 @@ pub struct New {
 struct Outcome {
     /// The stack and how it ended, if it is not the walk's.
     other: Option<(u32, WalkEnd)>,
-    mending: Mending,
+    repair: StackRepair,
 }
 
-impl Mended {
+impl RepairedStacks {
     /// Decodes a block of samples, with the stacks that are believed.
     ///
     /// # Errors
@@ -101,10 +101,10 @@ impl Mended {
     /// The sample with the stack that is believed.
     pub fn sample(&self, sample: Sample) -> Sample {
         match self.by_snapshot.get(&sample.snapshot) {
-            Some(Outcome { other: Some((user_stack, user_end)), mending }) => {
-                Sample { user_stack: *user_stack, user_end: *user_end, mending: *mending, ..sample }
+            Some(Outcome { other: Some((user_stack, user_end)), repair }) => {
+                Sample { user_stack: *user_stack, user_end: *user_end, repair: *repair, ..sample }
             }
-            Some(Outcome { other: None, mending }) => Sample { mending: *mending, ..sample },
+            Some(Outcome { other: None, repair }) => Sample { repair: *repair, ..sample },
             None => sample,
         }
     }
@@ -124,13 +124,13 @@ impl Mended {
 /// does not depend on what else is wanted. Nodes that are new have ids from `first_id` on.
 ///
 /// # Cost   blocks and batches in parallel; the new nodes are put together one after the other
-pub fn mend(
+pub fn repair_stacks(
     recording: &Recording,
     selection: Selection<'_>,
     locator: &Locator<'_>,
     finder: &Finder<'_>,
     first_id: u32,
-) -> (Mended, New) {
+) -> (RepairedStacks, New) {
     let tables = selection.tables;
     if tables.held.snapshots.is_empty() {
         return Default::default();
@@ -162,31 +162,31 @@ pub fn mend(
         samples.par_chunks(BATCH).map(unwind).collect()
     };
     let done: Vec<Vec<batch::Done>> = blocks.par_iter().map(|(_, entry)| of_block(entry)).collect();
-    let mut mended = Mended::default();
+    let mut repaired = RepairedStacks::default();
     let (mut new, mut next_id) = (New { first_id, ..New::default() }, first_id);
     let mut done = blocks.iter().zip(done).peekable();
     for part in 0..tables.parts.len() as u32 {
         // Ids of images tell parts apart, addresses do not: each part has a trie of its own.
         let mut trie = Trie::new(next_id);
         while let Some((_, batches)) = done.next_if(|((of, _), _)| *of == part) {
-            batches.into_iter().for_each(|done| mended.add(done, &mut trie));
+            batches.into_iter().for_each(|done| repaired.add(done, &mut trie));
         }
         let begin = next_id;
         next_id = trie.next_id();
         let (nodes, marks) = trie.into_nodes();
         new.nodes.extend(nodes);
         new.marks.extend(marks);
-        mended.ids_of_parts.push(begin..next_id);
+        repaired.ids_of_parts.push(begin..next_id);
     }
-    (mended, new)
+    (repaired, new)
 }
 
-impl Mended {
+impl RepairedStacks {
     fn add(&mut self, done: batch::Done, trie: &mut Trie) {
         let ids = trie.add(&done.grown);
         let outcome = |stack: &batch::Stack| Outcome {
             other: stack.other.map(|(node, end)| (ids[node as usize - 1], end)),
-            mending: stack.mending,
+            repair: stack.repair,
         };
         self.by_snapshot.extend(done.stacks.iter().map(|stack| (stack.snapshot, outcome(stack))));
     }

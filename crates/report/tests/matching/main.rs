@@ -2,4 +2,4 @@
 
 mod builds;
 mod code;
-mod matching;
+mod groups;
