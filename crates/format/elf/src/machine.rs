@@ -72,6 +72,34 @@ impl Machine {
         }
     }
 
+    /// The bytes of the stack that a call takes for the return address.
+    #[inline]
+    pub const fn call_bytes(self) -> u8 {
+        match self {
+            Self::X86_64 => 8,
+            Self::Aarch64 => 0,
+        }
+    }
+
+    /// The register in which a call leaves the return address; `None` if a call pushes it.
+    #[inline]
+    pub const fn link_register(self) -> Option<u8> {
+        match self {
+            Self::X86_64 => None,
+            Self::Aarch64 => Some(30),
+        }
+    }
+
+    /// The bits of a return address that are no part of the address: aarch64 signs return addresses there (pointer
+    /// authentication), and no address of user space reaches bit 48.
+    #[inline]
+    pub const fn signature_bits(self) -> u64 {
+        match self {
+            Self::X86_64 => 0,
+            Self::Aarch64 => !0 << 48,
+        }
+    }
+
     /// Registers that a function gives back as it got them, in the order in which a compact row lists their places. The
     /// column of the return address is the last one.
     #[inline]

@@ -110,9 +110,9 @@ impl Tables {
         }
     }
 
-    /// The machine of the first session; x86-64 if that is lost, or says another one, of which no registers are recorded.
-    pub fn machine(&self) -> Machine {
-        Machine::of_uname(&self.session.arch).unwrap_or(Machine::X86_64)
+    /// The machine of the first session; `None` if that session is lost, or says a machine whose stacks cannot be unwound.
+    pub fn machine(&self) -> Option<Machine> {
+        Machine::of_uname(&self.session.arch)
     }
 
     /// What is to be known of a node besides its location.

@@ -135,7 +135,7 @@ pub fn repair_stacks(
     if tables.held.snapshots.is_empty() {
         return Default::default();
     }
-    let files = Rules::find(locator, finder);
+    let Some(files) = Rules::find(locator, finder) else { return Default::default() };
     let code = calls::Files::new(&locator.images, finder);
     let calls = code.calls();
     let rules = files.tables().with_calls(&calls);

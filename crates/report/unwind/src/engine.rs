@@ -299,8 +299,7 @@ impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
         let unknown = |number| registers.missing(number).map_or(End::BadRules(self.place.module), End::from);
         let base = registers.value(row.cfa_base).ok_or_else(|| unknown(row.cfa_base))?;
         let cfa = base.wrapping_add_signed(row.cfa_off.into());
-        // A call takes a word of the stack on x86-64, and none on aarch64.
-        let may_stay = machine == Machine::Aarch64 && self.is_interrupted;
+        let may_stay = machine.call_bytes() == 0 && self.is_interrupted;
         let step = Step { may_stay, may_leave: row.cfa_base != machine.sp() };
         let again = || registers.value(machine.return_column()) == Some(registers.pc());
         let returns =
@@ -309,9 +308,8 @@ impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
             return Err(End::NotGrowing);
         }
         full::apply(row, cfa, registers, self.memory)?;
-        if machine == Machine::Aarch64 {
-            let unknown = End::BadRules(self.place.module);
-            let link = registers.value(machine.return_column()).ok_or(unknown)?;
+        if let Some(link) = machine.link_register() {
+            let link = registers.value(link).ok_or(End::BadRules(self.place.module))?;
             registers.set(machine.pc(), link);
         }
         Ok(By::Rules)

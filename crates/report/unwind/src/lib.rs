@@ -85,18 +85,14 @@ pub const MAX_FRAMES: usize = 1024;
 pub struct Limits {
     /// The most frames of a stack.
     pub frames: usize,
-    /// Bits of a return address that do not belong to it: aarch64 signs return addresses in the upper bits.
+    /// Bits of a return address that are no part of the address ([`Machine::signature_bits`]).
     pub not_address: u64,
 }
 
 impl Limits {
-    /// [`MAX_FRAMES`]; on aarch64 all bits from 48 upwards, which no address of user space has.
+    /// The limits of stacks of a machine: [`MAX_FRAMES`], and the bits that it signs.
     pub fn new(machine: Machine) -> Self {
-        let not_address = match machine {
-            Machine::X86_64 => 0,
-            Machine::Aarch64 => !0 << 48,
-        };
-        Self { frames: MAX_FRAMES, not_address }
+        Self { frames: MAX_FRAMES, not_address: machine.signature_bits() }
     }
 }
 

@@ -91,7 +91,8 @@ impl Row {
             }
         }
         // On x86-64 a return address is always in memory.
-        let has_return = machine == Machine::Aarch64 || row.saved >> (machine.kept().len() - 1) & 1 == 1;
+        let has_return =
+            machine.link_register().is_some() || row.saved >> (machine.kept().len() - 1) & 1 == 1;
         has_return.then_some(row)
     }
 }

@@ -189,14 +189,11 @@ impl<'d> UnwindTables<'d> {
     ///
     /// # Cost   reads rules, with storage of its own
     pub fn is_entry(&self, start: u64) -> bool {
-        let at_entry = match self.machine {
-            Machine::X86_64 => 8,
-            Machine::Aarch64 => 0,
-        };
+        let at_entry = u64::from(self.machine.call_bytes());
         let sp = gimli::Register(self.machine.sp().into());
         let mut context = Context::new_in();
         let Ok(Some(full)) = self.find(start, &mut context) else { return true };
-        matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset } if *register == sp && *offset == at_entry)
+        matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset } if *register == sp && *offset == at_entry as i64)
     }
 
     /// Finds the rules of an address: in `.eh_frame`, else in what was made of Go's tables, else in

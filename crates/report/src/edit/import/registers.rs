@@ -1,54 +1,48 @@
 //! Registers: as the kernel numbers them for samples, and as DWARF does.
 
-use super::perf_data::UserRegisters;
+use icecore_elf::Machine;
 
-/// The registers of a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Registers {
-    X86_64,
-    Aarch64,
-}
+use super::perf_data::UserRegisters;
 
 /// DWARF's numbers of ax, bx, cx, dx, si, di and bp, which the kernel numbers from 0.
 const X86_64: [u8; 7] = [0, 3, 2, 1, 4, 5, 6];
 
-impl Registers {
-    /// The registers of a machine as `uname -m` has it; `None` if its stacks cannot be unwound.
-    pub(super) fn of(arch: &str) -> Option<Self> {
-        match arch {
-            "x86_64" | "" => Some(Self::X86_64),
-            "aarch64" => Some(Self::Aarch64),
-            _ => None,
-        }
-    }
+/// The machine by the name that a perf.data file has for it; `None` if its stacks cannot be unwound. Files of old versions of perf name none.
+pub(super) fn machine(arch: &str) -> Option<Machine> {
+    if arch.is_empty() { Some(Machine::X86_64) } else { Machine::of_uname(arch) }
+}
 
-    pub(super) fn program_counter(self, registers: UserRegisters<'_>) -> Option<u64> {
-        registers.find(if self == Self::X86_64 { 8 } else { 32 })
-    }
+/// The program counter of a sample.
+pub(super) fn program_counter(machine: Machine, registers: UserRegisters<'_>) -> Option<u64> {
+    registers.find(match machine {
+        Machine::X86_64 => 8,
+        Machine::Aarch64 => 32,
+    })
+}
 
-    pub(super) fn stack_pointer(self, registers: UserRegisters<'_>) -> Option<u64> {
-        registers.find(if self == Self::X86_64 { 7 } else { 31 })
-    }
+/// The stack pointer of a sample.
+pub(super) fn stack_pointer(machine: Machine, registers: UserRegisters<'_>) -> Option<u64> {
+    registers.find(match machine {
+        Machine::X86_64 => 7,
+        Machine::Aarch64 => 31,
+    })
+}
 
-    /// DWARF's number; `None` of the stack pointer, the program counter, and those that unwinding does not need.
-    ///
-    /// # Source   arch/x86/include/uapi/asm/perf_regs.h, arch/arm64/include/uapi/asm/perf_regs.h · the ABIs' DWARF numbers
-    pub(super) fn dwarf_number(self, kernel: u8) -> Option<u8> {
-        match (self, kernel) {
-            (Self::X86_64, 0..=6) => Some(X86_64[usize::from(kernel)]),
-            (Self::X86_64, 16..=23) => Some(kernel - 8),
-            (Self::Aarch64, 0..=30) => Some(kernel),
-            _ => None,
-        }
+/// DWARF's number; `None` of the stack pointer, the program counter, and those that unwinding does not need.
+///
+/// # Source   arch/x86/include/uapi/asm/perf_regs.h, arch/arm64/include/uapi/asm/perf_regs.h · the ABIs' DWARF numbers
+pub(super) fn dwarf_number(machine: Machine, kernel: u8) -> Option<u8> {
+    match (machine, kernel) {
+        (Machine::X86_64, 0..=6) => Some(X86_64[usize::from(kernel)]),
+        (Machine::X86_64, 16..=23) => Some(kernel - 8),
+        (Machine::Aarch64, 0..=30) => Some(kernel),
+        (Machine::X86_64 | Machine::Aarch64, _) => None,
     }
+}
 
-    /// The address of code that a word stands for: a signed return address of aarch64 has its signature in the upper bits.
-    pub(super) fn code_address(self, word: u64) -> u64 {
-        match self {
-            Self::X86_64 => word,
-            Self::Aarch64 => word & ((1 << 48) - 1),
-        }
-    }
+/// The address of code that a word stands for, without the signature of a return address.
+pub(super) fn code_address(machine: Machine, word: u64) -> u64 {
+    word & !machine.signature_bits()
 }
 
 #[cfg(test)]
@@ -57,19 +51,19 @@ mod tests {
 
     #[test]
     fn registers_have_the_numbers_of_dwarf() {
-        let numbers: Vec<Option<u8>> = (0..24).map(|kernel| Registers::X86_64.dwarf_number(kernel)).collect();
+        let numbers: Vec<Option<u8>> = (0..24).map(|kernel| dwarf_number(Machine::X86_64, kernel)).collect();
         let of = |known: &[u8]| known.iter().copied().map(Some).collect::<Vec<_>>();
         assert_eq!(numbers[..7], of(&[0, 3, 2, 1, 4, 5, 6]));
         assert!(numbers[7..16].iter().all(Option::is_none), "sp, ip, flags and segments");
         assert_eq!(numbers[16..], of(&[8, 9, 10, 11, 12, 13, 14, 15]));
-        let arm = |kernel| Registers::Aarch64.dwarf_number(kernel);
+        let arm = |kernel| dwarf_number(Machine::Aarch64, kernel);
         assert_eq!([arm(0), arm(29), arm(30), arm(31), arm(32)], [Some(0), Some(29), Some(30), None, None]);
-        assert_eq!(Registers::of("ppc64le"), None);
+        assert_eq!((machine(""), machine("ppc64le")), (Some(Machine::X86_64), None));
     }
 
     #[test]
     fn signatures_of_return_addresses_are_no_part_of_the_address() {
-        assert_eq!(Registers::Aarch64.code_address(0x00aa_ffff_8000_1234), 0xffff_8000_1234);
-        assert_eq!(Registers::X86_64.code_address(0x00aa_ffff_8000_1234), 0x00aa_ffff_8000_1234);
+        assert_eq!(code_address(Machine::Aarch64, 0x00aa_ffff_8000_1234), 0xffff_8000_1234);
+        assert_eq!(code_address(Machine::X86_64, 0x00aa_ffff_8000_1234), 0x00aa_ffff_8000_1234);
     }
 }

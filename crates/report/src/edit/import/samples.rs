@@ -1,5 +1,6 @@
 //! Samples as rows, with their stacks, in the order of time.
 
+use icecore_elf::Machine;
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
@@ -13,7 +14,7 @@ use super::ids::Ids;
 use super::jit::{Made, When};
 use super::kernel::{Functions, Hit};
 use super::perf_data::{Attr, PerfData, Sample};
-use super::registers::Registers;
+use super::registers;
 use super::snapshots::Snapshots;
 use super::world::{Names, World};
 use super::write::append;
@@ -45,12 +46,13 @@ pub(super) struct Counts {
 pub(super) struct Samples<'a> {
     data: &'a PerfData,
     world: &'a World,
-    machine: Option<Registers>,
+    machine: Option<Machine>,
     names: Names<'a>,
     code: Code<'a>,
     tasks: Ids<Task>,
     nodes: Ids<Node>,
-    snapshots: Snapshots,
+    /// `None`: the stacks of this machine cannot be unwound.
+    snapshots: Option<Snapshots>,
     made: Made,
     waiting: Vec<Row>,
     basis: Basis,
@@ -66,7 +68,7 @@ pub(super) struct Samples<'a> {
 
 impl<'a> Samples<'a> {
     pub(super) fn new(data: &'a PerfData, world: &'a World, functions: &'a Functions) -> Self {
-        let machine = Registers::of(&data.features.arch);
+        let machine = registers::machine(&data.features.arch);
         let attr = data.attrs.first();
         let period_ns = attr.filter(|attr| attr.unit() == "ns").map_or(0, Attr::usual_weight);
         Self {
@@ -77,7 +79,7 @@ impl<'a> Samples<'a> {
             code: Code::new(&world.spaces, &world.images),
             tasks: Ids::from(0),
             nodes: Ids::from(1),
-            snapshots: Snapshots::new(machine.unwrap_or(Registers::X86_64)),
+            snapshots: machine.map(Snapshots::new),
             made: Made::default(),
             waiting: Vec::new(),
             basis: Basis { period_ns, processes: Processes::NONE, ..Basis::default() },
@@ -133,7 +135,7 @@ impl<'a> Samples<'a> {
         let pc = sample
             .registers
             .zip(self.machine)
-            .and_then(|(registers, machine)| machine.program_counter(registers));
+            .and_then(|(registers, machine)| registers::program_counter(machine, registers));
         let is_chain = attr.has_chains() && !user.is_empty() && sample.stack.is_empty();
         if let Some(pc) = pc.filter(|_| user.is_empty()) {
             user.push(pc);
@@ -146,14 +148,12 @@ impl<'a> Samples<'a> {
             let kernel_stack = self.stack(&kernel, |_, address, _| Location::Address(address))?;
             let user_stack =
                 self.stack(&user, |code, address, is_leaf| located(code, space, address, is_leaf))?;
-            let user_end = match user.is_empty() {
-                true => WalkEnd::NONE,
-                // The kernel does not say it; or nobody walked, and the stack that was copied is not unwound yet.
-                false if is_chain || attr.stack_bytes > 0 => WalkEnd::UNSAID,
-                false => WalkEnd::NONE,
-            };
-            let snapshot = space.filter(|_| self.machine.is_some() && user_stack != 0);
-            let snapshot = snapshot.and_then(|space| self.snapshots.note(sample, space, &mut self.code));
+            // The kernel does not say why its walk ended; a copied stack is not unwound yet.
+            let is_unsaid = !user.is_empty() && (is_chain || attr.stack_bytes > 0);
+            let user_end = if is_unsaid { WalkEnd::UNSAID } else { WalkEnd::NONE };
+            let snapshots = self.snapshots.as_mut().filter(|_| user_stack != 0);
+            let snapshot =
+                snapshots.zip(space).and_then(|(to, space)| to.note(sample, space, &mut self.code));
             self.made.note(sample.tgid, self.code.take_nameless());
             self.count(sample, snapshot);
             let task = Task { tgid: sample.tgid, tid: sample.tid, comm: self.names.at(sample.tid, time_ns) };
@@ -215,7 +215,9 @@ impl<'a> Samples<'a> {
         append(writer, &TasksV1::from_rows(first, &tasks))?;
         let (first, nodes) = self.nodes.take_new();
         append(writer, &StacksV1::from_rows(first, &nodes)?)?;
-        self.snapshots.write(writer)?;
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.write(writer)?;
+        }
         append(writer, &SamplesV1::from_rows(&rows, &self.basis)?)?;
         self.basis = Basis { newest_stack: self.nodes.newest(), processes: Processes::NONE, ..self.basis };
         Ok(())

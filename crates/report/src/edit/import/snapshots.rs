@@ -1,6 +1,7 @@
 //! What registers and stacks held, reduced to what unwinding needs: addresses of code and of the stack. Every other word is
 //! dropped, as a recorder does (docs/UNWINDING.md).
 
+use icecore_elf::Machine;
 use icecore_format::records::{
     Location, PIECE_BYTES, PIECE_WORDS, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
     StackPiece, StackPiecesV1, Word,
@@ -10,7 +11,7 @@ use icecore_format::write::Writer;
 use super::code::Code;
 use super::ids::Ids;
 use super::perf_data::{Sample, UserRegisters};
-use super::registers::Registers;
+use super::registers;
 use super::write::append;
 use crate::recording::spaces::SpaceId;
 
@@ -23,7 +24,7 @@ const HIGHEST: u64 = 1 << 56;
 /// Gives snapshots ids, and what they are made of.
 #[derive(Debug)]
 pub(super) struct Snapshots {
-    machine: Registers,
+    machine: Machine,
     code: Ids<Location>,
     pieces: Ids<StackPiece>,
     nodes: Ids<StackNode>,
@@ -32,7 +33,7 @@ pub(super) struct Snapshots {
 }
 
 impl Snapshots {
-    pub(super) fn new(machine: Registers) -> Self {
+    pub(super) fn new(machine: Machine) -> Self {
         Self {
             machine,
             code: Ids::from(0),
@@ -46,7 +47,7 @@ impl Snapshots {
     /// Notes what a sample holds; its id, or `None` if it holds nothing that could be used.
     pub(super) fn note(&mut self, sample: &Sample<'_>, space: SpaceId, code: &mut Code<'_>) -> Option<u32> {
         let registers = sample.registers.filter(|registers| registers.is_64)?;
-        let sp = self.machine.stack_pointer(registers).filter(|sp| *sp < HIGHEST)?;
+        let sp = registers::stack_pointer(self.machine, registers).filter(|sp| *sp < HIGHEST)?;
         let end = sp + sample.stack.len() as u64;
         let anchor = match sample.is_stack_whole {
             true => end.next_multiple_of(8),
@@ -115,7 +116,7 @@ fn memory(
 
 /// Tells addresses from other words.
 struct Words<'a, 'c> {
-    machine: Registers,
+    machine: Machine,
     space: SpaceId,
     code: &'a mut Code<'c>,
     ids: &'a mut Ids<Location>,
@@ -130,7 +131,7 @@ impl Words<'_, '_> {
     fn registers(&mut self, registers: UserRegisters<'_>) -> Option<(u64, Vec<Word>)> {
         let mut held: Vec<(u8, Word)> = Vec::new();
         for (number, value) in registers.iter() {
-            if let Some(number) = self.machine.dwarf_number(number)
+            if let Some(number) = registers::dwarf_number(self.machine, number)
                 && let Some(word) = self.word(value, self.low)
             {
                 held.push((number, word));
@@ -158,7 +159,7 @@ impl Words<'_, '_> {
     /// What a word can be, told from the address at which it lies.
     fn word(&mut self, value: u64, at: u64) -> Option<Word> {
         // Where a stack ends is a guess, so that code comes first.
-        let code = self.machine.code_address(value);
+        let code = registers::code_address(self.machine, value);
         if let Some(location) = self.code.before(self.space, code) {
             return self.ids.id(location).map(Word::Code);
         }

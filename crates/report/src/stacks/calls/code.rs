@@ -223,7 +223,10 @@ impl<'a> Code<'a> {
     fn is_put(&self, at: u64) -> bool {
         let keeps_flags = || {
             let begin = self.function(at).and_then(|function| self.bytes_from(function.start));
-            self.machine() == Machine::X86_64 && begin.is_some_and(x86_64::keeps_flags)
+            match self.machine() {
+                Machine::X86_64 => begin.is_some_and(x86_64::keeps_flags),
+                Machine::Aarch64 => false,
+            }
         };
         self.is_signal_return(at) || self.is_signal_return(at.wrapping_add(1)) || keeps_flags()
     }

@@ -35,8 +35,9 @@ enum Rbp {
 ///
 /// # Cost   100 ns for each of 4,096 instructions at most
 pub(super) fn shape(code: &Code<'_>, start: u64, wanted: u64) -> Option<Shape> {
-    if code.machine() != Machine::X86_64 {
-        return None;
+    match code.machine() {
+        Machine::X86_64 => {}
+        Machine::Aarch64 => return None,
     }
     let most = code.take_steps(MAX_STEPS);
     let (states, shape) = follow(code, start, wanted, most);

@@ -69,7 +69,7 @@ pub(crate) struct Moment {
 
 impl Sites {
     pub(crate) fn new(tables: &Tables, spaces: &Spaces) -> Self {
-        let machine = tables.machine();
+        let Some(machine) = tables.machine() else { return Self::default() };
         let mut known: Map<(u32, u64), Site> = Map::default();
         for row in &tables.call_sites {
             let Some(life) = spaces.life(row.tgid, row.first_ns) else { continue };
@@ -172,8 +172,11 @@ fn may_be_entry(machine: Machine, bytes: &[u8]) -> bool {
 
 /// Returns true if the first instruction of these bytes may fault: it accesses memory, divides, or traps.
 fn may_fault(machine: Machine, bytes: &[u8]) -> bool {
-    let Machine::X86_64 = machine else { return true };
-    let Some(instruction) = x86_64::decode(bytes, 0) else { return true };
+    let instruction = match machine {
+        Machine::X86_64 => x86_64::decode(bytes, 0),
+        Machine::Aarch64 => None,
+    };
+    let Some(instruction) = instruction else { return true };
     let is_memory = |kind| (OpKind::MemorySegSI..=OpKind::Memory).contains(&kind);
     let has_memory = instruction.op_kinds().any(is_memory);
     let is_address = matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);

@@ -63,9 +63,10 @@ pub(super) struct Tables<'a> {
 }
 
 impl<'a> Rules<'a> {
-    /// Finds the rules of all images of which stacks hold addresses.
-    pub(super) fn find(locator: &'a Locator<'_>, finder: &Finder<'a>) -> Self {
+    /// Finds the rules of all images of which stacks hold addresses; `None` if nothing is known of the recording's machine.
+    pub(super) fn find(locator: &'a Locator<'_>, finder: &Finder<'a>) -> Option<Self> {
         let tables = locator.tables;
+        let machine = tables.machine()?;
         let mut of_images: Map<u32, Vec<&UnwindRule>> = Map::default();
         for rule in &tables.unwind_rules {
             if let Some(image) = locator.image(rule.image) {
@@ -81,7 +82,6 @@ impl<'a> Rules<'a> {
                 wanted[position as usize].push(*file_off);
             }
         }
-        let machine = tables.machine();
         let images = locator.images.par_iter().zip(wanted).enumerate();
         let images = images.map(|(position, (image, mut wanted))| {
             let recorded = of_images.get(&(position as u32)).and_then(|rules| Recorded::new(rules, machine));
@@ -93,7 +93,7 @@ impl<'a> Rules<'a> {
             let source = Source { recorded, files, code: OnceLock::new(), finder: *finder, image };
             (source.recorded.is_some() || source.files.is_some()).then_some(source)
         });
-        Self { machine, images: images.collect() }
+        Some(Self { machine, images: images.collect() })
     }
 
     /// Prepares them for looking up.
@@ -227,7 +227,10 @@ impl<'a> Tables<'a> {
         };
         let ends_thread = |files: &Opened| {
             let behind = usize::try_from(off.0).ok().and_then(|off| files.sections.file().get(off..));
-            self.machine == Machine::X86_64 && behind.is_some_and(|code| code.starts_with(&THREAD_END))
+            match self.machine {
+                Machine::X86_64 => behind.is_some_and(|code| code.starts_with(&THREAD_END)),
+                Machine::Aarch64 => false,
+            }
         };
         let is_it = files.is_some_and(|files| is_entry(files) || ends_thread(files));
         is_it && self.is_behind_call(image, off) == Some(true)

@@ -77,7 +77,7 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
     if rows.iter().all(|hit| hit.key.user == 0 || hit.key.repair != StackRepair::NONE) {
         return suspects;
     }
-    let rules = Rules::find(locator, finder);
+    let Some(rules) = Rules::find(locator, finder) else { return suspects };
     let rules = rules.tables();
     let (mut known, mut unwinder) = (Known::default(), Unwinder::new(Limits::new(rules.machine())));
     let mut images: Map<Option<u32>, u64> = Map::default();

@@ -27,7 +27,7 @@ const CODE: [(Machine, &[u8]); 3] = [
 /// # Cost   what is looked up, once for each address of an image that has a trampoline, or no rules in the recording
 pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u32, Mark)> {
     let tables = locator.tables;
-    let machine = tables.machine();
+    let Some(machine) = tables.machine() else { return Vec::new() };
     let mut of_images: Map<u32, Vec<(u64, u32)>> = Map::default();
     for (id, node) in tables.nodes.iter() {
         if let Location::Image { image, file_off } = node.location
