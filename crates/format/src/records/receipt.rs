@@ -17,7 +17,7 @@ pub struct ReceiptV1 {
     pub exit_code: i32,
     /// Samples in the file.
     pub samples: u64,
-    /// Items that were lost, all causes.
+    /// Samples that were lost, of all causes that lose samples.
     pub lost: u64,
     /// CPU time of the recorder in user mode, start to end, ns.
     pub user_cpu_ns: u64,
