@@ -6,7 +6,12 @@
 #include <bpf/bpf_core_read.h>
 #include "wire.h"
 #include "maps.h"
+#include "go.h"
 #include "walk.h"
+#include "pages.h"
+#include "believed.h"
+#include "registers.h"
+#include "interrupted.h"
 #include "snapshot.h"
 #include "account.h"
 

@@ -6,8 +6,20 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 7] =
-    ["account.h", "icecore.bpf.c", "kernel.h", "maps.h", "snapshot.h", "walk.h", "wire.h"];
+const SOURCES: [&str; 12] = [
+    "account.h",
+    "believed.h",
+    "go.h",
+    "icecore.bpf.c",
+    "interrupted.h",
+    "kernel.h",
+    "maps.h",
+    "pages.h",
+    "registers.h",
+    "snapshot.h",
+    "walk.h",
+    "wire.h",
+];
 
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");

@@ -62,7 +62,7 @@ impl SentPages {
 pub(crate) struct OfGo(MapHandle);
 
 impl OfGo {
-    /// Notes it of a process: a `struct go_places` of bpf/walk.h.
+    /// Notes it of a process: a `struct go_places` of bpf/go.h.
     pub(crate) fn put(&self, tgid: u32, places: &[u8]) {
         let _ = self.0.update(&tgid.to_ne_bytes(), places, MapFlags::ANY);
     }

@@ -19,7 +19,7 @@ pub(crate) const REGISTER_COUNT: usize =
 pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
 /// Bytes of a page of a stack.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Bits of the number of a page in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/snapshot.h.
+/// Bits of the number of a page in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/pages.h.
 const PAGE_NUMBER_BITS: u32 = 36;
 
 /// A page of a thread, as the sampler's list of sent pages has it.

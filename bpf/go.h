@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the recorder knows of Go code in a process, and the stacks that a thread of Go runs on. */
+#ifndef ICECORE_GO_H
+#define ICECORE_GO_H
+
+/* The most stacks of C between two of Go that are looked at. */
+#define GO_MAX_BACKS 4
+#define GO_TOPS 4
+
+/* Code, by its distance from where that of Go begins: `low` is inside, `high` is behind. */
+struct go_range {
+	__u32 low;
+	__u32 high;
+};
+
+/* Where the code of Go lies in a process, and where it keeps what its runtime notes of its goroutines, by process id; user space
+ * has read it from the file. */
+struct go_places {
+	/* Offsets in `g` and `m`, and the one of `g` from the thread's own memory. */
+	__s32 g;
+	__u32 m_of_g;
+	__u32 curg_of_m;
+	__u32 sp_of_g;
+	__u32 pc_of_g;
+	__u32 bp_of_g;
+	/* How deep the stack is in `cgocallback` where it calls Go, and in `cgocall` where it calls C. */
+	__u32 back_depth;
+	__u32 call_depth;
+	__u64 code;
+	__u32 code_len;
+	/* Stacks begin with what these call: threads, and what has given up its goroutine. */
+	struct go_range tops[GO_TOPS];
+	/* Functions without a frame that call others. */
+	struct go_range bare;
+	/* C calls Go, and Go calls C. */
+	struct go_range back;
+	struct go_range call;
+	/* An address in the function that stands for the place where a stack was left. */
+	__u32 mark;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct go_places);
+} go_tgids SEC(".maps");
+
+/*
+ * Go runs parts of its runtime, and C, on a stack of the thread (g0), and notes in `g.sched` where it has left the stack of the
+ * goroutine. The first frame pointer there is that of the function that was left, so that a walk would skip it.
+ *
+ *   g0's stack              goroutine's stack
+ *   ...                     g.sched.sp  return address   into the function that was left
+ *   return address          ...
+ *   caller's fp  ─────────► g.sched.bp  caller's fp
+ */
+struct go_stacks {
+	/* All zero if the process has no code of Go. */
+	struct go_places places;
+	/* That of g0. */
+	__u64 thread_low;
+	__u64 thread_high;
+	/* The same with some more; 0 if the thread does not run on it. */
+	__u64 own_low;
+	__u64 own_high;
+	/* The goroutine's. */
+	__u64 low;
+	__u64 high;
+	/* Where it was left. */
+	__u64 bp;
+	__u64 pc;
+	/* The return address on top of it; 0 if the frame there is whole. */
+	__u64 top;
+	/* Frames that come first now. */
+	__u64 next[3];
+	/* Frame pointers of `cgocallback` on g0's stack: C has called Go there, the innermost first. */
+	__u64 backs[GO_MAX_BACKS];
+	__u32 back_count;
+	/* The walk is on the goroutine's stack. */
+	__u32 is_over;
+	/* How often it went back since. */
+	__u32 moves;
+	/* The goroutine's stack was left, and the walk is not there yet. */
+	__u32 is_left;
+	/* The walk has code that is not Go's. */
+	__u32 is_foreign;
+};
+
+#define GO_STACK_OF_G 0
+#define GO_G0_OF_M 0
+/* The bounds of a stack that Go did not make are not exact. */
+#define GO_SLACK_BYTES 256
+#define READ_USER(to, from) bpf_probe_read_user(&(to), sizeof(to), (void *)(from))
+
+/* Tells whether a return address follows a call in a function. */
+static __always_inline bool has_called(const struct go_stacks *go, const struct go_range *function, __u64 return_address)
+{
+	return return_address - go->places.code - function->low - 1 < function->high - function->low;
+}
+
+/* Notes whose code an address of a walk is. */
+static __always_inline void note_code(struct go_stacks *go, __u64 address)
+{
+	go->is_foreign |= address - go->places.code >= go->places.code_len;
+}
+
+/* Finds the stacks of a thread of Go; all zero if there is nothing to know. Each word is checked against another. */
+static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
+{
+	__builtin_memset(go, 0, sizeof(*go));
+#if defined(__TARGET_ARCH_x86)
+	struct go_places *places = bpf_map_lookup_elem(&go_tgids, &tgid);
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 g, m, g0, curg, sp, bp, bounds[2];
+
+	if (!places)
+		return;
+	go->places = *places;
+	if (READ_USER(g, BPF_CORE_READ(task, thread.fsbase) + (__s64)places->g) || !g || READ_USER(m, g + places->m_of_g) ||
+	    READ_USER(g0, m + GO_G0_OF_M) || READ_USER(curg, m + places->curg_of_m))
+		return;
+	if (READ_USER(bounds, g0 + GO_STACK_OF_G))
+		return;
+	go->thread_low = bounds[0];
+	go->thread_high = bounds[1];
+	if (g == g0) {
+		go->own_low = bounds[0];
+		go->own_high = bounds[1] + GO_SLACK_BYTES;
+	} else if (g != curg) {
+		return;
+	}
+	if (!curg || READ_USER(bounds, curg + GO_STACK_OF_G))
+		return;
+	go->low = bounds[0];
+	go->high = bounds[1];
+	if (g != g0 || READ_USER(sp, curg + places->sp_of_g) || READ_USER(bp, curg + places->bp_of_g))
+		return;
+	/* A goroutine that runs has none. */
+	if (sp < go->low || sp >= go->high || READ_USER(go->pc, curg + places->pc_of_g) || !go->pc)
+		return;
+	/* From Go 1.21 on the frame there is that of systemstack itself. */
+	if (sp != bp && READ_USER(go->top, sp))
+		return;
+	/* After a call back from C the frame pointer that is noted is another's. */
+	if (has_called(go, &places->call, go->top))
+		bp = sp + places->call_depth;
+	if (bp && (bp < sp || bp >= go->high))
+		return;
+	go->bp = bp;
+	go->is_left = 1;
+#endif
+}
+
+#endif

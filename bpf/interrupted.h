@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Finds what a signal interrupted whose handler runs on an alternate stack, and sends it. */
+#ifndef ICECORE_INTERRUPTED_H
+#define ICECORE_INTERRUPTED_H
+
+#if defined(__TARGET_ARCH_x86)
+/* The most that the kernel saves of vector registers lies between the top of the stack and what is looked for. */
+#define MAX_SIGNAL_FRAME (16 << 10)
+/* What is looked through in one step; the words that are compared lie 16 bytes apart. */
+#define SEARCHED_BYTES (STACK_PAGE_LEN - 16)
+
+#define SIGNAL_FRAME_MASK 304
+/* The handler runs on the alternate stack. */
+#define SA_ONSTACK 0x08000000
+
+struct search {
+	struct looking *looking;
+	__u64 stack;
+	__u64 size;
+	/* Where `ss_sp` of the outermost signal frame lies; 0 if it was not found. */
+	__u64 found;
+};
+
+/* Finds the last place in a page where the address and, 16 bytes further, the size of an alternate stack stand. Returns its offset, or
+ * SEARCHED_BYTES if there is none. */
+VERIFIED_ALONE int find_in_page(const struct page_record *page, __u64 sp, __u64 size)
+{
+	const __u64 *words;
+
+	if (!page)
+		return SEARCHED_BYTES;
+	words = (const __u64 *)page->bytes;
+#pragma clang loop unroll(disable)
+	for (__u32 at = SEARCHED_BYTES / 8; at > 0;) {
+		__u64 differs;
+
+		at -= 2;
+		/* The compiler would make negative offsets of it, which the verifier of 7.2 refuses. */
+		barrier_var(at);
+		differs = (words[at] ^ sp) | (words[at + 2] ^ size);
+		/* The compiler would make two conditions of this one, and the ways that the verifier follows would multiply. */
+		barrier_var(differs);
+		if (!differs)
+			return at * 8;
+	}
+	return SEARCHED_BYTES;
+}
+
+/*
+ * Looks for the frame of a signal, from the top of an alternate stack downwards. The kernel notes in it what that stack is.
+ *
+ *   struct rt_sigframe, at an odd multiple of 8
+ *      0  return address: the trampoline
+ *      8  flags, link
+ *     24  ss_sp, ss_flags, ss_size    of the alternate stack
+ *     48  r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip
+ *    304  the signals that were blocked
+ */
+static long search_page(__u32 i, struct search *search)
+{
+	__u64 top = search->stack + search->size, from = top - (i + 1) * SEARCHED_BYTES - 16;
+	__u32 at;
+
+	from &= -16ULL;
+	if (from < search->stack || bpf_probe_read_user(search->looking->page.bytes, STACK_PAGE_LEN, (void *)from))
+		return 1;
+	at = find_in_page(&search->looking->page, search->stack, search->size);
+	if (at >= SEARCHED_BYTES)
+		return 0;
+	search->found = from + at;
+	return 1;
+}
+
+/* Tells whether the handler of a signal is still running: as long as it does, its signal is blocked, which it was not before, and those
+ * that are to be blocked with it. The frame of one that has returned stays where it was, and a program may use this stack for something
+ * else by then (coroutines). Of handlers that do not block their own signal nothing tells. */
+static __always_inline bool is_handled(__u64 signal_frame)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 blocked = BPF_CORE_READ(task, blocked.sig[0]), before;
+	const struct k_sigaction *actions = read_actions();
+
+	if (!actions ||
+	    bpf_probe_read_user(&before, sizeof(before), (void *)(signal_frame + SIGNAL_FRAME_MASK)) || before & ~blocked)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < 64; i++)
+		if ((blocked & ~before) >> i & 1 && actions[i].sa.sa_flags & SA_ONSTACK && !(actions[i].sa.sa_mask.sig[0] & ~blocked))
+			return 1;
+	return 0;
+}
+
+/* Sends what was interrupted by the signal whose handler runs on an alternate stack. */
+VERIFIED_ALONE int send_interrupted(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct search search = { .stack = BPF_CORE_READ(task, sas_ss_sp), .size = BPF_CORE_READ(task, sas_ss_size) };
+	struct scratch *scratch = scratch_here();
+	struct sample_record *record;
+	__u64 snapshot, sp, end;
+	struct registers_record *taken;
+	struct {
+		unsigned long r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
+	} saved;
+	__u32 zero = 0;
+
+	search.looking = bpf_map_lookup_elem(&lookings, &zero);
+	if (!search.looking || !scratch)
+		return 0;
+	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES, search_page, &search, 0);
+	if (!search.found || !is_handled(search.found - 24) ||
+	    bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
+		return 0;
+	record = &scratch->record;
+	snapshot = record->snapshot;
+	taken = begin_snapshot(record, 1);
+	if (!taken)
+		return 0;
+#define FROM_SAVED(field) (saved.field)
+	COPY_REGISTERS(taken->registers, FROM_SAVED);
+	sp = saved.sp;
+	end = stack_end(record->head.tid, sp);
+	if (send_registers(record, taken, end, 0))
+		send_whole_stack(sp, end);
+	record->snapshot = snapshot;
+	return 0;
+}
+#else
+static __always_inline void send_interrupted(void)
+{
+}
+#endif
+
+#endif

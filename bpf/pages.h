@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Copies of user stacks: the pages that changed since they were last sent, and the hashes of all pages. */
+#ifndef ICECORE_PAGES_H
+#define ICECORE_PAGES_H
+
+/* The first stack of a process lies so near to where it began; all others lie farther away (the kernel keeps mappings
+ * 128 MiB away from it). */
+#define FIRST_STACK_BYTES (128ULL << 20)
+/* What is sent of a stack when half of the ring is full. */
+#define SHORTENED_BYTES (16 << 10)
+/* Bits of the number of a page: addresses of user space have 48 (57 with five levels; what those lack makes two pages one entry). */
+#define PAGE_NUMBER_BITS 36
+
+
+static long find_stack(struct task_struct *task, struct vm_area_struct *vma, struct stack_range *range)
+{
+	range->start = vma->vm_start;
+	range->end = vma->vm_end;
+	return 0;
+}
+
+/* The address behind the stack that a stack pointer is in; 0 if it cannot be found now. */
+VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 first = BPF_CORE_READ(task, mm, start_stack);
+	struct stack_range *known, range = {};
+
+	/* Behind it are arguments and environment. */
+	if (sp < first && first - sp < FIRST_STACK_BYTES)
+		return first;
+	known = bpf_map_lookup_elem(&stack_ranges, &tid);
+	if (known && known->start <= sp && sp < known->end)
+		return known->end;
+	/* Fails while another thread changes the mappings. */
+	if (bpf_find_vma(task, sp, find_stack, &range, 0))
+		return 0;
+	bpf_map_update_elem(&stack_ranges, &tid, &range, 0);
+	return range.end;
+}
+
+/* The stack that is being looked at. */
+struct looking {
+	struct registers_record registers;
+	struct page_record page;
+	struct stack_record stack;
+	/* A power of two lets the verifier bound an index with a mask. */
+	__u64 hashes[512];
+};
+
+_Static_assert(MAX_STACK_PAGES <= 512, "a stack has more pages than there are hashes");
+
+/* Perf-event programs do not nest on a CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct looking);
+} lookings SEC(".maps");
+
+struct copy {
+	struct looking *looking;
+	__u64 first_page;
+	/* Bytes that may still be sent. */
+	__u32 room;
+	__u32 is_short;
+};
+
+static __always_inline __u64 mixed(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
+	return hash ^ hash >> 32;
+}
+
+/* Hashes a page in four lanes, which processors compute side by side. Each step is reversible, so that one word that differs
+ * always shows; of pages that differ elsewhere one in 2^64 looks the same. */
+VERIFIED_ALONE __u64 hash_page(const struct page_record *page)
+{
+	__u64 a = hash_seed, b = ~hash_seed, c = hash_seed << 1, d = hash_seed >> 1;
+	const __u64 *words;
+
+	if (!page)
+		return 0;
+	words = (const __u64 *)page->bytes;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < STACK_PAGE_LEN / 8; i += 8) {
+		a = mixed(a, words[i]), b = mixed(b, words[i + 1]);
+		c = mixed(c, words[i + 2]), d = mixed(d, words[i + 3]);
+		a = mixed(a, words[i + 4]), b = mixed(b, words[i + 5]);
+		c = mixed(c, words[i + 6]), d = mixed(d, words[i + 7]);
+	}
+	a = mixed(mixed(mixed(a, b), c), d);
+	return a ? a : 1;
+}
+
+/* Notes what a page holds, and sends it if that is not what was sent before. */
+static long look_at_page(__u32 i, struct copy *copy)
+{
+	struct looking *looking = copy->looking;
+	__u64 address = copy->first_page + (__u64)i * STACK_PAGE_LEN, hash = 0;
+	__u64 number = address / STACK_PAGE_LEN & ((1ULL << PAGE_NUMBER_BITS) - 1);
+	__u64 key = (__u64)looking->stack.tid << PAGE_NUMBER_BITS | number;
+
+	/* A page that is not in memory was not touched, or not lately: what is outside of it counts all the same. */
+	if (!bpf_probe_read_user(looking->page.bytes, STACK_PAGE_LEN, (void *)address)) {
+		__u64 *sent = bpf_map_lookup_elem(&sent_pages, &key);
+
+		hash = hash_page(&looking->page);
+		if (!sent || *sent != hash) {
+			looking->page.address = address;
+			if (copy->room < STACK_PAGE_LEN ||
+			    bpf_ringbuf_output(&ring, &looking->page, sizeof(looking->page), BPF_RB_NO_WAKEUP)) {
+				copy->is_short = 1;
+			} else {
+				copy->room -= STACK_PAGE_LEN;
+				bpf_map_update_elem(&sent_pages, &key, &hash, 0);
+			}
+		}
+	}
+	looking->hashes[i & 511] = hash;
+	return 0;
+}
+
+/* Bytes that may be sent now: less and less as the ring fills, so that samples are not lost for the sake of stacks. */
+static __always_inline __u32 room_for_stack(void)
+{
+	__u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+
+	if (waiting < ring_half)
+		return MAX_STACK_BYTES + STACK_PAGE_LEN;
+	return waiting < ring_three_quarters ? SHORTENED_BYTES : 0;
+}
+
+/* Sends what changed of the stack from `low` to `high`, and the hashes of all its pages. */
+VERIFIED_ALONE int send_stack(__u64 low, __u64 high)
+{
+	struct copy copy = { .first_page = low & -(__u64)STACK_PAGE_LEN, .room = room_for_stack() };
+	struct scratch *scratch = scratch_here();
+	struct sample_record *record;
+	__u32 zero = 0, bytes;
+	__u64 pages;
+
+	copy.looking = bpf_map_lookup_elem(&lookings, &zero);
+	if (!copy.looking || !scratch)
+		return 0;
+	record = &scratch->record;
+	pages = (high - copy.first_page + STACK_PAGE_LEN - 1) / STACK_PAGE_LEN;
+	if (pages > MAX_STACK_PAGES)
+		pages = MAX_STACK_PAGES;
+	copy.looking->page.type = RECORD_STACK_PAGE;
+	copy.looking->page.cpu = record->head.cpu;
+	copy.looking->page.snapshot = record->snapshot;
+	copy.looking->stack.type = RECORD_STACK;
+	copy.looking->stack.cpu = record->head.cpu;
+	copy.looking->stack.snapshot = record->snapshot;
+	copy.looking->stack.low = low;
+	copy.looking->stack.high = high;
+	copy.looking->stack.tid = record->head.tid;
+	copy.looking->stack.len = pages;
+	bpf_loop(pages, look_at_page, &copy, 0);
+	bytes = sizeof(copy.looking->stack) + (pages & 511) * sizeof(__u64);
+	if (bpf_ringbuf_output(&ring, &copy.looking->stack, bytes, BPF_RB_NO_WAKEUP) || copy.is_short)
+		count_loss(LOSS_STACK_SHORTENED);
+	return 0;
+}
+
+static __always_inline void send_whole_stack(__u64 sp, __u64 end)
+{
+	if (end > sp)
+		send_stack(sp, end - sp > max_stack_bytes ? sp + max_stack_bytes : end);
+}
+
+#endif
