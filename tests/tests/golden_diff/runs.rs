@@ -1,0 +1,116 @@
+//! Several recordings: whole runs of a command, sides of several recordings, and a trend.
+
+use icecore_format::records::{LabelV1, SessionV1};
+use icecore_tests::inside::{golden, report, run_in};
+use icecore_tests::synthetic::session;
+
+use super::{Service, USUAL, folder, json, row, with_status};
+
+#[test]
+fn a_run_that_takes_more_fails_the_build_though_no_share_changed() {
+    let dir = folder();
+    let run = |name: &str, seconds: u64, seed: u32, ended_by: &str| {
+        let mut recorded = Service { seconds, seed, ..USUAL }.recorded();
+        recorded.session = Some(SessionV1 { target: "command".into(), ..session() });
+        recorded.receipt.iter_mut().for_each(|receipt| receipt.ended_by = vec![ended_by.into()]);
+        recorded.uuid = Some([seed as u8; 16]);
+        recorded.write(&dir.path().join(name), true).expect("written");
+    };
+    run("before", 7, 1, "command");
+    run("after", 9, 5, "targets gone");
+    run("long", 28, 3, "command");
+    let code = |after: &str, condition: &str| {
+        run_in(dir.path(), &["diff", "DIR/before", &format!("DIR/{after}"), "--fail-on", condition]).0
+    };
+    for (after, condition, expected) in [
+        ("after", "whole>5%", 1),
+        ("after", "cpu>5%", 1),
+        ("after", "cpu>40%", 0),
+        ("after", "cpu<-5%", 0),
+        ("after", "self>2%", 0),
+        // That a run took longer by so little may be others' doing.
+        ("after", "wall>5%", 0),
+        ("long", "wall>5%", 1),
+    ] {
+        assert_eq!(code(after, condition), expected, "{after} {condition}");
+    }
+    let sides = ["diff", "DIR/before", "DIR/after"];
+    golden(dir.path(), "diff_runs", &sides);
+    golden(dir.path(), "diff_runs_work", &[&sides[..], &["--unit", "work"]].concat());
+    let diff = json(dir.path(), &sides);
+    assert_eq!(
+        (&diff["whole_unit"], &diff["cpu_time"]["noise"]),
+        (&"cpu_s_per_run".into(), &"assumed".into())
+    );
+    // A recording of two runs has the mean of them.
+    report(dir.path(), &["merge", "DIR/before", "DIR/after", "-o", "DIR/both"]);
+    let both = json(dir.path(), &["diff", "DIR/both", "DIR/long"]);
+    let near = |key: &str, value: f64| (both[key]["before"].as_f64().expect("a number") - value).abs() < 0.02;
+    assert!(near("cpu_time", 8.0) && near("wall_time", 8.0), "{both:#}");
+    // A piece is no run.
+    let (code, _, err) = run_in(dir.path(), &[&sides[..], &["--from", "1", "--fail-on", "cpu>5%"]].concat());
+    assert!(code == 2 && err.contains("use no --from and --to"), "{err}");
+}
+
+#[test]
+fn what_differs_between_runs_of_one_side_is_no_change() {
+    let dir = folder();
+    let weights =
+        |compress| vec![("compress", compress), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
+    // Each run is as it is for all of its time: nothing inside it shows that the next one is another.
+    for (name, compress, seed) in
+        [("a1", 360, 1), ("a2", 440, 2), ("a3", 400, 3), ("b1", 450, 4), ("b2", 380, 5), ("b3", 430, 6)]
+    {
+        Service { functions: &weights(compress), seed, ..USUAL }.write(dir.path(), name);
+    }
+    let one = json(dir.path(), &["diff", "DIR/a1", "DIR/b1"]);
+    assert_eq!(with_status(&one, "grew"), ["compress"]);
+    let several = ["diff", "--before", "DIR/a1", "DIR/a2", "DIR/a3", "--after", "DIR/b1", "DIR/b2", "DIR/b3"];
+    golden(dir.path(), "diff_several", &several);
+    assert_eq!(json(dir.path(), &several)["changed"], 0);
+    Service { seconds: 1, hz: 100, ..USUAL }.write(dir.path(), "tiny");
+    let text = report(dir.path(), &["diff", "--before", "DIR/a1", "DIR/tiny", "--after", "DIR/b1", "DIR/b2"]);
+    assert!(text.contains("tiny has 100 samples and counts as much as each recording of its side"), "{text}");
+}
+
+#[test]
+fn a_trend_tells_the_first_recording_that_shows_a_change() {
+    let dir = folder();
+    for number in 1..=12u32 {
+        let compress = if number < 8 { 400 } else { 520 };
+        let functions = &[("compress", compress), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
+        let mut recorded = Service { functions, seed: number, seconds: 3, ..USUAL }.recorded();
+        let label = |key: &str, value: String| LabelV1 { key: key.into(), value };
+        let labels = vec![label("version", format!("1.{number}"))];
+        let start_unix_ns = session().start_unix_ns + u64::from(number) * 86_400_000_000_000;
+        recorded.session = Some(SessionV1 { labels, start_unix_ns, ..session() });
+        recorded.write(&dir.path().join(format!("r{number}")), true).expect("written");
+    }
+    let files: Vec<String> = (1..=12).rev().map(|number| format!("DIR/r{number}")).collect();
+    let trend: Vec<&str> = ["trend"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    golden(dir.path(), "trend", &trend);
+    golden(
+        dir.path(),
+        "trend_label",
+        &[&trend[..], &["--order", "label:version", "--function", "^(log|send)$"]].concat(),
+    );
+    golden(dir.path(), "trend.csv", &[&trend[..3], &["--csv", "--function", "parse"]].concat());
+    golden(dir.path(), "trend.json", &[&trend[..4], &["--json", "-n", "1", "--sort", "total"]].concat());
+    let found = json(dir.path(), &trend);
+    let changes = &row(&found, "compress")["changes"];
+    assert_eq!(
+        (&changes[0]["file"], &changes[0]["at"], changes[1].is_null()),
+        (&"r8".into(), &7.into(), true)
+    );
+    let all =
+        report(dir.path(), &[&trend[..], &["-n", "1", "--sort", "total", "--comm", "service"]].concat());
+    assert!(all.contains("compress") && all.contains(" --sort total --comm=service\n"), "{all}");
+    USUAL.write(dir.path(), "r0");
+    let some = report(dir.path(), &[&trend[..], &["DIR/r0", "--order", "label:version"]].concat());
+    assert!(some.contains("1 recording without the label, in front of all others"), "{some}");
+    let as_typed = json(dir.path(), &[&trend[..], &["--order", "given"]].concat());
+    assert_eq!(row(&as_typed, "compress")["changes"][0]["file"], "r7");
+    std::fs::write(dir.path().join("torn"), "no recording").expect("written");
+    let (code, _, err) = run_in(dir.path(), &[&trend[..], &["DIR/torn"]].concat());
+    assert!(code == 0 && err.starts_with("warning: left out: cannot open recording `torn`"), "{code} {err}");
+}

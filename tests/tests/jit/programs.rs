@@ -1,0 +1,80 @@
+//! What runtimes write: jitdump files, and the perf maps of Node.js and Python.
+
+use icecore_tests::machine::{Recorded, has_ebpf, has_node, jit};
+
+use super::{FIRST, OPTIONS, SECOND, assert_named, leaves, names};
+
+#[test]
+fn root_a_jitdump_names_code_that_moves_and_code_that_is_made_where_other_code_was() {
+    if !has_ebpf() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let script = format!("cd '{}' && exec '{}' dump 1200", folder.path().display(), jit().display());
+    let recorded = Recorded::new(&OPTIONS, &["sh", "-c", &script]);
+    let samples = recorded.samples(&[]);
+    assert_named(&names(&samples), &["first", "second"]);
+    let leaves = leaves(&samples);
+    let at = |address: u64| {
+        leaves.iter().filter(move |leaf| leaf["address"].as_u64().is_some_and(|a| a & !0xff == address))
+    };
+    let moved: Vec<&str> = at(SECOND).filter_map(|leaf| leaf["name"].as_str()).collect();
+    assert!(moved.len() > 50 && moved.iter().all(|name| *name == "first"), "{moved:?}");
+    let reused: Vec<&str> = at(FIRST).filter_map(|leaf| leaf["name"].as_str()).collect();
+    let turn = reused.iter().position(|name| *name == "second").expect("it was made");
+    assert!(turn > 50 && reused[turn..].iter().all(|name| *name == "second"), "{reused:?}");
+}
+
+#[test]
+fn root_functions_of_node_are_named() {
+    if !has_ebpf() || !has_node() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let script = folder.path().join("work.js");
+    let source = "function fibonacci(n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }\n\
+                  while (process.cpuUsage().user < 900000) fibonacci(20);\n";
+    std::fs::write(&script, source).expect("room");
+    // It leaves a log in the folder at hand, and its map.
+    let run = format!(
+        "cd '{}'; node --perf-basic-prof '{}' & wait; rm /tmp/perf-$!.map",
+        folder.path().display(),
+        script.display()
+    );
+    let recorded = Recorded::new(&OPTIONS, &["sh", "-c", &run]);
+    let samples = recorded.samples(&[]);
+    let (function, place) = ("fibonacci ", format!("{}:1:", script.display()));
+    let is_it = |name: &&str| name.contains(function) && name.contains(&place);
+    let named = samples.iter().filter(|sample| sample.names("user").iter().any(is_it)).count();
+    assert!(named * 2 > samples.len() && named > 50, "{named} of {}", samples.len());
+}
+
+/// A Python program that makes code and tells its name as Python 3.12 does with `-X perf`.
+const PYTHON: &str = r#"
+import ctypes, mmap, os, platform, time
+code = {
+    "x86_64": bytes.fromhex("554889e54889f848ffc875fb5dc3"),
+    "aarch64": bytes.fromhex("fd7bbfa9fd030091000400f1e1ffff54fd7bc1a8c0035fd6"),
+}[platform.machine()]
+memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+memory.write(code)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+with open(f"/tmp/perf-{os.getpid()}.map", "w") as map:
+    map.write(f"{address:x} {len(code):x} py::hot:/srv/app.py\n")
+hot = ctypes.CFUNCTYPE(None, ctypes.c_long)(address)
+while time.thread_time() < 0.9:
+    hot(1000000)
+os.unlink(map.name)
+"#;
+
+#[test]
+fn root_functions_of_python_are_named() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = Recorded::new(&OPTIONS, &["python3", "-c", PYTHON]);
+    let samples = recorded.samples(&[]);
+    let hot =
+        samples.iter().filter(|sample| sample.names("user").first() == Some(&"py::hot:/srv/app.py")).count();
+    assert!(hot * 2 > samples.len() && hot > 50, "{hot} of {}", samples.len());
+}
