@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* CPU time by the kernel's own account: what the scheduler has charged a thread with, whether a sample hit it or not. */
+/* CPU time by the kernel's own account: the time that the scheduler has charged to a thread, whether a sample hit it or not. */
 #ifndef ICECORE_ACCOUNT_H
 #define ICECORE_ACCOUNT_H
 
-/* Threads that have ended and are not freed. */
+/* The number of threads that have ended and are not freed. */
 __s64 unfreed = 0;
 
 /* Returns true if the CPU time of a thread is reported. */
@@ -32,8 +32,8 @@ static __always_inline void read_account(struct cpu_time_record *record, struct 
 	record->kernel_ns = task->stime;
 }
 
-/* The account at the end of a thread is a part of a tick old; that of a thread that is freed is complete, and comes after a
- * while, or not at all while nobody waits for the process. */
+/* The account at the end of a thread lacks a part of a tick. The account of a freed thread is complete, but it comes later, or never
+ * while nobody waits for the process. */
 static __always_inline void send_account(struct task_struct *task, __u32 moment)
 {
 	struct cpu_time_record *record;
@@ -50,7 +50,7 @@ static __always_inline void send_account(struct task_struct *task, __u32 moment)
 	bpf_ringbuf_submit(record, wakeup_flags());
 }
 
-/* Tells the account of every thread to whoever reads the iterator. */
+/* Writes the account of every thread to the reader of the iterator. */
 SEC("iter/task")
 int on_every_task(struct bpf_iter__task *ctx)
 {

@@ -3,7 +3,7 @@
 #ifndef ICECORE_BELIEVED_H
 #define ICECORE_BELIEVED_H
 
-/* Tells whether a thread runs on its alternate signal stack. */
+/* Returns true if a thread runs on its alternate signal stack. */
 static __always_inline bool is_on_signal_stack(__u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -13,7 +13,7 @@ static __always_inline bool is_on_signal_stack(__u64 sp)
 }
 
 #if defined(__TARGET_ARCH_x86)
-/* What a process does about its signals, in the room of a page. */
+/* Reads the signal handlers of a process into the buffer for a page. */
 static __always_inline const struct k_sigaction *read_actions(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -28,7 +28,7 @@ static __always_inline const struct k_sigaction *read_actions(void)
 	return (const void *)looking->page.bytes;
 }
 
-/* Where the handlers of a process return to: its C library's trampoline, and perhaps one of its own. */
+/* The addresses to which signal handlers return: the trampoline of the C library, and perhaps one of the program. */
 struct trampolines {
 	const __u64 *frames;
 	__u64 one;
@@ -44,7 +44,7 @@ static long pass_frame(__u32 i, struct trampolines *trampolines)
 	return trampolines->is_passed;
 }
 
-/* Tells whether a walk passes through a signal: what that has interrupted is not on the chain of frame pointers. */
+/* Returns true if a walk passes through a signal handler. The interrupted function is not on the chain of frame pointers. */
 static __always_inline bool passes_signal(struct scratch *scratch)
 {
 	struct trampolines found = { .frames = &scratch->frames[scratch->record.kernel_len & 127] };
@@ -72,9 +72,9 @@ static __always_inline bool passes_signal(struct scratch *scratch)
 }
 #endif
 
-/* Tells whether the walk shows the stack: it came to the end without passing through a signal, and either all of it is code of
- * Go, or user space has seen that the code of the process keeps frame pointers, and it has no other code by now. A walk of one
- * frame ends wherever the frame pointer is not used. */
+/* Returns true if the walk shows the whole stack: it reached the root, and either all of it is Go code, or user space has found that
+ * all code of the process keeps frame pointers, no code was mapped since, and the walk passes through no signal handler. A walk of one
+ * frame is not believed: it ends wherever the frame pointer is not used. */
 VERIFIED_ALONE int is_believed(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -86,7 +86,7 @@ VERIFIED_ALONE int is_believed(void)
 	if (copy_mode != COPY_UNTRUSTED || !scratch || scratch->record.user_len < 2)
 		return 0;
 	is_of_go = scratch->go.places.code_len && !scratch->go.is_foreign;
-	/* Of a walk of Go as many frames were asked for as unwinding gives. */
+	/* A walk of Go has no smaller depth limit than unwinding, so that it may also end there. */
 	if (scratch->record.user_end != WALK_ROOT && (!is_of_go || scratch->record.user_end != WALK_DEPTH))
 		return 0;
 	if (is_of_go)

@@ -3,18 +3,18 @@
 #ifndef ICECORE_GO_H
 #define ICECORE_GO_H
 
-/* The most stacks of C between two of Go that are looked at. */
+/* The most C stacks between two Go stacks that are sent. */
 #define GO_MAX_BACKS 4
 #define GO_TOPS 4
 
-/* Code, by its distance from where that of Go begins: `low` is inside, `high` is behind. */
+/* A range of code, as distances from the beginning of the Go code: `low` is inside, `high` is the first byte after it. */
 struct go_range {
 	__u32 low;
 	__u32 high;
 };
 
-/* Where the code of Go lies in a process, and where it keeps what its runtime notes of its goroutines, by process id; user space
- * has read it from the file. */
+/* Where the Go code of a process lies, and where its runtime keeps the notes about its goroutines. User space has read all of it from
+ * the file. */
 struct go_places {
 	/* Offsets in `g` and `m`, and the one of `g` from the thread's own memory. */
 	__s32 g;
@@ -23,19 +23,19 @@ struct go_places {
 	__u32 sp_of_g;
 	__u32 pc_of_g;
 	__u32 bp_of_g;
-	/* How deep the stack is in `cgocallback` where it calls Go, and in `cgocall` where it calls C. */
+	/* The depth of the stack in `cgocallback` where it calls Go, and in `cgocall` where it calls C. */
 	__u32 back_depth;
 	__u32 call_depth;
 	__u64 code;
 	__u32 code_len;
-	/* Stacks begin with what these call: threads, and what has given up its goroutine. */
+	/* Stacks begin with the functions that these call: the first functions of threads, and those that have given up their goroutine. */
 	struct go_range tops[GO_TOPS];
 	/* Functions without a frame that call others. */
 	struct go_range bare;
-	/* C calls Go, and Go calls C. */
+	/* The function in which C calls Go, and the one in which Go calls C. */
 	struct go_range back;
 	struct go_range call;
-	/* An address in the function that stands for the place where a stack was left. */
+	/* An address in the function that marks where a stack was left. */
 	__u32 mark;
 };
 
@@ -47,8 +47,8 @@ struct {
 } go_tgids SEC(".maps");
 
 /*
- * Go runs parts of its runtime, and C, on a stack of the thread (g0), and notes in `g.sched` where it has left the stack of the
- * goroutine. The first frame pointer there is that of the function that was left, so that a walk would skip it.
+ * Go runs parts of its runtime, and C code, on a stack of the thread (g0), and notes in `g.sched` where it has left the stack of the
+ * goroutine. The first frame pointer there belongs to the function that was left, so that a plain walk would skip that function.
  *
  *   g0's stack              goroutine's stack
  *   ...                     g.sched.sp  return address   into the function that was left
@@ -56,34 +56,34 @@ struct {
  *   caller's fp  ─────────► g.sched.bp  caller's fp
  */
 struct go_stacks {
-	/* All zero if the process has no code of Go. */
+	/* All zero if the process has no Go code. */
 	struct go_places places;
-	/* That of g0. */
+	/* The stack of g0. */
 	__u64 thread_low;
 	__u64 thread_high;
-	/* The same with some more; 0 if the thread does not run on it. */
+	/* The same with a margin; 0 if the thread does not run on it. */
 	__u64 own_low;
 	__u64 own_high;
-	/* The goroutine's. */
+	/* The stack of the goroutine. */
 	__u64 low;
 	__u64 high;
-	/* Where it was left. */
+	/* Where the goroutine's stack was left. */
 	__u64 bp;
 	__u64 pc;
-	/* The return address on top of it; 0 if the frame there is whole. */
+	/* The return address on top of that stack; 0 if the frame there is complete. */
 	__u64 top;
-	/* Frames that come first now. */
+	/* Frames that the walk takes before it continues. */
 	__u64 next[3];
-	/* Frame pointers of `cgocallback` on g0's stack: C has called Go there, the innermost first. */
+	/* Frame pointers of `cgocallback` on g0's stack: C has called Go there. The innermost comes first. */
 	__u64 backs[GO_MAX_BACKS];
 	__u32 back_count;
 	/* The walk is on the goroutine's stack. */
 	__u32 is_over;
-	/* How often it went back since. */
+	/* How often the walk went back on that stack. */
 	__u32 moves;
 	/* The goroutine's stack was left, and the walk is not there yet. */
 	__u32 is_left;
-	/* The walk has code that is not Go's. */
+	/* The walk contains code that is not Go's. */
 	__u32 is_foreign;
 };
 
@@ -93,19 +93,19 @@ struct go_stacks {
 #define GO_SLACK_BYTES 256
 #define READ_USER(to, from) bpf_probe_read_user(&(to), sizeof(to), (void *)(from))
 
-/* Tells whether a return address follows a call in a function. */
+/* Returns true if a return address follows a call in a function. */
 static __always_inline bool has_called(const struct go_stacks *go, const struct go_range *function, __u64 return_address)
 {
 	return return_address - go->places.code - function->low - 1 < function->high - function->low;
 }
 
-/* Notes whose code an address of a walk is. */
+/* Notes whether an address of a walk is outside of the Go code. */
 static __always_inline void note_code(struct go_stacks *go, __u64 address)
 {
 	go->is_foreign |= address - go->places.code >= go->places.code_len;
 }
 
-/* Finds the stacks of a thread of Go; all zero if there is nothing to know. Each word is checked against another. */
+/* Finds the stacks of a Go thread; all zero if it has none. Each word is checked against another. */
 static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
 {
 	__builtin_memset(go, 0, sizeof(*go));
@@ -136,13 +136,13 @@ static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
 	go->high = bounds[1];
 	if (g != g0 || READ_USER(sp, curg + places->sp_of_g) || READ_USER(bp, curg + places->bp_of_g))
 		return;
-	/* A goroutine that runs has none. */
+	/* A running goroutine has no left stack. */
 	if (sp < go->low || sp >= go->high || READ_USER(go->pc, curg + places->pc_of_g) || !go->pc)
 		return;
-	/* From Go 1.21 on the frame there is that of systemstack itself. */
+	/* Since Go 1.21 the frame there is that of systemstack itself. */
 	if (sp != bp && READ_USER(go->top, sp))
 		return;
-	/* After a call back from C the frame pointer that is noted is another's. */
+	/* After a callback from C the noted frame pointer belongs to another function. */
 	if (has_called(go, &places->call, go->top))
 		bp = sp + places->call_depth;
 	if (bp && (bp < sp || bp >= go->high))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The programs: filter, copy, count what does not fit. Nothing is interpreted here. */
+/* The programs filter events, copy records, and count what does not fit. They interpret nothing. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -17,7 +17,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Make the skeleton emit the Rust types of the contract. */
+/* These make the skeleton contain the Rust types of the contract. */
 struct sample_record wire_sample = {};
 struct task_record wire_task = {};
 struct cgroup_record wire_cgroup = {};
@@ -46,7 +46,7 @@ static __always_inline bool is_wanted(__u32 tgid, __u32 tid, bool in_user)
 	return is_target_process(tgid);
 }
 
-/* A constant to the verifier, which then does not look at what cannot be there. */
+/* A constant to the verifier, which then skips code that reads missing fields. */
 static __always_inline bool has_cgroups(void)
 {
 	return bpf_core_field_exists(((struct task_struct *)0)->cgroups);
@@ -167,8 +167,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* Tells whether a program is executed for the first time. User space is woken then, to open the file while it is there:
- * both program and file may be gone a few milliseconds later. */
+/* Returns true if a program is executed for the first time. The caller then wakes user space to open the file, since both process and
+ * file may be gone a few milliseconds later. */
 static __always_inline bool is_first_exec(struct task_struct *task)
 {
 	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
@@ -254,14 +254,14 @@ int BPF_PROG(on_free, struct task_struct *task)
 	return 0;
 }
 
-/* Tells the path of every new cgroup, so that it is known when the cgroup is gone. Not attached where there are none. */
+/* Reports the path of every new cgroup, so that the path is known after the cgroup is gone. It is not attached if the kernel has no cgroups. */
 SEC("tp_btf/cgroup_mkdir")
 int BPF_PROG(on_mkdir_cgroup, struct cgroup *cgroup, const char *path)
 {
 	__u64 tgid_tid = bpf_get_current_pid_tgid();
 	struct cgroup_record *record;
 
-	/* The hierarchies of version 1 number their cgroups by themselves. */
+	/* Hierarchies of version 1 have ids of their own. */
 	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != 0)
 		return 0;
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);

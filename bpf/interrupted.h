@@ -4,24 +4,24 @@
 #define ICECORE_INTERRUPTED_H
 
 #if defined(__TARGET_ARCH_x86)
-/* The most that the kernel saves of vector registers lies between the top of the stack and what is looked for. */
+/* The frame of a signal lies within this distance below the top of the stack: vector registers may lie between. */
 #define MAX_SIGNAL_FRAME (16 << 10)
-/* What is looked through in one step; the words that are compared lie 16 bytes apart. */
+/* The bytes that are searched in one step; the two words that are compared lie 16 bytes apart. */
 #define SEARCHED_BYTES (STACK_PAGE_LEN - 16)
 
 #define SIGNAL_FRAME_MASK 304
-/* The handler runs on the alternate stack. */
+/* Flag: the handler runs on the alternate stack. */
 #define SA_ONSTACK 0x08000000
 
 struct search {
 	struct looking *looking;
 	__u64 stack;
 	__u64 size;
-	/* Where `ss_sp` of the outermost signal frame lies; 0 if it was not found. */
+	/* The address of `ss_sp` in the outermost signal frame; 0 if it was not found. */
 	__u64 found;
 };
 
-/* Finds the last place in a page where the address and, 16 bytes further, the size of an alternate stack stand. Returns its offset, or
+/* Finds the last location in a page that holds the address of an alternate stack and, 16 bytes further, its size. Returns the offset, or
  * SEARCHED_BYTES if there is none. */
 VERIFIED_ALONE int find_in_page(const struct page_record *page, __u64 sp, __u64 size)
 {
@@ -35,10 +35,10 @@ VERIFIED_ALONE int find_in_page(const struct page_record *page, __u64 sp, __u64 
 		__u64 differs;
 
 		at -= 2;
-		/* The compiler would make negative offsets of it, which the verifier of 7.2 refuses. */
+		/* Otherwise the compiler uses negative offsets, which the verifier of 7.2 refuses. */
 		barrier_var(at);
 		differs = (words[at] ^ sp) | (words[at + 2] ^ size);
-		/* The compiler would make two conditions of this one, and the ways that the verifier follows would multiply. */
+		/* Otherwise the compiler makes two conditions of this one, and the verifier has to follow many more paths. */
 		barrier_var(differs);
 		if (!differs)
 			return at * 8;
@@ -47,7 +47,7 @@ VERIFIED_ALONE int find_in_page(const struct page_record *page, __u64 sp, __u64 
 }
 
 /*
- * Looks for the frame of a signal, from the top of an alternate stack downwards. The kernel notes in it what that stack is.
+ * Searches the frame of a signal, from the top of an alternate stack downwards. The kernel stores address and size of the stack in it.
  *
  *   struct rt_sigframe, at an odd multiple of 8
  *      0  return address: the trampoline
@@ -71,9 +71,9 @@ static long search_page(__u32 i, struct search *search)
 	return 1;
 }
 
-/* Tells whether the handler of a signal is still running: as long as it does, its signal is blocked, which it was not before, and those
- * that are to be blocked with it. The frame of one that has returned stays where it was, and a program may use this stack for something
- * else by then (coroutines). Of handlers that do not block their own signal nothing tells. */
+/* Returns true if the handler of a signal is still running: until it returns, its signal is blocked, which it was not before, and so are
+ * the signals of its mask. After a handler has returned, its frame stays in memory, and a program may use this stack for something else
+ * (coroutines). A handler that does not block its own signal is not recognized. */
 static __always_inline bool is_handled(__u64 signal_frame)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -90,7 +90,7 @@ static __always_inline bool is_handled(__u64 signal_frame)
 	return 0;
 }
 
-/* Sends what was interrupted by the signal whose handler runs on an alternate stack. */
+/* Sends registers and stack of the code that was interrupted by the signal whose handler runs on an alternate stack. */
 VERIFIED_ALONE int send_interrupted(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

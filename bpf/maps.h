@@ -9,18 +9,18 @@ const volatile __u32 max_user_frames = 1024;
 const volatile bool take_user = 1;
 const volatile bool take_kernel = 1;
 const volatile bool take_idle = 0;
-/* CPU time is reported: everything that a recorded thread runs is sampled. */
+/* CPU time is reported. That needs samples of everything that a recorded thread runs. */
 const volatile bool take_accounts = 1;
-/* User space is woken when this many bytes wait; below, it comes by itself. */
+/* The sampler wakes user space when this many bytes wait. With fewer, user space takes them at its own interval. */
 const volatile __u64 wakeup_bytes = 1 << 20;
 
-/* Of snapshots: enum copy_mode, the most that is copied, and from how much on in the ring copies are shortened: half of
- * it, three quarters of it. */
+/* Settings of snapshots: the enum copy_mode, the most bytes that are copied, and the levels of the ring at which copies are
+ * shortened. */
 const volatile __u32 copy_mode = COPY_NOTHING;
 const volatile __u32 max_stack_bytes = 1 << 20;
 const volatile __u64 ring_half = 2 << 20;
 const volatile __u64 ring_three_quarters = 3 << 20;
-/* Hashes of pages begin with it: a number that nobody can guess, so that no program makes two pages look the same. */
+/* The seed of page hashes: a random number, so that no program can make two pages with the same hash. */
 const volatile __u64 hash_seed = 0;
 
 struct {
@@ -28,11 +28,11 @@ struct {
 	__uint(max_entries, 4 << 20);
 } ring SEC(".maps");
 
-/* The most frames that bpf_get_stack gives here: kernel.perf_event_max_stack, at most MAX_KERNEL_FRAMES. */
+/* The most frames that bpf_get_stack returns on this machine: kernel.perf_event_max_stack, at most MAX_KERNEL_FRAMES. */
 const volatile __u32 max_kernel_frames = MAX_KERNEL_FRAMES;
 
 /* Process ids that are recorded, if target_mode is not TARGET_SYSTEM. Children are added at fork. The value
- * is TARGET_LIVE, or TARGET_ENDING from the end of the last thread until the kernel has torn the process down:
+ * is TARGET_LIVE, or TARGET_ENDING from the end of the last thread until the kernel has removed the process:
  * that takes time, too, and is sampled. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -49,7 +49,7 @@ struct {
 	__type(value, __u8);
 } target_tids SEC(".maps");
 
-/* Cgroups whose tasks are sampled, and those below them, if target_mode is TARGET_CGROUPS. */
+/* The cgroups whose tasks are sampled, with the cgroups below them, if target_mode is TARGET_CGROUPS. */
 const volatile __u32 target_cgroup_count = 0;
 struct {
 	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
@@ -82,7 +82,7 @@ struct {
 	__type(value, __u8);
 } programs SEC(".maps");
 
-/* Where the stack of a thread lies that is not its process's first one, by thread id. */
+/* The bounds of a thread's stack, by thread id. The first stack of a process has no entry. */
 struct stack_range {
 	__u64 start;
 	__u64 end;
@@ -95,9 +95,8 @@ struct {
 	__type(value, struct stack_range);
 } stack_ranges SEC(".maps");
 
-/* What the pages of stacks held when they were sent, by thread id and number of the page. A page that holds the same is not
- * sent again: its hash says that what user space has of it is what is there now. Entries may go at any time; the page is sent
- * once more then. */
+/* The hashes of stack pages when they were last sent, by thread id and page number. A page with the same hash is not sent again: user
+ * space has its content. The kernel may evict an entry at any time; the page is then sent again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -105,8 +104,8 @@ struct {
 	__type(value, __u64);
 } sent_pages SEC(".maps");
 
-/* Processes whose walks are believed, by process id, and how many pages of code that cannot be written they had when user space
- * looked at all of it. A process that has another number by now has mapped code that nobody has looked at. */
+/* Processes whose walks are believed, by process id. The value is the number of pages of read-only code that the process had when user
+ * space checked all of it. If the number has changed since, the process has mapped code that was not checked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -130,7 +129,8 @@ static __always_inline void count_loss(__u32 cause)
 		__sync_fetch_and_add(count, 1);
 }
 
-/* Tells whether the recorded processes are listed. Any process may be moved into a cgroup, so all are reported then. */
+/* Returns true if the recorded processes are on a list. With cgroups there is no list: any process may be moved into a cgroup, so all are
+ * reported. */
 static __always_inline bool has_target_lists(void)
 {
 	return target_mode == TARGET_PROCESSES || target_mode == TARGET_THREADS;
@@ -149,19 +149,19 @@ static __always_inline bool is_in_target_cgroup(void)
 	return 0;
 }
 
-/* A new process has the code of its parent. */
+/* Trusts a new process if its parent is trusted: it has the same code. */
 static __always_inline void inherit_trust(__u32 parent_tgid, __u32 tgid)
 {
 	__u64 *pages = bpf_map_lookup_elem(&trusted_tgids, &parent_tgid);
 
-	/* Its number may have been another's. */
+	/* The id may have belonged to another process. */
 	if (pages)
 		bpf_map_update_elem(&trusted_tgids, &tgid, pages, 0);
 	else
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 }
 
-/* Leaves user space asleep until enough waits to be worth the switch. */
+/* Wakes user space only if enough bytes wait. */
 static __always_inline __u64 wakeup_flags(void)
 {
 	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= wakeup_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;

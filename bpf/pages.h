@@ -3,12 +3,13 @@
 #ifndef ICECORE_PAGES_H
 #define ICECORE_PAGES_H
 
-/* The first stack of a process lies so near to where it began; all others lie farther away (the kernel keeps mappings
- * 128 MiB away from it). */
+/* The first stack of a process lies within this distance below its start; all others lie farther away, because the kernel
+ * keeps mappings 128 MiB away. */
 #define FIRST_STACK_BYTES (128ULL << 20)
-/* What is sent of a stack when half of the ring is full. */
+/* The most bytes that are sent of a stack when half of the ring is full. */
 #define SHORTENED_BYTES (16 << 10)
-/* Bits of the number of a page: addresses of user space have 48 (57 with five levels; what those lack makes two pages one entry). */
+/* Bits of a page number. Addresses of user space have 48 bits; of 57 (five levels) the upper ones are lost, so that two pages can
+ * share one entry. */
 #define PAGE_NUMBER_BITS 36
 
 
@@ -19,14 +20,14 @@ static long find_stack(struct task_struct *task, struct vm_area_struct *vma, str
 	return 0;
 }
 
-/* The address behind the stack that a stack pointer is in; 0 if it cannot be found now. */
+/* Returns the address after the stack that contains a stack pointer; 0 if it cannot be found now. */
 VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 first = BPF_CORE_READ(task, mm, start_stack);
 	struct stack_range *known, range = {};
 
-	/* Behind it are arguments and environment. */
+	/* Arguments and environment follow after it. */
 	if (sp < first && first - sp < FIRST_STACK_BYTES)
 		return first;
 	known = bpf_map_lookup_elem(&stack_ranges, &tid);
@@ -39,7 +40,7 @@ VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
 	return range.end;
 }
 
-/* The stack that is being looked at. */
+/* Buffers for the stack that is being copied. */
 struct looking {
 	struct registers_record registers;
 	struct page_record page;
@@ -61,7 +62,7 @@ struct {
 struct copy {
 	struct looking *looking;
 	__u64 first_page;
-	/* Bytes that may still be sent. */
+	/* The number of bytes that may still be sent. */
 	__u32 room;
 	__u32 is_short;
 };
@@ -72,8 +73,8 @@ static __always_inline __u64 mixed(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* Hashes a page in four lanes, which processors compute side by side. Each step is reversible, so that one word that differs
- * always shows; of pages that differ elsewhere one in 2^64 looks the same. */
+/* Hashes a page in four lanes, which processors compute in parallel. Each step is reversible, so that a change of one word always
+ * changes the hash; other changes keep it with a probability of 2^-64. */
 VERIFIED_ALONE __u64 hash_page(const struct page_record *page)
 {
 	__u64 a = hash_seed, b = ~hash_seed, c = hash_seed << 1, d = hash_seed >> 1;
@@ -93,7 +94,7 @@ VERIFIED_ALONE __u64 hash_page(const struct page_record *page)
 	return a ? a : 1;
 }
 
-/* Notes what a page holds, and sends it if that is not what was sent before. */
+/* Stores the hash of a page, and sends the page if its hash is not the one that was sent before. */
 static long look_at_page(__u32 i, struct copy *copy)
 {
 	struct looking *looking = copy->looking;
@@ -101,7 +102,7 @@ static long look_at_page(__u32 i, struct copy *copy)
 	__u64 number = address / STACK_PAGE_LEN & ((1ULL << PAGE_NUMBER_BITS) - 1);
 	__u64 key = (__u64)looking->stack.tid << PAGE_NUMBER_BITS | number;
 
-	/* A page that is not in memory was not touched, or not lately: what is outside of it counts all the same. */
+	/* A page that is not in memory was not used lately. It is skipped, and the pages after it are sent all the same. */
 	if (!bpf_probe_read_user(looking->page.bytes, STACK_PAGE_LEN, (void *)address)) {
 		__u64 *sent = bpf_map_lookup_elem(&sent_pages, &key);
 
@@ -121,7 +122,7 @@ static long look_at_page(__u32 i, struct copy *copy)
 	return 0;
 }
 
-/* Bytes that may be sent now: less and less as the ring fills, so that samples are not lost for the sake of stacks. */
+/* Returns how many bytes may be sent now: fewer as the ring fills, so that copies of stacks do not cost samples. */
 static __always_inline __u32 room_for_stack(void)
 {
 	__u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
@@ -131,7 +132,7 @@ static __always_inline __u32 room_for_stack(void)
 	return waiting < ring_three_quarters ? SHORTENED_BYTES : 0;
 }
 
-/* Sends what changed of the stack from `low` to `high`, and the hashes of all its pages. */
+/* Sends the pages of the stack from `low` to `high` that changed, and the hashes of all its pages. */
 VERIFIED_ALONE int send_stack(__u64 low, __u64 high)
 {
 	struct copy copy = { .first_page = low & -(__u64)STACK_PAGE_LEN, .room = room_for_stack() };

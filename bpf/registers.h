@@ -3,7 +3,7 @@
 #ifndef ICECORE_REGISTERS_H
 #define ICECORE_REGISTERS_H
 
-/* Numbers of snapshots, by CPU. Perf-event programs do not nest on a CPU. */
+/* The number of the last snapshot, by CPU. Perf-event programs do not nest on a CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -33,7 +33,7 @@ struct {
 #define FRAME_POINTER 29
 #endif
 
-/* Begins a snapshot; the registers are to be filled in. */
+/* Begins a snapshot, whose registers the caller fills in. */
 static __always_inline struct registers_record *begin_snapshot(struct sample_record *record, bool is_outer)
 {
 	__u32 zero = 0;
@@ -51,24 +51,24 @@ static __always_inline struct registers_record *begin_snapshot(struct sample_rec
 	return taken;
 }
 
-/* The stack of a leaf of Go from the stack pointer to the return address of the frame that the frame pointer is of, and a word
- * more: in its prologue and epilogue, a function's own return address lies below. */
+/* Returns how many bytes to copy of the stack of a Go leaf: from the stack pointer to the return address of the frame to which the
+ * frame pointer leads, and one word more. In prologue and epilogue the function's own return address lies below that. */
 static __always_inline __u64 top_len(const struct registers_record *taken)
 {
 	__u64 sp = taken->registers[STACK_POINTER], fp = taken->registers[FRAME_POINTER], len;
 
-	/* Go calls what clears and copies memory with a frame pointer below the stack, which leads to its own. */
+	/* Go calls the functions that clear and copy memory with a frame pointer below the stack pointer, which leads to the real one. */
 	if (sp - fp <= 2 * sizeof(fp) && bpf_probe_read_user(&fp, sizeof(fp), (void *)fp))
 		fp = 0;
 	len = fp + 3 * sizeof(fp) - sp;
 	if (len <= TOP_LEN || len >= MAX_TOP_LEN)
 		len = TOP_LEN;
-	/* The verifier forgets what was compared. */
+	/* The verifier forgets the comparison above. */
 	asm volatile("" : "+r"(len));
 	return len & (MAX_TOP_LEN - 8);
 }
 
-/* Sends registers and the top of their stack; returns false if there is no room. */
+/* Sends registers and the top of the stack; returns false if the ring has no room. */
 static __always_inline bool send_registers(struct sample_record *record, struct registers_record *taken, __u64 end,
 					   bool is_of_go)
 {

@@ -3,13 +3,13 @@
 #ifndef ICECORE_SNAPSHOT_H
 #define ICECORE_SNAPSHOT_H
 
-/* The most that is sent of the stack of a leaf whose callers keep frame pointers. */
+/* The most bytes that are sent of the stack of a leaf whose callers keep frame pointers. */
 #define LEAF_BYTES (64 << 10)
-/* Stacks that Go makes for its threads have so many at most; others are made by C, which may have more around what Go knows. */
+/* The largest thread stack that Go makes. C made the larger ones, and they may extend beyond the bounds that Go has noted. */
 #define MAX_OWN_STACK_BYTES (32 << 10)
 
-/* Returns the address behind the stack that a sample hit. The mapping does not tell where a stack of Go ends, since Go makes them in its
- * heap: its own notes tell. */
+/* Returns the address after the stack that a sample hit. Go has its stacks in its heap, so the mapping does not show where one ends; the
+ * notes of the runtime do. */
 static __always_inline __u64 sampled_stack_end(struct scratch *scratch, __u64 sp)
 {
 	struct go_stacks *go = &scratch->go;
@@ -21,8 +21,8 @@ static __always_inline __u64 sampled_stack_end(struct scratch *scratch, __u64 sp
 	return stack_end(scratch->record.head.tid, sp);
 }
 
-/* Sends the stack below where the frame pointer leads, if the top is not all of it: a leaf that keeps none has its return address there,
- * and the frame pointer is its caller's. */
+/* Sends the stack up to the frame to which the frame pointer leads, if the top was not enough. A leaf without a frame has its return address
+ * there, and the frame pointer belongs to its caller. */
 static __always_inline void send_leaf(__u64 sp, __u64 fp, __u64 end)
 {
 	__u64 len = fp + 16 - sp;
@@ -31,7 +31,7 @@ static __always_inline void send_leaf(__u64 sp, __u64 fp, __u64 end)
 		send_stack(sp, fp + 16);
 }
 
-/* Sends a stack of C from which Go was called. */
+/* Sends registers and stack of C code that called Go. */
 static long send_callback(__u32 i, struct scratch **sampled)
 {
 	struct scratch *scratch = *sampled;
@@ -55,7 +55,7 @@ static long send_callback(__u32 i, struct scratch **sampled)
 	return 0;
 }
 
-/* Sends registers and stack; the sample that they belong to has its walk. */
+/* Sends registers and stack of a sample whose walk is done. */
 static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct sample_record *record, bool in_user)
 {
 	struct registers_record *taken = begin_snapshot(record, 0);

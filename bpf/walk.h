@@ -3,7 +3,7 @@
 #ifndef ICECORE_WALK_H
 #define ICECORE_WALK_H
 
-/* One record under construction. Kernel frames are written first and user frames behind them, so the
+/* One record under construction. Kernel frames are written first and user frames after them, so the
  * record that goes into the ring has no gap. */
 struct scratch {
 	struct sample_record record;
@@ -27,9 +27,9 @@ static __always_inline struct scratch *scratch_here(void)
 	return bpf_map_lookup_elem(&scratches, &cpu);
 }
 
-/* The verifier looks at a function that is not static once and by itself. It follows a static one again for every way that leads
- * there: with the loops below that were 382,000 instructions on 6.1, and more than the million that 7.2 allows. Such a function
- * takes numbers and pointers to structures, which it must compare with 0, and returns a number. */
+/* The verifier checks a function that is not static once and by itself. It follows a static function again for every path that leads
+ * there: with the loops below that took 382,000 instructions on 6.1, and more than the million that 7.2 allows. A function that is
+ * verified alone takes numbers and pointers to structures, which it must compare with 0, and returns a number. */
 #define VERIFIED_ALONE __noinline
 
 struct user_regs {
@@ -54,17 +54,17 @@ struct user_regs {
 struct walk {
 	struct scratch *scratch;
 	__u64 fp;
-	__u32 base; /* index of the leaf frame: behind the kernel frames */
+	__u32 base; /* index of the leaf frame: after the kernel frames */
 	__u32 len;
 	__u32 end;
-	/* The stack begins with the last address. */
+	/* The last address is the root of the stack. */
 	__u32 has_begun;
 };
 
-/* How often a walk may go back on a goroutine's stack, so that no circle holds it. */
+/* How often a walk may go back on a goroutine's stack: it must not walk in a circle. */
 #define GO_MAX_MOVES 2
 
-/* Goes on where the goroutine's stack was left. The address that Go notes there marks the place. */
+/* Continues the walk where the goroutine's stack was left. The address that Go notes there marks the location. */
 static __always_inline void go_over(struct walk *walk)
 {
 	struct go_stacks *go = &walk->scratch->go;
@@ -77,8 +77,8 @@ static __always_inline void go_over(struct walk *walk)
 }
 
 /*
- * Goes on behind `cgocallback`, by which C has called Go. It puts on the goroutine's stack what Go had noted when it left that
- * stack for C.
+ * Continues the walk after `cgocallback`, through which C has called Go. That function stores on the goroutine's stack what Go had
+ * noted when it left this stack for C.
  *
  *   goroutine's stack                                               g0's stack
  *   fp       cgocallback's fp  ───────────────────────────────────► caller's fp
@@ -88,8 +88,8 @@ static __always_inline void go_over(struct walk *walk)
  *   left     return address, into cgocall
  *            cgocall's frame: call_depth
  *
- * The address in cgocallback stands there twice, as does that of a function without a frame: what follows was read where it must
- * lie, and no frame pointer has led there.
+ * The stack gets the address in cgocallback twice, like that of a function without a frame. This marks that the next frame was read
+ * from its expected location, and not found by a frame pointer.
  */
 static __always_inline void go_behind_callback(struct walk *walk, __u64 fp, __u64 caller_fp, __u64 address)
 {
@@ -103,7 +103,7 @@ static __always_inline void go_behind_callback(struct walk *walk, __u64 fp, __u6
 		return;
 	go->next[0] = address;
 	go->next[1] = go->places.code + go->places.mark;
-	/* A thread that C has made has no goroutine that was left: its stack begins there. */
+	/* A thread that C made has not left a goroutine: its stack begins there. */
 	go->next[2] = words[0];
 	walk->fp = 0;
 	if (left < go->high && !READ_USER(words[1], left) && has_called(go, &go->places.call, words[1])) {
@@ -119,8 +119,8 @@ static __always_inline bool is_on_goroutine(struct go_stacks *go, __u64 fp)
 
 static __always_inline long end_walk(struct walk *walk, __u32 end)
 {
-	/* Code of C on the thread's stack need not keep frame pointers, and the frame pointer leads to the old place of a stack that
-	 * is being moved: the goroutine's are there all the same. */
+	/* C code on the thread's stack may not keep frame pointers, and while a stack is being moved, the frame pointer leads to its old
+	 * location. The frames of the goroutine can be walked all the same. */
 	if (walk->scratch->go.is_left) {
 		go_over(walk);
 		return 0;
@@ -138,7 +138,7 @@ static __always_inline long end_walk(struct walk *walk, __u32 end)
  *        lower addresses
  *
  * The index comes from the loop's own counter: a counter kept in memory makes the verifier follow
- * every value of it. So each turn gives one frame, or ends the walk.
+ * every value of it. So each iteration gives one frame, or ends the walk.
  */
 static long walk_step(__u32 i, struct walk *walk)
 {
@@ -192,28 +192,28 @@ static long walk_step(__u32 i, struct walk *walk)
 		go_behind_callback(walk, fp, pair[0], address);
 		return 0;
 	}
-	/* Its caller's return address lies behind, without a frame in between. */
+	/* The return address of its caller follows, without a frame in between. */
 	if (has_called(go, &go->places.bare, address) && !READ_USER(go->next[1], fp + 16))
 		go->next[0] = address;
 	if (pair[0] == 0 || (pair[0] > fp && go->own_high))
 		return 0;
-	/* Where it leads from g0's stack is looked at in the next turn. */
+	/* The next iteration checks where the frame pointer leads from g0's stack. */
 	if (go->own_high && !go->is_over && (pair[0] == go->bp || pair[0] < go->own_low))
 		return 0;
 	if (!go->is_over && is_on_goroutine(go, pair[0]) && !is_on_goroutine(go, fp)) {
-		/* A clock was asked, which needs a larger stack: the function that has done so has its frame on this one. */
+		/* A function read a clock, for which the runtime switched to a larger stack. The frame of that function is on this one. */
 		go->is_over = 1;
 		return 0;
 	}
 	if (pair[0] > fp)
 		return 0;
-	/* While Go moves a stack to another place, frame pointers lead from the new one to the old one. */
+	/* While Go moves a stack, frame pointers lead from the new location to the old one. */
 	if (go->is_over && go->moves++ < GO_MAX_MOVES)
 		return 0;
 	return end_walk(walk, WALK_NOT_MONOTONIC);
 }
 
-/* Walks frame pointers with bpf_loop (kernel 5.17 and later): as deep as asked, and says how it ended. */
+/* Walks frame pointers with bpf_loop (kernel 5.17 and later) up to the requested depth, and stores how the walk ended. */
 VERIFIED_ALONE int walk_by_loop(__u64 ip, __u64 fp)
 {
 	struct scratch *scratch = scratch_here();
@@ -226,7 +226,7 @@ VERIFIED_ALONE int walk_by_loop(__u64 ip, __u64 fp)
 	scratch->frames[walk.base] = ip;
 	find_go_stacks(scratch->record.head.tgid, &scratch->go);
 	note_code(&scratch->go, ip);
-	/* What is unwound is not cut either; of Go that is the walk. */
+	/* Unwound stacks have no such limit, and for Go the walk replaces unwinding. */
 	if (copy_mode != COPY_NOTHING && scratch->go.places.code_len)
 		frames = MAX_USER_FRAMES;
 	if (frames > 1)
@@ -238,7 +238,7 @@ VERIFIED_ALONE int walk_by_loop(__u64 ip, __u64 fp)
 	return 0;
 }
 
-/* Lets the kernel walk: at most 127 frames, and it does not say why it stopped earlier. */
+/* Lets the kernel walk, at most 127 frames. The kernel does not report why it stopped earlier. */
 static __always_inline void walk_by_helper(void *ctx, struct scratch *scratch)
 {
 	__u32 base = scratch->record.kernel_len & 127;

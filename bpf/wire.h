@@ -13,15 +13,15 @@
 #define MAX_USER_FRAMES 4096
 /* The kernel's own limit (kernel.perf_event_max_stack) for bpf_get_stack. */
 #define MAX_KERNEL_FRAMES 127
-/* The longest path of a cgroup that is told, and the most cgroups that may be asked for. */
+/* The longest path of a cgroup that is reported, and the most cgroups that may be targets. */
 #define CGROUP_PATH_LEN 1024
 #define MAX_TARGET_CGROUPS 64
-/* The stack that comes with the registers, the most of it if the frame of a leaf of Go is larger, and the unit in which all of it
- * comes, bytes. */
+/* Bytes of the stack that are sent with the registers; the most of them if a Go leaf has a larger frame; and the size of the pages in
+ * which the rest of the stack is sent. */
 #define TOP_LEN 128
 #define MAX_TOP_LEN 2048
 #define STACK_PAGE_LEN 4096
-/* The most of a stack that --stack-bytes may ask for, and the pages that it touches. */
+/* The largest value of --stack-bytes, and the number of pages that it touches. */
 #define MAX_STACK_BYTES (1 << 20)
 #define MAX_STACK_PAGES (MAX_STACK_BYTES / STACK_PAGE_LEN + 1)
 /* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
@@ -67,16 +67,16 @@ enum loss_cause {
 	LOSS_CAUSES = 5,
 };
 
-/* What is copied of stacks. */
+/* Which stacks are copied. */
 enum copy_mode {
 	COPY_NOTHING = 0,
-	/* All of it; of a walk that is believed nothing but the top. */
+	/* All of a stack; if its walk is believed, only the top. */
 	COPY_UNTRUSTED = 1,
-	/* All of it with every sample. */
+	/* All of the stack with every sample. */
 	COPY_ALWAYS = 2,
 };
 
-/* What is known of a followed process. */
+/* The state of a followed process. */
 enum target_state {
 	TARGET_ENDING = 0,
 	TARGET_LIVE = 1,
@@ -119,7 +119,7 @@ struct record_head {
  *   60    1  kernel_end   enum walk_end
  *   61    1  user_end     enum walk_end
  *   62    2  zero
- *   64    8  snapshot     of the user stack, which came before on the same CPU; 0 if there is none
+ *   64    8  snapshot     number of the snapshot that came before on the same CPU; 0 if there is none
  *   72       kernel_len addresses, leaf first, then user_len addresses, leaf first
  */
 struct sample_record {
@@ -135,14 +135,14 @@ struct sample_record {
 
 /*
  * The state of user space at a sample. Pages of the stack follow, then the list of its pages, then the sample, all of one CPU.
- * If the thread is on an alternate signal stack, what the signal interrupted comes behind its list of pages in the same way.
+ * If the thread is on an alternate signal stack, the state that the signal interrupted follows after the list of pages in the same way.
  *
  *  off size
  *    0    4  type       RECORD_REGISTERS
  *    4    4  cpu
  *    8    8  snapshot   counts up on a CPU, from 1
- *   16    8  stack_end  address behind the stack; 0 if it is not known
- *   24    4  is_outer   1: not the state at the sample, but what a signal interrupted, in which the sample was taken
+ *   16    8  stack_end  address after the stack; 0 if it is unknown
+ *   24    4  is_outer   1: the state of outer code, which a signal interrupted or which called Go; 0: the state at the sample
  *   28    4  top_len    bytes that `top` has; 0 if they could not be read
  *   32       registers
  *            top        the stack at the stack pointer; only so much is sent
@@ -159,14 +159,14 @@ struct registers_record {
 };
 
 /*
- * A page that holds a part of a stack, if it is not as it was when it was sent for this thread before.
+ * A page that holds a part of a stack. It is sent only if it changed since it was last sent for this thread.
  *
  *  off size
  *    0    4  type      RECORD_STACK_PAGE
  *    4    4  cpu
  *    8    8  snapshot  that it belongs to
  *   16    8  address
- *   24 4096  bytes     all of the page, whatever of it is stack
+ *   24 4096  bytes     all of the page, also what is not stack
  */
 struct page_record {
 	__u32 type;
@@ -177,15 +177,15 @@ struct page_record {
 };
 
 /*
- * What a stack holds: the hash of each page, also of those that were not sent again because they hold what they held. A hash
- * without its page (the ring was full) ends what is known of the stack.
+ * The hash of each page of a stack, also of the pages that were not sent again because they did not change. If a page is missing (the
+ * ring was full), the stack is known only up to there.
  *
  *  off size
  *    0    4  type      RECORD_STACK
  *    4    4  cpu
  *    8    8  snapshot  that it belongs to
  *   16    8  low       address of the first byte
- *   24    8  high      address behind the last one
+ *   24    8  high      address after the last one
  *   32    4  tid
  *   36    4  len       pages
  *   40       hash of each page, of the one that holds `low` first; 0 if the page could not be read
@@ -226,7 +226,7 @@ enum account_moment {
  *    0    4  type       RECORD_CPU_TIME
  *    4    4  moment     enum account_moment
  *    8    8  time_ns    CLOCK_MONOTONIC
- *   16    8  task       tells threads apart, whatever their ids
+ *   16    8  task       identifies the thread; ids are reused
  *   24    8  start_ns   when the thread began, CLOCK_MONOTONIC
  *   32    4  tgid
  *   36    4  tid
