@@ -1,5 +1,5 @@
-//! Files that travel with the recording: what is known of programs on the recorded machine is known where nothing of it
-//! is.
+//! Files that travel with the recording: another machine shows the same names, lines and inlined functions as the recorded
+//! one.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -60,13 +60,13 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes / 8).flat_map(|_| next().to_le_bytes()).collect()
 }
 
-/// All frames of a program: everything that is said of them.
+/// Returns all frames of a program, with all of their fields.
 fn frames_of<'s>(samples: &'s [Sample], program: &str) -> Vec<&'s Value> {
     let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
     frames.filter(|frame| frame["image"].as_str().is_some_and(|image| image.contains(program))).collect()
 }
 
-/// The bytes of pieces in a recording.
+/// Returns the bytes of pieces in a recording.
 fn piece_bytes(recording: &Recording) -> u64 {
     let entries = recording.entries().iter().filter(|entry| entry.header.kind == Kind::IMAGE_PARTS);
     let of_block = |entry| {
@@ -76,7 +76,7 @@ fn piece_bytes(recording: &Recording) -> u64 {
     entries.map(of_block).sum()
 }
 
-/// How many files were left out for this cause.
+/// Returns how many files were skipped for this cause.
 fn left_out(recording: &Path, why: &str) -> u64 {
     let info = report(&["info".as_ref(), recording.as_os_str(), "--json".as_ref()]);
     let info: Value = serde_json::from_str(&info).expect("JSON");
@@ -163,7 +163,7 @@ fn root_what_is_too_large_is_told_and_has_its_names() {
     std::fs::write(&pad, noise(2 << 20)).expect("room");
     let program = inlining(dir.path(), Some(&pad));
     // A quarter for one file: less than the program, more than its sections; then less than these.
-    for (max, words, why) in [("4M", "only sections of /", "reduced"), ("16K", "nothing of /", "too_large")] {
+    for (max, words, why) in [("4M", "only sections of /", "reduced"), ("16K", "skipped /", "too_large")] {
         let options = ["-F", "997", "--embed", "all", "--embed-max", max];
         let recorded = Recorded::new(&options, &[&program]);
         let said = text(&recorded.output.stderr);

@@ -1,4 +1,4 @@
-//! The recorder: collects raw samples and evidence, attaches no meaning to either.
+//! The recorder: collects raw samples and evidence, and interprets neither.
 //!
 //! ```text
 //!  kernel                              main thread      tracker thread        writer thread
@@ -7,18 +7,18 @@
 //!  mapping events ──► queue per CPU ──►
 //! ```
 //!
-//! [`run`] draws this pipeline. Nothing calls back up; a slow disk fills both channels, then the ring,
-//! and there becomes counted loss.
+//! [`run`] builds this pipeline. No stage calls an earlier one. A slow disk fills both channels, then the ring;
+//! then the sampler counts losses.
 //!
 //! | room | what lives there |
 //! |---|---|
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs, cgroups |
-//! | `settings` | what a recording is asked to be: plain types |
+//! | `settings` | the settings of a recording, as plain types |
 //! | `kernel` | the BPF programs, the perf events that run them, the bytes of their records |
 //! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is |
 //! | `track` | events to rows: pure, tested from bytes |
-//! | `evidence` | what a report needs of the files that were hit, where they are not |
+//! | `evidence` | what a report on another machine needs of the files that were hit |
 //! | `trust` | which processes keep frame pointers, by the unwind tables of their code |
 //! | `threads` | what the three threads do: pump, digest, store |
 //! | [`face`] | what the user sees: command line, output file, first block, summary |

@@ -1,4 +1,4 @@
-//! What was typed, checked against this machine before anything is opened.
+//! Checks the command line against this machine before anything is opened.
 
 use std::io::IsTerminal as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -14,17 +14,17 @@ use crate::sys::perf::Rate;
 
 /// The smallest ring: a few of the largest samples.
 const MIN_RING_BYTES: u64 = 256 << 10;
-/// The largest ring that one buffer of the kernel may have here.
+/// The largest ring that the recorder offers, bytes.
 const MAX_RING_BYTES: u64 = 1 << 30;
 
 /// The most cgroups that can be sampled at once: `MAX_TARGET_CGROUPS` of bpf/wire.h.
 const MAX_CGROUPS: usize = 64;
 
-/// Gives a meaning to what was typed.
+/// Turns the command line into the options of a recording.
 ///
 /// # Errors
-/// If nothing is to be recorded, a process or thread does not exist, a CPU is not online, or the
-/// command cannot be found.
+/// If there is no target, a process or thread does not exist, a CPU is not online, or the command
+/// cannot be found.
 pub fn options(args: Args) -> anyhow::Result<Options> {
     let target = if args.all {
         Target::System
@@ -65,10 +65,10 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
             cpus
         }
     };
-    // Two seconds of the largest stream that is likely: 999 Hz, 250 frames.
+    // Room for two seconds of the largest stream that is likely: 999 Hz, 250 frames.
     let default_ring = match args.unwind {
         Unwind::Fp => (online.len() as u64 * (1 << 20)).clamp(4 << 20, 256 << 20),
-        // A tenth of a second of 999 Hz, 64 KiB of stack.
+        // Room for a tenth of a second at 999 Hz with 64 KiB of stack in each sample.
         Unwind::Auto | Unwind::Dwarf => (online.len() as u64 * (8 << 20)).clamp(16 << 20, 256 << 20),
     };
     let ring_bytes = args.ring.unwrap_or(default_ring);
@@ -119,7 +119,7 @@ fn check_terminal(output: &Destination) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The kernel names processes by their ids in the first PID namespace; `/proc` here must do the same.
+/// Checks that `/proc` uses the ids of the first PID namespace, as the kernel does.
 fn check_namespace() -> anyhow::Result<()> {
     /// The inode of the first PID namespace, whatever the kernel (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
     const FIRST: u64 = 0xEFFF_FFFC;
@@ -153,7 +153,7 @@ fn check_exist(target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks for the command before anything is armed, as a shell would.
+/// Searches for the command as a shell does, before anything is attached.
 fn check_program(program: &Path) -> anyhow::Result<()> {
     let candidates: Vec<PathBuf> = if program.components().count() > 1 {
         vec![program.to_owned()]

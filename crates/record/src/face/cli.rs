@@ -1,4 +1,4 @@
-//! What was typed.
+//! The command line.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -13,8 +13,8 @@ use crate::settings::{Embed, Unwind};
 
 /// Samples this machine with eBPF and writes what it saw into one small file
 ///
-/// Every sample has its stack, kernel and user: walked along frame pointers, and, where code keeps none, with what a report needs
-/// to unwind it. Nothing is interpreted here: read the file with icecore-report, on this machine or any other.
+/// Every sample has its kernel stack and its user stack. The recorder follows frame pointers; for code without them it copies what
+/// the report needs to unwind the stack. It analyses nothing itself: read the file with icecore-report, on any machine.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "icecore-record",
@@ -85,8 +85,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_depth: u32,
 
-    /// What is kept of user stacks besides the walk along frame pointers, so that the report can unwind programs that
-    /// have none
+    /// What to copy of user stacks in addition to the frame-pointer walk, so that the report can unwind programs without
+    /// frame pointers
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Unwind::Auto)]
     pub unwind: Unwind,
 
@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_stack_bytes)]
     pub stack_bytes: u32,
 
-    /// Note KEY=VALUE in the file; may be repeated
+    /// Store the label KEY=VALUE in the file; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
 
@@ -102,7 +102,7 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Embed::Hits)]
     pub embed: Embed,
 
-    /// Take at most so much of these files, before compression, and a quarter of it from one. What is too large is told
+    /// Embed at most this many bytes of files, before compression, and a quarter of that from one file. Larger files are skipped and listed
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub embed_max: u64,
 
@@ -110,11 +110,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub ring: Option<u64>,
 
-    /// Write at least this often: a kill of the recorder costs so many seconds at most (0.1 to 60)
+    /// Write at least this often: if the recorder is killed, at most this many seconds are lost (0.1 to 60)
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_flush)]
     pub flush: std::time::Duration,
 
-    /// Write at the latest when this much waits: 64K to 16M
+    /// Write at the latest when this many bytes wait: 64K to 16M
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_flush_bytes)]
     pub flush_bytes: u64,
 
@@ -123,27 +123,27 @@ pub struct Args {
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Replace an existing file, once recording has begun. A symbolic link stays one: the file that it leads to is replaced.
-    /// The new file belongs to who records and has mode 0600, whatever the old one had
+    /// Replace an existing file once recording has begun. A symbolic link stays a link: the file that it leads to is replaced.
+    /// The new file belongs to the user who records and has mode 0600, whatever the mode of the old one was
     #[arg(long)]
     pub force: bool,
 
-    /// Say nothing unless something fails
+    /// Print nothing but errors
     #[arg(short = 'q', long, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Tell what is done, and what libbpf says
+    /// Print each step, and the messages of libbpf
     #[arg(short = 'v', long)]
     pub verbose: bool,
 
-    /// The command to record, and its arguments; it starts when everything is armed. Options of icecore-record stand in
-    /// front of it; `--` may
+    /// The command to record, and its arguments. It starts when the recorder is ready. Options of icecore-record come before
+    /// it; `--` may separate them
     #[arg(trailing_var_arg = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
     pub command: Vec<OsString>,
 }
 
-/// Parses a command line whose first word is the name of the program. Prints `--help`, `--version`, and what is wrong with one
-/// that cannot be parsed.
+/// Parses a command line whose first word is the name of the program. Prints the text of `--help` and `--version`, and the error
+/// if the command line cannot be parsed.
 ///
 /// # Errors
 /// The exit code: 2, or 0 for `--help` and `--version`.
@@ -199,18 +199,17 @@ impl clap::ValueEnum for Unwind {
             Self::Fp => ("fp", "Nothing: stacks of programs without frame pointers are wrong"),
             Self::Auto => (
                 "auto",
-                "Registers and the stack with every sample, of which what has changed is sent; where all code keeps frame pointers, registers and the top alone",
+                "Registers and the stack with every sample; of processes whose code all keeps frame pointers, registers and the top of the stack",
             ),
-            Self::Dwarf => (
-                "dwarf",
-                "Registers and the stack with every sample, also where all code keeps frame pointers",
-            ),
+            Self::Dwarf => {
+                ("dwarf", "Registers and the stack with every sample, also of code that keeps frame pointers")
+            }
         };
         Some(PossibleValue::new(name).help(help))
     }
 }
 
-/// What helps who types an option of perf or of another profiler.
+/// Returns advice for a user who typed an option of perf or of another profiler.
 fn hint(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -232,7 +231,7 @@ fn hint(error: &clap::Error) -> Option<String> {
     Some(format!("unexpected argument `{option}`: {hint} (see --help)"))
 }
 
-/// What helps who types a word of perf's where a command stands.
+/// Returns advice for a user who typed a subcommand of perf as the command.
 pub(crate) fn no_command(word: &str) -> &'static str {
     match word {
         "record" => "; icecore-record needs no such word: icecore-record [OPTIONS] CMD",

@@ -1,4 +1,4 @@
-//! The first block: where, when and how this recording is made.
+//! Makes the first block of the file: where, when and how this recording is made.
 
 use std::fs;
 
@@ -51,7 +51,7 @@ pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>
     }
 }
 
-/// The name of this host.
+/// Returns the name of this host.
 pub(crate) fn host() -> String {
     kernel("hostname")
 }
@@ -74,8 +74,8 @@ fn target(target: &Target) -> String {
     }
 }
 
-/// The command line of the recorder. This puts `--` in front of the command if the user did not, so that a reader can tell the
-/// recorder's options from the command's.
+/// Returns the command line of the recorder, with `--` before the recorded command even if the user did not type it: so a reader
+/// can distinguish the options of the recorder from those of the command.
 fn command_line(options: &Options) -> Vec<String> {
     let mut words: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let command_at = words.len().saturating_sub(options.command.len());

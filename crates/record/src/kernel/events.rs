@@ -1,4 +1,4 @@
-//! Opens the perf events: what makes the sampler run on every CPU, and the queues of mappings.
+//! Opens the perf events that run the sampler on every CPU, and the queues of mapping reports.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,7 @@ use crate::settings::Options;
 use crate::sys::perf::{self, Event, Rate};
 use crate::sys::queue::Queue;
 
-/// Opens one sampling event per CPU: cycles where they can be counted, a timer elsewhere.
+/// Opens one sampling event per CPU: cycles if the machine can count them, a timer otherwise.
 pub(crate) fn open_sampling(
     options: &Options,
     notes: &mut Vec<String>,
@@ -56,7 +56,7 @@ fn check_rate(hz: u64) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the mapping queue of every CPU, whichever are sampled.
+/// Opens the mapping queue of every CPU, also of those that are not sampled.
 pub(crate) fn open_queues() -> anyhow::Result<Vec<Queue>> {
     let open = |cpu: u32| match perf::open_mappings(cpu) {
         Ok(event) => {

@@ -1,4 +1,4 @@
-//! The kernel's side: the BPF programs, the perf events that run them, and the bytes of their records.
+//! The kernel side: the BPF programs, the perf events that run them, and the decoding of their records.
 
 pub(crate) mod events;
 pub(crate) mod sampler;

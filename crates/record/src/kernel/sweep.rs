@@ -1,4 +1,4 @@
-//! Looks at the kernel's account of every recorded thread once a second: also of those that no sample hits.
+//! Reads the kernel's CPU time of every recorded thread once a second, also of threads that no sample hits.
 
 use std::io::Read as _;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use rustc_hash::FxHashMap;
 use crate::kernel::skeleton::types::cpu_time_record;
 use crate::kernel::wire;
 
-/// How often.
+/// The interval between two readings.
 const EVERY: Duration = Duration::from_secs(1);
-/// With very many threads, less often: a look takes so small a part of the time of one CPU.
+/// A reading takes at most this fraction of one CPU's time: with very many threads the interval grows.
 const COST: u32 = 100;
 
-/// The iterator over all threads, and what it told.
+/// The iterator over all threads, and its last results.
 pub(crate) struct Sweep {
-    /// None where accounts are not asked for.
+    /// `None` if CPU time is not recorded.
     link: Option<Link>,
     next: Instant,
-    /// What each thread had run at the last look: most threads sleep, and are not told again.
+    /// The CPU time of each thread at the last reading. Most threads sleep, and are not reported again.
     before: FxHashMap<u64, u64>,
 }
 
@@ -28,12 +28,12 @@ impl Sweep {
         Self { link, next: Instant::now(), before: FxHashMap::default() }
     }
 
-    /// Appends the records of threads that have run since the last look, as if they came from the ring, if it is time.
+    /// If a reading is due, gives `take` a record of each thread that has run since the last one, in the format of the ring.
     pub(crate) fn look(&mut self, is_last: bool, take: &mut impl FnMut(&[u8])) {
         let begun = Instant::now();
         let Some(link) = self.link.as_ref().filter(|_| is_last || begun >= self.next) else { return };
         let mut bytes = Vec::new();
-        // What was read by then is right, too.
+        // After an error, the records that were read before it are valid.
         let _ = Iter::new(link).map(|mut iter| iter.read_to_end(&mut bytes));
         let mut now = FxHashMap::default();
         for record in bytes.chunks_exact(size_of::<cpu_time_record>()) {

@@ -1,5 +1,5 @@
-//! The parsers, for `tests/fuzz`: each takes what a hostile kernel, process or file could say, and panics if the parser
-//! breaks a promise. Nothing else may use this.
+//! The parsers, for `tests/fuzz`: each takes bytes that a hostile kernel, process or file could send, and panics if the parser
+//! breaks a promise. Only fuzz targets may use this.
 
 use std::collections::BTreeSet;
 use std::mem::offset_of;
@@ -16,7 +16,7 @@ use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
 use crate::track::jit::Piece;
 
-/// Decodes a record of the ring, and tells whether it is one.
+/// Decodes a record of the ring; returns true if it is valid.
 pub fn record(bytes: &[u8]) -> bool {
     let decoded = wire::decode(bytes);
     if let Ok(Event::Sample(sample)) = &decoded {
@@ -27,7 +27,7 @@ pub fn record(bytes: &[u8]) -> bool {
     decoded.is_ok()
 }
 
-/// Records to begin with: a sample of two kernel frames and a user frame, and one of each task event.
+/// Returns seeds: a sample of two kernel frames and a user frame, and one record of each task event.
 pub fn records() -> Vec<Vec<u8>> {
     let mut sample = vec![0; size_of::<sample_record>()];
     sample[offset_of!(sample_record, kernel_len)] = 2;
@@ -127,7 +127,7 @@ pub fn elf(file: &[u8]) -> Option<Vec<u8>> {
     build_id::of_elf(file)
 }
 
-/// Finds functions all over an ELF file that is its own debug file as well, their rules, and the sections that are taken of it.
+/// Finds functions, unwind tables and embedded sections all over an ELF file that is its own debug file as well.
 pub fn functions(file: &[u8]) {
     let wanted = sections::wanted(file).unwrap_or_default();
     assert!(wanted.iter().all(|stretch| !stretch.is_empty()));
@@ -141,7 +141,7 @@ pub fn functions(file: &[u8]) {
     }
 }
 
-/// Finds JIT code all over the address space, as a perf map or a jitdump tells it.
+/// Finds JIT code all over the address space, in a perf map and in a jitdump file.
 pub fn jit(bytes: &[u8]) {
     let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
     let addresses: Vec<u64> = addresses.into_iter().collect();
@@ -157,7 +157,7 @@ pub fn jit(bytes: &[u8]) {
     dump::find(bytes, &asked).0.iter().for_each(is_whole);
 }
 
-/// A jitdump to begin with.
+/// Returns a jitdump file as a seed.
 pub fn jitdump() -> Vec<u8> {
     dump::example(0)
 }

@@ -1,4 +1,4 @@
-//! What benches and fuzz targets outside of this crate may reach. No other code uses it.
+//! The functions that benches and fuzz targets outside of this crate may use. No other code uses them.
 
 pub mod fuzz;
 pub mod simulate;

@@ -1,5 +1,5 @@
-//! Many rings in place of one: what this machine sent is given to trackers as if it came from many, each with processes of its own.
-//! For `tests/bench/trackers.rs`, which measures what a machine of 256 CPUs would ask of a pool of trackers; nothing else may use it.
+//! Simulates many rings: gives the records of this machine to trackers as if they came from many rings, each with its own processes.
+//! `tests/bench/trackers.rs` uses it to measure the load that a machine of 256 CPUs would put on a pool of trackers; nothing else may.
 
 use std::fs;
 use std::mem::{MaybeUninit, offset_of};
@@ -28,37 +28,37 @@ use crate::threads::pump::{Looks, Pump};
 use crate::track::batch::Batch;
 use crate::trust::Trust;
 
-/// Ids of processes and threads are below it (`PID_MAX_LIMIT` of the kernel), so that those of 64 rings are apart.
+/// All ids of processes and threads are below this number (`PID_MAX_LIMIT` of the kernel), so that the ids of 64 rings do not overlap.
 const IDS: u32 = 1 << 22;
-/// The most rings.
+/// The largest number of rings.
 pub const MAX_RINGS: u32 = 64;
 
-/// What the main thread took from the kernel, as it passed it on.
+/// The chunks that the main thread took from the kernel.
 pub struct Captured {
-    /// Behind one look at what was there before.
+    /// The processes that existed before the recording.
     found: Vec<Process>,
     chunks: Vec<Chunk>,
-    /// CPUs that were sampled.
+    /// The number of CPUs that were sampled.
     cpus: u32,
 }
 
-/// What trackers made of it.
+/// The results of the trackers.
 #[derive(Debug)]
 pub struct Fed {
     /// Samples that went into batches.
     pub samples: u64,
-    /// From the first chunk to the last.
+    /// The time from the first chunk to the last.
     pub took: Duration,
     /// CPU time of each tracker in between.
     pub cpu: Vec<Duration>,
-    /// Stacks of which a part is lost for want of memory.
+    /// Stacks that were shortened because there was no memory.
     pub shortened: u64,
 }
 
-/// Records as the options say, except that nothing is written, and keeps a copy of what came.
+/// Samples with these options, writes nothing, and keeps a copy of all chunks.
 ///
 /// # Errors
-/// As for a recording.
+/// The errors of a recording.
 pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
     let mut sampler = Sampler::load(&mut storage, options, None)?;
@@ -104,17 +104,17 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
 }
 
 impl Captured {
-    /// Bytes that came through the ring.
+    /// Returns the number of bytes that came through the ring.
     pub fn ring_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.ring.len()).sum()
     }
 
-    /// Records that came through the ring.
+    /// Returns the number of records that came through the ring.
     pub fn ring_records(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.records().count()).sum()
     }
 
-    /// Gives to so many trackers what so many rings would have sent: every process of a ring to one tracker.
+    /// Gives the records of this number of rings to this number of trackers; all processes of a ring go to one tracker.
     ///
     /// # Errors
     /// If there are more than [`MAX_RINGS`], or a thread cannot be started.
@@ -123,7 +123,7 @@ impl Captured {
             rings <= MAX_RINGS,
             "at most {MAX_RINGS} rings: process ids are told apart by 6 bits"
         );
-        // Times have passed: batches are due by their size.
+        // The times are in the past, so batches are due by their size only.
         let options = &Options { flush_ns: u64::MAX, embed: Embed::None, ..options.clone() };
         let nobody = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -164,7 +164,7 @@ impl Captured {
     }
 }
 
-/// A tracker at work, whose batches nobody writes.
+/// A running tracker, whose batches are dropped.
 struct Tracker<'scope> {
     thread: ScopedJoinHandle<'scope, Digested>,
     /// Its folder in `/proc`.
@@ -198,7 +198,7 @@ impl<'scope> Tracker<'scope> {
         Self { thread, folder: Path::new("/proc").join(folder.recv().unwrap_or_default()) }
     }
 
-    /// CPU time so far; zero if the kernel does not tell.
+    /// Returns the CPU time so far; zero if it cannot be read.
     fn cpu(&self) -> Duration {
         let text = fs::read_to_string(self.folder.join("schedstat")).unwrap_or_default();
         Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
@@ -209,21 +209,21 @@ impl<'scope> Tracker<'scope> {
     }
 }
 
-/// Waits until all that was sent has been worked through.
+/// Waits until the trackers have digested all chunks.
 fn wait_for(chunks: &SyncSender<Chunk>) {
     (0..=WAITING).for_each(|_| {
         let _ = chunks.send(Chunk::default());
     });
 }
 
-/// A process as one of a ring's.
+/// Returns a process of the simulated ring.
 fn of_ring(process: &Process, ring: u32) -> Process {
     let shift = ring * IDS;
     let Process { tgid, parent_tgid, .. } = *process;
     Process { tgid: tgid + shift, parent_tgid: parent_tgid + shift, ..process.clone() }
 }
 
-/// What a ring and the queues beside it would have sent. `is_last`: no other ring of the tracker sends anything in this pass.
+/// Returns the records that a ring and its queues would have sent. `is_last`: no other ring of the tracker sends anything in this pass.
 fn chunk_of_ring(chunk: &Chunk, ring: u32, cpus: u32, is_last: bool) -> Chunk {
     let (ids, cpus) = (ring * IDS, ring * cpus);
     let mut chunk = Chunk { losses: Vec::new(), ..chunk.clone() };
@@ -241,7 +241,7 @@ fn chunk_of_ring(chunk: &Chunk, ring: u32, cpus: u32, is_last: bool) -> Chunk {
     let mut left = &mut chunk.reports[..];
     while let Some(size) = left.get(6..).and_then(|bytes| bytes.first_chunk().copied()) {
         let Some((report, rest)) = left.split_at_mut_checked(u16::from_ne_bytes(size).into()) else { break };
-        // Process and thread of a report of a mapping.
+        // Process and thread of a mapping report.
         [8, 12].into_iter().for_each(|off| shift(report, off, ids));
         left = rest;
     }
@@ -263,7 +263,7 @@ fn shift_record(record: &mut [u8], ids: u32, cpus: u32) {
         record_type::RECORD_CPU_TIME => {
             shift(record, offset_of!(cpu_time_record, tgid), ids);
             shift(record, offset_of!(cpu_time_record, tid), ids);
-            // Addresses of tasks are multiples of 64.
+            // Task addresses are multiples of 64, which leaves room for the ring's number.
             shift(record, offset_of!(cpu_time_record, task), ids / IDS);
         }
         _ => {
@@ -277,7 +277,7 @@ fn shift_record(record: &mut [u8], ids: u32, cpus: u32) {
     }
 }
 
-/// Adds to the number at a place.
+/// Adds to the number at an offset.
 fn shift(record: &mut [u8], off: usize, by: u32) {
     if let Some(bytes) = record.get_mut(off..).and_then(|bytes| bytes.first_chunk_mut()) {
         *bytes = u32::from_ne_bytes(*bytes).wrapping_add(by).to_ne_bytes();

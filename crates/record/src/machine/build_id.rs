@@ -1,4 +1,4 @@
-//! Build-ids: of ELF files, and of the running kernel.
+//! Reads the build-ids of ELF files and of the running kernel.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,12 +8,12 @@ use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
 use object::read::{ReadCache, ReadRef};
 
-/// The most segments and the longest notes of a file that is looked into; real ones have a dozen and 100 bytes.
+/// Limits to the segments and notes of a file: one with more has no build-id. Real files have a dozen segments and notes of 100 bytes.
 const MAX_SEGMENTS: u16 = 1024;
 const MAX_NOTE_BYTES: u64 = 64 << 10;
 
-/// Reads the build-id of an ELF file of this machine's word size and byte order. Only headers and notes are read,
-/// and no more than limits allow: the file may be anybody's.
+/// Reads the build-id of an ELF file of this machine's word size and byte order. It reads only headers and notes, within limits,
+/// because any user may have written the file.
 pub(super) fn of_file(path: &Path) -> Option<Vec<u8>> {
     of_elf(&ReadCache::new(File::open(path).ok()?))
 }
@@ -41,7 +41,7 @@ fn find(mut notes: NoteIterator<'_, FileHeader64<Endianness>>, endian: Endiannes
     None
 }
 
-/// The build-id of the running kernel.
+/// Returns the build-id of the running kernel.
 ///
 /// # Source
 /// `/sys/kernel/notes`: ELF notes, 4-aligned

@@ -1,11 +1,11 @@
-//! Which cgroup every process and thread is in, and what its path is.
+//! Follows which cgroup every process and thread is in, and the paths of cgroups.
 //!
 //! ```text
-//! sample, fork, exec: id of the cgroup ─► is it another than the last? ─► path of the id ─► a row
+//! sample, fork, exec: id of the cgroup ─► differs from the last one? ─► path of the id ─► a row
 //! ```
 //!
-//! Ids come with the records of the ring, so the right one is known for a process of a few milliseconds. Paths come
-//! from the kernel when a cgroup is made, and for older ones from a walk through the hierarchy.
+//! Records of the ring carry the ids, so that the id is right even for a process that lives a few milliseconds. The kernel reports
+//! the path of a new cgroup; the paths of older ones come from a walk through the hierarchy.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,41 +16,41 @@ use crate::kernel::wire::Head;
 use crate::proc::cgroup;
 use crate::sys::clock;
 
-/// Processes, threads apart from them, and cgroups that are remembered before all are forgotten.
+/// The number of processes, of threads outside the cgroup of their process, and of cgroups that are remembered before all are forgotten.
 const REMEMBERED: usize = 64 << 10;
-/// The hierarchy is walked through once more for an id that nobody knows, but not more often than this.
+/// The hierarchy is walked again for an unknown id, but at most this often.
 const WALK_EVERY_NS: u64 = 1_000_000_000;
 
 /// The BPF programs copy no more bytes of a path than this: `CGROUP_PATH_LEN` of bpf/wire.h, less its NUL.
 const MAX_TOLD: usize = 1023;
-/// Marks a path as cut.
+/// Marks a truncated path.
 const CUT: &str = "…";
 
-/// A path; `None` if it cannot be told.
+/// The path of a cgroup; `None` if it is unknown.
 pub(crate) type Known = Option<Arc<[u8]>>;
 
-/// A task came into a cgroup.
+/// A change: a task is in another cgroup now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Moved {
     pub(crate) tgid: u32,
-    /// The process's own id: all of its threads came.
+    /// The id of a thread; that of the process if all of its threads moved.
     pub(crate) tid: u32,
     pub(crate) path: Known,
 }
 
-/// Cgroups of tasks, as the file tells them so far.
+/// The cgroups of tasks, as far as rows in the file report them.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     paths: Paths,
     /// By process id.
-    processes: FxHashMap<u32, Place>,
-    /// Threads that are elsewhere than their process, by thread id.
-    threads: FxHashMap<u32, (u32, Place)>,
+    processes: FxHashMap<u32, Membership>,
+    /// Threads that are in another cgroup than their process, by thread id.
+    threads: FxHashMap<u32, (u32, Membership)>,
 }
 
-/// Where a task is.
+/// The cgroup of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct Membership {
     /// 0 if only the path is known.
     id: u64,
     path: Known,
@@ -63,10 +63,10 @@ impl Cgroups {
         Self { paths: Paths { mount: cgroup::mount(), has_v1, ..Paths::default() }, ..Self::default() }
     }
 
-    /// Notes a process that was there before, with the text of its `/proc/PID/cgroup`.
+    /// Notes a process that existed before the recording, with the text of its `/proc/PID/cgroup`.
     pub(crate) fn found(&mut self, tgid: u32, text: &[u8]) -> Option<Moved> {
         let path: Arc<[u8]> = cgroup::told(text)?.path.into();
-        self.settle(tgid, Place { id: 0, path: Some(path) })
+        self.settle(tgid, Membership { id: 0, path: Some(path) })
     }
 
     /// Notes a new cgroup.
@@ -78,7 +78,7 @@ impl Cgroups {
         }
     }
 
-    /// Notes that a process was forked: it begins where its creator is.
+    /// Notes that a process was forked. It starts in the cgroup of its creator.
     pub(crate) fn forked(&mut self, creator: u32, child: &Head<'_>) -> Option<Moved> {
         self.leave(child.tgid);
         match self.processes.get(&creator).cloned() {
@@ -88,12 +88,12 @@ impl Cgroups {
         self.seen(child)
     }
 
-    /// Notes that a process runs a new program: who starts programs has put them where they belong by now.
+    /// Notes that a process runs a new program. By now its starter has moved it to the cgroup where it belongs.
     pub(crate) fn executed(&mut self, head: &Head<'_>) -> Option<Moved> {
-        // Moves in hierarchies of version 1 have no id that would tell them.
+        // Version 1 has no ids in the records of the ring that would show a move.
         if self.paths.asks_v1(head.cgroup_id) {
             let path = self.paths.of_process(head.tgid)?;
-            return self.settle(head.tgid, Place { id: head.cgroup_id, path: Some(path) });
+            return self.settle(head.tgid, Membership { id: head.cgroup_id, path: Some(path) });
         }
         self.seen(head)
     }
@@ -105,9 +105,9 @@ impl Cgroups {
         if id == 0 || last.is_some_and(|last| last.id == id) {
             return None;
         }
-        // A path without an id is that of this id, if nothing else tells.
+        // If the path of this id is unknown, the path that the task had without an id is taken.
         let same = last.filter(|last| last.id == 0).and_then(|last| last.path.clone());
-        let place = Place { id, path: self.paths.of(id, tgid).or(same) };
+        let place = Membership { id, path: self.paths.of(id, tgid).or(same) };
         if tid == tgid || !self.processes.contains_key(&tgid) {
             self.settle(tgid, place)
         } else {
@@ -115,8 +115,8 @@ impl Cgroups {
         }
     }
 
-    /// Where a task was when it was seen last.
-    fn last(&self, tgid: u32, tid: u32) -> Option<&Place> {
+    /// Returns the last known cgroup of a task.
+    fn last(&self, tgid: u32, tid: u32) -> Option<&Membership> {
         let apart = if self.threads.is_empty() || tid == tgid {
             None
         } else {
@@ -125,8 +125,8 @@ impl Cgroups {
         apart.or_else(|| self.processes.get(&tgid))
     }
 
-    /// Puts a whole process somewhere.
-    fn settle(&mut self, tgid: u32, place: Place) -> Option<Moved> {
+    /// Sets the cgroup of a process and of all its threads.
+    fn settle(&mut self, tgid: u32, place: Membership) -> Option<Moved> {
         if self.processes.len() >= REMEMBERED {
             self.processes.clear();
         }
@@ -139,8 +139,8 @@ impl Cgroups {
         is_new.then_some(Moved { tgid, tid: tgid, path })
     }
 
-    /// Puts a thread somewhere else than its process.
-    fn settle_thread(&mut self, tgid: u32, tid: u32, place: Place) -> Option<Moved> {
+    /// Sets the cgroup of one thread.
+    fn settle_thread(&mut self, tgid: u32, tid: u32, place: Membership) -> Option<Moved> {
         if self.last(tgid, tid).is_some_and(|last| last.path == place.path) {
             // Only the id is new.
             match self.threads.get_mut(&tid) {
@@ -170,9 +170,9 @@ impl Cgroups {
 struct Paths {
     of_id: FxHashMap<u64, Arc<[u8]>>,
     mount: Option<PathBuf>,
-    /// There are hierarchies of version 1: they are asked for processes in the root of cgroup2.
+    /// There are hierarchies of version 1. They give the paths of processes in the root of cgroup2.
     has_v1: bool,
-    /// 0 until it was looked for.
+    /// 0 until it was searched.
     root_id: u64,
     walked_ns: Option<u64>,
 }
@@ -194,7 +194,7 @@ impl Paths {
         }
         match self.of_id.get(&id) {
             Some(path) if !self.asks_v1(id) => Some(Arc::clone(path)),
-            // What a process says of itself is not remembered for others: it may have moved since.
+            // The path of a process is not remembered for the id: the process may have moved since.
             _ => self.of_process(tgid),
         }
     }
@@ -204,8 +204,8 @@ impl Paths {
         Some(cgroup::told(&text)?.path.into())
     }
 
-    /// Tells whether a hierarchy of version 1 must be asked for the path: nobody mounts the root of cgroup2 on a
-    /// machine that has version 1 alone, and its id is 1.
+    /// Returns true if the path must come from a hierarchy of version 1. A machine that has version 1 alone does not mount the root of
+    /// cgroup2, whose id is 1.
     fn asks_v1(&self, id: u64) -> bool {
         self.has_v1 && (id == self.root_id || id == 1)
     }
@@ -228,7 +228,7 @@ impl Paths {
 mod tests {
     use super::*;
 
-    /// Three cgroups; processes have numbers that no process has.
+    /// Returns three cgroups; the ids of their processes do not exist on this machine.
     fn cgroups() -> Cgroups {
         let mut cgroups = Cgroups::default();
         for (id, path) in [(10, "/a"), (11, "/b"), (12, "/c")] {

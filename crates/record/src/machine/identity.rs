@@ -1,4 +1,4 @@
-//! Which file a mapping belongs to: build-id, device, inode, size.
+//! Finds out which file a mapping belongs to: its build-id, device, inode and size.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read as _;
@@ -14,7 +14,7 @@ use super::build_id;
 use crate::kernel::wire::{FileRef, NewMapping};
 use crate::proc::maps::MapsLine;
 
-/// Identities that are remembered before all are forgotten.
+/// The number of identities that are remembered before all are forgotten.
 const REMEMBERED: usize = 16 << 10;
 
 /// The identity of a mapped file.
@@ -29,7 +29,7 @@ pub(crate) struct Identity {
     pub(crate) modified_unix_ns: u64,
 }
 
-/// Finds identities; a file is read once.
+/// Finds identities, and reads each file once.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
     seen: FxHashMap<(u64, u64, Vec<u8>), Identity>,
@@ -43,7 +43,7 @@ pub(crate) struct Place {
     pub(crate) end: u64,
 }
 
-/// How far a path leads to the mapped file and no other.
+/// How certain it is that a path leads to the mapped file.
 #[derive(Debug, Clone, Copy)]
 enum Trust {
     /// The kernel's own link to it.
@@ -55,11 +55,11 @@ enum Trust {
 }
 
 impl Identities {
-    /// The identity of a mapping that the kernel reported.
+    /// Returns the identity of a mapping that the kernel reported.
     pub(crate) fn of_report(&mut self, mapping: &NewMapping<'_>) -> Identity {
         let NewMapping { tgid, start, len, file, path, .. } = *mapping;
         match file {
-            // Complete, also for a process that has already ended and a file that is already deleted.
+            // A build-id is enough, also if the process has ended or the file was deleted.
             FileRef::BuildId(build_id) => {
                 Identity { kind: kind_of_path(path), build_id: build_id.to_vec(), ..without_file(path) }
             }
@@ -70,7 +70,7 @@ impl Identities {
         }
     }
 
-    /// The identity of a mapping that was there before.
+    /// Returns the identity of a mapping that existed before the recording, from a line of `/proc/PID/maps`.
     pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
         let place = Place { tgid, start: line.start, end: line.end };
         self.of_inode(place, &line.path, libc::makedev(line.major, line.minor), line.inode)
@@ -81,7 +81,7 @@ impl Identities {
             return without_file(path);
         }
         let key = (dev, inode, path.to_vec());
-        // A file that was written anew in its place is another one.
+        // A file that was overwritten in place counts as another file.
         if let Some(known) = self.seen.get(&key).filter(|known| !place.was_rewritten(path, known)) {
             return known.clone();
         }
@@ -95,7 +95,7 @@ impl Identities {
 }
 
 impl Identity {
-    /// The row of the image, without the id of its path.
+    /// Returns the row of the image, without the id of its path.
     pub(crate) fn image(&self) -> Image {
         Image {
             kind: self.kind,
@@ -108,8 +108,8 @@ impl Identity {
         }
     }
 
-    /// Tells whether an open file is the one that was mapped, and has not been overwritten: by its build-id, else by its inode, size and
-    /// time.
+    /// Returns true if an open file is the one that was mapped and has not been overwritten. Compares build-ids if there is one, else inode,
+    /// size and modification time.
     pub(crate) fn is_of(&self, file: &File) -> bool {
         if !self.build_id.is_empty() {
             return build_id::of_elf(&ReadCache::new(file)).as_ref() == Some(&self.build_id);
@@ -131,28 +131,28 @@ fn modified_unix_ns(meta: &Metadata) -> u64 {
 }
 
 impl Place {
-    /// The place of a file whose processes may have ended: its path alone leads to it.
+    /// The location of a file whose processes may have ended: only its path leads to it.
     pub(crate) const NOWHERE: Self = Self { tgid: u32::MAX, start: 0, end: 0 };
 
-    /// Opens the file, if it still is the one that was mapped.
+    /// Opens the file if it is still the one that was mapped.
     pub(crate) fn open(self, identity: &Identity) -> Option<File> {
         let mut files =
             self.candidates(&identity.path).into_iter().filter_map(|(path, _)| open_regular(&path));
         files.find(|file| identity.is_of(file))
     }
 
-    /// Tells whether the file has another content than it had, as far as it can be looked at.
+    /// Returns true if the file was overwritten; false also if it cannot be read.
     fn was_rewritten(self, path: &[u8], known: &Identity) -> bool {
         let metas = self.candidates(path).into_iter().filter_map(|(path, _)| std::fs::metadata(path).ok());
         let mut metas = metas.filter(|meta| (meta.dev(), meta.ino()) == (known.dev, known.inode));
         known.modified_unix_ns != 0 && metas.next().is_some_and(|meta| !known.has_stamp(&meta))
     }
 
-    /// Looks at the file itself, and believes what it sees only if it is this inode.
+    /// Reads the identity from the file itself if a path leads to it for certain; otherwise only path and inode are known.
     fn read(self, path: &[u8], dev: u64, inode: u64) -> Identity {
         let nothing = Identity { dev, inode, ..without_file(path) };
         let found = self.candidates(path).into_iter().find_map(|(file, trust)| {
-            // Looked at before it is opened: opening a pipe or a device is not harmless.
+            // The type is checked before the file is opened: opening a pipe or a device can have effects.
             let meta = std::fs::metadata(&file).ok().filter(Metadata::is_file)?;
             let is_it = match trust {
                 Trust::Certain => true,
@@ -186,15 +186,15 @@ impl Place {
     }
 }
 
-/// Opens a regular file. Looked at before it is opened, since opening a pipe or a device is not harmless, and without
-/// waiting, should it have become one in between.
+/// Opens a regular file. The type is checked first, since opening a pipe or a device can have effects; and the file is opened without
+/// blocking, in case somebody has replaced it by a pipe since.
 pub(crate) fn open_regular(path: &Path) -> Option<File> {
     let is_regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     let mut options = OpenOptions::new();
     is_regular.then(|| options.read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()).flatten()
 }
 
-/// What the path alone tells.
+/// Returns the identity that the path alone gives.
 fn without_file(path: &[u8]) -> Identity {
     let kind = if is_memory(path) { ImageKind::ANONYMOUS } else { kind_of_path(path) };
     let path = match path {
@@ -212,7 +212,7 @@ fn without_file(path: &[u8]) -> Identity {
     }
 }
 
-/// What is mapped under a path, if it is an ELF file.
+/// Returns the kind of image that a path of a mapping denotes.
 fn kind_of_path(path: &[u8]) -> ImageKind {
     match path {
         b"" | b"//anon" | b"[heap]" | b"[stack]" => ImageKind::ANONYMOUS,
@@ -223,8 +223,8 @@ fn kind_of_path(path: &[u8]) -> ImageKind {
     }
 }
 
-/// Tells whether a path is that of memory, which runtimes map a second time to write code into it. A program can be
-/// there as well.
+/// Returns true if a path denotes memory rather than a file. Runtimes map such memory twice to write code into it, but a program
+/// can lie there as well.
 fn is_memory(path: &[u8]) -> bool {
     [&b"/memfd:"[..], b"/dev/zero", b"/anon_hugepage", b"/SYSV"].iter().any(|name| path.starts_with(name))
 }

@@ -1,4 +1,4 @@
-//! What this machine tells of a process beside its events: which files it maps, in which mount namespace and cgroup it is.
+//! Asks this machine about processes: which files they map, and which mount namespace and cgroup they are in.
 
 pub(crate) mod build_id;
 pub(crate) mod cgroups;

@@ -1,25 +1,25 @@
-//! In which mount namespace every process is that maps code: its paths are paths in there.
+//! Finds the mount namespace of every process that maps code: the paths of its mappings are paths in that namespace.
 
 use rustc_hash::FxHashMap;
 
 use crate::kernel::wire::Event;
 use crate::proc::namespace;
 
-/// Processes that are remembered before all are forgotten.
+/// The number of processes that are remembered before all are forgotten.
 const REMEMBERED: usize = 64 << 10;
 
-/// Mount namespaces by process, 0 of those that were gone when they were looked at.
+/// Mount namespaces by process; 0 for a process that had ended before it was looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts {
     known: FxHashMap<u32, u64>,
 }
 
 impl Mounts {
-    /// Notes what happened to a process. Containers come to be between fork and exec, so only what is mapped from
-    /// the exec on is in the same one.
+    /// Forgets the namespace of a process at its fork, exec and end. A container is created between fork and exec, so only
+    /// mappings after the exec are in its namespace.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event {
-            // A thread of its creator's process.
+            // The new task is a thread of the same process.
             Event::Fork { head, parent_tgid } if *parent_tgid == head.tgid => {}
             Event::Fork { head, .. } | Event::Exec { head } | Event::Exit { head, whole_group: true } => {
                 self.known.remove(&head.tgid);
@@ -28,7 +28,7 @@ impl Mounts {
         }
     }
 
-    /// The mount namespace of a process; 0 if it cannot be told any more.
+    /// Returns the mount namespace of a process; 0 if it has ended.
     ///
     /// # Cost
     /// One look into `/proc` for each program that a process runs.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// Cgroups that are looked at in one walk; large machines have a few thousand.
+/// At most this many cgroups are read in one walk; large machines have a few thousand.
 const MAX_CGROUPS: usize = 64 << 10;
-/// Hierarchies of version 1 that tell what a process is for, best first.
+/// Hierarchies of version 1 whose paths show the purpose of a process, best first.
 const TELLING: [&[u8]; 4] = [b"name=systemd", b"memory", b"cpu", b"pids"];
 /// What `/proc/PID/cgroup` adds to the path of a cgroup that was removed.
 const REMOVED: &[u8] = b" (deleted)";
-/// Names that are offered for one that does not exist.
+/// At most this many similar names are suggested for a cgroup that does not exist.
 const OFFERED: usize = 5;
 
 /// A cgroup whose tasks are to be sampled.
@@ -29,7 +29,7 @@ impl Cgroup {
     /// Finds a cgroup by its path in the hierarchy, or by that of its folder.
     ///
     /// # Errors
-    /// With names that look alike, if there is none of this name.
+    /// If there is no such cgroup; the message suggests similar names.
     pub(crate) fn find(typed: &str) -> anyhow::Result<Self> {
         let Some(mount) = mount() else {
             bail!(
@@ -59,13 +59,13 @@ impl Cgroup {
         })
     }
 
-    /// Tells whether it is still there.
+    /// Returns true if the cgroup still exists.
     pub(crate) fn exists(&self) -> bool {
         self.folder.exists()
     }
 }
 
-/// Names of cgroups like the one that was typed.
+/// Returns the names of cgroups that are similar to the typed one.
 fn alike(mount: &Path, typed: &str) -> Vec<String> {
     let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(typed);
@@ -80,12 +80,12 @@ fn alike(mount: &Path, typed: &str) -> Vec<String> {
     paths.iter().map(|path| format!("`{path}`")).collect()
 }
 
-/// Where the hierarchy of cgroup2 is mounted.
+/// Returns where the hierarchy of cgroup2 is mounted.
 pub(crate) fn mount() -> Option<PathBuf> {
     mounted(&fs::read("/proc/self/mountinfo").ok()?)
 }
 
-/// Finds the hierarchy of cgroup2 in a list of mounts, the whole of it before a part.
+/// Finds the hierarchy of cgroup2 in a list of mounts; prefers a mount of the whole hierarchy to one of a part.
 ///
 /// # Source
 /// proc(5) `/proc/PID/mountinfo`: root and mount point are the fourth and fifth field, the type follows ` - `
@@ -102,7 +102,7 @@ pub(crate) fn mounted(mountinfo: &[u8]) -> Option<PathBuf> {
     mounts.min_by_key(|(root, _)| *root).map(|(_, point)| point)
 }
 
-/// Undoes `\040`.
+/// Replaces octal escapes such as `\040` by their bytes.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -138,10 +138,10 @@ pub(crate) fn walk(mount: &Path) -> Vec<(u64, Vec<u8>)> {
     found
 }
 
-/// What `/proc/PID/cgroup` tells of a process.
+/// What `/proc/PID/cgroup` says about a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told<'a> {
-    /// Its path: that of cgroup2 unless this is the root and a hierarchy of version 1 has another.
+    /// The path of the process: that of cgroup2, unless this is the root and a hierarchy of version 1 has another.
     pub(crate) path: &'a [u8],
     /// There are hierarchies of version 1.
     pub(crate) has_v1: bool,

@@ -17,10 +17,11 @@ pub(crate) fn parse_list(text: &str) -> anyhow::Result<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let parse =
-            |n: &str| n.trim().parse::<u32>().with_context(|| format!("`{part}` is no CPU or range of CPUs"));
+        let parse = |n: &str| {
+            n.trim().parse::<u32>().with_context(|| format!("`{part}` is not a CPU or a range of CPUs"))
+        };
         let (first, last) = (parse(first)?, parse(last)?);
-        ensure!(first <= last && last <= MAX_CPU, "`{part}` is no range of CPUs");
+        ensure!(first <= last && last <= MAX_CPU, "`{part}` is not a range of CPUs");
         cpus.extend(first..=last);
     }
     cpus.sort_unstable();

@@ -5,19 +5,19 @@ use std::io::Read as _;
 /// All functions of the kernel, sorted by address; names in one arena.
 #[derive(Debug, Default)]
 pub(crate) struct Kallsyms {
-    rows: Vec<Row>,
+    rows: Vec<Symbol>,
     names: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct Symbol {
     start: u64,
     name_off: u32,
     name_len: u16,
     module_len: u16,
 }
 
-/// One function, found.
+/// One function of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KernelFunction<'a> {
     pub(crate) start: u64,
@@ -28,12 +28,12 @@ pub(crate) struct KernelFunction<'a> {
     pub(crate) module: &'a [u8],
 }
 
-/// A function that nothing follows is taken to be this long, bytes.
+/// The assumed length of the last function, bytes.
 const LAST_LEN: u64 = 4096;
 
 const PATH: &str = "/proc/kallsyms";
 
-/// Tells whether the kernel hides its addresses from this process (kernel.kptr_restrict, no
+/// Returns true if the kernel hides its addresses from this process (kernel.kptr_restrict, no
 /// CAP_SYSLOG).
 pub(crate) fn are_hidden() -> bool {
     let mut text = vec![0; 16 << 10];
@@ -41,7 +41,7 @@ pub(crate) fn are_hidden() -> bool {
     are_all_zero(&text[..len])
 }
 
-/// The first symbols are offsets of per-CPU data, and the very first of these is 0 on an open kernel, too.
+/// Returns true if all addresses are 0. The first symbols do not decide: they are offsets of per-CPU data, the very first of which is always 0.
 fn are_all_zero(text: &[u8]) -> bool {
     let mut lines = text.split(|&b| b == b'\n');
     lines.all(|line| line.iter().take_while(|&&b| b != b' ').all(|&b| b == b'0'))
@@ -51,7 +51,7 @@ impl Kallsyms {
     /// Reads the running kernel's functions.
     ///
     /// # Errors
-    /// That of reading the file.
+    /// The error of reading the file.
     pub(crate) fn read() -> std::io::Result<Self> {
         Ok(Self::parse(&std::fs::read(PATH)?))
     }
@@ -59,18 +59,19 @@ impl Kallsyms {
     /// Parses the text: `address type name [module]`, tabs before modules.
     ///
     /// Of several names for one address the global one is kept, else the one with fewer leading
-    /// underscores, else the first. Rows whose address is hidden (0) are left out.
+    /// underscores, else the first. Lines whose address is hidden (0) are skipped.
     ///
     /// # Source
     /// proc(5) `/proc/kallsyms`; types are those of nm(1)
     pub(crate) fn parse(text: &[u8]) -> Self {
         let mut out = Self::default();
-        let mut ranked: Vec<(Row, (u8, usize))> = Vec::with_capacity(text.len() / 48);
+        let mut ranked: Vec<(Symbol, (u8, usize))> = Vec::with_capacity(text.len() / 48);
         for line in text.split(|&b| b == b'\n') {
             let Some((start, kind, name, module)) = parse_line(line) else { continue };
             let Ok(name_off) = u32::try_from(out.names.len()) else { break };
             let underscores = name.iter().take_while(|&&b| b == b'_').count();
-            let row = Row { start, name_off, name_len: name.len() as u16, module_len: module.len() as u16 };
+            let row =
+                Symbol { start, name_off, name_len: name.len() as u16, module_len: module.len() as u16 };
             ranked.push((row, (u8::from(!kind.is_ascii_uppercase()), underscores)));
             out.names.extend_from_slice(name);
             out.names.extend_from_slice(module);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// One line, if it is executable.
+/// One line of an executable mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MapsLine<'a> {
     pub(crate) start: u64,
@@ -15,7 +15,7 @@ pub(crate) struct MapsLine<'a> {
     pub(crate) path: Cow<'a, [u8]>,
 }
 
-/// Lists the executable mappings; lines that do not parse are left out.
+/// Lists the executable mappings; lines that do not parse are skipped.
 ///
 /// # Source
 /// proc(5) `/proc/pid/maps`: `start-end perms offset major:minor inode path`; addresses, offset and
@@ -48,7 +48,7 @@ fn parse_line(line: &[u8]) -> Option<MapsLine<'_>> {
     (line.start < line.end).then_some(line)
 }
 
-/// Undoes what the kernel does to line feeds, so that paths compare equal to those that it reports elsewhere.
+/// Undoes the escapes of line feeds in paths, so that paths compare equal to those of mapping reports, which have no escapes.
 fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     const LINE_FEED: &[u8] = b"\\012";
     if !path.windows(LINE_FEED.len()).any(|window| window == LINE_FEED) {
@@ -64,7 +64,7 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Cuts off the first word, which must be text.
+/// Splits off the first word; `None` if it is not UTF-8.
 fn word(line: &[u8]) -> Option<(&str, &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(|&b| b == b' ').unwrap_or(line.len());

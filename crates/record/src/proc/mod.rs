@@ -1,4 +1,4 @@
-//! Text of `/proc` and `/sys`: untrusted, parsed without trust.
+//! Parses the text of `/proc` and `/sys`. Programs choose parts of that text, so no parser trusts it.
 
 pub(crate) mod cgroup;
 pub(crate) mod cpus;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::os::unix::fs::MetadataExt as _;
 
-/// The mount namespace of a process, by the number of its inode; `None` if it has ended, or may not be looked at.
+/// Returns the inode number of a process's mount namespace; `None` if the process has ended, or the recorder may not look at it.
 ///
 /// # Source
 /// namespaces(7): two processes are in one namespace if device and inode of their links are equal; all lie on one device

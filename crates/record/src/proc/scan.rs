@@ -1,4 +1,4 @@
-//! Processes that were there before the recording.
+//! Reads processes that existed before the recording began.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -9,40 +9,40 @@ use crate::sys::clock;
 /// A process, as `/proc` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
-    /// When it was looked at: before the first file of it was read, ns `CLOCK_MONOTONIC`.
+    /// The time before the first file of the process was read, ns `CLOCK_MONOTONIC`.
     pub(crate) time_ns: u64,
     pub(crate) tgid: u32,
     pub(crate) parent_tgid: u32,
     pub(crate) comm: Vec<u8>,
-    /// Text of `/proc/PID/maps`; empty for kernel threads and for processes that may not be read.
+    /// Text of `/proc/PID/maps`; empty for kernel threads, and for processes that the recorder may not read.
     pub(crate) maps: Vec<u8>,
-    /// Text of `/proc/PID/cgroup`; empty where there are none.
+    /// Text of `/proc/PID/cgroup`; empty where the kernel has no cgroups.
     pub(crate) cgroup: Vec<u8>,
 }
 
-/// Bytes of one process's list of mappings that are read: 60,000 lines, which is as many as the kernel allows by default.
+/// At most this many bytes of one process's list of mappings are read: 60,000 lines, the kernel's default limit of mappings.
 pub(crate) const MAX_MAPS_BYTES: u64 = 8 << 20;
-/// What is read before it is passed on.
+/// A step ends when it has read this many bytes.
 const STEP_BYTES: usize = 1 << 20;
 const STEP_TIME: Duration = Duration::from_millis(5);
 
-/// Reads processes, some at a time; those that end meanwhile are left out.
+/// Reads processes, some at a time; processes that end meanwhile are skipped.
 ///
 /// # Cost
-/// Each step takes about a mebibyte, or 5 ms, and the list of one process more.
+/// Each step reads about a mebibyte, or takes 5 ms, and may exceed that by the list of one process.
 #[derive(Debug)]
 pub(crate) struct Scan {
     left: std::vec::IntoIter<u32>,
 }
 
 impl Scan {
-    /// Of all processes.
+    /// Makes a scan of all processes.
     pub(crate) fn all() -> Self {
         let entries = fs::read_dir("/proc").into_iter().flatten();
         Self::of(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
     }
 
-    /// Of these processes.
+    /// Makes a scan of these processes.
     pub(crate) fn of(tgids: impl IntoIterator<Item = u32>) -> Self {
         let mut tgids: Vec<u32> = tgids.into_iter().collect();
         tgids.sort_unstable();
@@ -83,14 +83,14 @@ pub(crate) fn one(tgid: u32) -> Option<Process> {
     })
 }
 
-/// The name of a process; empty if it has ended.
+/// Returns the name of a process; empty if it has ended.
 pub(crate) fn comm_of(tgid: u32) -> Vec<u8> {
     let comm = fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
     comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec()
 }
 
-/// The text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it; empty if it may not be read. A first thread that has ended
-/// shows none, though others of its process go on.
+/// Returns the text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it; empty if the recorder may not read it. If the first thread
+/// of a process has ended, the text of another thread is read.
 pub(crate) fn maps_of(tgid: u32) -> Vec<u8> {
     let read = |path: String| {
         let mut maps = Vec::new();
@@ -123,15 +123,15 @@ fn status_text<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
 }
 
-/// The process that a thread belongs to.
+/// Returns the process that a thread belongs to.
 pub(crate) fn tgid_of(tid: u32) -> Option<u32> {
     status_field(&fs::read(format!("/proc/{tid}/status")).ok()?, "Tgid")
 }
 
-/// Tells whether a process, one of its threads, or a thread can still run: it is there, and no zombie.
+/// Returns true if a process, one of its threads, or a thread can still run: it exists and is no zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
     let runs = |path: String| fs::read(path).is_ok_and(|status| can_run(&status));
-    // Of a thread that does not lead its process, the threads of the process are listed.
+    // Only the id of a process stands for all of its threads.
     let leads = tgid_of(id) == Some(id);
     runs(format!("/proc/{id}/status"))
         || leads && threads(id).any(|tid| runs(format!("/proc/{id}/task/{tid}/status")))

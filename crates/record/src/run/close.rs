@@ -1,4 +1,4 @@
-//! The end of a recording: the receipt, the summary, and the command's exit code.
+//! Ends a recording: the receipt, the summary, and the exit code of the command.
 
 use std::io::ErrorKind;
 use std::process::Child;
@@ -18,7 +18,7 @@ use crate::threads::digest::{Digested, Embedded};
 use crate::threads::pump::{Pumped, Reason};
 use crate::threads::store::Stored;
 
-/// What is known when sampling has ended.
+/// The results of sampling.
 pub(super) struct End<'a> {
     pub(super) output: &'a Output,
     pub(super) event: Event,
@@ -28,7 +28,7 @@ pub(super) struct End<'a> {
     pub(super) exit_code: Option<u8>,
 }
 
-/// Writes the receipt, closes the file, tells what was recorded, and waits for the command.
+/// Writes the receipt, closes the file, prints the summary, and waits for the command.
 pub(super) fn close(
     options: &Options,
     sampler: &Sampler<'_>,
@@ -37,7 +37,7 @@ pub(super) fn close(
     command: Option<Child>,
 ) -> anyhow::Result<u8> {
     let end_ns = end.pumped.end_ns;
-    // A command that ended the recording has its code already; another is waited for below.
+    // If the command ended the recording, its exit code is known; otherwise it is waited for below.
     let mut command = command;
     if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
         end.exit_code = Some(child::exit_code(child.wait()?));
@@ -70,7 +70,7 @@ pub(super) fn close(
     let settled = end.output.settle();
     if let Err(error) = &finished {
         let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
-        // Files come behind all samples.
+        // Files are written after all samples.
         let what_is_lost = if takes_files && refused == 0 {
             "; what is missing is of files that were to be embedded"
         } else {
@@ -126,7 +126,7 @@ pub(super) fn close(
     Ok(if finished.is_ok() && !settled.is_failure() { code } else { FAILED })
 }
 
-/// What was lost behind the samples, or was noticed only there.
+/// Returns the losses after the last samples, and those that were noticed only then.
 fn last_losses(time_ns: u64, stored: &Stored, embedded: &Embedded) -> Vec<Loss> {
     let losses = [
         (Cause::WRITE_FAILED, stored.samples_refused),
@@ -138,7 +138,7 @@ fn last_losses(time_ns: u64, stored: &Stored, embedded: &Embedded) -> Vec<Loss> 
     losses.map(|(cause, count)| Loss { time_ns, cpu: u32::MAX, cause, count }).collect()
 }
 
-/// Says why the recording could not be written, and what helps.
+/// Explains why the recording could not be written, and what to do.
 fn why_not(error: &icecore_format::Error) -> String {
     match error {
         icecore_format::Error::Io(io) => with_remedy(io),
@@ -146,10 +146,10 @@ fn why_not(error: &icecore_format::Error) -> String {
     }
 }
 
-/// Says why the operating system did not take the recording, and what helps.
+/// Explains an error of the operating system while writing, and what to do.
 pub(super) fn with_remedy(error: &std::io::Error) -> String {
     let remedy = match error.kind() {
-        ErrorKind::BrokenPipe => return "whoever read it has gone, and recording ended there".to_owned(),
+        ErrorKind::BrokenPipe => return "its reader closed the pipe, and recording ended there".to_owned(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "free space there or name a file elsewhere with -o"
         }

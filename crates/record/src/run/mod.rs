@@ -1,7 +1,7 @@
-//! One recording from start to end: arm, sample, drain, close.
+//! Makes one recording from start to end: arm, sample, drain, close.
 //!
-//! Order of arming, so that nothing falls in between: task events and mapping reports first, then one
-//! look into `/proc`, while what happens meanwhile is taken, then sampling, then the command.
+//! The order of arming leaves no gap: task events and mapping reports first, then one look into `/proc`
+//! while ring and queues are drained, then sampling, then the command.
 
 mod close;
 
@@ -37,19 +37,19 @@ use crate::threads::store;
 use crate::trust::Trust;
 use close::{End, close, with_remedy};
 
-/// Exit code for every failure of the recorder itself; otherwise it is the command's own.
+/// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.
 pub const FAILED: u8 = 2;
-/// Chunks, and batches, that may wait between two threads.
+/// The number of chunks, and of batches, that may wait between two threads.
 pub(crate) const WAITING: usize = 2;
-/// Files that must be open at one time while processes and their files are looked at.
+/// The number of files that must be open at one time while the recorder looks at processes and their files.
 const FILES_NEEDED: usize = 64;
-/// Said of the rate of a timer.
+/// The note about the period of a timer.
 const VARIED: &str = "the distance of samples varies by 5 % about the one that was asked for, so that no program runs in step with them";
 
-/// Records as the options say, and returns the exit code of the command (0 without one).
+/// Makes a recording, and returns the exit code of the command (0 without one).
 ///
 /// # Errors
-/// With the remedy. What had been written by then stays readable; a file without samples is removed.
+/// If a step fails; the message says what to do. The blocks that were written stay readable; a file without samples is removed.
 pub fn record(options: &Options) -> anyhow::Result<u8> {
     let stop = Stop::listen().context("cannot listen for signals")?;
     let recorded = record_until(options, &stop);
@@ -72,7 +72,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
     let print = options.verbose.then_some((|_, text| summary::tell(&text)) as PrintCallback);
     let mut sampler = Sampler::load(&mut storage, options, print)?;
-    // Loading takes most of the time until recording begins.
+    // Loading takes most of the time before recording begins.
     stop.check()?;
     if let Walker::Helper(why) = sampler.walker() {
         warn(options, &mut notes, format!("{why}: user stacks end at 127 frames, and are not copied"));
@@ -95,7 +95,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         );
         warn(options, &mut notes, note);
     }
-    // The recording has stdout for itself.
+    // If the recording goes to stdout, the command gets stderr as its stdout.
     let stdout = match output {
         Output::Stdout(_) => Stdio::from(std::io::stderr()),
         Output::File(_) => Stdio::inherit(),
@@ -170,7 +170,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     close(options, &sampler, stored, end, command)
 }
 
-/// Notes what the user should know before the recording begins; with `--verbose` all notes are told a little later.
+/// Prints a note before the recording begins. With `--verbose` it is only stored: all notes are printed a little later.
 fn warn(options: &Options, notes: &mut Vec<String>, note: String) {
     if !options.quiet && !options.verbose {
         summary::tell(&format!("icecore-record: {note}\n"));
@@ -178,7 +178,7 @@ fn warn(options: &Options, notes: &mut Vec<String>, note: String) {
     notes.push(note);
 }
 
-/// What the tracker needs to know of processes, and the lists by which it tells the sampler what to copy.
+/// Returns the processes that the tracker follows, and the lists that control which stacks the sampler copies.
 fn processes(
     options: &Options,
     sampler: &Sampler<'_>,
@@ -192,7 +192,7 @@ fn processes(
     Ok(Processes { followed, trust, sent_pages })
 }
 
-/// What is taken of the images that are hit.
+/// Returns what to embed of the images that are hit.
 fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) -> Wishes<'a> {
     let is_told = !options.quiet && std::io::stderr().is_terminal();
     let has_stacks = options.unwind != Unwind::Fp;
@@ -207,7 +207,7 @@ fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) 
     }
 }
 
-/// Says why the recording could not be begun, and what helps.
+/// Explains why the recording could not begin, and what to do.
 fn explain_begin(error: anyhow::Error, output: &Output) -> anyhow::Error {
     let called = output.called();
     match (error.downcast_ref(), error.downcast_ref()) {
@@ -218,7 +218,7 @@ fn explain_begin(error: anyhow::Error, output: &Output) -> anyhow::Error {
     }
 }
 
-/// Tells the programs whom to record; returns these processes, or `None` for all.
+/// Puts the targets on the lists of the BPF programs; returns the recorded processes, or `None` for all.
 fn add_targets(
     sampler: &Sampler<'_>,
     target: &Target,
@@ -242,7 +242,7 @@ fn add_targets(
     Ok(Some(tgids))
 }
 
-/// Takes targets off the lists that ended before their end could be reported; without any the run ends at once.
+/// Removes targets from the lists that ended before the programs could report their end; if none is left, the recording ends at once.
 fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
     if let Target::Processes(ids) | Target::Threads(ids) = target {
         ids.iter().filter(|id| !scan::is_alive(**id)).for_each(|id| sampler.forget(*id));
@@ -274,7 +274,7 @@ fn spawn<'scope, T: Send + 'scope>(
 }
 
 fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {
-    handle
-        .join()
-        .map_err(|_| anyhow::anyhow!("bug: a thread of the recorder panicked; what was written can be read"))
+    handle.join().map_err(|_| {
+        anyhow::anyhow!("bug: a thread of the recorder panicked; the blocks that were written can be read")
+    })
 }

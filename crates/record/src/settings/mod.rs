@@ -1,4 +1,4 @@
-//! What a recording is asked to be: plain types. Nothing here looks at the machine, reads a command line or prints.
+//! The settings of a recording, as plain types. Nothing here looks at the machine, reads a command line or prints.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::sys::perf::{self, Event, Rate};
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Everything; until the command ends, if there is one.
+    /// The whole machine; until the command ends, if there is one.
     System,
     /// These processes and the children that they fork.
     Processes(Vec<u32>),
@@ -25,7 +25,7 @@ pub enum Target {
 /// Where the recording goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// A file in this directory, for which a name is made.
+    /// A file in the current directory, which the recorder names.
     NewFile,
     /// This file.
     File(PathBuf),
@@ -33,7 +33,7 @@ pub enum Destination {
     Stdout,
 }
 
-/// What of the images goes into the recording.
+/// What of the executable files goes into the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Embed {
     /// Nothing.
@@ -46,12 +46,12 @@ pub enum Embed {
     All,
 }
 
-/// What is kept of user stacks besides the walk along frame pointers.
+/// What is copied of user stacks in addition to the frame-pointer walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwind {
     /// Nothing.
     Fp,
-    /// Registers and the stack; where all code keeps frame pointers, registers and the top alone.
+    /// Registers and the stack; of processes whose code all keeps frame pointers, registers and the top of the stack.
     Auto,
     /// Registers and the stack.
     Dwarf,
@@ -64,7 +64,7 @@ pub(crate) struct Pace {
     pub(crate) flush_ns: u64,
     /// When its columns reach about this many bytes.
     pub(crate) flush_bytes: usize,
-    /// Expected distance of two samples on one CPU, ns; 0 if there is none.
+    /// The expected time between two samples on one CPU, ns; 0 if the event does not count time.
     pub(crate) period_ns: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct Options {
     pub idle: bool,
     /// CPUs to sample: online ones, ascending.
     pub cpus: Vec<u32>,
-    /// There are others.
+    /// Some online CPUs are not sampled.
     pub some_cpus: bool,
     /// The most user frames of one stack.
     pub max_depth: u32,
@@ -99,9 +99,9 @@ pub struct Options {
     pub labels: Vec<(String, String)>,
     /// Size of the ring, bytes: a power of two.
     pub ring_bytes: u64,
-    /// How long rows wait before they are written, ns: what a kill costs at most.
+    /// How long rows may wait before they are written, ns. A kill of the recorder loses at most this much.
     pub flush_ns: u64,
-    /// How many bytes of rows wait at most.
+    /// How many bytes of rows may wait before they are written.
     pub flush_bytes: usize,
     /// What goes into the recording for reports on other machines.
     pub embed: Embed,
@@ -109,18 +109,18 @@ pub struct Options {
     pub embed_max_bytes: u64,
     /// Where to write.
     pub output: Destination,
-    /// Overwrite it.
+    /// Replace an existing file.
     pub force: bool,
-    /// Say nothing.
+    /// Print only errors.
     pub quiet: bool,
-    /// Say much.
+    /// Print each step.
     pub verbose: bool,
 }
 
 impl Options {
-    /// When batches are written.
+    /// Returns when batches are written.
     pub(crate) fn pace(&self) -> Pace {
-        // A clock that counts nanoseconds is the only event whose period says anything about time.
+        // The period is a time only if the event is a clock that counts nanoseconds.
         let period_ns = match self.rate {
             Rate::Frequency(hz) => 1_000_000_000 / hz.max(1),
             Rate::Period(units) => units,
@@ -128,13 +128,13 @@ impl Options {
         Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns }
     }
 
-    /// Whether all that a recorded thread runs is sampled, so that samples can be compared with the kernel's account of its CPU
-    /// time. A thread may be moved into a cgroup and out of it.
+    /// Returns true if all that a recorded thread runs is sampled, so that the report can compare the samples with the kernel's account
+    /// of its CPU time. That is not so for cgroups: a thread may be moved into a cgroup and out of it.
     pub(crate) fn accounts(&self) -> bool {
         self.user && self.kernel && !self.some_cpus && !matches!(self.target, Target::Cgroups(_))
     }
 
-    /// The distance of samples that is varied; `None` if it is kept, or the kernel varies it.
+    /// Returns the sampling period that the recorder varies; `None` if the period stays as it is, or the kernel varies it.
     pub(crate) fn varied_period(&self, event: Event) -> Option<Duration> {
         match self.rate {
             Rate::Frequency(hz) if event == perf::CPU_CLOCK => {

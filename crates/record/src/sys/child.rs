@@ -1,4 +1,4 @@
-//! The recorded command: created first, started when everything is armed.
+//! The recorded command. Its process is created first, and its program starts when the recorder is ready.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -11,9 +11,9 @@ use std::thread::{Builder, JoinHandle};
 /// Signals for which the recorder has handlers.
 const OURS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// A process that waits in front of its `exec`. Dropped before it was started, it ends.
+/// A process that waits before its `exec`. It ends if it is dropped before [`Paused::start`].
 ///
-/// `Command::spawn` returns after the exec, so it runs on a thread of its own; the new process tells its id through one
+/// `Command::spawn` returns after the exec, so it runs on a thread of its own; the new process sends its id through one
 /// pipe and waits for a byte on the other.
 #[derive(Debug)]
 pub(crate) struct Paused {
@@ -51,19 +51,19 @@ impl Paused {
         let spawn = Builder::new().spawn(move || child.spawn())?;
         let mut pid = [0; 4];
         if let Err(silent) = pid_from.read_exact(&mut pid) {
-            // It was never created; the thread knows why.
+            // The process was not created; the thread has the error.
             drop(go);
             return Err(join(spawn).err().unwrap_or(silent));
         }
         Ok(Self { pid: u32::from_ne_bytes(pid), go: Some(go), spawn: Some(spawn) })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Lets it run its program.
+    /// Lets the process run its program.
     pub(crate) fn start(mut self) -> io::Result<Child> {
         let (Some(mut go), Some(spawn)) = (self.go.take(), self.spawn.take()) else {
             return Err(io::Error::other("bug: a command was started twice"));
@@ -87,13 +87,13 @@ fn join(spawn: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
     spawn.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts the command failed")))
 }
 
-/// The exit code that a shell would show.
+/// Returns the exit code that a shell would show.
 pub(crate) fn exit_code(status: std::process::ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     code as u8
 }
 
-/// Passes a request to end on to the command.
+/// Sends SIGTERM to the command.
 pub(crate) fn terminate(child: &Child) {
     // SAFETY: takes no pointers; the child has not been waited for, so its id is its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };

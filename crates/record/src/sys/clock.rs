@@ -1,12 +1,12 @@
-//! Clocks: the same two that the samples and the calendar use.
+//! The two clocks of a recording: that of the samples, and the calendar.
 #![allow(unsafe_code)]
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of `bpf_ktime_get_ns`.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`, the clock of `bpf_ktime_get_ns`.
 pub(crate) fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970-01-01 UTC.
+/// Returns nanoseconds since 1970-01-01 UTC.
 pub(crate) fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }

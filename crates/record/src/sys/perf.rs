@@ -1,4 +1,4 @@
-//! Perf events: what makes the samplers run, and what reports mappings.
+//! Perf events: some run the sampler, others report mappings.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,13 +10,13 @@ use libbpf_sys::perf_event_attr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) name: &'static str,
-    /// Unit of a sample's weight.
+    /// The unit of a sample's weight.
     pub(crate) unit: &'static str,
     kind: u32,
     config: u64,
 }
 
-/// Counts CPU cycles; samples also where interrupts are off. Needs a performance monitoring unit.
+/// Counts CPU cycles. It needs a performance monitoring unit, and also samples code that runs with interrupts off.
 pub(crate) const CYCLES: Event = Event {
     name: "cycles",
     unit: "cycles",
@@ -24,7 +24,7 @@ pub(crate) const CYCLES: Event = Event {
     config: libbpf_sys::PERF_COUNT_HW_CPU_CYCLES as u64,
 };
 
-/// A timer per CPU; exists everywhere.
+/// A timer on each CPU, which every machine has.
 pub(crate) const CPU_CLOCK: Event = Event {
     name: "cpu-clock",
     unit: "ns",
@@ -117,7 +117,7 @@ pub(crate) fn set_period(event: RawFd, period: u64) {
     }
 }
 
-/// What is needed and how to get it.
+/// How the user can get the privileges that recording needs.
 pub(crate) const PRIVILEGES: &str = "run as root (sudo), or give the program its capabilities: \
      setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep icecore-record";
 
@@ -126,7 +126,7 @@ pub(crate) fn sysctl(name: &str) -> String {
     std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
 }
 
-/// Says what an error of `perf_event_open` means, and its remedy.
+/// Explains an error of `perf_event_open`, and what to do.
 pub(crate) fn explain_open(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {

@@ -1,21 +1,21 @@
-//! The memory through which a perf event reports mappings.
+//! The memory into which a perf event writes its mapping reports.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Data of one queue, bytes: about 2,000 mappings between two looks.
+/// The data of one queue, bytes: room for about 2,000 mappings between two drains.
 const DATA_BYTES: usize = 256 << 10;
 /// The largest record that the kernel writes here: a report with the longest path.
 const MAX_RECORD_BYTES: usize = 8 << 10;
 
-/// What was taken from a queue.
+/// The result of draining a queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drained {
     /// The share of the queue that was full, 0 to 1.
     pub(crate) fill: f64,
-    /// A record may not have fitted. The kernel tells of it only in front of the next record that fits.
+    /// A record may not have fitted. The kernel reports the loss only before the next record that fits.
     pub(crate) may_lack_some: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Drained {
 pub(crate) struct Queue {
     base: *mut u8,
     page: usize,
-    /// Keeps the event open.
+    /// Keeps the perf event open.
     _event: OwnedFd,
 }
 
@@ -73,7 +73,7 @@ impl Queue {
             out.extend_from_slice(std::slice::from_raw_parts(data.add(at), first));
             out.extend_from_slice(std::slice::from_raw_parts(data, len - first));
         }
-        // Room is made by this alone: if there was too little at any time, there is too little now.
+        // Only this function frees room: if there was too little at any time since the last drain, there is too little now.
         let waiting = head.load(Ordering::Acquire).wrapping_sub(start) as usize;
         tail.store(end, Ordering::Release);
         Drained {

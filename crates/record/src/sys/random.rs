@@ -1,12 +1,12 @@
-//! Random bytes, from the kernel itself: `/dev` may be empty.
+//! Random bytes from a system call, since `/dev` may be empty.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// Sixteen random bytes.
+/// Returns sixteen random bytes.
 ///
 /// # Errors
-/// As getrandom(2).
+/// The error of getrandom(2).
 pub(crate) fn bytes() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     // SAFETY: the pointer is valid for writing so many bytes.

@@ -1,4 +1,4 @@
-//! Files below the root of another process.
+//! Opens files below the root folder of another process.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -8,17 +8,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// A file that was looked at and not opened.
+/// A handle of a file whose contents were not opened.
 #[derive(Debug)]
-pub(crate) struct Seen {
-    /// An `O_PATH` descriptor: nothing is read through it, and nothing waits for it.
+pub(crate) struct PathHandle {
+    /// An `O_PATH` descriptor. It cannot be read, and opening it never blocks.
     file: File,
     pub(crate) meta: Metadata,
 }
 
-impl Seen {
-    /// Looks at the regular file that a path leads to where `root` is the root folder: no `..` and no link leads out of
-    /// it, as the process that lives there sees it. The last part of the path may not be a link.
+impl PathHandle {
+    /// Finds the regular file at a path below `root`, as a process with this root folder sees it: neither `..` nor a link leads out of
+    /// `root`. The last part of the path may not be a link.
     pub(crate) fn below(root: &Path, path: &Path) -> Option<Self> {
         let mut options = OpenOptions::new();
         let root = options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root).ok()?;
@@ -39,7 +39,7 @@ impl Seen {
         meta.is_file().then_some(Self { file, meta })
     }
 
-    /// Opens the very file that was looked at.
+    /// Opens the file of this handle, even if its path now leads to another.
     pub(crate) fn open(&self) -> Option<File> {
         File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()
     }
@@ -63,7 +63,7 @@ mod tests {
         symlink("map", at("var/tmp/link")).expect("room");
         let text = |path: &str| {
             let mut text = String::new();
-            Seen::below(root.path(), Path::new(path))?.open()?.read_to_string(&mut text).ok()?;
+            PathHandle::below(root.path(), Path::new(path))?.open()?.read_to_string(&mut text).ok()?;
             Some(text)
         };
         assert_eq!(text("/tmp/map").as_deref(), Some("inside"));

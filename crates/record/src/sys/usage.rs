@@ -1,4 +1,4 @@
-//! What the recorder itself used.
+//! Measures and limits the resources that the recorder itself uses.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
@@ -29,7 +29,7 @@ pub(crate) fn own() -> Usage {
     }
 }
 
-/// The CPU time of all processes that this one has waited for, and that these have waited for.
+/// Returns the CPU time of all processes that this one has waited for, and of those that these have waited for.
 pub(crate) fn of_children() -> Duration {
     // SAFETY: an all-zero rusage is a valid value, and getrusage only writes to it.
     let usage = unsafe {
@@ -41,8 +41,8 @@ pub(crate) fn of_children() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// The largest resident size since this program was started. That of `getrusage` counts what ran in this process before,
-/// which may be the copy of a large parent.
+/// Returns the largest resident size since this program was started. `getrusage` also counts what ran in this process before: perhaps
+/// the copy of a large parent.
 fn peak_rss_kib() -> Option<u64> {
     let status = std::fs::read("/proc/self/status").ok()?;
     let text = String::from_utf8_lossy(&status);
@@ -50,27 +50,27 @@ fn peak_rss_kib() -> Option<u64> {
     value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// Size of a page of memory.
+/// Returns the size of a memory page, bytes.
 pub(crate) fn page_bytes() -> u32 {
     // SAFETY: takes no pointers.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u32 }
 }
 
-/// How many files this process may have open.
+/// Returns how many files this process may have open.
 pub(crate) fn max_files() -> usize {
     file_limit().map_or(0, |limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// How many files it may open that are not open now.
+/// Returns how many more files this process may open.
 pub(crate) fn spare_files() -> usize {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     max_files().saturating_sub(open)
 }
 
-/// The limit to open files with which this process was started.
+/// The limit of open files with which this process was started.
 static FILE_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
 
-/// Raises the limit to open files as far as this process may.
+/// Raises the limit of open files as far as this process may.
 pub(crate) fn raise_max_files() {
     let Some(limit) = file_limit() else { return };
     let _ = FILE_LIMIT.set(limit);
@@ -79,8 +79,8 @@ pub(crate) fn raise_max_files() {
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) };
 }
 
-/// Sets the limit to open files to what it was: a program may open all that it may, to close it. It may be called between fork and
-/// exec.
+/// Restores the original limit of open files, since some programs try to close every descriptor up to the limit. It is safe between
+/// fork and exec.
 pub(crate) fn restore_max_files() {
     if let Some(limit) = FILE_LIMIT.get() {
         // SAFETY: setrlimit only reads it.
@@ -125,8 +125,8 @@ pub(crate) fn bpf_runs(program: RawFd) -> BpfRuns {
     }
 }
 
-/// Keeps memory that was freed instead of giving it back at once: what is passed from thread to thread is as large as
-/// what comes next, and the kernel would have to clear it anew each time.
+/// Makes the allocator keep freed memory. The threads pass on buffers of similar sizes, and for each new one the kernel would have
+/// to clear memory again.
 pub(crate) fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     for parameter in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
@@ -135,16 +135,16 @@ pub(crate) fn keep_freed_memory() {
     }
 }
 
-/// What is kept at most, by each thread; also the largest piece that is kept.
+/// The most memory that each arena keeps, and the largest piece that it keeps, bytes.
 const KEPT_BYTES: libc::c_int = 16 << 20;
 
-/// Makes the calling thread yield to the programs that are being recorded.
+/// Lowers the priority of the calling thread below that of the recorded programs.
 pub(crate) fn lower_priority() {
     be_nice(5);
 }
 
-/// Makes the calling thread take a tenth of what a busy neighbour takes: it must come to an end on a machine without idle
-/// CPUs, too.
+/// Lowers the priority of the calling thread to a tenth of a busy neighbour's CPU time, and no further: it must finish on a machine
+/// without idle CPUs, too.
 pub(crate) fn background_priority() {
     be_nice(10);
 }

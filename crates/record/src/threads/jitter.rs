@@ -1,4 +1,4 @@
-//! Varies the distance of samples, so that no program can run in step with them.
+//! Varies the sampling period, so that no program can run in step with the samples.
 //!
 //! ```text
 //! asked      |    |    |    |    |    |    |    |    |    |    |    |    |    |
@@ -6,31 +6,31 @@
 //!            └ a stretch of one distance ┘└ the next one ──────┘
 //! ```
 //!
-//! A timer keeps its period exactly: a program that works in every period for a part of it is hit always or never. In each
-//! stretch the distance differs from the one that was asked for by 1 to 5 %, and in the next one by as much in the other
-//! direction: samples wander through every period of the program. A stretch ends at any moment of the distance, so that half of one is lost each time; distances
-//! are that much shorter, and the rate is on average the one that was asked for.
+//! A timer keeps its period exactly, so a program that works for a part of each period is hit always or never. In each
+//! stretch the period differs from the requested one by 1 to 5 %, and in the next stretch by as much in the other
+//! direction, so that samples wander through every period of the program. A stretch can end at any moment of a period, which loses
+//! half a period each time; periods are that much shorter, so that the average rate is the requested one.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 /// The shortest mean length of a stretch.
 const STRETCH: Duration = Duration::from_millis(250);
-/// A stretch has so many samples at least, on average.
+/// The smallest mean number of samples in a stretch.
 const SAMPLES: u32 = 100;
-/// The smallest and the largest change of the distance.
+/// The smallest and the largest change of the period, relative to it.
 const CHANGE: (f64, f64) = (0.01, 0.05);
-/// How much shorter or longer than the mean a stretch may be.
+/// How much shorter or longer than the mean a stretch may be, relative to the mean.
 const UNEVEN: f64 = 0.3;
 
-/// What the distance is, and until when.
+/// The state of the current stretch.
 #[derive(Debug)]
 pub(crate) struct Jitter {
-    /// What was asked for; `None` if that is kept exactly.
+    /// The requested period; `None` if the period is not varied.
     period: Option<Duration>,
     random: RandomState,
     drawn: u64,
-    /// Of the next stretch, the change and the length relative to the mean, if this one was drawn.
+    /// Change and relative length of the next stretch, if the current one was drawn at random.
     back: Option<(f64, f64)>,
     next: Instant,
 }
@@ -40,11 +40,11 @@ impl Jitter {
         Self { period, random: RandomState::new(), drawn: 0, back: None, next: Instant::now() }
     }
 
-    /// The distance from now on, ns, if it is to change now.
+    /// Returns the new period, ns, if it must change now.
     pub(crate) fn change(&mut self, now: Instant) -> Option<u64> {
         let period = self.period.filter(|_| now >= self.next)?;
         let stretch = STRETCH.max(period * SAMPLES);
-        // Two stretches of equal length together have the rate that was asked for.
+        // Two stretches of equal length together have the requested rate.
         let (change, length) = match self.back.take() {
             Some(back) => back,
             None => {
@@ -64,7 +64,7 @@ impl Jitter {
         (change.copysign(side - 0.5), 1.0 + UNEVEN * (2.0 * length - 1.0))
     }
 
-    /// A number from 0 to 1 that nobody can foresee.
+    /// Returns an unpredictable number from 0 to 1.
     fn draw(&mut self) -> f64 {
         self.drawn += 1;
         self.random.hash_one(self.drawn) as f64 / u64::MAX as f64

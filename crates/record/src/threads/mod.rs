@@ -1,4 +1,4 @@
-//! What the three threads of a recording do: pump chunks out of the kernel, digest them into batches, store these.
+//! The three threads of a recording: one pumps chunks out of the kernel, one digests them into batches, one stores the batches.
 
 pub(crate) mod chunk;
 pub(crate) mod digest;

@@ -1,4 +1,4 @@
-//! Requests to end: signals as flags that the threads look at.
+//! Requests to end: signals set flags, which the threads check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,30 +8,30 @@ use signal_hook::flag;
 
 use crate::sys::child::is_ignored;
 
-/// Whether somebody asked for an end.
+/// Shows whether the user requested an end.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     asked: Arc<AtomicBool>,
-    /// The last signal that asked; 0 before.
+    /// The last signal that requested an end; 0 if there was none.
     signal: Arc<AtomicUsize>,
     /// The next SIGINT or SIGTERM aborts.
     is_last: Arc<AtomicBool>,
 }
 
-/// The end was asked for before anything was recorded.
+/// The user requested an end before anything was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("stopped before recording began: nothing was run, and no file was written")]
 pub(crate) struct Stopped {
-    /// What a shell would show for the signal.
+    /// The exit code that a shell would show for the signal.
     pub(crate) exit_code: u8,
 }
 
 impl Stop {
     /// Listens for SIGINT, SIGTERM and SIGHUP.
     ///
-    /// A second SIGHUP does nothing, because a terminal that is closed may send several. If SIGHUP is ignored at the start, as
-    /// under `nohup`, it stays ignored. SIGXFSZ is caught, so that a write beyond the limit to the size of files is an error, and
-    /// not the end of the recorder; a handler, unlike ignoring, is not inherited by a command.
+    /// A second SIGHUP does nothing, because a terminal that closes may send several. If SIGHUP is ignored at the start, as
+    /// under `nohup`, it stays ignored. SIGXFSZ has a handler, so that a write beyond the file size limit is an error and does not kill
+    /// the recorder; a command does not inherit a handler, but would inherit that the signal is ignored.
     ///
     /// # Errors
     /// As the operating system says.
@@ -49,7 +49,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// From now on a second SIGINT or SIGTERM aborts. Before, it would leave a file in which nothing is.
+    /// Makes a second SIGINT or SIGTERM abort the recorder. Earlier, an abort would leave an empty file.
     ///
     /// # Errors
     /// As the operating system says.
@@ -59,12 +59,12 @@ impl Stop {
             .try_for_each(|signal| flag::register(signal, Arc::clone(&self.is_last)).map(drop))
     }
 
-    /// The flag, for threads that end their work when it is set.
+    /// Returns the flag that is set by a request to end.
     pub(crate) fn asked(&self) -> &AtomicBool {
         &self.asked
     }
 
-    /// Refuses to go on if an end was asked for.
+    /// Returns an error if the user requested an end.
     ///
     /// # Errors
     /// [`Stopped`].

@@ -1,4 +1,4 @@
-//! The writer thread: takes batches, appends them, and stops the recording if the disk refuses.
+//! The writer thread appends batches to the file, and stops the recording if the disk refuses one.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,25 +10,25 @@ use icecore_format::write::Writer;
 use crate::sys::usage;
 use crate::track::batch::Batch;
 
-/// What became of the file.
+/// The file, and what the disk refused.
 #[derive(Debug)]
 pub(crate) struct Stored {
     writer: Writer,
-    /// The first refusal, if there was one.
+    /// The first error of the disk.
     failure: Option<icecore_format::Error>,
     /// Samples that the disk did not take.
     pub(crate) samples_refused: u64,
-    /// Names of functions that it did not take.
+    /// Names of functions that the disk did not take.
     pub(crate) names_refused: u64,
-    /// Images of whose files it did not take something.
+    /// Images whose files the disk did not take, or not all of them.
     pub(crate) files_refused: BTreeSet<u32>,
-    /// Behind the last image that the file defines.
+    /// The id after the last image that the file defines.
     images_end: u32,
     /// Bytes of the file that are pieces of other files.
     pub(crate) pieces_bytes: u64,
 }
 
-/// Behind the last image that a batch defines; 0 without any.
+/// Returns the id after the last image that a batch defines; 0 if it defines none.
 fn images_end(batch: &Batch) -> u32 {
     match batch.images.items() {
         0 => 0,
@@ -36,13 +36,13 @@ fn images_end(batch: &Batch) -> u32 {
     }
 }
 
-/// Appends batches until the last has come. After a refusal the rest is counted, not kept.
+/// Appends batches until the last has arrived. After a refusal, batches are only counted.
 pub(crate) fn store(writer: Writer, batches: &Receiver<Batch>, refused: &AtomicBool) -> Stored {
     let mut stored = Stored::new(writer);
     for batch in batches {
         let has_pieces = batch.image_parts.items() > 0;
         if has_pieces && stored.pieces_bytes == 0 {
-            // Sampling is over, and compressing files takes long.
+            // Sampling has ended, and compressing files takes long.
             usage::background_priority();
         }
         let before = stored.writer.len_bytes();
@@ -77,12 +77,12 @@ impl Stored {
         }
     }
 
-    /// Bytes of the file so far.
+    /// Returns the length of the file so far, bytes.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.writer.len_bytes()
     }
 
-    /// What of the files is not in the recording, whoever stopped it.
+    /// Returns the skipped files: those that the evidence skipped, and those that the disk refused.
     fn left_out(&self, left_out: &[LeftOut]) -> LeftOutV1 {
         let is_told = |image: &&u32| left_out.iter().all(|row| row.image != **image);
         let refused = self.files_refused.iter().filter(is_told);
@@ -92,15 +92,15 @@ impl Stored {
             needed_bytes: 0,
             free_bytes: 0,
         });
-        // Nothing refers to an image that the disk did not take.
+        // A row may refer only to an image that is in the file.
         let rows = left_out.iter().copied().chain(refused).filter(|row| row.image < self.images_end);
         LeftOutV1::from_rows(&rows.collect::<Vec<_>>())
     }
 
-    /// Writes what was lost and left out, the receipt, index and tail; returns the length of the file, bytes.
+    /// Writes the losses, the skipped files, the receipt, index and tail; returns the length of the file, bytes.
     ///
     /// # Errors
-    /// The first refusal of the disk. As much as fits is written even then.
+    /// The first error of the disk. Even then, as much as fits is written.
     pub(crate) fn finish(
         mut self,
         left_out: &[LeftOut],

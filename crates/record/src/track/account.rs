@@ -1,44 +1,44 @@
-//! Readings of the kernel's account of CPU time to rows: what each thread has run since its last row.
+//! Turns readings of the kernel's account into rows: the CPU time of each thread since its last row.
 //!
-//! Pure. Who looks, and when: [`crate::kernel::sweep`] and the programs, at the end of a thread.
+//! Pure. [`crate::kernel::sweep`] reads the accounts, and the BPF programs send that of a thread at its end.
 
 use icecore_format::records::CpuTime;
 use rustc_hash::FxHashMap;
 
 use crate::kernel::wire::{Moment, Ran, Reading};
 
-/// Rows are rounded to a microsecond, and what is left of it is in the next row.
+/// Rows are rounded to a microsecond; the next row contains the remainder.
 const UNIT_NS: u64 = 1_000;
 
-/// Threads that are remembered, about 150 bytes each; what others run is not told. Those whose end was lost stay.
+/// The number of threads that are remembered, about 150 bytes each; the CPU time of others is not reported. A thread whose end was lost
+/// stays.
 const MAX_THREADS: usize = 512 << 10;
 
-/// What is known of the threads.
+/// The CPU time of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// When sampling began; `None` until that is known. Time that a thread ran before it does not count, nor does a reading that
-    /// was made before it.
+    /// When sampling began; `None` until that is known. CPU time before this moment does not count, and readings made before it are ignored.
     began_ns: Option<u64>,
     threads: FxHashMap<u64, Thread>,
     rows: Vec<CpuTime>,
 }
 
-/// What rows tell of a thread so far.
+/// The CPU time of a thread, as far as rows contain it.
 #[derive(Debug)]
 struct Thread {
     told: Ran,
     told_ns: u64,
-    /// It has ended, and what it ran is told when it is freed.
+    /// The reading at the end of the thread; its row is made when the kernel frees the thread.
     ending: Option<Reading>,
 }
 
 impl Account {
-    /// Takes note of when the recording began. Readings come later.
+    /// Notes when the recording began. It must be called before readings arrive.
     pub(crate) fn begin(&mut self, began_ns: u64) {
         self.began_ns = Some(began_ns);
     }
 
-    /// Notes a reading. Readings of one thread come in the order of time.
+    /// Notes a reading. Readings of one thread must come in the order of time.
     pub(crate) fn read(&mut self, reading: &Reading) {
         let Some(began_ns) = self.began_ns.filter(|began_ns| reading.time_ns >= *began_ns) else { return };
         let fresh = || {
@@ -53,14 +53,14 @@ impl Account {
         }
         let thread = self.threads.entry(reading.task).or_insert_with(fresh);
         if reading.ran.all_ns < thread.told.all_ns {
-            // The end of the one before was lost.
+            // The end of the previous thread was lost.
             *thread = fresh();
         }
         match reading.moment {
             Moment::Ending => thread.ending = Some(*reading),
             Moment::Running => self.rows.extend(thread.tell(reading)),
             Moment::Freed => {
-                // A thread that runs a program takes the id of the first one, which is freed with its own.
+                // A thread that runs a program takes the id of the first thread, which is freed with the thread's own id.
                 let ended = thread.ending.unwrap_or(*reading);
                 self.rows.extend(thread.tell(&Reading { tgid: ended.tgid, tid: ended.tid, ..*reading }));
                 self.threads.remove(&reading.task);
@@ -68,7 +68,7 @@ impl Account {
         }
     }
 
-    /// Takes the rows since they were taken; at the last time also of threads that were not freed in time.
+    /// Takes the new rows; the last call also takes those of threads that have ended and are not freed.
     pub(crate) fn take(&mut self, is_last: bool) -> Vec<CpuTime> {
         if is_last {
             let ended = self.threads.values_mut();
@@ -79,14 +79,14 @@ impl Account {
         std::mem::take(&mut self.rows)
     }
 
-    /// When the oldest row was read that was not taken.
+    /// Returns the time of the oldest row that was not taken.
     pub(crate) fn first_ns(&self) -> Option<u64> {
         self.rows.first().map(|row| row.time_ns)
     }
 }
 
 impl Thread {
-    /// Makes a row of what was not told, if there is anything.
+    /// Makes a row of the CPU time that no row contains yet; `None` if there is none.
     fn tell(&mut self, reading: &Reading) -> Option<CpuTime> {
         self.ending = None;
         let since = |now: u64, told: &mut u64| {

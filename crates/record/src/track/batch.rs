@@ -1,4 +1,4 @@
-//! What goes to the writer together: new names first, then what refers to them.
+//! A batch: the rows that go to the writer together. Definitions of ids come before the rows that refer to them.
 
 use icecore_format::records::{
     CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1,
@@ -7,7 +7,7 @@ use icecore_format::records::{
 };
 use icecore_format::write::Writer;
 
-/// One second or one mebibyte of a recording.
+/// About one second, or one mebibyte, of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) strings: StringsV1,
@@ -27,15 +27,15 @@ pub(crate) struct Batch {
     pub(crate) samples: SamplesV1,
     pub(crate) symbols: SymbolsV1,
     pub(crate) unwind_rules: UnwindRulesV1,
-    /// Behind all samples: there is time for them, and nothing else is lost if the disk is full.
+    /// Written after all samples, when nothing waits for the writer, and when a full disk loses nothing else.
     pub(crate) image_parts: ImagePartsV1,
     pub(crate) jit: JitV1,
     pub(crate) call_sites: CallSitesV1,
 }
 
 impl Batch {
-    /// Appends what is not empty. A batch that is torn by a crash ends between two blocks, and no
-    /// block refers to one behind it.
+    /// Appends the columns that are not empty. After a crash a batch may end between any two blocks, so no
+    /// block refers to a later one.
     pub(crate) fn append_to(&self, writer: &mut Writer) -> Result<(), icecore_format::Error> {
         append(writer, &self.strings)?;
         append(writer, &self.tasks)?;

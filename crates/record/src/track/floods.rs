@@ -1,28 +1,28 @@
-//! Processes that map code faster than anybody can follow. A program of any user can: without a limit, it would take the time
-//! in which samples of all others are worked through.
+//! Limits how fast processes may map code. A program of any user can flood the recorder with mappings: without a limit, samples of
+//! all other programs would have to wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What one process may map: programs have some hundred pieces of code at their start, and a runtime that maps what it makes
-/// piece by piece makes some hundred a second.
+/// The limit of one process. A program maps some hundred pieces of code at its start, and a runtime that maps its JIT code piece by
+/// piece maps some hundred a second.
 const OF_ONE: Limit = Limit { at_once: 16 << 10, a_second: 1_000 };
-/// What all may: a build starts a thousand programs a second, each with 30 pieces.
+/// The limit of all processes together. A build starts a thousand programs a second, each with 30 mappings.
 const OF_ALL: Limit = Limit { at_once: 256 << 10, a_second: 64 << 10 };
-/// Processes that are remembered before all are forgotten.
+/// The number of processes that are remembered before all are forgotten.
 const REMEMBERED: usize = 64 << 10;
 
-/// Mappings that are followed.
+/// How many mappings are followed.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     at_once: u64,
     a_second: u64,
 }
 
-/// What may still be mapped.
+/// How many more mappings are followed.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
     left: u64,
-    /// Up to when what a second gives is in it, ns `CLOCK_MONOTONIC`.
+    /// The time up to which the allowance of each second was added, ns `CLOCK_MONOTONIC`.
     given_ns: u64,
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct Floods {
     all: Option<Allowance>,
     by_tgid: FxHashMap<u32, Allowance>,
     named: FxHashSet<u32>,
-    /// What was not told yet: reports that were refused, and processes that were not named before, and since when.
+    /// Not yet reported: the number of refused reports, and the newly named processes with the time since which reports are missing.
     refused: u64,
     new: Vec<(u32, u64)>,
 }
 
 impl Floods {
-    /// Tells whether a mapping that a process has made is followed; if not, it is counted.
+    /// Returns true if a new mapping of a process is followed; otherwise counts it.
     pub(crate) fn takes(&mut self, tgid: u32, time_ns: u64) -> bool {
         if self.by_tgid.len() >= REMEMBERED {
             self.by_tgid.clear();
@@ -54,7 +54,7 @@ impl Floods {
         is_taken
     }
 
-    /// Has a process named of which mappings are missing.
+    /// Notes that mappings of a process are missing, so that the recording names the process.
     pub(crate) fn name(&mut self, tgid: u32, time_ns: u64) {
         if self.named.len() >= REMEMBERED {
             self.named.clear();
@@ -64,7 +64,7 @@ impl Floods {
         }
     }
 
-    /// Takes the number of reports that were refused since it was taken, and the processes that are to be named, and since when.
+    /// Takes the number of reports that were refused since the last call, and the processes to name with the times since which reports are missing.
     pub(crate) fn take(&mut self) -> (u64, Vec<(u32, u64)>) {
         (std::mem::take(&mut self.refused), std::mem::take(&mut self.new))
     }

@@ -1,18 +1,18 @@
-//! Ids for things that repeat.
+//! Gives ids to values that repeat.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Gives every distinct key an id, and hands over new keys once, to be written.
+/// Gives every distinct key an id, and hands over each new key once, to be written.
 ///
-/// Memory is bounded: when keys weigh as much as there is room for, all are forgotten. Ids go on counting, so a key that comes
-/// again gets a second id, which costs bytes and nothing else.
+/// Memory is bounded: when the keys weigh as much as `room` allows, all are forgotten. Ids go on counting, so a forgotten key gets a
+/// second id, which costs bytes and nothing else.
 #[derive(Debug)]
 pub(crate) struct Interner<K> {
     ids: FxHashMap<K, u32>,
-    /// What the keys in `ids` weigh.
+    /// The weight of the keys in `ids`.
     held: usize,
     pending: Vec<K>,
     pending_weight: usize,
@@ -22,18 +22,18 @@ pub(crate) struct Interner<K> {
 }
 
 impl<K: Hash + Eq + Clone> Interner<K> {
-    /// Remembers so many keys.
+    /// Makes an interner that remembers `room` keys.
     pub(crate) fn new(first_id: u32, room: usize) -> Self {
         Self::weighing(first_id, room, |_| 1)
     }
 
-    /// Remembers keys that together weigh so much.
+    /// Makes an interner that remembers keys of the total weight `room`.
     pub(crate) fn weighing(first_id: u32, room: usize, weigh: fn(&K) -> usize) -> Self {
         let (ids, held, pending, pending_weight) = Default::default();
         Self { ids, held, pending, pending_weight, next: first_id, room, weigh }
     }
 
-    /// The id of a key.
+    /// Returns the id of a key; a new key gets the next one.
     pub(crate) fn id<Q>(&mut self, key: &Q) -> u32
     where
         K: Borrow<Q> + From<Q::Owned>,
@@ -57,7 +57,7 @@ impl<K: Hash + Eq + Clone> Interner<K> {
         id
     }
 
-    /// The id of a key that has one.
+    /// Returns the id of a key; `None` if it has none.
     pub(crate) fn find<Q>(&self, key: &Q) -> Option<u32>
     where
         K: Borrow<Q>,
@@ -66,7 +66,7 @@ impl<K: Hash + Eq + Clone> Interner<K> {
         self.ids.get(key).copied()
     }
 
-    /// What the keys weigh that were not handed over yet.
+    /// Returns the weight of the keys that were not handed over yet.
     pub(crate) fn waiting(&self) -> usize {
         self.pending_weight
     }

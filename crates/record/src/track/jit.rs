@@ -1,8 +1,8 @@
-//! JIT code, as its process tells it.
+//! JIT code, as its process reports it.
 
 use std::sync::Arc;
 
-/// A piece of code that a process tells.
+/// A piece of JIT code that a process reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
@@ -11,7 +11,7 @@ pub(crate) struct Piece {
     pub(crate) since_ns: u64,
     pub(crate) until_ns: u64,
     pub(crate) name: Vec<u8>,
-    /// Those that hold an address that is asked for, ascending.
+    /// The lines that contain a requested address, ascending.
     pub(crate) lines: Vec<Line>,
 }
 

@@ -1,4 +1,4 @@
-//! Events to rows. Pure: nothing here reads a file, a clock or the kernel, and all of it is tested from bytes.
+//! Turns events into rows. Pure: nothing here reads a file, a clock or the kernel, and all of it is tested from bytes.
 
 pub(crate) mod account;
 pub(crate) mod batch;

@@ -1,32 +1,32 @@
-//! Stacks as a trie: a stack is its outermost frame's node, its caller's node, … down to the leaf.
+//! Stores stacks as a trie: a stack is a path from the node of its outermost frame down to that of its leaf.
 
 use icecore_format::records::{Location, Node, WalkEnd};
 use rustc_hash::FxHashMap;
 
 use crate::track::spaces::Space;
 
-/// Nodes, and places of callers, that are remembered before all are forgotten: about 30 MB.
+/// The number of nodes, and of caller locations, that are remembered before all are forgotten: about 30 MB.
 const REMEMBERED: usize = 512 << 10;
 
 /// Gives every distinct stack an id; hands new nodes over once.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     ids: FxHashMap<(u32, Location), u32>,
-    /// Code of return addresses, by the version of the address space.
+    /// The code at return addresses, by version of the address space and address.
     callers: FxHashMap<(u32, u64), Option<Location>>,
-    /// The user stack at hand, leaf first.
+    /// The locations of the current user stack, leaf first.
     located: Vec<Location>,
     first_new: u32,
     new: Vec<Node>,
     hits: Hits,
 }
 
-/// What of images was hit.
+/// The code in images that samples hit.
 #[derive(Debug, Default)]
 pub(crate) struct Hits {
-    /// How often, by image: once for each sample whose leaf is there, and for each place that calls.
+    /// The number of hits by image: one for each sample whose leaf is there, and one for each distinct caller.
     pub(crate) counts: FxHashMap<u32, u64>,
-    /// Code that is noted by its address, since its process has mapped the image twice: image and offset in its file.
+    /// Code that stacks store by its address, since the process has mapped the image twice: image and offset in its file.
     pub(crate) by_address: Vec<(u32, u64)>,
 }
 
@@ -52,17 +52,17 @@ impl Default for Stacks {
     }
 }
 
-/// There are 2³² nodes in the file: no more can be told apart.
+/// The file has 2³² nodes, and ids have no room for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
 impl Stacks {
-    /// The id of a user stack, 0 if it is empty, and how its walk ended.
+    /// Returns the id of a user stack, 0 if it is empty, and how its walk ended.
     ///
-    /// Code in files is noted by its offset in the file, so that processes that run the same code share
-    /// their stacks. The stack is cut at the first return address that is no code: see [`WalkEnd::NOT_CODE`].
-    /// That needs to know where code is: without a `space` that is complete, or if even the leaf is nowhere in it,
-    /// addresses that are not known are kept as they are.
+    /// Code in files is stored by its offset in the file, so that processes that run the same code share
+    /// their stacks. The stack is cut at the first return address that is not code: see [`WalkEnd::NOT_CODE`].
+    /// This check needs a complete `space`. Without one, or if even the leaf is not in it, unknown addresses
+    /// are kept as they are.
     pub(crate) fn user(
         &mut self,
         space: Option<&Space>,
@@ -86,9 +86,9 @@ impl Stacks {
         Ok((id?, end))
     }
 
-    /// The id of a stack, given outermost frame first; 0 if it is empty.
+    /// Returns the id of a stack, whose outermost frame comes first; 0 if it is empty.
     pub(crate) fn id(&mut self, root_first: impl Iterator<Item = Location>) -> Result<u32, Exhausted> {
-        // Between stacks, so that a forgotten parent cannot be half of one.
+        // The trie is cleared only between two stacks, so that no stack has a forgotten parent.
         if self.ids.len() >= REMEMBERED {
             self.ids.clear();
         }
@@ -102,8 +102,8 @@ impl Stacks {
         Ok(parent)
     }
 
-    /// The addresses of code on the last user stack that is in no file, or in none that tells them apart, and whether it is the
-    /// leaf's; none if nothing is known of its process.
+    /// Returns the addresses of the last user stack that are stored as addresses: their code is in no file, or in one that is mapped
+    /// twice. The flag is true for the leaf. There are none if the address space of the process is unknown.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         self.located.iter().enumerate().filter_map(|(position, location)| match location {
             Location::Address(address) => Some((*address, position == 0)),
@@ -111,12 +111,12 @@ impl Stacks {
         })
     }
 
-    /// The newest id.
+    /// Returns the newest id.
     pub(crate) fn newest(&self) -> u32 {
         self.first_new + self.new.len() as u32 - 1
     }
 
-    /// Nodes that wait to be written.
+    /// Returns the nodes that wait to be written.
     pub(crate) fn waiting(&self) -> &[Node] {
         &self.new
     }
@@ -127,7 +127,7 @@ impl Stacks {
         (std::mem::replace(&mut self.first_new, next), std::mem::take(&mut self.new))
     }
 
-    /// Hands over what of images was hit since the last call.
+    /// Hands over the hits since the last call.
     pub(crate) fn take_hits(&mut self) -> Hits {
         std::mem::take(&mut self.hits)
     }
@@ -139,8 +139,8 @@ impl Stacks {
         Ok(id)
     }
 
-    /// The code of a return address. It is looked up one byte earlier: behind a call that never returns,
-    /// the code may end.
+    /// Returns the code of a return address. The lookup is one byte earlier, because the code may end after a
+    /// call that never returns.
     fn caller(&mut self, space: &Space, address: u64) -> Option<Location> {
         if self.callers.len() >= REMEMBERED {
             self.callers.clear();
@@ -217,7 +217,7 @@ mod tests {
     fn a_stack_is_cut_where_a_return_address_is_no_code() {
         let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
         let space = space(&mut spaces);
-        // Behind the last byte of the code may be where a call would return to, had it returned.
+        // The return address of a call that never returns may lie after the last byte of the code.
         let walked = [0x1010, 0x8020, 0x2000, 0x7777, 0x1020];
         assert_eq!(stacks.user(Some(space), &walked, WalkEnd::ROOT), Ok((3, WalkEnd::NOT_CODE)));
         let image = |file_off| Location::Image { image: 3, file_off };

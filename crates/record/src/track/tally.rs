@@ -1,13 +1,13 @@
-//! Counts what is alive of things that many share, so that their number can be bounded.
+//! Counts things that many owners share while any owner holds them, so that their number can be bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A count. Clones of it are the same count.
+/// A counter. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally(Arc<AtomicUsize>);
 
-/// A part of a count, until it is dropped. A clone is counted once more.
+/// A part of a count; dropping it subtracts it. A clone is counted again.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     tally: Tally,
@@ -15,12 +15,12 @@ pub(crate) struct Held {
 }
 
 impl Tally {
-    /// What is held of it.
+    /// Returns the sum of all parts that are held.
     pub(crate) fn total(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts so many until the result is dropped.
+    /// Adds a number until the result is dropped.
     pub(crate) fn hold(&self, number: usize) -> Held {
         self.0.fetch_add(number, Ordering::Relaxed);
         Held { tally: self.clone(), number }
@@ -28,7 +28,7 @@ impl Tally {
 }
 
 impl Held {
-    /// Counts another number from now on.
+    /// Replaces the number.
     pub(crate) fn change(&mut self, number: usize) {
         self.tally.0.fetch_add(number, Ordering::Relaxed);
         self.tally.0.fetch_sub(std::mem::replace(&mut self.number, number), Ordering::Relaxed);

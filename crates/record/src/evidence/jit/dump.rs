@@ -1,51 +1,51 @@
-//! jitdump: records in which a process tells the code that it has made, with times.
+//! Reads jitdump files: records with times, in which a process reports its JIT code.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use rustc_hash::FxHashMap;
 
-use super::lines::{self, Debug, Wanted};
+use super::lines::{self, CodeRange, Debug};
 use super::{Asked, MAX_NAME_BYTES};
 use crate::track::jit::Piece;
 
-/// Records of a file that are looked at: a few seconds. The code itself, most of the file, is not read.
+/// At most this many records of a file are read, which takes a few seconds. The code itself, most of the file, is not read.
 const MAX_RECORDS: usize = 4 << 20;
-/// Pieces of code that are remembered, should they move: 64 MiB of memory.
+/// The number of pieces of code that are remembered because they may move: 64 MiB of memory.
 const MAX_PIECES: usize = 1 << 20;
 const MAGIC: u32 = 0x4a69_5444;
-/// Times are those of a counter of the processor: nobody can tell what they are on the clock of samples.
+/// The flag of a file whose times come from a processor counter, so that they cannot be compared with the times of samples.
 const ARCH_TIMESTAMPS: u64 = 1;
 const HEADER_LEN: u64 = 40;
 const LOAD: u32 = 0;
 const MOVE: u32 = 1;
 const DEBUG: u32 = 2;
 const CLOSE: u32 = 3;
-/// Bytes of a record in front of what is its own: kind, length, time.
+/// The bytes of a record's head: kind, length, time.
 const PREFIX_LEN: u64 = 16;
-/// LOAD up to its name, and MOVE.
+/// The bytes of a LOAD record up to its name, and of a MOVE record.
 const LOAD_LEN: u64 = 56;
 const MOVE_LEN: u64 = 64;
-/// A debug record up to the address of its first entry.
+/// The bytes of a debug record up to the address of its first entry.
 const DEBUG_LEN: u64 = 40;
-/// Debug records that wait for their code; each comes in front of it.
+/// The number of debug records that wait for their code; each comes before it.
 const MAX_DEBUGS: usize = 4 << 10;
-/// What is read of a record.
+/// The bytes that are read of each record.
 const HEAD_LEN: usize = MOVE_LEN as usize;
 
 /// A file, or bytes.
-pub(crate) trait Source {
-    /// Reads bytes at an offset; tells how many there are.
+pub(crate) trait ReadAt {
+    /// Reads bytes at an offset; returns how many there are.
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize;
 }
 
-impl Source for File {
+impl ReadAt for File {
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
         self.read_at(bytes, off).unwrap_or(0)
     }
 }
 
-impl Source for [u8] {
+impl ReadAt for [u8] {
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
         let rest = usize::try_from(off).ok().and_then(|off| self.get(off..)).unwrap_or_default();
         let len = rest.len().min(bytes.len());
@@ -54,12 +54,12 @@ impl Source for [u8] {
     }
 }
 
-/// Finds the pieces of code around addresses, in the order of the file; tells whether something was left out because it was
-/// too much. What was torn at the end of the file is left out as well: it was being written.
+/// Finds the pieces of code that contain addresses, in the order of the file; returns true as well if records were skipped because of a
+/// limit. An incomplete record at the end of the file is skipped, too: it was being written.
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jitdump-specification.txt`, version 1, in the byte order of this machine
-pub(crate) fn find<S: Source + ?Sized>(file: &S, asked: &Asked<'_>) -> (Vec<Piece>, bool) {
+pub(crate) fn find<S: ReadAt + ?Sized>(file: &S, asked: &Asked<'_>) -> (Vec<Piece>, bool) {
     let mut dump = Dump {
         file,
         asked,
@@ -72,7 +72,7 @@ pub(crate) fn find<S: Source + ?Sized>(file: &S, asked: &Asked<'_>) -> (Vec<Piec
     let is_cut = dump.read().unwrap_or(false);
     let mut lines = dump.lines;
     let piece = |(piece, Texts { name, debug }): (Piece, Texts)| {
-        let wanted = Wanted { start: piece.start, end: piece.end, asked };
+        let wanted = CodeRange { start: piece.start, end: piece.end, asked };
         let lines = debug.map_or_else(Vec::new, |debug| lines.lines(file, debug, wanted));
         Some(Piece { name: name.of(file)?, lines, ..piece })
     };
@@ -83,16 +83,16 @@ struct Dump<'a, S: ?Sized> {
     file: &'a S,
     asked: &'a Asked<'a>,
     has_times: bool,
-    /// By the number that the process gave it.
+    /// The pieces of code that may move, by the number that the process gave them.
     codes: FxHashMap<u64, Code>,
     /// Debug records whose code has not come yet, by its address.
     debugs: FxHashMap<u64, Debug>,
     lines: lines::Reader,
-    /// What holds an address that is asked for, and where its texts are.
+    /// The pieces that contain a requested address, and where their texts are.
     pieces: Vec<(Piece, Texts)>,
 }
 
-/// Where the texts of a piece of code are.
+/// The locations of a piece's texts in the file.
 #[derive(Debug, Clone, Copy)]
 struct Texts {
     name: Name,
@@ -104,21 +104,21 @@ struct Texts {
 struct Code {
     start: u64,
     texts: Texts,
-    /// Position in [`Dump::pieces`].
+    /// The position in [`Dump::pieces`].
     piece: Option<usize>,
 }
 
-/// Where a name stands in the file.
+/// The location of a name in the file.
 #[derive(Debug, Clone, Copy)]
 struct Name {
     off: u64,
-    /// That many bytes follow in its record.
+    /// The number of bytes that follow in its record.
     room: u64,
 }
 
 impl Name {
-    /// Reads it, up to the zero behind it.
-    fn of<S: Source + ?Sized>(self, file: &S) -> Option<Vec<u8>> {
+    /// Reads the name, up to its terminating zero.
+    fn of<S: ReadAt + ?Sized>(self, file: &S) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.room.min(MAX_NAME_BYTES as u64) as usize];
         let read = file.read(self.off, &mut bytes);
         bytes.truncate(read);
@@ -128,8 +128,8 @@ impl Name {
     }
 }
 
-impl<S: Source + ?Sized> Dump<'_, S> {
-    /// Reads record after record; `None` at the end of what can be read.
+impl<S: ReadAt + ?Sized> Dump<'_, S> {
+    /// Reads records until the end of the file or a limit; `None` when no further record can be read.
     fn read(&mut self) -> Option<bool> {
         let mut header = [0; HEADER_LEN as usize];
         let is_whole = self.file.read(0, &mut header) == header.len();
@@ -164,7 +164,7 @@ impl<S: Source + ?Sized> Dump<'_, S> {
         Some(true)
     }
 
-    /// The lines of code that comes next.
+    /// Notes the debug record of code whose LOAD record follows.
     fn debug(&mut self, head: &[u8], off: u64, len: u64) {
         if self.debugs.len() >= MAX_DEBUGS {
             self.debugs.clear();
@@ -172,7 +172,7 @@ impl<S: Source + ?Sized> Dump<'_, S> {
         self.debugs.insert(u64_at(head, 16), self.lines.note(head, off, len));
     }
 
-    /// Code was made; tells whether there was room for it.
+    /// Notes new code; returns false if there is no room for it.
     fn load(&mut self, head: &[u8], off: u64, len: u64, time_ns: u64) -> bool {
         let [start, size, number] = [32, 40, 48].map(|at| u64_at(head, at));
         let name = Name { off: off + LOAD_LEN, room: len - LOAD_LEN };
@@ -185,7 +185,7 @@ impl<S: Source + ?Sized> Dump<'_, S> {
         true
     }
 
-    /// Code was moved: it ends where it was.
+    /// Notes that code was moved: the piece at its old address ends.
     fn moved(&mut self, head: &[u8], time_ns: u64) {
         let [old, new, size, number] = [32, 40, 48, 56].map(|at| u64_at(head, at));
         let Some(code) = self.codes.get(&number).copied().filter(|code| code.start == old) else { return };
@@ -194,7 +194,7 @@ impl<S: Source + ?Sized> Dump<'_, S> {
         self.codes.insert(number, Code { start: new, piece, ..code });
     }
 
-    /// The process makes no more code, and what it has made is gone.
+    /// Notes that the process makes no more code, and that all its code is gone.
     fn close(&mut self, time_ns: u64) {
         let last: Vec<Option<usize>> = self.codes.values().map(|code| code.piece).collect();
         last.into_iter().for_each(|piece| self.end(piece, time_ns));
@@ -206,7 +206,7 @@ impl<S: Source + ?Sized> Dump<'_, S> {
         }
     }
 
-    /// Takes a piece if it holds an address that is asked for.
+    /// Stores a piece if it contains a requested address.
     fn place(&mut self, start: u64, size: u64, since_ns: u64, texts: Texts) -> Option<usize> {
         let end = start.checked_add(size)?;
         if self.asked.within(start, end).is_empty() || self.pieces.len() >= MAX_PIECES {
@@ -229,7 +229,7 @@ pub(super) fn u64_at(bytes: &[u8], off: usize) -> u64 {
     u64::from_ne_bytes(value)
 }
 
-/// A small dump, for tests and fuzzing: two pieces, one of which moves, and one that is made where it was.
+/// Returns a small dump for tests and fuzzing: two pieces, one of which moves, and a third one at its old address.
 pub(crate) fn example(flags: u64) -> Vec<u8> {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
     let pair = |low: u32, high: u32| [low.to_ne_bytes(), high.to_ne_bytes()].concat();

@@ -1,4 +1,4 @@
-//! Where a process keeps its perf map, as it sees it itself.
+//! Finds the perf map of a process at the path that the process itself sees.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -7,45 +7,45 @@ use std::time::{Duration, SystemTime};
 
 use crate::proc::{namespace, scan};
 use crate::sys::clock;
-use crate::sys::rooted::Seen;
+use crate::sys::rooted::PathHandle;
 
-/// Ticks of a second in `/proc/PID/stat`: the same on every Linux.
+/// The number of ticks per second in `/proc/PID/stat`, which is the same on every Linux.
 const TICKS_PER_SECOND: u64 = 100;
-/// How far the times of files and of processes may be apart.
+/// The largest difference between the clocks of files and of processes.
 const CLOCKS_APART: Duration = Duration::from_secs(2);
-/// How long a process may have run before memory for code was seen in it, if nobody looked at it.
+/// The assumed age of a process when memory for code was first seen in it, if the process was not looked at.
 const BEGINNING: Duration = Duration::from_secs(10);
 
-/// What must be known of a process to find its perf map, and to believe it.
+/// The facts about a process that are needed to find its perf map and to trust it.
 #[derive(Debug)]
 pub(super) struct Home {
     root: PathBuf,
-    /// The same folder when the process is gone; none if its mounts are not those of the recorder.
+    /// The root folder when the process is gone; `None` if the process is in another mount namespace than the recorder.
     root_after: Option<PathBuf>,
-    /// As its root folder has it, under the number by which the process knows itself.
+    /// The path of the map below the root folder; its name has the process id in the process's own PID namespace.
     path: PathBuf,
-    /// Who may tell its code, besides root.
+    /// The user whose files are trusted, besides root.
     uid: u32,
-    /// An older perf map is that of an older process of the same number.
+    /// The start of the process. An older perf map belongs to an earlier process with the same id.
     not_before: SystemTime,
 }
 
 impl Home {
-    /// Looks at a process while it lives.
+    /// Looks at a process that is alive.
     pub(super) fn of(tgid: u32) -> Option<Self> {
         let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
         let uid = scan::status_numbers(&status, "Uid").nth(1)?;
         let own_tgid = scan::status_numbers(&status, "NSpid").last().unwrap_or(tgid);
         let root = PathBuf::from(format!("/proc/{tgid}/root"));
-        // Of a process that ended meanwhile neither is told.
+        // Both namespaces are unknown if the process has ended meanwhile.
         let is_shared = namespace::mount("self").is_some_and(|own| namespace::mount(tgid) == Some(own));
         let root_after = fs::read_link(&root).ok().filter(|_| is_shared);
         let not_before = SystemTime::now().checked_sub(age(tgid)? + CLOCKS_APART)?;
         Some(Self { root, root_after, path: map_path(own_tgid), uid, not_before })
     }
 
-    /// What is tried for a process that nobody looked at while it lived: the folder of the recorder. Memory for code was
-    /// seen in it at `since_ns`.
+    /// Returns the default for a process that ended before it was looked at: the root folder of the recorder. Memory for code
+    /// was first seen in the process at `since_ns`.
     pub(super) fn of_the_gone(tgid: u32, since_ns: u64) -> Self {
         let own_uid = fs::metadata("/proc/self").map_or(0, |meta| meta.uid());
         let age = Duration::from_nanos(clock::monotonic_ns().saturating_sub(since_ns)) + BEGINNING;
@@ -53,15 +53,15 @@ impl Home {
         Self { root: PathBuf::from("/"), root_after: None, path: map_path(tgid), uid: own_uid, not_before }
     }
 
-    /// Looks at the perf map as it is now; a file of anybody else is none.
-    pub(super) fn perf_map(&self) -> Option<Seen> {
+    /// Finds the current perf map; `None` also if the file belongs to another user.
+    pub(super) fn perf_map(&self) -> Option<PathHandle> {
         let roots = [Some(&self.root), self.root_after.as_ref()];
-        let seen = roots.into_iter().flatten().find_map(|root| Seen::below(root, &self.path))?;
+        let seen = roots.into_iter().flatten().find_map(|root| PathHandle::below(root, &self.path))?;
         let is_fresh = seen.meta.modified().is_ok_and(|time| time >= self.not_before);
         (is_fresh && self.is_trusted(seen.meta.uid())).then_some(seen)
     }
 
-    /// Tells whether a file that the process mapped may tell its code.
+    /// Returns true if a file that the process mapped is trusted to name its code.
     pub(super) fn trusts(&self, file: &File) -> bool {
         file.metadata().is_ok_and(|meta| self.is_trusted(meta.uid()))
     }
@@ -71,11 +71,11 @@ impl Home {
     }
 }
 
-/// How long a process has been running.
+/// Returns how long a process has been running.
 ///
 /// # Source
-/// proc(5) `/proc/pid/stat`: field 22 is the start in ticks since the machine was started, which is how long ago
-/// `/proc/uptime` tells; the name of the process, in brackets, may hold anything.
+/// proc(5) `/proc/pid/stat`: field 22 is the start in ticks since the machine was booted; `/proc/uptime` has the time since
+/// then. The name of the process, in brackets, may hold anything.
 fn age(tgid: u32) -> Option<Duration> {
     let stat = fs::read(format!("/proc/{tgid}/stat")).ok()?;
     let behind_name = stat.rsplit(|byte| *byte == b')').next()?;

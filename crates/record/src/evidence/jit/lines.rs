@@ -1,47 +1,47 @@
-//! Source lines of JIT code: the debug records of jitdump.
+//! Reads the source lines of JIT code from the debug records of jitdump files.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::dump::{Source, u32_at, u64_at};
+use super::dump::{ReadAt, u32_at, u64_at};
 use super::{Asked, MAX_NAME_BYTES};
 use crate::track::jit::Line;
 
-/// The longest debug record that is read: some hundred thousand lines.
+/// The longest debug record that is read, bytes: some hundred thousand lines.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
-/// What is read of all records of a file: a second or so.
+/// The most bytes that are read of all debug records of a file, which takes about a second.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Bytes of a record in front of its entries: kind, length, time, address of the code, number of entries.
+/// The bytes of a record before its entries: kind, length, time, address of the code, number of entries.
 const HEAD_LEN: u64 = 32;
-/// Address, line and discriminator of an entry; its file follows, up to a zero.
+/// The bytes of an entry's address, line and discriminator; the name of its file follows, up to a zero.
 const ENTRY_LEN: usize = 16;
-/// The file of an entry that has that of the one in front.
+/// The file name of an entry that has the same file as the previous one.
 const SAME_FILE: &[u8] = b"\xff";
-/// V8 tells addresses as they would be behind the ELF header that `perf inject` puts in front of the code.
+/// V8 writes the addresses that the code would have after the ELF header that `perf inject` puts before it.
 const V8_SHIFT: u64 = 0x40;
 
-/// Where the debug record of a piece of code is.
+/// The location of the debug record of a piece of code.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Debug {
     off: u64,
     len: u64,
-    /// Where the code was when it was told.
+    /// The address of the code at the time of the record.
     code: u64,
 }
 
-/// What is needed to read debug records of one file.
+/// Reads the debug records of one file.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// How far the first entries lie behind the beginning of their code, at least.
+    /// The smallest distance of a first entry from the beginning of its code.
     least: u64,
     left_bytes: u64,
     files: FxHashSet<Arc<[u8]>>,
 }
 
-/// The code of which lines are wanted.
+/// The code whose lines are requested.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct CodeRange<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) asked: &'a Asked<'a>,
@@ -61,13 +61,13 @@ impl Reader {
         Debug { off, len, code }
     }
 
-    /// Reads the lines of a piece of code that hold addresses that are asked for. A record that is not sound as a whole
-    /// tells nothing: of V8, names of files can be other bytes than names.
-    pub(super) fn lines<S: Source + ?Sized>(
+    /// Reads the lines of a piece of code that contain requested addresses. A malformed record gives no lines at all: V8 can
+    /// write bytes that are no name of a file.
+    pub(super) fn lines<S: ReadAt + ?Sized>(
         &mut self,
         file: &S,
         debug: Debug,
-        wanted: Wanted<'_>,
+        wanted: CodeRange<'_>,
     ) -> Vec<Line> {
         let Some(len) = debug.len.checked_sub(HEAD_LEN).filter(|len| *len <= MAX_RECORD_BYTES) else {
             return Vec::new();
@@ -82,7 +82,7 @@ impl Reader {
         let begin = debug.code.wrapping_add(shift);
         let len = wanted.end - wanted.start;
         let Some(mut entries) = entries(&bytes, begin, len) else { return Vec::new() };
-        // Of two entries at one address the second counts.
+        // The second of two entries at one address counts.
         entries.sort_by_key(|entry| entry.off);
         let mut lines: Vec<Line> = Vec::new();
         for address in wanted.asked.of(wanted.start, wanted.end) {
@@ -96,7 +96,7 @@ impl Reader {
         lines
     }
 
-    /// One copy of the name of a file.
+    /// Returns the one shared copy of a file's name.
     fn file(&mut self, name: &[u8]) -> Arc<[u8]> {
         let name = &name[..name.len().min(MAX_NAME_BYTES)];
         if let Some(known) = self.files.get(name) {
@@ -108,7 +108,7 @@ impl Reader {
     }
 }
 
-/// A line as the record has it.
+/// An entry of a debug record.
 #[derive(Debug)]
 struct Entry<'a> {
     off: u64,
@@ -116,7 +116,7 @@ struct Entry<'a> {
     line: u32,
 }
 
-/// Reads all entries of a record; `None` if one is torn, or lies outside of its code.
+/// Reads all entries of a record; `None` if one is incomplete, or lies outside of its code.
 fn entries(bytes: &[u8], begin: u64, len: u64) -> Option<Vec<Entry<'_>>> {
     let count = u64_at(bytes, 24);
     let mut rest = &bytes[HEAD_LEN as usize..];
@@ -139,7 +139,7 @@ fn entries(bytes: &[u8], begin: u64, len: u64) -> Option<Vec<Entry<'_>>> {
 mod tests {
     use super::*;
 
-    /// A debug record of code at 0x1000.
+    /// Returns a debug record of code at 0x1000.
     fn record(entries: &[(u64, i32, &[u8])]) -> Vec<u8> {
         let entry = |(address, line, file): &(u64, i32, &[u8])| {
             [&address.to_ne_bytes()[..], &line.to_ne_bytes(), &[0; 4], file, b"\0"].concat()
@@ -150,13 +150,13 @@ mod tests {
         [&2_u32.to_ne_bytes()[..], &len, &[0; 8], &0x1000_u64.to_ne_bytes(), &count, &entries].concat()
     }
 
-    /// Lines of code at 0x1000 or where it went, 0x100 bytes.
+    /// Returns the lines of 0x100 bytes of code at 0x1000, or at the address to which it moved.
     fn lines(record: &[u8], start: u64, asked: &[u64]) -> Vec<(u64, String, u32)> {
         let mut reader = Reader::new();
         let mut head = record.to_vec();
         head.resize(record.len().max(64), 0);
         let debug = reader.note(&head, 0, record.len() as u64);
-        let wanted = Wanted { start, end: start + 0x100, asked: &Asked::new(asked) };
+        let wanted = CodeRange { start, end: start + 0x100, asked: &Asked::new(asked) };
         let text = |line: Line| (line.off, String::from_utf8_lossy(&line.file).into_owned(), line.line);
         reader.lines(record, debug, wanted).into_iter().map(text).collect()
     }

@@ -1,15 +1,16 @@
-//! Names JIT code by what its processes have written into perf maps and jitdump files.
+//! Finds the names of JIT code in the perf maps and jitdump files that its processes have written.
 //!
 //! ```text
-//! mapping of memory for code, or the first hit in it ─► the file is opened and held, if it is there
-//! hits                                               ─► addresses of the process; else looked for again
-//! exec, exit, end of the recording                   ─► the file is read: pieces of code around these addresses
+//! mapping of memory for code, or the first hit in it ─► the file is opened and held, if it exists
+//! hits                                               ─► addresses of the process; else the file is searched again
+//! exec, exit, end of the recording                   ─► the file is read: pieces of code that contain these addresses
 //! ```
 //!
-//! A thread of its own, `teller`, reads the files. `sites` remembers the bytes around return addresses; a thread of its own, `reader`, reads them from the memory of the process.
+//! The thread of `teller` reads the files. `sites` remembers the bytes around return addresses, which the thread of `reader` reads from the
+//! memory of the process.
 //!
-//! Files are held because process, root and file may be gone when they are read. What is read belongs to one address space
-//! of one process: two processes can make code at one address.
+//! Files are held open because the process, its root folder and the file may be gone when they are read. Names belong to one address
+//! space of one process: two processes can have code at one address.
 
 pub(crate) mod dump;
 mod home;
@@ -35,24 +36,24 @@ use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
 use sites::Sites;
-use teller::{Answer, Source, Teller, Wanted};
+use teller::{Answer, NamesFile, NamesRequest, Teller};
 
-/// Distinct addresses of all processes that are remembered: 16 MiB of memory. Those beyond stay unnamed.
+/// The number of distinct addresses of all processes that are remembered: 16 MiB of memory. Further ones stay unnamed.
 const MAX_HITS: usize = 512 << 10;
-/// So many of them are taken from the words of stacks: not all of those are frames, and frames must find room.
+/// The number of them that may come from words of stacks. Not all such words are frames, and frames must find room.
 const MAX_HELD: usize = MAX_HITS / 2;
-/// Processes that are remembered.
+/// The number of processes that are remembered.
 const MAX_LIVES: usize = 16 << 10;
-/// jitdump files of one process that are held.
+/// The number of jitdump files of one process that are held open.
 const MAX_DUMPS: usize = 8;
-/// Forks, one of the other, through which code is followed to the process that made it.
+/// The number of forks through which code is followed back to the process that made it.
 const MAX_ANCESTORS: usize = 8;
-/// How often a perf map is looked for each time that something is settled; later only when a batch is written.
+/// The number of times that a missing perf map is searched whenever events are settled; after that, only when a batch is written.
 const EAGER_LOOKS: u32 = 20;
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
-/// Addresses that are asked for: ascending, each once.
+/// The requested addresses: ascending, each once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a>(&'a [u64]);
 
@@ -65,67 +66,67 @@ impl<'a> Asked<'a> {
         self.0.len()
     }
 
-    /// Positions of the addresses in a range.
+    /// Returns the positions of the addresses in a range.
     pub(crate) fn within(&self, start: u64, end: u64) -> Range<usize> {
         let from = self.0.partition_point(|address| *address < start);
         from..from + self.0[from..].partition_point(|address| *address < end)
     }
 
-    /// The addresses in a range.
+    /// Returns the addresses in a range.
     pub(crate) fn of(&self, start: u64, end: u64) -> &'a [u64] {
         &self.0[self.within(start, end)]
     }
 }
 
-/// JIT code: who has it, what of it was hit, what it is called.
+/// All JIT code: the processes that have it, the addresses that were hit, and the names that were found.
 #[derive(Debug)]
 pub(crate) struct Jit {
     lives: FxHashMap<u32, Life>,
     room: Room,
-    /// Distinct addresses of all lives.
+    /// The number of distinct addresses of all lives.
     hit_count: usize,
-    /// What was found and is not yet taken.
+    /// The named pieces that were not taken yet.
     rows: Vec<Made>,
     /// The thread that reads files. It is started for the first one.
     teller: Option<Teller>,
     sites: Sites,
-    /// Of lives that have ended.
+    /// The call sites of lives that have ended.
     site_rows: Vec<CallSite>,
     /// The number of the next life.
     next_number: u64,
     pub(crate) told: Told,
 }
 
-/// What is said at the end.
+/// The counts for the summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Pieces of code that have names.
+    /// The number of pieces of code that have names.
     pub(crate) pieces: u64,
-    /// Addresses that were too many.
+    /// The number of addresses beyond the limit.
     pub(crate) left_out: u64,
-    /// Files that were not, or not all, read: too large, too many, written over meanwhile.
+    /// The number of files that were not read, or not whole: too large, too many, or overwritten meanwhile.
     pub(crate) cut_files: u64,
 }
 
 /// One address space with code that is in no file.
 #[derive(Debug, Default)]
 struct Life {
-    /// When the first of that was seen, by a mapping or a hit. It tells this address space from others of the process.
+    /// When the first of this code was seen, by a mapping or a hit. It distinguishes this address space from others of the process.
     since_ns: u64,
     number: u64,
     hits: FxHashSet<u64>,
     home: Option<Home>,
     files: Rc<RefCell<Files>>,
-    /// Those of the processes from which it was forked, the nearest first.
+    /// The files of the processes from which it was forked, the nearest first.
     inherited: Vec<Rc<RefCell<Files>>>,
     looks: u32,
 }
 
-/// Files in which code is told.
+/// The files in which a process reports its code.
 #[derive(Debug, Default)]
 struct Files {
     map: Option<Held>,
-    /// How long that was when the first code of the process was seen; 0 if it was not there, or another one was.
+    /// The length of the map when the first code of the process was seen; 0 if it did not exist, or was another file.
     known_len: u64,
     dumps: Vec<Held>,
 }
@@ -137,7 +138,7 @@ impl Jit {
         Self { lives, room, hit_count: 0, rows, teller: None, sites, site_rows, next_number: 0, told }
     }
 
-    /// Looks at a mapping: memory for code, or the file that tells it.
+    /// Looks at a mapping: it may be memory for code, or the file that reports the code.
     pub(super) fn see(&mut self, time_ns: u64, identity: &Identity, place: Place) {
         let is_dump = is_dump(identity);
         if identity.kind != ImageKind::ANONYMOUS && !is_dump {
@@ -150,7 +151,7 @@ impl Jit {
         }
     }
 
-    /// Takes notes, which come in the order of time, behind the mappings of that time.
+    /// Takes notes, which come in the order of time, after the mappings of the same time.
     pub(super) fn note(&mut self, notes: &[Note]) {
         for note in notes {
             match *note {
@@ -166,7 +167,7 @@ impl Jit {
                 }
                 Note::Fork { time_ns, parent_tgid, tgid } => self.fork(time_ns, parent_tgid, tgid),
                 Note::Gone { time_ns, tgid, has_ended } => {
-                    // Of the next program some may have been seen by now.
+                    // Code of the next program may have been seen by now.
                     if self.lives.get(&tgid).is_some_and(|life| life.since_ns < time_ns) {
                         self.end(tgid, time_ns, has_ended, None);
                     }
@@ -177,7 +178,7 @@ impl Jit {
         self.look_where(|life| life.looks < EAGER_LOOKS && life.files.borrow().map.is_none());
     }
 
-    /// Looks for the files that were not there or were replaced, and hands over what was found since the last call.
+    /// Searches the files that were missing or replaced, and hands over the pieces that were found since the last call.
     pub(super) fn take_rows(&mut self) -> Vec<Made> {
         self.look_where(|_| true);
         let answers = self.teller.as_mut().map(Teller::take_answers);
@@ -185,12 +186,12 @@ impl Jit {
         std::mem::take(&mut self.rows)
     }
 
-    /// Hands over what lay in front of the return addresses of processes that have ended since the last call.
+    /// Hands over the bytes before the return addresses of processes that have ended since the last call.
     pub(super) fn take_sites(&mut self) -> Vec<CallSite> {
         std::mem::take(&mut self.site_rows)
     }
 
-    /// Has the files of all processes that are left read, and waits for it: not longer than [`teller::PATIENCE`].
+    /// Requests the files of all remaining processes, and waits for the answers for at most [`teller::PATIENCE`].
     pub(super) fn finish(&mut self) {
         self.sites.finish();
         let mut tgids: Vec<u32> = self.lives.keys().copied().collect();
@@ -210,7 +211,7 @@ impl Jit {
         self.teller.as_mut()?.wait(until)
     }
 
-    /// Takes the pieces of code that the files of an address space told.
+    /// Takes the pieces of code that were found in the files of an address space.
     fn take(&mut self, answer: Answer) {
         let Answer { tgid, since_ns, pieces, cut_files, .. } = answer;
         self.told.cut_files += cut_files;
@@ -234,7 +235,7 @@ impl Jit {
         let is_full = self.hit_count >= most;
         match self.life(tgid, time_ns) {
             Some(life) if !is_full => {
-                // Memory that was found and not reported may be older than it looks.
+                // Memory that was found in `/proc` may be older than the time at which it was found.
                 life.since_ns = life.since_ns.min(time_ns);
                 self.hit_count += usize::from(life.hits.insert(address));
             }
@@ -242,7 +243,7 @@ impl Jit {
         }
     }
 
-    /// Has what lies in front of an address read.
+    /// Requests the bytes before an address.
     fn call_site(&mut self, tgid: u32, address: u64) {
         if let Some(life) = self.lives.get(&tgid) {
             self.sites.hit(life.number, tgid, address);
@@ -264,11 +265,11 @@ impl Jit {
         due.into_iter().for_each(|tgid| self.look(tgid));
     }
 
-    /// Looks for the perf map of a process, and holds it if it is another than before.
+    /// Searches the perf map of a process, and holds it open if it is another file than before.
     fn look(&mut self, tgid: u32) {
         let Some(life) = self.lives.get_mut(&tgid) else { return };
         life.looks += 1;
-        // Whom it belongs to, and where its root is, may have changed while it had no map.
+        // The user and the root folder of a process may have changed while it had no map.
         if life.files.borrow().map.is_none() {
             life.home = Home::of(tgid).or(life.home.take());
         }
@@ -284,7 +285,7 @@ impl Jit {
         let home = Home::of(tgid).unwrap_or_else(|| Home::of_the_gone(tgid, life.since_ns));
         let mut files = life.files.borrow_mut();
         if files.dumps.len() < MAX_DUMPS {
-            // It is written while it is looked at: its size and time are other ones already.
+            // The process may be writing the file now, so its size and time are not compared.
             let growing = Identity { modified_unix_ns: 0, ..identity.clone() };
             let open = || place.open(&growing).filter(|file| home.trusts(file));
             let held = self.room.hold(open);
@@ -294,8 +295,8 @@ impl Jit {
         }
     }
 
-    /// Has read what a process told of the code that was hit, and forgets the process: at a moment it was gone. If too much waits
-    /// to be read, waits until a moment, or leaves it out.
+    /// Requests the files of a process that was gone at `gone_ns`, and forgets the process. If too many requests wait, this waits until
+    /// `until`, or skips the files.
     fn end(&mut self, tgid: u32, gone_ns: u64, has_ended: bool, until: Option<Instant>) {
         let Some(life) = self.lives.remove(&tgid) else { return };
         self.site_rows.extend(self.sites.end(life.number, gone_ns));
@@ -304,13 +305,13 @@ impl Jit {
             return;
         }
         let has_map = life.files.borrow().map.is_some();
-        // Behind an exec the file may be that of the next program.
+        // After an exec the file may belong to the next program.
         if has_ended || !has_map {
             let gone = Home::of_the_gone(tgid, life.since_ns);
             let home = life.home.as_ref().unwrap_or(&gone);
             life.files.borrow_mut().look(home, false, |open| open().map(Held::for_a_moment));
         }
-        // What was a return address is looked up one byte earlier, in the call: that may be another piece.
+        // A return address is looked up one byte earlier, in the call, which may lie in another piece.
         let mut asked: Vec<u64> = life.hits.iter().flat_map(|at| [at.saturating_sub(1), *at]).collect();
         asked.sort_unstable();
         asked.dedup();
@@ -320,14 +321,14 @@ impl Jit {
             std::iter::once(own).chain(inherited).flatten().partition(Option::is_some);
         // There are too many open files.
         self.told.cut_files += unheld.len() as u64;
-        let sources: Vec<Source> = sources.into_iter().flatten().collect();
+        let sources: Vec<NamesFile> = sources.into_iter().flatten().collect();
         if !sources.is_empty() {
-            self.ask(Wanted { tgid, since_ns: life.since_ns, asked, sources }, until);
+            self.ask(NamesRequest { tgid, since_ns: life.since_ns, asked, sources }, until);
         }
     }
 
-    /// Has files read.
-    fn ask(&mut self, mut wanted: Wanted, until: Option<Instant>) {
+    /// Requests files from the thread that reads them.
+    fn ask(&mut self, mut wanted: NamesRequest, until: Option<Instant>) {
         loop {
             let left_out = wanted.sources.len() as u64;
             let Some(teller) = self.teller.take().or_else(Teller::start) else {
@@ -349,7 +350,7 @@ impl Jit {
     }
 }
 
-/// A piece of code as a row of the address space that began at `since_ns`; none if it had ended before.
+/// Returns a piece of code as a row of the address space that began at `since_ns`; `None` if the piece had ended before.
 fn row(tgid: u32, since_ns: u64, piece: Piece) -> Option<Made> {
     let was_there = piece.until_ns == 0 || piece.until_ns > since_ns;
     let since_ns = piece.since_ns.max(since_ns);
@@ -357,7 +358,7 @@ fn row(tgid: u32, since_ns: u64, piece: Piece) -> Option<Made> {
 }
 
 impl Files {
-    /// Holds the perf map as it is now.
+    /// Finds the current perf map, and holds it open.
     fn look(
         &mut self,
         home: &Home,
@@ -367,28 +368,28 @@ impl Files {
         let Some(seen) = home.perf_map() else { return };
         let dev_inode = Some((seen.meta.dev(), seen.meta.ino()));
         if self.map.as_ref().is_none_or(|held| inode(&held.file) != dev_inode) {
-            // First, so that its room is free again.
+            // The old file is closed first, so that it does not count against the limit.
             self.map = None;
             self.map = hold(&|| seen.open());
             self.known_len = if is_first { seen.meta.len() } else { 0 };
         }
     }
 
-    /// The files as they are now, dumps in front, because they tell times; `None` for one that cannot be held.
-    fn sources(&self, map_may_be_reused: bool) -> Vec<Option<Source>> {
-        let dumps = self.dumps.iter().map(|held| Source::now(&held.file, false, 0, false));
+    /// Returns the files as they are now. Dumps come first, because they have times; `None` stands for a file that cannot be held open.
+    fn sources(&self, map_may_be_reused: bool) -> Vec<Option<NamesFile>> {
+        let dumps = self.dumps.iter().map(|held| NamesFile::now(&held.file, false, 0, false));
         let map = self.map.iter();
-        let map = map.map(|held| Source::now(&held.file, true, self.known_len, map_may_be_reused));
+        let map = map.map(|held| NamesFile::now(&held.file, true, self.known_len, map_may_be_reused));
         dumps.chain(map).collect()
     }
 }
 
-/// Device and inode of a file.
+/// Returns device and inode of a file.
 fn inode(file: &File) -> Option<(u64, u64)> {
     file.metadata().ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Tells whether a mapping is the mark by which a process says where its jitdump is: of a file `jit-NUMBER.dump`.
+/// Returns true if a mapping is that of a file `jit-NUMBER.dump`, by which a process shows where its jitdump is.
 fn is_dump(identity: &Identity) -> bool {
     let name = identity.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);

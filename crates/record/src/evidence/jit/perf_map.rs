@@ -1,4 +1,4 @@
-//! Perf maps: text in which a process tells the code that it has made, a line each.
+//! Reads perf maps: text files with one line for each piece of a process's JIT code.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
@@ -6,21 +6,21 @@ use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use super::{Asked, MAX_NAME_BYTES};
 use crate::track::jit::Piece;
 
-/// How much of the end of a file is read. What is made later stands behind, and counts.
+/// At most this many bytes at the end of a file are read. Later lines override earlier ones.
 pub(super) const MAX_BYTES: u64 = 256 << 20;
 /// The longest line that is kept whole: two numbers and a name.
 const MAX_LINE: usize = MAX_NAME_BYTES + 64;
 
-/// What stands between the names of code of which only one was there at a time: nothing tells when.
+/// Separates the names of code that lay at one address one after the other, at unknown times.
 const OR: &[u8] = b" or ";
-/// How many such names are told.
+/// At most this many such names are listed.
 const MOST_NAMES: usize = 3;
 /// What stands for the others.
 const OTHERS: &[u8] = b"others";
 
-/// Finds the pieces of code around addresses in the first `len` bytes of a file; tells whether the beginning was left out. Of lines that hold an
-/// address the last counts; but where it is behind the first `known_len` bytes, which were there when the first address was seen, what an
-/// earlier line says may have been so until then: both names are told.
+/// Finds the pieces of code that contain addresses in the first `len` bytes of a file; returns true as well if the beginning was skipped. Of
+/// the lines that contain an address the last one counts. But if that lies after the first `known_len` bytes, which existed when the first
+/// address was seen, an earlier line may have been true until then: the piece gets both names.
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
@@ -38,10 +38,10 @@ pub(crate) fn find(
     Ok((find_in(reader, known_len, asked)?, from > 0))
 }
 
-/// As [`find`], in any text.
+/// Does the work of [`find`] in any text.
 pub(crate) fn find_in(reader: impl BufRead, known_len: u64, asked: &Asked<'_>) -> io::Result<Vec<Piece>> {
-    let mut pieces: Vec<Told> = Vec::new();
-    // The piece at each address.
+    let mut pieces: Vec<NamedCode> = Vec::new();
+    // The position of each address's piece.
     let mut at = vec![usize::MAX; asked.len()];
     lines(reader, |off, line| {
         let Some((start, end, name)) = parsed(line) else { return };
@@ -49,33 +49,33 @@ pub(crate) fn find_in(reader: impl BufRead, known_len: u64, asked: &Asked<'_>) -
         if held.is_empty() {
             return;
         }
-        let new = Told { start, end, names: vec![name.to_vec()] };
+        let new = NamedCode { start, end, names: vec![name.to_vec()] };
         if off < known_len {
             held.fill(pieces.len());
             pieces.push(new);
         } else {
             take(&mut pieces, held, &new);
         }
-        // Of a line that is told again and again one is enough.
+        // A program may write the same line again and again.
         if pieces.len() > 2 * at.len() + 1024 {
             compact(&mut pieces, &mut at);
         }
     })?;
     compact(&mut pieces, &mut at);
-    Ok(pieces.into_iter().map(Told::into_piece).collect())
+    Ok(pieces.into_iter().map(NamedCode::into_piece).collect())
 }
 
-/// Code as lines of the map tell it.
+/// A piece of code, as the lines of the map describe it.
 #[derive(Debug, Clone)]
-struct Told {
+struct NamedCode {
     start: u64,
     end: u64,
-    /// One, or those of which it had one after the other: [`MOST_NAMES`], and one that stands for the others.
+    /// One name, or the names that it had one after the other: [`MOST_NAMES`] of them, and [`OTHERS`] for the rest.
     names: Vec<Vec<u8>>,
 }
 
-impl Told {
-    /// The same where another piece was or is; `None` if that has none but its names.
+impl NamedCode {
+    /// Returns this piece with the names of an older one at the same address added; `None` if the older one has all of them.
     fn or(&self, old: &Self) -> Option<Self> {
         let name = &self.names[0];
         let is_new = !old.names.contains(name) && old.names.len() <= MOST_NAMES;
@@ -93,8 +93,8 @@ impl Told {
     }
 }
 
-/// Gives addresses to new code, or, where there was other code before, to both.
-fn take(pieces: &mut Vec<Told>, held: &mut [usize], new: &Told) {
+/// Assigns addresses to new code; where other code was before, to a piece with both names.
+fn take(pieces: &mut Vec<NamedCode>, held: &mut [usize], new: &NamedCode) {
     for held in held.chunk_by_mut(|one, next| one == next) {
         let piece = match pieces.get(held[0]) {
             Some(old) => new.or(old),
@@ -107,8 +107,8 @@ fn take(pieces: &mut Vec<Told>, held: &mut [usize], new: &Told) {
     }
 }
 
-/// Drops the pieces that are nowhere any more.
-fn compact(pieces: &mut Vec<Told>, at: &mut [usize]) {
+/// Drops the pieces to which no address is assigned any more.
+fn compact(pieces: &mut Vec<NamedCode>, at: &mut [usize]) {
     let mut is_kept = vec![false; pieces.len()];
     at.iter().filter(|piece| **piece != usize::MAX).for_each(|piece| is_kept[*piece] = true);
     let mut new = Vec::with_capacity(pieces.len());
@@ -122,7 +122,7 @@ fn compact(pieces: &mut Vec<Told>, at: &mut [usize]) {
     pieces.retain(|_| is_kept.next().unwrap_or(false));
 }
 
-/// Start, end and name of a line; none if it is something else.
+/// Parses a line into start, end and name; `None` if it is malformed.
 fn parsed(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (start, rest) = number(line)?;
     let (size, rest) = number(rest)?;
@@ -133,7 +133,7 @@ fn parsed(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     (size > 0 && !name.trim_ascii().is_empty()).then_some((start, end, name))
 }
 
-/// A hexadecimal number, with or without `0x`, and what follows the blanks behind it.
+/// Parses a hexadecimal number, with or without `0x`; returns it, and the text after the following blanks.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = text.trim_ascii_start();
     let text = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or(text);
@@ -143,7 +143,7 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     rest.starts_with(b" ").then(|| (value, rest.trim_ascii_start()))
 }
 
-/// Hands over line after line, of long ones the beginning, with their offsets.
+/// Calls `each` with the offset of every line, and with its text or the beginning of a long one.
 fn lines(mut reader: impl BufRead, mut each: impl FnMut(u64, &[u8])) -> io::Result<()> {
     let (mut line, mut off, mut begin) = (Vec::new(), 0, 0);
     loop {

@@ -25,7 +25,7 @@ const PAGE_LEN: u64 = 4096;
 /// The handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Reader {
-    wanted: SyncSender<Wanted>,
+    wanted: SyncSender<BytesRequest>,
     answers: Receiver<Answer>,
     /// The number of requests that are not answered yet.
     open: usize,
@@ -33,7 +33,7 @@ pub(super) struct Reader {
 
 /// A request: addresses of one address space.
 #[derive(Debug)]
-struct Wanted {
+struct BytesRequest {
     life: u64,
     tgid: u32,
     addresses: Vec<u64>,
@@ -80,7 +80,7 @@ impl Bytes {
 impl Reader {
     /// Starts the thread; `None` if the system allows no more threads.
     pub(super) fn start() -> Option<Self> {
-        let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
+        let (wanted, asked) = sync_channel::<BytesRequest>(MAX_WAITING);
         let (answer, answers) = channel();
         let work = move || {
             let mut memories = Memories::default();
@@ -99,7 +99,7 @@ impl Reader {
     /// # Errors
     /// Returns the addresses if too many requests wait.
     pub(super) fn ask(&mut self, life: u64, tgid: u32, addresses: Vec<u64>) -> Result<(), Vec<u64>> {
-        match self.wanted.try_send(Wanted { life, tgid, addresses }) {
+        match self.wanted.try_send(BytesRequest { life, tgid, addresses }) {
             Ok(()) => {
                 self.open += 1;
                 Ok(())
@@ -135,8 +135,8 @@ impl Reader {
 struct Memories(FxHashMap<u64, File>);
 
 impl Memories {
-    fn answer(&mut self, wanted: &Wanted) -> Answer {
-        let Wanted { life, tgid, ref addresses } = *wanted;
+    fn answer(&mut self, wanted: &BytesRequest) -> Answer {
+        let BytesRequest { life, tgid, ref addresses } = *wanted;
         let began_ns = clock::monotonic_ns();
         let fronts = self.open(life, tgid).map_or_else(Vec::new, |memory| {
             addresses.iter().filter_map(|address| Some((*address, front(memory, *address)?))).collect()

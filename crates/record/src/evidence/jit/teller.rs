@@ -22,29 +22,29 @@ const MAX_ALL_BYTES: u64 = 8 << 30;
 /// How long the end of a recording waits for answers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A perf map or jitdump file, as it was when its process had ended.
+/// A perf map or jitdump file, as it was at the end of its address space.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct NamesFile {
     file: File,
     is_map: bool,
-    /// How many bytes it had when the first code of the process was seen, if it is a perf map.
+    /// The length of a perf map when the first code of the process was seen, bytes.
     known_len: u64,
-    /// How many bytes it has.
+    /// The length of the file, bytes.
     len: u64,
-    /// When it was written last, if the next program of the process may write over it; s and ns.
+    /// The modification time of the file, s and ns, if the next program of the process may overwrite it.
     unchanged_since: Option<(i64, i64)>,
 }
 
 /// A request: the addresses of one address space.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct NamesRequest {
     pub(super) tgid: u32,
-    /// When the first of its code was seen.
+    /// When the first code of the address space was seen.
     pub(super) since_ns: u64,
-    /// Ascending, each once.
+    /// The requested addresses: ascending, each once.
     pub(super) asked: Vec<u64>,
-    /// Those that come first tell first.
-    pub(super) sources: Vec<Source>,
+    /// The files, in the order in which they are read: an earlier one wins.
+    pub(super) sources: Vec<NamesFile>,
 }
 
 /// The answer to a request.
@@ -52,11 +52,11 @@ pub(super) struct Wanted {
 pub(super) struct Answer {
     pub(super) tgid: u32,
     pub(super) since_ns: u64,
-    /// In the order of their times.
+    /// The pieces that were found, in the order of their times.
     pub(super) pieces: Vec<Piece>,
-    /// Files of which not all was read.
+    /// The number of files that were not read whole.
     pub(super) cut_files: u64,
-    /// What waits no longer.
+    /// The numbers of files and addresses of the request.
     files: usize,
     addresses: usize,
 }
@@ -64,16 +64,16 @@ pub(super) struct Answer {
 /// The handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Teller {
-    wanted: SyncSender<Wanted>,
+    wanted: SyncSender<NamesRequest>,
     answers: Receiver<Answer>,
-    /// Files and addresses of the requests that are not answered yet.
+    /// The numbers of files and addresses in the requests that are not answered yet.
     files: usize,
     addresses: usize,
 }
 
-impl Source {
-    /// Takes a file as it is now. What is written later, the next program of the process may have written, if that
-    /// `may_be_reused`.
+impl NamesFile {
+    /// Takes a file in its current state. If it `may_be_reused`, the next program of the process may overwrite it later, and then the file is
+    /// not read.
     pub(super) fn now(file: &File, is_map: bool, known_len: u64, may_be_reused: bool) -> Option<Self> {
         let file = file.try_clone().ok()?;
         let meta = file.metadata().ok()?;
@@ -81,7 +81,7 @@ impl Source {
         Some(Self { file, is_map, known_len, len: meta.len(), unchanged_since })
     }
 
-    /// Returns true if it still holds what it held then.
+    /// Returns true if the file was not modified since.
     fn is_same(&self) -> bool {
         self.file.metadata().is_ok_and(|meta| {
             let is_old = |since| since == (meta.mtime(), meta.mtime_nsec());
@@ -93,7 +93,7 @@ impl Source {
 impl Teller {
     /// Starts the thread; `None` if the system allows no more threads.
     pub(super) fn start() -> Option<Self> {
-        let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
+        let (wanted, asked) = sync_channel::<NamesRequest>(MAX_WAITING);
         let (answer, answers) = channel();
         let work = move || {
             usage::background_priority();
@@ -108,11 +108,11 @@ impl Teller {
         Some(Self { wanted, answers, files: 0, addresses: 0 })
     }
 
-    /// Has files read.
+    /// Requests that files are read.
     ///
     /// # Errors
     /// Returns the request if too much waits.
-    pub(super) fn ask(&mut self, wanted: Wanted) -> Result<(), Wanted> {
+    pub(super) fn ask(&mut self, wanted: NamesRequest) -> Result<(), NamesRequest> {
         let (files, addresses) = (wanted.sources.len(), wanted.asked.len());
         if self.files + files > MAX_FILES || self.addresses + addresses > MAX_ADDRESSES {
             return Err(wanted);
@@ -143,7 +143,7 @@ impl Teller {
         Some(answer)
     }
 
-    /// The number of files that were not read yet.
+    /// Returns the number of files that were not read yet.
     pub(super) fn waiting_files(&self) -> usize {
         self.files
     }
@@ -154,10 +154,10 @@ impl Teller {
     }
 }
 
-/// Reads files, and finds the pieces around the addresses; what one tells is not looked for in the next. Dumps should come in front
-/// of maps: they tell times. Takes the bytes of maps from the budget; a file for which it does not suffice is not read.
-fn tell(wanted: Wanted, budget: &mut u64) -> Answer {
-    let Wanted { tgid, since_ns, mut asked, sources } = wanted;
+/// Reads files, and finds the pieces that contain the addresses. An address that one file explains is not searched in the next. Dumps should
+/// come before maps, because they have times. The bytes of maps are subtracted from the budget; a file larger than the rest is not read.
+fn tell(wanted: NamesRequest, budget: &mut u64) -> Answer {
+    let NamesRequest { tgid, since_ns, mut asked, sources } = wanted;
     let (files, addresses) = (sources.len(), asked.len());
     let mut answer = Answer { tgid, since_ns, files, addresses, ..Answer::default() };
     for source in &sources {
@@ -170,7 +170,7 @@ fn tell(wanted: Wanted, budget: &mut u64) -> Answer {
         } else {
             (Vec::new(), true)
         };
-        // Who writes over a file while it is read makes lines that nobody wrote.
+        // If a file is overwritten while it is read, the bytes may form lines that nobody wrote.
         let is_same = source.is_same();
         answer.cut_files += u64::from(is_cut || !is_same);
         let found = if is_same { found } else { Vec::new() };
@@ -195,9 +195,9 @@ mod tests {
         file
     }
 
-    fn wanted(file: &File, may_be_reused: bool) -> Wanted {
-        let sources = vec![Source::now(file, true, 1 << 20, may_be_reused).expect("a file")];
-        Wanted { tgid: 7, since_ns: 5, asked: vec![0x1000], sources }
+    fn wanted(file: &File, may_be_reused: bool) -> NamesRequest {
+        let sources = vec![NamesFile::now(file, true, 1 << 20, may_be_reused).expect("a file")];
+        NamesRequest { tgid: 7, since_ns: 5, asked: vec![0x1000], sources }
     }
 
     fn names(answer: &Answer) -> Vec<String> {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn no_more_waits_than_there_is_room_for() {
-        // Nobody answers.
+        // No thread answers.
         let (wanted_by, _asked) = sync_channel(MAX_WAITING);
         let (_answer, answers) = channel();
         let mut teller = Teller { wanted: wanted_by, answers, files: 0, addresses: 0 };

@@ -1,4 +1,4 @@
-//! Where the recording goes: a file, its name, its mode, and its end if nothing was recorded; or stdout.
+//! Opens the destination of the recording, a file or stdout. Names the file, and removes it if nothing was recorded.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -19,23 +19,23 @@ pub(crate) use rescue::Settled;
 /// Where the recording goes.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// A file of ours.
+    /// A file that this process created.
     File(OwnFile),
-    /// Whatever stdout is; it is only appended to.
+    /// Stdout, a pipe or a file; the recorder only appends.
     Stdout(File),
 }
 
-/// The file of a recording. Until it is kept it is taken away again when it is dropped.
+/// The file of a recording. Dropping it removes the file unless [`OwnFile::keep`] was called.
 ///
-/// With `--force` it is written under another name beside the old file, which stays as it is until something is
-/// recorded. A symbolic link stays one: the file that it leads to is replaced.
+/// With `--force` the recording is first written under another name beside the old file, which is replaced only after
+/// recording has begun. A symbolic link stays a link: the file that it leads to is replaced.
 #[derive(Debug)]
 pub(crate) struct OwnFile {
-    /// What was asked for.
+    /// The requested path.
     path: PathBuf,
-    /// The same, or where it leads to if it is a symbolic link.
+    /// The requested path, or the file that it leads to if it is a symbolic link.
     target: PathBuf,
-    /// The name that it has until it is kept.
+    /// The path of the file until it is kept.
     written: PathBuf,
     /// Locked, so that no other recorder takes the name.
     file: File,
@@ -43,7 +43,7 @@ pub(crate) struct OwnFile {
 }
 
 impl Output {
-    /// Creates the file: mode 0600, never over an existing one unless asked. Or takes stdout.
+    /// Opens stdout, or creates the file with mode 0600. It does not replace an existing file without `--force`.
     pub(crate) fn create(options: &Options) -> anyhow::Result<Self> {
         match &options.output {
             Destination::File(path) => OwnFile::at(path, options.force).map(Self::File),
@@ -58,7 +58,7 @@ impl Output {
         }
     }
 
-    /// The name that was asked for; none on stdout.
+    /// Returns the requested path; `None` for stdout.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::File(own) => Some(&own.path),
@@ -66,12 +66,12 @@ impl Output {
         }
     }
 
-    /// What to call it in an error.
+    /// Returns the name of the destination for messages.
     pub(crate) fn called(&self) -> String {
         self.path().map_or_else(|| "stdout".to_owned(), |path| format!("`{}`", path.display()))
     }
 
-    /// Looks where the finished recording is, and saves it if its name was removed.
+    /// Finds out where the finished recording is, and copies it if its name was removed.
     pub(crate) fn settle(&self) -> Settled {
         match self {
             Self::File(own) => own.settle(),
@@ -89,7 +89,7 @@ impl Output {
         Ok(writer?)
     }
 
-    /// Gives a file its name for good.
+    /// Gives the file its final name, and does not remove it any more.
     pub(crate) fn keep(&mut self) -> anyhow::Result<()> {
         match self {
             Self::File(own) => own.keep(),
@@ -114,11 +114,11 @@ impl OwnFile {
     fn at(path: &Path, force: bool) -> anyhow::Result<Self> {
         let is_there = match std::fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            // Links, too, may lead where nobody may look.
+            // A link, too, may lead to a file that this process may not read.
             there => Some(there.map_err(|error| explain(&error, path))?),
         };
         let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
-        // A name of a descriptor is none that a file could be renamed to, whatever it leads to.
+        // A file cannot be renamed to the name of a descriptor.
         let what = match &is_there {
             None if is_link => {
                 Some("it is a symbolic link that leads nowhere: remove it, or name another file with -o")
@@ -152,7 +152,7 @@ impl OwnFile {
     }
 
     fn new(path: PathBuf, target: PathBuf, written: PathBuf, file: File) -> Self {
-        // Best effort: some file systems know no locks.
+        // A failure is ignored: some file systems have no locks.
         let _ = file.try_lock();
         Self { path, target, written, file, kept: false }
     }
@@ -176,11 +176,11 @@ impl OwnFile {
 /// Creates the first of these files that does not exist; `None` if all do.
 ///
 /// # Errors
-/// As the file system says, with the path.
+/// The error of the file system, with the path.
 fn create_free(
     paths: impl IntoIterator<Item = PathBuf>,
 ) -> Option<Result<(PathBuf, File), (PathBuf, io::Error)>> {
-    // Tried, not looked for: another recorder may take the name in between.
+    // Creating the file shows whether the name is unused: another recorder could take it after a look.
     paths.into_iter().find_map(|path| match create_new(&path) {
         Ok(file) => Some(Ok((path, file))),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
@@ -196,12 +196,12 @@ impl Drop for OwnFile {
     }
 }
 
-/// Tells whether a path names an open descriptor of a process.
+/// Returns true if a path names an open descriptor of a process, such as `/dev/fd/3`.
 fn is_descriptor(path: &Path) -> bool {
     ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|names| path.starts_with(names))
 }
 
-/// Tells whether another recorder holds the lock of an existing file.
+/// Returns true if another recorder holds the lock of an existing file.
 fn is_being_written(path: &Path) -> bool {
     File::open(path).is_ok_and(|old| matches!(old.try_lock(), Err(TryLockError::WouldBlock)))
 }

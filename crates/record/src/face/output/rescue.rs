@@ -1,4 +1,4 @@
-//! Where a finished recording is: whoever removes or renames its file while it is written must not cost the recording.
+//! Finds out where a finished recording is, and saves it if its file was removed or renamed while it was written.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Seek as _};
@@ -8,26 +8,26 @@ use std::path::{Path, PathBuf};
 
 use super::create_free;
 
-/// Names that are tried in one folder.
+/// The number of file names that are tried in one folder.
 const NAMES: u32 = 100;
 
 /// Where a finished recording is.
 #[derive(Debug)]
 pub(crate) enum Settled {
-    /// Where it was to be.
+    /// At the requested path.
     AsAsked,
-    /// Where it was to be, written there again: its file had been removed.
+    /// At the requested path, to which it was copied again: somebody had removed its file.
     Again,
-    /// In another file: somebody gave it another name.
+    /// At another path: somebody renamed its file.
     Renamed(PathBuf),
-    /// In another file, to which it was copied: its own was removed, and cannot be written there again.
+    /// At another path, to which it was copied: somebody removed its file, and it cannot be written to the requested path again.
     Saved(PathBuf),
-    /// Nowhere: its file was removed, and a copy cannot be written either.
+    /// Lost: somebody removed its file, and no copy can be written.
     Gone(io::Error),
 }
 
 impl Settled {
-    /// Where it is, if that is elsewhere.
+    /// Returns the path of the recording if it is not the requested one.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Renamed(path) | Self::Saved(path) => Some(path),
@@ -35,12 +35,12 @@ impl Settled {
         }
     }
 
-    /// Returns true if the recording is not where it was to be.
+    /// Returns true if the recording is not at the requested path.
     pub(crate) fn is_failure(&self) -> bool {
         matches!(self, Self::Renamed(_) | Self::Saved(_) | Self::Gone(_))
     }
 
-    /// Says what happened to the file that was `called` so, and what helps.
+    /// Returns a message about what happened to the file, which messages call `called`, and what the user can do.
     pub(crate) fn text(&self, called: &str) -> Option<String> {
         Some(match self {
             Self::AsAsked => return None,
@@ -66,8 +66,9 @@ impl Settled {
     }
 }
 
-/// Looks where the recording in `file` is, which was to be at `path`. A file without a name is copied to the first place that
-/// takes it: `target`, where `path` leads to; a free name beside it; the current folder; the folder for temporary files.
+/// Finds out where the recording in `file` is, which was requested at `path`. A file without a name is copied to the first of
+/// these locations that accepts it: `target`, to which `path` leads; an unused name beside it; the current folder; the folder for
+/// temporary files.
 pub(super) fn settle(file: &File, path: &Path, target: &Path) -> Settled {
     let Ok(own) = file.metadata() else { return Settled::AsAsked };
     if is_same(path, &own) {
@@ -89,15 +90,15 @@ pub(super) fn settle(file: &File, path: &Path, target: &Path) -> Settled {
     Settled::Gone(failed)
 }
 
-/// Tells whether a path names this very file.
+/// Returns true if a path leads to the file that has this metadata.
 fn is_same(path: &Path, own: &Metadata) -> bool {
     std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
 }
 
-/// The name that an open file has now; `None` if it will be gone once it is closed, or nobody can tell.
+/// Returns the current name of an open file; `None` if the file has none, so that closing it deletes it, or if the name cannot be found.
 fn name_of(file: &File, own: &Metadata) -> Option<PathBuf> {
     let name = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    // File systems of networks and of user space keep a removed file under such a name until it is closed.
+    // Network and FUSE file systems keep a removed file under such a name until it is closed.
     let is_kept = [".nfs", ".fuse_hidden"].iter().any(|prefix| {
         name.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
     });
@@ -128,7 +129,7 @@ mod tests {
     use crate::face::output::OwnFile;
     use std::io::Write as _;
 
-    /// A file that was kept, with three bytes in it.
+    /// Returns a file that was kept, with three bytes in it.
     fn written(path: &Path) -> OwnFile {
         let mut own = OwnFile::at(path, false).expect("free");
         own.keep().expect("its own name");

@@ -1,4 +1,4 @@
-//! What of the images went into the recording, and what did not.
+//! The summary's lines about what of the executable files went into the recording, and what did not.
 
 use icecore_format::records::Omission;
 use icecore_text::quantity::{bytes, count, things};
@@ -6,10 +6,10 @@ use icecore_text::quantity::{bytes, count, things};
 use crate::evidence::files::{Carried, Omitted};
 use crate::threads::digest::Embedded;
 
-/// Files that are named one by one; of the rest it is told how many they are.
+/// At most this many files are named; the others are counted.
 const NAMED: usize = 5;
 
-/// One line for each thing that there is to tell.
+/// Returns the lines; empty if nothing was embedded or skipped.
 pub(super) fn lines(embedded: &Embedded) -> Vec<String> {
     let Embedded { functions, images, left_out, jit, files } = embedded;
     let mut names = Vec::new();
@@ -21,12 +21,12 @@ pub(super) fn lines(embedded: &Embedded) -> Vec<String> {
     }
     let left_out = match left_out + jit.left_out {
         0 => String::new(),
-        1 => "; 1 more piece of code was too many to look up".to_owned(),
-        more => format!("; {} more pieces of code were too many to look up", count(more)),
+        1 => "; 1 more code address was skipped: the limit is reached".to_owned(),
+        more => format!("; {} more code addresses were skipped: the limit is reached", count(more)),
     };
     let cut = match jit.cut_files {
         0 => String::new(),
-        files => format!("; not read, or not all: {} that may name such code", things(files, "file")),
+        files => format!("; skipped, or read in part: {} that may name such code", things(files, "file")),
     };
     let named = (!names.is_empty()).then(|| format!("the names {}{left_out}{cut}", names.join(" and ")));
     named.into_iter().chain(of_files(files)).collect()
@@ -47,24 +47,24 @@ fn of_files(files: &Carried) -> Vec<String> {
         files.left_out.iter().filter(|omitted| omitted.row.why == why).collect()
     };
     lines.extend(each("only sections of", &of(Omission::REDUCED), too_much));
-    lines.extend(each("nothing of", &of(Omission::TOO_LARGE), too_much));
-    lines.extend(each("nothing of", &of(Omission::UNREADABLE), |file| {
-        format!("{}: it cannot be read any more, or is no program", file.path)
+    lines.extend(each("skipped", &of(Omission::TOO_LARGE), too_much));
+    lines.extend(each("skipped", &of(Omission::UNREADABLE), |file| {
+        format!("{}: it can no longer be read, or is not an ELF file", file.path)
     }));
     let interrupted = of(Omission::INTERRUPTED).len() as u64;
     if interrupted > 0 {
         let are = if interrupted == 1 { "is" } else { "are" };
-        lines.push(format!("ended early: {} {are} not, or not all in it", things(interrupted, "file")));
+        lines.push(format!("ended early: {} {are} missing or incomplete", things(interrupted, "file")));
     }
     lines
 }
 
 fn too_much(file: &Omitted) -> String {
     let (needed, free) = (bytes(file.row.needed_bytes), bytes(file.row.free_bytes));
-    format!("{}: it has {needed}, and there was room for {free} (--embed-max)", file.path)
+    format!("{}: it needs {needed}, and {free} of the limit was left (--embed-max)", file.path)
 }
 
-/// Names the first few.
+/// Names the first [`NAMED`] files, one line each, and counts the others in one more line.
 fn each(what: &str, files: &[&Omitted], text: impl Fn(&Omitted) -> String) -> Vec<String> {
     let mut lines: Vec<String> =
         files.iter().take(NAMED).map(|file| format!("{what} {}", text(file))).collect();
@@ -92,15 +92,19 @@ mod tests {
         let files = Carried { whole: 2, in_sections: 1, bytes: 5 << 20, left_out };
         let lines =
             lines(&Embedded { functions: 1200, images: 3, left_out: 9, files, ..Embedded::default() });
-        assert!(lines[0].ends_with("; 9 more pieces of code were too many to look up"), "{}", lines[0]);
+        assert!(
+            lines[0].ends_with("; 9 more code addresses were skipped: the limit is reached"),
+            "{}",
+            lines[0]
+        );
         assert_eq!(lines[1], "2 whole files, 1 file without code and data, 5.0 MiB before compression");
         assert_eq!(
             lines[2],
-            "only sections of /a: it has 3.0 MiB, and there was room for 1.0 MiB (--embed-max)"
+            "only sections of /a: it needs 3.0 MiB, and 1.0 MiB of the limit was left (--embed-max)"
         );
-        assert_eq!(lines[8], "nothing of 2 more files, for the same reason");
-        assert_eq!(lines[9], "nothing of /c: it cannot be read any more, or is no program");
-        assert_eq!(lines[10], "ended early: 4 files are not, or not all in it");
+        assert_eq!(lines[8], "skipped 2 more files, for the same reason");
+        assert_eq!(lines[9], "skipped /c: it can no longer be read, or is not an ELF file");
+        assert_eq!(lines[10], "ended early: 4 files are missing or incomplete");
         assert_eq!(lines.len(), 11);
     }
 
@@ -111,8 +115,8 @@ mod tests {
         assert_eq!(
             told,
             ["the names of 5 functions in 2 files and of 2,000 pieces of JIT code; \
-              7 more pieces of code were too many to look up; \
-              not read, or not all: 1 file that may name such code"]
+              7 more code addresses were skipped: the limit is reached; \
+              skipped, or read in part: 1 file that may name such code"]
         );
         let only_jit = Embedded { jit: Told { pieces: 1, ..Told::default() }, ..Embedded::default() };
         assert_eq!(lines(&only_jit), ["the names of 1 piece of JIT code"]);

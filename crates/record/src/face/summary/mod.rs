@@ -1,4 +1,4 @@
-//! What is told at the end.
+//! Prints the summary at the end of a recording.
 
 mod embedded;
 
@@ -14,14 +14,14 @@ use icecore_text::quantity::{bytes, count, duration, things};
 use crate::sys::perf::{Event, Rate};
 use crate::threads::digest::Embedded;
 
-/// Writes one line to stderr. It is the only way there, whatever is told, so that no name of a file, a thread or a cgroup
-/// steers the terminal. Nobody may be listening, and a recording does not end for that.
+/// Writes one line to stderr. All messages of the recorder pass here, so that no name of a file, a thread or a cgroup can
+/// control the terminal. A closed stderr is no error: the recording goes on.
 pub fn tell(line: &str) {
     let line = format!("{}\n", clean(line.trim_end().as_bytes()));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// A recording that ended well.
+/// A recording that ended without an error.
 #[derive(Debug)]
 pub(crate) struct Ended<'a> {
     /// None if it was written to stdout.
@@ -32,17 +32,17 @@ pub(crate) struct Ended<'a> {
     pub(crate) cpus: usize,
     /// CPU time of the command, if there is one and it has ended.
     pub(crate) command_cpu: Option<Duration>,
-    /// One mode or some CPUs only.
+    /// The user restricted sampling to one mode or to some CPUs.
     pub(crate) is_restricted: bool,
     pub(crate) file_bytes: u64,
-    /// Bytes of it that are pieces of other files.
+    /// Bytes of the recording that are pieces of embedded files.
     pub(crate) pieces_bytes: u64,
     pub(crate) receipt: &'a ReceiptV1,
     pub(crate) losses: &'a [(Cause, u64)],
     pub(crate) embedded: Embedded,
 }
 
-/// The summary, line by line.
+/// Returns the lines of the summary.
 pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
     let receipt = ended.receipt;
     let per_sample = |amount: f64| if receipt.samples == 0 { 0.0 } else { amount / receipt.samples as f64 };
@@ -103,7 +103,7 @@ fn why_none(ended: &Ended<'_>) -> String {
     };
     match (ended.command_cpu, period) {
         _ if ended.is_restricted => {
-            "nothing of the target was on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)"
+            "the target was not on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)"
                 .to_owned()
         }
         (Some(cpu), Some(period)) if cpu < period => format!(
@@ -111,7 +111,7 @@ fn why_none(ended: &Ended<'_>) -> String {
             duration(cpu.as_nanos() as u64),
             duration(period.as_nanos() as u64)
         ),
-        _ => "nothing of the target was on a CPU when a sample was due".to_owned(),
+        _ => "the target was not on a CPU when a sample was due".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Loads the programs as the options say.
+//! Loads the BPF programs with the settings of a recording.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
@@ -16,19 +16,19 @@ use crate::kernel::skeleton::types::{copy_mode, target_mode};
 use crate::settings::{Options, Target, Unwind};
 use crate::sys::{perf, usage};
 
-/// User space is woken at the latest when so many bytes wait.
+/// The kernel wakes user space at the latest when this many bytes wait.
 const MAX_WAKEUP_BYTES: u64 = 1 << 20;
-/// Pages of stacks that need not be sent again while they hold the same: 256 MiB of stacks, 5 MiB of memory.
+/// The number of stack pages on the list of sent pages: 256 MiB of stacks, 5 MiB of memory.
 const MAX_SENT_PAGES: u32 = 64 << 10;
-/// Processes and threads that can be followed at one time, if the kernel can have so many: 8 MiB of its memory.
+/// The number of processes and threads that can be followed at one time, if the kernel allows as many: 8 MiB of its memory.
 const MAX_TARGETS: u32 = 128 << 10;
 
 impl<'obj> Sampler<'obj> {
-    /// Loads the programs; nothing runs yet. Where the kernel has no `bpf_loop`, or its verifier refuses the program that walks
-    /// with it, the kernel's own walk is taken. `print` gets what libbpf says.
+    /// Loads the programs and attaches none. If the kernel has no `bpf_loop`, or its verifier refuses the program that uses it, the
+    /// kernel's own walk takes user stacks. `print` receives the messages of libbpf.
     ///
     /// # Errors
-    /// With the remedy, if the kernel has no BTF or privileges are missing.
+    /// If the kernel has no BTF, or privileges are missing; the message says what to do.
     pub(crate) fn load(
         storage: &'obj mut [MaybeUninit<OpenObject>; 2],
         options: &Options,
@@ -120,7 +120,7 @@ impl<'obj> Sampler<'obj> {
     }
 }
 
-/// A limit of the kernel; the largest number if it is not told.
+/// Returns a limit of the kernel; the largest number if it cannot be read.
 fn kernel_limit(name: &str) -> u32 {
     let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     text.trim().parse().unwrap_or(u32::MAX)
@@ -136,7 +136,7 @@ fn check_btf() -> anyhow::Result<()> {
     )
 }
 
-/// Returns true if the kernel refuses a program for what is in it. Without privileges it says EPERM.
+/// Returns true if the kernel refuses the content of a program. If privileges are missing, the error is EPERM instead.
 fn is_refused(error: &anyhow::Error) -> bool {
     let refusals = [libc::EACCES, libc::EINVAL, libc::E2BIG].map(std::io::Error::from_raw_os_error);
     let text = error.root_cause().to_string();

@@ -1,4 +1,4 @@
-//! The BPF programs: load, arm, read their counters.
+//! The loaded BPF programs: attaches them and reads their counters.
 
 mod lists;
 mod load;
@@ -19,19 +19,19 @@ use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
 pub(crate) use lists::{MAX_TRUSTED, OfGo, SentPages, Trusted};
 
-/// The value of a process or thread that has not ended.
+/// The state of a process or thread that has not ended, in the lists of targets.
 const LIVE: [u8; 1] = [target_state::TARGET_LIVE.0 as u8];
 
-/// What takes user stacks.
+/// The walker that takes user stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Walker {
-    /// Our own program, by `bpf_loop`: as deep as asked, with copies of stacks.
+    /// Our own program, with `bpf_loop`: up to `--max-depth` frames, and with copies of stacks.
     Loop,
-    /// The kernel: 127 frames, and no copies. Behind it, why.
+    /// The kernel: up to 127 frames, and no copies. Holds the reason.
     Helper(&'static str),
 }
 
-/// The loaded programs. What is attached stays so until [`Sampler::disarm`] or drop.
+/// The loaded programs. Attached programs run until [`Sampler::disarm`] or drop.
 pub(crate) struct Sampler<'obj> {
     skel: IcecoreSkel<'obj>,
     walker: Walker,
@@ -39,14 +39,14 @@ pub(crate) struct Sampler<'obj> {
     links: Vec<Link>,
     /// The sampling events, which belong to their links.
     events: Vec<(Link, RawFd)>,
-    /// A process or thread that was live when that was asked last: most that are on the list have ended where many do.
+    /// A target that was alive at the last check, to check first: where many targets end, most on the list have ended.
     live: Cell<Option<[u8; 4]>>,
-    /// While open, the kernel counts the runs of programs.
+    /// The kernel counts the runs of programs while this descriptor is open.
     _run_counter: Option<OwnedFd>,
 }
 
 impl<'obj> Sampler<'obj> {
-    /// What takes user stacks.
+    /// Returns which walker takes user stacks.
     pub(crate) fn walker(&self) -> Walker {
         self.walker
     }
@@ -57,9 +57,9 @@ impl<'obj> Sampler<'obj> {
         added.with_context(|| format!("cannot follow process {tgid}"))
     }
 
-    /// Takes a process or thread that ended before its end could be reported off the lists.
+    /// Removes a target from the lists that ended before the programs could report its end.
     pub(crate) fn forget(&self, id: u32) {
-        // It is on one of the two lists at most; deleting what is not there does nothing.
+        // An id is on at most one of the two lists; deleting from the other does nothing.
         let _ = self.skel.maps.target_tgids.delete(&id.to_ne_bytes());
         let _ = self.skel.maps.target_tids.delete(&id.to_ne_bytes());
     }
@@ -80,7 +80,7 @@ impl<'obj> Sampler<'obj> {
         added.with_context(|| format!("cannot follow thread {tid}"))
     }
 
-    /// Tells whether any process (or thread, if threads are the target) is left.
+    /// Returns true if a recorded process (or thread, if threads are the target) is still alive.
     pub(crate) fn has_targets(&self, target: &Target) -> bool {
         let has_live = |map: &dyn MapCore| {
             let is_live =
@@ -98,7 +98,7 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
-    /// Starts to report fork, exec, exit and renaming.
+    /// Attaches the programs that report fork, exec, exit and renaming.
     pub(crate) fn arm_tasks(&mut self) -> anyhow::Result<()> {
         let programs = &self.skel.progs;
         let of_tasks =
@@ -123,34 +123,34 @@ impl<'obj> Sampler<'obj> {
         Ok(())
     }
 
-    /// Ends sampling; tasks are still reported.
+    /// Ends sampling. Task events are still reported.
     pub(crate) fn disarm_sampling(&mut self) {
         self.events.clear();
     }
 
-    /// Ends sampling and reports; what is in the ring stays there.
+    /// Ends sampling and the reports of task events. Records in the ring stay there.
     pub(crate) fn disarm(&mut self) {
-        // Nothing is sampled of tasks that are no longer reported.
+        // Sampling ends first, so that no sample is of a task whose events are no longer reported.
         self.disarm_sampling();
         self.links.clear();
     }
 
-    /// Changes the distance of samples on all CPUs, ns. A CPU that is offline has none.
+    /// Changes the sampling period on all CPUs, ns. An offline CPU has no event to change.
     pub(crate) fn set_period(&self, period_ns: u64) {
         self.events.iter().for_each(|(_, event)| perf::set_period(*event, period_ns));
     }
 
-    /// What tells the CPU time of every recorded thread; `None` if the kernel cannot tell.
+    /// Opens the iterator that reports the CPU time of every recorded thread; `None` if the kernel has none.
     pub(crate) fn accounts(&self) -> Option<Link> {
         self.skel.progs.on_every_task.attach().ok()
     }
 
-    /// Counts the threads that have ended, and of which it is not told yet how long they ran in the end.
+    /// Returns the number of threads that have ended and whose final CPU time was not reported yet.
     pub(crate) fn unfreed(&self) -> i64 {
         self.skel.maps.bss_data.as_ref().map_or(0, |data| data.unfreed)
     }
 
-    /// Gives every record of the ring to `take`.
+    /// Opens the ring, whose records go to `take`.
     pub(crate) fn ring<'cb>(
         &'cb self,
         take: impl FnMut(&[u8]) -> i32 + Send + 'cb,
@@ -177,7 +177,7 @@ impl<'obj> Sampler<'obj> {
             .collect()
     }
 
-    /// Reads how often the sampler ran, and how long.
+    /// Reads how often the sampler ran, and its CPU time.
     pub(crate) fn runs(&self) -> BpfRuns {
         usage::bpf_runs(self.sampling_program().as_fd().as_raw_fd())
     }

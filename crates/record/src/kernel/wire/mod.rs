@@ -1,6 +1,6 @@
-//! Bytes to events: records of the BPF ring (`bpf/wire.h`) and mapping reports of perf events.
+//! Decodes the records of the BPF ring (`bpf/wire.h`) and the mapping reports of perf events.
 //!
-//! Offsets and numbers come from the skeleton's types, which come from the header.
+//! Offsets and numbers come from the types of the skeleton, which is generated from the header.
 
 mod reports;
 
@@ -12,17 +12,17 @@ use crate::kernel::skeleton::types::{
 };
 pub(crate) use reports::{FileRef, NewMapping, Report, reports};
 
-/// Registers of a snapshot, in DWARF's order up to the program counter.
+/// The number of registers in a snapshot, which are in DWARF's order up to the program counter.
 pub(crate) const REGISTER_COUNT: usize =
     (offset_of!(registers_record, top) - offset_of!(registers_record, registers)) / 8;
-/// Which of them is the stack pointer; the program counter is the last one.
+/// The position of the stack pointer among them; the program counter is the last one.
 pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
-/// Bytes of a page of a stack.
+/// The size of a stack page, bytes.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Bits of the number of a page in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/pages.h.
+/// The number of bits of a page number in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/pages.h.
 const PAGE_NUMBER_BITS: u32 = 36;
 
-/// A page of a thread, as the sampler's list of sent pages has it.
+/// A stack page of a thread, as the key of the sampler's list of sent pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PageKey(pub(crate) u64);
 
@@ -32,7 +32,7 @@ impl PageKey {
     }
 }
 
-/// One record, decoded. Borrowed from the chunk that it came in.
+/// One decoded record, borrowed from its chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
     Sample(Sample<'a>),
@@ -50,22 +50,22 @@ pub(crate) enum Event<'a> {
         head: Head<'a>,
         whole_group: bool,
     },
-    /// Registers and the top of the stack; pages of it follow, then its hashes, then the sample of the same CPU.
+    /// Registers and the top of the stack. On the same CPU its pages follow, then its hashes, then the sample.
     Registers(Registers<'a>),
-    /// A page of a stack, if it changed.
+    /// A page of a stack that changed since it was last sent.
     StackPage(StackPage<'a>),
-    /// What all pages of a stack hold.
+    /// The hashes of all pages of a stack.
     Stack(Stack<'a>),
     /// CPU time of a thread by the kernel's own account.
     CpuTime(Reading),
-    /// A cgroup was made; its id is that of the head.
+    /// A cgroup was created; the head has its id.
     Cgroup {
         head: Head<'a>,
         path: &'a [u8],
     },
 }
 
-/// What every record of the ring begins with.
+/// The head of the records in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head<'a> {
     pub(crate) time_ns: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Head<'a> {
     pub(crate) tid: u32,
     /// Name of the thread, without its padding.
     pub(crate) comm: &'a [u8],
-    /// In which it is, in the hierarchy of cgroup2; 0 if there is none.
+    /// Id of the thread's cgroup in the hierarchy of cgroup2; 0 if there is none.
     pub(crate) cgroup_id: u64,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Sample<'a> {
     pub(crate) snapshot: u64,
 }
 
-/// What registers held.
+/// The registers of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Registers<'a> {
     pub(crate) cpu: u32,
@@ -102,7 +102,7 @@ pub(crate) struct Registers<'a> {
     pub(crate) stack_end: u64,
     /// What lies at the stack pointer; empty if it could not be read.
     pub(crate) top: &'a [u8],
-    /// They are those of what a signal interrupted, in which the sample was taken.
+    /// These are the registers of outer code: code that a signal interrupted, or C code that called Go.
     pub(crate) is_outer: bool,
 }
 
@@ -115,21 +115,21 @@ pub(crate) struct StackPage<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// What a stack holds.
+/// The hashes of a stack's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stack<'a> {
     pub(crate) cpu: u32,
     pub(crate) snapshot: u64,
     pub(crate) low: u64,
-    /// Behind the last byte; at least `low`.
+    /// The address after the last byte; at least `low`.
     pub(crate) high: u64,
     pub(crate) tid: u32,
-    /// Eight bytes for each page, in the byte order of the machine.
+    /// One hash of eight bytes per page, in the byte order of the machine.
     pub(crate) hashes: &'a [u8],
 }
 
 impl Stack<'_> {
-    /// Address and hash of each page, the one of `low` first; 0 for a page that could not be read.
+    /// Returns address and hash of each page, beginning with the page of `low`; the hash is 0 if the page could not be read.
     pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, u64)> {
         let hashes = self.hashes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
         let first = self.low & !(PAGE_BYTES - 1);
@@ -137,22 +137,22 @@ impl Stack<'_> {
     }
 }
 
-/// When an account was read.
+/// The moment at which the CPU time of a thread was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     Running,
-    /// The thread will run a little longer, and what it ran since the last tick is not in yet.
+    /// The thread is ending: it will run a little longer, and its time since the last tick is missing.
     Ending,
-    /// It will not run again.
+    /// The thread will not run again.
     Freed,
 }
 
-/// What the kernel has charged a thread with since it began.
+/// The CPU time of a thread since it began, by the kernel's account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) moment: Moment,
     pub(crate) time_ns: u64,
-    /// Tells threads apart: an id comes again, and moves to another thread at exec.
+    /// Identifies the thread. A thread id does not: it is reused, and moves to another thread at exec.
     pub(crate) task: u64,
     pub(crate) start_ns: u64,
     pub(crate) tgid: u32,
@@ -168,7 +168,7 @@ pub(crate) struct Ran {
     pub(crate) kernel_ns: u64,
 }
 
-/// Addresses of one side of a stack.
+/// The addresses of one side of a stack, kernel or user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frames<'a>(&'a [u8]);
 
@@ -178,13 +178,13 @@ impl<'a> Frames<'a> {
         Self(bytes)
     }
 
-    /// Addresses, leaf first.
+    /// Returns the addresses, leaf first.
     pub(crate) fn leaf_first(self) -> impl DoubleEndedIterator<Item = u64> + 'a {
         self.0.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 }
 
-/// Why bytes are no record. The recorder counts them; it never stops for them.
+/// Why bytes are not a valid record. The recorder counts them and goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Undecodable {
     #[error("a record of {len} bytes is too short")]

@@ -1,4 +1,4 @@
-//! What the mapping queues of perf events hold.
+//! Decodes the mapping queues of perf events.
 
 use super::{u16_at, u32_at, u64_at, until_nul};
 
@@ -6,7 +6,7 @@ use super::{u16_at, u32_at, u64_at, until_nul};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Report<'a> {
     Mapping(NewMapping<'a>),
-    /// So many reports did not fit into the queue.
+    /// The number of reports that did not fit into the queue.
     Lost(u64),
 }
 
@@ -35,8 +35,8 @@ const PERF_HEAD: usize = 8;
 /// `sample_id` of the mapping events: the time alone.
 const SAMPLE_ID: usize = 8;
 
-/// Cuts the bytes of a mapping queue into reports. Other reports are left out; what does not decode
-/// ends the list.
+/// Cuts the bytes of a mapping queue into reports. Records of other types are skipped; the first record that
+/// does not decode ends the list.
 ///
 /// ```text
 ///  0 u32 type   4 u16 misc   6 u16 size

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A sample of two kernel frames and one user frame, as the program writes it.
+/// Returns a sample of two kernel frames and one user frame, as the BPF program writes it.
 fn sample_bytes() -> Vec<u8> {
     let mut bytes = vec![0; size_of::<sample_record>()];
     bytes[offset_of!(record_head, r#type)] = record_type::RECORD_SAMPLE.0 as u8;
@@ -66,7 +66,7 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
 }
 
-/// Registers 100, 101, …, and the top of a stack, as the program writes them.
+/// Returns registers 100, 101, …, and the top of a stack, as the BPF program writes them.
 fn registers_bytes() -> Vec<u8> {
     let mut bytes = vec![0; offset_of!(registers_record, top) + 128];
     bytes[0] = record_type::RECORD_REGISTERS.0 as u8;
@@ -140,7 +140,7 @@ fn a_sample_names_the_snapshot_in_front_of_it() {
     assert!(matches!(decode(&bytes), Ok(Event::Sample(Sample { snapshot: 77, .. }))));
 }
 
-/// A report with a build-id, as `perf record --buildid-mmap` gets it.
+/// Returns a report with a build-id, as `perf record --buildid-mmap` receives it.
 fn report_bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
     let misc = libbpf_sys::PERF_RECORD_MISC_MMAP_BUILD_ID as u16 | 2;

@@ -1,4 +1,4 @@
-//! What goes into the recording of the images that were hit.
+//! Puts symbols, unwind tables and files of the images that were hit into the recording.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,17 +14,17 @@ use crate::sys::usage;
 use crate::track::batch::Batch;
 use crate::track::jit::Made;
 
-/// Rows of one block of symbols: a few MiB of names.
+/// The number of rows in one block of symbols: a few MiB of names.
 const SYMBOLS_PER_BLOCK: usize = 32 << 10;
-/// Taking files is told to whoever waits for so long.
+/// A message says that files are being embedded if that takes longer than this.
 const TOLD_AFTER: Duration = Duration::from_millis(1500);
 
-/// What of the images is in the file.
+/// What was embedded, and what was skipped.
 #[derive(Debug, Default)]
 pub(crate) struct Embedded {
     pub(crate) functions: u64,
     pub(crate) images: u64,
-    /// Pieces of code that were too many.
+    /// The number of code addresses beyond the limit, which were not looked up.
     pub(crate) left_out: u64,
     /// JIT code.
     pub(crate) jit: Told,
@@ -33,7 +33,7 @@ pub(crate) struct Embedded {
 }
 
 impl Digest {
-    /// Writes down what the evidence tells, when sampling has ended.
+    /// Writes the results of the evidence after sampling has ended.
     pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
         let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
         let Found { symbols, rules, images, left_out, jit, call_sites, jit_told } = evidence.find();
@@ -69,7 +69,7 @@ impl Digest {
         }
     }
 
-    /// Writes the files themselves. A signal ends that and not the recorder, be it the second one; the next does.
+    /// Embeds the files. A signal ends only this, even if it is the second one; the next signal aborts the recorder.
     fn carry(&mut self, evidence: Evidence, extent: Extent, wishes: &Wishes<'_>) -> Carried {
         usage::background_priority();
         let Wishes { stop, refused, .. } = wishes;

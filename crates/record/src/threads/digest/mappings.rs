@@ -1,4 +1,4 @@
-//! Mappings, whoever tells of them: the kernel when they are made, `/proc` when a process is looked at.
+//! Notes mappings from both sources: the reports of the kernel, and `/proc`.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use crate::proc::scan::{self, Process};
 use crate::sys::clock;
 use crate::track::spaces::{MAX_MAPPED, Shown};
 
-/// How often address spaces are read again because reports of mappings are missing.
+/// The interval in which address spaces are read again while mapping reports are missing.
 const READ_AGAIN_EVERY: Duration = Duration::from_millis(100);
-/// The share of the time that this may take, and the longest time that is saved for it.
+/// The share of the time that reading may take. Unused time is saved, up to this much:
 const READ_AGAIN_SHARE: f64 = 0.1;
 const READ_AGAIN_AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Address spaces that are read again.
+/// The time budget for reading address spaces again.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// When that was done last, or might have been.
+    /// The last time at which address spaces were read, or could have been.
     at: Instant,
-    /// How long it may take.
+    /// The time that reading may take now.
     left: Duration,
-    /// How long it took that was not there.
+    /// The time that the last reading took beyond that.
     owed: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Digest {
         }
     }
 
-    /// Notes a mapping, of which image and mount namespace are not told yet, and has its file looked at.
+    /// Notes a mapping, sets its image and mount namespace, and shows its file to the evidence and to the trust.
     fn mapped(&mut self, row: Mapping, identity: &Identity) {
         let Mapping { time_ns, tgid, start, len, .. } = row;
         let row = Mapping { mount_ns: self.mounts.of(tgid), ..row };
@@ -87,8 +87,8 @@ impl Digest {
         }
     }
 
-    /// Reads the address spaces of processes again, as long as there is time for it, since reports of mappings may be missing.
-    /// They may be those of any process: a neighbour that maps all the time fills the queues of all.
+    /// Reads the address spaces of processes again, within the time budget, because mapping reports are missing. The reports may be of any
+    /// process: one that maps all the time fills the queues of all.
     pub(super) fn read_again(&mut self, tgids: &[u32]) {
         let passed = self.reading.at.elapsed();
         self.reading.at += passed;
@@ -108,9 +108,9 @@ impl Digest {
         }
     }
 
-    /// Compares the address space of a process with what is known of it. If nothing is missing, no report was lost that
-    /// matters. What is missing was mapped since all was known; nobody can tell when, so that it is taken to have been there
-    /// all the time. Where something else lies than was known, samples from before cannot be told which of both they met.
+    /// Compares the address space of a process in `/proc` with the known one. If both are equal, no report that matters was lost. A missing
+    /// mapping was made at an unknown time since all was known, and counts from the beginning of that time. Where another mapping
+    /// lies than the known one, it is unknown which of both earlier samples hit.
     fn compare(&mut self, tgid: u32) {
         let before_ns = clock::monotonic_ns();
         let text = scan::maps_of(tgid);
@@ -126,7 +126,7 @@ impl Digest {
             (line, identity, shown)
         });
         let lines: Vec<_> = lines.collect();
-        // Of a process that has ended nothing can be told.
+        // The process has ended.
         if lines.is_empty() {
             return;
         }
@@ -136,7 +136,7 @@ impl Digest {
             let (time_ns, origin) = match shown {
                 Shown::Whole => continue,
                 Shown::Part if was_right => (since_ns, Origin::SCAN),
-                // It covers what was reported there.
+                // The new mapping replaces the known one.
                 _ => (after_ns, Origin::EVENT),
             };
             self.mapped(row(time_ns, tgid, line, origin), identity);
@@ -144,14 +144,14 @@ impl Digest {
         self.tracker.prove(tgid, if was_right { before_ns } else { after_ns }, was_right);
     }
 
-    /// Does not follow a process that has too much code mapped.
+    /// Gives up a process that has too many mappings of code.
     fn give_up(&mut self, tgid: u32) {
         let time_ns = clock::monotonic_ns();
         self.tracker.give_up(tgid, time_ns);
         self.floods.name(tgid, time_ns);
     }
 
-    /// Names the processes of which reports were refused.
+    /// Counts the refused reports as a loss, and names their processes.
     pub(super) fn name_floods(&mut self) {
         let (refused, processes) = self.floods.take();
         if refused > 0 {
@@ -163,7 +163,7 @@ impl Digest {
     }
 }
 
-/// The row of a line of `/proc/PID/maps`.
+/// Returns the row of a line of `/proc/PID/maps`.
 fn row(time_ns: u64, tgid: u32, line: &MapsLine<'_>, origin: Origin) -> Mapping {
     let MapsLine { start, end, file_off, .. } = *line;
     Mapping { time_ns, tgid, start, len: end - start, file_off, image: 0, origin, mount_ns: 0 }

@@ -1,5 +1,5 @@
-//! The tracker thread's part: from chunks to batches. It asks the outside world (files, kernel symbols)
-//! what the pure [`Tracker`] is told.
+//! The tracker thread turns chunks into batches. It looks at files and kernel symbols on behalf of the
+//! [`Tracker`], which is pure.
 
 mod embed;
 mod mappings;
@@ -27,7 +27,7 @@ use crate::trust::Trust;
 pub(crate) use embed::Embedded;
 use mappings::Reading;
 
-/// What the tracker knows at the end.
+/// The results of the tracker thread.
 #[derive(Debug)]
 pub(crate) struct Digested {
     pub(crate) totals: Totals,
@@ -36,34 +36,34 @@ pub(crate) struct Digested {
     pub(crate) embedded: Embedded,
 }
 
-/// What is taken of the images, and what ends it.
+/// What to embed of the images, and what ends that.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wishes<'a> {
     pub(crate) embed: Embed,
     pub(crate) max_bytes: u64,
     /// Stacks are copied.
     pub(crate) has_stacks: bool,
-    /// It is told if it takes long.
+    /// A message is printed if embedding takes long.
     pub(crate) is_told: bool,
-    /// Takes what must be told at once.
+    /// Prints a message at once.
     pub(crate) tell: fn(&str),
-    /// Somebody asked for an end.
+    /// The user requested an end.
     pub(crate) stop: &'a AtomicBool,
     /// The disk refused a block.
     pub(crate) refused: &'a AtomicBool,
 }
 
-/// What is known of processes when recording begins.
+/// The processes, as known when recording begins.
 pub(crate) struct Processes {
-    /// Those that are recorded; `None` means all.
+    /// The recorded processes; `None` means all.
     pub(crate) followed: Option<FxHashSet<u32>>,
-    /// Finds those of which the stacks need not be copied; `None` if all are, or none.
+    /// Finds the processes whose stacks need not be copied; `None` if all stacks are copied, or none.
     pub(crate) trust: Option<Trust>,
-    /// What the sampler has sent of stacks; `None` if none are copied.
+    /// The sampler's list of the stack pages that it has sent; `None` if no stacks are copied.
     pub(crate) sent_pages: Option<SentPages>,
 }
 
-/// Works through chunks until the last has come.
+/// Digests chunks until the last has arrived.
 pub(crate) fn digest(
     chunks: &Receiver<Chunk>,
     batches: SyncSender<Batch>,
@@ -71,7 +71,7 @@ pub(crate) fn digest(
     pace: Pace,
     wishes: Wishes<'_>,
 ) -> Digested {
-    // Behind it, stacks are copied into a ring that fills in a tenth of a second.
+    // If stacks are copied, the ring fills in a tenth of a second, and this thread must keep its priority.
     if !wishes.has_stacks {
         usage::lower_priority();
     }
@@ -98,7 +98,7 @@ pub(crate) fn digest(
     for chunk in chunks {
         digest.chunk(&chunk);
         digest.settle(chunk.complete_until_ns);
-        // In front of the first block nothing is written.
+        // The first block of the file must be written before any batch.
         if digest.has_begun && digest.tracker.is_due(clock::monotonic_ns()) {
             digest.flush(false);
         }
@@ -115,14 +115,14 @@ struct Digest {
     identities: Identities,
     cgroups: Cgroups,
     mounts: Mounts,
-    /// None if none is wanted.
+    /// `None` with `--embed none`.
     evidence: Option<Evidence>,
     trust: Option<Trust>,
     sent_pages: Option<SentPages>,
     /// Read when the first kernel function needs a name.
     kallsyms: Option<Kallsyms>,
     reading: Reading,
-    /// All that happened before this moment has been told.
+    /// All events before this moment have arrived.
     complete_until_ns: u64,
     followed: Option<FxHashSet<u32>>,
     /// Followed processes that ended in this chunk.
@@ -146,14 +146,14 @@ impl Digest {
                 Err(_) => self.lost(Cause::UNDECODABLE, u32::MAX, 1),
             }
         }
-        // Behind the events of the ring: they tell which processes are followed.
+        // Reports come after the events of the ring, which decide which processes are followed.
         for report in wire::reports(&chunk.reports) {
             match report {
                 Report::Mapping(mapping) => self.mapping(&mapping),
                 Report::Lost(count) => self.lost(Cause::MAPPING_QUEUE_FULL, u32::MAX, count),
             }
         }
-        // Behind the reports, which may be older than the end of their process. The id may come again.
+        // This comes after the reports, which may be older than the end of their process. The kernel may reuse the id.
         if let Some(followed) = &mut self.followed {
             self.ended.drain(..).for_each(|tgid| {
                 followed.remove(&tgid);
@@ -210,7 +210,7 @@ impl Digest {
         self.complete_until_ns = self.complete_until_ns.max(until_ns);
         let unsure = self.tracker.unsure();
         if !unsure.is_empty() {
-            // One look proves all that waits.
+            // One reading proves the address spaces of all waiting samples.
             if until_ns < u64::MAX && self.reading.is_early() {
                 return;
             }
@@ -251,7 +251,7 @@ impl Digest {
             jit = evidence.take_jit();
             call_sites = evidence.take_call_sites();
         }
-        // The writer takes batches until this end is dropped.
+        // The writer takes batches until this sender is dropped.
         let _ = self.batches.send(batch);
         self.send_jit(&jit);
         self.send_call_sites(&call_sites);
@@ -269,7 +269,7 @@ impl Digest {
             })
         };
         let table = self.kallsyms.get_or_insert_with(read);
-        // A return address may lie behind the last instruction of its function.
+        // A return address may lie after the last instruction of its function.
         let addresses = addresses.into_iter().flat_map(|address| [address, address.saturating_sub(1)]);
         for function in addresses.filter_map(|address| table.find(address)) {
             self.tracker.kernel_function(function.start..function.end, function.name, function.module);

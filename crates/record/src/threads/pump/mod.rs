@@ -1,6 +1,6 @@
-//! The main thread's part: from the kernel into chunks.
+//! The main thread moves records and reports from the kernel into chunks.
 
-mod seen;
+mod progress;
 
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,17 +19,17 @@ use crate::sys::poll;
 use crate::sys::queue::Queue;
 use crate::threads::chunk::Chunk;
 use crate::threads::jitter::Jitter;
-pub(crate) use seen::{Looks, Seen};
+pub(crate) use progress::{Looks, Progress};
 
 /// A chunk is passed on when it has this many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Longest time between the moment that an event counts from and its arrival in the ring.
+/// The longest time between the moment of an event and its arrival in the ring.
 const UNDERWAY_NS: u64 = 10_000_000;
-/// The kernel frees a thread within so long.
+/// The kernel frees a thread within this time.
 const FREED_WITHIN: Duration = Duration::from_millis(100);
-/// Records taken from the ring between two looks at the size of the chunk.
+/// The number of records that are taken from the ring between two checks of the chunk's size.
 const TAKE_AT_ONCE: usize = 256;
-/// How often a tracker that is behind is asked whether it takes a chunk.
+/// The interval in which a chunk is offered to a tracker that is too slow.
 const OFFER_EVERY: Duration = Duration::from_millis(1);
 
 /// Why sampling ended.
@@ -54,16 +54,16 @@ impl Reason {
     }
 }
 
-/// The main thread's part: from the kernel into chunks.
+/// What the main thread needs to pump.
 pub(crate) struct Pump<'a> {
     pub(crate) options: &'a Options,
     pub(crate) queues: &'a [Queue],
-    /// Somebody asked for an end.
+    /// The user requested an end.
     pub(crate) stop: &'a AtomicBool,
     /// The disk refused a block.
     pub(crate) refused: &'a AtomicBool,
     pub(crate) chunks: SyncSender<Chunk>,
-    /// The distance of samples that is varied; `None` if it is kept.
+    /// The sampling period that the recorder varies; `None` if it does not.
     pub(crate) varied: Option<Duration>,
     pub(crate) looks: Looks,
 }
@@ -74,19 +74,19 @@ pub(crate) struct Pumped {
     pub(crate) ended_by: Reason,
     /// When sampling ended, ns `CLOCK_MONOTONIC`.
     pub(crate) end_ns: u64,
-    /// Most bytes that waited in the ring at one look.
+    /// The most bytes that waited in the ring at one time.
     pub(crate) ring_high_water_bytes: u64,
-    /// The longest time between two looks at whether there is a reason to end.
+    /// The longest time between two checks for a reason to end.
     pub(crate) longest_without_look: Duration,
-    /// The longest time that emptying ring and queues took, with what the tracker was waited for.
+    /// The longest time that one pass over ring and queues took, with the waits for the tracker.
     pub(crate) longest_pass: Duration,
 }
 
 impl Pump<'_> {
-    /// Passes the processes on that are there, as they are found. What happens meanwhile is drained between two of them.
-    pub(crate) fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<Seen> {
+    /// Passes on the processes that exist, as a scan finds them, and drains ring and queues between two steps of the scan.
+    pub(crate) fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<Progress> {
         let taken = Mutex::new(Vec::new());
-        let mut seen = Seen::default();
+        let mut seen = Progress::default();
         let ring = sampler.ring(take_into(&taken))?;
         for found in scan {
             let _ = self.chunks.send(Chunk { found, ..Chunk::default() });
@@ -98,12 +98,12 @@ impl Pump<'_> {
         Ok(seen)
     }
 
-    /// Pumps until there is a reason to end, then empties the ring. Sampling has begun at `began_ns`; `seen`: what was seen
-    /// while it looked around.
+    /// Pumps until there is a reason to end, then empties the ring. Sampling began at `began_ns`; `seen` is the result of
+    /// [`Pump::look_around`].
     pub(crate) fn run(
         &self,
         sampler: &mut Sampler<'_>,
-        (began_ns, mut seen): (u64, Seen),
+        (began_ns, mut seen): (u64, Progress),
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
         let _ = self.chunks.send(Chunk { began_ns: Some(began_ns), ..Chunk::default() });
@@ -137,7 +137,7 @@ impl Pump<'_> {
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
         self.drain(sampler, &ring, &taken, &mut seen, None);
-        let Seen { high_water, longest_pass, .. } = seen;
+        let Progress { high_water, longest_pass, .. } = seen;
         Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: high_water, longest_without_look, longest_pass })
     }
 
@@ -165,23 +165,23 @@ impl Pump<'_> {
         })
     }
 
-    /// One pass: empties the queues, and takes what was in the ring at its beginning. Queues first: a process that made a
-    /// mapping in them was forked by an event that is in the ring by now. `until`: whether a stop, or this moment, ends the pass
-    /// where it is; the next one goes on there.
+    /// Makes one pass: empties the queues, then takes the records that are in the ring at the beginning. The queues come first: if a
+    /// process has a mapping in them, the event of its fork is in the ring by now. With `until`, a stop or this moment ends the pass early;
+    /// the next one continues there.
     ///
     /// # Cost
-    /// One ring full of bytes at most, however fast it is filled, and the time in which the tracker takes them.
+    /// At most the bytes of one full ring, however fast it fills, and the time in which the tracker takes them.
     fn drain(
         &self,
         sampler: &Sampler<'_>,
         ring: &RingBuffer<'_>,
         taken: &Mutex<Vec<u8>>,
-        seen: &mut Seen,
+        seen: &mut Progress,
         until: Option<Option<Instant>>,
     ) {
         let begun = Instant::now();
         let is_over = || until.is_some_and(|until| self.is_over(until));
-        // What is reported after this moment may miss the queues and yet be sampled in the ring.
+        // A mapping after this moment may be missing in the queues although a sample of it is in the ring.
         let complete_until_ns = clock::monotonic_ns().saturating_sub(UNDERWAY_NS);
         let mut fill = seen.look_at(self.queues);
         let mut waited = 0;
@@ -192,7 +192,7 @@ impl Pump<'_> {
             }
             let count = ring.consume_raw_n(TAKE_AT_ONCE);
             let mut bytes = taken.lock().unwrap_or_else(PoisonError::into_inner);
-            // A whole ring later, all that was in it at the beginning is taken.
+            // Once a ring's length of bytes was taken, all records from the beginning are.
             let is_last =
                 count < TAKE_AT_ONCE as i32 || waited + bytes.len() as u64 >= self.options.ring_bytes;
             if !is_last && bytes.len() < CHUNK_BYTES {
@@ -218,7 +218,7 @@ impl Pump<'_> {
         seen.longest_pass = seen.longest_pass.max(begun.elapsed());
     }
 
-    /// Tells whether nothing more is to be recorded.
+    /// Returns true if there is a reason to end, or the moment `until` has passed.
     fn is_over(&self, until: Option<Instant>) -> bool {
         self.looks.note();
         self.is_stopped()
@@ -230,13 +230,13 @@ impl Pump<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Passes a chunk on; waits while the tracker is behind, and the ring fills meanwhile. If the recording is over before the
-    /// chunk is taken, it is kept for the last pass; then the answer is false.
-    fn offer(&self, mut chunk: Chunk, seen: &mut Seen, is_over: &dyn Fn() -> bool) -> bool {
+    /// Passes a chunk on. While the tracker is too slow, this waits, and the ring fills. If the recording ends before the tracker takes the
+    /// chunk, the chunk is kept for the last pass, and this returns false.
+    fn offer(&self, mut chunk: Chunk, seen: &mut Progress, is_over: &dyn Fn() -> bool) -> bool {
         loop {
             chunk = match self.chunks.try_send(chunk) {
                 Err(TrySendError::Full(chunk)) => chunk,
-                // The tracker ends only after this end was dropped, unless it panicked: then its join tells.
+                // The tracker ends only after this sender was dropped, unless it panicked: joining it shows that.
                 Ok(()) | Err(TrySendError::Disconnected(_)) => return true,
             };
             if is_over() {
@@ -248,8 +248,8 @@ impl Pump<'_> {
     }
 }
 
-/// Waits until it is told what the threads ran in the end that have just ended: the kernel frees them a little later. Who has
-/// not been waited for by its parent is told by the last sweep.
+/// Waits for the final CPU time of the threads that have just ended: the kernel frees them a little later. A process for which its
+/// parent has not waited is reported by the last sweep.
 fn wait_for_accounts(sampler: &Sampler<'_>, ended_by: Reason) {
     let has_ended = matches!(ended_by, Reason::Command | Reason::TargetsGone);
     let until = Instant::now() + FREED_WITHIN;
@@ -258,7 +258,7 @@ fn wait_for_accounts(sampler: &Sampler<'_>, ended_by: Reason) {
     }
 }
 
-/// Copies every record behind its length into `taken`.
+/// Appends the length of each record, and then the record, to `taken`.
 fn take_into(taken: &Mutex<Vec<u8>>) -> impl FnMut(&[u8]) -> i32 + Send + '_ {
     |record| {
         keep(taken, record);

@@ -1,4 +1,4 @@
-//! What the pump remembers from one look at the kernel to the next.
+//! The state of the pump between two passes.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use crate::sys::clock;
 use crate::sys::queue::Queue;
 use crate::threads::chunk::Chunk;
 
-/// How long the recorder sleeps if the ring does not wake it.
+/// The longest sleep of the recorder if the ring does not wake it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The same where mapping reports come so fast that their queues would overflow until then.
+/// The longest sleep if mapping reports arrive so fast that their queues would overflow in [`LOOK_EVERY`].
 const LOOK_SOON: Duration = Duration::from_millis(5);
-/// The same after new mappings were reported, so many times: what runs there is judged meanwhile, and treated accordingly from then
-/// on.
+/// The longest sleep after new mappings were reported, and how many times: meanwhile the new code is judged, and the verdict should take
+/// effect soon.
 const LOOK_AT_NEW: (Duration, u32) = (Duration::from_millis(15), 6);
-/// How full a queue may become between two looks.
+/// How full a queue may become between two passes, 0 to 1.
 const FULL_ENOUGH: f64 = 0.25;
-/// Reports of mappings that wait for the end of a pass take so many bytes at most, and then fill their queues.
+/// The most bytes of mapping reports that wait for the end of a pass; further reports stay in their queues.
 const MAX_REPORT_BYTES: usize = 16 << 20;
 
-/// When it was last looked at whether there is a reason to end, and the longest time without such a look.
+/// The time of the last check for a reason to end, and the longest time without one.
 #[derive(Debug)]
 pub(crate) struct Looks {
     last: Cell<Instant>,
@@ -44,34 +44,34 @@ impl Looks {
     }
 }
 
-/// What the pump has seen so far.
+/// The state and the counts of the pump.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Progress {
     losses: FxHashMap<(Cause, u32), u64>,
     pub(super) high_water: u64,
-    /// How long to sleep if the ring does not wake the recorder.
+    /// The next sleep if the ring does not wake the recorder.
     look_in: Duration,
-    /// How many more looks come soon.
+    /// How many more sleeps are short because of new mappings.
     news: u32,
     /// Reports that wait for the end of a pass.
     pub(super) reports: Vec<u8>,
-    /// Others that were made up to now may be missing.
+    /// Mapping reports from before now may be missing.
     pub(super) lacks_reports: bool,
-    /// What the tracker did not take before the recording was over.
+    /// The chunk that the tracker did not take before the recording ended.
     pub(super) unsent: Option<Chunk>,
     pub(super) longest_pass: Duration,
 }
 
-impl Default for Seen {
+impl Default for Progress {
     fn default() -> Self {
         let (losses, high_water, news, reports, lacks_reports, unsent, longest_pass) = Default::default();
         Self { losses, high_water, look_in: LOOK_EVERY, news, reports, lacks_reports, unsent, longest_pass }
     }
 }
 
-impl Seen {
-    /// Empties the queues of mapping reports; returns how full the fullest was, 0 to 1. It is called often in a long pass, or
-    /// they would overflow meanwhile.
+impl Progress {
+    /// Empties the queues of mapping reports; returns how full the fullest one was, 0 to 1. A long pass calls it often, so that the queues
+    /// do not overflow.
     pub(super) fn look_at(&mut self, queues: &[Queue]) -> f64 {
         let mut fill: f64 = 0.0;
         for queue in queues {
@@ -85,12 +85,12 @@ impl Seen {
         fill
     }
 
-    /// How long to sleep now.
+    /// Returns how long to sleep now.
     pub(super) fn look_in(&self) -> Duration {
         if self.news > 0 { self.look_in.min(LOOK_AT_NEW.0) } else { self.look_in }
     }
 
-    /// Chooses when to look next, by how full the fullest queue of mapping reports has become.
+    /// Chooses the next sleep by how full the fullest queue of mapping reports has become.
     pub(super) fn note_fill(&mut self, fill: f64) {
         self.news = if fill > 0.0 { LOOK_AT_NEW.1 } else { self.news.saturating_sub(1) };
         let until_full_enough =
@@ -98,7 +98,7 @@ impl Seen {
         self.look_in = until_full_enough.clamp(LOOK_SOON, LOOK_EVERY);
     }
 
-    /// Losses since the last look.
+    /// Returns the losses since the last call.
     pub(super) fn new_losses(&mut self, sampler: &Sampler<'_>) -> Vec<Loss> {
         let time_ns = clock::monotonic_ns();
         let mut losses = Vec::new();

@@ -1,12 +1,12 @@
-//! What registers and stacks held, reduced to what unwinding needs.
+//! Reduces registers and stacks to the words that unwinding needs.
 //!
 //! Unwinding reads two kinds of words: return addresses, and saved registers from which the frame of a caller is
-//! computed, which therefore point into the stack. Every other word is left out here. That is most of them, and all the
-//! text, keys and numbers that a stack holds: they are never written.
+//! computed, which therefore point into the stack. All other words are dropped here. That is most of them, and all the
+//! text, keys and numbers that a stack holds: these are never written.
 //!
-//! What is left is told relative to what stays the same (code by image and offset, stack by distance), in pieces that are
+//! The rest is stored relative to what stays the same (code by image and offset, stack addresses by distance), in pieces that are
 //! stored once. The outer part of a stack hardly changes between two samples of a thread, so a snapshot is mostly the
-//! number of a node that is there already.
+//! number of a node that exists already.
 
 mod arriving;
 mod pages;
@@ -25,78 +25,78 @@ use crate::kernel::wire::{PAGE_BYTES, REGISTER_COUNT, STACK_POINTER};
 use crate::track::intern::Interner;
 use crate::track::spaces::Space;
 
-/// Code, pieces and nodes that are remembered before all are forgotten.
+/// The number of code locations, of pieces and of nodes that are remembered before all are forgotten.
 const REMEMBERED: usize = 128 << 10;
-/// How far apart two addresses of a stack can be: a first stack may have grown to gigabytes, and unwinding does not get
-/// that far.
+/// The largest distance of two addresses of a stack that is stored. A first stack may have grown to gigabytes, but unwinding does not
+/// get that far.
 const MAX_DISTANCE: u64 = 256 << 20;
-/// Parts of stacks that are remembered before all are forgotten: 16 MiB.
+/// The number of stack parts that are remembered for comparison before all are forgotten: 16 MiB.
 const COMPARED_PARTS: usize = 1 << 20;
 
-/// Gives snapshots ids, and what they are made of.
+/// Gives ids to snapshots, and to the pieces and nodes that they consist of.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     code: Interner<Location>,
-    /// Of each the mask, low half first, then its words: an id of code · 2 + 1, or a distance, sign folded, · 2.
+    /// Each piece is a mask, low half first, then its words: an id of code · 2 + 1, or a zigzag-coded distance · 2.
     pieces: Interner<Arc<[u32]>>,
     nodes: Interner<StackNode>,
     located: LocatedCode,
-    /// What the stacks of threads held last, and those further out: by how many are inside.
+    /// The last contents of each stack of a thread; the key has the thread, and how many stacks lie inside of this one.
     before: FxHashMap<(u32, usize), Before>,
     before_parts: usize,
     first_id: u32,
     rows: Vec<Snapshot>,
-    /// Code of the last snapshot that is told by its address, as it was met.
+    /// Code addresses of the last snapshot that no image and offset can stand for, in the order of reading.
     at_addresses: Vec<u64>,
-    /// The piece at hand, and its bytes.
+    /// Buffers: the words of the current piece, and its bytes.
     scratch: Vec<u32>,
     bytes: Vec<u8>,
 }
 
-/// A stack that was seen. Part 0 ends at the anchor, part 1 below it, and so on.
+/// The last contents of a stack. Part 0 ends at the anchor, part 1 lies below it, and so on.
 #[derive(Debug, Default)]
 struct Before {
     anchor: u64,
-    copied: Seen,
+    copied: PageHashes,
     /// Version of the address space.
     version: u32,
-    /// The outermost part of which something is known.
+    /// The outermost part with known bytes.
     first_part: u32,
-    /// What each part held, from the first one on.
+    /// The contents of each part, from `first_part` on.
     held: Vec<Held>,
 }
 
-/// What the pages of a stack held.
+/// The page hashes of a stack at its last snapshot.
 #[derive(Debug, Default)]
-struct Seen {
+struct PageHashes {
     low: u64,
-    /// Behind the last byte that was known.
+    /// The address after the last known byte.
     high: u64,
     hashes: Vec<u64>,
 }
 
-impl Seen {
+impl PageHashes {
     fn hash(&self, address: u64) -> Option<u64> {
         let number = (address / PAGE_BYTES).checked_sub(self.low / PAGE_BYTES)?;
         self.hashes.get(usize::try_from(number).ok()?).copied()
     }
 }
 
-/// What a part of a stack held.
+/// The contents of a part of a stack.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// Its piece; `None` if it has no words.
+    /// The piece of this part; `None` if the part has no words.
     piece: Option<u32>,
     /// The node of this piece, or of the next outer one that has words.
     node: u32,
 }
 
 impl Before {
-    /// Tells whether the bytes of a part are what they were: those of its pages are, and all of it belonged to the stack.
+    /// Returns true if the bytes of a part did not change: its pages have the same hashes, and all of it belonged to the stack before.
     fn is_same(&self, now: &Copied, from: u64, to: u64) -> bool {
-        let Seen { low, high, .. } = self.copied;
+        let PageHashes { low, high, .. } = self.copied;
         let is_same = |address| now.hash(address).is_some_and(|hash| self.copied.hash(address) == Some(hash));
-        // Of a part that is not whole, both must have known the same bytes.
+        // If a part is not whole, the same bytes of it must be known now and before.
         let is_whole = to - from == PIECE_BYTES && low <= from && to <= high;
         from < to && (is_whole || (low, high) == (now.low, now.high)) && is_same(from) && is_same(to - 1)
     }
@@ -125,7 +125,7 @@ impl Default for Snapshots {
 }
 
 impl Snapshots {
-    /// Notes a snapshot of a thread; returns its id. Those of the stacks further out have the next ones.
+    /// Notes a snapshot of a thread; returns its id. The snapshots of its outer stacks have the following ids.
     pub(crate) fn note(&mut self, tid: u32, space: &Space, taken: &Taken) -> u32 {
         self.at_addresses.clear();
         let id = self.note_one((tid, 0), space, taken);
@@ -135,7 +135,7 @@ impl Snapshots {
         id
     }
 
-    /// Notes the snapshot of one stack of a thread: the one that it is on, or one further out.
+    /// Notes the snapshot of one stack of a thread: the current one, or an outer one.
     fn note_one(&mut self, stack: (u32, usize), space: &Space, taken: &Taken) -> u32 {
         let is_outer = stack.1 > 0;
         let before = self.take_before(stack).unwrap_or_default();
@@ -146,7 +146,7 @@ impl Snapshots {
         let bounds = space.bounds();
         let mut words = Words { space, bounds, code, located, at_addresses, low: sp, high: anchor, reach };
         let (mut mask, mut registers) = (0, Vec::new());
-        // The program counter of a sample is the leaf of its walk; that of what was interrupted stands here.
+        // The program counter of a sample is the leaf of its walk. The one of an outer stack is stored only here.
         let len = REGISTER_COUNT - usize::from(!is_outer);
         for (number, value) in taken.registers[..len].iter().enumerate() {
             let bit =
@@ -162,7 +162,7 @@ impl Snapshots {
         let first_part = (anchor.saturating_sub(copied.high) / PIECE_BYTES) as u32;
         let mut held = Vec::with_capacity((parts - first_part) as usize);
         let (mut memory, mut gap) = (0, first_part);
-        // What lies outside of a part was the same before, too.
+        // True while all parts further out are unchanged, too.
         let mut is_same_outside = is_comparable && before.first_part == first_part;
         for number in first_part..parts {
             let (from, to) = part(copied, anchor, number);
@@ -193,7 +193,7 @@ impl Snapshots {
         }
         self.before_parts += held.len();
         let hashes = copied.pages.iter().map(|(hash, _)| *hash).collect();
-        let seen = Seen { low: copied.low, high: copied.high, hashes };
+        let seen = PageHashes { low: copied.low, high: copied.high, hashes };
         self.before
             .insert(stack, Before { anchor, copied: seen, version: space.version(), first_part, held });
         let copied = (copied.high - sp) as u32;
@@ -212,13 +212,13 @@ impl Snapshots {
         Some(before)
     }
 
-    /// The code that the last snapshot holds and that is told by its address, since it is in no file, or in one that its
-    /// process has mapped twice. What the thread held before, at the same place, is left out.
+    /// Returns the code addresses of the last snapshot that no image and offset can stand for: the code is in no file, or in one that the
+    /// process has mapped twice. Addresses in unchanged parts of the stack are skipped.
     pub(crate) fn at_addresses(&self) -> &[u64] {
         &self.at_addresses
     }
 
-    /// Bytes that wait to be written, about.
+    /// Returns the approximate number of bytes that wait to be written.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.rows.len() * 64 + self.pieces.waiting() * 128
     }
@@ -245,14 +245,14 @@ impl Snapshots {
     }
 }
 
-/// What is known of a part of a stack: the address of its first byte that is, and that behind the last; equal if none is.
+/// Returns the addresses of the first known byte of a part and after the last one; both are equal if no byte is known.
 fn part(copied: &Copied, anchor: u64, number: u32) -> (u64, u64) {
     let end = anchor.saturating_sub(u64::from(number) * PIECE_BYTES);
     let from = end.saturating_sub(PIECE_BYTES).clamp(copied.low, copied.high.max(copied.low));
     (from, end.clamp(from, copied.high.max(from)))
 }
 
-/// A piece as the file has it.
+/// Returns a piece in the format of the file.
 fn unpacked(piece: &[u32]) -> StackPiece {
     let word = |word: &u32| match word & 1 {
         1 => Word::Code(word >> 1),
@@ -262,7 +262,7 @@ fn unpacked(piece: &[u32]) -> StackPiece {
     StackPiece { mask, words: piece[2..].iter().map(word).collect() }
 }
 
-/// What is new, as columns.
+/// The new items, as columns.
 pub(crate) struct New {
     /// The code in images: image and offset in its file.
     pub(crate) in_images: Vec<(u32, u64)>,
@@ -272,7 +272,7 @@ pub(crate) struct New {
     pub(crate) snapshots: SnapshotsV1,
 }
 
-/// The code of addresses that were looked up, each in the one slot that it can be in.
+/// A cache of the code at addresses; each address has exactly one slot.
 #[derive(Debug)]
 struct LocatedCode(Vec<LocatedSlot>);
 
@@ -281,11 +281,11 @@ struct LocatedSlot {
     address: u64,
     /// Version of the address space.
     version: u32,
-    /// Id + 1, as a word has room for; 0 if there is no code. [`AT_ADDRESS`] is set if it is told by its address.
+    /// The id of the code + 1; 0 if there is none. [`AT_ADDRESS`] is set if the code is stored by its address.
     code: u32,
 }
 
-/// Ids of code have a bit less than numbers in a piece ([`Snapshots::pieces`]).
+/// The top bit, which ids of code do not use: a word in a piece ([`Snapshots::pieces`]) has one bit less for them.
 const AT_ADDRESS: u32 = 1 << 31;
 
 impl Default for LocatedCode {
@@ -303,10 +303,10 @@ impl LocatedCode {
     }
 }
 
-/// Tells addresses from other words.
+/// Distinguishes addresses from other words.
 struct Words<'a> {
     space: &'a Space,
-    /// Where its code begins and ends.
+    /// The address of the first code, and the one after the last.
     bounds: (u64, u64),
     code: &'a mut Interner<Location>,
     located: &'a mut LocatedCode,
@@ -315,22 +315,22 @@ struct Words<'a> {
     low: u64,
     /// The anchor.
     high: u64,
-    /// How far above the stack pointer an address of the stack may be.
+    /// The largest distance of a stack address above the stack pointer.
     reach: u64,
 }
 
 impl Words<'_> {
-    /// Tells what a part of the stack held, as [`Snapshots::pieces`] has it; whether it held addresses.
+    /// Writes a part of the stack to `piece`, in the format of [`Snapshots::pieces`]; returns true if it held addresses.
     fn piece(&mut self, (from, bytes): (u64, &[u8]), piece: &mut Vec<u32>) -> bool {
         piece.clear();
         piece.extend([0, 0]);
         let mut mask = 0_u64;
-        // Words lie at multiples of eight, and so does the anchor.
+        // Only words at multiples of eight count, as seen from the aligned anchor.
         let skipped = (from.wrapping_neg() % 8) as usize;
         let words = bytes.get(skipped..).unwrap_or_default().as_chunks().0;
         for (word, address) in words.iter().zip((from + skipped as u64..).step_by(8)) {
             let Some(word) = self.word(u64::from_ne_bytes(*word), address) else { continue };
-            // Counted from the lowest address of the part.
+            // Bits count from the lowest address of the part.
             mask |= 1 << (PIECE_WORDS as u64 - 1 - (self.high - address - 8) / 8 % PIECE_WORDS as u64);
             piece.push(match word {
                 Word::Code(id) => id << 1 | 1,
@@ -341,7 +341,7 @@ impl Words<'_> {
         mask != 0
     }
 
-    /// What a word can be, told from the address at which it lies.
+    /// Returns what a word at an address stands for; `None` if it is no address.
     fn word(&mut self, value: u64, at: u64) -> Option<Word> {
         if value.wrapping_sub(self.low) <= self.reach {
             return Some(Word::Stack(value.wrapping_sub(at) as i64));
@@ -353,7 +353,7 @@ impl Words<'_> {
         let version = self.space.version();
         let slot = self.located.slot(version, value);
         if (slot.address, slot.version) != (value, version) {
-            // Most are return addresses: behind a call that never returns, the code may end.
+            // Most are return addresses. After a call that never returns, the code may end.
             let location = self.space.locate(value - 1).map(|location| match location {
                 Location::Image { image, file_off } => {
                     Location::Image { image, file_off: file_off.wrapping_add(1) }

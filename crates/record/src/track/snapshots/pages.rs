@@ -1,5 +1,5 @@
-//! Pages of stacks as they were sent. The sampler sends a page again only when it holds something else; else it tells the hash
-//! of what it holds, and the page is taken from here.
+//! Remembers stack pages as they were sent. The sampler sends a page again only after it has changed; else it sends only the hash of
+//! the page, which is then taken from here.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use crate::kernel::wire::{PAGE_BYTES, PageKey};
 use crate::track::tally::{Held, Tally};
 
-/// Pages of half of the memory: 16 MiB. The ones that were used last are kept.
+/// The number of pages in each of two generations: 16 MiB. The pages that were used last are kept.
 const MAX_PAGES: usize = 4096;
 
-/// What a page holds. Its memory is counted as long as anybody has it.
+/// The bytes of a page. They are counted while anything holds them.
 #[derive(Debug, Clone)]
 pub(crate) struct Page(Arc<(Bytes, Held)>);
 
@@ -31,9 +31,9 @@ impl Page {
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     young: FxHashMap<PageKey, (u64, Page)>,
-    /// Used less lately than any young one.
+    /// Pages that were not used since the last change of generations.
     old: FxHashMap<PageKey, (u64, Page)>,
-    /// Pages that the sampler must send again, because they are not here.
+    /// Pages that are not here, so that the sampler must send them again.
     missing: Vec<PageKey>,
 }
 
@@ -48,7 +48,7 @@ impl Pages {
         }
     }
 
-    /// Finds a page by what it holds.
+    /// Finds a page by its hash.
     pub(super) fn find(&mut self, key: PageKey, hash: u64) -> Option<Page> {
         if let Some((_, page)) = self.young.get(&key).filter(|(known, _)| *known == hash) {
             return Some(page.clone());

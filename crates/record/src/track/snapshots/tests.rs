@@ -10,10 +10,10 @@ use crate::track::spaces::{Region, Spaces};
 
 const TGID: u32 = 10;
 const CODE: u64 = 0x5555_0000_0000;
-/// Where the stack ends.
+/// The address after the stack.
 const ANCHOR: u64 = 0x7ffd_0000_8000;
 
-/// A process with code of image 1 at [`CODE`].
+/// Returns a process with code of image 1 at [`CODE`].
 fn spaces() -> Spaces {
     let mut spaces = Spaces::default();
     map(&mut spaces, TGID, CODE);
@@ -26,7 +26,7 @@ fn map(spaces: &mut Spaces, tgid: u32, start: u64) {
     spaces.map(tgid, start, region);
 }
 
-/// A stack as it comes from the ring: its words, from the stack pointer on.
+/// Returns a snapshot of a stack whose words begin at the stack pointer.
 fn taken(sp: u64, stack_end: u64, bytes: &[u8], registers: &[(usize, u64)]) -> Taken {
     let mut values = [0; REGISTER_COUNT];
     registers.iter().for_each(|(number, value)| values[*number] = *value);
@@ -55,7 +55,7 @@ fn of_words(sp: u64, words: &[u64]) -> Taken {
     taken(sp, ANCHOR, &bytes, &[])
 }
 
-/// What was written, by id.
+/// All that was written, by id.
 #[derive(Default)]
 struct Written {
     code: Vec<Location>,
@@ -65,7 +65,7 @@ struct Written {
 }
 
 impl Written {
-    /// Takes what is new, by way of its bytes in the file.
+    /// Takes the new items, encoded to bytes of the file and decoded again.
     fn add(&mut self, snapshots: &mut Snapshots) {
         let New { code, pieces, nodes, snapshots, .. } = snapshots.take_new();
         let bytes = [code.to_bytes(), pieces.to_bytes(), nodes.to_bytes(), snapshots.to_bytes()];
@@ -82,7 +82,7 @@ impl Written {
         self.rows.extend(SnapshotsV1::view(&rows).expect("own bytes").rows().expect("own bytes"));
     }
 
-    /// The address that a word stands for, where code is mapped at `code_start`.
+    /// Returns the address that a word stands for, where code is mapped at `code_start`.
     fn value(&self, word: Word, at: u64, code_start: u64) -> u64 {
         match word {
             Word::Stack(distance) => at.wrapping_add_signed(distance),
@@ -93,7 +93,7 @@ impl Written {
         }
     }
 
-    /// The words of a stack, by address.
+    /// Returns the words of a stack, by address.
     fn words(&self, id: u32, code_start: u64) -> BTreeMap<u64, u64> {
         let row = &self.rows[id as usize - 1];
         let (mut chain, mut next) = (Vec::new(), row.memory);
@@ -149,7 +149,7 @@ fn a_return_address_behind_the_last_byte_of_code_is_one() {
     assert_eq!(written.words(id, CODE), BTreeMap::from([(sp, CODE + 0x1_0000), (sp + 24, CODE + 1)]));
 }
 
-/// A stack of `parts` pieces, of which each holds a return address and a frame pointer.
+/// Returns a stack of `parts` pieces, each of which holds a return address and a frame pointer.
 fn deep(parts: u64, code: u64) -> (u64, Vec<u64>) {
     let mut words = vec![0; (parts * 64) as usize];
     let sp = ANCHOR - parts * PIECE_BYTES;
@@ -172,7 +172,7 @@ fn what_lies_outside_is_stored_once_for_all_samples_of_a_thread() {
     written.add(&mut snapshots);
     let (pieces, nodes) = (written.pieces.len(), written.nodes.len());
     assert_eq!(nodes, 40);
-    // The innermost part changes; then the stack shrinks; then it is as it was.
+    // The innermost part changes; then the stack shrinks; then it has its first contents again.
     words[0] = CODE + 0x99;
     let second = snapshots.note(1, space, &of_words(sp, &words));
     let third = snapshots.note(1, space, &of_words(sp + 4096, &words[512..]));
@@ -274,7 +274,7 @@ fn memory_is_bounded_and_what_was_forgotten_is_written_again() {
     assert_eq!(written.words(again, CODE), written.words(first, CODE));
 }
 
-/// A word of a stack: an address of the stack, of code, around them, or data.
+/// Returns a word of a stack: an address of the stack, of code, around them, or data.
 fn word() -> impl proptest::strategy::Strategy<Value = u64> {
     proptest::prop_oneof![
         3 => proptest::strategy::Just(0),

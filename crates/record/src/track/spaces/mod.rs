@@ -1,4 +1,4 @@
-//! Address spaces as they are at the moment that is being tracked: which code lies where in every process.
+//! The address spaces of all processes at the moment that the tracker has reached: which code lies where.
 //!
 //! Pure. [`crate::track::tracker`] replays changes of tasks and mappings in the order of time.
 
@@ -12,45 +12,46 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::track::tally::Tally;
 pub(crate) use space::{Region, Shown, Space};
 
-/// Regions of one process that are kept; and that it may have without being given up, when it is looked at: the kernel does not
-/// report what is unmapped, so that more are known than are there. A browser has some hundred.
+/// The number of regions of one process that are kept; and the number that it may have at a look into `/proc` without being given up.
+/// The kernel does not report unmapping, so more regions are known than exist. A browser has some hundred.
 const MAX_REGIONS: usize = 16 << 10;
 pub(crate) const MAX_MAPPED: usize = MAX_REGIONS / 2;
-/// Regions of all processes that are kept, about 100 bytes each; from the half on, a process may have no more than so many.
+/// The number of regions of all processes that are kept, about 100 bytes each. Once half of them are in use, each process may have only
+/// a smaller number.
 const MAX_ALL_REGIONS: usize = 1 << 20;
 const MODEST: usize = 1024;
 /// The address spaces of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     by_tgid: FxHashMap<u32, Arc<Space>>,
-    /// Processes that ended: the last samples of a thread come after its end was told.
+    /// Processes that ended. They are kept for a while: the last samples of a thread arrive after the report of its end.
     ended: Vec<u32>,
-    /// Processes whose address space is another than when this was taken.
+    /// Processes whose address space changed since the last [`Spaces::take_changed`].
     changed: FxHashSet<u32>,
     versions: u32,
-    /// Reports of mappings that were made up to this moment may be missing; 0 if none is.
+    /// Mapping reports from before this moment may be missing; 0 if none is.
     lacking_until_ns: u64,
-    /// What was proven of processes since reports were missing.
+    /// What looks into `/proc` have proven since reports were missing.
     proven: FxHashMap<u32, Proven>,
     /// The number of all regions.
     regions: Tally,
 }
 
-/// When the address space of a process is known to be as it is here although reports of mappings are missing.
+/// The times at which the address space of a process is proven although mapping reports are missing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Proven {
-    /// Not up to this moment.
+    /// Up to this moment it is not proven.
     not_until_ns: u64,
-    /// But up to this one.
+    /// From then up to this moment it is proven.
     until_ns: u64,
-    /// Reports of its own that were made up to this moment are missing.
+    /// Reports of this process from before this moment are missing.
     lacking_until_ns: u64,
-    /// When it was given up, since it has too many mappings: it is not looked at any more; 0 if it was not.
+    /// When the process was given up because of too many mappings, after which nobody looks at it any more; 0 if it was not.
     given_up_ns: u64,
 }
 
 impl Proven {
-    /// Keeps what was noted after an address space began, and forgets what was noted of the one before it. The tracker notes
+    /// Returns what was noted after the beginning of an address space, without what was noted about the one before it. The tracker notes
     /// missing reports at once, and replays the fork or exec later, in the order of time.
     fn since(self, time_ns: u64) -> Self {
         let later = |moment_ns: u64| if moment_ns > time_ns { moment_ns } else { 0 };
@@ -65,37 +66,37 @@ impl Spaces {
         self.by_tgid.get(&tgid).map(|space| &**space)
     }
 
-    /// All that a process has mapped will be told: it was looked at.
+    /// Notes that all mappings of a process are known, since it was looked at in `/proc`.
     pub(crate) fn complete(&mut self, tgid: u32) {
         self.changed.insert(tgid);
         self.changing(tgid).is_complete = true;
     }
 
-    /// Reports of mappings that were made up to a moment may be missing, of whatever process.
+    /// Notes that mapping reports of any process from before a moment may be missing.
     pub(crate) fn lack_until(&mut self, time_ns: u64) {
         self.lacking_until_ns = time_ns;
     }
 
-    /// The same of one process.
+    /// Notes that mapping reports of one process from before a moment are missing.
     pub(crate) fn lack_of(&mut self, tgid: u32, until_ns: u64) {
         let proven = self.proven.entry(tgid).or_default();
         proven.lacking_until_ns = proven.lacking_until_ns.max(until_ns);
     }
 
-    /// A process has more mappings than can be followed: nothing is known of it until it runs another program.
+    /// Gives up a process with too many mappings: its address space is unknown until it runs another program.
     pub(crate) fn give_up(&mut self, tgid: u32, time_ns: u64) {
         self.proven.entry(tgid).or_default().given_up_ns = time_ns;
         self.by_tgid.remove(&tgid);
         self.changed.insert(tgid);
     }
 
-    /// Returns true if nothing will be known of a process.
+    /// Returns true if a process was given up.
     pub(crate) fn is_given_up(&self, tgid: u32) -> bool {
         self.proven.get(&tgid).is_some_and(|proven| proven.given_up_ns > 0)
     }
 
-    /// The address space of a process was compared with that of `/proc` at a moment: it is right up to then, and will be, or
-    /// from then on.
+    /// Notes that the address space of a process was compared with `/proc` at a moment. If it was right, it is proven before and after that
+    /// moment; otherwise only after it.
     pub(crate) fn prove(&mut self, tgid: u32, time_ns: u64, was_right: bool) {
         let proven = self.proven.entry(tgid).or_default();
         proven.until_ns = proven.until_ns.max(time_ns);
@@ -104,7 +105,7 @@ impl Spaces {
         }
     }
 
-    /// Returns true if no report that is missing can have been of this process, in front of this moment.
+    /// Returns true if no missing report can concern this process before this moment.
     pub(crate) fn is_sure(&self, tgid: u32, time_ns: u64) -> bool {
         if self.lacking_until_ns == 0 && self.proven.is_empty() {
             return true;
@@ -115,9 +116,9 @@ impl Spaces {
         proven.given_up_ns == 0 && (lacking_ns == 0 || is_proven)
     }
 
-    /// A process begins with what its parent has.
+    /// Gives a new process the address space of its parent.
     pub(crate) fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
-        // It may have been looked at before this was told.
+        // A look at the child may have come before the report of its fork.
         let own = self.proven.get(&child).copied().unwrap_or_default().since(time_ns);
         if own.until_ns < time_ns {
             match self.proven.get(&parent).copied() {
@@ -142,8 +143,8 @@ impl Spaces {
         self.changed.insert(child);
     }
 
-    /// A process runs a new program: what was mapped before is gone. An exec is told when it is done, and
-    /// counts from its beginning: the new program may have been mapped by now.
+    /// Empties the address space of a process that runs a new program. The kernel reports an exec at its end, but it
+    /// counts from its beginning: the new program may be mapped by now.
     pub(crate) fn exec(&mut self, tgid: u32, time_ns: u64) {
         self.changed.insert(tgid);
         self.versions = self.versions.wrapping_add(1);
@@ -153,7 +154,7 @@ impl Spaces {
         old.filter(|(_, region)| region.since_ns >= time_ns)
             .for_each(|(start, region)| space.put(*start, *region));
         self.by_tgid.insert(tgid, Arc::new(space));
-        // All that it maps from now on is reported.
+        // All mappings from now on are reported.
         if let Some(proven) = self.proven.get_mut(&tgid) {
             *proven = proven.since(time_ns);
         }
@@ -162,7 +163,7 @@ impl Spaces {
         }
     }
 
-    /// A process ended; it is forgotten with the next call of [`Spaces::forget_ended`].
+    /// Notes that a process ended. The next call of [`Spaces::forget_ended`] forgets it.
     pub(crate) fn exit(&mut self, tgid: u32) {
         self.ended.push(tgid);
     }
@@ -175,13 +176,13 @@ impl Spaces {
         }
     }
 
-    /// Takes the processes whose address space has changed since they were taken, or that are new.
+    /// Takes the processes that are new, or whose address space has changed, since the last call.
     pub(crate) fn take_changed(&mut self) -> FxHashSet<u32> {
         std::mem::take(&mut self.changed)
     }
 
-    /// A process maps executable memory, over whatever was there. If it has too much, that is not noted, and it must be looked at
-    /// before anything is sure again.
+    /// Maps executable memory of a process, over whatever was there. If the process has too many regions, the mapping is not noted, and the
+    /// address space is not sure until the process was looked at.
     pub(crate) fn map(&mut self, tgid: u32, start: u64, region: Region) {
         let all = self.regions.total();
         let room = match all {
@@ -193,7 +194,7 @@ impl Spaces {
             return;
         }
         if self.of(tgid).map_or(0, |space| space.regions.len()) >= room {
-            // Whatever was proven, this was part of it.
+            // The refused region is missing from whatever was proven.
             let proven = self.proven.entry(tgid).or_default();
             (proven.until_ns, proven.lacking_until_ns) = (0, region.since_ns.saturating_add(1));
             return;
@@ -212,7 +213,7 @@ impl Spaces {
         Arc::make_mut(self.by_tgid.entry(tgid).or_insert_with(empty))
     }
 
-    /// A process was looked at: what does not touch one of these ranges, which are in order, is there no more.
+    /// Removes the regions of a process that touch none of these ranges, which are in order: a look into `/proc` showed no others.
     pub(crate) fn keep_only(&mut self, tgid: u32, ranges: &[Range<u64>]) {
         let gone = self.of(tgid).map(|space| space.not_in(ranges)).unwrap_or_default();
         if !gone.is_empty() {

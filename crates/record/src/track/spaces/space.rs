@@ -14,26 +14,26 @@ pub(super) const OFTEN: usize = 64;
 /// One address space. A process that was forked shares its parent's until one of them maps something.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Space {
-    /// Another number for other contents.
+    /// Different contents have different numbers.
     pub(super) version: u32,
-    /// By first address; they do not overlap.
+    /// The regions by first address; they do not overlap.
     pub(super) regions: BTreeMap<u64, Region>,
-    /// First addresses of those that show images, by image.
+    /// The first addresses of the regions that show images, by image.
     pub(super) by_image: BTreeSet<(u32, u64)>,
-    /// Counts the regions among those of all.
+    /// Counts these regions among those of all processes.
     pub(super) held: Held,
-    /// Nothing was mapped before the first region that is known.
+    /// All executable mappings are known.
     pub(super) is_complete: bool,
 }
 
-/// What a space has of a stretch of memory that shows something.
+/// How an address space compares with a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// All of it, and nothing else.
+    /// It has all of the mapping, and nothing else there.
     Whole,
-    /// Some is missing.
+    /// It has a part of the mapping, and nothing else there.
     Part,
-    /// Something else is there.
+    /// It has something else there.
     Other,
 }
 
@@ -42,28 +42,28 @@ pub(crate) enum Shown {
 pub(crate) struct Region {
     /// Address behind the last byte.
     pub(crate) end: u64,
-    /// What it shows, an image id; `None` for code that is in no file.
+    /// The id of the mapped image; `None` for code that is in no file.
     pub(crate) image: Option<u32>,
-    /// Offset of its first byte in the file.
+    /// The file offset of its first byte.
     pub(crate) file_off: u64,
-    /// Since when, ns `CLOCK_MONOTONIC`.
+    /// The time of the mapping, ns `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
-    /// The process has mapped the same part of the image elsewhere, too: an offset does not tell the address.
+    /// The process has mapped the same part of the image elsewhere, too, so that a file offset does not determine the address.
     pub(crate) is_twice: bool,
 }
 
 impl Space {
-    /// A number that no other contents have.
+    /// Returns a number that no other contents have.
     pub(crate) fn version(&self) -> u32 {
         self.version
     }
 
-    /// Tells whether what is nowhere in it is no code.
+    /// Returns true if all executable mappings are known, so that an unmapped address is not code.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// What it shows, each image id once; `None` for code that is in no file.
+    /// Returns the mapped images, each once; `None` for code that is in no file.
     pub(crate) fn images(&self) -> impl Iterator<Item = Option<u32>> + '_ {
         let first = self.by_image.first().map(|(image, _)| *image);
         let next =
@@ -72,12 +72,12 @@ impl Space {
         in_no_file.into_iter().chain(std::iter::successors(first, next).map(Some))
     }
 
-    /// Tells whether there may be no room for more regions.
+    /// Returns true if there may be no room for more regions.
     pub(crate) fn may_be_full(&self) -> bool {
         self.regions.len() >= MODEST
     }
 
-    /// Finds where an offset of an image is; `None` if it is nowhere, or at several places.
+    /// Finds the address of a file offset of an image; `None` if it is not mapped, or mapped several times.
     pub(crate) fn address(&self, image: u32, file_off: u64) -> Option<u64> {
         let mut found = self.showing(image).filter_map(|(start, region)| {
             let into = file_off.checked_sub(region.file_off).filter(|into| *into < region.end - start)?;
@@ -86,7 +86,7 @@ impl Space {
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// The first address of code, and the one behind the last.
+    /// Returns the first address of code, and the one after the last.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let first = self.regions.first_key_value().map_or(u64::MAX, |(start, _)| *start);
         (first, self.regions.last_key_value().map_or(0, |(_, region)| region.end))
@@ -111,8 +111,8 @@ impl Space {
         Some((image, region.file_off.wrapping_add(address - start)))
     }
 
-    /// Tells what it has of a stretch of memory that shows one of these images, `None` for code in no file, from an offset
-    /// on.
+    /// Compares a range of memory with a mapping of one of these images, `None` for code in no file, that begins at
+    /// a file offset.
     pub(crate) fn shows(&self, memory: Range<u64>, images: &[Option<u32>], file_off: u64) -> Shown {
         let below = self.regions.range(..memory.start).next_back();
         let below = below.filter(|(_, region)| region.end > memory.start);
@@ -128,7 +128,7 @@ impl Space {
         if is_whole && known >= memory.end { Shown::Whole } else { Shown::Part }
     }
 
-    /// The space as it is without what does not touch one of these ranges, which are in order.
+    /// Returns the address space with only the regions that touch one of these ranges, which are in order.
     pub(crate) fn within(mut self, ranges: &[Range<u64>]) -> Self {
         self.not_in(ranges).into_iter().for_each(|start| self.take(start));
         self
@@ -143,20 +143,20 @@ impl Space {
         gone.map(|(start, _)| *start).collect()
     }
 
-    /// The space as it is once something is mapped, too.
+    /// Returns the address space with another region mapped.
     pub(crate) fn with(mut self, start: u64, region: Region) -> Self {
         self.map(start, region);
         self
     }
 
-    /// The regions that show an image, and their first addresses.
+    /// Returns the regions that show an image, and their first addresses.
     fn showing(&self, image: u32) -> impl Iterator<Item = (u64, &Region)> + '_ {
         let starts = self.by_image.range((image, 0)..=(image, u64::MAX));
         starts.filter_map(|(_, start)| Some((*start, self.regions.get(start)?)))
     }
 
-    /// Marks the regions that map a part of the file that a new region maps, too; returns true if there are any. Where an image
-    /// is mapped often, all its regions are marked: to compare each with all others would take quadratic time.
+    /// Marks the regions that map a part of the file that a new region maps, too; returns true if there are any. If an image
+    /// is mapped often, all its regions are marked, since comparing each with all others would take quadratic time.
     fn show_the_same(&mut self, start: u64, region: &Region) -> bool {
         let Some(image) = region.image else { return false };
         let shown = |start: u64, r: &Region| r.file_off..r.file_off.saturating_add(r.end - start);

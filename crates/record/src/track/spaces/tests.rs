@@ -123,7 +123,7 @@ fn code_without_a_file_keeps_its_address() {
 fn an_image_that_is_mapped_often_is_told_by_addresses() {
     let mut spaces = Spaces::default();
     let at = |n: u64| 0x10_0000 + n * 0x2000;
-    // Never the same part of it.
+    // Each maps another part of the image.
     let map = |spaces: &mut Spaces, n: u64| spaces.map(1, at(n), region(at(n) + 0x1000, 7, n * 0x1000));
     let by_address = |spaces: &Spaces, numbers: Range<u64>| {
         let located = numbers.filter_map(|n| spaces.of(1)?.locate(at(n)));
@@ -174,7 +174,7 @@ fn what_is_refused_is_not_proven_by_a_look_that_told_it() {
 fn what_is_missing_of_a_new_process_or_program_is_told_before_its_beginning() {
     let mut spaces = Spaces::default();
     spaces.map(1, 0x1000, region(0x2000, 7, 0));
-    // The fork's and the exec's turn comes behind the reports that were refused.
+    // Fork and exec are replayed after the reports were refused.
     spaces.lack_of(2, 30);
     spaces.fork(1, 2, 20);
     assert!(!spaces.is_sure(2, 31));
@@ -186,7 +186,7 @@ fn what_is_missing_of_a_new_process_or_program_is_told_before_its_beginning() {
     spaces.fork(1, 3, 20);
     spaces.exec(3, 25);
     assert!(spaces.is_given_up(3));
-    // Those of an older process of this number.
+    // These reports were of an older process with this id.
     spaces.lack_of(4, 10);
     spaces.fork(1, 4, 20);
     assert!(spaces.is_sure(4, 21));

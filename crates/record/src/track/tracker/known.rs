@@ -1,4 +1,4 @@
-//! What the tracker knows of address spaces, and what it is told when they are looked at.
+//! What the tracker knows about address spaces, and what it learns when `/proc` is read again.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::kernel::wire::Head;
 use crate::track::spaces::Space;
 
 impl Tracker {
-    /// Takes note that reports of mappings may be missing of all that happened up to a moment.
+    /// Notes that mapping reports from before a moment may be missing.
     pub(crate) fn lack_reports(&mut self, until_ns: u64) {
         self.spaces.lack_until(until_ns);
     }
@@ -29,8 +29,8 @@ impl Tracker {
         tgids
     }
 
-    /// What is known of an address space by now, of what waits as well, and since when what is missing there may have been
-    /// mapped.
+    /// Returns an address space with the waiting events applied, and the earliest time at which a mapping that is missing there may have
+    /// been made.
     pub(crate) fn latest(&self, tgid: u32) -> (Space, u64) {
         let (mut space, mut since_ns) = (self.spaces.of(tgid).cloned(), self.settled_ns);
         for what in self.waiting.of(tgid) {
@@ -49,8 +49,8 @@ impl Tracker {
         (space.unwrap_or_default(), since_ns)
     }
 
-    /// The images that a mapping of a file can have: as `/proc` tells it, which `image` is without the id of its path, and as the
-    /// kernel reports it. `None` stands for code in no file.
+    /// Returns the images that a mapping of a file can have: the one that `/proc` shows, which is `image` with the id of its path, and the
+    /// one that the kernel reports. `None` stands for code in no file.
     pub(crate) fn images_of(&self, path: &[u8], image: Image) -> Vec<Option<u32>> {
         if !is_image(image.kind) {
             return vec![None];
@@ -61,38 +61,38 @@ impl Tracker {
         [told, reported].iter().filter_map(|image| self.images.find(image)).map(Some).collect()
     }
 
-    /// Takes note of all code that a process has mapped at a moment: ranges of addresses, in order.
+    /// Notes all executable ranges that a process has mapped at a moment, in order.
     pub(crate) fn has_only(&mut self, tgid: u32, time_ns: u64, ranges: Vec<Range<u64>>) {
         self.wait(time_ns, What::Only { tgid, ranges });
     }
 
-    /// Takes note that reports of mappings of a process are missing up to a moment.
+    /// Notes that mapping reports of a process from before a moment are missing.
     pub(crate) fn lack_reports_of(&mut self, tgid: u32, until_ns: u64) {
         self.spaces.lack_of(tgid, until_ns);
     }
 
-    /// Takes note that a process has too many mappings: nothing is known of it until it runs another program.
+    /// Notes that a process has too many mappings: its address space is unknown until it runs another program.
     pub(crate) fn give_up(&mut self, tgid: u32, time_ns: u64) {
         self.spaces.give_up(tgid, time_ns);
     }
 
-    /// Takes note that not every mapping of a process is followed, whatever its name is now.
+    /// Notes that not every mapping of a process is followed.
     pub(crate) fn refuse_mappings(&mut self, time_ns: u64, tgid: u32, comm: &[u8]) {
         let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm, cgroup_id: 0 };
         self.change(Change::MAPPINGS_REFUSED, &head, 0, false);
     }
 
-    /// Takes note of how an address space compares with what is known of it ([`Tracker::latest`]).
+    /// Notes whether an address space is as it was known ([`Tracker::latest`]).
     pub(crate) fn prove(&mut self, tgid: u32, time_ns: u64, was_right: bool) {
         self.spaces.prove(tgid, time_ns, was_right);
     }
 
-    /// Takes the processes whose address space has changed since they were taken.
+    /// Takes the processes whose address space has changed since the last call.
     pub(crate) fn take_changed(&mut self) -> FxHashSet<u32> {
         self.spaces.take_changed()
     }
 
-    /// The address space of a process as it is at the moment that was settled last.
+    /// Returns the address space of a process at the moment that was settled last.
     pub(crate) fn space(&self, tgid: u32) -> Option<&Space> {
         self.spaces.of(tgid)
     }

@@ -1,10 +1,10 @@
-//! Events to rows: interns names, tasks, images and stacks, and collects rows until a batch is due.
+//! Turns events into rows: interns names, tasks, images and stacks, and collects rows until a batch is due.
 //!
-//! Pure: what the outside world knows (identities of files, names of kernel functions) is given to it.
+//! Pure: the caller passes in the identities of files and the names of kernel functions.
 //!
-//! Events come from two sources, the ring and the mapping queues, and wait here until both have told what
-//! happened before: [`Tracker::settle`] then replays them in the order of time, so that every sample meets the
-//! address space in which it was taken.
+//! Events come from two sources, the ring and the mapping queues, and wait here until both have reported
+//! everything before them. [`Tracker::settle`] then replays them in the order of time, so that every sample
+//! meets the address space in which it was taken.
 
 mod known;
 mod notes;
@@ -33,15 +33,15 @@ use crate::track::stacks::Stacks;
 use notes::Notes;
 use waiting::{Queue, Unplaced, What};
 
-/// Times of samples are kept to a microsecond: what is finer is the noise of interrupts.
+/// Times of samples are rounded down to a microsecond: finer differences are noise of interrupts.
 const SAMPLE_UNIT_NS: u32 = 1_000;
-/// Keys of one kind that are remembered before all are forgotten.
+/// The number of keys of one kind that are remembered before all are forgotten.
 const REMEMBERED: usize = 64 << 10;
-/// Bytes of names and paths that are remembered, each counted as so much more than its length.
+/// The bytes of names and paths that are remembered; each counts as its length and a fixed overhead.
 const REMEMBERED_BYTES: usize = 8 << 20;
 const OF_EACH: usize = 64;
 
-/// The time of a sample as it is kept: what it tells first, counts from there, or the sample itself would miss it.
+/// Returns the stored time of a sample. What the sample reveals first must count from this time, or the sample itself would miss it.
 pub(crate) fn kept_ns(time_ns: u64) -> u64 {
     time_ns - time_ns % u64::from(SAMPLE_UNIT_NS)
 }
@@ -64,7 +64,7 @@ pub(crate) struct Tracker {
     arriving: Arriving,
     snapshots: Snapshots,
     waiting: Queue,
-    /// Everything up to this moment is settled.
+    /// All events up to this moment are settled.
     settled_ns: u64,
     lifecycle: Vec<Lifecycle>,
     cgroups: Vec<Cgroup>,
@@ -73,15 +73,15 @@ pub(crate) struct Tracker {
     losses: Vec<Loss>,
     account: Account,
     processes: Processes,
-    /// Kernel addresses that are new since the last batch.
+    /// Kernel addresses that were first sampled since the last batch.
     kernel_addresses: Vec<u64>,
-    /// Code in images that is new since it was taken: image and offset in its file.
+    /// Code in images that was first hit since the last call: image and offset in its file.
     code: Vec<(u32, u64)>,
     notes: Notes,
     kernel_symbols: Vec<KernelSymbol>,
     /// Starts of kernel functions that are in the file.
     kernel_written: FxHashSet<u64>,
-    /// Earliest time in the batch.
+    /// The earliest time in the batch.
     first_ns: Option<u64>,
     totals: Totals,
 }
@@ -116,7 +116,7 @@ impl Tracker {
         }
     }
 
-    /// Takes note of when sampling began: CPU time before that is not part of the recording.
+    /// Notes when sampling began: CPU time before that is not part of the recording.
     pub(crate) fn begin_account(&mut self, began_ns: u64) {
         self.account.begin(began_ns);
     }
@@ -129,7 +129,7 @@ impl Tracker {
             Event::Exec { head } => self.change(Change::EXEC, head, 0, false),
             Event::Comm { head } => self.change(Change::COMM, head, 0, false),
             Event::Exit { head, whole_group } => self.change(Change::EXIT, head, 0, *whole_group),
-            // What matters of it comes with whoever is in it.
+            // A row is made when a task is in the cgroup.
             Event::Cgroup { .. } => {}
             Event::Registers(registers) => self.arriving.registers(registers),
             Event::StackPage(page) => self.arriving.page(page),
@@ -138,20 +138,21 @@ impl Tracker {
         }
     }
 
-    /// Notes a process that was there before.
+    /// Notes a process that existed before the recording.
     pub(crate) fn found(&mut self, time_ns: u64, tgid: u32, parent_tgid: u32, comm: &[u8]) {
         let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm, cgroup_id: 0 };
         self.change(Change::FOUND, &head, parent_tgid, false);
     }
 
-    /// Notes that a task came into a cgroup; its path if that is known.
+    /// Notes that a task moved into a cgroup; `path` is `None` if it is unknown.
     pub(crate) fn cgroup(&mut self, time_ns: u64, tgid: u32, tid: u32, path: Option<&[u8]>) {
         let path = path.map_or(0, |path| self.string(path));
         self.begin(time_ns);
         self.cgroups.push(Cgroup { time_ns, tgid, tid, path });
     }
 
-    /// Notes a mapping of an image; returns the id of the image, which the row has not yet, nor has the image that of its path.
+    /// Notes a mapping of an image, and returns the id of the image. The tracker fills in the image id of the row and the path id of the
+    /// image.
     pub(crate) fn mapping(&mut self, row: Mapping, image: Image, path: &[u8]) -> u32 {
         let is_image = is_image(image.kind);
         let path = self.string(path);
@@ -167,7 +168,7 @@ impl Tracker {
         image
     }
 
-    /// Notes a function of the kernel that lies at one of the addresses that were taken; only the first time counts.
+    /// Notes a kernel function at one of the addresses that were taken. Each function is written once.
     pub(crate) fn kernel_function(&mut self, code: Range<u64>, name: &[u8], module: &[u8]) {
         if self.kernel_written.insert(code.start) {
             let (name, module) = (self.string(name), self.string(module));
@@ -181,7 +182,7 @@ impl Tracker {
         self.losses.push(loss);
     }
 
-    /// Counts over the recording so far.
+    /// Returns the counts over the recording so far.
     pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
@@ -233,7 +234,7 @@ impl Tracker {
     }
 }
 
-/// Returns true if code there is told by its offset in a file.
+/// Returns true if code in such an image is stored by its offset in the file.
 fn is_image(kind: ImageKind) -> bool {
     kind == ImageKind::FILE || kind == ImageKind::VDSO
 }

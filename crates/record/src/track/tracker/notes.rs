@@ -1,22 +1,22 @@
-//! What is told to [`Evidence`](crate::evidence::Evidence) about processes, in the order of time: code in no file that was
-//! hit, and where address spaces begin and end.
+//! Notes about processes for [`Evidence`](crate::evidence::Evidence), in the order of time: hits in code that is in no file, and the
+//! beginnings and ends of address spaces.
 
 use icecore_format::records::{Change, Lifecycle};
 use rustc_hash::FxHashSet;
 
-/// Stacks that are remembered before all are forgotten; one that comes again is noted again.
+/// The number of stacks that are remembered before all are forgotten; a forgotten one is noted again.
 const REMEMBERED: usize = 64 << 10;
 
 /// Something that happened to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// Code that is in no file was hit at an address (AVMA): that of an instruction in the leaf, else a return address.
+    /// A sample hit code that is in no file. The address (AVMA) is that of an instruction in the leaf, else a return address.
     Hit { time_ns: u64, tgid: u32, address: u64, is_leaf: bool },
     /// A stack or a register held the address of such code.
     Held { time_ns: u64, tgid: u32, address: u64 },
-    /// A process began with what its parent had.
+    /// A process was forked, and has the mappings of its parent.
     Fork { time_ns: u64, parent_tgid: u32, tgid: u32 },
-    /// What it had is gone: it runs another program, or has ended.
+    /// An address space is gone: its process runs another program, or has ended.
     Gone { time_ns: u64, tgid: u32, has_ended: bool },
 }
 
@@ -24,17 +24,17 @@ pub(crate) enum Note {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     list: Vec<Note>,
-    /// Process and stack, of stacks with such code.
+    /// The noted stacks with such code, by process and stack.
     seen: FxHashSet<(u32, u32)>,
-    /// Process and address, of words of stacks.
+    /// The noted words of stacks, by process and address.
     held: FxHashSet<(u32, u64)>,
 }
 
 impl Notes {
-    /// Notes a user stack; `addresses` are those of its frames that are in no file, and whether it is the leaf's.
+    /// Notes a user stack; `addresses` are those of its frames that are in no file, each with true for the leaf.
     ///
     /// # Cost
-    /// Nothing without such frames, else one look into a table: only the first time of a stack its frames are noted.
+    /// None without such frames, else one table lookup: the frames of a stack are noted only the first time.
     pub(super) fn stack(
         &mut self,
         time_ns: u64,
@@ -55,7 +55,7 @@ impl Notes {
     /// Notes that a stack or a register held the address of such code; returns true the first time.
     ///
     /// # Cost
-    /// A look into a table for each such word of the parts of stacks that are not as they were before.
+    /// One table lookup for each such word in the changed parts of stacks.
     pub(super) fn held(&mut self, time_ns: u64, tgid: u32, address: u64) -> bool {
         if self.held.len() >= REMEMBERED {
             self.held.clear();
@@ -81,13 +81,13 @@ impl Notes {
     }
 
     fn gone(&mut self, time_ns: u64, tgid: u32, has_ended: bool) {
-        // The same stack of the next address space is another one.
+        // In the next address space the same stack counts as new.
         self.seen.clear();
         self.held.clear();
         self.list.push(Note::Gone { time_ns, tgid, has_ended });
     }
 
-    /// Hands the notes over.
+    /// Hands over the notes.
     pub(super) fn take(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.list)
     }

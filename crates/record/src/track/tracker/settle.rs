@@ -1,4 +1,4 @@
-//! Replays what waits, in the order of time.
+//! Replays the waiting events in the order of time.
 
 use icecore_format::records::{Change, Lifecycle, Location, Origin, Sample, WalkEnd};
 
@@ -7,8 +7,8 @@ use super::waiting::{Unplaced, What};
 use crate::track::stacks::Exhausted;
 
 impl Tracker {
-    /// Makes rows of all events up to a moment; both sources must have told all that happened before it.
-    /// Returns the number of samples that are lost because there were no more ids for their frames.
+    /// Makes rows of all events up to a moment; both sources must have reported everything before it.
+    /// Returns the number of samples that are lost because no ids are left for their frames.
     pub(crate) fn settle(&mut self, until_ns: u64) -> u64 {
         let mut lost = 0;
         self.spaces.forget_ended();
@@ -70,7 +70,7 @@ impl Tracker {
         let snapshot = match (space, sample.snapshot) {
             (Some(space), Some(taken)) => {
                 let id = self.snapshots.note(sample.tid, space, &taken);
-                // What unwinding finds is among them.
+                // The frames that the report finds by unwinding are among these addresses.
                 for address in self.snapshots.at_addresses() {
                     if self.notes.held(sample.row.time_ns, sample.tgid, *address) {
                         self.code.extend(space.code(address.saturating_sub(1)));

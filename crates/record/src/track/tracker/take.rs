@@ -1,4 +1,4 @@
-//! What was settled, as columns for the writer.
+//! Hands over the settled rows, as columns for the writer.
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
@@ -15,14 +15,14 @@ use crate::track::batch::Batch;
 use crate::track::jit::Made;
 use crate::track::stacks::Hits;
 
-/// So old rows of the account become: one block of them a second would be nothing but its head.
+/// How long rows of CPU time wait for a block: one block each second would be little more than its header.
 const ACCOUNT_NS: u64 = 10_000_000_000;
 
 impl Tracker {
-    /// Takes everything that was settled since the last batch.
+    /// Takes all rows that were settled since the last batch.
     pub(crate) fn take_batch(&mut self) -> Batch {
         self.first_ns = self.waiting.first_ns();
-        // A settled event may be late: rows of the batch are put in order once more.
+        // An event may arrive after its moment was settled, so the rows of the batch are sorted again.
         self.kernel_symbols.sort_unstable_by_key(|row| row.start);
         self.lifecycle.sort_by_key(|row| row.time_ns);
         self.cgroups.sort_by_key(|row| row.time_ns);
@@ -69,7 +69,7 @@ impl Tracker {
         }
     }
 
-    /// Takes what threads ran by the kernel's account, if there is enough of it for a block, or if nothing comes any more.
+    /// Takes the CPU times of threads if there are enough rows for a block, or if this is the last call.
     pub(crate) fn take_cpu_times(&mut self, now_ns: u64, is_last: bool) -> CpuTimesV1 {
         let is_due = self.account.first_ns().is_some_and(|first| now_ns.saturating_sub(first) >= ACCOUNT_NS);
         if is_due || is_last {
@@ -79,15 +79,14 @@ impl Tracker {
         }
     }
 
-    /// Takes the code in images that the batches so far have hit for the first time, or again, and how often each
-    /// image was hit.
+    /// Takes the code in images that was hit since the last call, and how often each image was hit.
     pub(crate) fn take_hits(&mut self) -> (Vec<(u32, u64)>, FxHashMap<u32, u64>) {
         let Hits { counts, by_address } = self.stacks.take_hits();
         self.code.extend(by_address);
         (std::mem::take(&mut self.code), counts)
     }
 
-    /// Makes a batch of JIT code, and of the names of its source files.
+    /// Makes a batch of JIT code and of the names of its source files.
     pub(crate) fn jit(&mut self, made: &[Made]) -> Batch {
         let rows: Vec<JitCode<&[u8]>> = made
             .iter()
@@ -110,12 +109,12 @@ impl Tracker {
         Batch { strings, jit: JitV1::from_rows(&rows), ..Batch::default() }
     }
 
-    /// Takes the kernel addresses that were met for the first time since they were taken.
+    /// Takes the kernel addresses that were first sampled since the last call.
     pub(crate) fn take_kernel_addresses(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.kernel_addresses)
     }
 
-    /// Tells whether the batch should be written at this time.
+    /// Returns true if the batch should be written now.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         let bytes = size_of_val(&self.samples[..])
             + size_of_val(self.stacks.waiting())
@@ -128,7 +127,7 @@ impl Tracker {
             || self.first_ns.is_some_and(|first| now_ns.saturating_sub(first) >= self.pace.flush_ns)
     }
 
-    /// Takes the number of stacks of which less is kept than came: too many waited.
+    /// Takes the number of stacks that were shortened because too many waited.
     pub(crate) fn take_refused_stacks(&mut self) -> u64 {
         self.arriving.take_refused()
     }
@@ -138,7 +137,7 @@ impl Tracker {
         self.arriving.take_missing()
     }
 
-    /// Takes what happened to processes since it was taken, in the order of time.
+    /// Takes the notes about processes since the last call, in the order of time.
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         self.notes.take()
     }

@@ -99,7 +99,7 @@ fn what_is_not_settled_stays_for_the_next_batch() {
 #[test]
 fn a_sample_meets_the_address_space_of_its_moment() {
     let mut tracker = tracker();
-    // In the order in which the two sources tell: samples first.
+    // The sources report in this order: samples first.
     sampled(&mut tracker, 2_000);
     sampled(&mut tracker, 4_000);
     mapped(&mut tracker, 1_000, 0, b"/old");
@@ -117,7 +117,7 @@ fn a_sample_meets_the_address_space_of_its_moment() {
     assert_eq!(users, [of(0), of(1)].concat());
 }
 
-/// Locations of the frames of user stacks, and the ends of their walks.
+/// Returns the locations of the frames of user stacks, and the ends of their walks.
 fn users(tracker: &mut Tracker) -> (Vec<Location>, Vec<WalkEnd>) {
     tracker.settle(u64::MAX);
     let batch = tracker.take_batch();
@@ -159,7 +159,7 @@ fn whatever_was_lost_a_space_is_sure_that_was_proven() {
     tracker.prove(10, 7_000, false);
     sampled(&mut tracker, 8_000);
     assert_eq!(users(&mut tracker).1, [WalkEnd::MAPPINGS_LOST, WalkEnd::ROOT]);
-    // So does the proof of a parent.
+    // The proof of a parent holds for its child, too.
     let child = Head { tgid: 20, tid: 20, ..head(9_000) };
     tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
     tracker.settle(u64::MAX);
@@ -247,7 +247,7 @@ fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
 fn stacks_of_samples_that_wait_take_a_bounded_room() {
     let mut tracker = tracker();
     tracker.arriving = Arriving::with_room(1 << 20);
-    // Stacks of half a MiB, each of which holds something else.
+    // Stacks of half a MiB with different contents.
     let stack = |tracker: &mut Tracker, snapshot: u64| {
         let mut values = [0; wire::REGISTER_COUNT];
         values[wire::STACK_POINTER] = 0x7000_0000;

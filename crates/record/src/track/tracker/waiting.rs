@@ -1,4 +1,4 @@
-//! Events that wait until both sources have told what happened before them.
+//! Events that wait until both sources have reported everything before them.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::kernel::wire::Reading;
 use crate::track::snapshots::Taken;
 use crate::track::spaces::Region;
 
-/// Events in the order in which they were told.
+/// The events in the order in which they arrived.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: Vec<Waiting>,
@@ -35,7 +35,7 @@ pub(super) enum What {
         row: Mapping,
         region: Region,
     },
-    /// A process was looked at: no other code is mapped there, in order.
+    /// The complete list of a process's executable ranges, in order, read from `/proc`.
     Only {
         tgid: u32,
         ranges: Vec<Range<u64>>,
@@ -44,7 +44,7 @@ pub(super) enum What {
     CpuTime(Reading),
 }
 
-/// A sample whose frames are addresses, positions in the frames of the queue.
+/// A sample whose frames are still addresses; the ranges are positions in the frames of the queue.
 #[derive(Debug)]
 pub(super) struct Unplaced {
     pub(super) row: Sample,
@@ -56,8 +56,8 @@ pub(super) struct Unplaced {
 }
 
 impl Waiting {
-    /// Order of time. At equal times an exec empties the address space into which the new program is mapped
-    /// next, and an exec's renaming comes behind it.
+    /// Returns the key of the order of time. At equal times an exec comes before the mappings of the new program,
+    /// whose address space it empties, and before the renaming that belongs to it.
     fn turn(&self) -> (u64, u8) {
         let rank = match self.what {
             What::Change { row: Lifecycle { change: Change::EXEC, .. }, .. } => 0,
@@ -75,7 +75,7 @@ impl Queue {
         self.waiting.push(Waiting { time_ns, what });
     }
 
-    /// Takes what happened up to a moment, in the order of time.
+    /// Takes the events up to a moment, in the order of time.
     pub(super) fn take_until(&mut self, until_ns: u64) -> impl Iterator<Item = What> + use<> {
         self.waiting.sort_by_key(Waiting::turn);
         let ready = self.waiting.partition_point(|waiting| waiting.time_ns <= until_ns);
@@ -83,7 +83,7 @@ impl Queue {
         std::mem::replace(&mut self.waiting, later).into_iter().map(|waiting| waiting.what)
     }
 
-    /// When the samples that wait were taken, and of which process.
+    /// Returns times and processes of the waiting samples.
     pub(super) fn samples(&self) -> impl Iterator<Item = (u64, u32)> {
         self.waiting.iter().filter_map(|waiting| match &waiting.what {
             What::Sample(sample) => Some((waiting.time_ns, sample.tgid)),
@@ -91,7 +91,7 @@ impl Queue {
         })
     }
 
-    /// What waits that makes an address space or maps into it, in the order of time.
+    /// Returns the waiting events that begin an address space of a process or map into it, in the order of time.
     pub(super) fn of(&self, tgid: u32) -> Vec<&What> {
         let is_of = |what: &What| match what {
             What::Change { row, .. } if row.change == Change::FORK => {
@@ -107,17 +107,17 @@ impl Queue {
         found.into_iter().map(|waiting| &waiting.what).collect()
     }
 
-    /// The earliest time of what waits.
+    /// Returns the earliest time of a waiting event.
     pub(super) fn first_ns(&self) -> Option<u64> {
         self.waiting.iter().map(|waiting| waiting.time_ns).min()
     }
 
-    /// Frames of a sample.
+    /// Returns the frames of a sample.
     pub(super) fn frames(&self, of: &Range<usize>) -> &[u64] {
         &self.frames[of.clone()]
     }
 
-    /// Keeps frames for a sample that will wait.
+    /// Stores the frames of a sample that will wait.
     pub(super) fn note_frames(&mut self, frames: wire::Frames<'_>) -> Range<usize> {
         let from = self.frames.len();
         self.frames.extend(frames.leaf_first());

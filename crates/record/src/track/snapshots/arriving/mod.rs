@@ -1,5 +1,5 @@
-//! Snapshots on their way: registers first, then the pages of the stack that changed, then the hashes of all its pages, then the
-//! sample, all of one CPU.
+//! Puts snapshots together from the records of one CPU: registers first, then the stack pages that changed, then the hashes of all
+//! its pages, then the sample.
 
 use rustc_hash::FxHashMap;
 
@@ -7,8 +7,8 @@ use super::pages::{Page, Pages};
 use crate::kernel::wire::{PAGE_BYTES, PageKey, REGISTER_COUNT, Registers, STACK_POINTER, Stack, StackPage};
 use crate::track::tally::{Held, Tally};
 
-/// Pages of stacks take so much memory at most, wherever they are: on a machine that is too busy to tell of its mappings,
-/// samples wait for long.
+/// The most memory of all stack pages that anything holds, bytes. On a machine that is too busy to report its mappings in time,
+/// samples wait long.
 const MAX_PAGE_BYTES: usize = 160 << 20;
 
 /// Snapshots whose sample has not come yet, by CPU.
@@ -16,10 +16,10 @@ const MAX_PAGE_BYTES: usize = 160 << 20;
 pub(crate) struct Arriving {
     by_cpu: FxHashMap<u32, Begun>,
     pages: Pages,
-    /// Memory of all pages that are alive, and of the lists of them.
+    /// Counts the memory of all pages that are alive, and of the lists that hold them.
     alive: Tally,
     max_bytes: usize,
-    /// Snapshots with a page for which no room was.
+    /// The number of snapshots with a page for which there was no memory.
     refused: u64,
 }
 
@@ -28,22 +28,22 @@ pub(crate) struct Arriving {
 struct Begun {
     number: u64,
     taken: Taken,
-    /// Address and page.
+    /// The pages that were sent, with their addresses.
     sent: Vec<(u64, Page)>,
     is_refused: bool,
-    /// What a signal interrupted, or what Go was called from, on other stacks.
+    /// The outer stacks: the code that a signal interrupted, or the C code that called Go.
     outer: Vec<Begun>,
 }
 
-/// What registers and stack held.
+/// A complete snapshot: registers and stack memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
     pub(crate) registers: [u64; REGISTER_COUNT],
     /// Address behind the stack; 0 if it is not known.
     pub(super) stack_end: u64,
     pub(super) copied: Copied,
-    /// What was interrupted by the signal whose handler runs on this stack; the stacks of C that have called what runs on this
-    /// one, which is Go's, the innermost first.
+    /// The outer stacks, the innermost first: the one that was interrupted by the signal whose handler runs on this stack; or, if this is
+    /// a stack of Go, the stacks of C that called Go.
     pub(super) outer: Vec<Taken>,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Taken {
 pub(crate) struct Copied {
     /// Address of the first byte.
     pub(super) low: u64,
-    /// Behind the last byte that is known.
+    /// The address after the last known byte.
     pub(super) high: u64,
     /// Hash and bytes of the pages from the one of `low` on; `None` for a page that was not in memory, which reads as zero.
     pub(super) pages: Vec<(u64, Option<Page>)>,
-    /// The bytes, where there are no pages.
+    /// The bytes, if there are no pages.
     pub(super) top: Vec<u8>,
-    /// Counts the list.
+    /// Counts the memory of the list of pages.
     _held: Held,
 }
 
@@ -69,13 +69,13 @@ impl Default for Arriving {
 }
 
 impl Arriving {
-    /// Keeps so many bytes of pages at most, or those that were used last if they are more.
+    /// Bounds the memory of pages to `max_bytes`, or to the pages that were used last if these are more.
     pub(crate) fn with_room(max_bytes: usize) -> Self {
         let (by_cpu, pages, alive, refused) = Default::default();
         Self { by_cpu, pages, alive, max_bytes, refused }
     }
 
-    /// Begins a snapshot. One whose sample did not come is dropped.
+    /// Begins a snapshot. Drops the last one of this CPU if its sample did not come.
     pub(crate) fn registers(&mut self, registers: &Registers<'_>) {
         let low = registers.values[STACK_POINTER];
         let high = low.saturating_add(registers.top.len() as u64);
@@ -98,7 +98,7 @@ impl Arriving {
         }
     }
 
-    /// Adds a page to the snapshot that it belongs to. Without room for it, the snapshot ends there.
+    /// Adds a page to its snapshot. If there is no memory for it, the known part of the stack ends before it.
     pub(crate) fn page(&mut self, page: &StackPage<'_>) {
         let begun = begun(&mut self.by_cpu, page.cpu, page.snapshot);
         let (Some(begun), Some(bytes)) = (begun, page.bytes.first_chunk()) else { return };
@@ -110,7 +110,7 @@ impl Arriving {
         }
     }
 
-    /// Puts the stack of a snapshot together, of pages that came with it and of those that hold what they held.
+    /// Puts the stack of a snapshot together from the pages that came with it, and from earlier pages with the same hashes.
     pub(crate) fn stack(&mut self, stack: &Stack<'_>) {
         let Some(begun) = begun(&mut self.by_cpu, stack.cpu, stack.snapshot) else { return };
         let mut sent = begun.sent.drain(..).peekable();
@@ -126,7 +126,7 @@ impl Arriving {
                 None if hash != 0 => self.pages.find(key, hash),
                 None => None,
             };
-            // What lies behind a page that did not come is of no use.
+            // Unwinding goes upwards, so the memory after a missing page is of no use.
             is_known &= hash == 0 || page.is_some();
             if is_known {
                 copied.pages.push((hash, page));
@@ -139,14 +139,14 @@ impl Arriving {
         }
     }
 
-    /// Takes the snapshot of a sample.
+    /// Removes and returns the snapshot of a sample.
     pub(crate) fn take(&mut self, cpu: u32, number: u64) -> Option<Taken> {
         let begun = self.by_cpu.remove(&cpu).filter(|begun| begun.number == number)?;
         let outer = begun.outer.into_iter().map(|outer| outer.taken).collect();
         Some(Taken { outer, ..begun.taken })
     }
 
-    /// Takes the number of stacks for parts of which no room was.
+    /// Takes the number of stacks that were shortened because there was no memory.
     pub(crate) fn take_refused(&mut self) -> u64 {
         std::mem::take(&mut self.refused)
     }
@@ -157,7 +157,7 @@ impl Arriving {
     }
 }
 
-/// Finds the snapshot of a number on a CPU.
+/// Finds the snapshot with a number on a CPU.
 fn begun(by_cpu: &mut FxHashMap<u32, Begun>, cpu: u32, number: u64) -> Option<&mut Begun> {
     let begun = by_cpu.get_mut(&cpu)?;
     if begun.number == number {
@@ -171,7 +171,7 @@ impl Taken {
         self.registers[STACK_POINTER]
     }
 
-    /// The address from which parts of the stack are counted: its end, or that of what was copied.
+    /// Returns the address from which parts of the stack are counted: the end of the stack, or else of the copy.
     pub(crate) fn anchor(&self) -> u64 {
         let depth = self.stack_end.wrapping_sub(self.stack_pointer());
         if depth > u64::from(u32::MAX) { self.copied.high } else { self.stack_end.max(self.copied.high) }
@@ -179,13 +179,13 @@ impl Taken {
 }
 
 impl Copied {
-    /// Hash of the page of an address, if all of it is known.
+    /// Returns the hash of the page at an address; `None` if not all of the page is known.
     pub(super) fn hash(&self, address: u64) -> Option<u64> {
         let number = (address / PAGE_BYTES).checked_sub(self.low / PAGE_BYTES)?;
         self.pages.get(usize::try_from(number).ok()?).map(|(hash, _)| *hash)
     }
 
-    /// Adds the bytes of a range to others; it must lie between `low` and `high`.
+    /// Appends the bytes of a range, which must lie between `low` and `high`, to `bytes`.
     pub(super) fn read(&self, mut from: u64, to: u64, bytes: &mut Vec<u8>) {
         if self.pages.is_empty() {
             let range = (from - self.low) as usize..(to - self.low) as usize;

@@ -2,7 +2,7 @@ use super::*;
 
 const CPU: u32 = 3;
 const TID: u32 = 77;
-/// In the middle of a page.
+/// A stack pointer in the middle of a page.
 const SP: u64 = 0x7ffd_0000_0e00;
 const PAGE: u64 = 0x7ffd_0000_0000;
 
@@ -16,7 +16,7 @@ fn page(snapshot: u64, address: u64, bytes: &[u8]) -> StackPage<'_> {
     StackPage { cpu: CPU, snapshot, address, bytes }
 }
 
-/// A snapshot with the pages that were sent, and the hashes of all from [`PAGE`] on.
+/// Returns a snapshot with the pages that were sent, and the hashes of all pages from [`PAGE`] on.
 fn taken(arriving: &mut Arriving, high: u64, sent: &[(u64, [u8; 4096])], hashes: &[u64]) -> Taken {
     arriving.registers(&registers(1, PAGE + 0x9000, &[9; 128]));
     sent.iter().for_each(|(address, bytes)| arriving.page(&page(1, *address, bytes)));
