@@ -1,12 +1,12 @@
 //! The corpus: recordings of every released version, which must read for ever.
 //!
-//! `tests/corpus/` has each as text, 32 bytes a line in hexadecimal, so that a change can be seen; `released` lists
+//! `tests/corpus/` has each as text, 32 bytes a line in hexadecimal, so that a diff shows a change; `released` lists
 //! those that a release has written, with their checksums.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Where the corpus lies.
+/// Returns the folder of the corpus.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
@@ -24,7 +24,7 @@ pub fn recordings() -> Vec<(String, Vec<u8>)> {
     files.into_iter().map(recording).collect()
 }
 
-/// Names and CRC-32 of the recordings that are released.
+/// Returns names and CRC-32 of the released recordings.
 pub fn released() -> Vec<(String, u32)> {
     let text = std::fs::read_to_string(folder().join("released")).expect("the list is there");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! Machines that have nothing of the recorded one: root folders with the report in them, and the recording.
+//! Simulates other machines: root folders that contain only the report and the recording.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::machine::{Sample, copy, program, text};
 
-/// A root folder with nothing in it but a program, under its own name, the libraries that it needs, and a file.
+/// Returns a root folder that contains only a program, under its own name, the libraries that it needs, and a file.
 pub fn root_with(program: &Path, file: Option<&Path>) -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("a folder for temporary files");
     let libraries = Command::new("ldd").arg(program).output().expect("ldd is part of the C library");
@@ -23,7 +23,7 @@ pub fn root_with(program: &Path, file: Option<&Path>) -> tempfile::TempDir {
     root
 }
 
-/// Samples as they are listed in a root folder with nothing in it but the report and its libraries.
+/// Returns the samples that the report lists in a root folder with nothing but the report and its libraries.
 pub fn samples_elsewhere(recording: &Path) -> Vec<Sample> {
     let root = root_with(&program("icecore-report"), Some(recording));
     let file = Path::new("/").join(recording.file_name().expect("it has a name"));
@@ -34,8 +34,8 @@ pub fn samples_elsewhere(recording: &Path) -> Vec<Sample> {
     text(&out.stdout).lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
 }
 
-/// What a command of the report prints, as JSON, where it has a folder for temporary files and a `/proc` of its own, and
-/// nothing else.
+/// Runs a command of the report in such a root folder, with a folder for temporary files and its own `/proc`; returns the JSON that
+/// it prints.
 pub fn report_in_a_container(command: &[&str], recording: &Path) -> String {
     let root = root_with(&program("icecore-report"), Some(recording));
     for folder in ["tmp", "proc"] {
@@ -52,13 +52,13 @@ pub fn report_in_a_container(command: &[&str], recording: &Path) -> String {
     text(&out.stdout)
 }
 
-/// Samples as they are listed there.
+/// Returns the samples that the report lists in that root folder.
 pub fn samples_in_a_container(recording: &Path) -> Vec<Sample> {
     let lines = report_in_a_container(&["samples"], recording);
     lines.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
 }
 
-/// Physical frames of all samples: their name, if they have one, and image.
+/// Returns the physical frames of all samples: their name, if they have one, and image.
 pub fn frames(samples: &[Sample]) -> Vec<(Option<String>, String)> {
     let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
     let physical = frames.filter(|frame| frame["inlined"] == false);

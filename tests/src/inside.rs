@@ -1,11 +1,11 @@
-//! The report inside the test's own process: without a cache, colors and progress.
+//! Runs the report inside the test's own process, without cache, colors and progress.
 
 use std::path::Path;
 
 use icecore_report::{Streams, run};
 
-/// Runs a command line; `DIR` in it is `dir`, and what is printed is without its random name. Returns exit code, stdout and
-/// stderr.
+/// Runs a command line, in which `DIR` stands for `dir`. Returns exit code, stdout and stderr; the random name of `dir` is
+/// removed from these.
 pub fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
@@ -16,7 +16,7 @@ pub fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
     (code, text(out), text(err))
 }
 
-/// The same without warnings that data misleads; it must succeed and print no errors. Returns stdout.
+/// Runs a command line with `--quiet`, which hides warnings about the data; it must succeed and print no errors. Returns stdout.
 pub fn report(dir: &Path, args: &[&str]) -> String {
     let (code, out, err) = run_in(dir, &[&["--quiet"], args].concat());
     assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
@@ -27,7 +27,7 @@ pub fn report(dir: &Path, args: &[&str]) -> String {
 pub fn golden(dir: &Path, name: &str, args: &[&str]) {
     let [one, four] = ["1", "4"].map(|threads| report(dir, &[args, &["--threads", threads]].concat()));
     assert_eq!(one, four, "{args:?}: output depends on the number of threads");
-    // The nodes of a tree are one line: one line each reads better here.
+    // The report prints a tree on one line; a snapshot with one node a line is easier to read.
     let output = if one.starts_with("{\"schema\":\"icecore.tree/") {
         one.replace("{\"name\":", "\n{\"name\":")
     } else {

@@ -1,9 +1,9 @@
-//! What the tests of icecore share.
+//! Shared code of the tests of icecore.
 //!
 //! | room | what lives there |
 //! |---|---|
 //! | [`corpus`] | recordings of every released version, as text |
-//! | [`elsewhere`] | machines that have nothing of this one: the report in an empty root |
+//! | [`elsewhere`] | other machines: the report in an empty root folder |
 //! | [`inside`] | the report inside the test's process, and its snapshots |
 //! | [`machine`] | programs run on this machine: the recorder, the report, targets |
 //! | [`synthetic`] | recordings made up of known facts |

@@ -19,10 +19,10 @@ pub fn program(name: &str) -> PathBuf {
         let folder = test.ancestors().nth(2).expect("a test lies two folders deep").to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        // With examples, the crates get the features that they have in `cargo test --workspace`, and are not built twice.
+        // With examples, the crates get the same features as in `cargo test --workspace`, and are not built twice.
         build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
-        // What cargo tells a test of its package would make build scripts run again, here and in the next build.
+        // The variables that cargo sets for a test would make build scripts run again, here and in the next build.
         let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
             build.env_remove(name);
@@ -36,8 +36,8 @@ pub fn program(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Tells whether eBPF can be tested here, and says why not. Where `ICECORE_REQUIRE_EBPF` is set, as in
-/// CI, it must be: then this never returns false.
+/// Returns true if eBPF can be tested here; prints the reason if not. If `ICECORE_REQUIRE_EBPF` is set, as in
+/// CI, this panics instead of returning false.
 pub fn has_ebpf() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
@@ -52,8 +52,8 @@ pub fn has_ebpf() -> bool {
     false
 }
 
-/// Finds a Python that has the package `zstandard`, as `tests/setup.sh` sees to it. Where `ICECORE_REQUIRE_EBPF` is
-/// set, as in CI, there must be one.
+/// Finds a Python with the package `zstandard`, which `tests/setup.sh` installs. If `ICECORE_REQUIRE_EBPF` is
+/// set, as in CI, this panics if there is none.
 pub fn python() -> Option<Command> {
     let can = |python: &&str| {
         let import = Command::new(python).args(["-c", "import zstandard"]).output();
@@ -68,8 +68,8 @@ pub fn python() -> Option<Command> {
     python.map(Command::new)
 }
 
-/// Tells whether there is a node, as `tests/setup.sh` sees to it. Where `ICECORE_REQUIRE_EBPF` is set, as in CI, there must
-/// be one.
+/// Returns true if Node.js is installed, which `tests/setup.sh` does. If `ICECORE_REQUIRE_EBPF` is set, as in CI, this panics
+/// if it is not.
 pub fn has_node() -> bool {
     let is_there = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
     if !is_there {
@@ -80,8 +80,8 @@ pub fn has_node() -> bool {
     is_there
 }
 
-/// Tells whether perf can record here, as `tests/setup.sh` sees to it. Where `ICECORE_REQUIRE_EBPF` is set, as in CI, it
-/// must.
+/// Returns true if perf can record here; `tests/setup.sh` installs it. If `ICECORE_REQUIRE_EBPF` is set, as in CI, this panics
+/// if it cannot.
 pub fn has_perf() -> bool {
     let probe =
         Command::new("perf").args(["record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]).output();
@@ -95,7 +95,7 @@ pub fn has_perf() -> bool {
     false
 }
 
-/// The recorder, to be given arguments.
+/// Returns a command that runs the recorder, without arguments.
 pub fn record() -> Command {
     Command::new(program("icecore-record"))
 }
@@ -107,14 +107,14 @@ pub fn report<S: AsRef<OsStr>>(args: &[S]) -> String {
     text(&out.stdout)
 }
 
-/// Runs the report, which remembers nothing of other runs.
+/// Returns a command that runs the report without a cache.
 pub fn report_output<S: AsRef<OsStr>>(args: &[S]) -> Output {
     let mut report = Command::new(program("icecore-report"));
     report.env_remove("XDG_CACHE_HOME").env_remove("HOME");
     report.args(args).output().expect("the report runs")
 }
 
-/// Two inlined functions in a loop; lines are asserted, so do not move one. The compiler is told of `time.h`.
+/// Two inlined functions in a loop. Tests assert the line numbers, so do not move a line. The compiler is told of `time.h`.
 const INLINING: &str = "\
 static volatile unsigned long sink;
 static inline __attribute__((always_inline)) void innermost(unsigned long x) {
@@ -162,7 +162,7 @@ pub fn mapper() -> PathBuf {
     MAPPER.get_or_init(|| compile("mapper.c", &["-O1"])).1.clone()
 }
 
-/// Compiles `tests/programs/storm.c` once, which does what a recorder must stand, and returns its path.
+/// Compiles `tests/programs/storm.c` once, which loads the recorder as hard as it can, and returns its path.
 pub fn storm() -> PathBuf {
     static STORM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     STORM.get_or_init(|| compile("storm.c", &["-O2", "-pthread"])).1.clone()
@@ -222,7 +222,7 @@ pub fn guesses() -> PathBuf {
     GUESSES.get_or_init(|| compile("guesses.c", &WITH_FRAMES)).1.clone()
 }
 
-/// The same without symbols.
+/// Returns a copy of the program without symbols.
 pub fn guesses_without_symbols() -> PathBuf {
     static GUESSES: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     GUESSES.get_or_init(|| compile("guesses.c", &[&WITH_FRAMES[..], &["-s"]].concat())).1.clone()
@@ -256,10 +256,10 @@ pub fn work(dir: &Path, name: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// What makes a program that is all of its code.
+/// Options of the compiler for a program without libraries.
 const WITHOUT_LIBRARIES: [&str; 4] = ["-nostdlib", "-static", "-fno-stack-protector", "-Wl,--eh-frame-hdr"];
 
-/// What a program needs for its stacks to be walked, every frame of them.
+/// Options of the compiler for a program whose stacks can be walked whole, by frame pointers.
 const WITH_FRAMES: [&str; 6] = [
     "-O1",
     "-g",
@@ -279,14 +279,14 @@ fn compile(source: &str, options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Copies a program that is to be run. Not by this process: another of its threads may start a program meanwhile, which
-/// for a moment holds the copy open for writing, and nobody can run it then.
+/// Copies a program to run it. Another process makes the copy: if this one did, a program that another thread starts meanwhile could
+/// hold the copy open for writing for a moment, and then it could not be run.
 pub fn copy(program: &Path, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status();
     assert!(copied.expect("cp is everywhere").success());
 }
 
-/// Waits until something has come about; panics if it does not within a minute.
+/// Waits until a condition is true; panics if it is not within a minute.
 pub fn wait_until(what: &str, mut has_come: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !has_come() {
@@ -300,7 +300,7 @@ pub fn wait_for_session(recording: &Path) {
     wait_for(recording, Kind::SESSION, "a session in the recording");
 }
 
-/// Waits until a recording that is being made has samples.
+/// Waits until an unfinished recording has samples.
 pub fn wait_for_samples(recording: &Path) {
     wait_for(recording, Kind::SAMPLES, "samples in the recording");
 }
@@ -316,7 +316,7 @@ pub fn send(signal: i32, pid: u32) {
     assert!(sent.expect("kill exists").success());
 }
 
-/// This moment on the clock of recordings, ns.
+/// Returns the time on the clock of recordings, ns.
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is valid for writing, and nothing else is touched.
@@ -329,7 +329,7 @@ pub fn monotonic_ns() -> u64 {
 /// A recording in a folder of its own.
 pub struct Recorded {
     dir: tempfile::TempDir,
-    /// What the recorder said.
+    /// The output of the recorder.
     pub output: Output,
 }
 
@@ -348,7 +348,7 @@ impl Recorded {
         Self { dir, output }
     }
 
-    /// Records with these arguments, and does something as soon as it samples.
+    /// Records with these arguments, and calls a function as soon as sampling has begun.
     pub fn meanwhile(options: &[&str], act: impl FnOnce()) -> Self {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let path = dir.path().join("r.icecore");
@@ -362,8 +362,8 @@ impl Recorded {
         Self { dir, output }
     }
 
-    /// Records three times at most, until a recording serves: others may have needed the machine. The third is returned
-    /// whatever it is.
+    /// Records up to three times, until a recording passes the check: other programs may have used the machine. The third recording is
+    /// returned in any case.
     pub fn until(serves: impl Fn(&Self) -> bool, record: impl Fn() -> Self) -> Self {
         for _ in 0..2 {
             let recorded = record();
@@ -379,7 +379,7 @@ impl Recorded {
         record()
     }
 
-    /// What was lost, by cause.
+    /// Returns what was lost, by cause.
     pub fn lost(&self) -> Value {
         self.json("info", &[])["lost_by_cause"].clone()
     }
@@ -390,12 +390,12 @@ impl Recorded {
         Self::new(options, &[target.as_os_str(), name.as_ref(), milliseconds.to_string().as_ref()])
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("r.icecore")
     }
 
-    /// One view as JSON.
+    /// Returns a view as JSON.
     pub fn json(&self, view: &str, options: &[&str]) -> Value {
         let path = self.path();
         let mut args = vec![OsStr::new(view), path.as_os_str(), OsStr::new("--json")];
@@ -403,7 +403,7 @@ impl Recorded {
         serde_json::from_str(&report(&args)).expect("the report prints JSON")
     }
 
-    /// All samples.
+    /// Returns all samples.
     pub fn samples(&self, options: &[&str]) -> Vec<Sample> {
         let path = self.path();
         let mut args = vec![OsStr::new("samples"), path.as_os_str(), OsStr::new("--json")];
@@ -418,29 +418,29 @@ impl Recorded {
 pub struct Sample(pub Value);
 
 impl Sample {
-    /// A numeric field.
+    /// Returns a numeric field.
     pub fn number(&self, key: &str) -> u64 {
         self.0[key].as_u64().unwrap_or_else(|| panic!("`{key}` is a number: {}", self.0))
     }
 
-    /// A text field.
+    /// Returns a text field.
     pub fn text(&self, key: &str) -> &str {
         self.0[key].as_str().unwrap_or_else(|| panic!("`{key}` is text: {}", self.0))
     }
 
-    /// Names of the frames of one side (`user`, `kernel`), leaf first; empty where unnamed.
+    /// Returns the names of the frames of one side (`user`, `kernel`), leaf first; empty if a frame has no name.
     pub fn names(&self, side: &str) -> Vec<&str> {
         let frames = self.0["frames"].as_array().expect("`frames` is a list");
         frames.iter().filter(|f| f["side"] == side).map(|f| f["name"].as_str().unwrap_or("")).collect()
     }
 
-    /// Tells whether a function is anywhere in the stack.
+    /// Returns true if a function is anywhere in the stack.
     pub fn has(&self, function: &str) -> bool {
         self.names("user").contains(&function) || self.names("kernel").contains(&function)
     }
 }
 
-/// Output of a program as text.
+/// Returns the output of a program as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,6 +1,6 @@
-//! Recordings made up of known facts, the same bytes every time.
+//! Makes synthetic recordings from known facts, with the same bytes every time.
 //!
-//! [`Builder`] interns as the recorder does; [`story`] tells the recording that the goldens are made of.
+//! [`Builder`] interns as the recorder does; [`story`] makes the recording of the goldens.
 
 mod held;
 mod named;
@@ -23,7 +23,7 @@ pub use named::named;
 
 /// Start of every synthetic session, ns `CLOCK_MONOTONIC`.
 pub const START_NS: u64 = 1_000_000_000_000;
-/// What a sample weighs: the period of 1,000 Hz.
+/// The weight of a sample: the period of 1,000 Hz.
 pub const PERIOD_NS: u64 = 1_000_000;
 
 /// The mount namespace of the recorder and of all mappings.
@@ -52,15 +52,15 @@ pub struct Builder {
     pub image_parts: Vec<ImagePartsV1>,
     /// JIT code.
     pub jit: Vec<JitCode>,
-    /// Bytes in front of return addresses in it.
+    /// Bytes before return addresses in JIT code.
     pub call_sites: Vec<CallSite>,
-    /// What a report found out about code.
+    /// Facts about code that a report found.
     pub names: NameTable,
-    /// Files that were left out.
+    /// Skipped files.
     pub left_out: Vec<LeftOut>,
     /// Marks of nodes.
     pub marks: Vec<(u32, Mark)>,
-    /// What registers and stacks held.
+    /// Registers and stack memory.
     pub held: Held,
     /// Samples.
     pub samples: Vec<Sample>,
@@ -68,9 +68,9 @@ pub struct Builder {
     pub losses: Vec<Loss>,
     /// The session; [`session`] by default.
     pub session: Option<SessionV1>,
-    /// The receipt; none by default.
+    /// The receipt; `None` by default.
     pub receipt: Option<ReceiptV1>,
-    /// What columns of samples are measured from; times are rounded to its unit.
+    /// The bases of the columns of samples; times are rounded to their unit.
     pub basis: Basis,
     /// The UUID of the file.
     pub uuid: Option<[u8; 16]>,
@@ -146,7 +146,7 @@ impl Builder {
         self.lifecycle.push(Lifecycle { time_ns, change, tgid, tid: tgid, parent_tgid, comm });
     }
 
-    /// Puts a process into a cgroup; an empty path: it is unknown.
+    /// Puts a process into a cgroup; an empty path stands for an unknown cgroup.
     pub fn cgroup(&mut self, at_ns: u64, tgid: u32, path: &str) {
         self.cgroup_of_thread(at_ns, tgid, tgid, path);
     }
@@ -184,10 +184,10 @@ impl Builder {
         self.samples.last_mut().expect("bug: just pushed")
     }
 
-    /// Writes the recording, and closes it if wanted.
+    /// Writes the recording, and closes it if requested.
     ///
     /// # Errors
-    /// As the writer.
+    /// The errors of the writer.
     pub fn write(mut self, path: &Path, close: bool) -> Result<(), Error> {
         self.lifecycle.sort_by_key(|row| row.time_ns);
         self.cgroups.sort_by_key(|row| row.time_ns);
@@ -244,7 +244,7 @@ impl Builder {
     }
 }
 
-/// The session of every synthetic recording.
+/// Returns the session of every synthetic recording.
 pub fn session() -> SessionV1 {
     SessionV1 {
         recorder: "0.1.0".into(),
@@ -275,13 +275,13 @@ pub fn session() -> SessionV1 {
 /// Kernel text in [`story`]: eight symbols of 0x100 bytes.
 pub const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
-/// Tells a recording of two seconds. Its images are on no disk, so that every reader sees the same.
+/// Makes a recording of two seconds. Its images are on no disk, so that every reader sees the same.
 ///
 /// | process | does |
 /// |---|---|
 /// | `make` 100 | was there; computes, recurses, calls the kernel; two threads |
 /// | `sh` 200 → `cc` 200 | forked by make at 0.5 s, runs another program at 0.6 s |
-/// | `cc` 200 again | the number is used again at 1.5 s by a child of make |
+/// | `cc` 200 again | a child of make gets the same process id at 1.5 s |
 /// | `jit` 300 | anonymous code, the vdso, a library that is opened later, addresses in no mapping |
 /// | `kworker` 2 | a kernel thread |
 pub fn story() -> Builder {
@@ -303,7 +303,7 @@ pub fn story() -> Builder {
         stack.push(0x1_0050);
         b.sample(at, cpu, make, &stack, &[]);
         if i % 2 == 0 {
-            // 0x600 is the address behind the last byte of `a;b`, which never returns.
+            // 0x600 is the address after the last byte of `a;b`, which never returns.
             let kernel = [KERNEL + 0x10, KERNEL + 0x600, KERNEL + 0x1a0, KERNEL + 0x2a0];
             b.sample(at + 1, cpu, helper, &[0x1_0300, 0x1_0050], &kernel);
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// One build at a time has the machine.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// Tells whether nearly nothing was lost: what is left of the machine by others may be too little for the tracker.
+/// Returns true if nearly nothing was lost: other programs may leave too little CPU time for the tracker.
 fn has_all(recorded: &Recorded) -> bool {
     let lost = recorded.lost();
     let lost: u64 = lost.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();

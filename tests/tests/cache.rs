@@ -1,4 +1,4 @@
-//! What is kept of earlier reports: the second one says the same, files may be gone, and nothing that lies there is trusted.
+//! The cache of names: the second report equals the first, also when files are gone, and a damaged or foreign cache is not trusted.
 
 use std::path::Path;
 use std::process::{Command, Output};

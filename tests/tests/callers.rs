@@ -1,4 +1,4 @@
-//! Who called lies far outside of what changes from sample to sample: shares of callers that are known, through real eBPF.
+//! Shares of known callers, through real eBPF: the caller lies far outside of the part of the stack that changes between samples.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn recorded(program: &Path, name: &str, options: &[&str]) -> Vec<Sample> {
     samples
 }
 
-/// The shares of samples below each of these functions; of the others every stack must say that it is incomplete.
+/// Returns the shares of samples below each of these functions; of the others every stack must say that it is incomplete.
 fn shares<const N: usize>(samples: &[Sample], callers: [&str; N]) -> [f64; N] {
     let known: Vec<&Sample> =
         samples.iter().filter(|sample| callers.iter().any(|caller| sample.has(caller))).collect();

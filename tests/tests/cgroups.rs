@@ -1,4 +1,4 @@
-//! Cgroups, through real eBPF: of processes that live for a moment, of those that move, and as what is sampled.
+//! Cgroups, through real eBPF: of processes that live for a moment, of processes that move, and as targets.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report_output, 
 
 const RATE: [&str; 3] = ["-q", "-F", "997"];
 
-/// Where the hierarchy of cgroup2 is mounted.
+/// Returns where the hierarchy of cgroup2 is mounted.
 fn mount() -> PathBuf {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
     let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -19,7 +19,7 @@ fn mount() -> PathBuf {
 /// A cgroup that is removed at the end, with those below it.
 struct Group {
     folder: PathBuf,
-    /// In the hierarchy.
+    /// The path in the hierarchy.
     path: String,
 }
 
@@ -50,7 +50,7 @@ impl Group {
         running
     }
 
-    /// A line of a shell that runs a name of the target program in a cgroup below this one, side by side.
+    /// Returns a line of a shell that runs a name of the target program in a cgroup below this one, side by side.
     fn line(&self, below: &str, name: &str, milliseconds: u32) -> String {
         let procs = self.folder.join(below).join("cgroup.procs");
         format!("(echo 0 > {}; exec {} {name} {milliseconds}) &\n", procs.display(), target().display())
@@ -82,7 +82,7 @@ impl Drop for Group {
     }
 }
 
-/// The distinct cgroups of samples.
+/// Returns the distinct cgroups of samples.
 fn cgroups<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> BTreeSet<String> {
     let text = |sample: &Sample| sample.0["cgroup"].as_str().unwrap_or("-").to_owned();
     samples.into_iter().map(text).collect()

@@ -1,4 +1,4 @@
-//! `compact`: every report says the same of the new file, and what is left out or redacted is nowhere in it.
+//! `compact`: every report on the new file equals that on the old one, and removed or redacted data is nowhere in the file.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames};
 use icecore_tests::synthetic::{broken_walks, story};
 use serde_json::Value;
 
-/// Runs a command line inside `dir`, and returns what it prints, whatever the recording is called.
+/// Runs a command line inside `dir`; returns its output, in which the name of the recording is replaced.
 fn report(dir: &Path, line: &str) -> String {
     let text = inside::report(dir, &line.split(' ').collect::<Vec<_>>());
     ["whole", "compact"].iter().fold(text, |text, name| text.replace(name, "RECORDING"))
 }
 
-/// A folder with `whole`: walks that were wrong, sampled beside programs whose stacks were not copied.
+/// Returns a folder with `whole`: walks that were wrong, sampled beside programs whose stacks were not copied.
 fn told() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     broken_walks().write(&dir.path().join("walks"), true).expect("written");
@@ -118,7 +118,7 @@ fn real_stacks_are_the_same_and_take_a_fraction_of_the_room() {
     assert!(after < before);
 }
 
-/// Everything that is in a file, unpacked, and what `info` tells of it.
+/// Returns all contents of a file, unpacked, and the output of `info`.
 fn content(dir: &Path, name: &str) -> Vec<u8> {
     let bytes = std::fs::read(dir.join(name)).expect("written");
     let recording = Recording::from_bytes(&bytes).expect("opens");

@@ -1,10 +1,10 @@
-//! Recordings of every released version read for ever: `tests/corpus/NAME.hex`, and beside it what `info --json` and
-//! `samples --json` said when it was written.
+//! Every version reads the recordings of all released versions: `tests/corpus/NAME.hex`, with the output of `info --json` and
+//! `samples --json` at the time when it was written.
 //!
-//! Views may say more than they said then (docs/JSON.md), and may describe damage otherwise.
+//! Views may show more than they did then (docs/JSON.md), and may describe damage in other words.
 //!
-//! `ICECORE_REWRITE_CORPUS=1 cargo test -p icecore-tests --test corpus` writes the recordings of this version, and what
-//! is said of them, anew. That is right only before they are released: those that `tests/corpus/released` lists are
+//! `ICECORE_REWRITE_CORPUS=1 cargo test -p icecore-tests --test corpus` rewrites the recordings of this version and the
+//! outputs. That is right only before they are released: those that `tests/corpus/released` lists are
 //! never rewritten. When a released recording cannot be read any more, repair the reader. When the layout of a payload
 //! changes after a release, it is a new version of its kind, and gets a recording with a new name.
 
@@ -23,7 +23,7 @@ use icecore_tests::corpus::{folder, recordings, released, to_hex};
 use icecore_tests::synthetic::{Builder, Copied, KERNEL, MOUNT_NS, PERIOD_NS, START_NS, session};
 use serde_json::Value;
 
-/// What a view says of a recording, as JSON: one document, or one a line.
+/// Returns the JSON of a view: one document, or one a line.
 fn said(name: &str, bytes: &[u8], view: &str) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join(name);
@@ -36,7 +36,7 @@ fn said(name: &str, bytes: &[u8], view: &str) -> String {
     text.replace(&format!("{}/", dir.path().display()), "")
 }
 
-/// Tells whether a document still says all that it said.
+/// Returns true if a document contains everything that it contained before.
 fn still_says(now: &Value, then: &Value) -> bool {
     match (now, then) {
         (Value::Object(now), Value::Object(then)) => then
@@ -121,7 +121,7 @@ fn kind_and_version(row: &Value) -> (&str, u64) {
     (row["kind"].as_str().expect("text"), row["version"].as_u64().expect("a number"))
 }
 
-/// Writes the recordings of this version, and what is said of them.
+/// Writes the recordings of this version, and the output of the views.
 fn rewrite() {
     let released = released();
     for (name, bytes) in [
@@ -145,7 +145,7 @@ fn rewrite() {
     }
 }
 
-/// A recording with every kind of block, most kinds of rows, and two blocks of samples.
+/// Returns a recording with every kind of block, most kinds of rows, and two blocks of samples.
 fn tiny() -> Builder {
     let basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, ..Basis::default() };
     let mut b = Builder::default();
@@ -227,14 +227,14 @@ fn blocks(bytes: &[u8], kind: Kind) -> Vec<Entry> {
     recording.entries().iter().copied().filter(|entry| entry.header.kind == kind).collect()
 }
 
-/// The recorder was killed while it wrote its second block of samples.
+/// Returns a recording whose recorder was killed while it wrote its second block of samples.
 fn torn() -> Vec<u8> {
     let mut bytes = written(false);
     bytes.truncate(blocks(&bytes, Kind::SAMPLES)[1].off as usize + 100);
     bytes
 }
 
-/// A stream in which a byte of the first block of samples was damaged, and one of the header of the losses.
+/// Returns a stream in which a byte of the first block of samples was damaged, and one of the header of the losses.
 fn damaged() -> Vec<u8> {
     let mut bytes = written(true);
     let header = FileHeader::decode(&bytes).expect("own file");
@@ -244,7 +244,7 @@ fn damaged() -> Vec<u8> {
     bytes
 }
 
-/// What a later version may write: a compatible feature, another kind, a newer version of a kind.
+/// Returns what a later version may write: a compatible feature, another kind, a newer version of a kind.
 fn newer() -> Vec<u8> {
     let mut bytes = written(false);
     let header = FileHeader { compatible: 1 << 40, ..FileHeader::decode(&bytes).expect("own file") };

@@ -1,4 +1,4 @@
-//! Samples that are gone without a trace but the count in the receipt.
+//! Samples that are missing, so that only the count in the receipt shows them.
 
 use std::path::Path;
 

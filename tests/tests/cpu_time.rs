@@ -1,5 +1,5 @@
-//! Samples beside the kernel's own account of CPU time, through real eBPF: a rate that is in step with a program is noticed, and the
-//! rates that people ask for are not.
+//! Compares samples with the kernel's own account of CPU time, through real eBPF: the report warns of a sampling rate that is in step
+//! with a program, and does not warn of usual rates.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn recorded(options: &[&str], seconds: &str) -> Recorded {
     Recorded::new(&[options, &["-q"]].concat(), &[program.to_str().expect("a path of this test"), seconds])
 }
 
-/// The CPU time that the processes say they took, by name, ns.
+/// Returns the CPU time that the processes say they took, by name, ns.
 fn said(recorded: &Recorded) -> BTreeMap<String, u64> {
     let said = text(&recorded.output.stdout);
     let line = |line: &str| {

@@ -9,7 +9,7 @@ use icecore_tests::inside;
 use icecore_tests::synthetic::story;
 use serde_json::Value;
 
-/// Runs a command line inside `dir`, without the warning that data misleads; returns exit code, stdout and stderr.
+/// Runs a command line inside `dir`, without warnings about the data; returns exit code, stdout and stderr.
 fn report(dir: &Path, line: &str) -> (u8, String, String) {
     inside::run_in(dir, &["--quiet"].into_iter().chain(line.split(' ')).collect::<Vec<_>>())
 }
@@ -55,7 +55,7 @@ const FILTERS: [&str; 10] = [
     " --pid 4711",
 ];
 
-/// What a receipt says of the whole recording, whatever was cut off since.
+/// Returns the numbers of a receipt that are of the whole recording, also after `cut`.
 fn shortened(summary: &Value) -> Value {
     let mut receipt = summary["receipt"].clone();
     if let Some(receipt) = receipt.as_object_mut() {

@@ -88,7 +88,7 @@ impl Story {
         report.envs(env.iter().copied()).output().expect("the report runs")
     }
 
-    /// The frames of the hot function: name, last part of the file, line, whether inlined.
+    /// Returns the frames of the hot function: name, last part of the file, line, whether inlined.
     fn hot(&self, options: &[&str], env: &[(&str, &str)]) -> BTreeSet<(String, String, u64, bool)> {
         let out = self.output("samples", options, env);
         assert!(out.status.success(), "{}", text(&out.stderr));
@@ -109,7 +109,7 @@ impl Story {
         hot.map(row).collect()
     }
 
-    /// The row of the program in one of the lists of `missing`.
+    /// Returns the row of the program in one of the lists of `missing`.
     fn missing(&self, list: &str, options: &[&str]) -> Option<Value> {
         let missing = self.view("missing", options);
         let rows = missing[list].as_array().expect("a list");

@@ -7,7 +7,7 @@ use std::process::Command;
 use icecore_tests::machine::{Recorded, has_ebpf, has_perf, report, target, text};
 use serde_json::Value;
 
-/// The row of a table that has a value at a key.
+/// Returns the row of a table that has a value at a key.
 fn row<'a>(table: &'a Value, key: &str, value: &str) -> &'a Value {
     let rows = table.as_array().expect("a list");
     rows.iter().find(|row| row[key] == value).unwrap_or_else(|| panic!("no row has `{value}`: {table:#}"))

@@ -1,4 +1,4 @@
-//! What `diff` says of real recordings of which the truth is known. `make bench` does the same at length.
+//! `diff` of real recordings of programs whose change is known. `make bench` does the same with many more recordings.
 
 use std::path::Path;
 use std::process::Command;

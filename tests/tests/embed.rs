@@ -1,4 +1,4 @@
-//! Names that travel with the recording: what the recorded machine could name is named where nothing of it is.
+//! Names that travel with the recording: another machine shows every name that the recorded machine could show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

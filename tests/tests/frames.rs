@@ -1,5 +1,5 @@
-//! No guess passes for a fact: frames that a signal has interrupted, registers that hold numbers, rules in `.debug_frame`
-//! alone, and starts of stacks that are none, in programs whose stacks are known, through real eBPF.
+//! The report shows no guess as a fact: frames that a signal has interrupted, registers that hold numbers, unwind tables only in
+//! `.debug_frame`, and false stack roots, in programs with known stacks, through real eBPF.
 #![cfg(target_arch = "x86_64")]
 
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn is_told(sample: &Sample) -> bool {
     sample.has("spin") || sample.has("at_its_first")
 }
 
-/// The samples of the scenario itself: not of the program's start.
+/// Returns the samples of the scenario itself: not of the program's start.
 fn told(recorded: &Recorded) -> Vec<Sample> {
     let mut samples = recorded.samples(&[]);
     samples.retain(is_told);

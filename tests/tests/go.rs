@@ -165,7 +165,7 @@ fn root_stripped_go_has_whole_stacks_and_is_hardly_copied() {
     }
 }
 
-/// The share of snapshots that have all of their stack.
+/// Returns the share of snapshots that have all of their stack.
 fn copied_share(recorded: &Recorded) -> f64 {
     let recording = Recording::open(&recorded.path()).expect("it was just written");
     let blocks = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SNAPSHOTS);
@@ -238,7 +238,7 @@ fn root_go_that_calls_c_without_frame_pointers_goes_on_behind_it() {
     assert!(whole * 100 > in_c.len() * 97, "{whole} of {}", in_c.len());
 }
 
-/// The frames from a function of C on that Go calls, as it is called from Go.
+/// Returns the frames from a function of C on that Go calls, as it is called from Go.
 fn called(c: &[&'static str], by: &'static str) -> Vec<&'static str> {
     let go = ["runtime.asmcgocall", "runtime.cgocall", by, "main.main", "runtime.main", "runtime.goexit"];
     [c, &go].concat()

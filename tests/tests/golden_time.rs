@@ -16,7 +16,7 @@ fn told(builder: Builder) -> tempfile::TempDir {
     dir
 }
 
-/// The story, with every third sample of another event, and with stacks of `make` that were cut at 6 frames.
+/// Returns the story, with every third sample of another event, and with stacks of `make` that were cut at 6 frames.
 fn two_events() -> Builder {
     let mut builder = story();
     let event = |name: &str, unit: &str, period| EventV1 {

@@ -1,4 +1,4 @@
-//! Source lines of code that programs make at run time, from their jitdump files.
+//! Source lines of JIT code, from the jitdump files of its programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
 
-/// How often each line is that of a frame of made code whose function has such a name; `None`: it has none.
+/// Returns how often each line is that of a frame of JIT code whose function has such a name; `None`: it has none.
 fn lines(samples: &[Sample], function: &str) -> BTreeMap<Option<(String, u64)>, usize> {
     let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
     let is_it = |frame: &&Value| {

@@ -34,7 +34,7 @@ fn is_right(sample: &Sample, leaf: &str) -> bool {
     sample.names("user").starts_with(&[leaf, "middle", "outer", "run", "main"])
 }
 
-/// The calls in JIT code that were checked, and those of them that the code does not make.
+/// Returns the calls in JIT code that were checked, and those of them that the code does not make.
 fn checked(recorded: &Recorded) -> (u64, u64) {
     let found = &recorded.json("health", &[])["impossible"];
     let rows = found["images"].as_array().expect("something was checked");

@@ -8,7 +8,7 @@ use icecore_tests::inside;
 use icecore_tests::synthetic::{Builder, START_NS, session, story};
 use serde_json::Value;
 
-/// Runs a command line inside `dir`, without the warning that data misleads; returns exit code, stdout and stderr.
+/// Runs a command line inside `dir`, without warnings about the data; returns exit code, stdout and stderr.
 fn report(dir: &Path, line: &str) -> (u8, String, String) {
     inside::run_in(dir, &["--quiet"].into_iter().chain(line.split(' ')).collect::<Vec<_>>())
 }
@@ -26,7 +26,7 @@ fn samples(dir: &Path, line: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// The story on another host, whose clock is ahead by `up_ns`, begun `late_ns` later.
+/// Returns the story on another host, whose clock is ahead by `up_ns`, begun `late_ns` later.
 fn elsewhere(host: &str, up_ns: u64, late_ns: u64) -> Builder {
     let mut b = story();
     b.uuid = Some(std::array::from_fn(|i| host.as_bytes()[i % host.len()]));

@@ -1,4 +1,4 @@
-//! Programs in mount namespaces of their own: whose paths recorded paths are.
+//! Programs in their own mount namespaces: the recording says to which namespace a path belongs.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use icecore_format::records::{ImagesV1, MappingsV1, SessionV1, StringsV1};
 use icecore_tests::machine::{Recorded, copy, has_ebpf, target, text};
 use serde_json::Value;
 
-/// The mount namespace of the recorder, and of each mapping the path of its image and its own.
+/// Returns the mount namespace of the recorder, and of each mapping the path of its image and its own.
 fn namespaces(path: &Path) -> (u64, Vec<(String, u64)>) {
     let recording = Recording::open(path).expect("it opens");
     let (mut own, mut strings, mut images, mut mappings) = (0, vec![String::new()], Vec::new(), Vec::new());

@@ -1,11 +1,11 @@
-//! What others on the machine do takes nothing from the processes that are recorded.
+//! Other programs on the machine do not cost the recorded processes samples or frames.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
 
 use icecore_tests::machine::{Recorded, has_ebpf, mapper, stacks_without_frames};
 
-/// Programs that run beside a recording, and are killed behind it.
+/// Programs that run beside a recording, and are killed after it.
 struct Neighbours(Vec<Child>);
 
 impl Neighbours {

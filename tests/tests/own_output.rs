@@ -1,4 +1,4 @@
-//! The recorder's own file: whatever happens to it or to the recorder meanwhile, no recording is lost without a word.
+//! The recorder's own file: whatever happens to the file or the recorder, no recording is lost without a message.
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
@@ -13,25 +13,25 @@ const TERMINATE: i32 = 15;
 const CONTINUE: i32 = 18;
 const STOP: i32 = 19;
 
-/// A line of `/proc/PID/status`.
+/// Returns a line of `/proc/PID/status`.
 fn status(pid: u32, field: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim().to_owned()
 }
 
-/// The signals of such a line, as bits.
+/// Returns the signals of such a line, as bits.
 fn mask(pid: u32, field: &str) -> u64 {
     u64::from_str_radix(&status(pid, field), 16).unwrap_or(0)
 }
 
-/// The recorder, which hears a hangup though the tests may be run by one that does not, as `nohup` makes it.
+/// Returns a recorder that reacts to SIGHUP, even if the tests run under `nohup`, which ignores it.
 fn record() -> Command {
     let mut record = Command::new("env");
     record.arg("--default-signal=HUP").arg(program("icecore-record"));
     record
 }
 
-/// Records the machine until it is ended.
+/// Records the machine until a signal ends the recorder.
 fn recorder(path: &Path, options: &[&str]) -> Child {
     let mut recorder = record();
     recorder.args(["-a", "--flush", "0.1"]).args(options).arg("-o").arg(path).stderr(Stdio::piped());

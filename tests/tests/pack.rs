@@ -1,4 +1,4 @@
-//! Packed recordings: everything that can be known of their code is in them.
+//! Packed recordings contain all names, lines and inlined functions of their code.
 
 use std::path::Path;
 

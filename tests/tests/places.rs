@@ -1,5 +1,5 @@
-//! Programs in places that are gone when the recording ends, or that no path leads to: their functions are named all
-//! the same, or it is said what would name them.
+//! Programs whose files are gone when the recording ends, or have no path: their functions are named all the same, or the
+//! report says what would name them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use python_reader::held;
 
-/// What the Python reader says of a file; `None` if it cannot run here.
+/// Returns the output of the Python reader for a file; `None` if it cannot run here.
 fn told_by_python(path: &Path, options: &[&str]) -> Option<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("read_recording.py");
     let output = python()?.arg(script).arg(path).args(options).output().expect("Python runs");
@@ -33,7 +33,7 @@ fn told_by_report(path: &Path, view: &str) -> String {
     report(&[view.as_ref(), path.as_os_str(), "--json".as_ref()])
 }
 
-/// A sample of `samples --json` in the words of the Python reader.
+/// Returns a sample of `samples --json` in the words of the Python reader.
 fn as_python_says(sample: &Value) -> Value {
     let frames = || sample["frames"].as_array().expect("a list").iter();
     let kernel: Vec<&Value> = frames().filter(|f| f["side"] == "kernel").map(|f| &f["address"]).collect();
@@ -139,7 +139,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     Some(samples.len())
 }
 
-/// The symbols of a file: image id, start, end, name.
+/// Returns the symbols of a file: image id, start, end, name.
 fn symbols(path: &Path) -> Value {
     rows::<SymbolsV1>(path, |view| {
         let row =
@@ -148,7 +148,7 @@ fn symbols(path: &Path) -> Value {
     })
 }
 
-/// The named places of a file: image id, offset, address, start, frames of name, file and line.
+/// Returns the named places of a file: image id, offset, address, start, frames of name, file and line.
 fn names(path: &Path) -> Value {
     rows::<NamesV1>(path, |view| {
         let table = view.table().ok()?;
@@ -162,31 +162,31 @@ fn names(path: &Path) -> Value {
     })
 }
 
-/// The rows of all whole blocks of a kind.
+/// Returns the rows of all whole blocks of a kind.
 fn rows<P: Payload>(path: &Path, of_block: impl Fn(&P::View) -> Option<Vec<Value>>) -> Value {
     let recording = Recording::open(path).expect("it opens");
     let entries = recording.entries().iter().filter(|entry| entry.header.kind == P::KIND);
     entries.filter_map(|entry| of_block(recording.payload(entry).ok()?.view::<P>().ok()?)).flatten().collect()
 }
 
-/// The mount namespaces of mappings.
+/// Returns the mount namespaces of mappings.
 fn mount_namespaces(path: &Path) -> Value {
     rows::<MappingsV1>(path, |view| Some(view.rows().map(|row| json!(row.mount_ns)).collect()))
 }
 
-/// Files that were left out: image id, why, what was wanted, what was free.
+/// Returns the skipped files: image id, cause, needed bytes, free bytes.
 fn left_out(path: &Path) -> Value {
     let row = |row: LeftOut| json!([row.image, row.why.0, row.needed_bytes, row.free_bytes]);
     rows::<LeftOutV1>(path, |view| Some(view.rows().map(row).collect()))
 }
 
-/// The readings of the kernel's account: time, from when on, process, thread, CPU, user and kernel time.
+/// Returns the readings of the kernel's account: time, from when on, process, thread, CPU, user and kernel time.
 fn cpu_times(path: &Path) -> Value {
     let row = |r: CpuTime| json!([r.time_ns, r.since_ns, r.tgid, r.tid, r.ran_ns, r.user_ns, r.kernel_ns]);
     rows::<CpuTimesV1>(path, |view| Some(view.rows().map(row).collect()))
 }
 
-/// The unwind tables of a file: image id, where the entry lies, first offset, bias, bytes in hexadecimal.
+/// Returns the unwind tables of a file: image id, where the entry lies, first offset, bias, bytes in hexadecimal.
 fn unwind_rules(path: &Path) -> Value {
     rows::<UnwindRulesV1>(path, |view| {
         let row = |UnwindRule { image, at, start, bias, bytes }: UnwindRule<&[u8]>| {
@@ -197,12 +197,12 @@ fn unwind_rules(path: &Path) -> Value {
     })
 }
 
-/// The marks of nodes.
+/// Returns the marks of nodes.
 fn stack_marks(path: &Path) -> Value {
     rows::<StackMarksV1>(path, |view| Some(view.rows().map(|(node, mark)| json!([node, mark.0])).collect()))
 }
 
-/// The JIT code of a file: process, start, end, since, until, name, lines.
+/// Returns the JIT code of a file: process, start, end, since, until, name, lines.
 fn jit(path: &Path) -> Value {
     rows::<JitV1>(path, |view| {
         let line = |line: &JitLine| json!([line.off, line.file, line.line]);
@@ -215,7 +215,7 @@ fn jit(path: &Path) -> Value {
     })
 }
 
-/// The bytes in front of return addresses: process, address, first and last time, bytes in hexadecimal.
+/// Returns the bytes before return addresses: process, address, first and last time, bytes in hexadecimal.
 fn call_sites(path: &Path) -> Value {
     rows::<CallSitesV1>(path, |view| {
         let row = |row: CallSite<&[u8]>| {
@@ -226,7 +226,7 @@ fn call_sites(path: &Path) -> Value {
     })
 }
 
-/// The pieces of files: for each block image id, length of the file, and offset, length and checksum of each piece.
+/// Returns the pieces of files: for each block image id, length of the file, and offset, length and checksum of each piece.
 fn image_parts(path: &Path) -> Value {
     let recording = Recording::open(path).expect("it opens");
     let entries = recording.entries().iter().filter(|entry| entry.header.kind == Kind::IMAGE_PARTS);
@@ -240,7 +240,7 @@ fn image_parts(path: &Path) -> Value {
     entries.filter_map(of_block).collect()
 }
 
-/// The story, and with it a process whose code is told by offsets in files, measured as the recorder does.
+/// Returns the story, and with it a process whose code is told by offsets in files, measured as the recorder does.
 fn mixed() -> Builder {
     let mut b = story();
     b.basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, newest_stack: 20, ..Basis::default() };

@@ -1,4 +1,4 @@
-//! What the recorder refuses, and what it says then: the cause, the remedy, exit code 2, no file.
+//! The recorder refuses what it cannot record: it prints cause and remedy, ends with exit code 2, and leaves no file.
 
 use icecore_tests::machine::{copy, has_ebpf, record, report, target, text};
 use std::os::unix::process::CommandExt as _;

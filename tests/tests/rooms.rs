@@ -14,7 +14,7 @@ const CRATES: [&str; 2] = ["crates/record/src", "crates/report/src"];
 /// Rooms that a room uses, by name.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// The rooms of each folder of sources, in the order of its table: name, and rooms that it uses.
+/// Returns the rooms of each folder of sources, in the order of its table: name, and rooms that it uses.
 fn tables(architecture: &str) -> BTreeMap<String, Vec<(String, BTreeSet<String>)>> {
     let mut tables: BTreeMap<String, Vec<_>> = BTreeMap::new();
     let mut folder = None;
@@ -33,7 +33,7 @@ fn tables(architecture: &str) -> BTreeMap<String, Vec<(String, BTreeSet<String>)
     tables
 }
 
-/// What is wrong with a table: a room below another one that uses it, or uses that are not those of the code.
+/// Returns what is wrong with a table: a room below another one that uses it, or uses that are not those of the code.
 fn faults(table: &[(String, BTreeSet<String>)], used: &Uses) -> Vec<String> {
     let mut faults = Vec::new();
     let mut above = BTreeSet::new();
@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Notes paths in what a macro is given, which is no syntax yet.
+    /// Notes paths in the tokens that a macro is given, which are not parsed yet.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         for token in tokens {

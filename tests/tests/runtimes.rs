@@ -1,11 +1,11 @@
-//! Runtimes whose code has no names: the report says how to have them told.
+//! Runtimes whose code has no names: the report says how to make them report names.
 
 use icecore_format::records::{Change, ImageKind, Location, Origin};
 use icecore_tests::machine::report;
 use icecore_tests::synthetic::Builder;
 use tempfile::TempDir;
 
-/// Samples in code that a process made, of which no stack shows the runtime; the process has it mapped, or had until it ran
+/// Makes samples in JIT code whose stacks do not show the runtime. The process has the runtime mapped, or had it until it ran
 /// `another` program.
 fn unnamed(library: &str, another: bool) -> String {
     let mut b = Builder::default();

@@ -1,5 +1,5 @@
-//! Walks along frame pointers skip callers, and stacks hold what looks like a caller and is none: every stack is right as far as it goes,
-//! or says that it is not. Programs whose stacks are known, through real eBPF.
+//! Frame-pointer walks skip callers, and stacks hold words that only look like return addresses: the report shows correct frames, or
+//! marks the stack as incomplete. Programs with known stacks, through real eBPF.
 #![cfg(target_arch = "x86_64")]
 
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn of_leaf(recorded: &Recorded) -> Vec<Sample> {
     samples
 }
 
-/// The names of the user frames in front of the first one that is marked as a guess.
+/// Returns the names of the user frames before the first one that is marked as a guess.
 fn facts(sample: &Sample) -> Vec<&str> {
     let frames = sample.0["frames"].as_array().expect("`frames` is a list");
     let of_user = frames.iter().filter(|frame| frame["side"] == "user");
@@ -53,7 +53,7 @@ fn assert_right_or_marked(samples: &[Sample], truths: &[&[&str]]) -> usize {
     whole
 }
 
-/// Asserts that what the samples lack is in the verdict.
+/// Asserts that the verdict counts the incomplete samples.
 fn assert_told(recorded: &Recorded) {
     let health = recorded.json("health", &[]);
     assert!(health["incomplete_share"].as_f64() > Some(0.9), "{health}");

@@ -1,4 +1,4 @@
-//! Recordings with registers and stacks: what is repaired of them, and what cut, merge, repair and verify make of them.
+//! Recordings with registers and stacks: which stacks are repaired, and how cut, merge, repair and verify treat them.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn told() -> tempfile::TempDir {
     dir
 }
 
-/// How a user stack ended, and its callers as offsets in their image, the innermost first.
+/// Returns how a user stack ended, and its callers as offsets in their image, the innermost first.
 fn callers(sample: &Value) -> (&str, Vec<u64>) {
     let frames = sample["frames"].as_array().expect("a list");
     let offsets = frames[1..].iter().filter_map(|frame| frame["offset"].as_u64());

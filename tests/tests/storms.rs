@@ -1,4 +1,4 @@
-//! What runs on the machine neither keeps the recorder from ending, nor takes its memory, nor what others do.
+//! Whatever other programs do, the recorder ends in time, its memory is bounded, and it records all other programs.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -11,7 +11,7 @@ use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames, storm, t
 struct Storm(Child);
 
 impl Storm {
-    /// Starts a storm, and waits until it rages.
+    /// Starts a storm, and waits until it runs.
     fn new(name: &str) -> Self {
         let mut storm = Command::new(storm());
         let mut child = storm.args([name, "120"]).stdout(Stdio::piped()).spawn().expect("it was compiled");
@@ -33,7 +33,7 @@ impl Drop for Storm {
 /// One storm at a time: they take the machine from each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// How long was recorded, seconds.
+/// Returns the recorded time, seconds.
 fn seconds(recorded: &Recorded) -> f64 {
     let info = recorded.json("info", &[]);
     let ns = |part: &str, key: &str| info[part][key].as_u64().expect("a closed file has an end");

@@ -1,4 +1,4 @@
-//! When levels change: programs of known phases, recorded through real eBPF.
+//! Change points: programs of known phases, recorded through real eBPF.
 
 use icecore_tests::machine::{Recorded, has_ebpf};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Functions with what they call, in the program itself: the kernel's share depends on whoever else runs.
 const OPTIONS: [&str; 7] = ["--by", "function", "--sort", "total", "-n", "0", "--user"];
 
-/// The changes of functions of the target program.
+/// Returns the changes of functions of the target program.
 fn changes(recorded: &Recorded, focus: &str) -> Vec<Value> {
     let timeline = recorded.json("timeline", &[&OPTIONS[..], &["--focus", focus]].concat());
     let is_own = |row: &&Value| row["image"].as_str().is_some_and(|image| image.ends_with("/target"));

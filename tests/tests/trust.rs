@@ -1,4 +1,4 @@
-//! Programs whose code keeps frame pointers, through real eBPF: only the top of their stacks is copied, and nothing is missing.
+//! Programs whose code keeps frame pointers, through real eBPF: only the top of their stacks is copied, and no frame is missing.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn recorded(options: &[&str], program: &Path, arguments: &[&str]) -> Recorded {
     Recorded::new(&[&OPTIONS[..], options].concat(), &[&[program], arguments].concat())
 }
 
-/// How many bytes of each stack were copied, in the order of time.
+/// Returns how many bytes of each stack were copied, in the order of time.
 fn copied(recorded: &Recorded) -> Vec<u32> {
     let recording = Recording::open(&recorded.path()).expect("it was just written");
     let blocks = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SNAPSHOTS);

@@ -11,7 +11,7 @@ use icecore_tests::machine::{
 /// Fast enough for a second to hold about a thousand samples; prime, so that nothing runs in lockstep.
 const RATE: [&str; 2] = ["-F", "997"];
 
-/// The share of samples that have a function in their stack.
+/// Returns the share of samples that have a function in their stack.
 fn share(samples: &[Sample], function: &str) -> f64 {
     samples.iter().filter(|sample| sample.has(function)).count() as f64 / samples.len() as f64
 }

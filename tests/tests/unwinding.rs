@@ -37,7 +37,7 @@ fn in_leaf(sample: &Sample) -> bool {
     sample.names("user").first() == Some(&"leaf")
 }
 
-/// Tells whether the outermost frame is that of a program or of a thread.
+/// Returns true if the outermost frame is that of a program or of a thread.
 fn is_rooted(sample: &Sample) -> bool {
     matches!(sample.names("user").last(), Some(&("_start" | "clone3" | "__clone3")))
 }

@@ -1,4 +1,4 @@
-//! `verify`, `repair` and `info --sizes`: every damage is found, what is whole is kept, and all bytes are accounted for.
+//! `verify`, `repair` and `info --sizes`: `verify` finds all damage, `repair` keeps all whole blocks, and `info` accounts for all bytes.
 //!
 //! `INSTA_UPDATE=always cargo test -p icecore-tests --test verify_repair` rewrites the goldens.
 

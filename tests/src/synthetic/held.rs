@@ -11,7 +11,7 @@ use icecore_format::write::Writer;
 
 use super::Builder;
 
-/// What registers and stacks held; ids as the recorder gives them.
+/// Registers and stack memory of snapshots, with ids as the recorder assigns them.
 #[derive(Debug, Default)]
 pub struct Held {
     /// Addresses of code; ids begin at 0.
@@ -24,14 +24,14 @@ pub struct Held {
     pub snapshots: Vec<Snapshot>,
 }
 
-/// Which stack a snapshot is of.
+/// The stack of a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
-    /// The address behind it.
+    /// The address after the stack.
     pub anchor: u64,
-    /// Bytes from the stack pointer to there.
+    /// The bytes from the stack pointer to that address.
     pub depth: u32,
-    /// Bytes that were copied of them.
+    /// The number of them that were copied.
     pub copied: u32,
 }
 
@@ -105,8 +105,8 @@ fn interned<T: PartialEq>(rows: &mut Vec<T>, row: T) -> u32 {
 /// Where the stack of a thread of [`broken_walks`] ends.
 const STACK: u64 = 0x7ffd_0000_1000;
 
-/// Tells a recording of samples whose walks are wrong, and whose stacks are right, as far as they were copied. Code is in no
-/// file, and keeps frame pointers.
+/// Makes a recording of samples with wrong walks and correct stacks, as far as these were copied. The code is in no file, and
+/// keeps frame pointers.
 ///
 /// | thread | its stack | walk | repaired |
 /// |---|---|---|---|

@@ -1,10 +1,10 @@
-//! The story with names that somebody else has chosen.
+//! The story with names that the test chooses.
 
 use icecore_format::records::{LeftOut, Omission};
 
 use super::{Builder, session, story};
 
-/// Tells the story so that every text of the recording ends with these characters.
+/// Makes the story so that every text of the recording ends with these characters.
 pub fn named(ending: &str) -> Builder {
     let mut b = story();
     b.cgroup(5, 100, "/system.slice/build");

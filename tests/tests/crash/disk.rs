@@ -44,12 +44,12 @@ impl Drop for Mounted {
     }
 }
 
-/// Runs a recorder that the disk will stop, long before its time is over.
+/// Runs a recorder that the disk stops long before its duration is over.
 fn until_refused(recorder: &mut Command) -> Output {
     recorder.args(["-d", "600"]).output().expect("the recorder runs")
 }
 
-/// Asserts that the recorder failed, and said why and what helps.
+/// Asserts that the recorder failed, and printed the reason and what to do.
 fn assert_failed(output: &Output, words: &[&str]) -> String {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -58,13 +58,13 @@ fn assert_failed(output: &Output, words: &[&str]) -> String {
     said
 }
 
-/// The samples that the message counts as lost.
+/// Returns the samples that the message counts as lost.
 fn said_lost(said: &str) -> u64 {
     let count = said.split("lost after it: ").nth(1).and_then(|rest| rest.split(' ').next());
     count.and_then(|count| count.replace(',', "").parse().ok()).unwrap_or_else(|| panic!("a number: {said}"))
 }
 
-/// Asserts that the file tells the same as the message, as far as it tells anything.
+/// Asserts that the file agrees with the message, as far as it has the numbers.
 fn assert_same_losses(remains: &Remains, said: &str) -> bool {
     let lost = said_lost(said);
     let cause = &remains.info["lost_by_cause"]["write_failed"];
@@ -113,7 +113,7 @@ fn root_a_disk_that_fills_up_at_any_size_keeps_its_whole_blocks_and_the_count_of
     assert!(told.iter().any(|(_, _, lost, has_losses, _)| *lost > 0 && *has_losses), "{told:?}");
 }
 
-/// The bytes that the message says were written, at least and at most: it rounds to a tenth.
+/// Returns the bytes that the message says were written, at least and at most: it rounds to a tenth.
 fn kept_bytes(said: &str) -> (u64, u64) {
     let size =
         said.split("written before (").nth(1).and_then(|rest| rest.split_once(')')).map(|(size, _)| size);
@@ -265,7 +265,7 @@ impl Loop {
         Self { mounted, below }
     }
 
-    /// From now on the disk ends in front of everything but its first blocks: every write behind them is an I/O error.
+    /// Truncates the disk to its first blocks: every write after them is an I/O error.
     fn break_off(&self) {
         let image = self.below.path().join("image");
         let device =

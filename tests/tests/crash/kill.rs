@@ -1,4 +1,4 @@
-//! The recorder is killed.
+//! Kills the recorder at random moments and at every write.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
@@ -95,7 +95,7 @@ fn root_killed_at_any_moment_a_recording_keeps_all_but_its_last_interval() {
     assert!(count(|k| k.phase == Phase::End && !k.well) > 5, "{fell:?}");
 }
 
-/// Measures once how long things take, and that nothing is wrong if nobody kills.
+/// Measures the delays once, and checks that recordings are right if nobody kills the recorder.
 fn pace(churn: &Churn) -> Pace {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
@@ -178,7 +178,7 @@ fn lead(delay: &AtomicU64, was_faster: bool) {
     delay.store(if was_faster { micros * 3 / 4 } else { micros * 4 / 3 }, Relaxed);
 }
 
-/// How long the threads of a process have waited for a CPU, all together: what a busy machine is to blame for.
+/// Returns how long the threads of a process have waited for a CPU, all together: what a busy machine is to blame for.
 fn held_up_ns(tgid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
     let waited = threads.filter_map(|thread| {
@@ -189,7 +189,7 @@ fn held_up_ns(tgid: u32) -> u64 {
     waited.sum()
 }
 
-/// How far a file came, whether its last block is torn, and how much older its newest sample is than the end of
+/// Returns how far a file came, whether its last block is torn, and how much older its newest sample is than the end of
 /// its recorder.
 fn look(path: &Path, killed_ns: u64) -> (Reached, bool, Option<u64>) {
     let remains = match left_in(path) {
@@ -236,7 +236,7 @@ fn root_killed_in_front_of_and_inside_every_write_a_recording_keeps_the_blocks_b
     }
 }
 
-/// Kills the recorder in front of its write of this number, or in the middle of it; `None` if it ends before.
+/// Kills the recorder before its write of this number, or in the middle of it; `None` if the recorder ends earlier.
 fn kill_at_write(number: u64, from: &str, churn: &Churn) -> Option<(u64, Reached)> {
     let how = if number.is_multiple_of(2) { "kill" } else { "torn" };
     let _trying = Trying(format!("{how}:{number}{from}"));

@@ -10,12 +10,12 @@ use serde_json::Value;
 use super::remains::{Remains, left_in, number};
 use super::{Churn, alone, record_often};
 
-/// What the recorder promises by default, with half a second for taking a copy.
+/// The default limit of the recorder, with half a second for taking a copy.
 const USUALLY_LATE_NS: u64 = 2_500_000_000;
-/// What a busy machine and its disk may make of that.
+/// The same limit on a busy machine.
 const LATE_NS: u64 = 10_000_000_000;
 
-/// Starts a recorder with its own idea of when to write.
+/// Starts a recorder with its default flush interval.
 fn start(churn: &Churn, hz: &str, path: &Path) -> Child {
     let mut recorder = record();
     recorder.args(["-q", "-F", hz, "-p", &churn.0.id().to_string(), "-o"]).arg(path);
@@ -31,7 +31,7 @@ fn finish(mut recorder: Child, path: &Path) -> Box<Remains> {
     remains
 }
 
-/// What a copy of the file has by now; `None` before its session is there.
+/// Returns what a copy of the file has by now; `None` before its session is there.
 fn copy(path: &Path, to: &Path) -> Option<Box<Remains>> {
     std::fs::copy(path, to).ok().filter(|bytes| *bytes > 64)?;
     Some(left_in(to).some()).filter(|remains| remains.start_ns().is_some())
@@ -94,14 +94,14 @@ fn root_rare_samples_are_in_the_file_seconds_after_they_were_taken() {
     assert!(copies.last().is_some_and(|(_, samples, _)| *samples > 0), "{written:?}");
 }
 
-/// The times of all samples, from the start of the session.
+/// Returns the times of all samples, from the start of the session.
 fn times(path: &Path) -> Vec<u64> {
     let text = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
     let row = |line: &str| serde_json::from_str::<Value>(line).expect("a JSON object a line");
     text.lines().map(|line| number(&row(line)["time_ns"])).collect()
 }
 
-/// How many different ones there are of numbers in order.
+/// Returns how many different ones there are of numbers in order.
 fn steps(seen: &[u64]) -> usize {
     seen.chunk_by(|a, b| a == b).count()
 }

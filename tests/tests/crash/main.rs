@@ -1,5 +1,4 @@
-//! What is left when a recorder, a disk or a machine fails in the middle: every whole block, and the truth about
-//! the rest.
+//! After a recorder, a disk or a machine fails, the recording has every whole block and states what is missing.
 //!
 //! | room | what fails |
 //! |---|---|
@@ -24,8 +23,8 @@ use icecore_tests::machine::{churn, record};
 /// How many recorders run at once.
 const LANES: u64 = 4;
 
-/// These tests load the machine, and say something about time: one after the other, be they threads of one process or
-/// processes. The lock is held as long as the file is open.
+/// Waits until no other of these tests runs, in this process or another: they load the machine, and some measure time.
+/// The lock is held as long as the file is open.
 fn alone() -> File {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash.lock");
     let file = File::create(path).expect("a folder for the files of tests");
@@ -36,7 +35,7 @@ fn alone() -> File {
 /// How long rows wait before they are written when many blocks are wanted: as short as the recorder allows.
 const FLUSH_NS: u64 = 100_000_000;
 
-/// The recorder, quiet, with many blocks, at this rate on this process.
+/// Returns the recorder, quiet, with many blocks, at this rate on this process.
 fn record_often(hz: &str, process: &Churn, path: &Path) -> Command {
     let mut recorder = record();
     recorder.args(["-q", "--flush", "0.1", "-F", hz, "-p", &process.0.id().to_string()]);
@@ -79,7 +78,7 @@ impl Random {
         Self((seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1))
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

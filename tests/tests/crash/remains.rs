@@ -1,4 +1,4 @@
-//! What every recording must satisfy, whatever became of its recorder.
+//! The conditions that every recording must satisfy, whatever happened to its recorder.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(crate) struct Remains {
     pub(crate) info: Value,
 }
 
-/// What became of a file.
+/// The state of a file.
 pub(crate) enum Left {
     /// It was not created yet.
     NoFile,
@@ -26,7 +26,7 @@ pub(crate) enum Left {
 }
 
 impl Left {
-    /// What can be read; panics if nothing can.
+    /// Returns the readable recording; panics if the file is none.
     pub(crate) fn some(self) -> Box<Remains> {
         match self {
             Self::Some(remains) => remains,
@@ -78,7 +78,7 @@ pub(crate) fn left_in(path: &Path) -> Left {
     Left::Some(Box::new(remains))
 }
 
-/// Tells whether the header says that the recording was closed, whatever has become of its end.
+/// Returns true if the header says that the recording was closed, even if its end is missing.
 fn was_closed(recording: &Recording) -> bool {
     recording.header().mark == Mark::Closed
 }
@@ -89,12 +89,12 @@ impl Remains {
         self.of_kind(Kind::SAMPLES).map(|entry| u64::from(entry.header.items)).sum()
     }
 
-    /// When the last sample was taken.
+    /// Returns when the last sample was taken.
     pub(crate) fn newest_ns(&self) -> Option<u64> {
         self.of_kind(Kind::SAMPLES).map(|entry| entry.header.last_ns).max()
     }
 
-    /// When the session began; `None` if its block is not there.
+    /// Returns when the session began; `None` if its block is not there.
     pub(crate) fn start_ns(&self) -> Option<u64> {
         self.of_kind(Kind::SESSION).next().map(|_| number(&self.info["session"]["start_ns"]))
     }
@@ -108,12 +108,12 @@ impl Remains {
     }
 }
 
-/// A number in a document.
+/// Returns a number in a document.
 pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("a number: {value}"))
 }
 
-/// One view as JSON.
+/// Returns a view as JSON.
 fn json(path: &Path, view: &str) -> Value {
     serde_json::from_str(&ok(path, &[view, "--json"])).expect("the report prints JSON")
 }

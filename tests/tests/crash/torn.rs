@@ -1,4 +1,4 @@
-//! The machine loses its power: what had not reached the disk is cut off, or zero.
+//! The machine loses its power: the end of the file that had not reached the disk is cut off, or zero.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{Churn, Random, Trying, alone, record_often};
 const SEED: u64 = 0x7042;
 const PAGE_BYTES: usize = 4096;
 
-/// A real recording of many blocks, and where these are.
+/// Returns a real recording of many blocks, and where these are.
 fn recording() -> (Vec<u8>, Vec<Entry>) {
     let churn = Churn::start("crowd");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -26,7 +26,7 @@ fn recording() -> (Vec<u8>, Vec<Entry>) {
     (bytes, remains.recording.entries().to_vec())
 }
 
-/// The blocks of which no byte differs.
+/// Returns the blocks of which no byte differs.
 fn whole<'a>(entries: &'a [Entry], before: &[u8], after: &[u8]) -> Vec<&'a Entry> {
     let is_same = |entry: &&Entry| {
         let range = entry.off as usize..entry.header.end(entry.off) as usize;
@@ -35,7 +35,7 @@ fn whole<'a>(entries: &'a [Entry], before: &[u8], after: &[u8]) -> Vec<&'a Entry
     entries.iter().filter(is_same).collect()
 }
 
-/// Asserts that what is left of a recording is all its whole blocks, and that it says that it was not closed.
+/// Asserts that a torn recording has all of its whole blocks, and says that it was not closed.
 fn assert_keeps_whole_blocks(path: &Path, bytes: &[u8], wanted: &[&Entry]) {
     std::fs::write(path, bytes).expect("room for a copy");
     match left_in(path) {

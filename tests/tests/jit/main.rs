@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use icecore_tests::machine::{Recorded, Sample, jit};
 use serde_json::Value;
 
-/// Where `tests/programs/jit.c` makes its code.
+/// The addresses at which `tests/programs/jit.c` makes its code.
 const FIRST: u64 = 0x1000_0000;
 const SECOND: u64 = FIRST + 0x1_0000;
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
 
-/// Leaves of samples in the code of `tests/programs/jit.c`.
+/// Returns the leaves of samples in the code of `tests/programs/jit.c`.
 fn leaves(samples: &[Sample]) -> Vec<&Value> {
     let leaf = |sample: &Sample| sample.0["frames"].as_array().and_then(|frames| frames.first().cloned());
     let is_made =
@@ -37,7 +37,7 @@ fn leaves(samples: &[Sample]) -> Vec<&Value> {
         .collect()
 }
 
-/// How often each name is that of a leaf in made code; unnamed ones under their reason, in brackets.
+/// Returns how often each name is that of a leaf in JIT code; unnamed ones under their reason, in brackets.
 fn names(samples: &[Sample]) -> BTreeMap<String, usize> {
     let mut names = BTreeMap::new();
     for leaf in leaves(samples) {
@@ -50,7 +50,7 @@ fn names(samples: &[Sample]) -> BTreeMap<String, usize> {
     names
 }
 
-/// Asserts that made code has these names, nearly all of it, and each of them often.
+/// Asserts that nearly all JIT code has one of these names, and each name occurs often.
 fn assert_named(names: &BTreeMap<String, usize>, expected: &[&str]) {
     let all: usize = names.values().sum();
     let of = |name: &&str| names.get(*name).copied().unwrap_or(0);
@@ -63,7 +63,7 @@ fn recorded(how: &str) -> Recorded {
     Recorded::new(&OPTIONS, &[program.as_os_str(), how.as_ref(), "900".as_ref()])
 }
 
-/// Waits until something is there.
+/// Waits until `look` finds something; panics after a minute.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

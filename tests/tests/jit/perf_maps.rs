@@ -33,7 +33,7 @@ fn root_code_in_a_perf_map_is_named_when_the_process_and_the_map_are_gone() {
     let made_by = samples.iter().filter(|sample| sample.has("alpha"));
     assert!(
         made_by.clone().all(|sample| sample.names("user").contains(&"run")),
-        "callers of made code are named"
+        "callers of JIT code are named"
     );
     let images = recorded.json("top", &["--by", "image"]);
     let rows = images["rows"].as_array().expect("a list");
@@ -76,7 +76,7 @@ fn root_a_child_runs_code_under_the_names_that_its_parent_gave_it() {
     assert_named(&names(&recorded("forked").samples(&[])), &["alpha"]);
 }
 
-/// How many samples have a function on their stack, and how often its caller is made code of each name; unnamed code under
+/// Returns how many samples have a function on their stack, and how often its caller is JIT code of each name; unnamed code under
 /// its reason, in brackets.
 fn callers(samples: &[Sample], function: &str) -> (usize, BTreeMap<String, usize>) {
     let (mut all, mut callers) = (0, BTreeMap::new());
@@ -95,7 +95,7 @@ fn callers(samples: &[Sample], function: &str) -> (usize, BTreeMap<String, usize
 }
 
 #[test]
-fn root_made_code_that_only_unwinding_finds_is_named() {
+fn root_jit_code_that_only_unwinding_finds_is_named() {
     if !has_ebpf() {
         return;
     }
@@ -109,7 +109,7 @@ fn root_made_code_that_only_unwinding_finds_is_named() {
         let (all, callers) = callers(&own, "numbers");
         if all > 20 {
             found += 1;
-            // A copy may have been left out, or shortened.
+            // A copy may have been skipped or shortened.
             assert!(callers.get("alpha").copied().unwrap_or(0) * 10 > all * 9, "{all}: {callers:?}");
             assert!(callers.keys().all(|name| name == "alpha"), "{all}: {callers:?}");
         }
@@ -138,7 +138,7 @@ fn root_two_processes_with_code_at_one_address_have_their_own_names() {
 }
 
 #[test]
-fn root_no_names_of_made_code_are_embedded_if_nothing_is_wanted() {
+fn root_no_names_of_jit_code_are_stored_with_embed_none() {
     if !has_ebpf() {
         return;
     }

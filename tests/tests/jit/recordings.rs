@@ -8,7 +8,7 @@ use icecore_tests::machine::{Sample, report};
 use icecore_tests::synthetic::{Builder, START_NS};
 use serde_json::Value;
 
-/// Two processes that made code at one address, one of them other code there after a while; all of one host.
+/// Returns a recording of two processes with JIT code at one address; one of them later makes other code there.
 fn story(prefix: &str) -> Builder {
     let mut b = Builder::default();
     let memory = b.image(ImageKind::ANONYMOUS, "[anon]");
@@ -73,7 +73,7 @@ fn why_code_has_no_name_is_the_same_in_a_packed_recording_and_in_a_piece_of_it()
     assert_eq!(reasons(&piece), told);
 }
 
-/// Names of the frames of each sample, as time and process order them.
+/// Returns process and frame names of each sample, sorted.
 fn told(path: &Path, options: &[&str]) -> Vec<String> {
     let args = ["samples", &path.display().to_string(), "--json"].map(str::to_owned);
     let options = options.iter().map(|option| (*option).to_owned());
@@ -88,7 +88,7 @@ fn told(path: &Path, options: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn made_code_is_named_by_process_and_moment_in_pieces_and_in_merged_recordings() {
+fn jit_code_is_named_by_process_and_moment_in_pieces_and_in_merged_recordings() {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let at = |name: &str| folder.path().join(name);
     story("").write(&at("a"), true).expect("room");

@@ -7,7 +7,7 @@ use icecore_tests::machine::{Recorded, Sample, copy, has_ebpf, jit, report};
 
 use super::{FIRST, OPTIONS, SECOND, assert_named, names, until};
 
-/// A root folder with a folder for temporary files and the program.
+/// Returns a root folder with a folder for temporary files and the program.
 fn root() -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("a folder for temporary files");
     std::fs::create_dir(root.path().join("tmp")).expect("room");

@@ -1,4 +1,4 @@
-//! What registers and stacks held, in the words of the Python reader, put together here as docs/FORMAT.md says.
+//! Registers and stack memory in the format of the Python reader, put together here as docs/FORMAT.md says.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ struct Session {
     snapshots: Vec<Snapshot>,
 }
 
-/// The snapshot ids of all samples, and what each snapshot held, in the order of the file.
+/// Returns the snapshot ids of all samples, and what each snapshot held, in the order of the file.
 pub(crate) fn held(path: &Path) -> (Value, Value) {
     let recording = Recording::open(path).expect("it opens");
     let (mut ids, mut sessions) = (Vec::new(), vec![Session::default()]);

@@ -1,4 +1,4 @@
-//! Text of others without characters that steer a terminal.
+//! Removes the characters that control a terminal from text that others wrote.
 
 /// Returns true for characters that control a terminal (C0, DEL, C1) or the direction of text (U+202A to U+202E, U+2066 to
 /// U+2069), and for the separators of lines and paragraphs (U+2028, U+2029).
@@ -6,7 +6,7 @@ pub fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Makes one line of text of bytes: UTF-8, with U+FFFD for what is none and for every character that [`steers`].
+/// Turns bytes into one line of text. U+FFFD replaces bytes that are not UTF-8, and every character that [`steers`].
 pub fn clean(bytes: &[u8]) -> Box<str> {
     let text = String::from_utf8_lossy(bytes);
     if !text.contains(steers) {

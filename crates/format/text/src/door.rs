@@ -1,35 +1,35 @@
-//! The writer through which everything goes to a terminal.
+//! The writer through which all output to a terminal passes.
 
 use std::io::{self, Write};
 
 use crate::clean::steers;
 
-/// What goes through a [`Door`].
+/// The kind of text that passes a [`Door`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Lines of text without color: nothing that steers passes but ends of lines and tabs.
+    /// Lines of text without color: of the control characters, only line ends and tabs pass.
     Plain,
-    /// The same with styles: of the sequences that begin with ESC, those pass that set styles this program uses.
+    /// Lines of text with styles: escape sequences that set a style of this program pass as well.
     Styled,
-    /// JSON: what steers can only stand within a string, and is escaped there, so that the string stays as it is.
+    /// JSON: control characters can only stand within a string, where they are escaped, so that the value of the string does not change.
     Json,
 }
 
-/// Passes on text, and nothing that steers a terminal.
+/// Passes on text without the characters that control a terminal.
 #[derive(Debug)]
 pub struct Door<W> {
     to: W,
     kind: Kind,
-    /// The beginning of a character of which the rest has not come yet.
+    /// The first bytes of a character whose other bytes have not arrived yet.
     begun: Vec<u8>,
 }
 
-/// Parameters of styles that the programs use, clap included: none, bold, dim, underlined, and the colors but black and
-/// white.
+/// The parameters of the styles that the programs use, clap included: none, bold, dim, underlined, and all colors but black
+/// and white.
 const STYLES: [&str; 12] = ["", "0", "1", "2", "4", "31", "32", "33", "34", "35", "36", "31;1"];
 
 impl<W: Write> Door<W> {
-    /// Opens a door.
+    /// Makes a door in front of a writer.
     pub fn new(to: W, kind: Kind) -> Self {
         Self { to, kind, begun: Vec::new() }
     }
@@ -58,7 +58,7 @@ impl<W: Write> Door<W> {
     }
 }
 
-/// The sequence at the beginning of a text, if it sets one of the styles.
+/// Returns the escape sequence at the beginning of a text if it sets one of the styles.
 fn style(text: &str) -> Option<&str> {
     let parameters = text.strip_prefix("\x1b[")?;
     let end = parameters.find('m')?;

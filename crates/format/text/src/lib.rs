@@ -7,8 +7,8 @@
 //! | [`path`] | paths as text, and as words of a shell's command line |
 //! | [`quantity`] | numbers, bytes, durations, shares |
 //!
-//! Names of files, threads and cgroups are chosen by whoever runs a program; the text of a recording by whoever wrote
-//! it. Nothing of that may reach a terminal as a command to it.
+//! Any user can choose names of files, threads and cgroups, and anybody can write a recording. A terminal must not take such text
+//! as commands.
 
 pub mod clean;
 pub mod door;

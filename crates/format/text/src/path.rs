@@ -1,15 +1,15 @@
-//! Paths that were typed, as text for terminals and shells.
+//! Paths as text for terminals, and as words for shells.
 
 use std::path::Path;
 
 use crate::clean::{clean, steers};
 
-/// A path as text that cannot steer a terminal.
+/// Returns a path as text that cannot control a terminal.
 pub fn shown(path: &Path) -> String {
     clean(path.as_os_str().as_encoded_bytes()).into()
 }
 
-/// A path as one word of a shell's command line.
+/// Returns a path as one word of a shell's command line.
 pub fn quoted(path: &Path) -> String {
     let text = shown(path);
     // A path that begins with `-` would be an option.
@@ -17,8 +17,8 @@ pub fn quoted(path: &Path) -> String {
     word(&format!("{here}{text}"))
 }
 
-/// A text as one word of a shell's command line. What would break the line or steer a terminal stands in `$'…'`, as bash, zsh and
-/// POSIX.1-2024 read it.
+/// Returns a text as one word of a shell's command line. Characters that would end the line or control a terminal are escaped in
+/// `$'…'`, which bash, zsh and POSIX.1-2024 read.
 pub fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./@%+=:,-".contains(c);
     if text.chars().all(is_plain) && !text.is_empty() {
@@ -33,7 +33,7 @@ pub fn word(text: &str) -> String {
             '\n' => word.push_str("\\n"),
             '\t' => word.push_str("\\t"),
             '\'' | '\\' => word.extend(['\\', c]),
-            // Three digits: what follows is no part of it.
+            // With three digits, a following digit is not part of the escape.
             _ if c.is_ascii_control() => word.push_str(&format!("\\{:03o}", c as u32)),
             _ if steers(c) => word.push(char::REPLACEMENT_CHARACTER),
             _ => word.push(c),
@@ -42,7 +42,7 @@ pub fn word(text: &str) -> String {
     word + "'"
 }
 
-/// A shell's command line of words.
+/// Returns a command line of these words for a shell.
 pub fn command(words: &[String]) -> String {
     words.iter().map(|text| word(text)).collect::<Vec<_>>().join(" ")
 }

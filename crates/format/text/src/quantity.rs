@@ -1,12 +1,12 @@
-//! Numbers with their units, as people read them.
+//! Formats numbers with their units for people.
 
-/// A share as percent: `12.3%`; what is there but hardly is `<0.1%`.
+/// Returns a share as percent: `12.3%`; a small share above 0 is `<0.1%`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.05 { "<0.1%".to_owned() } else { format!("{percent:.1}%") }
 }
 
-/// A number with separators: `79,008`.
+/// Returns a number with separators: `79,008`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3 + 1);
@@ -19,12 +19,12 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// A number of things: `1 pid`, `2 pids`.
+/// Returns a number of things: `1 pid`, `2 pids`.
 pub fn things(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Bytes: `640 B`, `1.2 MiB`.
+/// Returns a size: `640 B`, `1.2 MiB`.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if number < 1024 {
@@ -39,7 +39,7 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A duration: `12.3 s`, `4.56 ms`, `7.8 µs`, `90 ns`.
+/// Returns a duration: `12.3 s`, `4.56 ms`, `7.8 µs`, `90 ns`.
 pub fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
@@ -51,12 +51,12 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A weight in its unit: durations if it is `ns`, else a number.
+/// Returns a weight in its unit: durations if it is `ns`, else a number.
 pub fn weight(weight: u64, unit: &str) -> String {
     if unit == "ns" { duration(weight) } else { format!("{} {unit}", count(weight)) }
 }
 
-/// A moment: `2026-02-03 04:05:06 UTC`.
+/// Returns a moment: `2026-02-03 04:05:06 UTC`.
 pub fn utc(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (year, month, day) = civil(seconds / 86_400);
@@ -69,7 +69,7 @@ pub fn utc(unix_ns: u64) -> String {
     )
 }
 
-/// The date of a day since 1970-01-01.
+/// Returns the date of a day since 1970-01-01.
 ///
 /// # Source
 /// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`
