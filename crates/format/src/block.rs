@@ -11,93 +11,79 @@ pub const MAGIC: [u8; 4] = *b"ICBK";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind(pub u16);
 
-impl Kind {
-    /// Host, clock, events, options of the recorder.
-    pub const SESSION: Self = Self(1);
-    /// Interned text.
-    pub const STRINGS: Self = Self(2);
-    /// Interned (process, thread, name) triples, to which samples refer.
-    pub const TASKS: Self = Self(3);
-    /// Fork, exec, exit and renaming of tasks.
-    pub const LIFECYCLE: Self = Self(4);
-    /// Identities of executable files.
-    pub const IMAGES: Self = Self(5);
-    /// Executable mappings and when they appeared.
-    pub const MAPPINGS: Self = Self(6);
-    /// The trie of stacks.
-    pub const STACKS: Self = Self(7);
-    /// Samples, as columns.
-    pub const SAMPLES: Self = Self(8);
-    /// Kernel symbols that samples need.
-    pub const KERNEL_SYMBOLS: Self = Self(9);
-    /// What was lost, by cause and CPU.
-    pub const LOSSES: Self = Self(10);
-    /// What the recording cost, written when the recorder ends.
-    pub const RECEIPT: Self = Self(11);
-    /// The table of all blocks.
-    pub const INDEX: Self = Self(12);
-    /// Symbols of images that samples need.
-    pub const SYMBOLS: Self = Self(13);
-    /// Pieces of the files of images.
-    pub const IMAGE_PARTS: Self = Self(14);
-    /// JIT code that samples need.
-    pub const JIT: Self = Self(15);
-    /// Cgroups of processes.
-    pub const CGROUPS: Self = Self(16);
-    /// What a report found out about code: functions, inlined ones too, and source lines.
-    pub const NAMES: Self = Self(17);
-    /// Files of images that are not in the recording, or not whole, though that was asked for.
-    pub const LEFT_OUT: Self = Self(18);
-    /// Addresses of code that stacks held.
-    pub const STACK_CODE: Self = Self(19);
-    /// Pieces of stacks.
-    pub const STACK_PIECES: Self = Self(20);
-    /// How pieces of stacks lie inside each other.
-    pub const STACK_NODES: Self = Self(21);
-    /// What registers and stacks held at samples.
-    pub const SNAPSHOTS: Self = Self(22);
-    /// Unwind tables of code that stacks hold.
-    pub const UNWIND_RULES: Self = Self(23);
-    /// What is to be known of frames besides their locations.
-    pub const STACK_MARKS: Self = Self(24);
-    /// CPU time of threads by the kernel's own account.
-    pub const CPU_TIMES: Self = Self(25);
-    /// The bytes before return addresses in JIT code.
-    pub const CALL_SITES: Self = Self(26);
+/// Makes the constants of [`Kind`] and their names from one list.
+macro_rules! kinds {
+    ($($(#[$doc:meta])+ $name:ident = $number:literal,)+) => {
+        impl Kind {
+            $($(#[$doc])+ pub const $name: Self = Self($number);)+
 
-    /// Name in lower case, or the number of a kind that this build does not know.
-    pub fn name(self) -> String {
-        match self {
-            Self::SESSION => "session".into(),
-            Self::STRINGS => "strings".into(),
-            Self::TASKS => "tasks".into(),
-            Self::LIFECYCLE => "lifecycle".into(),
-            Self::IMAGES => "images".into(),
-            Self::MAPPINGS => "mappings".into(),
-            Self::STACKS => "stacks".into(),
-            Self::SAMPLES => "samples".into(),
-            Self::KERNEL_SYMBOLS => "kernel_symbols".into(),
-            Self::LOSSES => "losses".into(),
-            Self::RECEIPT => "receipt".into(),
-            Self::INDEX => "index".into(),
-            Self::SYMBOLS => "symbols".into(),
-            Self::IMAGE_PARTS => "image_parts".into(),
-            Self::JIT => "jit".into(),
-            Self::CGROUPS => "cgroups".into(),
-            Self::NAMES => "names".into(),
-            Self::LEFT_OUT => "left_out".into(),
-            Self::STACK_CODE => "stack_code".into(),
-            Self::STACK_PIECES => "stack_pieces".into(),
-            Self::STACK_NODES => "stack_nodes".into(),
-            Self::SNAPSHOTS => "snapshots".into(),
-            Self::UNWIND_RULES => "unwind_rules".into(),
-            Self::STACK_MARKS => "stack_marks".into(),
-            Self::CPU_TIMES => "cpu_times".into(),
-            Self::CALL_SITES => "call_sites".into(),
-            Self(other) => format!("kind_{other}"),
+            /// Returns the name in lower case, or `kind_` and the number of a kind that this build does not know.
+            pub fn name(self) -> String {
+                match self {
+                    $(Self::$name => stringify!($name).to_ascii_lowercase(),)+
+                    Self(other) => format!("kind_{other}"),
+                }
+            }
         }
-    }
+    };
+}
 
+kinds! {
+    /// Host, clock, events, options of the recorder.
+    SESSION = 1,
+    /// Interned text.
+    STRINGS = 2,
+    /// Interned (process, thread, name) triples, to which samples refer.
+    TASKS = 3,
+    /// Fork, exec, exit and renaming of tasks.
+    LIFECYCLE = 4,
+    /// Identities of executable files.
+    IMAGES = 5,
+    /// Executable mappings and when they appeared.
+    MAPPINGS = 6,
+    /// The trie of stacks.
+    STACKS = 7,
+    /// Samples, as columns.
+    SAMPLES = 8,
+    /// Kernel symbols that samples need.
+    KERNEL_SYMBOLS = 9,
+    /// What was lost, by cause and CPU.
+    LOSSES = 10,
+    /// What the recording cost, written when the recorder ends.
+    RECEIPT = 11,
+    /// The table of all blocks.
+    INDEX = 12,
+    /// Symbols of images that samples need.
+    SYMBOLS = 13,
+    /// Pieces of the files of images.
+    IMAGE_PARTS = 14,
+    /// JIT code that samples need.
+    JIT = 15,
+    /// Cgroups of processes.
+    CGROUPS = 16,
+    /// What a report found out about code: functions, inlined ones too, and source lines.
+    NAMES = 17,
+    /// Files of images that are not in the recording, or not whole, though that was asked for.
+    LEFT_OUT = 18,
+    /// Addresses of code that stacks held.
+    STACK_CODE = 19,
+    /// Pieces of stacks.
+    STACK_PIECES = 20,
+    /// How pieces of stacks lie inside each other.
+    STACK_NODES = 21,
+    /// What registers and stacks held at samples.
+    SNAPSHOTS = 22,
+    /// Unwind tables of code that stacks hold.
+    UNWIND_RULES = 23,
+    /// What is to be known of frames besides their locations.
+    STACK_MARKS = 24,
+    /// CPU time of threads by the kernel's own account.
+    CPU_TIMES = 25,
+    /// The bytes before return addresses in JIT code.
+    CALL_SITES = 26,
+}
+
+impl Kind {
     /// The largest stored and the largest raw payload of this kind, bytes.
     pub(crate) fn max_lens(self) -> (u32, u32) {
         match self {

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::{items, payload};
+use super::{items, payload, references};
 use crate::Error;
 use crate::block::Kind;
 
@@ -23,6 +23,10 @@ pub struct CallSite<B = Vec<u8>> {
     /// Up to 8 bytes from the address on; none if a call may end at the address, or if they cannot be read.
     pub behind: B,
 }
+
+references!(CallSite<B> {
+    tgid: process, address: plain, first_ns: time, last_ns: time, front: plain, behind: plain,
+});
 
 impl CallSite<&[u8]> {
     /// Copies the bytes.

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// A process, or one of its threads, belongs to this cgroup from now on.
@@ -18,6 +18,8 @@ pub struct Cgroup {
     /// Path of the cgroup in its hierarchy, a string id; 0 if it cannot be told.
     pub path: u32,
 }
+
+references!(Cgroup { time_ns: time, tgid: process, tid: process, path: id(Strings) });
 
 /// Cgroups of tasks, ordered by time. Only changes are written: a process begins in the cgroup of its creator.
 #[derive(Debug, Default, Archive, Serialize)]

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// Resolution on disk, ns: the kernel's account of a thread that runs is older than that by itself.
@@ -27,6 +27,16 @@ pub struct CpuTime {
     /// Kernel time in between, likewise (`stime`).
     pub kernel_ns: u64,
 }
+
+references!(CpuTime {
+    time_ns: time,
+    since_ns: time,
+    tgid: process,
+    tid: process,
+    ran_ns: plain,
+    user_ns: plain,
+    kernel_ns: plain,
+});
 
 /// CPU times, ordered by time.
 #[derive(Debug, Default, Archive, Serialize)]

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
-use super::{items, payload};
+use super::{items, payload, references};
 use crate::Error;
 use crate::block::Kind;
 
@@ -40,6 +40,16 @@ pub struct Image {
     /// Last modification, ns since 1970-01-01 UTC; 0 if unknown.
     pub modified_unix_ns: u64,
 }
+
+references!(Image {
+    kind: plain,
+    path: id(Strings),
+    build_id: plain,
+    dev: plain,
+    inode: plain,
+    size_bytes: plain,
+    modified_unix_ns: plain,
+});
 
 /// Images that mappings name by id. Ids count up from 0 over the whole session.
 #[derive(Debug, Default, Archive, Serialize)]

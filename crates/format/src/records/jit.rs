@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::{expect_rows, items, payload};
+use super::{expect_rows, items, payload, references};
 use crate::Error;
 use crate::block::Kind;
 
@@ -28,6 +28,11 @@ pub struct JitCode<N = Vec<u8>> {
     pub lines: Vec<JitLine>,
 }
 
+references!(JitCode<N> {
+    tgid: process, start: plain, end: plain, since_ns: time_or_0, until_ns: time_or_0, name: plain,
+    lines: within,
+});
+
 /// The source line of JIT code: from an offset on, up to the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JitLine {
@@ -38,6 +43,8 @@ pub struct JitLine {
     /// Line in it, counted from 1; 0 if it is unknown.
     pub line: u32,
 }
+
+references!(JitLine { off: plain, file: id(Strings), line: plain });
 
 impl JitCode<&[u8]> {
     /// Copies the name.

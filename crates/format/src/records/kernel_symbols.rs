@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// One kernel function that was hit.
@@ -18,6 +18,8 @@ pub struct KernelSymbol {
     /// Module, a string id; 0 for the kernel proper.
     pub module: u32,
 }
+
+references!(KernelSymbol { start: plain, end: plain, name: id(Strings), module: id(Strings) });
 
 /// Kernel symbols of the recorded machine, each written once, when an address inside is first seen.
 #[derive(Debug, Default, Archive, Serialize)]

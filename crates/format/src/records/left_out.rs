@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// Why a file is left out; the numbers are on disk.
@@ -47,6 +47,8 @@ pub struct LeftOut {
     /// What was free for it, bytes; 0 if that was not the cause.
     pub free_bytes: u64,
 }
+
+references!(LeftOut { image: id(Images), why: plain, needed_bytes: plain, free_bytes: plain });
 
 /// Files that were left out.
 #[derive(Debug, Default, Archive, Serialize)]

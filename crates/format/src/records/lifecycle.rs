@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// What happened to a task; the numbers are on disk.
@@ -41,6 +41,15 @@ pub struct Lifecycle {
     /// Name afterwards, a string id.
     pub comm: u32,
 }
+
+references!(Lifecycle {
+    time_ns: time,
+    change: plain,
+    tgid: process,
+    tid: process,
+    parent_tgid: process,
+    comm: id(Strings),
+});
 
 /// Changes of tasks, ordered by time.
 #[derive(Debug, Default, Archive, Serialize)]

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// Why something is missing; the numbers are on disk and, up to 15, in `bpf/wire.h`.
@@ -91,6 +91,8 @@ pub struct Loss {
     /// How many.
     pub count: u64,
 }
+
+references!(Loss { time_ns: time, cpu: plain, cause: plain, count: plain });
 
 /// Losses, ordered by time; counts are to be added up.
 #[derive(Debug, Default, Archive, Serialize)]

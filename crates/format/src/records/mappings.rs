@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// How the recorder learnt of a mapping; the numbers are on disk.
@@ -41,6 +41,17 @@ pub struct Mapping {
     /// unknown.
     pub mount_ns: u64,
 }
+
+references!(Mapping {
+    time_ns: time,
+    tgid: process,
+    start: plain,
+    len: plain,
+    file_off: plain,
+    image: id(Images),
+    origin: plain,
+    mount_ns: plain,
+});
 
 /// Mappings, ordered by time.
 #[derive(Debug, Default, Archive, Serialize)]

@@ -21,6 +21,7 @@ mod mappings;
 mod names;
 mod packed;
 mod receipt;
+mod references;
 mod samples;
 mod session;
 mod snapshots;
@@ -48,6 +49,7 @@ pub use mappings::{Mapping, MappingsV1, Origin};
 pub use names::{NameTable, NamedFrame, NamedPlace, NamesV1};
 pub use packed::{ArchivedPacked, Packed};
 pub use receipt::ReceiptV1;
+pub use references::{Reference, References, Table};
 pub use samples::{Basis, Sample, SamplesV1};
 pub use session::{EventV1, LabelV1, SessionV1};
 pub use snapshots::{Snapshot, SnapshotsV1};
@@ -65,8 +67,10 @@ pub use walk_end::WalkEnd;
 
 use rkyv::util::AlignedVec;
 
+use references::references;
+
 use crate::Error;
-use crate::block::{Kind, Processes};
+use crate::block::{BlockHeader, Kind, Processes};
 
 /// A payload that can be written as one block and read back from it.
 pub trait Payload: Sized {
@@ -109,60 +113,83 @@ pub trait Payload: Sized {
 /// Names and bytes of columns.
 pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
 
-/// Tells whether this build can interpret payloads of a kind and version.
-pub fn is_known(kind: Kind, version: u16) -> bool {
-    version == 1
-        && ((Kind::SESSION..=Kind::RECEIPT).contains(&kind)
-            || (Kind::SYMBOLS..=Kind::STACK_MARKS).contains(&kind)
-            || (Kind::CPU_TIMES..=Kind::CALL_SITES).contains(&kind))
+/// Makes [`Layout`] from the list of all payloads.
+macro_rules! layouts {
+    ($($type:ident),+ $(,)?) => {
+        /// A kind and version of payload that this build can interpret: a `match` over it misses none.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Layout {
+            $(#[doc = concat!("[`", stringify!($type), "`].")] $type,)+
+        }
+
+        impl Layout {
+            /// All layouts, in the order of their kinds.
+            pub const ALL: &[Self] = &[$(Self::$type),+];
+
+            /// Finds the layout of a block's payload; `None` if this build does not know its kind and version.
+            pub fn of(header: &BlockHeader) -> Option<Self> {
+                match (header.kind, header.version) {
+                    $(($type::KIND, $type::VERSION) => Some(Self::$type),)+
+                    _ => None,
+                }
+            }
+
+            /// Divides a payload into its columns; the last part, `root`, is what lies in none.
+            ///
+            /// # Errors
+            /// As [`Payload::view`].
+            pub fn columns(self, payload: &[u8]) -> Result<Columns<'_>, Error> {
+                match self {
+                    $(Self::$type => columns::<$type>(payload),)+
+                }
+            }
+        }
+    };
 }
 
-/// Divides a payload into its columns; the last part, `root`, is what lies in none.
-///
-/// # Errors
-/// As [`Payload::view`]; `None` if this build does not know the kind and version.
-pub fn columns(kind: Kind, version: u16, payload: &[u8]) -> Option<Result<Columns<'_>, Error>> {
-    fn of<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {
-        let mut columns = P::columns(P::view(payload)?);
-        columns.retain(|(_, bytes)| !bytes.is_empty());
-        let in_columns: usize = columns.iter().map(|(_, bytes)| bytes.len()).sum();
-        columns.push(("root", &payload[in_columns.min(payload.len())..]));
-        Ok(columns)
-    }
-    Some(match (kind, version) {
-        (Kind::SESSION, 1) => of::<SessionV1>(payload),
-        (Kind::STRINGS, 1) => of::<StringsV1>(payload),
-        (Kind::TASKS, 1) => of::<TasksV1>(payload),
-        (Kind::LIFECYCLE, 1) => of::<LifecycleV1>(payload),
-        (Kind::IMAGES, 1) => of::<ImagesV1>(payload),
-        (Kind::MAPPINGS, 1) => of::<MappingsV1>(payload),
-        (Kind::STACKS, 1) => of::<StacksV1>(payload),
-        (Kind::SAMPLES, 1) => of::<SamplesV1>(payload),
-        (Kind::KERNEL_SYMBOLS, 1) => of::<KernelSymbolsV1>(payload),
-        (Kind::LOSSES, 1) => of::<LossesV1>(payload),
-        (Kind::RECEIPT, 1) => of::<ReceiptV1>(payload),
-        (Kind::SYMBOLS, 1) => of::<SymbolsV1>(payload),
-        (Kind::IMAGE_PARTS, 1) => of::<ImagePartsV1>(payload),
-        (Kind::JIT, 1) => of::<JitV1>(payload),
-        (Kind::CGROUPS, 1) => of::<CgroupsV1>(payload),
-        (Kind::NAMES, 1) => of::<NamesV1>(payload),
-        (Kind::LEFT_OUT, 1) => of::<LeftOutV1>(payload),
-        (Kind::STACK_CODE, 1) => of::<StackCodeV1>(payload),
-        (Kind::STACK_PIECES, 1) => of::<StackPiecesV1>(payload),
-        (Kind::STACK_NODES, 1) => of::<StackNodesV1>(payload),
-        (Kind::SNAPSHOTS, 1) => of::<SnapshotsV1>(payload),
-        (Kind::UNWIND_RULES, 1) => of::<UnwindRulesV1>(payload),
-        (Kind::CPU_TIMES, 1) => of::<CpuTimesV1>(payload),
-        (Kind::CALL_SITES, 1) => of::<CallSitesV1>(payload),
-        (Kind::STACK_MARKS, 1) => of::<StackMarksV1>(payload),
-        _ => return None,
-    })
+layouts!(
+    SessionV1,
+    StringsV1,
+    TasksV1,
+    LifecycleV1,
+    ImagesV1,
+    MappingsV1,
+    StacksV1,
+    SamplesV1,
+    KernelSymbolsV1,
+    LossesV1,
+    ReceiptV1,
+    SymbolsV1,
+    ImagePartsV1,
+    JitV1,
+    CgroupsV1,
+    NamesV1,
+    LeftOutV1,
+    StackCodeV1,
+    StackPiecesV1,
+    StackNodesV1,
+    SnapshotsV1,
+    UnwindRulesV1,
+    StackMarksV1,
+    CpuTimesV1,
+    CallSitesV1,
+);
+
+fn columns<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {
+    let mut columns = P::columns(P::view(payload)?);
+    columns.retain(|(_, bytes)| !bytes.is_empty());
+    let in_columns: usize = columns.iter().map(|(_, bytes)| bytes.len()).sum();
+    columns.push(("root", &payload[in_columns.min(payload.len())..]));
+    Ok(columns)
 }
 
 /// Implements [`Payload`] for a columns type. `$count` is the column that counts the items; every
 /// further `$column` must have the same length, and `$other` columns have their own.
 macro_rules! payload {
     ($type:ident, $archived:ident, $kind:expr, $version:expr, count $count:ident $(, same $column:ident)* $(, other $other:ident)* $(, span $first:ident $last:ident)? $(, concerns $processes:ident)? $(, of $image:ident)?) => {
+        // Fails to compile until the payload is in the list of all.
+        const _: $crate::records::Layout = $crate::records::Layout::$type;
+
         impl $crate::records::Payload for $type {
             const KIND: $crate::block::Kind = $kind;
             const VERSION: u16 = $version;

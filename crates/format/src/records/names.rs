@@ -5,7 +5,7 @@ use std::ops::Range;
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::{items, payload};
+use super::{items, payload, references};
 use crate::Error;
 use crate::block::Kind;
 
@@ -20,6 +20,8 @@ pub struct NameTable<T = Box<[u8]>> {
     /// Names of functions and of source files.
     pub texts: Vec<T>,
 }
+
+references!(NameTable<T> { places: within, frames: plain, texts: plain });
 
 /// One place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub struct NamedPlace {
     /// was found: then `address` and `start` are all that is known.
     pub frames: Range<usize>,
 }
+
+references!(NamedPlace { image: id(Images), file_off: plain, address: plain, start: plain, frames: plain });
 
 /// One function of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ mod relative;
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
-use super::{StackRepair, WalkEnd, payload};
+use super::{StackRepair, WalkEnd, payload, references};
 use crate::Error;
 use crate::block::{Kind, Processes};
 use relative::{Expected, Side, Told};
@@ -36,6 +36,20 @@ pub struct Sample {
     /// What became of the walk of the user stack.
     pub repair: StackRepair,
 }
+
+references!(Sample {
+    time_ns: time,
+    cpu: plain,
+    event: event,
+    user_end: plain,
+    kernel_end: plain,
+    task: id(Tasks),
+    user_stack: id(Stacks),
+    kernel_stack: id(Stacks),
+    weight: plain,
+    snapshot: id(Snapshots),
+    repair: plain,
+});
 
 /// What the columns of a block are measured from. Any basis gives columns that read back the same; a fitting
 /// one makes them small.

@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
 use super::stack_memory::{Words, told};
-use super::{Word, payload};
+use super::{Word, payload, references};
 use crate::Error;
 use crate::block::Kind;
 
@@ -25,6 +25,15 @@ pub struct Snapshot {
     /// These, the lowest number first; distances count from the stack pointer.
     pub registers: Vec<Word>,
 }
+
+references!(Snapshot {
+    anchor: plain,
+    depth: plain,
+    copied: plain,
+    memory: id(StackNodes),
+    mask: plain,
+    registers: within,
+});
 
 impl Snapshot {
     /// The bit of the program counter.

@@ -16,7 +16,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{ArchivedPacked, Packed, fold, narrow, unfold};
-use super::{Location, payload, rows_of};
+use super::{Location, payload, references, rows_of};
 use crate::Error;
 use crate::block::Kind;
 
@@ -43,6 +43,8 @@ pub struct StackPiece {
     pub words: Vec<Word>,
 }
 
+references!(StackPiece { mask: plain, words: within });
+
 /// A piece and what lies outside of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StackNode {
@@ -53,6 +55,8 @@ pub struct StackNode {
     /// The piece, by id.
     pub piece: u32,
 }
+
+references!(StackNode { outer: id(StackNodes), gap: plain, piece: id(StackPieces) });
 
 /// Addresses of code that stacks hold, most of them return addresses. Ids count up from 0 over the whole session.
 #[derive(Debug, Default, Archive, Serialize)]

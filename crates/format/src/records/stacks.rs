@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::{payload, rows_of};
+use super::{payload, references, rows_of};
 use crate::Error;
 use crate::block::Kind;
 
@@ -30,6 +30,8 @@ pub struct Node {
     /// Its code.
     pub location: Location,
 }
+
+references!(Node { parent: id(Stacks), location: within });
 
 /// Nodes of the trie. Ids count up from 1 over the whole session; 0 is the empty stack. A parent always
 /// has a smaller id than its children. User and kernel stacks share the trie.

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
-use super::{items, payload};
+use super::{items, payload, references};
 use crate::Error;
 use crate::block::Kind;
 
@@ -19,6 +19,8 @@ pub struct Symbol<N = Vec<u8>> {
     /// Name as the table has it, mangled; any bytes but zero.
     pub name: N,
 }
+
+references!(Symbol<N> { image: id(Images), start: plain, end: plain, name: plain });
 
 impl Symbol<&[u8]> {
     /// Copies the name.

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
-use super::payload;
+use super::{payload, references};
 use crate::block::Kind;
 
 /// A thread under one name. A thread that renames itself becomes a second task, so a sample's task
@@ -17,6 +17,8 @@ pub struct Task {
     /// Name of the thread, a string id.
     pub comm: u32,
 }
+
+references!(Task { tgid: process, tid: process, comm: id(Strings) });
 
 /// Tasks that samples name by id. Ids count up from 0 over the whole session.
 #[derive(Debug, Default, Archive, Serialize)]

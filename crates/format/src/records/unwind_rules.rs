@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::{items, payload};
+use super::{items, payload, references};
 use crate::Error;
 use crate::block::Kind;
 
@@ -23,6 +23,8 @@ pub struct UnwindRule<B = Vec<u8>> {
     /// The entry as it stands in the file, from its length on.
     pub bytes: B,
 }
+
+references!(UnwindRule<B> { image: id(Images), at: plain, start: plain, bias: plain, bytes: plain });
 
 impl UnwindRule<&[u8]> {
     /// Copies the bytes.

@@ -85,7 +85,7 @@ impl Excerpt<'_> {
             What::Wanted => None,
             What::Unwound(_, repaired) => Some(Grown::add(selection.tables, repaired, part, &mut rows)),
         };
-        rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.cpu_time(*row)));
+        rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.row(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);
         let mut need = Need::default();
         let mut damage = Vec::new();

@@ -13,12 +13,11 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagePartsV1, ImagesV1,
-    JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location,
-    Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Payload, ReceiptV1, Sample,
-    SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
-    StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
-    UnwindRulesV1,
+    CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1,
+    KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
+    LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Sample, SamplesV1, SessionV1,
+    Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1,
+    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 pub(crate) use icecore_text::clean::clean;
 use rayon::prelude::*;
@@ -194,10 +193,26 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             *block = Decoded::Damaged(damaged(entry, &cause));
         }
     });
+    let found = entries.iter().zip(blocks).zip(&part_of).map(|((entry, block), part)| (entry, block, *part));
+    let mut tables = gather(recording, found, parts);
+    if let Some(entry) = entries.get(part_of.len()) {
+        let cause = format!("more than {} sessions: what follows is left out", parts::MAX_PARTS);
+        let len = recording.len_bytes().saturating_sub(entry.off);
+        tables.damage.push(Damage { off: entry.off, len, cause });
+    }
+    tables
+}
+
+/// Makes tables of blocks, each with its entry and the number of its part.
+fn gather<'e>(
+    recording: &Recording,
+    blocks: impl Iterator<Item = (&'e Entry, Decoded, u32)>,
+    parts: Parts,
+) -> Tables {
     let mut tables = Tables { damage: recording.damage().to_vec(), ..Tables::default() };
     let mut held = HeldBlocks::default();
     let (mut strings, mut tasks, mut images, mut nodes) = (vec![], vec![], vec![], vec![]);
-    for ((entry, block), part) in entries.iter().zip(blocks).zip(&part_of) {
+    for (entry, block, part) in blocks {
         match block {
             Decoded::Session(_) | Decoded::Receipt(_) | Decoded::Unwanted => {}
             Decoded::Strings(first, rows) => strings.push((first, rows)),
@@ -209,7 +224,7 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::Cgroups(rows) => tables.cgroups.extend(rows),
             Decoded::Mappings(rows) => tables.mappings.extend(rows),
             Decoded::KernelSymbols(rows) => {
-                tables.kernel_symbols.extend(rows.into_iter().map(|row| (*part, row)));
+                tables.kernel_symbols.extend(rows.into_iter().map(|row| (part, row)));
             }
             Decoded::Symbols(rows) => tables.symbols.extend(rows),
             Decoded::Jit(rows) => tables.jit.extend(rows),
@@ -224,15 +239,10 @@ fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
             Decoded::CpuTimes(rows) => tables.cpu_times.extend(rows),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
-            Decoded::ImageParts => tables.image_parts.push((*part, *entry)),
+            Decoded::ImageParts => tables.image_parts.push((part, *entry)),
             Decoded::Unknown => skip(&mut tables.skipped, entry),
             Decoded::Damaged(damage) => tables.damage.push(damage),
         }
-    }
-    if let Some(entry) = entries.get(part_of.len()) {
-        let cause = format!("more than {} sessions: what follows is left out", parts::MAX_PARTS);
-        let len = recording.len_bytes().saturating_sub(entry.off);
-        tables.damage.push(Damage { off: entry.off, len, cause });
     }
     tables.strings = ById::from_blocks(strings);
     tables.tasks = ById::from_blocks(tasks);
@@ -269,7 +279,7 @@ pub(crate) fn samples(
 ) -> Result<Vec<Sample>, icecore_format::Error> {
     let rows = recording.payload(entry)?.view::<SamplesV1>()?.rows()?;
     let part = tables.parts.of(entry);
-    Ok(rows.into_iter().map(|sample| part.sample(sample)).collect())
+    Ok(rows.into_iter().map(|sample| part.row(sample)).collect())
 }
 
 fn clean_session(session: &mut SessionV1) {
@@ -299,54 +309,59 @@ fn damaged(entry: &Entry, cause: &str) -> Damage {
 }
 
 fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_format::Error> {
-    let known = (entry.header.kind, entry.header.version);
-    if known == (SamplesV1::KIND, SamplesV1::VERSION) {
-        return Ok(Decoded::Samples);
-    }
-    if known == (ImagePartsV1::KIND, ImagePartsV1::VERSION) {
-        return Ok(Decoded::ImageParts);
-    }
-    let payload = recording.payload(entry)?;
-    // A kind without a version that this build knows falls through to the last arm.
-    Ok(match known {
-        (Kind::SESSION, 1) => {
+    let Some(layout) = Layout::of(&entry.header) else {
+        return recording.payload(entry).map(|_| Decoded::Unknown);
+    };
+    let payload = || recording.payload(entry);
+    Ok(match layout {
+        Layout::SamplesV1 => Decoded::Samples,
+        Layout::ImagePartsV1 => Decoded::ImageParts,
+        Layout::SessionV1 => {
+            let payload = payload()?;
             let mut session = payload.view::<SessionV1>()?.to_owned_record()?;
             clean_session(&mut session);
             Decoded::Session(Box::new(session))
         }
-        (Kind::STRINGS, 1) => {
+        Layout::StringsV1 => {
+            let payload = payload()?;
             let view = payload.view::<StringsV1>()?;
             let rows = view.rows()?.into_iter().map(|(_, text)| clean(text)).collect();
             Decoded::Strings(view.first_id.to_native(), rows)
         }
-        (Kind::TASKS, 1) => {
+        Layout::TasksV1 => {
+            let payload = payload()?;
             let view = payload.view::<TasksV1>()?;
             Decoded::Tasks(view.first_id.to_native(), view.rows().collect())
         }
-        (Kind::IMAGES, 1) => {
+        Layout::ImagesV1 => {
+            let payload = payload()?;
             let view = payload.view::<ImagesV1>()?;
             Decoded::Images(view.first_id.to_native(), view.rows()?)
         }
-        (Kind::STACKS, 1) => {
+        Layout::StacksV1 => {
+            let payload = payload()?;
             let view = payload.view::<StacksV1>()?;
             Decoded::Nodes(view.first_id.to_native(), view.rows()?)
         }
-        (Kind::STACK_MARKS, 1) => Decoded::Marks(payload.view::<StackMarksV1>()?.rows().collect()),
-        (Kind::LIFECYCLE, 1) => Decoded::Lifecycle(payload.view::<LifecycleV1>()?.rows().collect()),
-        (Kind::CGROUPS, 1) => Decoded::Cgroups(payload.view::<CgroupsV1>()?.rows().collect()),
-        (Kind::MAPPINGS, 1) => Decoded::Mappings(payload.view::<MappingsV1>()?.rows().collect()),
-        (Kind::KERNEL_SYMBOLS, 1) => {
-            Decoded::KernelSymbols(payload.view::<KernelSymbolsV1>()?.rows().collect())
+        Layout::StackMarksV1 => Decoded::Marks(payload()?.view::<StackMarksV1>()?.rows().collect()),
+        Layout::LifecycleV1 => Decoded::Lifecycle(payload()?.view::<LifecycleV1>()?.rows().collect()),
+        Layout::CgroupsV1 => Decoded::Cgroups(payload()?.view::<CgroupsV1>()?.rows().collect()),
+        Layout::MappingsV1 => Decoded::Mappings(payload()?.view::<MappingsV1>()?.rows().collect()),
+        Layout::KernelSymbolsV1 => {
+            Decoded::KernelSymbols(payload()?.view::<KernelSymbolsV1>()?.rows().collect())
         }
-        (Kind::SYMBOLS, 1) => {
+        Layout::SymbolsV1 => {
+            let payload = payload()?;
             let view = payload.view::<SymbolsV1>()?;
             Decoded::Symbols(view.rows()?.into_iter().map(Symbol::to_owned).collect())
         }
-        (Kind::JIT, 1) => {
+        Layout::JitV1 => {
+            let payload = payload()?;
             let view = payload.view::<JitV1>()?;
             Decoded::Jit(view.rows()?.into_iter().map(JitCode::to_owned).collect())
         }
-        (Kind::NAMES, 1) => {
+        Layout::NamesV1 => {
+            let payload = payload()?;
             let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
             Decoded::Names(NameTable {
                 places,
@@ -354,35 +369,40 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
                 texts: texts.into_iter().map(|text| clean(text).into()).collect(),
             })
         }
-        (Kind::LEFT_OUT, 1) => Decoded::LeftOut(payload.view::<LeftOutV1>()?.rows().collect()),
-        (Kind::STACK_CODE, 1) => {
+        Layout::LeftOutV1 => Decoded::LeftOut(payload()?.view::<LeftOutV1>()?.rows().collect()),
+        Layout::StackCodeV1 => {
+            let payload = payload()?;
             let view = payload.view::<StackCodeV1>()?;
             Decoded::StackCode(view.first_id.to_native(), view.rows().collect())
         }
-        (Kind::STACK_PIECES, 1) => {
+        Layout::StackPiecesV1 => {
+            let payload = payload()?;
             let view = payload.view::<StackPiecesV1>()?;
             Decoded::StackPieces(view.first_id.to_native(), view.rows()?)
         }
-        (Kind::STACK_NODES, 1) => {
+        Layout::StackNodesV1 => {
+            let payload = payload()?;
             let view = payload.view::<StackNodesV1>()?;
             Decoded::StackNodes(view.first_id.to_native(), view.rows()?)
         }
-        (Kind::SNAPSHOTS, 1) => {
+        Layout::SnapshotsV1 => {
+            let payload = payload()?;
             let view = payload.view::<SnapshotsV1>()?;
             Decoded::Snapshots(view.first_id.to_native(), view.rows()?)
         }
-        (Kind::UNWIND_RULES, 1) => {
+        Layout::UnwindRulesV1 => {
+            let payload = payload()?;
             let view = payload.view::<UnwindRulesV1>()?;
             Decoded::UnwindRules(view.rows()?.into_iter().map(UnwindRule::to_owned).collect())
         }
-        (Kind::CALL_SITES, 1) => {
+        Layout::CallSitesV1 => {
+            let payload = payload()?;
             let view = payload.view::<CallSitesV1>()?;
             Decoded::CallSites(view.rows()?.into_iter().map(CallSite::to_owned).collect())
         }
-        (Kind::CPU_TIMES, 1) => Decoded::CpuTimes(payload.view::<CpuTimesV1>()?.rows().collect()),
-        (Kind::LOSSES, 1) => Decoded::Losses(payload.view::<LossesV1>()?.rows().collect()),
-        (Kind::RECEIPT, 1) => Decoded::Receipt(payload.view::<ReceiptV1>()?.to_owned_record()?),
-        _ => Decoded::Unknown,
+        Layout::CpuTimesV1 => Decoded::CpuTimes(payload()?.view::<CpuTimesV1>()?.rows().collect()),
+        Layout::LossesV1 => Decoded::Losses(payload()?.view::<LossesV1>()?.rows().collect()),
+        Layout::ReceiptV1 => Decoded::Receipt(payload()?.view::<ReceiptV1>()?.to_owned_record()?),
     })
 }
 

@@ -117,7 +117,7 @@ impl<'a> Chooser<'a> {
         let payload = self.recording.payload(entry).map_err(broken)?;
         let view = payload.view::<SamplesV1>().map_err(broken)?;
         let mut samples = view.rows().map_err(broken)?;
-        samples.retain(|sample| self.selection.key(&self.part.sample(*sample)).is_some());
+        samples.retain(|sample| self.selection.key(&self.part.row(*sample)).is_some());
         if let Some(grown) = &self.grown {
             samples.iter_mut().for_each(|sample| *sample = self.unwound(grown, *sample));
         }
@@ -128,7 +128,7 @@ impl<'a> Chooser<'a> {
 
     /// A sample with the stack that is believed.
     fn unwound(&self, grown: &Grown<'_>, sample: Sample) -> Sample {
-        let Sample { user_stack, user_end, repair, .. } = grown.repaired.sample(self.part.sample(sample));
+        let Sample { user_stack, user_end, repair, .. } = grown.repaired.sample(self.part.row(sample));
         let user_stack = grown.own_id(user_stack).unwrap_or(sample.user_stack);
         Sample { user_stack, user_end, repair, snapshot: 0, ..sample }
     }

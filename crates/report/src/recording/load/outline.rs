@@ -3,10 +3,10 @@
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
-use icecore_format::records::is_known;
+use icecore_format::records::Layout;
 
 use super::parts::Parts;
-use super::{Decoded, Skipped, Tables, damage, decode, skip};
+use super::{Decoded, Skipped, Tables, damage, decode, gather, skip};
 
 /// Reads the outline of a recording; every other table stays empty, and payloads of other kinds are not looked at.
 pub fn outline(recording: &Recording) -> Tables {
@@ -17,19 +17,9 @@ pub fn outline(recording: &Recording) -> Tables {
     let decoded = |entry| decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)));
     let blocks: Vec<Decoded> = small.iter().map(decoded).collect();
     let (parts, _) = Parts::divide(&small, &blocks);
-    let mut tables = Tables { damage: recording.damage().to_vec(), ..Tables::default() };
-    for block in blocks {
-        match block {
-            Decoded::LeftOut(rows) => tables.left_out.extend(rows),
-            Decoded::Losses(rows) => tables.losses.extend(rows),
-            Decoded::Damaged(damage) => tables.damage.push(damage),
-            _ => {}
-        }
-    }
-    let first = parts.part(0);
-    (tables.session, tables.receipt) = (first.session.clone(), first.receipt.clone());
-    tables.parts = parts;
-    tables.add_missing(recording);
+    // Rows keep the numbers of their sessions: nothing of the outline is looked up by them.
+    let found = small.iter().zip(blocks).map(|(entry, block)| (entry, block, 0));
+    let mut tables = gather(recording, found, parts);
     tables.skipped = skipped(entries);
     tables.sample_blocks = entries
         .iter()
@@ -47,5 +37,5 @@ pub fn skipped(entries: &[Entry]) -> Vec<Skipped> {
 }
 
 fn is_readable(entry: &Entry) -> bool {
-    is_known(entry.header.kind, entry.header.version)
+    Layout::of(&entry.header).is_some()
 }

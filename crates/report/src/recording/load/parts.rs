@@ -19,7 +19,7 @@ mod tests;
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
-use icecore_format::records::{CpuTime, EventV1, ReceiptV1, Sample, SessionV1};
+use icecore_format::records::{EventV1, ReceiptV1, Reference, References, SessionV1, Table};
 
 use super::Decoded;
 use crate::recording::filter::Moment;
@@ -64,7 +64,7 @@ pub struct Part {
     first_sequence: u64,
     next_sequence: u64,
     has_end: bool,
-    ids: [Ids; COUNTED],
+    ids: [Ids; TABLES],
     shift_ns: u64,
     /// Earliest time of a sample, on its own clock.
     first_sample_ns: Option<u64>,
@@ -73,23 +73,10 @@ pub struct Part {
     is_alone: bool,
 }
 
-/// What is counted.
-#[derive(Debug, Clone, Copy)]
-enum Counted {
-    Strings,
-    Tasks,
-    Images,
-    Nodes,
-    StackCode,
-    StackPieces,
-    StackNodes,
-    Snapshots,
-}
+/// How many tables there are.
+const TABLES: usize = Table::ALL.len();
 
-/// How many kinds of ids there are.
-const COUNTED: usize = 8;
-
-/// Ids of one kind in one part.
+/// Ids of one table in one part.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ids {
     base: u32,
@@ -153,7 +140,7 @@ impl Parts {
     /// Gives every part its numbers, once all are known.
     fn settle(&mut self) {
         let last = self.parts.len() - 1;
-        let mut bases = [0u32; COUNTED];
+        let mut bases = [0u32; TABLES];
         for (number, part) in self.parts.iter_mut().enumerate() {
             part.is_alone = last == 0;
             for (ids, base) in part.ids.iter_mut().zip(&mut bases) {
@@ -217,31 +204,31 @@ impl Parts {
 
     /// The part to which a node of the trie belongs.
     pub fn of_node(&self, id: u32) -> u32 {
-        self.of_id(Counted::Nodes, id)
+        self.of_id(Table::Stacks, id)
     }
 
     /// The part to which a node of the trie belongs, and the id of the node there.
     pub fn own_node(&self, id: u32) -> (u32, u32) {
         let part = self.of_node(id);
-        (part, id - self.part(part).ids[Counted::Nodes as usize].base)
+        (part, id - self.part(part).ids[Table::Stacks as usize].base)
     }
 
     /// The part to which an image belongs, and the id of the image there.
     pub fn of_image(&self, id: u32) -> (u32, u32) {
-        let part = self.of_id(Counted::Images, id);
-        (part, id - self.part(part).ids[Counted::Images as usize].base)
+        let part = self.of_id(Table::Images, id);
+        (part, id - self.part(part).ids[Table::Images as usize].base)
     }
 
     /// The part to which a task belongs.
     pub fn of_task(&self, id: u32) -> u32 {
-        self.of_id(Counted::Tasks, id)
+        self.of_id(Table::Tasks, id)
     }
 
-    fn of_id(&self, what: Counted, id: u32) -> u32 {
+    fn of_id(&self, table: Table, id: u32) -> u32 {
         if self.parts.len() == 1 {
             return 0;
         }
-        let after = self.parts.partition_point(|part| part.ids[what as usize].base <= id);
+        let after = self.parts.partition_point(|part| part.ids[table as usize].base <= id);
         after.saturating_sub(1) as u32
     }
 
@@ -311,7 +298,7 @@ impl Part {
     /// cannot be in one session: blocks behind a receipt, or, where blocks are missing, ids that begin anew.
     fn ends_before(&self, entry: &Entry, block: &Decoded) -> bool {
         let misses = entry.header.sequence != self.next_sequence;
-        let again = || block.ids().is_some_and(|(what, first, _)| first < self.ids[what as usize].end);
+        let again = || block.ids().is_some_and(|(table, first, _)| first < self.ids[table as usize].end);
         entry.header.kind == Kind::SESSION || self.has_end || misses && again()
     }
 
@@ -327,9 +314,9 @@ impl Part {
             }
             _ => {}
         }
-        if let Some((what, first, len)) = block.ids() {
+        if let Some((table, first, len)) = block.ids() {
             let end = first.saturating_add(u32::try_from(len).unwrap_or(u32::MAX));
-            let ids = &mut self.ids[what as usize];
+            let ids = &mut self.ids[table as usize];
             ids.end = ids.end.max(end);
         }
     }
@@ -374,33 +361,28 @@ impl Part {
         if self.is_alone { own } else { own & ((1 << PID_BITS) - 1) | self.number << PID_BITS }
     }
 
-    /// A row of the account of CPU time, with numbers that are unique in the file.
-    pub fn cpu_time(&self, own: CpuTime) -> CpuTime {
-        let (time_ns, since_ns) = (self.time_ns(own.time_ns), self.time_ns(own.since_ns));
-        CpuTime { time_ns, since_ns, tgid: self.pid(own.tgid), tid: self.pid(own.tid), ..own }
+    /// A row of its blocks, with numbers that are unique in the file.
+    pub fn row<R: References>(&self, mut own: R) -> R {
+        if !self.is_alone {
+            own.visit(&mut |reference| self.renumber(reference));
+        }
+        own
     }
 
-    /// A sample of its blocks, with numbers that are unique in the file.
-    pub fn sample(&self, own: Sample) -> Sample {
-        if self.is_alone {
-            return own;
-        }
-        Sample {
-            time_ns: self.time_ns(own.time_ns),
-            event: self.event_of.get(usize::from(own.event)).copied().unwrap_or(u8::MAX),
-            task: self.id(Counted::Tasks, own.task),
-            user_stack: self.id(Counted::Nodes, own.user_stack),
-            kernel_stack: self.id(Counted::Nodes, own.kernel_stack),
-            snapshot: self.id(Counted::Snapshots, own.snapshot),
-            ..own
+    #[inline]
+    fn renumber(&self, reference: Reference<'_>) {
+        match reference {
+            Reference::Id(table, id) => *id = self.id(table, *id),
+            Reference::Time(ns) => *ns = self.time_ns(*ns),
+            Reference::Process(number) => *number = self.pid(*number),
+            Reference::Event(event) => {
+                *event = self.event_of.get(usize::from(*event)).copied().unwrap_or(u8::MAX);
+            }
         }
     }
 
-    /// An id that is unique in the file. The empty string, the empty stack and no snapshot, all 0, are the same everywhere.
-    fn id(&self, what: Counted, own: u32) -> u32 {
-        match (what, own) {
-            (Counted::Strings | Counted::Nodes | Counted::StackNodes | Counted::Snapshots, 0) => 0,
-            _ => self.ids[what as usize].shift(own),
-        }
+    /// An id that is unique in the file. An id that stands for no row, as that of the empty stack, is the same everywhere.
+    fn id(&self, table: Table, own: u32) -> u32 {
+        if own < table.first_id() { own } else { self.ids[table as usize].shift(own) }
     }
 }

@@ -3,17 +3,16 @@
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 
 use icecore_format::Error;
-use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
-    LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, ReceiptV1, SamplesV1, SessionV1, SnapshotsV1,
-    StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
-    UnwindRulesV1, Word, is_known,
+    CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, Layout, LeftOutV1,
+    LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References, SamplesV1, SessionV1,
+    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1,
+    Table, TasksV1, UnwindRulesV1,
 };
 
-use super::ids::{Runs, Table, runs};
+use super::ids::{Runs, runs};
 
 /// What is kept of a block.
 #[derive(Debug, Default)]
@@ -47,12 +46,9 @@ pub(super) fn check(recording: &Recording, entry: &Entry) -> Checked {
         checked.wrong(UNCLEAN);
         checked.is_repairable = true;
     }
-    let done = recording.payload(entry).and_then(|payload| {
-        if is_known(entry.header.kind, entry.header.version) {
-            checked.payload(entry, &payload)
-        } else {
-            Ok(())
-        }
+    let done = recording.payload(entry).and_then(|payload| match Layout::of(&entry.header) {
+        Some(layout) => checked.payload(layout, entry, &payload),
+        None => Ok(()),
     });
     if let Err(error) = done {
         checked.is_repairable |= matches!(error, Error::Checksum { .. });
@@ -66,127 +62,77 @@ impl Checked {
         self.problems.push(cause.to_owned());
     }
 
-    fn payload(&mut self, entry: &Entry, payload: &PayloadBytes<'_>) -> Result<(), Error> {
-        let items = match entry.header.kind {
-            Kind::SESSION => {
+    fn payload(&mut self, layout: Layout, entry: &Entry, payload: &PayloadBytes<'_>) -> Result<(), Error> {
+        let items = match layout {
+            Layout::SessionV1 => {
                 let session = payload.view::<SessionV1>()?.to_owned_record()?;
                 self.events = Some(session.events.len() as u32);
                 session.events.len()
             }
-            Kind::STRINGS => {
+            Layout::StringsV1 => {
                 let view = payload.view::<StringsV1>()?;
-                self.defines(Table::Strings, view.first_id.to_native(), view.rows()?.len(), 1)
+                self.defines(Table::Strings, view.first_id.to_native(), view.rows()?.len())
             }
-            Kind::TASKS => {
+            Layout::TasksV1 => {
                 let view = payload.view::<TasksV1>()?;
-                self.names(view.rows().map(|task| task.comm));
-                self.defines(Table::Tasks, view.first_id.to_native(), view.rows().count(), 0)
+                self.numbered(Table::Tasks, view.first_id.to_native(), view.rows())
             }
-            Kind::IMAGES => {
+            Layout::ImagesV1 => {
                 let view = payload.view::<ImagesV1>()?;
-                let rows = view.rows()?;
-                self.names(rows.iter().map(|image| image.path));
-                self.defines(Table::Images, view.first_id.to_native(), rows.len(), 0)
+                self.numbered(Table::Images, view.first_id.to_native(), view.rows()?)
             }
-            Kind::LIFECYCLE => {
-                let view = payload.view::<LifecycleV1>()?;
-                self.names(view.rows().map(|row| row.comm));
-                self.times(entry, view.rows().map(|row| row.time_ns))
+            Layout::StacksV1 => {
+                let view = payload.view::<StacksV1>()?;
+                self.numbered(Table::Stacks, view.first_id.to_native(), view.rows()?)
             }
-            Kind::CGROUPS => {
-                let view = payload.view::<CgroupsV1>()?;
-                self.names(view.rows().map(|row| row.path));
-                self.times(entry, view.rows().map(|row| row.time_ns))
+            Layout::StackCodeV1 => {
+                let view = payload.view::<StackCodeV1>()?;
+                self.numbered(Table::StackCode, view.first_id.to_native(), view.rows())
             }
-            Kind::MAPPINGS => {
-                let view = payload.view::<MappingsV1>()?;
-                self.uses(Table::Images, view.rows().map(|row| row.image).collect());
-                self.times(entry, view.rows().map(|row| row.time_ns))
+            Layout::StackPiecesV1 => {
+                let view = payload.view::<StackPiecesV1>()?;
+                self.numbered(Table::StackPieces, view.first_id.to_native(), view.rows()?)
             }
-            Kind::STACKS => self.stacks(payload)?,
-            Kind::SAMPLES => self.samples(entry, payload)?,
-            Kind::KERNEL_SYMBOLS => {
-                let view = payload.view::<KernelSymbolsV1>()?;
-                self.names(view.rows().flat_map(|symbol| [symbol.name, symbol.module]));
-                view.rows().count()
+            Layout::StackNodesV1 => {
+                let view = payload.view::<StackNodesV1>()?;
+                self.numbered(Table::StackNodes, view.first_id.to_native(), view.rows()?)
             }
-            Kind::SYMBOLS => {
-                let view = payload.view::<SymbolsV1>()?;
-                let rows = view.rows()?;
-                self.uses(Table::Images, rows.iter().map(|symbol| symbol.image).collect());
-                rows.len()
+            Layout::SnapshotsV1 => {
+                let view = payload.view::<SnapshotsV1>()?;
+                self.numbered(Table::Snapshots, view.first_id.to_native(), view.rows()?)
             }
-            Kind::IMAGE_PARTS => {
+            Layout::SamplesV1 => {
+                let view = payload.view::<SamplesV1>()?;
+                if view.processes.to_native() != entry.header.processes.0 {
+                    self.wrong("the processes in its header are not those in its payload");
+                }
+                self.timed(entry, view.rows()?, |row| row.time_ns)
+            }
+            Layout::LifecycleV1 => {
+                self.timed(entry, payload.view::<LifecycleV1>()?.rows(), |row| row.time_ns)
+            }
+            Layout::CgroupsV1 => self.timed(entry, payload.view::<CgroupsV1>()?.rows(), |row| row.time_ns),
+            Layout::MappingsV1 => self.timed(entry, payload.view::<MappingsV1>()?.rows(), |row| row.time_ns),
+            Layout::CpuTimesV1 => self.timed(entry, payload.view::<CpuTimesV1>()?.rows(), |row| row.time_ns),
+            Layout::KernelSymbolsV1 => self.listed(payload.view::<KernelSymbolsV1>()?.rows()),
+            Layout::SymbolsV1 => self.listed(payload.view::<SymbolsV1>()?.rows()?),
+            Layout::JitV1 => self.listed(payload.view::<JitV1>()?.rows()?),
+            Layout::CallSitesV1 => self.listed(payload.view::<CallSitesV1>()?.rows()?),
+            Layout::NamesV1 => self.listed(payload.view::<NamesV1>()?.table()?.places),
+            Layout::LeftOutV1 => self.listed(payload.view::<LeftOutV1>()?.rows()),
+            Layout::UnwindRulesV1 => self.listed(payload.view::<UnwindRulesV1>()?.rows()?),
+            Layout::StackMarksV1 => self.listed(payload.view::<StackMarksV1>()?.rows()),
+            Layout::LossesV1 => self.listed(payload.view::<LossesV1>()?.rows()),
+            Layout::ImagePartsV1 => {
                 let view = payload.view::<ImagePartsV1>()?;
                 let image = view.image.to_native();
                 if entry.header.processes != ImagePartsV1::label(image) {
                     self.wrong("the image in its header is not that in its payload");
                 }
-                self.uses(Table::Images, vec![image]);
+                self.uses.push((Table::Images, runs(vec![image])));
                 view.rows()?.len()
             }
-            Kind::JIT => {
-                let rows = payload.view::<JitV1>()?.rows()?;
-                self.names(rows.iter().flat_map(|code| &code.lines).map(|line| line.file));
-                rows.len()
-            }
-            Kind::CALL_SITES => payload.view::<CallSitesV1>()?.rows()?.len(),
-            Kind::LEFT_OUT => {
-                let view = payload.view::<LeftOutV1>()?;
-                self.uses(Table::Images, view.rows().map(|row| row.image).collect());
-                view.rows().count()
-            }
-            Kind::NAMES => {
-                let view = payload.view::<NamesV1>()?;
-                let places = view.table()?.places;
-                self.uses(Table::Images, places.iter().map(|place| place.image).collect());
-                places.len()
-            }
-            Kind::STACK_CODE => {
-                let view = payload.view::<StackCodeV1>()?;
-                self.uses(Table::Images, view.rows().filter_map(image).collect());
-                self.defines(Table::StackCode, view.first_id.to_native(), view.rows().count(), 0)
-            }
-            Kind::STACK_PIECES => {
-                let view = payload.view::<StackPiecesV1>()?;
-                let rows = view.rows()?;
-                self.words(rows.iter().flat_map(|piece| &piece.words));
-                self.defines(Table::StackPieces, view.first_id.to_native(), rows.len(), 0)
-            }
-            Kind::STACK_NODES => {
-                let view = payload.view::<StackNodesV1>()?;
-                let (first, rows) = (view.first_id.to_native(), view.rows()?);
-                let outer = rows.iter().map(|node| node.outer).filter(|outer| *outer != 0 && *outer < first);
-                self.uses(Table::StackNodes, outer.collect());
-                self.uses(Table::StackPieces, rows.iter().map(|node| node.piece).collect());
-                self.defines(Table::StackNodes, first, rows.len(), 1)
-            }
-            Kind::SNAPSHOTS => {
-                let view = payload.view::<SnapshotsV1>()?;
-                let rows = view.rows()?;
-                self.words(rows.iter().flat_map(|snapshot| &snapshot.registers));
-                let memory = rows.iter().map(|snapshot| snapshot.memory).filter(|node| *node != 0);
-                self.uses(Table::StackNodes, memory.collect());
-                self.defines(Table::Snapshots, view.first_id.to_native(), rows.len(), 1)
-            }
-            Kind::UNWIND_RULES => {
-                let view = payload.view::<UnwindRulesV1>()?;
-                let rows = view.rows()?;
-                self.uses(Table::Images, rows.iter().map(|rule| rule.image).collect());
-                rows.len()
-            }
-            Kind::CPU_TIMES => {
-                let view = payload.view::<CpuTimesV1>()?;
-                self.times(entry, view.rows().map(|row| row.time_ns))
-            }
-            Kind::STACK_MARKS => {
-                let view = payload.view::<StackMarksV1>()?;
-                self.uses(Table::Stacks, view.rows().map(|(node, _)| node).collect());
-                view.rows().count()
-            }
-            Kind::LOSSES => payload.view::<LossesV1>()?.rows().count(),
-            Kind::RECEIPT => payload.view::<ReceiptV1>()?.to_owned_record()?.ended_by.len(),
-            _ => return Ok(()),
+            Layout::ReceiptV1 => payload.view::<ReceiptV1>()?.to_owned_record()?.ended_by.len(),
         };
         if items as u64 != u64::from(entry.header.items) {
             self.wrong(&format!("holds {items} items, and its header says {}", entry.header.items));
@@ -194,50 +140,62 @@ impl Checked {
         Ok(())
     }
 
-    fn stacks(&mut self, payload: &PayloadBytes<'_>) -> Result<usize, Error> {
-        let view = payload.view::<StacksV1>()?;
-        let first = view.first_id.to_native();
-        let rows = view.rows()?;
-        // Parents in the block itself lie in front of their children, as the format has no other way to say it.
-        let parents = rows.iter().map(|node| node.parent).filter(|parent| *parent != 0 && *parent < first);
-        self.uses(Table::Stacks, parents.collect());
-        self.uses(Table::Images, rows.iter().filter_map(|node| image(node.location)).collect());
-        Ok(self.defines(Table::Stacks, first, rows.len(), 1))
+    /// Checks rows without ids that are in no order; returns how many there are.
+    fn listed<R: References>(&mut self, rows: impl IntoIterator<Item = R>) -> usize {
+        let mut seen = Seen::default();
+        let count = rows.into_iter().map(|row| seen.row(row)).count();
+        self.uses(seen, None);
+        count
     }
 
-    fn samples(&mut self, entry: &Entry, payload: &PayloadBytes<'_>) -> Result<usize, Error> {
-        let view = payload.view::<SamplesV1>()?;
-        if view.processes.to_native() != entry.header.processes.0 {
-            self.wrong("the processes in its header are not those in its payload");
-        }
-        let rows = view.rows()?;
-        let stacks = rows.iter().flat_map(|row| [row.user_stack, row.kernel_stack]).filter(|id| *id != 0);
-        self.uses(Table::Stacks, stacks.collect());
-        self.uses(Table::Tasks, rows.iter().map(|row| row.task).collect());
-        let snapshots = rows.iter().map(|row| row.snapshot).filter(|id| *id != 0);
-        self.uses(Table::Snapshots, snapshots.collect());
-        self.last_event = rows.iter().map(|row| row.event).max();
-        Ok(self.times(entry, rows.iter().map(|row| row.time_ns)))
-    }
-
-    fn words<'w>(&mut self, words: impl Iterator<Item = &'w Word>) {
-        let code = words.filter_map(|word| match word {
-            Word::Code(code) => Some(*code),
-            Word::Stack(_) => None,
+    /// Checks rows that are ordered by time; returns how many there are.
+    fn timed<R: References>(
+        &mut self,
+        entry: &Entry,
+        rows: impl IntoIterator<Item = R>,
+        time_ns: impl Fn(&R) -> u64,
+    ) -> usize {
+        let mut seen = Seen::default();
+        let times = rows.into_iter().map(|row| {
+            let ns = time_ns(&row);
+            seen.row(row);
+            ns
         });
-        self.uses(Table::StackCode, code.collect());
+        let count = self.times(entry, times);
+        self.uses(seen, None);
+        count
     }
 
-    fn names(&mut self, strings: impl Iterator<Item = u32>) {
-        self.uses(Table::Strings, strings.filter(|id| *id != 0).collect());
+    /// Checks rows that have ids; returns how many there are.
+    fn numbered<R: References>(
+        &mut self,
+        table: Table,
+        first: u32,
+        rows: impl IntoIterator<Item = R>,
+    ) -> usize {
+        let mut seen = Seen::default();
+        let count = rows.into_iter().map(|row| seen.row(row)).count();
+        self.uses(seen, Some((table, first)));
+        self.defines(table, first, count)
     }
 
-    fn uses(&mut self, table: Table, ids: Vec<u32>) {
-        self.uses.push((table, runs(ids)));
+    /// Takes note of what rows refer to. Of their own table these are ids in front of `first`: what a row refers to in
+    /// its own block lies in front of it, as the format has no other way to say it.
+    fn uses(&mut self, seen: Seen, own: Option<(Table, u32)>) {
+        self.last_event = seen.last_event;
+        for (table, mut ids) in Table::ALL.into_iter().zip(seen.ids) {
+            if let Some((_, first)) = own.filter(|(own, _)| *own == table) {
+                ids.retain(|id| *id < first);
+            }
+            if !ids.is_empty() {
+                self.uses.push((table, runs(ids)));
+            }
+        }
     }
 
     /// Takes note of ids; returns how many rows there are.
-    fn defines(&mut self, table: Table, first: u32, rows: usize, least: u32) -> usize {
+    fn defines(&mut self, table: Table, first: u32, rows: usize) -> usize {
+        let least = table.first_id();
         let last = u32::try_from(rows).ok().and_then(|rows| first.checked_add(rows.saturating_sub(1)));
         match last {
             _ if rows == 0 => {}
@@ -270,35 +228,45 @@ impl Checked {
     }
 }
 
-/// The image of a location.
-fn image(location: Location) -> Option<u32> {
-    match location {
-        Location::Image { image, .. } => Some(image),
-        Location::Address(_) => None,
+/// What rows refer to.
+#[derive(Default)]
+struct Seen {
+    /// Ids by table.
+    ids: [Vec<u32>; Table::ALL.len()],
+    last_event: Option<u8>,
+}
+
+impl Seen {
+    #[inline]
+    fn row(&mut self, mut row: impl References) {
+        row.visit(&mut |reference| match reference {
+            Reference::Id(table, id) => self.ids[table as usize].push(*id),
+            Reference::Event(event) => self.last_event = self.last_event.max(Some(*event)),
+            Reference::Time(_) | Reference::Process(_) => {}
+        });
     }
 }
 
 /// Hashes the rows of a block that defines ids, so that two of them can be compared.
-pub(super) fn row_hashes(recording: &Recording, entry: &Entry) -> Option<Vec<u64>> {
+pub(super) fn row_hashes(recording: &Recording, entry: &Entry, table: Table) -> Option<Vec<u64>> {
     fn hash(row: impl Hash) -> u64 {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(row)
     }
     let payload = recording.payload(entry).ok()?;
-    Some(match entry.header.kind {
-        Kind::STRINGS => {
+    Some(match table {
+        Table::Strings => {
             payload.view::<StringsV1>().ok()?.rows().ok()?.into_iter().map(|(_, text)| hash(text)).collect()
         }
-        Kind::TASKS => payload.view::<TasksV1>().ok()?.rows().map(hash).collect(),
-        Kind::IMAGES => payload.view::<ImagesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
-        Kind::STACKS => payload.view::<StacksV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
-        Kind::STACK_CODE => payload.view::<StackCodeV1>().ok()?.rows().map(hash).collect(),
-        Kind::STACK_PIECES => {
+        Table::Tasks => payload.view::<TasksV1>().ok()?.rows().map(hash).collect(),
+        Table::Images => payload.view::<ImagesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
+        Table::Stacks => payload.view::<StacksV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
+        Table::StackCode => payload.view::<StackCodeV1>().ok()?.rows().map(hash).collect(),
+        Table::StackPieces => {
             payload.view::<StackPiecesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
         }
-        Kind::STACK_NODES => {
+        Table::StackNodes => {
             payload.view::<StackNodesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
         }
-        Kind::SNAPSHOTS => payload.view::<SnapshotsV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
-        _ => return None,
+        Table::Snapshots => payload.view::<SnapshotsV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
     })
 }

@@ -4,39 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
+use icecore_format::records::Table;
 
 use super::block::{Checked, row_hashes};
 
 /// Definitions that stand twice are compared so often; a file may be made of nothing else.
 const MAX_COMPARED: u32 = 1_000;
-
-/// What is counted by ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Table {
-    Strings,
-    Tasks,
-    Images,
-    Stacks,
-    StackCode,
-    StackPieces,
-    StackNodes,
-    Snapshots,
-}
-
-impl Table {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Strings => "strings",
-            Self::Tasks => "tasks",
-            Self::Images => "images",
-            Self::Stacks => "stacks",
-            Self::StackCode => "stack code",
-            Self::StackPieces => "stack pieces",
-            Self::StackNodes => "stack nodes",
-            Self::Snapshots => "snapshots",
-        }
-    }
-}
 
 /// Ids in ascending order as runs, first to last.
 pub(super) type Runs = Vec<(u32, u32)>;
@@ -143,7 +116,7 @@ impl Ids {
             self.compared += 1;
             let (from, to) = (first.max(*start), last.min(*end));
             let meaning = |entry: &Entry, at: u32| {
-                let hashes = row_hashes(recording, entry)?;
+                let hashes = row_hashes(recording, entry, table)?;
                 hashes.get((from - at) as usize..=(to - at) as usize).map(<[u64]>::to_vec)
             };
             let is_same = meaning(earlier, *start) == meaning(entry, first);

@@ -6,7 +6,7 @@ use icecore_format::Error;
 use icecore_format::block::Codec;
 use icecore_format::index::{Entry, TAIL_LEN};
 use icecore_format::read::Recording;
-use icecore_format::records::columns;
+use icecore_format::records::Layout;
 use icecore_format::write::Measure;
 use icecore_format::{block, header};
 use rayon::prelude::*;
@@ -83,7 +83,8 @@ fn divide(
     let stored = u64::from(entry.header.stored_len);
     let whole = vec![(None, stored)];
     let Ok(payload) = recording.payload(entry) else { return Ok(whole) };
-    let Some(Ok(columns)) = columns(entry.header.kind, entry.header.version, payload.as_bytes()) else {
+    let columns = Layout::of(&entry.header).map(|layout| layout.columns(payload.as_bytes()));
+    let Some(Ok(columns)) = columns else {
         return Ok(whole);
     };
     let mut alone = Vec::with_capacity(columns.len());

@@ -1,5 +1,5 @@
 use icecore_format::block::{BlockHeader, Codec, Processes};
-use icecore_format::records::{StackRepair, Task, WalkEnd};
+use icecore_format::records::{Sample, StackRepair, Task, WalkEnd};
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn one_session_keeps_all_its_numbers() {
     let (parts, _, blocks) = divided(vec![session("a", 500, 9_000), tasks(0, &[u32::MAX])], &[]);
     assert!(matches!(&blocks[1], Decoded::Tasks(0, rows) if rows[0].tgid == u32::MAX && rows[0].comm == 1));
     let sample = sample(1, 77, 200, u32::MAX);
-    assert_eq!(parts.part(0).sample(sample), sample);
+    assert_eq!(parts.part(0).row(sample), sample);
     assert_eq!((parts.zero_ns(), parts.start_unix_ns(), parts.pid(u32::MAX)), (500, 9_000, u32::MAX));
 }
 
@@ -102,13 +102,13 @@ fn no_number_of_one_session_is_one_of_another() {
     assert_ne!(rows[0].tgid, 100);
     assert_eq!((parts.pid(rows[0].tgid), parts.of_task(3), parts.of_task(2)), (100, 1, 0));
     // A task that no block of part 0 has is none of part 1, and still one of part 0.
-    let lost = parts.part(0).sample(sample(1, 9, 0, 0));
+    let lost = parts.part(0).row(sample(1, 9, 0, 0));
     assert_eq!((lost.task, parts.of_task(lost.task)), (2, 0));
     assert_eq!(parts.hosts(), ["a", "b"]);
     // Events of one name and unit are one; those of nobody are nobody's.
     let names: Vec<&str> = parts.events().iter().map(|event| &*event.name).collect();
     assert_eq!(names, ["cpu-clock", "a", "b"]);
-    assert_eq!([0, 1, 2].map(|event| parts.part(1).sample(sample(1, 0, event, 0)).event), [0, 2, u8::MAX]);
+    assert_eq!([0, 1, 2].map(|event| parts.part(1).row(sample(1, 0, event, 0)).event), [0, 2, u8::MAX]);
 }
 
 #[test]
@@ -152,5 +152,5 @@ fn hostile_numbers_of_sessions_and_of_ids_are_bounded() {
     let refused = parts.part(1).shift(&mut blocks[3]).expect_err("no more numbers");
     assert_eq!(refused, "id 4294967296 of all sessions together is too large");
     let strange = sample(u64::MAX, u32::MAX, 255, u32::MAX);
-    assert!(parts.iter().all(|part| part.sample(strange).time_ns == u64::MAX));
+    assert!(parts.iter().all(|part| part.row(strange).time_ns == u64::MAX));
 }
