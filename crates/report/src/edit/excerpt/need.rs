@@ -1,21 +1,23 @@
 //! What the chosen samples need of a session, and the ids that this gets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use icecore_format::records::{
-    CallSite, Change, JitCode, KernelSymbol, Location, NamedPlace, Sample, Snapshot, Symbol, Word,
+    CallSite, Change, JitCode, KernelSymbol, Location, NamedPlace, Reference, References, Sample, Snapshot,
+    Symbol, Table,
 };
 
 use super::rows::Rows;
 
-/// Ids that samples name; then, settled, all ids that are needed.
+/// What samples name.
 #[derive(Debug, Default)]
 pub(super) struct Need {
-    tasks: BTreeSet<u32>,
-    stacks: BTreeSet<u32>,
+    /// By table.
+    ids: [BTreeSet<u32>; Table::ALL.len()],
+    /// Those of which it was not yet looked at what they name.
+    fresh: Vec<(Table, u32)>,
     user_stacks: BTreeSet<u32>,
     kernel_stacks: BTreeSet<u32>,
-    snapshots: BTreeSet<u32>,
 }
 
 /// How much is needed.
@@ -28,13 +30,10 @@ pub(super) enum Extent {
 }
 
 /// What is written of a session, under new ids.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Needed {
-    pub(super) strings: Ids,
-    pub(super) tasks: Ids,
-    pub(super) images: Ids,
-    pub(super) nodes: Ids,
-    pub(super) held: HeldIds,
+    /// By table.
+    ids: [Ids; Table::ALL.len()],
     /// Processes of the samples, and those from which they were forked.
     pub(super) processes: BTreeSet<u32>,
     /// Positions in the kernel symbols.
@@ -49,15 +48,6 @@ pub(super) struct Needed {
     pub(super) names: Vec<(usize, usize)>,
 }
 
-/// Ids of what registers and stacks held.
-#[derive(Debug, Default)]
-pub(super) struct HeldIds {
-    pub(super) code: Ids,
-    pub(super) pieces: Ids,
-    pub(super) nodes: Ids,
-    pub(super) snapshots: Ids,
-}
-
 /// New ids of what there is, in the old order. One id in front of them is never given to a row: it stands for all that
 /// is lost.
 #[derive(Debug, Default)]
@@ -68,9 +58,8 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// `lost` is the first id that the format has for rows.
-    pub(super) fn new(old: impl IntoIterator<Item = u32>, lost: u32) -> Self {
-        Self { old: old.into_iter().collect(), lost }
+    pub(super) fn new(old: impl IntoIterator<Item = u32>, table: Table) -> Self {
+        Self { old: old.into_iter().collect(), lost: table.first_id() }
     }
 
     /// The id of the first row.
@@ -78,10 +67,15 @@ impl Ids {
         self.lost + 1
     }
 
-    /// The new id of an old one. The empty string and the empty stack, both 0, stay where they are.
+    /// Tells whether an old id has a new one.
+    pub(super) fn has(&self, old: u32) -> bool {
+        self.old.binary_search(&old).is_ok()
+    }
+
+    /// The new id of an old one. An id that stands for no row, as that of the empty stack, stays what it is.
     pub(super) fn new_id(&self, old: u32) -> u32 {
-        if old == 0 && self.lost == 1 {
-            return 0;
+        if old < self.lost {
+            return old;
         }
         self.old
             .binary_search(&old)
@@ -89,88 +83,101 @@ impl Ids {
     }
 }
 
+impl Needed {
+    /// The ids of a table.
+    pub(super) fn ids(&self, table: Table) -> &Ids {
+        &self.ids[table as usize]
+    }
+
+    /// A row under new ids.
+    pub(super) fn row<R: References>(&self, mut row: R) -> R {
+        row.visit(&mut |reference| match reference {
+            Reference::Id(table, id) => *id = self.ids(table).new_id(*id),
+            Reference::Time(_) | Reference::Process(_) | Reference::Event(_) => {}
+        });
+        row
+    }
+}
+
 impl Need {
     /// Notes what samples name.
     pub(super) fn add(&mut self, samples: &[Sample]) {
         for sample in samples {
-            self.tasks.insert(sample.task);
-            self.stacks.extend([sample.user_stack, sample.kernel_stack]);
+            self.row(*sample);
             self.user_stacks.insert(sample.user_stack);
             self.kernel_stacks.insert(sample.kernel_stack);
-            self.snapshots.insert(sample.snapshot);
         }
+    }
+
+    /// Notes what a row names.
+    fn row(&mut self, mut row: impl References) {
+        row.visit(&mut |reference| self.see(&reference));
+    }
+
+    fn see(&mut self, reference: &Reference<'_>) {
+        match reference {
+            Reference::Id(table, id) => self.note(*table, **id),
+            Reference::Time(_) | Reference::Process(_) | Reference::Event(_) => {}
+        }
+    }
+
+    fn note(&mut self, table: Table, id: u32) {
+        if self.ids[table as usize].insert(id) {
+            self.fresh.push((table, id));
+        }
+    }
+
+    fn ids(&self, table: Table) -> &BTreeSet<u32> {
+        &self.ids[table as usize]
     }
 
     /// Follows what is named to what that names.
     pub(super) fn settle(mut self, rows: &Rows, extent: Extent) -> Needed {
         if extent == Extent::Machine {
-            self.tasks.extend(rows.tasks.iter().map(|(id, _)| id));
+            rows.tasks.iter().for_each(|(id, _)| self.note(Table::Tasks, id));
+            rows.images.iter().for_each(|(id, _)| self.note(Table::Images, id));
         }
-        let nodes = closed(rows, &self.stacks);
-        let held = held(rows, &self.snapshots);
-        let tasks: Vec<u32> = self.tasks.into_iter().filter(|id| rows.tasks.find(*id).is_some()).collect();
-        let tgids = tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
+        let tgids = self.ids(Table::Tasks).iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
         let mut processes = with_ancestors(rows, tgids.collect());
         if extent == Extent::Machine {
             processes.extend(rows.lifecycle.iter().map(|row| row.tgid));
             processes.extend(rows.mappings.iter().map(|row| row.tgid));
             processes.extend(rows.cgroups.iter().map(|row| row.tgid));
         }
-        let mapped = rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.image);
-        let on_stacks = nodes.iter().filter_map(|id| match rows.nodes.find(*id)?.location {
-            Location::Image { image, .. } => Some(image),
-            Location::Address(_) => None,
-        });
-        let on_held = held.code.old.iter().filter_map(|id| match rows.held.code.find(*id)? {
-            Location::Image { image, .. } => Some(*image),
-            Location::Address(_) => None,
-        });
-        let mut images: BTreeSet<u32> = mapped.chain(on_stacks).chain(on_held).collect();
-        if extent == Extent::Machine {
-            images.extend(rows.images.iter().map(|(id, _)| id));
-        }
-        images.retain(|id| rows.images.find(*id).is_some());
+        rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
+        rows.cgroups.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
+        rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
+        let outer = outer_snapshots(rows, self.ids(Table::Snapshots));
+        outer.into_iter().for_each(|id| self.note(Table::Snapshots, id));
+        self.follow(rows);
         let kernel_symbols = symbols(&rows.kernel_symbols, &addresses(rows, &self.kernel_stacks));
-        let locations = || {
-            let on_stacks = nodes.iter().filter_map(|id| Some(rows.nodes.find(*id)?.location));
-            on_stacks.chain(held.code.old.iter().filter_map(|id| rows.held.code.find(*id).copied()))
-        };
+        kernel_symbols.iter().for_each(|position| self.row(rows.kernel_symbols[*position]));
+        let on_stacks = self.ids(Table::Stacks).iter().filter_map(|id| Some(rows.nodes.find(*id)?.location));
+        let on_held = self.ids(Table::StackCode).iter().filter_map(|id| rows.held.code.find(*id).copied());
         let mut at_run_time = addresses(rows, &self.user_stacks);
-        at_run_time.extend(locations().filter_map(|location| match location {
-            Location::Address(address) => Some(address),
-            Location::Image { .. } => None,
-        }));
+        let mut code = BTreeSet::new();
+        for location in on_stacks.chain(on_held) {
+            match location {
+                Location::Address(address) => at_run_time.push(address),
+                Location::Image { image, file_off } => drop(code.insert((image, file_off))),
+            }
+        }
         at_run_time.sort_unstable();
         let jit = jit(&rows.jit, &processes, &at_run_time);
+        jit.iter().for_each(|position| self.row(rows.jit[*position].clone()));
         let call_sites = call_sites(&rows.call_sites, &processes, &at_run_time);
-        let code: BTreeSet<(u32, u64)> = locations()
-            .filter_map(|location| match location {
-                Location::Image { image, file_off } => Some((image, file_off)),
-                Location::Address(_) => None,
-            })
-            .collect();
-        let mut strings = BTreeSet::new();
-        strings.extend(tasks.iter().filter_map(|id| Some(rows.tasks.find(*id)?.comm)));
-        strings.extend(images.iter().filter_map(|id| Some(rows.images.find(*id)?.path)));
-        strings.extend(rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.comm));
-        strings.extend(rows.cgroups.iter().filter(|row| processes.contains(&row.tgid)).map(|row| row.path));
-        let named = kernel_symbols.iter().map(|position| &rows.kernel_symbols[*position]);
-        strings.extend(named.flat_map(|symbol| [symbol.name, symbol.module]));
-        let lines = jit.iter().flat_map(|position| &rows.jit[*position].lines);
-        strings.extend(lines.map(|line| line.file));
-        strings.retain(|id| *id != 0 && rows.strings.find(*id).is_some());
-        Needed {
-            strings: Ids::new(strings, 1),
-            tasks: Ids::new(tasks, 0),
-            images: Ids::new(images, 0),
-            symbols: image_symbols(rows, &code),
-            names: names(rows, &code),
-            nodes: Ids::new(nodes, 1),
-            held,
-            processes,
-            kernel_symbols,
-            jit,
-            call_sites,
+        self.follow(rows);
+        let ids = Table::ALL.map(|table| Ids::new(std::mem::take(&mut self.ids[table as usize]), table));
+        let (symbols, names) = (image_symbols(rows, &code), names(rows, &code));
+        Needed { ids, processes, kernel_symbols, symbols, jit, call_sites, names }
+    }
+
+    /// Notes what the rows name that are noted, and so on; forgets ids without a row.
+    fn follow(&mut self, rows: &Rows) {
+        while let Some((table, id)) = self.fresh.pop() {
+            if !rows.visit(table, id, &mut |reference| self.see(&reference)) {
+                self.ids[table as usize].remove(&id);
+            }
         }
     }
 }
@@ -244,41 +251,15 @@ fn call_sites(sites: &[CallSite], processes: &BTreeSet<u32>, addresses: &[u64]) 
     (0..sites.len()).filter(|position| is_hit(&sites[*position])).collect()
 }
 
-/// What these snapshots are made of.
-fn held(rows: &Rows, snapshots: &BTreeSet<u32>) -> HeldIds {
-    let held = &rows.held;
-    let there = |id: &u32| Some((*id, held.snapshots.find(*id)?));
-    // What a signal interrupted, and the stacks of C that have called Go, are the rows behind that of the sample, and stay so.
-    let outer = snapshots.iter().flat_map(|id| {
-        let behind = (1_u32..).map_while(|further| there(&id.checked_add(further)?));
-        behind.take_while(|(_, row)| row.is_outer())
-    });
-    let snapshots: BTreeMap<u32, &Snapshot> = snapshots.iter().filter_map(there).chain(outer).collect();
-    let mut nodes = BTreeSet::new();
-    for snapshot in snapshots.values() {
-        let mut next = snapshot.memory;
-        while next != 0 {
-            match held.nodes.find(next) {
-                Some(node) if nodes.insert(next) => next = node.outer,
-                _ => break,
-            }
-        }
-    }
-    let pieces = nodes.iter().filter_map(|id| held.nodes.find(*id)).map(|node| node.piece);
-    let pieces: BTreeSet<u32> = pieces.filter(|id| held.pieces.find(*id).is_some()).collect();
-    let words = pieces.iter().filter_map(|id| held.pieces.find(*id)).flat_map(|piece| &piece.words);
-    let words = words.chain(snapshots.values().flat_map(|snapshot| &snapshot.registers));
-    let code = words.filter_map(|word| match word {
-        Word::Code(id) => Some(*id),
-        Word::Stack(_) => None,
-    });
-    let code: BTreeSet<u32> = code.filter(|id| held.code.find(*id).is_some()).collect();
-    HeldIds {
-        code: Ids::new(code, 0),
-        pieces: Ids::new(pieces, 0),
-        nodes: Ids::new(nodes, 1),
-        snapshots: Ids::new(snapshots.into_keys(), 1),
-    }
+/// The ids of further rows of these snapshots: what a signal interrupted, and the stacks of C that have called Go, are the
+/// rows behind that of the sample, and stay so.
+fn outer_snapshots(rows: &Rows, snapshots: &BTreeSet<u32>) -> Vec<u32> {
+    let is_outer = |id: &u32| rows.held.snapshots.find(*id).is_some_and(Snapshot::is_outer);
+    let outer = |id: &u32| {
+        let id = *id;
+        (1_u32..).map_while(move |further| id.checked_add(further)).take_while(is_outer)
+    };
+    snapshots.iter().flat_map(outer).collect()
 }
 
 /// Positions of the symbols of images in or right behind which a piece of code lies.
@@ -307,9 +288,9 @@ mod tests {
 
     #[test]
     fn new_ids_keep_the_order_and_what_is_lost_has_one_of_its_own() {
-        let strings = Ids::new([3, 9], 1);
+        let strings = Ids::new([3, 9], Table::Strings);
         assert_eq!([0, 3, 9, 4, u32::MAX].map(|id| strings.new_id(id)), [0, 2, 3, 1, 1]);
-        let tasks = Ids::new([0, 7], 0);
+        let tasks = Ids::new([0, 7], Table::Tasks);
         assert_eq!([0, 7, 1].map(|id| tasks.new_id(id)), [1, 2, 0]);
     }
 

@@ -4,16 +4,14 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTimesV1, Image, ImagesV1, JitCode, JitLine, JitV1,
-    KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, LossesV1, Mapping,
-    MappingsV1, Node, Payload, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1,
-    StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1,
-    Task, TasksV1, UnwindRule, UnwindRulesV1, Word,
+    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1,
+    LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1, SnapshotsV1, StackCodeV1,
+    StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, Table, TasksV1, UnwindRulesV1,
 };
 use icecore_format::write::Writer;
 
 use super::choose::Chosen;
-use super::need::{Ids, Needed};
+use super::need::Needed;
 use super::pieces;
 use super::rows::Rows;
 use crate::edit::append_names;
@@ -49,131 +47,86 @@ impl<'a> Packer<'a> {
     /// Writes everything that samples refer to.
     pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.strings(rows)?;
-        let Needed {
-            strings,
+        // All fields are listed, so that nobody adds one without deciding where it is written.
+        let Rows {
+            session: _,
+            strings: _,
             tasks,
             images,
             nodes,
+            marks,
             held: _,
-            processes,
-            kernel_symbols,
-            symbols,
-            jit,
-            call_sites,
-            names,
-        } = &self.needed;
-        let (text, w) = (|id| strings.new_id(id), &mut *self.writer);
-        let row = |task: &Task| Task { comm: text(task.comm), ..*task };
-        counted(
-            w,
-            tasks,
-            |id| rows.tasks.find(id).map(row),
-            |first, rows| Ok(TasksV1::from_rows(first, rows)),
-        )?;
-        let row = |image: &Image| Image { path: text(image.path), ..image.clone() };
-        counted(
-            w,
-            images,
-            |id| rows.images.find(id).map(row),
-            |first, rows| Ok(ImagesV1::from_rows(first, rows)),
-        )?;
-        let change = |row: &Lifecycle| Lifecycle { comm: text(row.comm), ..*row };
-        let changes = rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).map(change);
-        listed(w, changes, LifecycleV1::from_rows)?;
-        let cgroup = |row: &Cgroup| Cgroup { path: text(row.path), ..*row };
-        let cgroups = rows.cgroups.iter().filter(|row| processes.contains(&row.tgid)).map(cgroup);
-        listed(w, cgroups, CgroupsV1::from_rows)?;
-        let mapping = |row: &Mapping| Mapping { image: images.new_id(row.image), ..*row };
-        let mappings = rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).map(mapping);
-        listed(w, mappings, MappingsV1::from_rows)?;
-        let symbol = |position: &usize| {
-            let row = rows.kernel_symbols[*position];
-            KernelSymbol { name: text(row.name), module: text(row.module), ..row }
-        };
-        listed(w, kernel_symbols.iter().map(symbol), KernelSymbolsV1::from_rows)?;
-        let symbol = |position: &usize| {
-            let row = &rows.symbols[*position];
-            Symbol { image: images.new_id(row.image), ..row.clone() }
-        };
-        listed(w, symbols.iter().map(symbol), SymbolsV1::from_rows)?;
-        let code = |position: &usize| {
-            let row = rows.jit[*position].clone();
-            let line = |line: &JitLine| JitLine { file: text(line.file), ..*line };
-            JitCode { lines: row.lines.iter().map(line).collect(), ..row }
-        };
-        listed(w, jit.iter().map(code), JitV1::from_rows)?;
-        let site = |position: &usize| -> CallSite { rows.call_sites[*position].clone() };
-        listed(w, call_sites.iter().map(site), CallSitesV1::from_rows)?;
+            unwind_rules: _,
+            lifecycle,
+            cgroups,
+            mappings,
+            kernel_symbols: of_kernel,
+            symbols: of_images,
+            image_parts: _,
+            jit: code,
+            call_sites: sites,
+            names: tables,
+            left_out: _,
+            cpu_times: _,
+            losses: _,
+            receipt: _,
+        } = rows;
+        let (needed, w) = (&self.needed, &mut *self.writer);
+        let Needed { processes, kernel_symbols, symbols, jit, call_sites, names, .. } = needed;
+        let block = |first, rows: &[_]| Ok(TasksV1::from_rows(first, rows));
+        counted(w, needed, Table::Tasks, |id| tasks.find(id), block)?;
+        let block = |first, rows: &[_]| Ok(ImagesV1::from_rows(first, rows));
+        counted(w, needed, Table::Images, |id| images.find(id), block)?;
+        let changes = lifecycle.iter().filter(|row| processes.contains(&row.tgid));
+        listed(w, needed, changes.copied(), LifecycleV1::from_rows)?;
+        let cgroups = cgroups.iter().filter(|row| processes.contains(&row.tgid));
+        listed(w, needed, cgroups.copied(), CgroupsV1::from_rows)?;
+        let mappings = mappings.iter().filter(|row| processes.contains(&row.tgid));
+        listed(w, needed, mappings.copied(), MappingsV1::from_rows)?;
+        let found = kernel_symbols.iter().map(|position| of_kernel[*position]);
+        listed(w, needed, found, KernelSymbolsV1::from_rows)?;
+        let found = symbols.iter().map(|position| of_images[*position].clone());
+        listed(w, needed, found, SymbolsV1::from_rows)?;
+        listed(w, needed, jit.iter().map(|position| code[*position].clone()), JitV1::from_rows)?;
+        let found = call_sites.iter().map(|position| sites[*position].clone());
+        listed(w, needed, found, CallSitesV1::from_rows)?;
         let mut draft = Draft::default();
         for (table, place) in names {
-            let table = &rows.names[*table];
+            let table = &tables[*table];
             let place = &table.places[*place];
-            draft.copy(images.new_id(place.image), place, table);
+            draft.copy(needed.row(place.clone()).image, place, table);
             append_names(w, &mut draft, false)?;
         }
         append_names(w, &mut draft, true)?;
-        let row = |node: &Node| Node {
-            parent: nodes.new_id(node.parent),
-            location: match node.location {
-                Location::Image { image, file_off } => {
-                    Location::Image { image: images.new_id(image), file_off }
-                }
-                address => address,
-            },
-        };
-        counted(w, nodes, |id| rows.nodes.find(id).map(row), StacksV1::from_rows)?;
-        let mark = |id: &u32| Some((nodes.new_id(*id), *rows.marks.get(id)?));
-        listed(w, nodes.old.iter().filter_map(mark), StackMarksV1::from_rows)?;
+        counted(w, needed, Table::Stacks, |id| nodes.find(id), StacksV1::from_rows)?;
+        let mark = |id: &u32| Some((*id, *marks.get(id)?));
+        listed(w, needed, needed.ids(Table::Stacks).old.iter().filter_map(mark), StackMarksV1::from_rows)?;
         self.held(rows)
     }
 
     /// Writes what registers and stacks held.
     fn held(&mut self, rows: &Rows) -> anyhow::Result<()> {
-        let (Needed { images, held, .. }, held_rows, w) = (&self.needed, &rows.held, &mut *self.writer);
-        let word = |word: &Word| match word {
-            Word::Code(code) => Word::Code(held.code.new_id(*code)),
-            Word::Stack(distance) => Word::Stack(*distance),
-        };
-        let code = |id| match held_rows.code.find(id)? {
-            Location::Image { image, file_off } => {
-                Some(Location::Image { image: images.new_id(*image), file_off: *file_off })
-            }
-            address => Some(*address),
-        };
-        counted(w, &held.code, code, |first, rows| Ok(StackCodeV1::from_rows(first, rows)))?;
-        let piece = |piece: &StackPiece| StackPiece {
-            mask: piece.mask,
-            words: piece.words.iter().map(word).collect(),
-        };
-        counted(w, &held.pieces, |id| held_rows.pieces.find(id).map(piece), StackPiecesV1::from_rows)?;
-        let node = |node: &StackNode| StackNode {
-            outer: held.nodes.new_id(node.outer),
-            piece: held.pieces.new_id(node.piece),
-            ..*node
-        };
-        counted(w, &held.nodes, |id| held_rows.nodes.find(id).map(node), StackNodesV1::from_rows)?;
-        let snapshot = |row: &Snapshot| Snapshot {
-            memory: held.nodes.new_id(row.memory),
-            registers: row.registers.iter().map(word).collect(),
-            ..*row
-        };
-        counted(w, &held.snapshots, |id| held_rows.snapshots.find(id).map(snapshot), SnapshotsV1::from_rows)?;
-        // Walks are judged by rules, too; what was unwound is.
-        if held.snapshots.old.is_empty() && !held_rows.snapshots.is_empty() {
+        let (needed, held, w) = (&self.needed, &rows.held, &mut *self.writer);
+        let code = |first, rows: &[_]| Ok(StackCodeV1::from_rows(first, rows));
+        counted(w, needed, Table::StackCode, |id| held.code.find(id), code)?;
+        counted(w, needed, Table::StackPieces, |id| held.pieces.find(id), StackPiecesV1::from_rows)?;
+        counted(w, needed, Table::StackNodes, |id| held.nodes.find(id), StackNodesV1::from_rows)?;
+        counted(w, needed, Table::Snapshots, |id| held.snapshots.find(id), SnapshotsV1::from_rows)?;
+        // Unwind tables tell of walks, too, what may be believed; of stacks that were unwound before, they tell nothing.
+        if needed.ids(Table::Snapshots).old.is_empty() && !held.snapshots.is_empty() {
             return Ok(());
         }
-        let are_kept = |rule: &&UnwindRule| images.old.binary_search(&rule.image).is_ok();
-        let rule = |rule: &UnwindRule| UnwindRule { image: images.new_id(rule.image), ..rule.clone() };
-        listed(w, rows.unwind_rules.iter().filter(are_kept).map(rule), UnwindRulesV1::from_rows)
+        let rules = rows.unwind_rules.iter().filter(|rule| needed.ids(Table::Images).has(rule.image));
+        listed(w, needed, rules.cloned(), UnwindRulesV1::from_rows)
     }
 
     /// Copies what the recording has of the files of images; returns what of it is damaged.
     pub(super) fn pieces(&mut self, recording: &Recording, rows: &Rows) -> anyhow::Result<Vec<Damage>> {
-        pieces::copy(recording, rows, &self.needed.images, self.writer)
+        pieces::copy(recording, rows, self.needed.ids(Table::Images), self.writer)
     }
 
     fn strings(&mut self, rows: &Rows) -> anyhow::Result<()> {
-        let ids = &self.needed.strings;
+        let ids = self.needed.ids(Table::Strings);
         let mut first = ids.first();
         let (mut texts, mut len): (Vec<&[u8]>, usize) = (Vec::new(), 0);
         let mut put = |first: &mut u32, texts: &mut Vec<&[u8]>| -> anyhow::Result<()> {
@@ -229,10 +182,7 @@ impl<'a> Packer<'a> {
                 Some(task) => self.basis.processes.with(task.tgid),
                 None => Processes::ANY,
             };
-            sample.task = self.needed.tasks.new_id(sample.task);
-            sample.user_stack = self.needed.nodes.new_id(sample.user_stack);
-            sample.kernel_stack = self.needed.nodes.new_id(sample.kernel_stack);
-            sample.snapshot = self.needed.held.snapshots.new_id(sample.snapshot);
+            *sample = self.needed.row(*sample);
             self.newest_stack = self.newest_stack.max(sample.user_stack).max(sample.kernel_stack);
         }
         let payload = SamplesV1::from_rows(&samples, &self.basis)?;
@@ -242,13 +192,11 @@ impl<'a> Packer<'a> {
     /// Writes the last samples, losses and the receipt.
     pub(super) fn end(&mut self, rows: &Rows) -> anyhow::Result<()> {
         self.flush(rows)?;
-        let images = &self.needed.images;
-        let is_kept = |row: &&LeftOut| images.old.binary_search(&row.image).is_ok();
-        let left_out = rows.left_out.iter().filter(is_kept);
-        let left_out = left_out.map(|row| LeftOut { image: images.new_id(row.image), ..*row });
-        listed(self.writer, left_out, LeftOutV1::from_rows)?;
-        listed(self.writer, rows.cpu_times.iter().copied(), CpuTimesV1::from_rows)?;
-        listed(self.writer, rows.losses.iter().copied(), LossesV1::from_rows)?;
+        let (needed, w) = (&self.needed, &mut *self.writer);
+        let left_out = rows.left_out.iter().filter(|row| needed.ids(Table::Images).has(row.image));
+        listed(w, needed, left_out.copied(), LeftOutV1::from_rows)?;
+        listed(w, needed, rows.cpu_times.iter().copied(), CpuTimesV1::from_rows)?;
+        listed(w, needed, rows.losses.iter().copied(), LossesV1::from_rows)?;
         rows.receipt.as_ref().map_or(Ok(()), |receipt| self.append(receipt))
     }
 
@@ -258,15 +206,17 @@ impl<'a> Packer<'a> {
 }
 
 /// Writes rows that have ids.
-fn counted<T, P: Payload>(
+fn counted<'r, R: References + Clone + 'r, P: Payload>(
     writer: &mut Writer,
-    ids: &Ids,
-    row: impl Fn(u32) -> Option<T>,
-    block: impl Fn(u32, &[T]) -> Result<P, icecore_format::Error>,
+    needed: &Needed,
+    table: Table,
+    row: impl Fn(u32) -> Option<&'r R>,
+    block: impl Fn(u32, &[R]) -> Result<P, icecore_format::Error>,
 ) -> anyhow::Result<()> {
+    let ids = needed.ids(table);
     let mut first = ids.first();
     for ids in ids.old.chunks(ROWS) {
-        let rows: Vec<T> = ids.iter().filter_map(|id| row(*id)).collect();
+        let rows: Vec<R> = ids.iter().filter_map(|id| Some(needed.row(row(*id)?.clone()))).collect();
         writer.append(&block(first, &rows)?)?;
         first += ids.len() as u32;
     }
@@ -274,14 +224,15 @@ fn counted<T, P: Payload>(
 }
 
 /// Writes rows that have none.
-fn listed<T, P: Payload>(
+fn listed<R: References, P: Payload>(
     writer: &mut Writer,
-    rows: impl Iterator<Item = T>,
-    block: impl Fn(&[T]) -> P,
+    needed: &Needed,
+    rows: impl Iterator<Item = R>,
+    block: impl Fn(&[R]) -> P,
 ) -> anyhow::Result<()> {
-    let mut rows = rows.peekable();
+    let mut rows = rows.map(|row| needed.row(row)).peekable();
     while rows.peek().is_some() {
-        let of_block: Vec<T> = rows.by_ref().take(ROWS).collect();
+        let of_block: Vec<R> = rows.by_ref().take(ROWS).collect();
         writer.append(&block(&of_block))?;
     }
     Ok(())

@@ -81,7 +81,7 @@ impl<'a> Heirs<'a> {
 
     /// The image itself if it is kept, else one with its build-id.
     fn kept(&self, image: u32) -> Option<u32> {
-        if self.images.old.binary_search(&image).is_ok() {
+        if self.images.has(image) {
             return Some(image);
         }
         self.by_build_id.get(&self.rows.images.find(image)?.build_id[..]).copied()
@@ -90,7 +90,7 @@ impl<'a> Heirs<'a> {
 
 #[cfg(test)]
 mod tests {
-    use icecore_format::records::{Image, ImageKind};
+    use icecore_format::records::{Image, ImageKind, Table};
 
     use super::*;
     use crate::recording::load::by_id::ById;
@@ -108,7 +108,7 @@ mod tests {
         };
         let images = [&b"a"[..], b"b", b"a", b"", b"", b"a"].map(image).to_vec();
         let rows = Rows { images: ById::from_blocks(vec![(0, images)]), ..Rows::default() };
-        let kept = Ids::new([1, 2, 3, 5], 0);
+        let kept = Ids::new([1, 2, 3, 5], Table::Images);
         let mut heirs = Heirs::new(&rows, &kept);
         assert_eq!([0, 0, 1, 3, 4].map(|image| heirs.of(image)), [Some(2), Some(2), Some(1), Some(3), None]);
         assert_eq!(heirs.of(2), None, "it has got those of 0");

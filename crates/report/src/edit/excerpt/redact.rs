@@ -59,31 +59,52 @@ impl Redaction {
 
     /// Replaces texts of rows. Returns how many blocks with pieces of files are left out: these tell paths.
     pub(super) fn rows(&self, rows: &mut Rows) -> u64 {
-        let mut texts = Texts {
-            known: BTreeMap::new(),
-            rows: Vec::new(),
-            first: rows.strings.next_id().unwrap_or(u32::MAX),
-        };
-        let strings = &rows.strings;
+        // All fields are listed, so that nobody adds one without deciding whether it holds text.
+        let Rows {
+            strings,
+            tasks,
+            images,
+            lifecycle,
+            cgroups,
+            jit,
+            names,
+            image_parts,
+            // Names of functions stay, and so do bytes of code; see `session` for its texts.
+            kernel_symbols: _,
+            symbols: _,
+            call_sites: _,
+            session: _,
+            receipt: _,
+            nodes: _,
+            marks: _,
+            held: _,
+            unwind_rules: _,
+            mappings: _,
+            left_out: _,
+            cpu_times: _,
+            losses: _,
+        } = rows;
+        let mut texts =
+            Texts { known: BTreeMap::new(), rows: Vec::new(), first: strings.next_id().unwrap_or(u32::MAX) };
         if self.replaces(Redact::Comm) {
             let mut comm =
                 |id: &mut u32| *id = texts.other(*id, strings.find(*id), |text| self.pseudonym("comm", text));
-            rows.tasks.for_each_mut(|task| comm(&mut task.comm));
-            rows.lifecycle.iter_mut().for_each(|row| comm(&mut row.comm));
+            tasks.for_each_mut(|task| comm(&mut task.comm));
+            lifecycle.iter_mut().for_each(|row| comm(&mut row.comm));
         }
         let mut withheld = 0;
         if self.replaces(Redact::Paths) {
             let mut path = |id: &mut u32| *id = texts.other(*id, strings.find(*id), |text| self.path(text));
-            rows.images.for_each_mut(|image| path(&mut image.path));
-            rows.cgroups.iter_mut().for_each(|row| path(&mut row.path));
-            rows.jit.iter_mut().flat_map(|code| &mut code.lines).for_each(|line| path(&mut line.file));
-            for code in &mut rows.jit {
+            images.for_each_mut(|image| path(&mut image.path));
+            cgroups.iter_mut().for_each(|row| path(&mut row.path));
+            jit.iter_mut().flat_map(|code| &mut code.lines).for_each(|line| path(&mut line.file));
+            for code in jit {
                 code.name = self.within(&String::from_utf8_lossy(&code.name)).into_bytes();
             }
-            rows.names.iter_mut().for_each(|table| self.names(table));
-            withheld = std::mem::take(&mut rows.image_parts).len() as u64;
+            names.iter_mut().for_each(|table| self.names(table));
+            withheld = std::mem::take(image_parts).len() as u64;
         }
-        rows.strings.push(texts.first, texts.rows);
+        strings.push(texts.first, texts.rows);
         withheld
     }
 

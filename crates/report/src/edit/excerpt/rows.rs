@@ -1,14 +1,13 @@
 //! Everything of a session but its samples, as it was written: under its own numbers, text as bytes.
 
-use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1,
-    KernelSymbol, KernelSymbolsV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1, Mapping,
-    MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1,
-    StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
-    UnwindRulesV1,
+    KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1,
+    Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference, References, SessionV1,
+    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol,
+    SymbolsV1, Table, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 
 use crate::base::map::Map;
@@ -80,78 +79,104 @@ impl Rows {
         rows
     }
 
+    /// Shows what a row refers to; returns false if there is no such row.
+    pub(super) fn visit(&self, table: Table, id: u32, see: &mut impl FnMut(Reference<'_>)) -> bool {
+        fn shown<R: References + Clone>(row: Option<&R>, see: &mut impl FnMut(Reference<'_>)) -> bool {
+            row.cloned().map(|mut row| row.visit(see)).is_some()
+        }
+        match table {
+            Table::Strings => self.strings.find(id).is_some(),
+            Table::Stacks => shown(self.nodes.find(id), see),
+            Table::Tasks => shown(self.tasks.find(id), see),
+            Table::Images => shown(self.images.find(id), see),
+            Table::StackCode => shown(self.held.code.find(id), see),
+            Table::StackNodes => shown(self.held.nodes.find(id), see),
+            Table::StackPieces => shown(self.held.pieces.find(id), see),
+            Table::Snapshots => shown(self.held.snapshots.find(id), see),
+        }
+    }
+
     fn take(
         &mut self,
         recording: &Recording,
         entry: &Entry,
         blocks: &mut Blocks,
     ) -> Result<(), icecore_format::Error> {
-        if entry.header.kind == Kind::SAMPLES || entry.header.version != 1 {
-            return Ok(());
-        }
-        if entry.header.kind == Kind::IMAGE_PARTS {
-            self.image_parts.push(*entry);
-            return Ok(());
-        }
-        let payload = recording.payload(entry)?;
-        match entry.header.kind {
-            Kind::SESSION => self.session = Some(payload.view::<SessionV1>()?.to_owned_record()?),
-            Kind::STRINGS => {
+        let Some(layout) = Layout::of(&entry.header) else { return Ok(()) };
+        let payload = || recording.payload(entry);
+        match layout {
+            Layout::SessionV1 => self.session = Some(payload()?.view::<SessionV1>()?.to_owned_record()?),
+            Layout::StringsV1 => {
+                let payload = payload()?;
                 let view = payload.view::<StringsV1>()?;
                 let rows = view.rows()?.into_iter().map(|(_, text)| text.to_vec()).collect();
                 blocks.strings.push((view.first_id.to_native(), rows));
             }
-            Kind::TASKS => {
+            Layout::TasksV1 => {
+                let payload = payload()?;
                 let view = payload.view::<TasksV1>()?;
                 blocks.tasks.push((view.first_id.to_native(), view.rows().collect()));
             }
-            Kind::IMAGES => {
+            Layout::ImagesV1 => {
+                let payload = payload()?;
                 let view = payload.view::<ImagesV1>()?;
                 blocks.images.push((view.first_id.to_native(), view.rows()?));
             }
-            Kind::STACKS => {
+            Layout::StacksV1 => {
+                let payload = payload()?;
                 let view = payload.view::<StacksV1>()?;
                 blocks.nodes.push((view.first_id.to_native(), view.rows()?));
             }
-            Kind::STACK_MARKS => self.marks.extend(payload.view::<StackMarksV1>()?.rows()),
-            Kind::STACK_CODE => {
+            Layout::StackMarksV1 => self.marks.extend(payload()?.view::<StackMarksV1>()?.rows()),
+            Layout::StackCodeV1 => {
+                let payload = payload()?;
                 let view = payload.view::<StackCodeV1>()?;
                 blocks.held.code.push((view.first_id.to_native(), view.rows().collect()));
             }
-            Kind::STACK_PIECES => {
+            Layout::StackPiecesV1 => {
+                let payload = payload()?;
                 let view = payload.view::<StackPiecesV1>()?;
                 blocks.held.pieces.push((view.first_id.to_native(), view.rows()?));
             }
-            Kind::STACK_NODES => {
+            Layout::StackNodesV1 => {
+                let payload = payload()?;
                 let view = payload.view::<StackNodesV1>()?;
                 blocks.held.nodes.push((view.first_id.to_native(), view.rows()?));
             }
-            Kind::SNAPSHOTS => {
+            Layout::SnapshotsV1 => {
+                let payload = payload()?;
                 let view = payload.view::<SnapshotsV1>()?;
                 blocks.held.snapshots.push((view.first_id.to_native(), view.rows()?));
             }
-            Kind::UNWIND_RULES => {
+            Layout::UnwindRulesV1 => {
+                let payload = payload()?;
                 let view = payload.view::<UnwindRulesV1>()?;
                 self.unwind_rules.extend(view.rows()?.into_iter().map(UnwindRule::to_owned));
             }
-            Kind::LIFECYCLE => self.lifecycle.extend(payload.view::<LifecycleV1>()?.rows()),
-            Kind::CPU_TIMES => self.cpu_times.extend(payload.view::<CpuTimesV1>()?.rows()),
-            Kind::CGROUPS => self.cgroups.extend(payload.view::<CgroupsV1>()?.rows()),
-            Kind::MAPPINGS => self.mappings.extend(payload.view::<MappingsV1>()?.rows()),
-            Kind::KERNEL_SYMBOLS => self.kernel_symbols.extend(payload.view::<KernelSymbolsV1>()?.rows()),
-            Kind::SYMBOLS => {
+            Layout::LifecycleV1 => self.lifecycle.extend(payload()?.view::<LifecycleV1>()?.rows()),
+            Layout::CpuTimesV1 => self.cpu_times.extend(payload()?.view::<CpuTimesV1>()?.rows()),
+            Layout::CgroupsV1 => self.cgroups.extend(payload()?.view::<CgroupsV1>()?.rows()),
+            Layout::MappingsV1 => self.mappings.extend(payload()?.view::<MappingsV1>()?.rows()),
+            Layout::KernelSymbolsV1 => {
+                self.kernel_symbols.extend(payload()?.view::<KernelSymbolsV1>()?.rows())
+            }
+            Layout::SymbolsV1 => {
+                let payload = payload()?;
                 let view = payload.view::<SymbolsV1>()?;
                 self.symbols.extend(view.rows()?.into_iter().map(Symbol::to_owned));
             }
-            Kind::JIT => {
+            Layout::JitV1 => {
+                let payload = payload()?;
                 let view = payload.view::<JitV1>()?;
                 self.jit.extend(view.rows()?.into_iter().map(JitCode::to_owned));
             }
-            Kind::CALL_SITES => {
+            Layout::CallSitesV1 => {
+                let payload = payload()?;
                 let view = payload.view::<CallSitesV1>()?;
                 self.call_sites.extend(view.rows()?.into_iter().map(CallSite::to_owned));
             }
-            Kind::NAMES => {
+            Layout::NamesV1 => {
+                let payload = payload()?;
                 let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
                 self.names.push(NameTable {
                     places,
@@ -159,10 +184,12 @@ impl Rows {
                     texts: texts.into_iter().map(Box::from).collect(),
                 });
             }
-            Kind::LEFT_OUT => self.left_out.extend(payload.view::<LeftOutV1>()?.rows()),
-            Kind::LOSSES => self.losses.extend(payload.view::<LossesV1>()?.rows()),
-            Kind::RECEIPT => self.receipt = Some(payload.view::<ReceiptV1>()?.to_owned_record()?),
-            _ => {}
+            Layout::LeftOutV1 => self.left_out.extend(payload()?.view::<LeftOutV1>()?.rows()),
+            Layout::LossesV1 => self.losses.extend(payload()?.view::<LossesV1>()?.rows()),
+            Layout::ReceiptV1 => self.receipt = Some(payload()?.view::<ReceiptV1>()?.to_owned_record()?),
+            // Not opened: see `choose`.
+            Layout::SamplesV1 => {}
+            Layout::ImagePartsV1 => self.image_parts.push(*entry),
         }
         Ok(())
     }
