@@ -23,9 +23,19 @@
 //! ```
 
 mod address;
+mod build_id;
 pub mod calls;
+mod capped;
+#[cfg(test)]
+mod fixture;
 pub mod go;
+mod layout;
 mod machine;
+mod symbols;
 
 pub use address::{FileOff, Svma};
+pub use build_id::{build_id, build_id_of_notes};
+pub use capped::Capped;
+pub use layout::{Layout, Section};
 pub use machine::Machine;
+pub use symbols::{Symbol, SymbolTable, unversioned};

@@ -12,9 +12,6 @@ pub(super) const MAX_NAME_BYTES: usize = 4 << 10;
 /// The most sections of a file that is looked into.
 const MAX_SECTIONS: u32 = 64 << 10;
 
-/// A symbol table and its names.
-pub(super) type Symbols<'d, R> = SymbolTable<'d, FileHeader64<Endianness>, R>;
-
 /// A file, and its sections.
 pub(crate) struct ElfFile<'d, R: ReadRef<'d>> {
     pub(crate) bytes: R,
@@ -39,7 +36,10 @@ impl<'d, R: ReadRef<'d>> ElfFile<'d, R> {
     }
 
     /// Finds a symbol table; `None` if there is too much of it.
-    pub(super) fn symbols(&self, kind: elf::SectionType) -> Option<Symbols<'d, R>> {
+    pub(super) fn symbols(
+        &self,
+        kind: elf::SectionType,
+    ) -> Option<SymbolTable<'d, FileHeader64<Endianness>, R>> {
         let is_read = |other| other == kind || other == elf::SHT_SYMTAB_SHNDX;
         let read = self.sections.iter().filter(|section| is_read(section.sh_type(self.endian)));
         let len = read.fold(0, |sum: u64, section| sum.saturating_add(section.sh_size(self.endian)));

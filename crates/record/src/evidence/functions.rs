@@ -1,13 +1,14 @@
 //! Which functions of an ELF file lie around some of its offsets, as its symbol tables tell it.
 
+use icecore_elf::{Capped, FileOff, Layout, Svma, Symbol, SymbolTable};
 use object::Endianness;
-use object::elf::{self, FileHeader64};
 use object::read::ReadRef;
-use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use super::rules::Table;
-use super::symbol_table::SymbolTable;
 use super::{go, stubs};
+
+/// The largest table that is read, bytes: more than two million symbols.
+const MAX_TABLE_BYTES: u64 = 64 << 20;
 
 /// A function, by offsets in its file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,25 +23,19 @@ pub(crate) struct Function {
 /// An offset that is asked for, and the address that the file gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
-    pub(super) off: u64,
-    pub(super) address: u64,
+    pub(super) off: FileOff,
+    pub(super) at: Svma,
 }
 
-/// What covers an address: a function, by addresses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Around {
-    pub(super) start: u64,
-    /// 0: nothing tells it.
-    pub(super) len: u64,
-    pub(super) name: Vec<u8>,
-}
+/// What a source of names has around each address.
+pub(super) type Found<'d> = Option<Vec<Option<Symbol<'d>>>>;
 
 impl Asked {
     /// By offsets; `None` if they make no sense.
-    fn function(&self, Around { start, len, name }: Around) -> Option<Function> {
-        let start = self.off.checked_sub(self.address.checked_sub(start)?)?;
-        let end = if len > 0 { start.checked_add(len)? } else { self.off + 1 };
-        Some(Function { start, end, name })
+    fn function(&self, Symbol { start, len, name }: Symbol<'_>) -> Option<Function> {
+        let start = self.off.0.checked_sub(self.at.0.checked_sub(start.0)?)?;
+        let end = if len > 0 { start.checked_add(len)? } else { self.off.0 + 1 };
+        Some(Function { start, end, name: name.into_owned() })
     }
 }
 
@@ -51,18 +46,19 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     debug: Option<D>,
     offsets: impl Iterator<Item = u64>,
 ) -> Vec<Function> {
-    let Some(mut asked) = addresses(file, offsets) else { return Vec::new() };
-    asked.sort_unstable_by_key(|asked| asked.address);
-    asked.dedup_by_key(|asked| asked.address);
+    let Some(layout) = layout(file) else { return Vec::new() };
+    let mut asked = addresses(&layout, offsets);
+    asked.sort_unstable_by_key(|asked| asked.at);
+    asked.dedup_by_key(|asked| asked.at);
     let mut found = Vec::new();
     // What knows most comes first, as in a report: the table of a stripped file has fewer names for a function.
-    take(&mut asked, &mut found, |asked| around(file, SymbolTable::read(file, elf::SHT_SYMTAB)?, asked));
+    take(&mut asked, &mut found, |at| around(file, SymbolTable::Static.around(capped(file), at)?, at));
     if let Some(debug) = debug {
-        take(&mut asked, &mut found, |asked| around(file, SymbolTable::read(debug, elf::SHT_SYMTAB)?, asked));
+        take(&mut asked, &mut found, |at| around(file, SymbolTable::Static.around(capped(debug), at)?, at));
     }
-    take(&mut asked, &mut found, |asked| around(file, SymbolTable::read(file, elf::SHT_DYNSYM)?, asked));
-    take(&mut asked, &mut found, |asked| go::around(file, asked));
-    take(&mut asked, &mut found, |asked| stubs::around(file, asked));
+    take(&mut asked, &mut found, |at| around(file, SymbolTable::Dynamic.around(capped(file), at)?, at));
+    take(&mut asked, &mut found, |at| go::around(file, at));
+    take(&mut asked, &mut found, |at| stubs::around(file, at));
     found.sort_unstable();
     // A function is found once for each of its offsets. Of those without a size the longest stretch comes last.
     let mut functions: Vec<Function> = Vec::new();
@@ -75,20 +71,15 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     functions
 }
 
-/// Asks a symbol table. A symbol without a size does not reach beyond the beginning of a function that the unwind tables of
-/// the file know.
-fn around<'d, 't>(
-    file: impl ReadRef<'d>,
-    table: SymbolTable<'t, impl ReadRef<'t>>,
-    asked: &[Asked],
-) -> Option<Vec<Option<Around>>> {
-    let mut around = table.around(asked);
+/// Leaves out what a symbol table has no size for and that does not reach an address: a function that the unwind tables of the
+/// file know begins between.
+fn around<'d, 't>(file: impl ReadRef<'d>, mut around: Vec<Option<Symbol<'t>>>, at: &[Svma]) -> Found<'t> {
     let mut rules = None;
-    for (asked, around) in asked.iter().zip(&mut around) {
-        if let Some(Around { start, len: 0, .. }) = around {
+    for (at, around) in at.iter().zip(&mut around) {
+        if let Some(Symbol { start, len: 0, .. }) = around {
             let rules = rules.get_or_insert_with(|| Table::read(file));
-            let begins = rules.as_ref().and_then(|rules| rules.start(file, asked.address));
-            if begins.is_some_and(|begins| begins > *start) {
+            let begins = rules.as_ref().and_then(|rules| rules.start(file, at.0));
+            if begins.is_some_and(|begins| begins > start.0) {
                 *around = None;
             }
         }
@@ -96,36 +87,29 @@ fn around<'d, 't>(
     Some(around)
 }
 
+/// Reads the headers of a file of this machine's word size and byte order.
+pub(super) fn layout<'d>(file: impl ReadRef<'d>) -> Option<Layout> {
+    Layout::read(file).filter(|layout| layout.address_size == 8 && layout.endian == Endianness::Little)
+}
+
+/// What is kept of a file that is read: no table is larger.
+pub(super) fn capped<R>(file: R) -> Capped<R> {
+    Capped { file, most_bytes: MAX_TABLE_BYTES }
+}
+
 /// The addresses at which a file wants offsets of its code to be.
-pub(super) fn addresses<'d>(
-    file: impl ReadRef<'d>,
-    offsets: impl Iterator<Item = u64>,
-) -> Option<Vec<Asked>> {
-    let header = FileHeader64::<Endianness>::parse(file).ok()?;
-    let endian = header.endian().ok()?;
-    let segments = header.program_headers(endian, file).ok()?.iter().filter(|segment| {
-        segment.p_type(endian) == elf::PT_LOAD && segment.p_flags(endian).0 & elf::PF_X.0 != 0
-    });
-    let asked = |off: u64| {
-        segments.clone().find_map(|segment| {
-            let into = off.checked_sub(segment.p_offset(endian))?;
-            let address = segment.p_vaddr(endian).checked_add(into)?;
-            (into < segment.p_filesz(endian)).then_some(Asked { off, address })
-        })
-    };
-    Some(offsets.filter_map(asked).collect())
+pub(super) fn addresses(layout: &Layout, offsets: impl Iterator<Item = u64>) -> Vec<Asked> {
+    let asked = |off| Some(Asked { off: FileOff(off), at: layout.code(FileOff(off))? });
+    offsets.filter_map(asked).collect()
 }
 
 /// Asks one source of names for what no other has told, and leaves what it does not tell either.
-fn take(
-    asked: &mut Vec<Asked>,
-    found: &mut Vec<Function>,
-    source: impl FnOnce(&[Asked]) -> Option<Vec<Option<Around>>>,
-) {
-    if asked.is_empty() {
+fn take<'d>(asked: &mut Vec<Asked>, found: &mut Vec<Function>, source: impl FnOnce(&[Svma]) -> Found<'d>) {
+    let at: Vec<Svma> = asked.iter().map(|asked| asked.at).collect();
+    if at.is_empty() {
         return;
     }
-    let Some(around) = source(asked) else { return };
+    let Some(around) = source(&at) else { return };
     let mut around = around.into_iter();
     asked.retain(|asked| match around.next().flatten().and_then(|around| asked.function(around)) {
         Some(function) => {
@@ -139,6 +123,8 @@ fn take(
 #[cfg(test)]
 pub(super) mod fixture {
     use std::process::Command;
+
+    use icecore_elf::{FileOff, Svma};
 
     use super::Asked;
 
@@ -154,7 +140,7 @@ pub(super) mod fixture {
 
     /// Addresses, as if offsets were the same.
     pub(in crate::evidence) fn asked(at: &[u64]) -> Vec<Asked> {
-        at.iter().map(|at| Asked { off: *at, address: *at }).collect()
+        at.iter().map(|at| Asked { off: FileOff(*at), at: Svma(*at) }).collect()
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use icecore_elf::Machine;
 use icecore_elf::go::{self, FDE_AT, MAX_BEGINNINGS, SECTIONS, Source, Table, Where};
+use icecore_elf::{Machine, Svma, Symbol};
 use object::Endianness;
 use object::read::ReadRef;
 use object::read::elf::{Rela as _, SectionHeader as _};
 
 use super::elf_file::ElfFile;
-use super::functions::{Around, Asked};
+use super::functions::{Asked, Found};
 use super::rules::Rule;
 
 /// How many bytes of a section are searched for the table, and how many of them are read at once.
@@ -36,14 +36,14 @@ impl<'d, R: ReadRef<'d>> Source<'d> for Section<R> {
 }
 
 /// Finds the functions around addresses; nothing if this is no program of Go.
-pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<Option<Around>>> {
+pub(super) fn around<'d>(file: impl ReadRef<'d>, at: &[Svma]) -> Found<'d> {
     let table = table(&ElfFile::read(file)?)?;
-    let around = |asked: &Asked| {
-        let function = table.function(asked.address)?;
-        let (start, len) = (function.start, function.end - function.start);
-        Some(Around { start, len, name: function.name.to_vec() })
+    let around = |at: &Svma| {
+        let function = table.function(at.0)?;
+        let (start, len) = (Svma(function.start), function.end - function.start);
+        Some(Symbol { start, len, name: function.name.into() })
     };
-    Some(asked.iter().map(around).collect())
+    Some(at.iter().map(around).collect())
 }
 
 /// Makes the unwind tables of the functions around addresses, each once; none if this is no program of Go.
@@ -53,11 +53,11 @@ pub(super) fn rules<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<R
     let machine = Machine::of_elf(elf.machine.0)?;
     let mut rules: BTreeMap<u64, Rule> = BTreeMap::new();
     for asked in asked {
-        let Some(function) = table.function(asked.address).filter(|it| !rules.contains_key(&it.start)) else {
+        let Some(function) = table.function(asked.at.0).filter(|it| !rules.contains_key(&it.start)) else {
             continue;
         };
         // Code lies in the file as in memory, from one function to the next.
-        let bias = asked.address.wrapping_sub(asked.off);
+        let bias = asked.at.0.wrapping_sub(asked.off.0);
         let code = |at: u64, len| file.read_bytes_at(at.checked_sub(bias)?, len).ok();
         let Some(made) = go::rule(machine, &table, &function, code) else { continue };
         let at = FDE_AT | function.start;
@@ -115,7 +115,7 @@ fn beginnings_of<'d, R: ReadRef<'d>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::functions::fixture::{asked, assembled};
+    use crate::evidence::functions::fixture::assembled;
 
     /// A program with functions at 0x10010, 0x10020 and 0x10030, up to 0x10038, and the table of them in a layout:
     /// the numbers behind the first, how an address is written, what offsets of names and of what is known count from.
@@ -148,11 +148,12 @@ mod tests {
             program(0xffff_fff1, &from_go_1_18(0x10000), ".long", "", "names", "functions"),
             program(0xffff_fff1, &from_go_1_18(0), ".long", "", "names", "functions"),
         ];
-        let asked = asked(&[0x1000f, 0x10010, 0x1001f, 0x10020, 0x10037, 0x10038]);
+        let asked = [0x1000f, 0x10010, 0x1001f, 0x10020, 0x10037, 0x10038].map(Svma);
         for (number, program) in programs.iter().enumerate() {
             let found = around(&program[..], &asked).expect("a table").into_iter().flatten();
-            let found: Vec<_> =
-                found.map(|it| (it.start, it.len, String::from_utf8_lossy(&it.name).into_owned())).collect();
+            let found: Vec<_> = found
+                .map(|it| (it.start.0, it.len, String::from_utf8_lossy(&it.name).into_owned()))
+                .collect();
             let expected = [
                 (0x10010, 16, "main.main"),
                 (0x10010, 16, "main.main"),
@@ -168,7 +169,7 @@ mod tests {
     fn what_no_go_has_written_has_no_functions() {
         for magic in [0, 0xffff_fffc] {
             let program = program(magic, "", ".quad", "", "table", "table");
-            assert_eq!(around(&program[..], &asked(&[0x10010])), None);
+            assert_eq!(around(&program[..], &[Svma(0x10010)]), None);
         }
     }
 }

@@ -13,7 +13,6 @@ mod room;
 pub(crate) mod rules;
 pub(crate) mod sections;
 mod stubs;
-mod symbol_table;
 mod unlisted;
 
 use std::cmp::Reverse;
@@ -253,7 +252,8 @@ pub(crate) fn wanted_rules<'d>(
     file: impl ReadRef<'d>,
     offsets: &(impl Iterator<Item = u64> + Clone),
 ) -> Vec<Rule> {
-    let asked = || functions::addresses(file, offsets.clone());
+    let layout = functions::layout(file);
+    let asked = || Some(functions::addresses(layout.as_ref()?, offsets.clone()));
     let unlisted = asked().and_then(|asked| unlisted::rules(file, asked));
     let of_go = asked().and_then(|asked| go::rules(file, &asked));
     [rules(file, offsets.clone()), unlisted.unwrap_or_default(), of_go.unwrap_or_default()].concat()

@@ -10,8 +10,10 @@ use object::read::ReadRef;
 use object::read::elf::{Rela as _, SectionHeader as _};
 use rustc_hash::FxHashMap;
 
+use icecore_elf::{Svma, Symbol};
+
 use super::elf_file::{ElfFile, MAX_NAME_BYTES};
-use super::functions::{Around, Asked};
+use super::functions::Found;
 
 /// What is behind each name of a stub.
 const SUFFIX: &[u8] = b"@plt";
@@ -45,10 +47,10 @@ struct Stub {
 }
 
 /// Finds the stubs around addresses, which ascend; of x86-64 and aarch64.
-pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<Option<Around>>> {
+pub(super) fn around<'d>(file: impl ReadRef<'d>, at: &[Svma]) -> Found<'d> {
     let elf = ElfFile::read(file)?;
     let endian = elf.endian;
-    let mut stubs: Vec<Option<(u64, Stub)>> = vec![None; asked.len()];
+    let mut stubs: Vec<Option<(u64, Stub)>> = vec![None; at.len()];
     for section in elf.sections.iter() {
         let (begin, len) = (section.sh_addr(endian), section.sh_size(endian));
         let is_code = section.sh_flags(endian).0 & elf::SHF_EXECINSTR.0 != 0;
@@ -56,14 +58,14 @@ pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<
         if !is_code || !name.starts_with(b".plt") || len > MAX_STUBS_BYTES {
             continue;
         }
-        let first = asked.partition_point(|asked| asked.address < begin);
-        let count = asked[first..].partition_point(|asked| asked.address - begin < len);
+        let first = at.partition_point(|at| at.0 < begin);
+        let count = at[first..].partition_point(|at| at.0 - begin < len);
         if count == 0 {
             continue;
         }
         let Ok(bytes) = section.data(endian, file) else { continue };
         for position in first..first + count {
-            let off = (asked[position].address - begin) as usize;
+            let off = (at[position].0 - begin) as usize;
             let stub = match elf.machine {
                 elf::EM_X86_64 => x86_64(bytes, off, begin),
                 elf::EM_AARCH64 => aarch64(bytes, off, begin),
@@ -78,7 +80,7 @@ pub(super) fn around<'d>(file: impl ReadRef<'d>, asked: &[Asked]) -> Option<Vec<
     let around = stubs.into_iter().map(|stub| {
         let (start, Stub { len, slot, .. }) = stub?;
         let name = names.get(&slot).filter(|name| !name.is_empty())?.clone();
-        Some(Around { start, len, name })
+        Some(Symbol { start: Svma(start), len, name: name.into() })
     });
     Some(around.collect())
 }

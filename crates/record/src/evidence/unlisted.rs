@@ -25,14 +25,14 @@ const SIZES: [u8; 2] = [8, 0];
 /// would have them, and lie behind that.
 pub(super) fn rules<'d>(file: impl ReadRef<'d>, mut asked: Vec<Asked>) -> Option<Vec<Rule>> {
     let elf = ElfFile::read(file).filter(|elf| elf.endian == Endianness::Little)?;
-    asked.sort_unstable_by_key(|asked| asked.address);
-    asked.dedup_by_key(|asked| asked.address);
+    asked.sort_unstable_by_key(|asked| asked.at);
+    asked.dedup_by_key(|asked| asked.at);
     let eh_frame = Section::read(&elf, ".eh_frame");
     let behind = eh_frame.at.checked_add(eh_frame.bytes.len() as u64)?.checked_next_multiple_of(16)?;
     let debug_frame = Section { at: behind, ..Section::read(&elf, ".debug_frame") };
     let mut rules = BTreeSet::new();
     match Table::read(file) {
-        Some(table) => asked.retain(|asked| table.start(file, asked.address).is_none()),
+        Some(table) => asked.retain(|asked| table.start(file, asked.at.0).is_none()),
         None => {
             let entries = EhFrame::new(eh_frame.bytes, LittleEndian);
             let bases = BaseAddresses::default().set_eh_frame(eh_frame.at);
@@ -114,7 +114,7 @@ impl<'d> Section<'d> {
 
     /// Both as a recording has them.
     fn rules(&self, found: &Found, (shared, own): (Vec<u8>, Vec<u8>)) -> [Rule; 2] {
-        let bias = found.asked.address.wrapping_sub(found.asked.off);
+        let bias = found.asked.at.0.wrapping_sub(found.asked.off.0);
         let at = |off: usize| self.at.wrapping_add(off as u64);
         [
             Rule { at: at(found.shared), start: 0, bias: 0, bytes: shared },
@@ -137,8 +137,8 @@ where
             && let Ok(fde) = fde.parse(|section, bases, at| section.cie_from_offset(bases, at))
         {
             let begin = fde.initial_address();
-            let first = asked.partition_point(|asked| asked.address < begin);
-            let count = asked[first..].partition_point(|asked| asked.address - begin < fde.len());
+            let first = asked.partition_point(|asked| asked.at.0 < begin);
+            let count = asked[first..].partition_point(|asked| asked.at.0 - begin < fde.len());
             let covered = asked.drain(first..first + count).next();
             found.extend(covered.map(|asked| Found { own: off, shared, begin, asked }));
         } else if len == 0 && S::has_zero_terminator() {

@@ -164,5 +164,5 @@ pub fn jitdump() -> Vec<u8> {
 
 /// Finds the build-id in ELF notes, as `/sys/kernel/notes` has them.
 pub fn notes(notes: &[u8]) -> Option<Vec<u8>> {
-    build_id::of_notes(notes)
+    icecore_elf::build_id_of_notes(notes)
 }

@@ -3,14 +3,10 @@
 use std::fs::File;
 use std::path::Path;
 
+use icecore_elf::build_id_of_notes;
 use object::Endianness;
 use object::elf::FileHeader64;
-use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
 use object::read::{ReadCache, ReadRef};
-
-/// Limits to the segments and notes of a file: one with more has no build-id. Real files have a dozen segments and notes of 100 bytes.
-const MAX_SEGMENTS: u16 = 1024;
-const MAX_NOTE_BYTES: u64 = 64 << 10;
 
 /// Reads the build-id of an ELF file of this machine's word size and byte order. It reads only headers and notes, within limits,
 /// because any user may have written the file.
@@ -19,26 +15,7 @@ pub(super) fn of_file(path: &Path) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Vec<u8>> {
-    let header = FileHeader64::<Endianness>::parse(file).ok()?;
-    let endian = header.endian().ok()?;
-    if header.e_phnum(endian) > MAX_SEGMENTS {
-        return None;
-    }
-    let notes = header.program_headers(endian, file).ok()?.iter().filter(|segment| {
-        segment.p_type(endian) == object::elf::PT_NOTE && segment.p_filesz(endian) <= MAX_NOTE_BYTES
-    });
-    notes.filter_map(|segment| segment.notes(endian, file).ok()?).find_map(|notes| find(notes, endian))
-}
-
-/// # Source
-/// ELF notes: the build-id is note type 3 of owner `GNU`
-fn find(mut notes: NoteIterator<'_, FileHeader64<Endianness>>, endian: Endianness) -> Option<Vec<u8>> {
-    while let Ok(Some(note)) = notes.next() {
-        if note.name() == object::elf::ELF_NOTE_GNU && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
-            return Some(note.desc().to_vec());
-        }
-    }
-    None
+    icecore_elf::build_id::<FileHeader64<Endianness>>(file)
 }
 
 /// Returns the build-id of the running kernel.
@@ -46,12 +23,7 @@ fn find(mut notes: NoteIterator<'_, FileHeader64<Endianness>>, endian: Endiannes
 /// # Source
 /// `/sys/kernel/notes`: ELF notes, 4-aligned
 pub(crate) fn of_kernel() -> Option<Vec<u8>> {
-    of_notes(&std::fs::read("/sys/kernel/notes").ok()?)
-}
-
-pub(crate) fn of_notes(notes: &[u8]) -> Option<Vec<u8>> {
-    let endian = Endianness::default();
-    find(NoteIterator::new(endian, 4, notes).ok()?, endian)
+    build_id_of_notes(&std::fs::read("/sys/kernel/notes").ok()?)
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use icecore_elf::SymbolTable;
+use memmap2::Mmap;
+
 use super::dwarf::{self, Sources, SplitName};
 use super::go;
 use super::gsym;
@@ -13,7 +16,7 @@ use super::guard::Broken;
 use super::starts::Starts;
 use super::strings::Strings;
 use super::stubs;
-use super::tables::{self, Table};
+use super::tables;
 use super::{Answer, Function, Reason, Wanted};
 use crate::image::{
     self, ElfFile, FileOff, Files, Finder, Found, Gsym, Layout, Search, Sections, Svma, budget,
@@ -138,7 +141,7 @@ impl Job<'_> {
         let mini = files.mini.as_ref().map(|(file, layout)| (file, layout));
         let image = (&files.image.file, &files.image.layout);
         for (file, layout) in debug.into_iter().chain([image]).chain(mini) {
-            for table in Table::ALL.into_iter().filter(|table| layout.has(table.section())) {
+            for table in SymbolTable::ALL.into_iter().filter(|table| layout.has(table.section())) {
                 self.table(file, table, &mut named);
             }
         }
@@ -210,16 +213,17 @@ impl Job<'_> {
     /// Asks a symbol table. What has no name gets one; a physical function gets the name that the table of all symbols has
     /// for it, because DWARF may know less: with line tables alone it has names without their path (`push` for
     /// `Vec<T>::push`), and none of `.cold` or `.part.0`.
-    fn table(&mut self, file: &ElfFile, table: Table, named: &mut Named) {
+    fn table(&mut self, file: &ElfFile, table: SymbolTable, named: &mut Named) {
         let is_asked = |functions: &Option<Vec<Function>>| {
-            table == Table::Static || functions.as_deref().is_none_or(is_nameless)
+            table == SymbolTable::Static || functions.as_deref().is_none_or(is_nameless)
         };
         let asked: Vec<usize> = (0..named.len()).filter(|position| is_asked(&named[*position])).collect();
         if asked.is_empty() {
             return;
         }
         let at: Vec<Svma> = asked.iter().map(|position| self.at[*position]).collect();
-        let found = file.map().and_then(|map| tables::look_up(&map, table, &at, &self.strings));
+        let look_up = |map: Mmap| tables::look_up(file.readable(&map), table, &at, &self.strings);
+        let found = file.map().and_then(look_up);
         let Some(found) = found else {
             self.is_broken = true;
             return;

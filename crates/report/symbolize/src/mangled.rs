@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use cpp_demangle::DemangleOptions;
+use icecore_elf::unversioned;
 
 /// The longest readable name, bytes: a C++ name can repeat parts of itself until it is longer than any memory.
 const MAX_LEN: usize = 16 << 10;
@@ -21,12 +22,6 @@ pub fn readable(raw: &[u8]) -> String {
         Some(raw) => name(raw) + STUB,
         None => name(unversioned(raw)),
     }
-}
-
-/// `memcpy` of `memcpy@@GLIBC_2.14`.
-pub(super) fn unversioned(name: &[u8]) -> &[u8] {
-    let end = name.iter().position(|byte| *byte == b'@').filter(|end| *end > 0);
-    &name[..end.unwrap_or(name.len())]
 }
 
 /// Makes a name readable; one that is not mangled, or becomes absurdly long, stays as it is.

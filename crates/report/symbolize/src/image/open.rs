@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use object::read::ReadCache;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatfs, openat, openat2};
 use rustix::io::Errno;
 
@@ -101,7 +102,7 @@ impl ElfFile {
 
     /// Reads the ELF headers.
     pub fn layout(&self) -> Result<Layout, Reason> {
-        let mut layout = Layout::read(&self.file).ok_or(Reason::ImageUnreadable)?;
+        let mut layout = Layout::read(&ReadCache::new(&self.file)).ok_or(Reason::ImageUnreadable)?;
         if let Some(present) = &self.present {
             layout.keep_only(|off, len| present.has(off.0, len));
         }
@@ -111,6 +112,10 @@ impl ElfFile {
     /// The open file.
     pub(super) fn handle(&self) -> &File {
         &self.file
+    }
+
+    pub(super) fn present(&self) -> Option<&Present> {
+        self.present.as_ref()
     }
 
     /// Reads the bytes of a section; `None` if it has none in the file, is compressed, too long, or torn.
@@ -197,6 +202,7 @@ fn fd_path(file: &File) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::{Fixture, identity};
     use super::*;
 
     #[test]
@@ -271,5 +277,22 @@ mod tests {
         let file = ElfFile::open(&dir.join("link")).expect("opens");
         assert_eq!((file.real_path.clone(), file.len), (dir.join("real"), 4));
         assert_eq!(file.layout().err(), Some(Reason::ImageUnreadable), "text is not ELF");
+    }
+
+    #[test]
+    fn the_build_id_is_found_in_the_section_if_no_segment_has_it() {
+        let fixture = Fixture::shared();
+        let mut bytes = std::fs::read(&fixture.stripped).expect("read");
+        let (table, count) = (64, usize::from(bytes[56]));
+        for at in (0..count).map(|i| table + 56 * i) {
+            if bytes[at..at + 4] == [4, 0, 0, 0] {
+                bytes[at..at + 4].fill(0); // PT_NOTE becomes PT_NULL
+            }
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notes.so");
+        std::fs::write(&path, bytes).expect("written");
+        let layout = ElfFile::open(&path).and_then(|file| file.layout()).expect("ELF");
+        assert_eq!(layout.build_id, identity(&fixture.stripped).build_id);
     }
 }

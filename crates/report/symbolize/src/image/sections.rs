@@ -10,10 +10,11 @@ use std::ops::Range;
 
 use memmap2::{Mmap, MmapOptions};
 use object::Endianness;
+use object::read::ReadRef;
 use rayon::prelude::*;
 
 use super::budget::Held;
-use super::{ElfFile, Layout, Section};
+use super::{ElfFile, Layout, Present, Section};
 
 /// The largest ratio that is believed; zlib cannot do better, and debug information does not do better with zstd.
 const MAX_RATIO: u64 = 1032;
@@ -27,6 +28,29 @@ const ZDEBUG_MAGIC: &[u8] = b"ZLIB";
 enum Codec {
     Zlib,
     Zstd,
+}
+
+/// A mapped file, of which what is missing cannot be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Readable<'a> {
+    map: &'a [u8],
+    present: Option<&'a Present>,
+}
+
+impl<'a> ReadRef<'a> for Readable<'a> {
+    fn len(self) -> Result<u64, ()> {
+        ReadRef::len(self.map)
+    }
+
+    fn read_bytes_at(self, off: u64, len: u64) -> Result<&'a [u8], ()> {
+        let is_there = self.present.is_none_or(|present| present.has(off, len));
+        if is_there { self.map.read_bytes_at(off, len) } else { Err(()) }
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let found = self.map.read_bytes_at_until(range.clone(), delimiter)?;
+        self.read_bytes_at(range.start, found.len() as u64 + 1).map(|_| found)
+    }
 }
 
 /// Sections of one file.
@@ -55,6 +79,11 @@ impl ElfFile {
         #[allow(unsafe_code)]
         let map = unsafe { MmapOptions::new().len(len).map(self.handle()).ok()? };
         (self.handle().metadata().ok()?.len() == self.len).then_some(map)
+    }
+
+    /// The file as readers of headers and tables have it: by its map, without what is missing of a file of pieces.
+    pub fn readable<'a>(&'a self, map: &'a Mmap) -> Readable<'a> {
+        Readable { map, present: self.present() }
     }
 }
 

@@ -1,21 +1,15 @@
 //! Reads what the headers of an ELF file say: segments, sections, build-id.
 
-use std::fs::File;
-use std::ops::Range;
-
 use object::elf::{self, FileHeader32, FileHeader64};
-use object::read::elf::{CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader};
-use object::read::{ReadCache, ReadRef};
+use object::read::ReadRef;
+use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, FileKind};
 
-use super::{FileOff, Svma};
+use crate::build_id;
+use crate::{Capped, FileOff, Svma};
 
 /// The largest single piece of headers that is read, in bytes; 65,535 section headers need 4 MiB.
 const MAX_READ_LEN: u64 = 16 << 20;
-/// The largest segment or section of notes that is searched for a build-id, in bytes.
-const MAX_NOTES_LEN: u64 = 1 << 20;
-/// The most segments, and the most sections, of notes that are searched.
-const MAX_NOTES: usize = 16;
 /// The most sections that are looked at; `-ffunction-sections` objects are not mapped for execution.
 const MAX_SECTIONS: usize = 1 << 16;
 
@@ -26,11 +20,12 @@ pub struct Layout {
     pub build_id: Vec<u8>,
     /// In the order of their headers.
     pub sections: Vec<Section>,
-    /// Address of `.eh_frame_hdr` by the program headers, which survive every kind of stripping.
-    pub(crate) unwind_table: Option<(Svma, FileOff, u64)>,
-    pub(crate) endian: Endianness,
+    /// Address, offset and length of `.eh_frame_hdr` by the program headers, which survive every kind of stripping.
+    pub unwind_table: Option<(Svma, FileOff, u64)>,
+    /// Byte order of its data.
+    pub endian: Endianness,
     /// Bytes of an address.
-    pub(crate) address_size: u8,
+    pub address_size: u8,
     /// As its header has it (`e_machine`).
     pub machine: elf::Machine,
     /// Where a program begins.
@@ -50,8 +45,9 @@ pub struct Section {
     /// Bytes in the file.
     pub len: u64,
     /// Declared size after decompression, if it is compressed.
-    pub(crate) compressed_from: Option<u64>,
-    pub(crate) is_nobits: bool,
+    pub compressed_from: Option<u64>,
+    /// It has no bytes in the file.
+    pub is_nobits: bool,
     /// It holds code.
     pub is_executable: bool,
 }
@@ -70,12 +66,11 @@ struct Load {
 
 impl Layout {
     /// Reads the headers; `None` if this is not ELF, or they are broken.
-    pub(crate) fn read(file: &File) -> Option<Self> {
-        let cache = ReadCache::new(file);
-        let data = Capped(&cache);
+    pub fn read<'d>(file: impl ReadRef<'d>) -> Option<Self> {
+        let data = Capped { file, most_bytes: MAX_READ_LEN };
         match FileKind::parse(data).ok()? {
-            FileKind::Elf32 => read::<FileHeader32<Endianness>>(data, 4),
-            FileKind::Elf64 => read::<FileHeader64<Endianness>>(data, 8),
+            FileKind::Elf32 => read::<FileHeader32<Endianness>, _>(data, 4),
+            FileKind::Elf64 => read::<FileHeader64<Endianness>, _>(data, 8),
             _ => None,
         }
     }
@@ -89,25 +84,24 @@ impl Layout {
     /// SVMA     ────────[ at ─────── at + (x-off) ]──────
     /// ```
     pub fn svma(&self, x: FileOff) -> Option<Svma> {
+        self.in_segment(x, true).or_else(|| self.in_segment(x, false))
+    }
+
+    fn in_segment(&self, x: FileOff, is_executable: bool) -> Option<Svma> {
         let inside = |load: &&Load| x >= load.off && x.0 - load.off.0 < load.len;
-        let load = self
-            .loads
-            .iter()
-            .filter(|load| load.is_executable)
-            .find(inside)
-            .or_else(|| self.loads.iter().find(inside))?;
+        let load = self.loads.iter().filter(|load| load.is_executable || !is_executable).find(inside)?;
         load.at.0.checked_add(x.0 - load.off.0).map(Svma)
     }
 
     /// Reports whether the executable segments are as the linker made them: then they have the same size in the
     /// file and in memory. A tool that takes code out and changes the offsets changes the size as well.
-    pub(crate) fn has_code_offsets(&self) -> bool {
+    pub fn has_code_offsets(&self) -> bool {
         let mut code = self.loads.iter().filter(|load| load.is_executable).peekable();
         code.peek().is_some() && code.all(|load| load.len == load.memory_len)
     }
 
     /// Leaves no bytes to sections of which one is missing: they read as zeros, and are none.
-    pub(super) fn keep_only(&mut self, is_there: impl Fn(FileOff, u64) -> bool) {
+    pub fn keep_only(&mut self, is_there: impl Fn(FileOff, u64) -> bool) {
         for section in &mut self.sections {
             if !section.is_nobits && !is_there(section.off, section.len) {
                 (section.is_nobits, section.compressed_from) = (true, None);
@@ -123,7 +117,7 @@ impl Layout {
     }
 
     /// Reports whether there is DWARF, compressed in any way or not.
-    pub(crate) fn has_dwarf(&self) -> bool {
+    pub fn has_dwarf(&self) -> bool {
         self.has(".debug_info") || self.has(".zdebug_info")
     }
 
@@ -132,18 +126,29 @@ impl Layout {
         self.sections.iter().find(|section| section.name == name.as_bytes())
     }
 
+    /// Maps a file offset of code to its address; `None` if it is in no executable segment.
+    pub fn code(&self, x: FileOff) -> Option<Svma> {
+        self.in_segment(x, true)
+    }
+
+    /// Reads the bytes of a section; `None` if it is compressed, torn, or has none in the file.
+    pub fn bytes_of<'d>(&self, section: &Section, file: impl ReadRef<'d>) -> Option<&'d [u8]> {
+        let is_plain = section.compressed_from.is_none() && !section.is_nobits;
+        is_plain.then(|| file.read_bytes_at(section.off.0, section.len).ok())?
+    }
+
     /// Reports whether a section is there and has bytes.
     pub fn has(&self, name: &str) -> bool {
         self.section(name).is_some_and(|section| section.len > 0 && !section.is_nobits)
     }
 
     /// The lowest address of an executable segment; 0 if there is none.
-    pub(crate) fn code_begin(&self) -> Svma {
+    pub fn code_begin(&self) -> Svma {
         self.loads.iter().filter(|load| load.is_executable).map(|load| load.at).min().unwrap_or(Svma(0))
     }
 
     /// Reports whether two addresses are in the same section.
-    pub(crate) fn are_in_one_section(&self, a: Svma, b: Svma) -> bool {
+    pub fn are_in_one_section(&self, a: Svma, b: Svma) -> bool {
         let has = |section: &Section, at: Svma| at >= section.at && at.0 - section.at.0 < section.len;
         self.sections.iter().any(|section| section.is_executable && has(section, a) && has(section, b))
     }
@@ -161,14 +166,19 @@ impl Layout {
     }
 }
 
-fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: u8) -> Option<Layout> {
+fn read<'d, E, R>(data: R, address_size: u8) -> Option<Layout>
+where
+    E: FileHeader<Endian = Endianness>,
+    R: ReadRef<'d>,
+{
     let header = E::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, data).ok()?;
     let table = header.sections(endian, data).ok()?;
 
+    let build_id = build_id::of_segments(segments, endian, data);
     let mut layout = Layout {
-        build_id: Vec::new(),
+        build_id: build_id.or_else(|| build_id::of_sections(&table, endian, data)).unwrap_or_default(),
         sections: Vec::new(),
         unwind_table: None,
         endian,
@@ -177,7 +187,6 @@ fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: 
         entry: Svma(header.e_entry(endian).into()),
         loads: Vec::new(),
     };
-    let mut notes = 0;
     for segment in segments {
         let (at, off) = (Svma(segment.p_vaddr(endian).into()), FileOff(segment.p_offset(endian).into()));
         let len = segment.p_filesz(endian).into();
@@ -188,21 +197,11 @@ fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: 
                 layout.loads.push(Load { at, off, len, memory_len, is_executable });
             }
             elf::PT_GNU_EH_FRAME => layout.unwind_table = Some((at, off, len)),
-            elf::PT_NOTE if layout.build_id.is_empty() && len <= MAX_NOTES_LEN && notes < MAX_NOTES => {
-                notes += 1;
-                layout.build_id = build_id(segment.notes(endian, data).ok().flatten(), endian);
-            }
             _ => {}
         }
     }
-    let mut notes = 0;
     for section in table.iter().take(MAX_SECTIONS) {
         let len = section.sh_size(endian).into();
-        let kind = section.sh_type(endian);
-        if kind == elf::SHT_NOTE && layout.build_id.is_empty() && len <= MAX_NOTES_LEN && notes < MAX_NOTES {
-            notes += 1;
-            layout.build_id = build_id(section.notes(endian, data).ok().flatten(), endian);
-        }
         layout.sections.push(Section {
             name: table.section_name(endian, section).unwrap_or_default().to_vec(),
             at: Svma(section.sh_addr(endian).into()),
@@ -213,47 +212,15 @@ fn read<'d, E: FileHeader<Endian = Endianness>>(data: Capped<'d>, address_size: 
                 Ok(Some((header, _, _))) => Some(header.ch_size(endian).into()),
                 Err(_) => Some(u64::MAX),
             },
-            is_nobits: kind == elf::SHT_NOBITS,
+            is_nobits: section.sh_type(endian) == elf::SHT_NOBITS,
             is_executable: section.sh_flags(endian).contains(elf::SHF_EXECINSTR),
         });
     }
     Some(layout)
 }
 
-/// Finds NT_GNU_BUILD_ID; empty if it is not there or the notes are broken.
-fn build_id<E: FileHeader<Endian = Endianness>>(
-    notes: Option<NoteIterator<'_, E>>,
-    endian: Endianness,
-) -> Vec<u8> {
-    let mut notes = notes.into_iter().flatten().flatten();
-    notes
-        .find(|note| note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID)
-        .map(|note| note.desc().to_vec())
-        .unwrap_or_default()
-}
-
-/// Refuses single reads that no sound header asks for: `ReadCache` keeps all it has read.
-#[derive(Debug, Clone, Copy)]
-struct Capped<'d>(&'d ReadCache<&'d File>);
-
-impl<'d> ReadRef<'d> for Capped<'d> {
-    fn len(self) -> Result<u64, ()> {
-        self.0.len()
-    }
-
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
-        if size > MAX_READ_LEN { Err(()) } else { self.0.read_bytes_at(offset, size) }
-    }
-
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
-        self.0.read_bytes_at_until(range, delimiter)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Fixture, identity};
-    use super::super::open::ElfFile;
     use super::*;
 
     fn layout(loads: Vec<Load>) -> Layout {
@@ -290,22 +257,5 @@ mod tests {
         assert_eq!(last.svma(FileOff(u64::MAX - 1)), Some(Svma(u64::MAX)));
         assert_eq!(last.svma(FileOff(u64::MAX)), None);
         assert_eq!(last.rest_of_segment(Svma(u64::MAX)), Some((FileOff(u64::MAX - 1), u64::MAX)));
-    }
-
-    #[test]
-    fn the_build_id_is_found_in_the_section_if_no_segment_has_it() {
-        let fixture = Fixture::shared();
-        let mut bytes = std::fs::read(&fixture.stripped).expect("read");
-        let (table, count) = (64, usize::from(bytes[56]));
-        for at in (0..count).map(|i| table + 56 * i) {
-            if bytes[at..at + 4] == [4, 0, 0, 0] {
-                bytes[at..at + 4].fill(0); // PT_NOTE becomes PT_NULL
-            }
-        }
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("notes.so");
-        std::fs::write(&path, bytes).expect("written");
-        let layout = ElfFile::open(&path).and_then(|file| file.layout()).expect("ELF");
-        assert_eq!(layout.build_id, identity(&fixture.stripped).build_id);
     }
 }
