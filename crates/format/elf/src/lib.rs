@@ -31,6 +31,8 @@ mod fixture;
 pub mod go;
 mod layout;
 mod machine;
+pub mod plt;
+mod relocations;
 mod symbols;
 
 pub use address::{FileOff, Svma};

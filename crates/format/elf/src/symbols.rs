@@ -12,7 +12,7 @@ use object::read::ReadRef;
 use object::read::elf::{self as read, FileHeader, SectionHeader as _, SectionTable, Sym as _};
 use object::{Endianness, FileKind, SymbolIndex};
 
-use crate::Svma;
+use crate::{Svma, go};
 
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
@@ -35,6 +35,12 @@ pub struct Symbol<'d> {
     pub len: u64,
     /// As the file has it: mangled, with its version.
     pub name: Cow<'d, [u8]>,
+}
+
+impl<'d> From<go::Function<'d>> for Symbol<'d> {
+    fn from(function: go::Function<'d>) -> Self {
+        Self { start: Svma(function.start), len: function.end - function.start, name: function.name.into() }
+    }
 }
 
 impl SymbolTable {

@@ -1,11 +1,10 @@
 //! Which functions of an ELF file lie around some of its offsets, as its symbol tables tell it.
 
-use icecore_elf::{Capped, FileOff, Layout, Svma, Symbol, SymbolTable};
+use icecore_elf::{Capped, FileOff, Layout, Svma, Symbol, SymbolTable, go, plt};
 use object::Endianness;
 use object::read::ReadRef;
 
 use super::rules::Table;
-use super::{go, stubs};
 
 /// The largest table that is read, bytes: more than two million symbols.
 const MAX_TABLE_BYTES: u64 = 64 << 20;
@@ -57,8 +56,8 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
         take(&mut asked, &mut found, |at| around(file, SymbolTable::Static.around(capped(debug), at)?, at));
     }
     take(&mut asked, &mut found, |at| around(file, SymbolTable::Dynamic.around(capped(file), at)?, at));
-    take(&mut asked, &mut found, |at| go::around(file, at));
-    take(&mut asked, &mut found, |at| stubs::around(file, at));
+    take(&mut asked, &mut found, |at| of_go(file, &layout, at));
+    take(&mut asked, &mut found, |at| Some(stubs(file, &layout, at)));
     found.sort_unstable();
     // A function is found once for each of its offsets. Of those without a size the longest stretch comes last.
     let mut functions: Vec<Function> = Vec::new();
@@ -69,6 +68,21 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
         }
     }
     functions
+}
+
+/// The functions around addresses by the table of Go, which stripping leaves.
+fn of_go<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Found<'d> {
+    let table = go::open(capped(file), layout)?;
+    Some(at.iter().map(|at| table.function(at.0).map(Symbol::from)).collect())
+}
+
+/// The stubs around addresses, named as objdump does.
+fn stubs<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<Option<Symbol<'d>>> {
+    let named = |symbol: Symbol<'d>| Symbol {
+        name: [&symbol.name, plt::SUFFIX.as_bytes()].concat().into(),
+        ..symbol
+    };
+    plt::around(capped(file), layout, at).into_iter().map(|symbol| symbol.map(named)).collect()
 }
 
 /// Leaves out what a symbol table has no size for and that does not reach an address: a function that the unwind tables of the

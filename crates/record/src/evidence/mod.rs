@@ -4,15 +4,13 @@
 //! Files are opened when their first mapping is seen, since they may be deleted or replaced before the recording ends,
 //! and read when it has ended.
 
-pub(crate) mod elf_file;
 pub(crate) mod files;
 pub(crate) mod functions;
-pub(crate) mod go;
+mod go;
 pub(crate) mod jit;
 mod room;
 pub(crate) mod rules;
 pub(crate) mod sections;
-mod stubs;
 mod unlisted;
 
 use std::cmp::Reverse;
@@ -254,8 +252,8 @@ pub(crate) fn wanted_rules<'d>(
 ) -> Vec<Rule> {
     let layout = functions::layout(file);
     let asked = || Some(functions::addresses(layout.as_ref()?, offsets.clone()));
-    let unlisted = asked().and_then(|asked| unlisted::rules(file, asked));
-    let of_go = asked().and_then(|asked| go::rules(file, &asked));
+    let unlisted = asked().and_then(|asked| unlisted::rules(file, layout.as_ref()?, asked));
+    let of_go = asked().and_then(|asked| go::rules(functions::capped(file), layout.as_ref()?, &asked));
     [rules(file, offsets.clone()), unlisted.unwrap_or_default(), of_go.unwrap_or_default()].concat()
 }
 

@@ -4,16 +4,12 @@
 use std::collections::BTreeSet;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindOffset, UnwindSection};
+use icecore_elf::Layout;
 use object::read::ReadRef;
-use object::read::elf::SectionHeader as _;
-use object::{Endianness, elf};
 
-use super::elf_file::ElfFile;
-use super::functions::Asked;
+use super::functions::{Asked, capped};
 use super::rules::{MAX_ENTRY_BYTES, Rule, Table};
 
-/// The longest section that is looked through, bytes: a second of work. That of the largest programs has a few tens of MiB.
-const MAX_SECTION_BYTES: u64 = 64 << 20;
 /// The longest entry that others share, bytes: it is read once for each of them. Compilers write 20 to 40.
 const MAX_SHARED_BYTES: usize = 1 << 10;
 /// Where the version stands in what several entries share. Text that says how to read the entry follows, up to a zero.
@@ -23,13 +19,12 @@ const SIZES: [u8; 2] = [8, 0];
 
 /// Finds the rules for code, each entry once, in the order of their addresses. Those of `.debug_frame` are written as `.eh_frame`
 /// would have them, and lie behind that.
-pub(super) fn rules<'d>(file: impl ReadRef<'d>, mut asked: Vec<Asked>) -> Option<Vec<Rule>> {
-    let elf = ElfFile::read(file).filter(|elf| elf.endian == Endianness::Little)?;
+pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, mut asked: Vec<Asked>) -> Option<Vec<Rule>> {
     asked.sort_unstable_by_key(|asked| asked.at);
     asked.dedup_by_key(|asked| asked.at);
-    let eh_frame = Section::read(&elf, ".eh_frame");
+    let eh_frame = Section::read(file, layout, ".eh_frame");
     let behind = eh_frame.at.checked_add(eh_frame.bytes.len() as u64)?.checked_next_multiple_of(16)?;
-    let debug_frame = Section { at: behind, ..Section::read(&elf, ".debug_frame") };
+    let debug_frame = Section { at: behind, ..Section::read(file, layout, ".debug_frame") };
     let mut rules = BTreeSet::new();
     match Table::read(file) {
         Some(table) => asked.retain(|asked| table.start(file, asked.at.0).is_none()),
@@ -68,15 +63,10 @@ struct Found {
 
 impl<'d> Section<'d> {
     /// Reads a section; an empty one if it is not there, compressed or too long.
-    fn read<R: ReadRef<'d>>(elf: &ElfFile<'d, R>, name: &str) -> Self {
-        let endian = elf.endian;
-        let found = elf.sections.section_by_name(endian, name.as_bytes());
-        let found = found.map(|(_, section)| section).filter(|section| {
-            let is_compressed = section.sh_flags(endian).0 & elf::SHF_COMPRESSED.0 != 0;
-            !is_compressed && section.sh_size(endian) <= MAX_SECTION_BYTES
-        });
-        let bytes = found.and_then(|section| section.data(endian, elf.bytes).ok()).unwrap_or_default();
-        Self { at: found.map_or(0, |section| section.sh_addr(endian)), bytes }
+    fn read(file: impl ReadRef<'d>, layout: &Layout, name: &str) -> Self {
+        let section = layout.section(name);
+        let bytes = section.and_then(|section| layout.bytes_of(section, capped(file))).unwrap_or_default();
+        Self { at: section.map_or(0, |section| section.at.0), bytes }
     }
 
     /// An entry, from its length on.
@@ -161,6 +151,7 @@ fn entry_len(bytes: &[u8], off: usize) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::evidence::functions::fixture::{asked, assembled};
+    use crate::evidence::functions::layout;
 
     /// A program with one function of eight bytes at 0x10010, and what is shared with it in `.debug_frame`, up to the factors.
     fn program(shared: &str) -> Vec<u8> {
@@ -173,11 +164,15 @@ mod tests {
         ))
     }
 
+    fn rules_of(file: &[u8], code: &[Asked]) -> Option<Vec<Rule>> {
+        rules(file, &layout(file)?, code.to_vec())
+    }
+
     #[test]
     fn rules_of_debug_frame_are_written_as_those_of_eh_frame() {
         let code = asked(&[0x1000f, 0x10010, 0x10017, 0x10018]);
         for shared in [".byte 1, 0", ".byte 3, 0", ".byte 4, 0, 8, 0"] {
-            let rules = rules(&program(shared)[..], code.clone()).expect("a program");
+            let rules = rules_of(&program(shared), &code).expect("a program");
             let [shared, own] = &rules[..] else { panic!("{rules:?}") };
             let section = [&shared.bytes[..], &own.bytes].concat();
             assert_eq!((shared.at, own.at, own.start + own.bias), (0, shared.bytes.len() as u64, 0x10010));
@@ -192,11 +187,11 @@ mod tests {
     fn what_cannot_be_read_is_left_out() {
         let code = asked(&[0x10010]);
         for shared in [".byte 2, 0", ".byte 1; .asciz \"z\"", ".byte 4, 0, 4, 0", ".byte 4, 0, 8, 1"] {
-            assert_eq!(rules(&program(shared)[..], code.clone()), Some(Vec::new()), "{shared}");
+            assert_eq!(rules_of(&program(shared), &code), Some(Vec::new()), "{shared}");
         }
         let sound = program(".byte 1, 0");
         for cut in 0..sound.len() {
-            rules(&sound[..cut], code.clone());
+            rules_of(&sound[..cut], &code);
         }
     }
 }

@@ -10,11 +10,9 @@ use std::ops::Range;
 
 use object::elf::EM_X86_64;
 use object::read::ReadRef;
-use object::read::elf::SectionHeader as _;
 
-use crate::evidence::elf_file::ElfFile;
-use crate::evidence::go;
-use icecore_elf::go::{Function, Source, Table};
+use icecore_elf::Layout;
+use icecore_elf::go::{self, Function, Source, Table};
 
 /// Where Go has its code and keeps what its runtime notes. `struct go_places` of bpf/walk.h.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,18 +86,15 @@ const MAX_OFF: u32 = 4096;
 /// Reads it; `None` if this is no program of Go.
 ///
 /// # Cost   a look at the name of each function: 1 µs
-pub(super) fn go<'d>(file: impl ReadRef<'d>) -> Option<Go> {
-    let elf = ElfFile::read(file)?;
-    let table = go::table(&elf)?;
-    let text = elf.sections.iter().find_map(|section| {
-        let (at, len) = (section.sh_addr(elf.endian), section.sh_size(elf.endian));
-        let code = table.code();
-        let is_in = at <= code.start && code.end <= at.checked_add(len)?;
-        is_in.then(|| (at, section.sh_offset(elf.endian), len))
-    });
+pub(super) fn go<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<Go> {
+    let table = go::open(file, layout)?;
     let code = table.code();
+    let text = layout.sections.iter().find(|section| {
+        let end = section.at.0.checked_add(section.len);
+        section.at.0 <= code.start && end.is_some_and(|end| code.end <= end)
+    });
     let places = || {
-        let (at, off, _) = text.filter(|_| elf.machine == EM_X86_64)?;
+        let text = text.filter(|_| layout.machine == EM_X86_64)?;
         let (mut functions, mut saves, mut switches) = (Functions::default(), None, None);
         for function in table.functions() {
             match function.name {
@@ -110,17 +105,17 @@ pub(super) fn go<'d>(file: impl ReadRef<'d>) -> Option<Go> {
         }
         let bytes = |function: Option<Function<'d>>| {
             let Function { start, end, .. } = function?;
-            let begin = off.checked_add(start.checked_sub(at)?)?;
+            let begin = text.off.0.checked_add(start.checked_sub(text.at.0)?)?;
             file.read_bytes_at(begin, (end - start).min(MAX_CODE_BYTES)).ok()
         };
         Some(GoPlaces {
             notes: notes(bytes(switches)?, bytes(saves)?)?,
-            code_off: off.checked_add(code.start.checked_sub(at)?)?,
+            code_off: text.off.0.checked_add(code.start.checked_sub(text.at.0)?)?,
             code_len: u32::try_from(code.end - code.start).ok()?,
             functions,
         })
     };
-    let share = text.map_or(0.0, |(_, _, len)| (code.end - code.start) as f64 / len as f64);
+    let share = text.map_or(0.0, |text| (code.end - code.start) as f64 / text.len as f64);
     Some(Go { places: places(), share, code })
 }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
+use icecore_elf::Layout;
 use object::read::ReadCache;
 
 use super::ENOUGH;
@@ -70,7 +71,8 @@ impl Judge {
 /// Most images can be told at a glance: all that do not keep frame pointers on purpose.
 fn judged(file: &File) -> Judged {
     let file = ReadCache::new(file);
-    let go = go(&file);
+    let layout = Layout::read(&file);
+    let go = layout.as_ref().and_then(|layout| go(&file, layout));
     let code = go.as_ref().map_or(0..0, |go| go.code.clone());
     // A program of Go without C has no rules.
     let own = go.as_ref().map_or(0.0, |go| go.share);

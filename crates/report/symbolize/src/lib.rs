@@ -45,7 +45,6 @@ mod known;
 mod mangled;
 mod map;
 mod reason;
-mod relocations;
 mod starts;
 mod strings;
 mod stubs;
@@ -56,7 +55,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use answer::{Answer, Function, Wanted};
-pub use go::{section as go_section, table as go_table};
 pub use known::{Answers, Known};
 pub use mangled::{demangled, readable};
 pub use reason::Reason;

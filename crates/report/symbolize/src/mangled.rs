@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use cpp_demangle::DemangleOptions;
-use icecore_elf::unversioned;
+use icecore_elf::{plt, unversioned};
 
 /// The longest readable name, bytes: a C++ name can repeat parts of itself until it is longer than any memory.
 const MAX_LEN: usize = 16 << 10;
@@ -12,14 +12,11 @@ const MAX_LEN: usize = 16 << 10;
 /// named `f`.
 const PREFIXES: [&str; 5] = ["_Z", "__Z", "___Z", "_R", "__R"];
 
-/// What is behind the name of a linker's stub.
-pub(super) const STUB: &str = "@plt";
-
 /// Makes the name of a symbol or of a stub readable.
 pub fn readable(raw: &[u8]) -> String {
     let name = |raw| demangled(&String::from_utf8_lossy(raw));
-    match raw.strip_suffix(STUB.as_bytes()) {
-        Some(raw) => name(raw) + STUB,
+    match raw.strip_suffix(plt::SUFFIX.as_bytes()) {
+        Some(raw) => name(raw) + plt::SUFFIX,
         None => name(unversioned(raw)),
     }
 }

@@ -1,6 +1,7 @@
 //! Tables of three functions, as the versions of Go lay them out.
 
-use super::{Table, Where};
+use super::Table;
+use super::table::Where;
 
 /// What the first number of a table is.
 pub(super) const MAGICS: [u32; 4] = [0xffff_fffb, 0xffff_fffa, 0xffff_fff0, 0xffff_fff1];

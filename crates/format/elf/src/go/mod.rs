@@ -3,6 +3,7 @@
 //!
 //! | room | what lives there |
 //! |---|---|
+//! | `open` | finds the table in a file |
 //! | `table` | `.gopclntab`: functions by address, names, how deep the stack is |
 //! | `rules` | the same as unwind tables, in the format of `.debug_frame` |
 //!
@@ -10,8 +11,10 @@
 
 #[cfg(test)]
 mod fixture;
+mod open;
 mod rules;
 mod table;
 
+pub use open::{Part, open};
 pub use rules::{FDE_AT, Kind, MadeRule, SHARED_LEN, rule, shared};
-pub use table::{Function, MAX_BEGINNINGS, SECTIONS, Source, Table, Where, beginnings};
+pub use table::{Function, SECTIONS, Source, Table};

@@ -34,11 +34,11 @@ const TOP_FRAME: u8 = 1;
 const WRITES_SP: u8 = 2;
 
 /// The number of possible beginnings that a reader tries at most. A hostile file may have any number of them.
-pub const MAX_BEGINNINGS: usize = 16;
+pub(super) const MAX_BEGINNINGS: usize = 16;
 
 /// Lists the offsets in `bytes` at which a table may begin; in a section of its own it begins at 0. `bytes` must begin at a multiple of 32
 /// bytes from the beginning of the section.
-pub fn beginnings(bytes: &[u8]) -> impl Iterator<Item = u64> {
+pub(super) fn beginnings(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let is_head = |head: &[u8]| {
         let is_magic = MAGICS.iter().any(|(magic, _)| {
             head.starts_with(&magic.to_le_bytes()) || head.starts_with(&magic.to_be_bytes())

@@ -16,8 +16,7 @@ use rayon::prelude::*;
 use crate::base::map::Map;
 use crate::stacks::calls::{self, Judge};
 use crate::stacks::locate::Locator;
-use icecore_symbolize::image::{ElfFile, FileOff, Finder, Identity, Layout, Sections, Svma};
-use icecore_symbolize::{go_section, go_table};
+use icecore_symbolize::image::{FileOff, Finder, Identity, Layout, Sections, Svma};
 use icecore_unwind::{Machine, Place, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
@@ -124,7 +123,7 @@ impl Opened {
         let debug = files.debug.as_ref().filter(|_| sections.bytes(".debug_frame").is_empty());
         let debug =
             debug.and_then(|debug| Sections::open(&debug.file, &debug.layout, |name| name == ".debug_frame"));
-        let of_go = made(file, &layout, &sections, machine, wanted).unwrap_or_default();
+        let of_go = made(&layout, &sections, machine, wanted).unwrap_or_default();
         Some(Self { layout, sections, debug, of_go })
     }
 
@@ -152,15 +151,8 @@ impl Opened {
 }
 
 /// Makes the rules of Go's functions around offsets, behind what they share.
-fn made(
-    file: &ElfFile,
-    layout: &Layout,
-    sections: &Sections,
-    machine: Machine,
-    wanted: &[u64],
-) -> Option<Vec<u8>> {
-    let name = std::str::from_utf8(&go_section(layout)?.name).ok()?;
-    let table = go_table(file, layout, sections.bytes(name))?;
+fn made(layout: &Layout, sections: &Sections, machine: Machine, wanted: &[u64]) -> Option<Vec<u8>> {
+    let table = go::open(sections.file(), layout)?;
     let (text_at, text) = (layout.section(".text")?.at.0, sections.bytes(".text"));
     let code = |at: u64, len: u64| {
         let begin = usize::try_from(at.checked_sub(text_at)?).ok()?;
@@ -262,7 +254,6 @@ fn is_first_call(code: &[u8]) -> bool {
 /// Tells of a section whether unwinding needs it.
 fn is_rule_section(name: &str) -> bool {
     matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text")
-        || go::SECTIONS.iter().any(|(it, _)| *it == name)
 }
 
 #[cfg(test)]

@@ -1,0 +1,133 @@
+//! Finds Go's table of functions in a file.
+
+use object::Endianness;
+use object::read::ReadRef;
+
+use super::table::{MAX_BEGINNINGS, SECTIONS, Source, Table, Where, beginnings};
+use crate::{Layout, Section, relocations};
+
+/// How many bytes of a section are searched for the table, and how many of them are read at once: reading stops where the table begins.
+const MAX_SEARCHED_BYTES: u64 = 64 << 20;
+const SEARCHED_BYTES: u64 = 64 << 10;
+
+/// The rest of a section, in a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<R> {
+    file: R,
+    begin: u64,
+    len: u64,
+}
+
+impl<'d, R: ReadRef<'d>> Source<'d> for Part<R> {
+    fn bytes(self, off: u64, len: u64) -> Option<&'d [u8]> {
+        let is_inside = off.checked_add(len).is_some_and(|end| end <= self.len);
+        is_inside.then(|| self.file.read_bytes_at(self.begin.checked_add(off)?, len).ok())?
+    }
+
+    fn byte_len(self) -> u64 {
+        self.len
+    }
+}
+
+/// Finds the section that the table lies in, if this is a program of Go.
+fn section(layout: &Layout) -> Option<&Section> {
+    let named = SECTIONS.iter().filter(|(_, beside)| layout.section(beside).is_some());
+    named.filter_map(|(name, _)| layout.section(name)).next()
+}
+
+/// Opens the table of a file; `None` if this is no program of Go.
+pub fn open<'d, R: ReadRef<'d>>(file: R, layout: &Layout) -> Option<Table<'d, Part<R>>> {
+    let section =
+        section(layout).filter(|section| !section.is_nobits && section.compressed_from.is_none())?;
+    let place = Where {
+        is_big_endian: layout.endian == Endianness::Big,
+        word_len: layout.address_size,
+        text: layout.section(".text").map(|text| text.at.0),
+        entry: layout.entry.0,
+    };
+    let part = |off: u64| {
+        Some(Part { file, begin: section.off.0.checked_add(off)?, len: section.len.checked_sub(off)? })
+    };
+    let searched = (0..section.len.min(MAX_SEARCHED_BYTES)).step_by(SEARCHED_BYTES as usize);
+    let begins = searched.flat_map(|off| {
+        let bytes = part(off).and_then(|part| part.bytes(0, part.len.min(SEARCHED_BYTES)));
+        beginnings(bytes.unwrap_or_default()).map(move |begin| off + begin)
+    });
+    begins.take(MAX_BEGINNINGS).find_map(|begin| {
+        let told_text = |off: u64| {
+            let place = section.at.0.checked_add(begin)?.checked_add(off)?;
+            let mut relocations = relocations::of(file, layout, ".rela.dyn");
+            Some(relocations.find(|relocation| relocation.place.0 == place)?.addend)
+        };
+        Table::open(part(begin)?, place, told_text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Function;
+    use super::*;
+    use crate::fixture::assembled;
+
+    /// First addresses, lengths and names of the functions around addresses; `None` if there is no table.
+    fn around(file: &[u8], at: &[u64]) -> Option<Vec<(u64, u64, String)>> {
+        let layout = Layout::read(file).expect("ELF");
+        let table = open(file, &layout)?;
+        let found = at.iter().filter_map(|at| table.function(*at));
+        let function =
+            |it: Function<'_>| (it.start, it.end - it.start, String::from_utf8_lossy(it.name).into_owned());
+        Some(found.map(function).collect())
+    }
+
+    /// A program with functions at 0x10010, 0x10020 and 0x10030, up to 0x10038, and the table of them in a layout:
+    /// the numbers behind the first, how an address is written, what offsets of names and of what is known count from.
+    fn program(magic: u32, numbers: &str, address: &str, base: &str, names: &str, known: &str) -> Vec<u8> {
+        let row = |at: u32, name: &str| format!("{address} {base}{at:#x}; {address} of_{name} - {known};");
+        let of =
+            |at: u32, name: &str| format!("of_{name}: {address} {base}{at:#x}; .long name_{name} - {names};");
+        let functions = [(0x10, "main"), (0x20, "rt0"), (0x30, "last")];
+        let rows: String = functions.iter().map(|(at, name)| row(*at, name)).collect();
+        let known: String = functions.iter().map(|(at, name)| of(*at, name)).collect();
+        assembled(&format!(
+            ".globl _start; .fill 32; _start: .fill 32
+             .section .gopclntab,\"a\"
+             table: .long {magic:#x}; .byte 0, 0, 1, 8; .quad 3{numbers}
+             functions: {rows} {address} {base}0x38; {known}
+             names: .byte 0; name_main: .asciz \"main.main\"; name_rt0: .asciz \"_rt0_amd64_linux\"
+             name_last: .asciz \"main.F[...]\"\n"
+        ))
+    }
+
+    #[test]
+    fn functions_are_found_in_all_layouts() {
+        let text = "0x10000 + ";
+        let from_go_1_16 = ", 0, names - table, 0, 0, 0, functions - table";
+        let from_go_1_18 = |text: u64| format!(", 0, {text:#x}, names - table, 0, 0, 0, functions - table");
+        let programs = [
+            program(0xffff_fffb, "", ".quad", text, "table", "table"),
+            program(0xffff_fffa, from_go_1_16, ".quad", text, "names", "functions"),
+            program(0xffff_fff0, &from_go_1_18(0x10000), ".long", "", "names", "functions"),
+            program(0xffff_fff1, &from_go_1_18(0x10000), ".long", "", "names", "functions"),
+            program(0xffff_fff1, &from_go_1_18(0), ".long", "", "names", "functions"),
+        ];
+        let asked = [0x1000f, 0x10010, 0x1001f, 0x10020, 0x10037, 0x10038];
+        for (number, program) in programs.iter().enumerate() {
+            let expected = [
+                (0x10010, 16, "main.main"),
+                (0x10010, 16, "main.main"),
+                (0x10020, 16, "_rt0_amd64_linux"),
+                (0x10030, 8, "main.F[...]"),
+            ]
+            .map(|(start, len, name)| (start, len, name.to_owned()));
+            assert_eq!(around(program, &asked), Some(expected.to_vec()), "{number}");
+        }
+    }
+
+    #[test]
+    fn what_no_go_has_written_has_no_functions() {
+        for magic in [0, 0xffff_fffc] {
+            let program = program(magic, "", ".quad", "", "table", "table");
+            assert_eq!(around(&program, &[0x10010]), None);
+        }
+    }
+}
