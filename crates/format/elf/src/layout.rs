@@ -1,5 +1,7 @@
 //! Reads what the headers of an ELF file say: segments, sections, build-id.
 
+use std::ops::Range;
+
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::ReadRef;
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
@@ -156,6 +158,17 @@ impl Layout {
     /// Reports whether an address is in an executable segment.
     pub fn is_code(&self, at: Svma) -> bool {
         self.loads.iter().any(|load| load.is_executable && at >= load.at && at.0 - load.at.0 < load.len)
+    }
+
+    /// The addresses of executable segments.
+    pub fn code_segments(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let code = self.loads.iter().filter(|load| load.is_executable);
+        code.map(|load| load.at.0..load.at.0.saturating_add(load.len))
+    }
+
+    /// Reports whether the file is of 64 bits and little-endian, as those of each [`Machine`](crate::Machine) are.
+    pub fn is_little_64(&self) -> bool {
+        self.address_size == 8 && self.endian == Endianness::Little
     }
 
     /// Finds the bytes in the file from an address to the end of its segment.

@@ -72,9 +72,9 @@ impl Machine {
         }
     }
 
-    /// The bytes of the stack that a call takes for the return address.
+    /// What the CFA of a function that has done nothing yet is above the stack pointer, bytes: the return address that a call has pushed.
     #[inline]
-    pub const fn call_bytes(self) -> u8 {
+    pub const fn cfa_at_entry(self) -> i64 {
         match self {
             Self::X86_64 => 8,
             Self::Aarch64 => 0,

@@ -1,10 +1,9 @@
 //! Which functions of an ELF file lie around some of its offsets, as its symbol tables tell it.
 
-use icecore_elf::{Capped, FileOff, Layout, Svma, Symbol, SymbolTable, go, plt};
-use object::Endianness;
-use object::read::ReadRef;
+use std::cell::OnceCell;
 
-use super::rules::Table;
+use icecore_elf::{Capped, EhFrameHdr, FileOff, Layout, Svma, Symbol, SymbolTable, go, plt};
+use object::read::ReadRef;
 
 /// The largest table that is read, bytes: more than two million symbols.
 const MAX_TABLE_BYTES: u64 = 64 << 20;
@@ -50,12 +49,20 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     asked.sort_unstable_by_key(|asked| asked.at);
     asked.dedup_by_key(|asked| asked.at);
     let mut found = Vec::new();
+    let around = |table: SymbolTable, at: &[Svma]| table.around(capped(file), at);
+    let hdr = OnceCell::new();
+    let start = |at| {
+        let hdr = hdr.get_or_init(|| EhFrameHdr::of_file(capped(file), &layout)).as_ref()?;
+        hdr.start(capped(file), &layout, at)
+    };
     // What knows most comes first, as in a report: the table of a stripped file has fewer names for a function.
-    take(&mut asked, &mut found, |at| around(file, SymbolTable::Static.around(capped(file), at)?, at));
+    take(&mut asked, &mut found, |at| reaching(around(SymbolTable::Static, at)?, at, start));
     if let Some(debug) = debug {
-        take(&mut asked, &mut found, |at| around(file, SymbolTable::Static.around(capped(debug), at)?, at));
+        take(&mut asked, &mut found, |at| {
+            reaching(SymbolTable::Static.around(capped(debug), at)?, at, start)
+        });
     }
-    take(&mut asked, &mut found, |at| around(file, SymbolTable::Dynamic.around(capped(file), at)?, at));
+    take(&mut asked, &mut found, |at| reaching(around(SymbolTable::Dynamic, at)?, at, start));
     take(&mut asked, &mut found, |at| of_go(file, &layout, at));
     take(&mut asked, &mut found, |at| Some(stubs(file, &layout, at)));
     found.sort_unstable();
@@ -85,25 +92,24 @@ fn stubs<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<Option
     plt::around(capped(file), layout, at).into_iter().map(|symbol| symbol.map(named)).collect()
 }
 
-/// Leaves out what a symbol table has no size for and that does not reach an address: a function that the unwind tables of the
-/// file know begins between.
-fn around<'d, 't>(file: impl ReadRef<'d>, mut around: Vec<Option<Symbol<'t>>>, at: &[Svma]) -> Found<'t> {
-    let mut rules = None;
+/// Leaves out what a symbol table has no size for and that does not reach an address: a function begins between that the unwind
+/// tables of the file know by its `start`.
+fn reaching<'d>(
+    mut around: Vec<Option<Symbol<'d>>>,
+    at: &[Svma],
+    start: impl Fn(Svma) -> Option<Svma>,
+) -> Found<'d> {
     for (at, around) in at.iter().zip(&mut around) {
-        if let Some(Symbol { start, len: 0, .. }) = around {
-            let rules = rules.get_or_insert_with(|| Table::read(file));
-            let begins = rules.as_ref().and_then(|rules| rules.start(file, at.0));
-            if begins.is_some_and(|begins| begins > start.0) {
-                *around = None;
-            }
-        }
+        let begins_between =
+            |it: &mut Symbol<'d>| it.len == 0 && start(*at).is_some_and(|begins| begins > it.start);
+        around.take_if(begins_between);
     }
     Some(around)
 }
 
 /// Reads the headers of a file of this machine's word size and byte order.
 pub(super) fn layout<'d>(file: impl ReadRef<'d>) -> Option<Layout> {
-    Layout::read(file).filter(|layout| layout.address_size == 8 && layout.endian == Endianness::Little)
+    Layout::read(file).filter(Layout::is_little_64)
 }
 
 /// What is kept of a file that is read: no table is larger.

@@ -158,7 +158,7 @@ impl Evidence {
             let read = |file: &File| {
                 let file = ReadCache::new(file);
                 let debug = debug_file(&file).map(ReadCache::new);
-                (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, &offsets))
+                (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, offsets.clone()))
             };
             let (functions, rules) = match self.sources.get(&image) {
                 Some(Source::Held(held, identity)) if identity.is_of(&held.file) => read(&held.file),
@@ -170,7 +170,7 @@ impl Evidence {
                 Some(Source::Vdso) => {
                     let vdso = &vdso()[..];
                     let functions = functions(vdso, None::<&[u8]>, offsets.clone());
-                    (functions, wanted_rules(vdso, &offsets))
+                    (functions, wanted_rules(vdso, offsets.clone()))
                 }
                 Some(Source::Nowhere) => Default::default(),
                 None => {
@@ -246,15 +246,11 @@ impl Source {
 }
 
 /// The unwind tables for offsets of a file.
-pub(crate) fn wanted_rules<'d>(
-    file: impl ReadRef<'d>,
-    offsets: &(impl Iterator<Item = u64> + Clone),
-) -> Vec<Rule> {
-    let layout = functions::layout(file);
-    let asked = || Some(functions::addresses(layout.as_ref()?, offsets.clone()));
-    let unlisted = asked().and_then(|asked| unlisted::rules(file, layout.as_ref()?, asked));
-    let of_go = asked().and_then(|asked| go::rules(functions::capped(file), layout.as_ref()?, &asked));
-    [rules(file, offsets.clone()), unlisted.unwrap_or_default(), of_go.unwrap_or_default()].concat()
+pub(crate) fn wanted_rules<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> Vec<Rule> {
+    let Some(layout) = functions::layout(file) else { return Vec::new() };
+    let asked = functions::addresses(&layout, offsets);
+    let of_go = go::rules(functions::capped(file), &layout, &asked).unwrap_or_default();
+    [rules(file, &layout, &asked), unlisted::rules(file, &layout, asked).unwrap_or_default(), of_go].concat()
 }
 
 /// The file with the debug information of a stripped one, if it is installed.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use icecore_elf::go;
+use icecore_elf::{Svma, eh_frame_at, go};
 use object::elf;
 use object::read::ReadRef;
 use object::read::elf::{Dyn as _, FileHeader, ProgramHeader as _, SectionHeader as _};
@@ -105,17 +105,12 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
     for segment in segments {
         match segment.p_type(endian) {
             elf::PT_GNU_EH_FRAME => {
-                // Version and encodings, then the place of the rules relative to its own, as linkers write it.
                 let table = file.read_bytes_at(segment.p_offset(endian).into(), 8).unwrap_or_default();
-                let [1, 0x1b, _, _, relative @ ..] = table else { continue };
-                let Ok(relative) = relative.try_into() else { continue };
-                let relative = match endian {
-                    Endianness::Little => i32::from_le_bytes(relative),
-                    Endianness::Big => i32::from_be_bytes(relative),
+                let Some(at) = eh_frame_at(table, Svma(segment.p_vaddr(endian).into()), endian) else {
+                    continue;
                 };
-                let at = segment.p_vaddr(endian).into().wrapping_add(4).wrapping_add_signed(relative.into());
                 // They say themselves where they end.
-                if let Some((off, left)) = place(at) {
+                if let Some((off, left)) = place(at.0) {
                     wanted.add(off, left);
                 }
             }

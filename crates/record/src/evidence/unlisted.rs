@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindOffset, UnwindSection};
-use icecore_elf::Layout;
+use icecore_elf::{EhFrameHdr, Layout, MAX_ENTRY_BYTES};
 use object::read::ReadRef;
 
 use super::functions::{Asked, capped};
-use super::rules::{MAX_ENTRY_BYTES, Rule, Table};
+use super::rules::Rule;
 
 /// The longest entry that others share, bytes: it is read once for each of them. Compilers write 20 to 40.
 const MAX_SHARED_BYTES: usize = 1 << 10;
@@ -26,8 +26,8 @@ pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, mut asked: Vec<
     let behind = eh_frame.at.checked_add(eh_frame.bytes.len() as u64)?.checked_next_multiple_of(16)?;
     let debug_frame = Section { at: behind, ..Section::read(file, layout, ".debug_frame") };
     let mut rules = BTreeSet::new();
-    match Table::read(file) {
-        Some(table) => asked.retain(|asked| table.start(file, asked.at.0).is_none()),
+    match EhFrameHdr::of_file(capped(file), layout) {
+        Some(table) => asked.retain(|asked| table.start(capped(file), layout, asked.at).is_none()),
         None => {
             let entries = EhFrame::new(eh_frame.bytes, LittleEndian);
             let bases = BaseAddresses::default().set_eh_frame(eh_frame.at);

@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 
+use icecore_elf::Layout;
+use icecore_elf::frame_pointers::frames;
+
 use crate::evidence::jit::{Asked, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
 use crate::kernel::skeleton::types::{
@@ -133,7 +136,9 @@ pub fn functions(file: &[u8]) {
     assert!(wanted.iter().all(|stretch| !stretch.is_empty()));
     assert!(wanted.is_sorted_by(|before, after| before.end < after.start));
     let offsets = (0..file.len() as u64).step_by(file.len() / 256 + 1);
-    assert!(wanted_rules(file, &offsets).iter().all(|rule| rule.bytes.len() <= 16 << 10));
+    assert!(wanted_rules(file, offsets.clone()).iter().all(|rule| rule.bytes.len() <= 16 << 10));
+    let frames = Layout::read(file).and_then(|layout| frames(file, &layout, 256, &(0..0)));
+    assert!(frames.is_none_or(|frames| (0.0..=1.0).contains(&frames.share())));
     let found = functions::functions(file, Some(file), offsets.clone());
     assert!(found.is_sorted_by(|a, b| a.start < b.start) && found.len() <= offsets.count());
     for function in found {

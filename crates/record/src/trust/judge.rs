@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
 use icecore_elf::Layout;
+use icecore_elf::frame_pointers::frames;
 use object::read::ReadCache;
 
 use super::ENOUGH;
-use super::frames::frames;
 use super::go::{GoPlaces, go};
 use crate::machine::identity::{Identity, Place};
 
@@ -76,7 +76,10 @@ fn judged(file: &File) -> Judged {
     let code = go.as_ref().map_or(0..0, |go| go.code.clone());
     // A program of Go without C has no rules.
     let own = go.as_ref().map_or(0.0, |go| go.share);
-    let share = |most| frames(&file, most, &code).map_or(own, |frames| frames.share());
+    let share = |most| {
+        let frames = layout.as_ref().and_then(|layout| frames(&file, layout, most, &code));
+        frames.map_or(own, |frames| frames.share())
+    };
     let keeps = share(GLANCE) >= ENOUGH_AT_A_GLANCE && share(MAX_FUNCTIONS) >= ENOUGH;
     Judged { keeps, places: go.and_then(|go| go.places) }
 }

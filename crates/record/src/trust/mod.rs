@@ -12,7 +12,6 @@
 //! A verdict is about the pages of code that were looked at, and tells their number. The sampler compares it with that of the
 //! process, so code that is mapped later ends the trust at once, without anybody being told.
 
-mod frames;
 mod go;
 mod images;
 mod judge;

@@ -1,5 +1,6 @@
 //! Unwinds stacks, one frame after the other.
 
+use icecore_elf::frame_pointers;
 use icecore_elf::go;
 
 use super::cache::{Key, RowCache};
@@ -8,7 +9,7 @@ use super::growth::{Growth, Return, Step};
 use super::registers::Registers;
 use super::row::{Kind, Row};
 use super::tables::Context;
-use super::{By, End, Frame, Limits, Miss, Modules, Place, StackMemory, frame_pointers, without_rules};
+use super::{By, End, Frame, Limits, Miss, Modules, Place, StackMemory, without_rules};
 use icecore_elf::Machine;
 
 /// Words above a frame without rules among which the return address lies with which a stack begins.
@@ -109,7 +110,7 @@ impl Unwinder {
             let saved = full.row.register(gimli::Register(machine.fp().into()));
             full.of_go == Some(go::Kind::Frame) && saved == Some(gimli::RegisterRule::Offset(-16))
         };
-        Some(is_outermost || frame_pointers::keeps(machine.elf(), full.row, full.section) || is_frame_of_go())
+        Some(is_outermost || frame_pointers::keeps(machine, full.row, full.section) || is_frame_of_go())
     }
 
     /// Tells how a call at a place goes on, by what Go says of its function; `None` if Go does not.
@@ -299,7 +300,7 @@ impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
         let unknown = |number| registers.missing(number).map_or(End::BadRules(self.place.module), End::from);
         let base = registers.value(row.cfa_base).ok_or_else(|| unknown(row.cfa_base))?;
         let cfa = base.wrapping_add_signed(row.cfa_off.into());
-        let may_stay = machine.call_bytes() == 0 && self.is_interrupted;
+        let may_stay = machine.cfa_at_entry() == 0 && self.is_interrupted;
         let step = Step { may_stay, may_leave: row.cfa_base != machine.sp() };
         let again = || registers.value(machine.return_column()) == Some(registers.pc());
         let returns =

@@ -49,8 +49,9 @@ pub(super) fn rules(machine: Machine, functions: Vec<Function>, is_debug: bool) 
     let return_column = Register(machine.return_column().into());
     for function in functions {
         let mut common = CommonInformationEntry::new(encoding, 1, -8, return_column);
-        let at_entry = if machine == Machine::X86_64 { 8 } else { 0 };
-        common.add_instruction(CallFrameInstruction::Cfa(Register(machine.sp().into()), at_entry));
+        let at_entry =
+            CallFrameInstruction::Cfa(Register(machine.sp().into()), machine.cfa_at_entry() as i32);
+        common.add_instruction(at_entry);
         if machine == Machine::X86_64 {
             common.add_instruction(CallFrameInstruction::Offset(return_column, -8));
         }

@@ -3,6 +3,7 @@
 use gimli::{
     BaseAddresses, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindSection,
 };
+use icecore_elf::{EhFrameHdr, Endianness, Svma};
 
 /// Bytes of a section.
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
@@ -15,20 +16,11 @@ const MAX_FDE_BYTES: u32 = 128 << 10;
 /// The longest common part of descriptions that is read, bytes. Compilers write 20 to 40.
 const MAX_CIE_BYTES: u32 = 1 << 10;
 
-/// Version 1; address of `.eh_frame` relative to itself, 4 bytes; count, 4 bytes; rows relative to the section, 2 × 4
-/// bytes. Every linker writes that.
-const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-/// Bytes before the rows: the above, address, count.
-const HEADER_LEN: usize = 12;
-
 /// Functions by their first address.
 #[derive(Debug)]
 pub(super) enum Index<'d> {
-    /// The rows of `.eh_frame_hdr`, in place: first address and description, relative to the section.
-    Header {
-        rows: &'d [[u8; 8]],
-        at: u64,
-    },
+    /// The rows of `.eh_frame_hdr`, in place.
+    Header(EhFrameHdr<'d>),
     Own(Functions),
 }
 
@@ -36,23 +28,11 @@ pub(super) enum Index<'d> {
 #[derive(Debug)]
 pub(super) struct Functions(Vec<(u64, u32)>);
 
-/// Reads where `.eh_frame` begins from `.eh_frame_hdr`, which program headers lead to where no section headers are left.
-pub fn eh_frame_at(header: &[u8], header_at: u64) -> Option<u64> {
-    let [1, 0x1b, _, _, pointer @ ..] = header else { return None };
-    let relative = i32::from_le_bytes(*pointer.first_chunk()?);
-    Some(header_at.wrapping_add(4).wrapping_add_signed(relative.into()))
-}
-
 impl<'d> Index<'d> {
     /// Takes the rows of `.eh_frame_hdr`; `None` if they are of another format, torn, not in order, or of another `.eh_frame`.
     pub(super) fn of_header(header: &'d [u8], header_at: u64, eh_frame: u64) -> Option<Self> {
-        if !header.starts_with(&HEADER) || eh_frame_at(header, header_at)? != eh_frame {
-            return None;
-        }
-        let count = u32::from_le_bytes(*header.get(8..)?.first_chunk()?) as usize;
-        let rows = header.get(HEADER_LEN..)?.as_chunks().0.get(..count)?;
-        let is_sound = !rows.is_empty() && rows.is_sorted_by_key(|row| relative(row, 0));
-        is_sound.then_some(Self::Header { rows, at: header_at })
+        let header = EhFrameHdr::parse(header, Svma(header_at), Endianness::Little)?;
+        (header.eh_frame().0 == eh_frame && header.is_sorted()).then_some(Self::Header(header))
     }
 
     /// Finds the offset in the section, which begins at `section_at`, of the description of the last function that begins
@@ -60,11 +40,8 @@ impl<'d> Index<'d> {
     #[inline]
     pub(super) fn find(&self, section_at: u64, at: u64) -> Option<usize> {
         match self {
-            Self::Header { rows, at: header_at } => {
-                let wanted = i32::try_from(at.wrapping_sub(*header_at).cast_signed()).ok()?;
-                let row = rows[..rows.partition_point(|row| relative(row, 0) <= wanted)].last()?;
-                let fde = header_at.wrapping_add_signed(relative(row, 4).into());
-                usize::try_from(fde.wrapping_sub(section_at)).ok()
+            Self::Header(header) => {
+                usize::try_from(header.before(Svma(at))?.1.0.wrapping_sub(section_at)).ok()
             }
             Self::Own(functions) => functions.find(at),
         }
@@ -107,11 +84,6 @@ impl Functions {
         let row = self.0[..self.0.partition_point(|function| function.0 <= at)].last()?;
         Some(row.1 as usize)
     }
-}
-
-#[inline]
-fn relative(row: &[u8; 8], off: usize) -> i32 {
-    i32::from_le_bytes([row[off], row[off + 1], row[off + 2], row[off + 3]])
 }
 
 fn word(bytes: Slice<'_>, off: usize) -> Option<u32> {
@@ -193,7 +165,7 @@ mod tests {
             assert!(!believed(&header[..len]), "{len}");
         }
         let mut unordered = header.clone();
-        unordered[HEADER_LEN..HEADER_LEN + 4].copy_from_slice(&i32::MAX.to_le_bytes());
+        unordered[12..16].copy_from_slice(&i32::MAX.to_le_bytes());
         let mut other = header.clone();
         other[3] = 0x1b;
         assert!(!believed(&unordered) && !believed(&other));

@@ -14,7 +14,6 @@
 //! | `full`, `expression` | rules that do not fit a compact row |
 //! | `without_rules` | code without rules: stubs, link register, frame pointer |
 //! | `growth` | stacks grow; what else may happen to a CFA |
-//! | `frame_pointers` | whether code keeps frame pointers; knows no other room |
 //!
 //! The room opens no file, knows no recording, and allocates nothing per frame. What it reads is hostile: every loop
 //! is bounded, and whatever it is given ends with an [`End`].
@@ -58,7 +57,6 @@ mod cache;
 mod code;
 mod engine;
 mod expression;
-mod frame_pointers;
 mod full;
 mod growth;
 mod index;
@@ -69,9 +67,7 @@ mod without_rules;
 
 pub use code::{CallersFp, Edge, Shape};
 pub use engine::{GoingOn, Unwinder};
-pub use frame_pointers::{Census, census};
 pub use icecore_elf::Machine;
-pub use index::eh_frame_at;
 pub use registers::Registers;
 pub use tables::{UnwindSections, UnwindTables};
 

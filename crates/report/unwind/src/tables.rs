@@ -18,7 +18,7 @@ pub struct UnwindSections<'d> {
     pub machine: Machine,
     /// `.eh_frame`. Its end need not be known: it says itself where it ends, if `.eh_frame_hdr` is there.
     pub eh_frame: &'d [u8],
-    /// Where that is; see [`eh_frame_at`](super::eh_frame_at).
+    /// Where that is; see [`eh_frame_at`](icecore_elf::eh_frame_at).
     pub eh_frame_at: Svma,
     /// `.eh_frame_hdr`.
     pub eh_frame_hdr: &'d [u8],
@@ -189,11 +189,11 @@ impl<'d> UnwindTables<'d> {
     ///
     /// # Cost   reads rules, with storage of its own
     pub fn is_entry(&self, start: u64) -> bool {
-        let at_entry = u64::from(self.machine.call_bytes());
+        let at_entry = self.machine.cfa_at_entry();
         let sp = gimli::Register(self.machine.sp().into());
         let mut context = Context::new_in();
         let Ok(Some(full)) = self.find(start, &mut context) else { return true };
-        matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset } if *register == sp && *offset == at_entry as i64)
+        matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset } if *register == sp && *offset == at_entry)
     }
 
     /// Finds the rules of an address: in `.eh_frame`, else in what was made of Go's tables, else in

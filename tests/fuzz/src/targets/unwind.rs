@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_elf::Svma;
+use icecore_elf::{Endianness, Svma, eh_frame_at};
 use icecore_unwind::{
     Limits, Machine, Miss, Modules, Place, Registers, StackMemory, UnwindSections, UnwindTables, Unwinder,
-    census, eh_frame_at,
 };
 
 use super::FREE_BYTES;
@@ -40,7 +39,8 @@ impl<'d> Input<'d> {
     }
 
     fn open(&mut self) {
-        let eh_frame = eh_frame_at(self.sections, HEADER_AT).unwrap_or(HEADER_AT);
+        let eh_frame =
+            eh_frame_at(self.sections, Svma(HEADER_AT), Endianness::Little).map_or(HEADER_AT, |at| at.0);
         let off = usize::try_from(eh_frame.wrapping_sub(HEADER_AT)).unwrap_or(usize::MAX);
         let rules = self.sections.get(off..).unwrap_or_default();
         self.tables = Some(UnwindTables::new(UnwindSections {
@@ -118,8 +118,6 @@ pub fn run(data: &[u8]) {
             let place = input.find(pc).expect("code");
             unwinder.keeps_frame_pointer(&place);
         }
-        let census = census(input.machine.elf(), input.sections, HEADER_AT);
-        assert!(census.share().is_none_or(|share| (0.0..=1.0).contains(&share)));
     });
 }
 

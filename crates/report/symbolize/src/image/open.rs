@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatfs, openat, openat2};
 use rustix::io::Errno;
 
 use super::present::Present;
-use super::{FileOff, Layout, Section, Svma};
+use super::{FileOff, Layout, Section};
 use crate::Reason;
 
 /// File systems whose "regular" files do something when they are read (`/proc/kmsg`, `trace_pipe`).
@@ -149,12 +149,6 @@ impl ElfFile {
             off += bytes.len() as u64;
         }
         Some(sum.finalize())
-    }
-
-    /// Reads from an address to the end of the segment that holds it.
-    pub(crate) fn segment_bytes(&self, layout: &Layout, at: Svma) -> Option<Vec<u8>> {
-        let (off, len) = layout.rest_of_segment(at)?;
-        self.bytes(off, len)
     }
 }
 
