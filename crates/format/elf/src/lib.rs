@@ -2,15 +2,32 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`Layout`], [`build_id`] | segments, sections, and who the file is |
+//! | [`SymbolTable`] | the function around an address, by the name that people know |
+//! | [`plt`] | which function a PLT stub calls |
 //! | [`go`] | what Go writes into its programs: names of functions, and how deep their stacks are |
+//! | [`EhFrameHdr`], [`Entries`] | where functions begin, and their unwind tables |
+//! | [`frame_pointers`] | whether code keeps frame pointers |
 //! | [`calls`] | which bytes are call instructions |
 //! | [`Machine`] | machines, their registers by DWARF's numbers |
 //! | [`FileOff`], [`Svma`] | offsets in files, addresses as files have them |
+//! | [`Capped`] | bounds what a file may make its reader hold |
 //!
-//! What is read is hostile: every size is checked, every loop is bounded, nothing panics. It knows no recording, opens no file, and
-//! needs no other crate.
+//! What is read is hostile: every size is checked, every loop is bounded, nothing panics; what cannot be read is `None`. It knows no
+//! recording and opens no file: callers bring bytes, or what reads them ([`ReadRef`](object::read::ReadRef)).
 //!
 //! # Example
+//! The function that this program begins with:
+//! ```
+//! use icecore_elf::{Layout, SymbolTable};
+//!
+//! let file = std::fs::read(std::env::current_exe()?)?;
+//! let layout = Layout::read(&file[..]).expect("an ELF file");
+//! let around = SymbolTable::Static.around(&file[..], &[layout.entry]).expect("a symbol table");
+//! let function = around[0].as_ref().expect("code lies at the entry");
+//! assert_eq!((function.start, &*function.name), (layout.entry, &b"_start"[..]));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //! The recorder keeps a word of the stack as a return address only if a call may stand in front of it:
 //! ```
 //! use icecore_elf::calls::x86_64;
