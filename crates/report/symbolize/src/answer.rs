@@ -17,7 +17,7 @@ pub struct Wanted<'a> {
 /// The name of one offset, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Innermost first; all but the last are inlined into the one behind it. Never empty.
+    /// Innermost first; each but the last is inlined into the one after it. Never empty.
     Named(Vec<Function>),
     /// There is no name.
     Unnamed {

@@ -19,7 +19,7 @@ use super::stubs;
 use super::tables;
 use super::{Answer, Function, Reason, Wanted};
 use crate::image::{
-    self, ElfFile, FileOff, Files, Finder, Found, Gsym, Layout, Search, Sections, Svma, budget,
+    self, ElfFile, FileOff, Files, Finder, FoundFile, Gsym, Layout, Search, Sections, Svma, budget,
 };
 
 /// What became of an image.
@@ -162,7 +162,13 @@ impl Job<'_> {
     }
 
     /// Reads the DWARF of a file, and of those that it continues in.
-    fn dwarf(&mut self, found: &Found, files: &Files, search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Named {
+    fn dwarf(
+        &mut self,
+        found: &FoundFile,
+        files: &Files,
+        search: &Search,
+        tick: &(dyn Fn(u64) + Sync),
+    ) -> Named {
         let open = |file: &ElfFile, layout: &Layout| Sections::open(file, layout, dwarf::is_read);
         let Some(main) = open(&found.file, &found.layout) else {
             self.is_broken = true;
@@ -254,7 +260,7 @@ fn is_nameless(functions: &[Function]) -> bool {
     functions.last().is_none_or(|physical| physical.name.is_empty())
 }
 
-/// Leaves out a physical function that nobody has a name for; what was inlined into it has.
+/// Removes a physical function that no source has a name for; functions that were inlined into it stay.
 fn without_nameless(mut functions: Vec<Function>) -> Option<Vec<Function>> {
     if is_nameless(&functions) {
         functions.pop();

@@ -66,7 +66,7 @@ const BYTES_PER_OFFSET: u64 = 8192;
 
 /// Symbolizes all offsets of all images; one job per image, largest first, on the threads of the current pool.
 ///
-/// # Shape   one list per wanted image, one answer per offset, in the same order; the same for any number of
+/// # Shape   one list per requested image, one answer per offset, in the same order; the same for any number of
 /// threads. `tick(n)` is called from any thread when `n` more offsets are done; all calls add up to the number
 /// of offsets.
 /// # Cost    opening an image with DWARF reads all its unit headers; one without costs a sort of its symbols
@@ -94,7 +94,7 @@ pub fn symbolize(
     });
     let mut done: Vec<job::Done> =
         done.into_iter().map(|it| it.into_inner().expect("bug: an image was left out")).collect();
-    // What was refused memory because others held it is asked again when nobody does: answers do not depend on threads.
+    // Images that were refused memory while others held it are asked again when none does: answers do not depend on threads.
     for i in order.into_iter().filter(|_| wanted.len() > 1) {
         if done[i].lacked_memory {
             done[i] = job::run(&wanted[i], finder, &|_| ());
@@ -106,7 +106,7 @@ pub fn symbolize(
     done.into_iter().map(|done| done.answers).collect()
 }
 
-/// Names the stub of a linker at each address, which ascend; nothing where there is none.
+/// Names the PLT stub at each address; `None` where there is none. The addresses ascend.
 pub fn stub_names(file: &ElfFile, layout: &Layout, at: &[Svma]) -> Vec<Option<Arc<str>>> {
     stubs::look_up(file, layout, at, &strings::Strings::default())
 }

@@ -12,7 +12,7 @@ const MAX_LEN: usize = 16 << 10;
 /// named `f`.
 const PREFIXES: [&str; 5] = ["_Z", "__Z", "___Z", "_R", "__R"];
 
-/// Makes the name of a symbol or of a stub readable.
+/// Makes the name of a symbol or of a PLT stub readable.
 pub fn readable(raw: &[u8]) -> String {
     let name = |raw| demangled(&String::from_utf8_lossy(raw));
     match raw.strip_suffix(plt::SUFFIX.as_bytes()) {

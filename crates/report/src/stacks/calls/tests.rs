@@ -10,7 +10,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use super::code::Code;
 use super::opened::Opened;
 use crate::stacks::repair::rules::Opened as Rules;
-use icecore_symbolize::image::{ElfFile, Found, Source, Svma};
+use icecore_symbolize::image::{ElfFile, FileSource, FoundFile, Svma};
 use icecore_unwind::UnwindTables;
 use icecore_unwind::{CallersFp, Edge, Shape};
 
@@ -147,7 +147,7 @@ impl Assembled {
         let symbols = symbols.filter_map(|it| Some((it.name().ok()?.to_owned(), it.address()))).collect();
         let file = ElfFile::open(&library).expect("opens");
         let layout = file.layout().expect("sound");
-        let files = Found { file, layout, source: Source::Path }.alone();
+        let files = FoundFile { file, layout, source: FileSource::Path }.alone();
         Self { opened: Opened::of(files).expect("of this machine"), symbols }
     }
 

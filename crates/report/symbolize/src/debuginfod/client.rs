@@ -97,7 +97,7 @@ impl<'s> Client<'s> {
         got
     }
 
-    /// What is to be told of servers that failed.
+    /// Messages about servers that failed.
     pub(super) fn warnings(self) -> Vec<String> {
         self.warnings.into_inner().unwrap_or_default()
     }

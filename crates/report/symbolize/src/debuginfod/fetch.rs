@@ -27,7 +27,7 @@ pub struct Wish<'a> {
 pub struct Fetched {
     /// Files that were downloaded.
     pub files: u64,
-    /// Bytes that came, wanted or not.
+    /// Bytes that the server sent, also those that were not kept.
     pub bytes: u64,
     /// Images for which the budget was too small.
     pub left_out: u64,

@@ -37,7 +37,7 @@ pub(super) struct Root<'d> {
 }
 
 impl<'d> Info<'d> {
-    /// Lists the units; those behind a broken header are left out.
+    /// Lists the units; those after a broken header are skipped.
     ///
     /// # Errors
     /// [`Broken`] if tables of abbreviations lie in each other: reading them would take for ever.
@@ -117,7 +117,7 @@ impl<'d> Info<'d> {
             }
         }
         let tag = abbreviation.tag();
-        // Strings and addresses may be given by position, behind bases that come later.
+        // An attribute may name strings and addresses by their position in a table whose base is a later attribute.
         let string =
             |unit: &Unit<_>, value: Option<_>| value.and_then(|v| self.dwarf.attr_string(unit, v).ok());
         unit.comp_dir = string(&unit, comp_dir);

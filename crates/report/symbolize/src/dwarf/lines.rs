@@ -11,7 +11,7 @@ use crate::map::Map;
 
 /// A file of the program, and a line in it; 0 if there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct SourceLine {
     pub(super) file: u64,
     pub(super) line: u32,
 }
@@ -48,10 +48,10 @@ impl<'d> Lines<'d> {
         &self,
         asked: Asked<'_>,
         guard: &Guard,
-        mut take: impl FnMut(usize, Row),
+        mut take: impl FnMut(usize, SourceLine),
     ) -> Result<(), Broken> {
         let mut rows = self.program.clone().rows();
-        let mut last: Option<(u64, Row)> = None;
+        let mut last: Option<(u64, SourceLine)> = None;
         // Linkers put sequences of dropped functions at 0: no row of them counts, wherever it comes to.
         let mut is_dropped = false;
         while let Some((_, row)) = rows.next_row()? {
@@ -66,7 +66,7 @@ impl<'d> Lines<'d> {
                 is_dropped = at == 0 || at < asked.code.0;
             }
             let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
-            last = (!row.end_sequence()).then_some((at, Row { file: row.file_index(), line }));
+            last = (!row.end_sequence()).then_some((at, SourceLine { file: row.file_index(), line }));
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub(super) struct Scope {
     pub(super) entry: Entry,
     /// The scope that it was inlined into, a position in [`Scopes::all`]; `None` for a function.
     pub(super) caller: Option<u32>,
-    /// Where it was called; 0 if that is not told.
+    /// The line of the call; 0 if unknown.
     pub(super) call_file: u64,
     pub(super) call_line: u32,
     nested: u32,
@@ -85,7 +85,7 @@ impl Scopes {
 impl<'d> Walk<'_, 'd> {
     fn run(&mut self, has_plain_types: bool) -> Result<(), Broken> {
         let mut entries = self.unit.entries_raw(None)?;
-        // A reader that was set behind a skipped entry counts its depth from 0 again.
+        // A reader that was moved past a skipped entry counts its depth from 0 again.
         let mut base = 0;
         while !entries.is_empty() {
             let (off, depth) = (entries.next_offset(), base + entries.next_depth());

@@ -25,7 +25,7 @@ pub(crate) type OpenSplit<'a> =
 /// What a `.dwo` file is called.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SplitName<'a> {
-    /// Where the unit was compiled; empty if that is not told.
+    /// The directory in which the unit was compiled; empty if unknown.
     pub(crate) directory: &'a [u8],
     /// Absolute, or from there.
     pub(crate) name: &'a [u8],

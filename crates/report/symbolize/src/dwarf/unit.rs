@@ -6,7 +6,7 @@ use gimli::{DwLang, DwarfPackage, constants as dw};
 
 use super::asked::Asked;
 use super::info::{Info, Root};
-use super::lines::{Files, Lines, Row};
+use super::lines::{Files, Lines, SourceLine};
 use super::origin::Origins;
 use super::scopes::{Scope, Scopes};
 use super::sweep::Claim;
@@ -63,7 +63,7 @@ fn read_lines<'d>(
     context: &Context<'d, '_>,
     root: &Root<'d>,
     asked: Asked<'_>,
-    rows: &mut [Option<Row>],
+    rows: &mut [Option<SourceLine>],
 ) -> Option<Lines<'d>> {
     let mut read = || {
         let Some(lines) = Lines::open(&context.info.dwarf, root, context.guard)? else { return Ok(None) };
@@ -83,7 +83,7 @@ fn read_lines<'d>(
 struct Writer<'w, 'd, 'a> {
     context: &'w Context<'d, 'a>,
     claim: &'w Claim,
-    rows: &'w [Option<Row>],
+    rows: &'w [Option<SourceLine>],
     files: Files<'w, 'd>,
 }
 
@@ -115,7 +115,7 @@ impl Writer<'_, '_, '_> {
         &mut self,
         scopes: &Scopes,
         innermost: Option<u32>,
-        row: Option<Row>,
+        row: Option<SourceLine>,
         origins: &mut Origins<'_, '_>,
     ) -> Result<Option<Vec<Function>>, Broken> {
         let (strings, guard) = (self.context.strings, self.context.guard);
@@ -131,7 +131,7 @@ impl Writer<'_, '_, '_> {
             if name.is_some() || caller.is_none() {
                 functions.push(self.function(name, place)?);
             }
-            place = Some(Row { file: call_file, line: call_line });
+            place = Some(SourceLine { file: call_file, line: call_line });
             next = caller;
         }
         if innermost.is_none() && row.is_some() {
@@ -140,7 +140,7 @@ impl Writer<'_, '_, '_> {
         Ok((!functions.is_empty()).then_some(functions))
     }
 
-    fn function(&mut self, name: Option<Arc<str>>, place: Option<Row>) -> Result<Function, Broken> {
+    fn function(&mut self, name: Option<Arc<str>>, place: Option<SourceLine>) -> Result<Function, Broken> {
         let (strings, guard) = (self.context.strings, self.context.guard);
         let file = match place {
             Some(row) => self.files.path(row.file, strings, guard)?,

@@ -1,4 +1,4 @@
-//! What was tried to find the files of an image, and what came of it.
+//! The paths that were tried for the files of an image, and the outcome of each.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use crate::Reason;
 
 /// Where a file was looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub enum FileSource {
     /// In the recording itself.
     Embedded,
     /// Below a folder of `--symbols`, by build-id.
@@ -24,7 +24,7 @@ pub enum Source {
     Debuginfod,
 }
 
-impl Source {
+impl FileSource {
     /// Names the source in JSON; these texts never change.
     pub fn code(self) -> &'static str {
         match self {
@@ -39,14 +39,14 @@ impl Source {
     }
 }
 
-/// What came of trying a path.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
     /// It is used.
     Taken,
     /// It is the right one, and what it has is there already.
     NotNeeded,
-    /// It is the debug file, and does not tell where in the file of the image the code is; that file is missing.
+    /// It is the debug file, but only the image, which is missing, says at which file offsets the code is.
     NoOffsets,
     /// There is nothing.
     Absent,
@@ -129,7 +129,7 @@ impl From<Reason> for Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// Where this is.
-    pub source: Source,
+    pub source: FileSource,
     /// On this machine.
     pub path: PathBuf,
     /// What came of it.

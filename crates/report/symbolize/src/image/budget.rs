@@ -1,4 +1,4 @@
-//! The memory that may hold what was decompressed, for the whole process: a file of a few megabytes may claim gigabytes.
+//! Bounds the memory for decompressed and copied sections in the whole process: a file of a few megabytes may claim gigabytes.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,7 +28,7 @@ impl Drop for Held {
     }
 }
 
-/// How often bytes were refused, by any thread. Work during which this did not change had all that it asked for.
+/// Counts how often bytes were refused to any thread. If the count did not change during some work, that work was refused nothing.
 pub(crate) fn refusals() -> u64 {
     REFUSED.load(Relaxed)
 }

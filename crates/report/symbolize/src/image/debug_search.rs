@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use super::identify::{DELETED, of_build, prove};
 use super::pointers::{Altlink, altlink, debuglink, is_supplement};
 use super::search::Spot;
-use super::{Attempt, ElfFile, Files, Found, Identity, Knowledge, Layout, Looked, Outcome, Search, Source};
+use super::{
+    Attempt, ElfFile, FileSource, Files, FoundFile, Identity, Knowledge, Layout, Looked, Outcome, Search,
+};
 use super::{gsym, mini, places, split};
 use crate::Reason;
 
@@ -16,16 +18,16 @@ pub(super) struct DebugSearch<'s> {
     build_id: Vec<u8>,
     search: &'s Search,
     attempts: Vec<Attempt>,
-    image: Option<Found>,
+    image: Option<FoundFile>,
     /// A debug file that can stand in for the image.
-    stand_in: Option<Found>,
-    debug: Option<Found>,
+    stand_in: Option<FoundFile>,
+    debug: Option<FoundFile>,
     reason: Reason,
 }
 
 impl<'s> DebugSearch<'s> {
     /// Begins; `embedded` is what the recording has of the file.
-    pub(super) fn new(wanted: &'s Identity, search: &'s Search, embedded: Option<Found>) -> Self {
+    pub(super) fn new(wanted: &'s Identity, search: &'s Search, embedded: Option<FoundFile>) -> Self {
         let mut begun = Self {
             wanted,
             build_id: wanted.build_id.clone(),
@@ -64,12 +66,12 @@ impl<'s> DebugSearch<'s> {
     fn by_build_id(&mut self) {
         let search = self.search;
         for path in search.symbols.of_build_id(&self.build_id) {
-            self.try_build(Source::Symbols, &Spot::here(path.clone()));
+            self.try_build(FileSource::Symbols, &Spot::here(path.clone()));
         }
         for suffix in [".debug", ""] {
             let Some(place) = places::by_build_id(&self.build_id, suffix) else { return };
             for dir in search.debug_dirs() {
-                self.try_build(Source::DebugDir, &dir.below(&place));
+                self.try_build(FileSource::DebugDir, &dir.below(&place));
             }
         }
     }
@@ -108,7 +110,7 @@ impl<'s> DebugSearch<'s> {
         let own = search.spot(path).1;
         let beside = [own.beside(Path::new(".debug").join(name)), own.beside(name)];
         for spot in in_dirs.chain(beside.map(|spot| spot.with_suffix(".debug"))) {
-            self.try_build(Source::DebugDir, &spot);
+            self.try_build(FileSource::DebugDir, &spot);
         }
     }
 
@@ -136,7 +138,7 @@ impl<'s> DebugSearch<'s> {
                 }
                 if file.checksum() == Some(link.checksum) { Ok(layout) } else { Err(Outcome::OtherChecksum) }
             };
-            self.offer(Source::Debuglink, &spot, proof);
+            self.offer(FileSource::Debuglink, &spot, proof);
         }
     }
 
@@ -147,16 +149,16 @@ impl<'s> DebugSearch<'s> {
             let Some(path) = places::download(dir, &self.build_id, what) else { return };
             match std::fs::metadata(&path) {
                 Ok(meta) if meta.len() == 0 && !self.is_complete() => {
-                    let (source, outcome) = (Source::Debuginfod, Outcome::NotServed);
+                    let (source, outcome) = (FileSource::Debuginfod, Outcome::NotServed);
                     self.attempts.push(Attempt { source, path, outcome });
                 }
-                _ => self.try_build(Source::Debuginfod, &Spot::here(path)),
+                _ => self.try_build(FileSource::Debuginfod, &Spot::here(path)),
             }
         }
     }
 
     /// Tries a file that must have the build-id.
-    fn try_build(&mut self, source: Source, spot: &Spot<'_>) {
+    fn try_build(&mut self, source: FileSource, spot: &Spot<'_>) {
         let build_id = self.build_id.clone();
         self.offer(source, spot, |file| of_build(file, &build_id));
     }
@@ -164,7 +166,7 @@ impl<'s> DebugSearch<'s> {
     /// Opens a file, unless all is there, and takes it if it proves what it is and has something new.
     fn offer(
         &mut self,
-        source: Source,
+        source: FileSource,
         spot: &Spot<'_>,
         proof: impl FnOnce(&ElfFile) -> Result<Layout, Outcome>,
     ) -> Option<Outcome> {
@@ -173,7 +175,7 @@ impl<'s> DebugSearch<'s> {
         }
         let opened = spot.open().map_err(Outcome::from).and_then(|file| Ok((proof(&file)?, file)));
         let outcome = match opened {
-            Ok((layout, file)) => self.take(Found { file, layout, source }),
+            Ok((layout, file)) => self.take(FoundFile { file, layout, source }),
             Err(outcome) => outcome,
         };
         self.attempts.push(Attempt { source, path: spot.shown(), outcome });
@@ -181,10 +183,10 @@ impl<'s> DebugSearch<'s> {
     }
 
     /// Gives a file its role.
-    fn take(&mut self, found: Found) -> Outcome {
+    fn take(&mut self, found: FoundFile) -> Outcome {
         if self.image.is_none() && found.layout.has_code() {
             let before = [self.debug.take(), self.stand_in.take()];
-            self.debug = before.into_iter().flatten().max_by_key(Found::knowledge);
+            self.debug = before.into_iter().flatten().max_by_key(FoundFile::knowledge);
             self.image = Some(found);
         } else if self.image.is_none() && self.stand_in.is_none() && found.layout.has_code_offsets() {
             self.stand_in = Some(without_unwind_table(found));
@@ -197,7 +199,7 @@ impl<'s> DebugSearch<'s> {
     }
 
     fn knowledge(&self) -> Option<Knowledge> {
-        [&self.image, &self.stand_in, &self.debug].into_iter().flatten().map(Found::knowledge).max()
+        [&self.image, &self.stand_in, &self.debug].into_iter().flatten().map(FoundFile::knowledge).max()
     }
 
     fn is_complete(&self) -> bool {
@@ -217,7 +219,7 @@ impl<'s> DebugSearch<'s> {
             let useless = self.attempts.iter_mut().filter(|step| step.outcome == Outcome::Taken);
             useless.for_each(|step| step.outcome = Outcome::NoOffsets);
             let gsym = self.search.symbols.gsym_of_build_id(&self.build_id).iter().cloned();
-            let (source, outcome) = (Source::Symbols, Outcome::NoOffsets);
+            let (source, outcome) = (FileSource::Symbols, Outcome::NoOffsets);
             self.attempts.extend(gsym.map(|path| Attempt { source, path, outcome }));
             return Looked { files: Err(self.reason), attempts: self.attempts, missing_alt: None };
         };
@@ -240,11 +242,11 @@ impl<'s> DebugSearch<'s> {
     }
 
     /// Opens the supplement of dwz.
-    fn supplement(&mut self, of: &Found, link: &Altlink) -> Option<Found> {
+    fn supplement(&mut self, of: &FoundFile, link: &Altlink) -> Option<FoundFile> {
         let search = self.search;
         let here = |path: &Path| Spot::here(path.to_owned());
         let in_tree = search.symbols.of_build_id(&link.build_id).iter();
-        let in_tree = in_tree.map(|path| (Source::Symbols, here(path)));
+        let in_tree = in_tree.map(|path| (FileSource::Symbols, here(path)));
         let by_id = places::by_build_id(&link.build_id, ".debug").into_iter();
         let by_id = by_id.flat_map(|place| search.debug_dirs().map(move |dir| dir.below(&place)));
         let named = if link.path.is_absolute() {
@@ -254,17 +256,17 @@ impl<'s> DebugSearch<'s> {
         };
         let name = Path::new(".dwz").join(link.path.file_name().unwrap_or_default());
         let in_dwz = search.debug_dirs().map(move |dir| dir.below(&name));
-        let installed = by_id.chain([named]).chain(in_dwz).map(|spot| (Source::DebugDir, spot));
+        let installed = by_id.chain([named]).chain(in_dwz).map(|spot| (FileSource::DebugDir, spot));
         let download = search.downloads.as_deref();
         let download = download.and_then(|dir| places::download(dir, &link.build_id, "debuginfo"));
-        let download = download.map(|path| (Source::Debuginfod, Spot::here(path)));
+        let download = download.map(|path| (FileSource::Debuginfod, Spot::here(path)));
         for (source, spot) in in_tree.chain(installed).chain(download) {
             let opened = spot.open().map_err(Outcome::from);
             let opened = opened.and_then(|file| Ok((supplement(&file, link)?, file)));
             let outcome = opened.as_ref().map_or_else(|outcome| *outcome, |_| Outcome::Taken);
             self.attempts.push(Attempt { source, path: spot.shown(), outcome });
             if let Ok((layout, file)) = opened {
-                return Some(Found { file, layout, source });
+                return Some(FoundFile { file, layout, source });
             }
         }
         None
@@ -278,7 +280,7 @@ fn supplement(file: &ElfFile, link: &Altlink) -> Result<Layout, Outcome> {
 }
 
 /// The program headers may say where the table was in the image; other bytes are there now.
-fn without_unwind_table(mut debug: Found) -> Found {
+fn without_unwind_table(mut debug: FoundFile) -> FoundFile {
     if debug.layout.section(".eh_frame_hdr").is_some_and(|section| section.is_nobits) {
         debug.layout.unwind_table = None;
     }

@@ -5,35 +5,35 @@ use std::fmt;
 use super::debug_search::DebugSearch;
 use super::identify::without_file;
 use super::pointers::Altlink;
-use super::{Attempt, ElfFile, Gsym, Identity, Layout, Search, Source};
+use super::{Attempt, ElfFile, FileSource, Gsym, Identity, Layout, Search};
 use crate::Reason;
 
 /// The files of an image that were found.
 #[derive(Debug)]
 pub struct Files {
     /// The image itself, or a file that tells the same of its code: file offsets are those of this one.
-    pub image: Found,
+    pub image: FoundFile,
     /// Another file of the same build that has DWARF, or at least a symbol table, where the image has none.
-    pub debug: Option<Found>,
+    pub debug: Option<FoundFile>,
     /// What dwz took out of the DWARF of several files.
-    pub(crate) alt: Option<Found>,
+    pub(crate) alt: Option<FoundFile>,
     /// The symbol table that was packed into the image, if there is no other.
     pub mini: Option<(ElfFile, Layout)>,
     /// The package of split DWARF.
     pub(crate) dwp: Option<(ElfFile, Layout)>,
-    /// What was made of the DWARF, if that is not here.
+    /// The GSYM that was made of the DWARF, if there is no DWARF.
     pub(crate) gsym: Option<Gsym>,
 }
 
 /// A file, and where it was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundFile {
     /// The file.
     pub file: ElfFile,
     /// What its headers say.
     pub layout: Layout,
     /// Where it was found.
-    pub source: Source,
+    pub source: FileSource,
 }
 
 /// How much a file tells about functions.
@@ -47,7 +47,7 @@ pub enum Knowledge {
     Dwarf,
 }
 
-impl Found {
+impl FoundFile {
     /// This file, and no other one.
     pub fn alone(self) -> Files {
         Files { image: self, debug: None, alt: None, mini: None, dwp: None, gsym: None }
@@ -65,7 +65,7 @@ impl Found {
 
 impl Files {
     /// The file that has DWARF.
-    pub(crate) fn dwarf(&self) -> Option<&Found> {
+    pub(crate) fn dwarf(&self) -> Option<&FoundFile> {
         [Some(&self.image), self.debug.as_ref()]
             .into_iter()
             .flatten()
@@ -92,14 +92,14 @@ impl Files {
 
     /// Tells how much is to be learned from all of them.
     pub fn knowledge(&self) -> Knowledge {
-        let debug = self.debug.as_ref().map_or(Knowledge::Exports, Found::knowledge);
+        let debug = self.debug.as_ref().map_or(Knowledge::Exports, FoundFile::knowledge);
         let mini = if self.mini.is_some() { Knowledge::Symbols } else { Knowledge::Exports };
         let gsym = if self.gsym.is_some() { Knowledge::Dwarf } else { Knowledge::Exports };
         self.image.knowledge().max(debug).max(mini).max(gsym)
     }
 
     /// Where the file was found that names most: the one with DWARF, else with a symbol table, else the image.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> FileSource {
         self.debug.as_ref().unwrap_or(&self.image).source
     }
 }
@@ -150,7 +150,7 @@ impl Finder<'_> {
         let embedded = self.embedded.and_then(|embedded| {
             let file = embedded.open(wanted)?;
             let layout = file.layout().ok()?;
-            Some(Found { file, layout, source: Source::Embedded })
+            Some(FoundFile { file, layout, source: FileSource::Embedded })
         });
         let search = DebugSearch::new(wanted, self.search, embedded);
         match without_file(wanted.kind) {

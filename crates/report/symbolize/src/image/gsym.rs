@@ -5,7 +5,7 @@ use std::path::Path;
 use object::Endianness;
 
 use super::search::Spot;
-use super::{Attempt, ElfFile, FileOff, Found, Outcome, Search, Source, Svma};
+use super::{Attempt, ElfFile, FileOff, FileSource, FoundFile, Outcome, Search, Svma};
 
 /// The section, if it is in the image.
 const SECTION: &str = ".gsym";
@@ -88,7 +88,7 @@ pub(super) fn build_id(file: &ElfFile) -> Option<Vec<u8>> {
 
 /// Finds the GSYM of an image that has been found; what it was, if it was a file, goes to the attempts.
 pub(super) fn find(
-    image: &Found,
+    image: &FoundFile,
     recorded: &Path,
     search: &Search,
     attempts: &mut Vec<Attempt>,
@@ -97,7 +97,7 @@ pub(super) fn find(
 }
 
 /// A section that names another build was made for that one.
-fn section(image: &Found) -> Option<Gsym> {
+fn section(image: &FoundFile) -> Option<Gsym> {
     let layout = &image.layout;
     let section = layout.section(SECTION).filter(|_| layout.has(SECTION))?;
     let header = image.file.bytes(section.off, HEADER_LEN as u64)?;
@@ -106,13 +106,13 @@ fn section(image: &Found) -> Option<Gsym> {
     is_own.then_some(Gsym::Section(section.off, section.len))
 }
 
-fn alone(image: &Found, recorded: &Path, search: &Search, attempts: &mut Vec<Attempt>) -> Option<Gsym> {
+fn alone(image: &FoundFile, recorded: &Path, search: &Search, attempts: &mut Vec<Attempt>) -> Option<Gsym> {
     let wanted = &image.layout.build_id;
     let in_tree = search.symbols.gsym_of_build_id(wanted).iter().cloned();
-    let in_tree = in_tree.map(|path| (Source::Symbols, Spot::here(path)));
+    let in_tree = in_tree.map(|path| (FileSource::Symbols, Spot::here(path)));
     let name = image.file.real_path.file_name().unwrap_or_default();
     let beside = [search.beside(&image.file.real_path, name), search.spot(recorded).1];
-    let beside = beside.into_iter().map(|spot| (Source::DebugDir, spot.with_suffix(SECTION)));
+    let beside = beside.into_iter().map(|spot| (FileSource::DebugDir, spot.with_suffix(SECTION)));
     for (source, spot) in in_tree.chain(beside) {
         // Hardly anybody has such files: where there is none, none was looked for.
         let Ok(file) = spot.open() else { continue };

@@ -1,4 +1,4 @@
-//! Finds the ELF file behind a recorded image, and reads what its headers say.
+//! Finds the ELF file of a recorded image, and reads its headers.
 //!
 //! A recording is untrusted data, and so are the files it leads to: a path is opened without acting on what
 //! lies there, the identity is compared *before* anything else is read, sizes are compared with a limit before
@@ -26,9 +26,9 @@ mod tree;
 
 use std::fmt::Write;
 
-pub use attempts::{Attempt, Outcome, Source};
+pub use attempts::{Attempt, FileSource, Outcome};
 pub use files::{Carried, Finder, Stamp};
-pub use files::{Files, Found, Knowledge, Looked};
+pub use files::{Files, FoundFile, Knowledge, Looked};
 pub(crate) use gsym::{Gsym, HEADER_LEN as GSYM_HEADER_LEN, Header as GsymHeader};
 pub use icecore_elf::{FileOff, Layout, Section, Svma};
 pub use identify::DELETED;

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::tree::Symbols;
-use super::{ElfFile, Source};
+use super::{ElfFile, FileSource};
 use crate::{Known, Reason};
 
 /// Where files are looked for, besides the recorded path.
@@ -99,16 +99,16 @@ impl Search {
 
     /// Finds the spot of a path that a recording, or a file that it led to, names.
     ///
-    /// A mapped path is one of this machine: it was typed. `..` is taken out first, so that nobody leaves the mapped
+    /// A mapped path is one of this machine: the user typed it. `..` is resolved first, so that no path leaves the mapped
     /// folder by it.
-    pub(crate) fn spot(&self, path: &Path) -> (Source, Spot<'_>) {
+    pub(crate) fn spot(&self, path: &Path) -> (FileSource, Spot<'_>) {
         let clean = lexical(path);
         let mapped = self.maps.iter().find_map(|map| Some(map.to.join(clean.strip_prefix(&map.from).ok()?)));
         match (mapped, &self.sysroot) {
             // Joining nothing adds a slash.
-            (Some(path), _) => (Source::Path, Spot::here(path.components().collect())),
-            (None, Some(root)) => (Source::Sysroot, Spot { root: Some(root), path: path.to_owned() }),
-            (None, None) => (Source::Path, Spot::here(path.to_owned())),
+            (Some(path), _) => (FileSource::Path, Spot::here(path.components().collect())),
+            (None, Some(root)) => (FileSource::Sysroot, Spot { root: Some(root), path: path.to_owned() }),
+            (None, None) => (FileSource::Path, Spot::here(path.to_owned())),
         }
     }
 
@@ -141,7 +141,7 @@ impl<'s> Spot<'s> {
         Spot { root: self.root, path: self.path.join(inside.strip_prefix("/").unwrap_or(&inside)) }
     }
 
-    /// The same with something behind its name.
+    /// Appends text to the file name, and leaves the rest as it is.
     pub(crate) fn with_suffix(mut self, suffix: &str) -> Self {
         let mut name = self.path.file_name().map(OsStr::to_owned).unwrap_or_default();
         name.push(suffix);

@@ -1,15 +1,15 @@
 //! Finds split DWARF: packages beside a file (`.dwp`), and the single files that a compiler wrote (`.dwo`).
 //!
-//! They have no build-id. Whoever reads them compares the ids of their units with those that are wanted.
+//! They have no build-id. The reader compares the ids of their units with those that the skeletons name.
 
 use std::cmp::Reverse;
 use std::path::Path;
 
 use super::search::Spot;
-use super::{ElfFile, Found, Layout, Search};
+use super::{ElfFile, FoundFile, Layout, Search};
 
 /// Opens the package of a file that has DWARF; the recorded path of the image may lead to it as well.
-pub(super) fn package(of: &Found, recorded: &Path, search: &Search) -> Option<(ElfFile, Layout)> {
+pub(super) fn package(of: &FoundFile, recorded: &Path, search: &Search) -> Option<(ElfFile, Layout)> {
     // Units elsewhere share a table of addresses with those here.
     if !of.layout.has(".debug_addr") {
         return None;

@@ -49,13 +49,13 @@ fn gone(wanted: &Identity) -> Identity {
     Identity { path: "/no/such/lib.so".into(), ..wanted.clone() }
 }
 
-/// Source of the image and of its debug file.
-fn sources(looked: &Looked) -> Result<(Source, Option<Source>), Reason> {
+/// FileSource of the image and of its debug file.
+fn sources(looked: &Looked) -> Result<(FileSource, Option<FileSource>), Reason> {
     let files = looked.files.as_ref().map_err(|reason| *reason)?;
     Ok((files.image.source, files.debug.as_ref().map(|debug| debug.source)))
 }
 
-fn outcomes(looked: &Looked) -> Vec<(Source, Outcome)> {
+fn outcomes(looked: &Looked) -> Vec<(FileSource, Outcome)> {
     looked.attempts.iter().map(|step| (step.source, step.outcome)).collect()
 }
 
@@ -63,8 +63,8 @@ fn outcomes(looked: &Looked) -> Vec<(Source, Outcome)> {
 fn an_image_with_dwarf_ends_the_search() {
     let fixture = Fixture::shared();
     let looked = look(&identity(&fixture.with_debug), &Search::nowhere());
-    assert_eq!(sources(&looked), Ok((Source::Path, None)));
-    assert_eq!(outcomes(&looked), [(Source::Path, Outcome::Taken)]);
+    assert_eq!(sources(&looked), Ok((FileSource::Path, None)));
+    assert_eq!(outcomes(&looked), [(FileSource::Path, Outcome::Taken)]);
 }
 
 #[test]
@@ -72,17 +72,17 @@ fn a_debug_file_is_found_by_build_id_and_only_with_the_same_one() {
     let fixture = Fixture::shared();
     let wanted = identity(&fixture.stripped);
     let looked = look(&wanted, &fixture.search());
-    assert_eq!(sources(&looked), Ok((Source::Path, Some(Source::DebugDir))));
+    assert_eq!(sources(&looked), Ok((FileSource::Path, Some(FileSource::DebugDir))));
     assert_eq!(looked.files.expect("found").knowledge(), Knowledge::Dwarf);
 
     let liar = Dir::new();
     liar.put(&fixture.without_build_id, &by_id(&wanted, ".debug"));
     let looked = look(&wanted, &liar.search());
-    assert_eq!(sources(&looked), Ok((Source::Path, None)));
-    assert_eq!(outcomes(&looked)[0], (Source::DebugDir, Outcome::OtherBuild));
+    assert_eq!(sources(&looked), Ok((FileSource::Path, None)));
+    assert_eq!(outcomes(&looked)[0], (FileSource::DebugDir, Outcome::OtherBuild));
     let debug_dirs = [liar.search().debug_dirs, fixture.search().debug_dirs].concat();
     let looked = look(&wanted, &Search { debug_dirs, ..Search::nowhere() });
-    assert_eq!(sources(&looked), Ok((Source::Path, Some(Source::DebugDir))), "behind a liar");
+    assert_eq!(sources(&looked), Ok((FileSource::Path, Some(FileSource::DebugDir))), "behind a liar");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_debug_file_alone_must_tell_where_the_code_was() {
     let wanted = gone(&identity(&fixture.stripped));
     let looked = look(&wanted, &fixture.search());
     assert_eq!(sources(&looked), Err(Reason::ImageMissing), "objcopy changes the offsets");
-    assert_eq!(outcomes(&looked)[0], (Source::DebugDir, Outcome::NoOffsets));
+    assert_eq!(outcomes(&looked)[0], (FileSource::DebugDir, Outcome::NoOffsets));
 
     // eu-strip copies the program headers: put those of the image into what objcopy made.
     let dir = Dir::new();
@@ -119,7 +119,7 @@ fn a_folder_of_symbols_is_searched_by_build_id() {
     dir.put(&debug_file(&fixture), "deep/down/symbols.bin");
     let search = Search { symbols: Symbols::below(vec![dir.path("")]), ..Search::nowhere() };
     let looked = look(&gone(&identity(&fixture.stripped)), &search);
-    assert_eq!(sources(&looked), Ok((Source::Symbols, Some(Source::Symbols))));
+    assert_eq!(sources(&looked), Ok((FileSource::Symbols, Some(FileSource::Symbols))));
     let mut other = gone(&identity(&fixture.stripped));
     other.build_id[0] ^= 1;
     assert_eq!(sources(&look(&other, &search)), Err(Reason::ImageMissing));
@@ -134,17 +134,17 @@ fn debug_files_lie_under_the_path_of_their_image_or_beside_it() {
         let wanted = identity(&dir.put(&fixture.stripped, "lib/x.so"));
         dir.put(&debug, place);
         let looked = look(&wanted, &Search::nowhere());
-        assert_eq!(sources(&looked), Ok((Source::Path, Some(Source::DebugDir))), "{place}");
+        assert_eq!(sources(&looked), Ok((FileSource::Path, Some(FileSource::DebugDir))), "{place}");
     }
     let dir = Dir::new();
     let wanted = identity(&dir.put(&fixture.stripped, "lib/x.so"));
     dir.put(&debug, &format!("debug{}.debug", dir.path("lib/x.so").display()));
     let search = Search { debug_dirs: vec![dir.path("debug")], ..Search::nowhere() };
-    assert_eq!(sources(&look(&wanted, &search)), Ok((Source::Path, Some(Source::DebugDir))));
+    assert_eq!(sources(&look(&wanted, &search)), Ok((FileSource::Path, Some(FileSource::DebugDir))));
     dir.put(&fixture.without_build_id, "lib/x.so.debug");
     let looked = look(&wanted, &Search::nowhere());
-    assert!(outcomes(&looked).contains(&(Source::DebugDir, Outcome::OtherBuild)));
-    assert_eq!(sources(&looked), Ok((Source::Path, None)), "a neighbour of another build");
+    assert!(outcomes(&looked).contains(&(FileSource::DebugDir, Outcome::OtherBuild)));
+    assert_eq!(sources(&looked), Ok((FileSource::Path, None)), "a neighbour of another build");
 }
 
 /// A stripped copy of a library that names its debug file, which is beside it.
@@ -163,7 +163,12 @@ fn a_debuglink_counts_if_the_checksum_is_right_and_else_the_search_goes_on() {
         let dir = Dir::new();
         let (image, debug) = linked(&dir, from);
         let looked = look(&identity(&image), &Search::nowhere());
-        assert_eq!(sources(&looked), Ok((Source::Path, Some(Source::Debuglink))), "{:?}", looked.attempts);
+        assert_eq!(
+            sources(&looked),
+            Ok((FileSource::Path, Some(FileSource::Debuglink))),
+            "{:?}",
+            looked.attempts
+        );
 
         // A byte of a comment: the same build-id, another checksum.
         let mut bytes = std::fs::read(&debug).expect("read");
@@ -171,14 +176,14 @@ fn a_debuglink_counts_if_the_checksum_is_right_and_else_the_search_goes_on() {
         bytes[at] = b'g';
         std::fs::write(&debug, &bytes).expect("written");
         let looked = look(&identity(&image), &Search::nowhere());
-        assert_eq!(sources(&looked), Ok((Source::Path, None)));
-        assert!(outcomes(&looked).contains(&(Source::Debuglink, Outcome::OtherChecksum)));
+        assert_eq!(sources(&looked), Ok((FileSource::Path, None)));
+        assert!(outcomes(&looked).contains(&(FileSource::Debuglink, Outcome::OtherChecksum)));
 
         bytes[at] = b'G';
         let hidden = dir.put(&debug, "lib/.debug/named.dbg");
         std::fs::write(hidden, &bytes).expect("written");
         let looked = look(&identity(&image), &Search::nowhere());
-        assert_eq!(sources(&looked), Ok((Source::Path, Some(Source::Debuglink))), "behind a liar");
+        assert_eq!(sources(&looked), Ok((FileSource::Path, Some(FileSource::Debuglink))), "behind a liar");
     }
 }
 
@@ -190,7 +195,7 @@ fn a_debuglink_to_a_fifo_is_not_followed() {
     std::fs::remove_file(&debug).expect("removed");
     run(&dir.path("lib"), "mkfifo", &[text(&debug)]);
     let looked = look(&identity(&image), &Search::nowhere());
-    assert!(outcomes(&looked).contains(&(Source::Debuglink, Outcome::NotAFile)));
+    assert!(outcomes(&looked).contains(&(FileSource::Debuglink, Outcome::NotAFile)));
 }
 
 #[test]
@@ -203,7 +208,7 @@ fn a_sysroot_is_all_that_there_is_of_recorded_paths() {
     let looked = look(&wanted, &search());
     assert_eq!(sources(&looked), Err(Reason::ImageMissing), "the path exists outside");
     let inside = dir.path("root").join(&wanted.path[1..]);
-    assert!(looked.attempts.iter().any(|step| step.source == Source::Sysroot && step.path == inside));
+    assert!(looked.attempts.iter().any(|step| step.source == FileSource::Sysroot && step.path == inside));
 
     let bin = Identity { path: "/bin/x".into(), ..identity(&fixture.stripped) };
     let secret = dir.put(&fixture.stripped, "secret");
@@ -218,12 +223,17 @@ fn a_sysroot_is_all_that_there_is_of_recorded_paths() {
     std::os::unix::fs::symlink("/usr/x", dir.path("root/bin/x")).expect("linked");
     dir.put(&debug_file(&fixture), &format!("root/usr/lib/debug/{}", by_id(&bin, ".debug")));
     let looked = look(&bin, &search());
-    assert_eq!(sources(&looked), Ok((Source::Sysroot, Some(Source::DebugDir))), "{:?}", looked.attempts);
+    assert_eq!(
+        sources(&looked),
+        Ok((FileSource::Sysroot, Some(FileSource::DebugDir))),
+        "{:?}",
+        looked.attempts
+    );
 
     let out = dir.put(&debug_file(&fixture), "outside.debug");
     std::fs::remove_dir_all(dir.path("root/usr/lib")).expect("removed");
     std::os::unix::fs::symlink(out, dir.path("root/bin/x.debug")).expect("linked");
-    assert_eq!(sources(&look(&bin, &search())), Ok((Source::Sysroot, None)), "a neighbour leads out");
+    assert_eq!(sources(&look(&bin, &search())), Ok((FileSource::Sysroot, None)), "a neighbour leads out");
 }
 
 #[test]
@@ -234,7 +244,7 @@ fn a_mapped_path_is_looked_up_where_it_was_mapped_to() {
     let wanted = Identity { path: "/build/7/lib.so".into(), ..identity(&fixture.with_debug) };
     let maps = vec![PathMap { from: "/build/7".into(), to: dir.path("here") }];
     let looked = look(&wanted, &Search { maps, ..Search::nowhere() });
-    assert_eq!(sources(&looked), Ok((Source::Path, None)));
+    assert_eq!(sources(&looked), Ok((FileSource::Path, None)));
     assert_eq!(looked.attempts[0].path, dir.path("here/lib.so"));
 }
 
@@ -253,7 +263,7 @@ fn downloads_are_used_and_empty_ones_say_that_there_are_none() {
     assert_eq!(last, Some(Outcome::NotServed));
     dir.put(&fixture.stripped, &place("executable"));
     let looked = look(&wanted, &search);
-    assert_eq!(sources(&looked), Ok((Source::Debuginfod, Some(Source::Debuginfod))));
+    assert_eq!(sources(&looked), Ok((FileSource::Debuginfod, Some(FileSource::Debuginfod))));
     dir.put(&fixture.without_build_id, &place("executable"));
     assert_eq!(sources(&look(&wanted, &search)), Err(Reason::ImageMissing), "another build");
 }
