@@ -186,13 +186,14 @@ fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool)
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
     drawn.context("cannot draw flame graph")?;
-    // Widths are of a frame with all that it calls, differences are its own.
+    // Widths are of a frame with all that it calls, differences are its own. inferno has no option for the words between them.
     let own = |svg: String, begin: &str| svg.replace(&format!("%; {begin}"), &format!("%; itself {begin}"));
     let svg = ["+", "-", "0.00%)"].into_iter().fold(String::from_utf8(svg)?, own);
     greyed(&svg).context("inferno draws otherwise than expected")
 }
 
-/// Takes the color of what may be chance. A style would hide what the search of the graph finds.
+/// Takes the color of what may be chance: inferno colors every frame of a difference by its size, whatever palette it is given. A style
+/// would hide what the search of the graph finds.
 fn greyed(svg: &str) -> Option<String> {
     let opening = format!("<g class=\"{CHANCE}\">");
     let mut pieces = svg.split(&opening);
@@ -205,7 +206,8 @@ fn greyed(svg: &str) -> Option<String> {
     Some(greyed)
 }
 
-/// Puts the second graph below the first, as a part of it that its script leaves alone.
+/// Puts the second graph below the first, as a part of it that its script leaves alone: inferno draws one graph in a file, with a title
+/// and controls that no option takes away.
 fn stacked(above: &str, below: &str) -> anyhow::Result<Vec<u8>> {
     let [height, below_height] = [height(above)?, height(below)?];
     let total = height + below_height;
