@@ -1,7 +1,7 @@
-//! Bounds the work and the memory that a file may cause, and remembers that it is broken.
+//! Bounds the work and the memory that a file may cause, and records that a file is broken.
 //!
-//! Every entry and every row costs its file a byte at least, so one pass over a file is bounded by its length. What
-//! is not: a list that thousands of units share, ranges that all cover everything, inlined functions nested in each other
+//! Every entry and every row takes at least a byte of its file, so the length of the file bounds one pass over it. It does
+//! not bound a list that thousands of units share, ranges that all cover everything, inlined functions nested in each other
 //! a thousand times. All of these spend from one account.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ const FREE_STEPS: u64 = 1 << 20;
 /// Steps for each byte of debug information. Real files take less than one.
 const STEPS_PER_BYTE: u64 = 32;
 /// Steps for each address that is asked for. Real files take a few dozen.
-const STEPS_PER_ADDRESS: u64 = 512;
+const STEPS_PER_ADDRESS: usize = 512;
 
 /// The file cannot be read, or asks for more work than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl From<gimli::Error> for Broken {
     }
 }
 
-/// The account of one file.
+/// The steps that may still be taken for one file.
 #[derive(Debug)]
 pub(super) struct Guard {
     left: AtomicU64,
@@ -33,10 +33,14 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(file_bytes: usize, addresses: usize) -> Self {
-        let steps = STEPS_PER_BYTE.saturating_mul(file_bytes as u64);
-        let steps = steps.saturating_add(STEPS_PER_ADDRESS.saturating_mul(addresses as u64));
+        Self::with_steps(file_bytes, addresses.saturating_mul(STEPS_PER_ADDRESS))
+    }
+
+    /// Opens an account for a file of which answers cost more than addresses of DWARF do: `steps` for all of them.
+    pub(super) fn with_steps(file_bytes: usize, steps: usize) -> Self {
+        let of_file = STEPS_PER_BYTE.saturating_mul(file_bytes as u64);
         Self {
-            left: AtomicU64::new(FREE_STEPS.saturating_add(steps)),
+            left: AtomicU64::new(FREE_STEPS.saturating_add(of_file).saturating_add(steps as u64)),
             is_exhausted: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
         }
@@ -45,7 +49,7 @@ impl Guard {
     /// Spends steps before they are taken.
     ///
     /// # Errors
-    /// [`Broken`] if there are none left. Then the whole file is: which steps were taken first depends on threads.
+    /// [`Broken`] if none are left. The whole file then counts as broken, because threads decide which steps came first.
     pub(super) fn spend(&self, steps: usize) -> Result<(), Broken> {
         let spent = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(steps as u64));
         if spent.is_err() || self.is_exhausted.load(Relaxed) {

@@ -1,32 +1,31 @@
-//! Reads GSYM: functions, what was inlined into them, and source lines of the addresses of one file.
+//! Reads GSYM through blazesym: functions, what was inlined into them, and source lines of the addresses of one file.
 //!
 //! The format is LLVM's: `llvm-gsymutil --convert` makes it of DWARF and symbol tables. A table of addresses leads to
-//! one record per function, which has its size, its name, its lines, and the tree of what was inlined into it. Each record that
-//! covers an asked address is read once. Nothing here recurses: calls may be nested as deep as a file is long.
+//! one record per function, which has its size, its name, its lines, and the tree of what was inlined into it.
 //!
-//! blazesym has a reader, too. It is not used because it follows that nesting by recursion and adds numbers of the file
-//! without a check, so that a hostile file can end the process; and it starts over for each address.
+//! blazesym follows that tree by recursion, adds numbers of the file without a check, and copies every name, however long.
+//! So `record` checks each record before blazesym reads it, and a [`Guard`] bounds what all addresses together may cost. Of
+//! a record that is not sound only the name is asked for.
 
-mod file;
-mod inlined;
-mod lines;
+mod record;
 
-use std::sync::Arc;
+use std::os::unix::ffi::OsStrExt as _;
 
-use gimli::{EndianSlice, RunTimeEndian};
+use blazesym::symbolize::source::{Gsym, GsymData, Source};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 
 use super::Function;
 use super::dwarf::Answers;
 use super::guard::{Broken, Guard};
 use super::strings::Strings;
-use crate::map::Map;
-use file::{File, Record};
+use crate::image::budget::Held;
 use icecore_elf::Svma;
-use inlined::Inlined;
-use lines::Row;
+use record::Records;
 
-/// Bytes of a file.
-type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
+/// blazesym reads tables in place if they are aligned to so many bytes.
+const ALIGNMENT: usize = 8;
+/// Steps for each address: one for each byte of its record. Records of large functions of C have a few ten thousand.
+const STEPS_PER_ADDRESS: usize = 64 << 10;
 
 /// Finds the functions at addresses, which ascend and differ. `reaches(start, at)` decides whether a function without a
 /// size, as assembly has them, reaches so far.
@@ -39,126 +38,83 @@ pub(super) fn look_up(
     reaches: &dyn Fn(Svma, Svma) -> bool,
     strings: &Strings,
 ) -> Result<Answers, Broken> {
-    let guard = Guard::new(bytes.len(), at.len());
-    let file = File::open(bytes).ok_or(Broken)?;
-    let mut writer =
-        Writer { file: &file, strings, guard: &guard, names: Map::default(), paths: Map::default() };
+    let (mut copy, _held);
+    let bytes = if bytes.as_ptr().align_offset(ALIGNMENT) == 0 {
+        bytes
+    } else {
+        _held = Held::take(bytes.len() as u64).ok_or(Broken)?;
+        copy = vec![0; bytes.len() + ALIGNMENT];
+        aligned(bytes, &mut copy)?
+    };
+    let guard = Guard::with_steps(bytes.len(), at.len().saturating_mul(STEPS_PER_ADDRESS));
+    let mut records = Records::open(bytes)?;
+    let source = Source::Gsym(Gsym::Data(GsymData::new(bytes)));
+    let builder = || Symbolizer::builder().enable_demangling(false);
+    let (whole, names_only) = (builder().build(), builder().enable_code_info(false).build());
+    let ask = |symbolizer: &Symbolizer, at: Svma| {
+        let answer = symbolizer.symbolize_single(&source, Input::VirtOffset(at.0));
+        match answer.map_err(|_| Broken)? {
+            Symbolized::Sym(symbol) => Ok(Some(Named::new(&symbol, strings))),
+            Symbolized::Unknown(_) => Ok(None),
+        }
+    };
     let mut functions = Vec::with_capacity(at.len());
-    while let [first, ..] = at[functions.len()..] {
-        let rest = &at[functions.len()..];
-        let record = file.find(first, &guard).unwrap_or_else(|Broken| {
-            guard.note();
-            None
-        });
-        let Some(record) = record else {
+    for &at in at {
+        let Some(record) = records.check(at, &guard)? else {
             functions.push(None);
             continue;
         };
-        let asked = &rest[..rest.partition_point(|at| *at < record.until).max(1)];
-        // What is wrong with a record costs what it would have told.
-        let named = writer.answers(&record, asked).unwrap_or_else(|Broken| {
+        guard.spend(record.bytes)?;
+        let named = if record.is_sound { ask(&whole, at) } else { Err(Broken) };
+        // A broken record loses its lines and inlined calls; its name is asked for alone.
+        let named = named.or_else(|Broken| {
             guard.note();
-            vec![None; asked.len()]
+            ask(&names_only, at)
         });
-        let covers = |at: &Svma| record.is_sized || reaches(record.start, *at);
-        functions.extend(named.into_iter().zip(asked).map(|(named, at)| named.filter(|_| covers(at))));
-    }
-    if guard.is_exhausted() {
-        return Err(Broken);
+        let named = named.ok().flatten().filter(|named| named.is_sized || reaches(named.start, at));
+        // Answers must not become more than the file and the addresses justify.
+        guard.spend(named.as_ref().map_or(0, |named| named.text_len))?;
+        functions.push(named.map(|named| named.functions));
     }
     Ok(Answers { functions, is_broken: guard.is_broken() })
 }
 
-/// Puts answers together.
-struct Writer<'w, 'd> {
-    file: &'w File<'d>,
-    strings: &'w Strings,
-    guard: &'w Guard,
-    /// Names and paths that were read, by their numbers.
-    names: Map<u32, Arc<str>>,
-    paths: Map<u64, Option<Arc<str>>>,
+/// Copies bytes to where they are aligned; a section of an image may lie anywhere.
+fn aligned<'c>(bytes: &[u8], copy: &'c mut [u8]) -> Result<&'c [u8], Broken> {
+    let begin = copy.as_ptr().align_offset(ALIGNMENT);
+    let place = copy.get_mut(begin..).and_then(|rest| rest.get_mut(..bytes.len())).ok_or(Broken)?;
+    place.copy_from_slice(bytes);
+    Ok(place)
 }
 
-impl Writer<'_, '_> {
-    /// Reads one record. What it knows of lines and inlined calls may be broken; its name remains.
-    fn answers(&mut self, record: &Record<'_>, asked: &[Svma]) -> Result<Vec<Option<Vec<Function>>>, Broken> {
-        let parts = record.parts(self.guard)?;
-        let mut rows = vec![None; asked.len()];
-        if let Some(lines) = parts.lines {
-            let take = |position: usize, row| rows[position] = Some(row);
-            lines::run(lines, record.start, asked, self.guard, take)
-                .unwrap_or_else(|Broken| self.guard.note());
-        }
-        let inlined = match parts.inlined {
-            Some(tree) => Inlined::read(tree, record.start, asked, self.guard),
-            None => Inlined::none(asked.len()),
-        };
-        let mut answers = Vec::with_capacity(asked.len());
-        for (row, innermost) in rows.into_iter().zip(&inlined.innermost) {
-            let functions = self.functions(record, &inlined, *innermost, row)?;
-            answers.push((!functions.is_empty()).then_some(functions));
-        }
-        Ok(answers)
-    }
+/// An answer of blazesym.
+struct Named {
+    functions: Vec<Function>,
+    start: Svma,
+    /// It has a size; without one it may reach up to the next.
+    is_sized: bool,
+    /// Bytes of names and paths in it.
+    text_len: usize,
+}
 
-    /// Goes from the innermost call outwards: the sampled line belongs to the first, the line of each call to the one
-    /// around it.
-    fn functions(
-        &mut self,
-        record: &Record<'_>,
-        inlined: &Inlined,
-        innermost: Option<u32>,
-        row: Option<Row>,
-    ) -> Result<Vec<Function>, Broken> {
-        let mut functions = Vec::new();
-        let (mut place, mut next) = (row, innermost);
-        while let Some(call) = next {
-            let call = &inlined.calls[call as usize];
-            // Answers must not become more than the file and the addresses justify.
-            self.guard.spend(8)?;
-            // A call without a name is left out; of a function the symbol table may know more.
-            let name = self.name(call.name)?;
-            if !name.is_empty() {
-                functions.push(self.function(name, place)?);
+impl Named {
+    /// Orders functions from the innermost call outwards.
+    fn new(symbol: &Sym<'_>, strings: &Strings) -> Self {
+        let calls = symbol.inlined.iter().rev().map(|call| (&call.name, call.code_info.as_ref()));
+        let around = (&symbol.name, symbol.code_info.as_deref());
+        let mut text_len = 0;
+        let functions = calls.chain([around]).map(|(name, code)| {
+            let path = code.map(CodeInfo::to_path).filter(|path| !path.as_os_str().is_empty());
+            text_len += name.len() + path.as_ref().map_or(0, |path| path.as_os_str().len());
+            Function {
+                name: strings.name(name.as_bytes()),
+                file: path.map(|path| strings.path(path.as_os_str().as_bytes())),
+                line: code.and_then(|code| code.line).filter(|line| *line > 0),
             }
-            place = Some(call.place);
-            next = call.caller;
-        }
-        let name = self.name(record.name)?;
-        functions.push(self.function(name, place)?);
-        Ok(functions)
-    }
-
-    fn function(&mut self, name: Arc<str>, place: Option<Row>) -> Result<Function, Broken> {
-        let file = match place {
-            Some(row) => self.path(row.file)?,
-            None => None,
-        };
-        Ok(Function { name, file, line: place.map(|row| row.line).filter(|line| *line > 0) })
-    }
-
-    /// A name; empty if there is none.
-    fn name(&mut self, off: u32) -> Result<Arc<str>, Broken> {
-        if let Some(name) = self.names.get(&off) {
-            return Ok(name.clone());
-        }
-        let raw = self.file.string(off).ok_or(Broken)?;
-        self.guard.spend(raw.len())?;
-        let name = self.strings.name(raw);
-        self.names.insert(off, name.clone());
-        Ok(name)
-    }
-
-    /// The path of a file by its number; number 0 is none.
-    fn path(&mut self, number: u64) -> Result<Option<Arc<str>>, Broken> {
-        if let Some(path) = self.paths.get(&number) {
-            return Ok(path.clone());
-        }
-        let path = self.file.path(number).ok_or(Broken)?;
-        self.guard.spend(path.len())?;
-        let path = (!path.is_empty()).then(|| self.strings.path(&path));
-        self.paths.insert(number, path.clone());
-        Ok(path)
+        });
+        let functions = functions.collect();
+        let is_sized = symbol.size.is_none_or(|size| size > 0);
+        Self { functions, start: Svma(symbol.addr), is_sized, text_len }
     }
 }
 

@@ -68,7 +68,7 @@ fn nested() -> Vec<u8> {
         node(0, 16, true, OUTER, 0),
         node(4, 8, true, INNER, 20),
         node(2, 2, false, INNERMOST, 30),
-        node(3, 2, false, INNERMOST, 31),
+        node(4, 2, false, INNERMOST, 31),
         vec![0],
         vec![0],
     ];
@@ -84,7 +84,6 @@ fn calls_nest_and_their_lines_belong_to_the_one_around() {
         (0x1003, "outer:10"),
         (0x1004, "inner:12 outer:20"),
         (0x1006, "innermost:12 inner:30 outer:20"),
-        // Both calls say to be here: the first one is.
         (0x1007, "innermost:12 inner:30 outer:20"),
         (0x1008, "innermost:12 inner:31 outer:20"),
         (0x100b, "inner:12 outer:20"),
@@ -120,7 +119,44 @@ fn bottomless_nesting_costs_no_stack() {
     }
     tree.extend(node(0, 16, true, INNER, 7));
     tree.resize(tree.len() + 1_000_002, 0);
-    assert_eq!(names(&file(&[(0, record(16, OUTER, &[(2, &tree)]))]), &[0x1000]), ["inner:0 outer:1"]);
+    assert_only_the_name_is_known(&tree);
+}
+
+#[test]
+fn calls_beside_each_other_that_overlap_are_not_believed() {
+    let calls = [node(2, 4, false, INNER, 1), node(5, 4, false, INNERMOST, 1)].concat();
+    assert_only_the_name_is_known(&[node(0, 16, true, OUTER, 0), calls, vec![0]].concat());
+}
+
+/// Of the function with this tree.
+fn assert_only_the_name_is_known(tree: &[u8]) {
+    let answers = ask(&file(&[(0, record(16, OUTER, &[(2, tree)]))]), &[0x1000]).expect("sound tables");
+    let functions = answers.functions[0].as_deref().expect("its name is known");
+    assert_eq!((&*functions[0].name, functions.len(), answers.is_broken), ("outer", 1, true));
+}
+
+#[test]
+fn calls_nest_as_deep_as_is_allowed_on_the_stack_of_a_small_thread() {
+    let mut tree = node(0, 16, true, OUTER, 0);
+    for _ in 1..record::MAX_NESTED {
+        tree.extend(node(0, 16, true, INNER, 1));
+    }
+    tree.resize(tree.len() + record::MAX_NESTED, 0);
+    let bytes = file(&[(0, record(16, OUTER, &[(1, &[0, 1, 10, 2, 0, 0]), (2, &tree)]))]);
+    let small = std::thread::Builder::new().stack_size(512 << 10);
+    let thread = small.spawn(move || names(&bytes, &[0x1000]).remove(0)).expect("started");
+    let named = thread.join().expect("no overflow");
+    assert_eq!(named.split(' ').count(), record::MAX_NESTED);
+    assert!(named.starts_with("inner:10 inner:1 ") && named.ends_with(" inner:1 outer:1"), "{named}");
+}
+
+#[test]
+fn a_file_may_lie_at_any_address() {
+    let bytes = file(&[(0, nested())]);
+    for begin in 0..8 {
+        let moved = [&vec![0; begin], &*bytes].concat();
+        assert_eq!(names(&moved[begin..], &[0x1004]), ["inner:12 outer:20"], "{begin}");
+    }
 }
 
 #[test]
@@ -169,9 +205,11 @@ fn cut_and_flipped_files_are_no_panic() {
 
 #[test]
 fn many_addresses_that_lead_to_one_large_record_are_given_up() {
-    let calls = node(0, 1, false, INNER, 1).repeat(100_000);
-    let tree = [node(0, 1, true, OUTER, 0), calls, vec![0]].concat();
-    let mut bytes = file(&[(0, record(1, OUTER, &[(2, &tree)]))]);
+    let calls = node(0, 0, false, INNERMOST, 1).repeat(100_000);
+    let tree = [node(0, 1, true, OUTER, 0), node(0, 1, false, INNER, 1), calls, vec![0]].concat();
+    // Without lines blazesym looks for no calls.
+    let lines = [0, 1, 10, 2, 0, 0];
+    let mut bytes = file(&[(0, record(1, OUTER, &[(1, &lines), (2, &tree)]))]);
     let (end, count) = (bytes.len() as u32, 60_000_u32);
     // Another file of the same strings, in which all addresses have the record of this one.
     let record = u32::from_le_bytes(*bytes[52..].first_chunk().expect("an offset"));
@@ -183,7 +221,7 @@ fn many_addresses_that_lead_to_one_large_record_are_given_up() {
     bytes[20..24].copy_from_slice(&strings.to_le_bytes());
     bytes.splice(48..56, addresses.into_iter().chain(records));
     assert_eq!(bytes.len(), (end + shift) as usize);
-    let at: Vec<u64> = (0x1000..0x1000 + u64::from(count)).collect();
+    let at: Vec<u64> = (0x1000..0x1000 + 2_000).collect();
     assert_eq!(ask(&bytes, &at).err(), Some(Broken));
-    assert_eq!(names(&bytes, &at[..3]), ["inner:0 outer:1"; 3]);
+    assert_eq!(names(&bytes, &at[..3]), ["inner:10 outer:1"; 3]);
 }
