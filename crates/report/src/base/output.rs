@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use icecore_format::header;
 
 /// Writes a file under another name beside `path`; when all is written it takes that name, and what had it is replaced.
@@ -81,11 +80,32 @@ pub(crate) fn refuse(path: &Path, force: bool, inputs: &[&Path]) -> io::Result<(
     }
 }
 
+/// Why a view was not written into a file.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file may not be written, or its folder takes no file.
+    #[error("cannot create `{}`", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// The reason, and the remedy.
+        source: io::Error,
+    },
+    /// Not all bytes were written.
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
 /// Writes a view into a file as [`replace`] does, never over a recording. A pipe, a terminal or another device is written into.
 ///
 /// # Errors
 /// As [`refuse`]; if `path` holds a recording; else as the file system says.
-pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8]) -> Result<(), WriteError> {
     let there = metadata(path).ok().flatten();
     let is_device = there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir());
     inputs
@@ -94,13 +114,13 @@ pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8
         // Of a recording it would be wrong to advise --force.
         .and_then(|()| if is_device { Ok(()) } else { refuse_any_recording(path) })
         .and_then(|()| if is_device { Ok(()) } else { refuse(path, force, &[]) })
-        .with_context(|| format!("cannot create `{}`", path.display()))?;
+        .map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
     let written = if is_device {
         File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes))
     } else {
         replace(path, Path::new(""), None, |file| file.write_all(bytes))
     };
-    written.with_context(|| format!("cannot write `{}`", path.display()))
+    written.map_err(|source| WriteError::Write { path: path.to_owned(), source })
 }
 
 /// What there is at a path; `None` if nothing is.
@@ -138,6 +158,11 @@ mod tests {
 
     use super::*;
 
+    /// The error and its causes, as a command says them.
+    fn said(error: WriteError) -> String {
+        format!("{:#}", anyhow::Error::from(error))
+    }
+
     #[test]
     fn the_recording_is_never_written_over() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -147,7 +172,8 @@ mod tests {
         fs::hard_link(&recording, &hard).expect("linked");
         for path in [&recording, &link, &hard] {
             let error = write_view(path, true, &[&recording], b"graph").expect_err("refused");
-            assert!(format!("{error:#}").contains(": this is the recording itself"), "{error:#}");
+            let text = said(error);
+            assert!(text.contains(": this is the recording itself"), "{text}");
         }
         assert_eq!(fs::read(&recording).expect("there"), b"precious");
         assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 3);
@@ -183,8 +209,7 @@ mod tests {
         let [old, other] = ["old.svg", "other.icecore"].map(|name| dir.path().join(name));
         fs::write(&old, "old").expect("written");
         fs::write(&other, header::MAGIC).expect("written");
-        let refusal =
-            |path, force| format!("{:#}", write_view(path, force, &[], b"graph").expect_err("refused"));
+        let refusal = |path, force| said(write_view(path, force, &[], b"graph").expect_err("refused"));
         let text = refusal(&old, false);
         assert!(text.starts_with("cannot create `/") && text.contains("overwrite it with --force"), "{text}");
         assert_eq!(fs::read(&old).expect("there"), b"old");
