@@ -7,10 +7,10 @@
 //! | [`stacks`] | samples as stacks of places: counted, unwound, checked against the code |
 //! | [`profile`] | stacks with names; the pipeline from a file to a profile |
 //! | [`analysis`] | what profiles say: over time, against each other, of themselves |
-//! | [`cli`] | what was typed |
+//! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
 //! | [`views`] | what is printed |
 //! | [`edit`] | recordings made of recordings |
-//! | [`run`](mod@run) | one command line: pipeline, then view |
+//! | [`run`](mod@run) | the list of commands; one command line: pipeline, then view |
 //!
 //! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms". Data flows down the list. Every stage is a
 //! function of its input, keeps no state and gives the same bytes for any number of threads.

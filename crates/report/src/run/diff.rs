@@ -6,7 +6,7 @@ use anyhow::bail;
 use icecore_format::read::Recording;
 
 use super::lookup;
-use super::{Streams, emit, remark};
+use super::{Streams, emit, screen};
 use crate::analysis::compare::By as DiffBy;
 use crate::analysis::compare::noise::SLICES;
 use crate::analysis::compare::{Comparison, Options, Unit, Work, compare};
@@ -47,7 +47,7 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
     let view = diff::Diff::new(&compared, &sided, options);
     if let Some(path) = &options.output {
         let written = diff::file::write((path, options.force), &view, &compared, &sided)?;
-        remark(streams, &[written]);
+        screen(global, streams).remark([written]);
     }
     if options.markdown {
         streams.out.write_all(view.markdown().as_bytes())?;
@@ -125,9 +125,9 @@ fn name<'a>(
     let Named { located, names, fetched, trouble } = loaded.name(search, servers, progress);
     let report = loaded.report(&located, names);
     let warnings = trouble.into_iter().chain(quality::warning(&report));
-    let warnings = warnings.chain(report.profile.names.remark()).filter(|_| !global.quiet);
-    remark(streams, &warnings.map(|warning| format!("warning: {warning}")).collect::<Vec<_>>());
-    remark(streams, &lookup::remarks(search, servers, &fetched));
+    let mut screen = screen(global, streams);
+    screen.warn(warnings.chain(report.profile.names.remark()));
+    screen.remark(lookup::remarks(search, servers, &fetched));
     report
 }
 

@@ -6,7 +6,7 @@ use anyhow::bail;
 use rayon::prelude::*;
 
 use super::lookup;
-use super::{Streams, emit, remark};
+use super::{Streams, emit, screen};
 use crate::analysis::compare::Metric;
 use crate::analysis::compare::noise::SLICES;
 use crate::analysis::trend::By as TrendBy;
@@ -46,10 +46,11 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
     }
     for it in recorded.iter().filter(|it| it.damaged > 0) {
         let parts = things(it.damaged, "part");
-        remark(streams, &[format!("warning: `{}` is damaged: {parts} left out", it.path.display())]);
+        let remark = format!("warning: `{}` is damaged: {parts} left out", it.path.display());
+        screen(global, streams).remark([remark]);
     }
     let warning = |(_, error): &(_, anyhow::Error)| format!("warning: left out: {error:#}");
-    remark(streams, &left_out.iter().map(warning).collect::<Vec<_>>());
+    screen(global, streams).remark(left_out.iter().map(warning));
     let view = views::trend::Trend::new(recorded, options)?;
     if options.csv {
         view.csv(streams.out)?

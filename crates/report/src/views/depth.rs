@@ -6,11 +6,55 @@ mod text;
 
 use serde::Serialize;
 
+use super::{Needs, Result, Screen, Shown, View};
 use crate::analysis::depths::{Depths, entries, recursing};
-use crate::cli::{self, Owner};
+use crate::cli::{Owner, Source};
 use crate::profile::pipeline::Report;
+use crate::stacks::hits::Apart;
 use crate::views::owners::Owners;
 use rows::{GroupRow, InterpreterRow, RecursionRow};
+
+/// The arguments of `depth`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report depth [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report depth demo.icecore
+  icecore-report depth demo.icecore --by thread --user
+  icecore-report depth demo.icecore --json | jq '.groups[0].max'     like max(len(ustack)) of bpftrace
+
+A depth is a number of frames as the machine has them: inlined functions have none. A stack that was cut is \
+deeper than it seems: a figure that this may change says (cut), and is a least value. INCOMPLETE is the share \
+of stacks that end elsewhere than at a root, for other reasons: these are deeper, too. Recursion is told of \
+functions that call themselves, and once of functions that call each other.")]
+pub struct Args {
+    /// What a row is: process or thread (with its event, and the user or the kernel side)
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub by: Owner,
+    /// How many rows of each table; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, _: u32) -> Needs {
+        let threads = self.by == Owner::Thread;
+        Needs { apart: Apart { threads, events: true, ..Apart::default() }, tells_quality: false }
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let depth = Depth::new(shown.report, self);
+        screen.emit(&depth, |page| depth.text(shown.report, page))?;
+        Ok(true)
+    }
+}
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -30,7 +74,7 @@ pub struct Depth {
 
 impl Depth {
     /// Measures the stacks of a profile whose events are apart.
-    pub fn new(report: &Report<'_>, options: &cli::Depth) -> Self {
+    pub fn new(report: &Report<'_>, options: &Args) -> Self {
         let profile = &report.profile;
         let depths = Depths::new(profile);
         let owners = Owners::new(report, options.by);

@@ -4,22 +4,72 @@ pub(crate) mod file;
 pub(crate) mod fit;
 
 use std::convert::Infallible;
-use std::io::Write;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
 
+use super::export::{Export, by_extension};
 use super::folded::{Labels, Merged};
+use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::base::output::write_view;
 use crate::base::shorten::{line, shorten};
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, count, duration, things, utc};
-use crate::cli::{self, Weight};
+use crate::cli::{Source, Weight};
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
+use crate::profile::tree::Root;
 use crate::recording::load::clean;
+
+/// The arguments of `flame`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report flame [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report flame demo.icecore                       writes demo.svg
+  icecore-report flame demo.icecore -o - --comm cc1 > cc1.svg
+  icecore-report flame demo.icecore --from 2 --to 3.5     one and a half seconds of it
+
+User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey. Click zooms, \
+Ctrl-F searches.")]
+pub struct Args {
+    /// Where to write the SVG; `-`: stdout [default: the recording's name with .svg]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// What widths mean: samples or period (their weight)
+    #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
+    pub weight: Weight,
+    /// What the stacks begin with: the name of the process, the thread, or none
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub root: Root,
+    /// Title of the graph
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, _: u32) -> Needs {
+        Needs::threads(self.root == Root::Thread)
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        write(shown.report, self, screen)?;
+        Ok(true)
+    }
+}
 
 /// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.
 const MIN_WIDTH_PERCENT: f64 = 0.1 / 1200.0 * 100.0;
@@ -41,60 +91,83 @@ struct Written {
     title: String,
 }
 
+/// A graph that is not drawn yet.
+struct Graph<'a> {
+    report: &'a Report<'a>,
+    labels: Labels,
+    drawn: fit::Drawn,
+    title: &'a str,
+    weight: Weight,
+}
+
+/// The formats of graphs. A file of another extension is in the first one.
+fn exports<'a>() -> [&'a dyn Export<Graph<'a>>; 1] {
+    [&Svg]
+}
+
+struct Svg;
+
+impl Export<Graph<'_>> for Svg {
+    fn extension(&self) -> &'static str {
+        "svg"
+    }
+
+    fn bytes(&self, graph: &Graph<'_>) -> Result<Vec<u8>> {
+        let Graph { report, labels, drawn, title, weight } = graph;
+        let mut colors = colors(&report.profile.names, labels, drawn.name_bytes);
+        let lines = lines(&drawn.stacks, *weight);
+        let subtitle: Vec<&str> =
+            report.filtered.as_deref().into_iter().chain(drawn.left_out.as_deref()).collect();
+        let subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
+        let unit = if *weight == Weight::Samples { "samples" } else { &report.profile.unit };
+        let svg = draw(&lines, title, subtitle.as_deref(), unit, &mut colors);
+        svg.map_err(|error| Error::Graph(error.into()))
+    }
+}
+
 /// Draws the graph and says what was written; to stdout, the graph only.
-pub fn write(
-    report: &Report<'_>,
-    options: &cli::Flame,
-    json: bool,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
+fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result<()> {
     let to_stdout = options.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    if to_stdout && json {
-        return Err(anyhow!("cannot write both the graph and JSON to stdout: name a file with -o"));
+    if to_stdout && screen.json {
+        let why = "cannot write both the graph and JSON to stdout: name a file with -o";
+        return Err(Error::Refused(why.to_owned()));
     }
     let whole = report.profile.whole();
     if whole.samples == 0 {
         let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
-        return Err(anyhow!("cannot draw a graph of no samples{why}"));
+        return Err(Error::Refused(format!("cannot draw a graph of no samples{why}")));
     }
     let title = options.title.as_ref().map_or_else(|| title(report), |title| clean(title.as_bytes()).into());
     let labels = Labels::own(&report.profile.names, true);
     let merged = Merged::new(&report.profile, options.root, &labels);
     let stacks = merged.len() as u64;
-    let drawn = fit::drawn(merged);
-    let mut colors = colors(&report.profile.names, &labels, drawn.name_bytes);
-    let lines = lines(&drawn.stacks, options.weight);
-    let subtitle: Vec<&str> =
-        report.filtered.as_deref().into_iter().chain(drawn.left_out.as_deref()).collect();
-    let subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
-    let unit = if options.weight == Weight::Samples { "samples" } else { &report.profile.unit };
-    let svg = draw(&lines, &title, subtitle.as_deref(), unit, &mut colors)?;
-    if to_stdout {
-        out.write_all(&svg)?;
-        return Ok(out.flush()?);
-    }
+    let graph = Graph { report, labels, drawn: fit::drawn(merged), title: &title, weight: options.weight };
     let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path));
-    write_view(&path, options.force, &[report.loaded.path], &svg)?;
+    let exports = exports();
+    let content = by_extension(&exports, &path).unwrap_or(exports[0]).bytes(&graph)?;
+    if to_stdout {
+        screen.out.write_all(&content)?;
+        return Ok(screen.out.flush()?);
+    }
+    write_view(&path, options.force, &[report.loaded.path], &content)?;
     let written = Written {
         schema: "icecore.flame/1",
         file: path.display().to_string(),
-        file_bytes: svg.len() as u64,
+        file_bytes: content.len() as u64,
         stacks,
         samples: whole.samples,
         total_weight: whole.weight,
         unit: report.profile.unit.clone(),
-        title,
+        title: title.clone(),
     };
-    if json {
-        serde_json::to_writer_pretty(&mut *out, &written)?;
-        writeln!(out)?;
-    } else {
-        let stacks = format!("{} distinct stacks", count(written.stacks));
-        let (samples, size) = (things(written.samples, "sample"), bytes(written.file_bytes));
-        let file = shown(&path);
-        writeln!(out, "wrote {file} ({size}): {samples}, {stacks}; open it in a browser")?;
-    }
-    Ok(out.flush()?)
+    let size = bytes(written.file_bytes);
+    let (samples, stacks) = (things(whole.samples, "sample"), count(stacks));
+    let file = shown(&path);
+    screen.emit(&written, |page| {
+        page.line(&format!(
+            "wrote {file} ({size}): {samples}, {stacks} distinct stacks; open it in a browser"
+        ));
+    })
 }
 
 /// One line per stack, in the order of their frames: a stack stands beside those that go on from it.

@@ -11,8 +11,55 @@ use serde::{Serialize, Serializer};
 pub(crate) use self::merged::{Labels, Merged};
 use crate::base::shorten::{fitted, line};
 use crate::base::term::quantity::things;
-use crate::cli::{self, Weight};
+use crate::cli::{Source, Weight};
 use crate::profile::Profile;
+use crate::profile::tree::Root;
+use crate::views::{Needs, Result, Screen, Shown, View};
+
+/// The arguments of `folded`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report folded [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report folded demo.icecore > demo.folded
+  icecore-report folded demo.icecore | inferno-flamegraph > demo.svg
+
+A line is `process;outermost;…;innermost count`. Kernel frames end with _[k], inlined ones with _[i].")]
+pub struct Args {
+    /// What is counted: samples or period (their weight)
+    #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
+    pub weight: Weight,
+    /// What the stacks begin with: the name of the process, the thread, or none
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub root: Root,
+    /// Leave out the marks behind names of kernel frames and of inlined ones
+    #[arg(long)]
+    pub no_annotations: bool,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, _: u32) -> Needs {
+        Needs::threads(self.root == Root::Thread)
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let folded = Folded::new(&shown.report.profile, self);
+        screen.warn(folded.remark());
+        if screen.json {
+            screen.emit(&folded, |_| ())?;
+        } else {
+            folded.text(screen.out)?;
+        }
+        Ok(true)
+    }
+}
 
 /// The document. Its stacks are put together one by one, as they are written.
 #[derive(Debug, Serialize)]
@@ -52,7 +99,7 @@ impl Serialize for Stacks {
 
 impl Folded {
     /// Merges the stacks of a profile.
-    pub fn new(profile: &Profile, options: &cli::Folded) -> Self {
+    pub fn new(profile: &Profile, options: &Args) -> Self {
         let whole = profile.whole();
         let labels = Labels::own(&profile.names, !options.no_annotations);
         let stacks = Merged::new(profile, options.root, &labels);

@@ -5,15 +5,53 @@ use std::collections::BTreeMap;
 use icecore_format::records::StackRepair;
 use serde::Serialize;
 
+use super::{Needs, Result, Screen, Shown, View};
 use crate::analysis::account::Account;
 use crate::analysis::quality::{Break, Quality, Verdict, breaks};
 use crate::base::ratio;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{count, duration, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
+use crate::cli::Source;
 use crate::profile::Taken;
 use crate::profile::pipeline::Report;
 use crate::recording::losses::{losses, lost};
+
+/// The arguments of `health`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report health [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report health demo.icecore
+  icecore-report health demo.icecore --strict || exit 1    in a script: only if the data is good
+  icecore-report health demo.icecore --json | jq -r '.advice[]'
+
+The verdict is that of summary, by the same thresholds. A stack is rooted if it was unwound to the outermost \
+frame, if the walk along frame pointers ended there, or if it holds the entry point of a program or thread.")]
+pub struct Args {
+    /// Exit with 1 unless the verdict is good
+    #[arg(long)]
+    pub strict: bool,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, _: u32) -> Needs {
+        Needs { tells_quality: true, ..Needs::default() }
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let health = Health::new(shown.report);
+        screen.emit(&health, |page| health.text(shown.report, page))?;
+        Ok(!self.strict || health.is_good())
+    }
+}
 
 /// The document.
 #[derive(Debug, Serialize)]

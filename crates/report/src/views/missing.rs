@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::base::map::Map;
 use crate::base::term::path::shown;
-use crate::cli;
+use crate::cli::Source;
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
 use crate::recording::load::clean;
@@ -20,11 +20,46 @@ use crate::stacks::mounts::Elsewhere;
 use icecore_symbolize::Reason;
 use icecore_symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex};
 
-use super::left_out;
+use super::{Result, Screen, Shown, View, left_out};
 use crate::analysis::asked::Asked;
 use crate::base::ratio;
 use advice::Origin;
 use count::{Count, Lack, count};
+
+/// The arguments of `missing`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report missing [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report missing demo.icecore
+  icecore-report missing demo.icecore --symbols ~/binaries    what is still missing with these
+  icecore-report missing demo.icecore --json | jq -r '.names[].build_id'
+
+First the images without which frames have no name, by the share of the samples that have such a frame; then \
+those that have names, and whose debug files would add source lines and inlined functions.")]
+pub struct Args {
+    /// How many images of each kind; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 10)]
+    pub rows: usize,
+    /// List every path that was tried
+    #[arg(short, long)]
+    pub paths: bool,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let missing = Missing::new(shown.report, self);
+        screen.emit(&missing, |page| missing.text(shown.report, page))?;
+        Ok(true)
+    }
+}
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -96,7 +131,8 @@ pub struct Tried {
 
 impl Missing {
     /// Looks for the files of every image with frames that lack something.
-    pub fn new(report: &Report<'_>, search: &Search, options: &cli::Missing) -> Self {
+    pub fn new(report: &Report<'_>, options: &Args) -> Self {
+        let search = report.loaded.search;
         let Count { lacks, mut others, frames } = count(&report.profile);
         let locator = Locator::new(&report.loaded.tables, &report.loaded.spaces);
         let whole = report.profile.whole();

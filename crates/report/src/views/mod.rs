@@ -4,6 +4,8 @@
 pub mod cache;
 pub mod depth;
 pub mod diff;
+mod error;
+pub mod export;
 pub mod flame;
 pub mod folded;
 pub mod health;
@@ -18,8 +20,12 @@ pub mod top;
 pub mod tree;
 pub mod trend;
 pub mod verify;
+mod view;
 
 use serde::Serialize;
+
+pub use error::{Error, Result};
+pub use view::{Needs, Screen, Shown, View};
 
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{count, things, weight};

@@ -2,17 +2,44 @@
 
 mod rows;
 
-use std::io::Write;
 use std::ops::Range;
 
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
+use crate::cli::Source;
 use crate::profile::entry::entries;
-use crate::profile::pipeline::{Loaded, Report};
+use crate::profile::pipeline::Loaded;
 use crate::stacks::hits::Key;
-use crate::stacks::locate::{Located, Locator, steps};
+use crate::stacks::locate::{Locator, steps};
+use crate::views::{Result, Screen, Shown, View};
 use rows::Lister;
+
+/// The arguments of `samples`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report samples [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report samples demo.icecore --pid 4711 --to 100ms
+  icecore-report samples demo.icecore --json | jq -r .comm | sort | uniq -c
+
+Times are seconds after the start of the session. Frames are listed leaf first.")]
+pub struct Args {
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        write(shown, screen)?;
+        Ok(true)
+    }
+}
 
 /// Frames that one thread prints at once, or the samples if these are more: a stack has up to a thousand.
 const PIECE: usize = 1 << 12;
@@ -22,12 +49,9 @@ const PIECE_BYTES: usize = 1 << 20;
 const PIECES: usize = 64;
 
 /// Writes all samples that the filters keep, as lines of text or of JSON.
-pub fn write(
-    report: &Report<'_>,
-    located: &Located,
-    json: bool,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
+pub fn write(shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<()> {
+    let Shown { report, located, .. } = *shown;
+    let (json, out) = (screen.json, &mut *screen.out);
     let (loaded, names) = (report.loaded, &report.profile.names);
     let locator = Locator::new(&loaded.tables, &loaded.spaces);
     let (matches, entries) = (loaded.patterns.matches(names), entries(names));

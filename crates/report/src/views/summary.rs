@@ -8,18 +8,52 @@ use std::collections::BTreeMap;
 use icecore_format::records::SessionV1;
 use serde::Serialize;
 
-use super::DamageRow;
 use super::info::{EventRow, ReceiptRow};
 use super::left_out::LeftOutRow;
+use super::{DamageRow, Needs, Result, Screen, Shown, View};
 use crate::base::ratio;
-use crate::cli::{By, Sort};
+use crate::cli::{Sort, Source};
 use crate::profile::pipeline::Report;
 use crate::recording::losses::{losses, lost};
-use crate::views::top::{self, Top};
+use crate::views::top::{self, By, Top};
 
 pub use crate::analysis::quality::{Quality, Verdict};
 use crate::recording::spans::Spans;
 use sessions::{alike, labels, notes};
+
+/// The arguments of `summary`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report summary [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report summary demo.icecore
+  icecore-report demo.icecore --comm cc1        the same, of one program
+  icecore-report demo.icecore --json | jq .verdict
+
+The verdict: misleading if more than 10% of the samples were lost, or fewer than 50% of the frames \
+have a name; usable if more than 1% were lost, or fewer than 90% of the frames have a name, or of the \
+user stacks reach a root, or if the file is damaged; else good.")]
+pub struct Args {
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, _: u32) -> Needs {
+        Needs { tells_quality: true, ..Needs::default() }
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let summary = Summary::new(shown.report);
+        screen.emit(&summary, |page| summary.text(shown.report, page))?;
+        Ok(true)
+    }
+}
 
 /// The document.
 #[derive(Debug, Serialize)]

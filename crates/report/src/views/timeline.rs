@@ -6,17 +6,120 @@ mod heat;
 mod lines;
 mod text;
 
-use anyhow::bail;
 use serde::Serialize;
 
+use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::analysis::activity;
-use crate::cli;
+use crate::cli::{Sort, Source};
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
+use crate::recording::filter::Moment;
 use crate::recording::spans::{Slices, Slicing, Spans};
+use crate::stacks::hits::Apart;
 use found::ChangeRow;
 use heat::Heat;
 use lines::{Line, Series};
+
+/// The arguments of `timeline`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report timeline [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report timeline demo.icecore
+  icecore-report timeline demo.icecore --by function --comm cc1 --from 10 --to 20
+  icecore-report timeline demo.icecore --heatmap          tenths of seconds: what comes in bursts, or every second
+  icecore-report timeline demo.icecore --resolution 100ms --csv > demo.csv
+
+Changes are listed if chance makes any in at most one of twenty recordings in which nothing changes. Shares \
+are those of what was spent at that time; a level lasts at least six of the slices in which changes are looked for. They are looked for in the 100 heaviest \
+rows of each kind, shown or not; processes and threads of one name count as one, as in diff.")]
+pub struct Args {
+    /// What a row is: process (with the heaviest functions), thread, function or image
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub by: TimelineBy,
+    /// What of functions and images is shown: self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// How many rows; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 10)]
+    pub rows: usize,
+    /// Divide the time into so many parts [default: as many as fit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub buckets: Option<u32>,
+    /// Divide the time into parts of this length: 100ms, 1s (longer if these were more than 262,144); changes are looked for in
+    /// these
+    #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "buckets")]
+    pub resolution: Option<Moment>,
+    /// A map of seconds from left to right, and of the time within each from bottom to top
+    #[arg(long, conflicts_with_all = ["buckets", "resolution"])]
+    pub heatmap: bool,
+    /// Print comma-separated values instead of text
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, width: u32) -> Needs {
+        let select = &self.source.select;
+        Needs {
+            apart: Apart {
+                threads: self.by == TimelineBy::Thread,
+                slices: Some(slicing(self, width)),
+                // A heat map shows no functions, and a second of it has more slices than other views have in all.
+                no_stacks: self.heatmap && select.focus.is_none() && select.hide.is_none(),
+                ..Apart::default()
+            },
+            tells_quality: self.heatmap,
+        }
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let timeline = Timeline::new(shown.report, self, shown.width)?;
+        if self.csv {
+            timeline.csv(screen.out)?;
+        } else {
+            screen.emit(&timeline, |page| timeline.text(shown.report, page))?;
+        }
+        Ok(true)
+    }
+}
+
+fn length(text: &str) -> Result<Moment, String> {
+    let length: Moment = text.parse()?;
+    (length.ns > 0).then_some(length).ok_or_else(|| "must be longer than nothing".to_owned())
+}
+
+/// What a row of `timeline` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum TimelineBy {
+    /// Processes, and behind them the heaviest functions.
+    Process,
+    /// Threads.
+    Thread,
+    /// Functions of an image; what was inlined into one counts for it.
+    Function,
+    /// Executable files.
+    Image,
+}
+
+impl TimelineBy {
+    /// The name, as it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Function => "function",
+            Self::Image => "image",
+        }
+    }
+}
 
 /// Slices that changes are looked for in, if no resolution is given.
 const FINE: u32 = 288;
@@ -57,7 +160,7 @@ pub struct Timeline {
 }
 
 /// How time is divided for a timeline that is as wide as the terminal.
-pub fn slicing(options: &cli::Timeline, width: u32) -> Slicing {
+pub fn slicing(options: &Args, width: u32) -> Slicing {
     match (options.heatmap, options.resolution) {
         (true, _) => Slicing::Length(MOST, heat::STEP_NS),
         (_, Some(resolution)) => Slicing::Length(MOST, resolution.ns),
@@ -68,7 +171,7 @@ pub fn slicing(options: &cli::Timeline, width: u32) -> Slicing {
     }
 }
 
-fn buckets(options: &cli::Timeline, width: u32) -> u32 {
+fn buckets(options: &Args, width: u32) -> u32 {
     options.buckets.unwrap_or_else(|| drawn(width))
 }
 
@@ -130,13 +233,15 @@ impl Timeline {
     ///
     /// # Errors
     /// If the time is too long for a heat map.
-    pub fn new(report: &Report<'_>, options: &cli::Timeline, width: u32) -> anyhow::Result<Self> {
+    pub fn new(report: &Report<'_>, options: &Args, width: u32) -> Result<Self> {
         let (profile, tables) = (&report.profile, &report.loaded.tables);
         let none = Slices { begin_ns: 0, len_ns: 1, number: 1 };
         let slices = report.loaded.hits.slices.unwrap_or(none);
         if options.heatmap && slices.number > 1 && slices.len_ns != heat::STEP_NS {
             let most = u64::from(MOST) * heat::STEP_NS / 3_600_000_000_000;
-            bail!("cannot draw a heat map of more than {most} hours: narrow it with --from and --to");
+            let why =
+                format!("cannot draw a heat map of more than {most} hours: narrow it with --from and --to");
+            return Err(Error::Refused(why));
         }
         let (_, end_ns) = Spans::new(tables, &report.loaded.filter).hull_ns();
         let each = match options.resolution {
@@ -162,7 +267,7 @@ impl Timeline {
         } else {
             found::changes(fine, &of_slices, &profile.unit, &lines::searched(report, options, fine))
         };
-        let sort = if options.sort == cli::Sort::Own { "self" } else { "total" };
+        let sort = if options.sort == Sort::Own { "self" } else { "total" };
         Ok(Self {
             schema: "icecore.timeline/1",
             by: options.by.name(),

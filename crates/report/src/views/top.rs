@@ -4,14 +4,82 @@ mod text;
 
 use serde::Serialize;
 
+use super::{Needs, Result, Screen, Shown, View};
 use crate::base::map::Interned;
-use crate::cli::{self, By, Sort};
+use crate::cli::{Sort, Source};
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
 use crate::recording::cgroups::CgroupId;
 
 pub(super) use text::clip;
+
+/// The arguments of `top`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report top [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report top demo.icecore                         functions by self time
+  icecore-report top demo.icecore --sort total -n 50      with everything they call
+  icecore-report top demo.icecore --by line --comm cc1    source lines of one program
+  icecore-report top demo.icecore --by process
+  icecore-report top demo.icecore --by cgroup             services and containers
+  icecore-report top demo.icecore --by inlined            the compiler's inlining undone
+
+Self is the time in the function itself, total the time in it and in what it calls; a function that \
+occurs several times in one stack is counted once. What was inlined into a function counts for it, \
+as in perf; --by inlined shows every inlined function as a row of its own.")]
+pub struct Args {
+    /// What a row is: function, inlined, line, image, process, thread, cgroup or host
+    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
+    pub by: By,
+    /// What the rows are ordered by: self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// How many rows; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// What a row of `top` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Functions of an image; what was inlined into one counts for it.
+    Function,
+    /// Functions as they are written: inlined ones apart.
+    Inlined,
+    /// Source lines.
+    Line,
+    /// Executable files.
+    Image,
+    /// Processes.
+    Process,
+    /// Threads.
+    Thread,
+    /// Control groups.
+    Cgroup,
+    /// Hosts.
+    Host,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, _: u32) -> Needs {
+        Needs::threads(self.by == By::Thread)
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let top = Top::new(shown.report, self);
+        screen.emit(&top, |page| top.text(shown.report, page))?;
+        Ok(true)
+    }
+}
 
 /// The document.
 #[derive(Debug, Serialize)]
@@ -72,7 +140,7 @@ enum Key {
 
 impl Top {
     /// Sums up a profile.
-    pub fn new(report: &Report<'_>, options: &cli::Top) -> Self {
+    pub fn new(report: &Report<'_>, options: &Args) -> Self {
         let profile = &report.profile;
         let most = if options.rows > 0 { options.rows } else { usize::MAX };
         let (rows, row_count) = Self::rank(report, options.by, options.sort, most);

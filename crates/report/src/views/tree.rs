@@ -4,12 +4,70 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::{Needs, Result, Screen, Shown, View};
 use crate::base::term::quantity::percent;
 use crate::base::term::{Page, Style};
-use crate::cli;
+use crate::cli::Source;
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
-use crate::profile::tree::{Label, Limits, Tree, roots};
+use crate::profile::tree::{Label, Limits, Root, Tree, roots};
+
+/// The arguments of `tree`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report tree [OPTIONS] <FILE>")]
+#[command(after_help = "\
+Examples:
+  icecore-report tree demo.icecore                            from main down to the leaves
+  icecore-report tree demo.icecore --callers                  from the hottest leaves up to main
+  icecore-report tree demo.icecore --callers --focus '^memcpy$' --min-percent 0.1")]
+pub struct Args {
+    /// Begin at the leaves: who called them?
+    #[arg(long)]
+    pub callers: bool,
+    /// Begin at the root: what did it call? (the default)
+    #[arg(long, conflicts_with = "callers")]
+    pub callees: bool,
+    /// Leave out branches below this share of the total
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share_percent)]
+    pub min_percent: f64,
+    /// Cut branches at this depth
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub max_depth: u32,
+    /// What the callees begin with: the name of the process, the thread, or none
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    pub root: Root,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+impl View for Args {
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn needs(&self, _: u32) -> Needs {
+        Needs::threads(self.root == Root::Thread)
+    }
+
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let tree = TreeView::new(shown.report, self);
+        if screen.json {
+            // Indentation would make a deep tree quadratic.
+            screen.one_line(&tree)?;
+        } else {
+            screen.emit(&tree, |page| tree.text(shown.report, page))?;
+        }
+        Ok(true)
+    }
+}
+
+fn share_percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("must lie between 0 and 100".to_owned()),
+    }
+}
 
 /// The document: the node of everything.
 #[derive(Debug, Serialize)]
@@ -43,7 +101,7 @@ struct Branch<'a> {
 
 impl<'a> TreeView<'a> {
     /// Merges the stacks of a profile.
-    pub fn new(report: &'a Report<'_>, options: &cli::Tree) -> Self {
+    pub fn new(report: &'a Report<'_>, options: &Args) -> Self {
         let profile = &report.profile;
         let limits = Limits { min_share: options.min_percent / 100.0, max_depth: options.max_depth };
         let tree = if options.callers {

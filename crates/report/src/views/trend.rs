@@ -17,6 +17,7 @@ use crate::base::term::path::shown;
 use crate::cli::{self, Sort};
 use crate::recording::filter::Moment;
 use crate::recording::load::clean;
+use crate::views::Result;
 
 /// The probability that any change is listed where nothing changes, at most.
 const FALSE_ALARMS: f64 = 0.05;
@@ -92,7 +93,7 @@ impl Trend {
     ///
     /// # Errors
     /// If they are to be ordered by a label that none of them has.
-    pub fn new(mut recorded: Vec<Recorded>, options: &cli::Trend) -> anyhow::Result<Self> {
+    pub fn new(mut recorded: Vec<Recorded>, options: &cli::Trend) -> Result<Self> {
         let label = order::order(&mut recorded, &options.order)?;
         let keys: BTreeSet<&Key> = recorded.iter().flat_map(|it| it.rows.keys()).collect();
         let mean = |key: &Key| {

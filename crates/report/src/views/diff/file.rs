@@ -8,33 +8,64 @@ use super::Diff;
 use super::flame::{Picture, draw};
 use crate::analysis::compare::{Comparison, Metric, Row, Sided, Status};
 use crate::analysis::matching;
-use crate::base::output;
 use crate::base::shorten::line;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::bytes;
 use crate::profile::tree::Root;
+use crate::views::export::{self, Export};
 use crate::views::flame::fit::drawn;
 use crate::views::folded::{Labels, Merged};
+use crate::views::{Error, Result};
 
-/// Writes what the name of the file asks for, and says so.
+/// A comparison, and the recordings that were compared.
+struct Compared<'a> {
+    view: &'a Diff,
+    compared: &'a Comparison,
+    reports: &'a [Sided<'a>],
+}
+
+/// The formats of comparisons.
+fn exports<'a>() -> [&'a dyn Export<Compared<'a>>; 2] {
+    [&Svg, &Markdown]
+}
+
+struct Svg;
+
+impl Export<Compared<'_>> for Svg {
+    fn extension(&self) -> &'static str {
+        "svg"
+    }
+
+    fn bytes(&self, of: &Compared<'_>) -> Result<Vec<u8>> {
+        graph(of.view, of.compared, of.reports).map_err(|error| Error::Graph(error.into()))
+    }
+}
+
+struct Markdown;
+
+impl Export<Compared<'_>> for Markdown {
+    fn extension(&self) -> &'static str {
+        "md"
+    }
+
+    fn bytes(&self, of: &Compared<'_>) -> Result<Vec<u8>> {
+        Ok(of.view.markdown().into_bytes())
+    }
+}
+
+/// Writes a file in the format that its extension asks for; returns a line that says so.
 ///
 /// # Errors
-/// If it asks for nothing that is known, or the file cannot be written.
+/// If there is no such format, or the file cannot be written.
 pub fn write(
     (path, force): (&Path, bool),
     view: &Diff,
     compared: &Comparison,
     reports: &[Sided<'_>],
-) -> anyhow::Result<String> {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let content = match extension {
-        "md" => view.markdown().into_bytes(),
-        "svg" => graph(view, compared, reports)?,
-        _ => anyhow::bail!("cannot write `{}`: unsupported file extension; use .svg or .md", path.display()),
-    };
+) -> Result<String> {
     let inputs: Vec<&Path> = reports.iter().map(|(report, _)| report.loaded.path).collect();
-    output::write_view(path, force, &inputs, &content)?;
-    Ok(format!("wrote {} ({})", shown(path), bytes(content.len() as u64)))
+    let len = export::write(&exports(), &Compared { view, compared, reports }, (path, force), &inputs)?;
+    Ok(format!("wrote {} ({})", shown(path), bytes(len)))
 }
 
 /// Draws the flame graph of both sides.

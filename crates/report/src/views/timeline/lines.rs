@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::{Buckets, peak};
+use super::{Args, Buckets, TimelineBy, peak};
 use crate::analysis::activity::{Grouping, weights};
 use crate::base::map::Interned;
-use crate::cli::{self, Sort, TimelineBy};
+use crate::cli::{self, Sort};
 use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, groups, sums};
 use crate::views::owners::{Owner, Owners};
@@ -76,7 +76,7 @@ impl Line {
 }
 
 /// Adds up the heaviest rows of what is asked for.
-pub(super) fn series(report: &Report<'_>, options: &cli::Timeline, time: Buckets) -> Vec<Series> {
+pub(super) fn series(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<Series> {
     let profile = &report.profile;
     let most = if options.rows > 0 { options.rows } else { usize::MAX };
     match options.by {
@@ -93,7 +93,7 @@ pub(super) fn series(report: &Report<'_>, options: &cli::Timeline, time: Buckets
 
 /// Adds up the rows in which changes are looked for: more than are shown, and processes and threads by name, as `diff` has
 /// them.
-pub(super) fn searched(report: &Report<'_>, options: &cli::Timeline, time: Buckets) -> Vec<Series> {
+pub(super) fn searched(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<Series> {
     let profile = &report.profile;
     let most = if options.rows > 0 { options.rows.max(SEARCHED) } else { usize::MAX };
     match options.by {

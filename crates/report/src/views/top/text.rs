@@ -1,9 +1,9 @@
 //! The rows as tables for people.
 
+use super::By;
 use super::{Row, Top};
 use crate::base::term::quantity::{count, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
-use crate::cli::By;
 use crate::profile::Amount;
 use crate::profile::names::short;
 use crate::profile::pipeline::Report;

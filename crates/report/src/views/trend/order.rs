@@ -1,15 +1,14 @@
 //! The order of recordings.
 
-use anyhow::bail;
-
 use crate::analysis::trend::Recorded;
 use crate::cli::Order;
+use crate::views::{Error, Result};
 
 /// Puts recordings in order; returns the key of the label that decides.
 ///
 /// # Errors
 /// If no recording has that label.
-pub(super) fn order(recorded: &mut [Recorded], order: &Order) -> anyhow::Result<Option<String>> {
+pub(super) fn order(recorded: &mut [Recorded], order: &Order) -> Result<Option<String>> {
     match order {
         Order::Given => Ok(None),
         Order::Time => {
@@ -18,9 +17,9 @@ pub(super) fn order(recorded: &mut [Recorded], order: &Order) -> anyhow::Result<
         }
         Order::Label(key) => {
             if recorded.iter().all(|it| !it.labels.contains_key(key)) {
-                bail!(
+                return Err(Error::Refused(format!(
                     "cannot order by the label `{key}`: no recording has it (icecore-record --label {key}=VALUE)"
-                );
+                )));
             }
             // Those without the label come first.
             recorded.sort_by_cached_key(|it| {

@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::{Cli, When};
+use super::commands::Cli;
 use crate::base::meant::of_others;
+use crate::cli::When;
 use crate::recording::load::clean;
 
 /// The text for an error of the parser, and whether it is one: `--help` and `--version` are not.
-pub fn text(error: &clap::Error, args: &[OsString], color: bool) -> (String, bool) {
+pub(super) fn text(error: &clap::Error, args: &[OsString], color: bool) -> (String, bool) {
     if let Some(text) = unknown_command(error, args) {
         return (text, true);
     }
@@ -20,7 +21,7 @@ pub fn text(error: &clap::Error, args: &[OsString], color: bool) -> (String, boo
 }
 
 /// Looks for `--color` in a command line, which may be one that cannot be parsed.
-pub fn is_colored(args: &[OsString], color: bool) -> bool {
+pub(super) fn is_colored(args: &[OsString], color: bool) -> bool {
     let mut color = color;
     for (position, arg) in args.iter().enumerate() {
         let when = match arg.to_str() {

@@ -1,0 +1,104 @@
+//! The list of commands, and what is typed in front of them.
+
+use clap::{Parser, Subcommand};
+
+use super::{Streams, diff, file, samples, trend};
+use crate::cli::{self, Global, Source};
+use crate::views;
+
+/// Reads icecore recordings, on any machine: where time went, and how good the data is.
+#[derive(Debug, Parser)]
+#[command(name = "icecore-report", version, subcommand_negates_reqs = true, after_help = EXAMPLES)]
+#[command(
+    override_usage = "icecore-report [OPTIONS] <FILE>\n       icecore-report <COMMAND> [OPTIONS] <FILE>"
+)]
+pub(super) struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// The view.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// A recording without a command: its summary.
+    #[command(flatten)]
+    pub source: Option<Source>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  icecore-report demo.icecore                             the first screen: what, how good, where
+  icecore-report top demo.icecore --comm rustc            the hottest functions of rustc
+  icecore-report tree demo.icecore --callers --focus memcpy
+  icecore-report flame demo.icecore -o demo.svg           a flame graph for the browser
+  icecore-report top demo.icecore --json | jq '.rows[0]'
+  ssh HOST icecore-record -a -d 10 -o - | icecore-report -
+
+Exit codes: 0 done, 1 what was to be checked is not well (verify, health --strict, diff --fail-on), 2 failed. A reader that goes away (| head) is no failure.";
+
+/// Makes the commands of a list: help text, name, arguments, and the function that runs it.
+macro_rules! commands {
+    ($($(#[$help:meta])+ $name:ident: $args:ty => $run:path),+ $(,)?) => {
+        /// A command and its arguments.
+        #[derive(Debug, Subcommand)]
+        pub(super) enum Command {
+            $($(#[$help])+ $name($args)),+
+        }
+
+        impl Command {
+            /// Runs the command; returns the exit code.
+            pub(super) fn execute(&self, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+                match self {
+                    $(Self::$name(args) => $run(args, global, streams)),+
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    /// What this is, how good it is, where time went
+    Summary: views::summary::Args => samples::show,
+    /// The hottest functions, lines, images, processes, threads or cgroups
+    Top: views::top::Args => samples::show,
+    /// Who calls whom, as an indented tree
+    Tree: views::tree::Args => samples::show,
+    /// A flame graph as SVG
+    Flame: views::flame::Args => samples::show,
+    /// Folded stacks, one per line, for flame graph tools
+    Folded: views::folded::Args => samples::show,
+    /// Every sample with its stack, like perf script
+    Samples: views::samples::Args => samples::show,
+    /// How deep stacks are, and what recurs in them
+    Depth: views::depth::Args => samples::show,
+    /// What changed between two recordings, and whether that can be chance
+    Diff: cli::Diff => diff::diff,
+    /// What was spent when, and when that changed
+    Timeline: views::timeline::Args => samples::show,
+    /// Shares of functions over many recordings, and when they changed
+    Trend: cli::Trend => trend::trend,
+    /// How good the data is, and what makes it better
+    Health: views::health::Args => samples::show,
+    /// Which files would name more, and how to get them
+    Missing: views::missing::Args => samples::show,
+    /// What is in the file: session, blocks, cost, damage
+    Info: cli::Info => file::info,
+    /// Check everything in the file
+    Verify: cli::Verify => file::verify,
+    /// Make a whole recording of what is whole in a damaged one
+    Repair: cli::Repair => file::repair,
+    /// Several recordings, of one or of many hosts, in one file
+    Merge: cli::Merge => file::merge,
+    /// A recording with only the samples that the filters keep
+    Cut: cli::Cut => file::cut,
+    /// The same recording with the names, inlined functions and source lines that are found here
+    Pack: cli::Pack => file::pack,
+    /// The same recording with its stacks unwound, without registers and stack memory
+    Compact: cli::Compact => file::compact,
+    /// A recording made of a file of `perf record`
+    Import: cli::Import => file::import,
+    /// What is kept of earlier reports, so that the next one is fast
+    Cache: cli::Cache => file::cache,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! Runs a command that shows the samples of one recording: the pipeline, then its view.
+
+use super::{Streams, lookup, screen};
+use crate::analysis::quality;
+use crate::cli::Global;
+use crate::profile::pipeline::{Loaded, Named, Report};
+use crate::recording::input;
+use crate::views::{Needs, Shown, View};
+
+/// Shows a view; returns the exit code.
+pub(super) fn show(view: &impl View, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let source = view.source();
+    let select = &source.select;
+    input::check(&select.filter())?;
+    let servers = lookup::servers(&select.lookup)?;
+    let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
+    let recording = open(&source.file)?;
+    let width = if streams.color { terminal_width() } else { None }.unwrap_or(WIDTH);
+    let Needs { apart, tells_quality } = view.needs(width);
+    let loaded = Loaded::new(&source.file, &recording, select.filter(), select.patterns(), &search, apart);
+    let progress = streams.progress && !global.quiet;
+    let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), progress);
+    let report = Report { located: Some(&located), ..loaded.report(&located, names) };
+    let mut screen = screen(global, streams);
+    let misleads = if tells_quality { None } else { quality::warning(&report) };
+    screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remark()));
+    screen.remark(lookup::remarks(&search, servers.as_ref(), &fetched));
+    let passes = view.show(&Shown { report: &report, located: &located, width }, &mut screen)?;
+    Ok(u8::from(!passes))
+}
+
+/// The width of pages that nobody reads on a terminal.
+const WIDTH: u32 = 80;
+
+fn terminal_width() -> Option<u32> {
+    terminal_size::terminal_size().map(|(width, _)| u32::from(width.0))
+}

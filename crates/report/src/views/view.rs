@@ -1,0 +1,115 @@
+//! What a command that shows the samples of one recording is: its arguments implement [`View`].
+
+use std::fmt::Display;
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::Result;
+use crate::base::term::Page;
+use crate::cli::Source;
+use crate::profile::pipeline::Report;
+use crate::recording::load::clean;
+use crate::stacks::hits::Apart;
+use crate::stacks::locate::Located;
+
+/// A command that shows the samples of one recording. What was typed implements it; `run/commands.rs` lists all commands.
+pub trait View {
+    /// The recording, and which of its samples are shown.
+    fn source(&self) -> &Source;
+
+    /// What must be counted before [`show`](Self::show), on a page that is `width` characters wide.
+    fn needs(&self, _width: u32) -> Needs {
+        Needs::default()
+    }
+
+    /// Shows the view, as text or as JSON. Returns false if a check that the user requested has failed.
+    ///
+    /// # Errors
+    /// If the samples make no such view, or the output cannot be written.
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool>;
+}
+
+/// What a view needs.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// What is counted apart.
+    pub apart: Apart,
+    /// The view itself says how good the data is, or shows no stack: no warning precedes it.
+    pub tells_quality: bool,
+}
+
+impl Needs {
+    /// Samples of each thread if `threads`, else those of each process.
+    pub fn threads(threads: bool) -> Self {
+        Self { apart: Apart { threads, ..Apart::default() }, tells_quality: false }
+    }
+}
+
+/// What a view shows.
+#[derive(Clone, Copy)]
+pub struct Shown<'a> {
+    /// The samples, with names.
+    pub report: &'a Report<'a>,
+    /// Distinct stacks as places.
+    pub located: &'a Located,
+    /// Characters on a line of the terminal, or of a page.
+    pub width: u32,
+}
+
+/// Where a command writes.
+pub struct Screen<'a> {
+    /// The view.
+    pub out: &'a mut (dyn Write + Send),
+    /// Warnings.
+    pub err: &'a mut (dyn Write + Send),
+    /// JSON is requested instead of text.
+    pub json: bool,
+    /// Text is colored.
+    pub color: bool,
+    /// Warnings are not wanted.
+    pub quiet: bool,
+}
+
+impl Screen<'_> {
+    /// Writes a document, as indented JSON or as the text that `text` puts on a page.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn emit(&mut self, document: &impl Serialize, text: impl FnOnce(&mut Page)) -> Result<()> {
+        if self.json {
+            serde_json::to_writer_pretty(&mut *self.out, document)?;
+            writeln!(self.out)?;
+        } else {
+            let mut page = Page::new(self.color);
+            text(&mut page);
+            self.out.write_all(page.finish().as_bytes())?;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    /// Writes a document as JSON on one line.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn one_line(&mut self, document: &impl Serialize) -> Result<()> {
+        serde_json::to_writer(&mut *self.out, document)?;
+        writeln!(self.out)?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Writes warnings, unless the user wants none.
+    pub fn warn(&mut self, warnings: impl IntoIterator<Item = impl Display>) {
+        if !self.quiet {
+            self.remark(warnings.into_iter().map(|warning| format!("warning: {warning}")));
+        }
+    }
+
+    /// Writes lines beside the view.
+    pub fn remark(&mut self, remarks: impl IntoIterator<Item = String>) {
+        for remark in remarks {
+            // stderr may be gone.
+            drop(writeln!(self.err, "{}", clean(remark.as_bytes())));
+        }
+    }
+}
