@@ -18,7 +18,7 @@ Examples:
   icecore-report info demo.icecore --symbol-source
 
 Without options only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. \
-Whether the rest of the file is whole is what verify tells.")]
+Use verify to check the rest of the file.")]
 // Files of images are looked for only if their sources are to be shown.
 #[command(group = ArgGroup::new("looked_for").args(LOOKUP).multiple(true).requires("symbol_source"))]
 pub struct Info {
@@ -46,8 +46,8 @@ Examples:
   icecore-report verify demo.icecore && echo whole
   icecore-report verify demo.icecore --json | jq '.problems[0]'
 
-Checked are headers, index and tail, the checksum and the rows of every block, their times, and that whatever a \
-block refers to lies in front of it. Blocks that a newer version wrote are told of, and are not wrong.
+verify checks headers, index and tail, the checksum and the rows of every block, and their times. It also checks that whatever a \
+block refers to is stored before it. Blocks that a newer version wrote are reported, but are not errors.
 
 Exit codes: 0 all is well; 1 something is wrong, or the recording was not closed; 2 the file cannot be opened.")]
 pub struct Verify {
@@ -223,7 +223,7 @@ Examples:
 
 Samples, call chains, mappings, build-ids and names of tasks become a recording. Of `--call-graph dwarf`, registers and \
 stacks are kept as a recorder keeps them, addresses alone, and every report unwinds them. perf.data has no names of \
-kernel functions. Of a file that is cut off the rest is imported; what is missing, or has no place in a recording, is told.
+kernel functions. A truncated file is imported up to where it ends; the command reports what is missing, and what a recording cannot hold.
 
 With --buildid-mmap perf notes the build-ids of all files; without it, of those alone that a sample's leaf is in. Other \
 files are recognised only where the recording was made, as long as they are unchanged.")]
@@ -244,7 +244,7 @@ Examples:
   icecore-report cache --clear
   icecore-report top demo.icecore --no-cache
 
-What a report has found out about the code of an image, the next report need not find out again. \
+A report keeps what it finds out about the code of an image, so that the next report need not search again. \
 It is kept in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore, by build-id (else by path, size and time), as long as the \
 files that told it stay as they are, or are gone. A broken file there is ignored and written anew.")]
 pub struct Cache {

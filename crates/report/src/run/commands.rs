@@ -33,7 +33,7 @@ Examples:
   icecore-report top demo.icecore --json | jq '.rows[0]'
   ssh HOST icecore-record -a -d 10 -o - | icecore-report -
 
-Exit codes: 0 done, 1 what was to be checked is not well (verify, health --strict, diff --fail-on), 2 failed. A reader that goes away (| head) is no failure.";
+Exit codes: 0 done, 1 a requested check failed (verify, health --strict, diff --fail-on), 2 the command failed. It is no failure if the reader of a pipe goes away (| head).";
 
 /// Makes the commands of a list: help text, name, arguments, and the function that runs it.
 macro_rules! commands {

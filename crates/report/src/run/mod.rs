@@ -43,8 +43,8 @@ impl std::fmt::Debug for Streams<'_> {
     }
 }
 
-/// Runs one command line, the program's name first, and returns the exit code: 0 done, 1 what was to be
-/// checked is not well, 2 failed. A broken pipe is 0.
+/// Runs one command line, the program's name first, and returns the exit code: 0 done, 1 a requested
+/// check failed, 2 the command failed. A broken pipe is 0.
 pub fn run<I, T>(args: I, streams: &mut Streams<'_>) -> u8
 where
     I: IntoIterator<Item = T>,
@@ -122,7 +122,7 @@ fn execute(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let command = match (cli.command, cli.source) {
         (Some(_), Some(source)) => {
             return Err(anyhow!(
-                "cannot tell the command from the file `{}`: options and file stand behind the command",
+                "cannot tell the command from the file `{}`: write options and file after the command",
                 source.file.display()
             ));
         }

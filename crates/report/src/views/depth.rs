@@ -25,8 +25,8 @@ Examples:
 
 A depth is a number of frames as the machine has them: inlined functions have none. A stack that was cut is \
 deeper than it seems: a figure that this may change says (cut), and is a least value. INCOMPLETE is the share \
-of stacks that end elsewhere than at a root, for other reasons: these are deeper, too. Recursion is told of \
-functions that call themselves, and once of functions that call each other.")]
+of stacks that end elsewhere than at a root, for other reasons: these are deeper, too. Recursion is listed \
+for functions that call themselves, and once for functions that call each other.")]
 pub struct Args {
     /// What a row is: process or thread (with its event, and the user or the kernel side)
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]

@@ -32,7 +32,7 @@ pub struct Args {
     /// What the stacks begin with: the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
-    /// Leave out the marks behind names of kernel frames and of inlined ones
+    /// Leave out the marks after the names of kernel frames and inlined frames
     #[arg(long)]
     pub no_annotations: bool,
     /// The recording, and which samples of it.

@@ -30,9 +30,9 @@ Examples:
   icecore-report timeline demo.icecore --heatmap          tenths of seconds: what comes in bursts, or every second
   icecore-report timeline demo.icecore --resolution 100ms --csv > demo.csv
 
-Changes are listed if chance makes any in at most one of twenty recordings in which nothing changes. Shares \
-are those of what was spent at that time; a level lasts at least six of the slices in which changes are looked for. They are looked for in the 100 heaviest \
-rows of each kind, shown or not; processes and threads of one name count as one, as in diff.")]
+Changes are listed so that at most one of twenty recordings in which nothing changes shows any. Shares \
+are those of what was spent at that time; a level lasts at least six of the slices in which changes are looked for. The 100 heaviest \
+rows of each kind are searched, shown or not; processes and threads of one name count as one, as in diff.")]
 pub struct Args {
     /// What a row is: process (with the heaviest functions), thread, function or image
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
@@ -99,7 +99,7 @@ fn length(text: &str) -> Result<Moment, String> {
 /// What a row of `timeline` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum TimelineBy {
-    /// Processes, and behind them the heaviest functions.
+    /// Processes, and after them the heaviest functions.
     Process,
     /// Threads.
     Thread,
