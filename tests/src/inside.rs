@@ -23,6 +23,17 @@ pub fn report(dir: &Path, args: &[&str]) -> String {
     out
 }
 
+/// The names of all commands of the report, as its help lists them.
+pub fn commands() -> Vec<String> {
+    let help = report(Path::new("/"), &["--help"]);
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = list.take_while(|line| !line.is_empty()).filter_map(|line| {
+        // What is further right continues a description.
+        line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?.split(' ').next()
+    });
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
 /// Compares a view with its snapshot in `tests/golden`, at 1 and at 4 threads.
 pub fn golden(dir: &Path, name: &str, args: &[&str]) {
     let [one, four] = ["1", "4"].map(|threads| report(dir, &[args, &["--threads", threads]].concat()));

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use icecore_tests::inside::run_in;
+use icecore_tests::inside::{commands, run_in};
 use icecore_tests::machine::{Recorded, copy, has_ebpf, record, target, text};
 use icecore_tests::synthetic::named;
 
@@ -70,6 +70,13 @@ fn no_view_passes_on_what_steers_a_terminal() {
     for more in [&[][..], &["--markdown"], &["--by", "thread"], &["--by", "image"]] {
         lines.push([&["diff", "DIR/r.icecore", "DIR/s.icecore", "--all"], more].concat());
     }
+    // What they write is a recording, or nothing that others named.
+    let others = ["repair", "merge", "cut", "pack", "compact", "import", "cache"];
+    let shown: Vec<&str> = lines.iter().map(|line| line[0]).chain(others).collect();
+    assert!(
+        commands().iter().all(|command| shown.contains(&command.as_str())),
+        "a command is not in the list"
+    );
     for line in &lines {
         let (code, out, err) = run_in(hostile.path(), line);
         assert_eq!(code, 0, "{line:?}: {err}");
