@@ -7,7 +7,7 @@ pub const LEN: usize = 64;
 /// The first four bytes of every block.
 pub const MAGIC: [u8; 4] = *b"ICBK";
 
-/// What a block holds. Numbers are given once and never again.
+/// What a block holds. A number that was given to a kind is never given to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind(pub u16);
 
@@ -63,19 +63,19 @@ kinds! {
     CGROUPS = 16,
     /// What a report found out about code: functions, inlined ones too, and source lines.
     NAMES = 17,
-    /// Files of images that are not in the recording, or not whole, though that was asked for.
+    /// Files of images that were requested and are missing from the recording, or are incomplete.
     LEFT_OUT = 18,
     /// Addresses of code that stacks held.
     STACK_CODE = 19,
     /// Pieces of stacks.
     STACK_PIECES = 20,
-    /// How pieces of stacks lie inside each other.
+    /// How pieces of stacks are nested.
     STACK_NODES = 21,
     /// What registers and stacks held at samples.
     SNAPSHOTS = 22,
     /// Unwind tables of code that stacks hold.
     UNWIND_RULES = 23,
-    /// What is to be known of frames besides their locations.
+    /// What a reader should know of frames besides their locations.
     STACK_MARKS = 24,
     /// CPU time of threads by the kernel's own account.
     CPU_TIMES = 25,
@@ -109,7 +109,7 @@ impl Processes {
         Self(self.0 | Self::bit(tgid))
     }
 
-    /// Tells whether a process may be among them.
+    /// Returns true if a process may be among them.
     pub fn may_hold(self, tgid: u32) -> bool {
         self.0 & Self::bit(tgid) != 0
     }
@@ -147,7 +147,7 @@ impl Codec {
     }
 }
 
-/// Says what the payload behind it holds, how long it is and what its checksum is.
+/// Says what the payload after it holds, how long it is and what its checksum is.
 ///
 /// | offset | size | field |
 /// |---|---|---|
@@ -265,12 +265,12 @@ impl BlockHeader {
         Ok(header)
     }
 
-    /// Counts the bytes of the payload of a block at `off` that a file of this length does not have.
+    /// Counts the bytes by which the payload of a block at `off` exceeds a file of this length.
     pub(crate) fn missing(&self, off: u64, file_len: u64) -> u64 {
         self.end(off).saturating_sub(file_len)
     }
 
-    /// Names the block among others: `block 5 (samples, 100 items)`.
+    /// Describes the block for messages: `block 5 (samples, 100 items)`.
     #[cfg(feature = "read")]
     pub(crate) fn called(&self) -> String {
         format!("block {} ({}, {} items)", self.sequence, self.kind.name(), self.items)
@@ -281,7 +281,7 @@ impl BlockHeader {
         off.saturating_add(LEN as u64)
     }
 
-    /// Offset of the first byte behind the stored payload of a block at `off`.
+    /// Offset of the first byte after the stored payload of a block at `off`.
     pub fn end(&self, off: u64) -> u64 {
         Self::payload_off(off).saturating_add(u64::from(self.stored_len))
     }
@@ -300,7 +300,7 @@ impl BlockHeader {
         if self.codec == Codec::Raw && stored != raw {
             return Err(format!("stored raw, but {stored} bytes are not {raw}"));
         }
-        // The rows of an index are counted against the blocks that fit into the file.
+        // `index::check_header` compares the rows of an index with the number of blocks that fit into the file.
         let items = if self.kind == Kind::INDEX { 0 } else { u64::from(self.items) };
         if !limits::is_believed(stored, raw, items) {
             return Err(format!("{stored} bytes claim to hold {raw} bytes, {items} items"));

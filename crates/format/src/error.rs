@@ -1,4 +1,4 @@
-//! What can be wrong with a recording: always what, and where.
+//! What can be wrong with a recording. Every error says what is wrong, and where.
 
 use crate::block::Kind;
 

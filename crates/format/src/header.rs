@@ -4,7 +4,7 @@ use crate::{Error, field};
 
 /// Length of the header in bytes.
 pub const LEN: usize = 64;
-/// The first eight bytes of every recording. The last two catch line-end translation.
+/// The first eight bytes of every recording. The last two change if a program translates line ends.
 pub const MAGIC: [u8; 8] = *b"ICECOR\r\n";
 /// The version of the envelope (header, block header, index, tail). It never changes meaning.
 pub const VERSION: u32 = 1;
@@ -18,7 +18,7 @@ pub enum Mark {
     Open,
     /// Index and tail were written and synced before this mark.
     Closed,
-    /// Written to something that cannot be rewritten, such as a pipe: the tail alone tells whether it is whole.
+    /// Written to something that cannot be rewritten, such as a pipe: it is complete if it ends with a tail.
     Streamed,
 }
 
@@ -43,7 +43,7 @@ impl Mark {
     }
 }
 
-/// Says whose file this is and what a reader must know to read it.
+/// Identifies the recording and says which features a reader needs.
 ///
 /// | offset | size | field |
 /// |---|---|---|

@@ -1,4 +1,4 @@
-//! The index (a table of all blocks) and the tail that finds it: both hand-encoded.
+//! The index (a table of all blocks) and the tail, which says where the index is. Both are hand-encoded.
 //!
 //! The payload of the index is transposed: byte 0 of every row, then byte 1 of every row, and so on. Most of these
 //! planes hardly change from row to row, so zstd leaves 18 bytes of the 64.
@@ -91,7 +91,7 @@ pub fn encode_rows(entries: &[Entry]) -> Vec<u8> {
     planes
 }
 
-/// Checks what the header of an index block at `index_off` claims, before anything is allocated for it.
+/// Checks the header of an index block at `index_off`, before anything is allocated for the index.
 ///
 /// # Errors
 /// [`Error::Malformed`] if it is no index, or claims more rows than blocks fit in front of it.
@@ -182,7 +182,7 @@ impl Tail {
         Self::decode_at(file, (file.len() as u64).saturating_sub(TAIL_LEN as u64), seed)
     }
 
-    /// Decodes a tail that begins at `off`; what lies behind it is not looked at.
+    /// Decodes a tail that begins at `off`, and ignores the bytes after it.
     pub(crate) fn decode_at(file: &[u8], off: u64, seed: u32) -> Result<Self, Error> {
         let malformed = |cause: String| Error::Malformed { what: "tail", off, cause };
         let bytes = usize::try_from(off)

@@ -1,4 +1,4 @@
-//! The recording file: every byte on disk, and no policy.
+//! The recording file: this crate knows every byte on disk and decides nothing.
 //!
 //! docs/FORMAT.md is the normative text; this crate is its implementation.
 //!

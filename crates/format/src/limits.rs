@@ -2,7 +2,7 @@
 //!
 //! Every length that comes from a file is compared with one of these before anything is allocated.
 
-/// Every header, block and index starts at a multiple of this many bytes: what a payload that is used in place needs.
+/// Every header, block and index starts at a multiple of this many bytes, so that payloads can be used in place.
 pub const ALIGN: u64 = 8;
 
 /// The largest stored (compressed) payload of one block, in bytes.
@@ -11,7 +11,7 @@ pub const MAX_STORED_LEN: u32 = 64 << 20;
 /// The largest payload of one block after decompression, in bytes.
 pub const MAX_RAW_LEN: u32 = 256 << 20;
 
-/// The largest ratio of raw to stored bytes that is believed, beyond [`RATIO_FREE_LEN`].
+/// The largest ratio of raw to stored bytes that a reader accepts for raw lengths over [`RATIO_FREE_LEN`].
 ///
 /// zstd reaches about 30,000 on constant input; real columns stay below 1,000. Together with the file
 /// size this bounds the memory that a small hostile file can ask for.
@@ -20,7 +20,7 @@ pub const MAX_RATIO: u64 = 4096;
 /// Raw lengths up to this many bytes are accepted at any ratio.
 pub const RATIO_FREE_LEN: u64 = 1 << 20;
 
-/// The most items for each stored byte that are believed, beyond [`FREE_ITEMS`].
+/// The most items per stored byte that a reader accepts for counts over [`FREE_ITEMS`].
 ///
 /// In memory an item takes up to 80 bytes. Real blocks have one or two items for each byte; what a machine that does
 /// the same thing all the time compresses better than this is stored raw.
@@ -29,13 +29,13 @@ pub const MAX_ITEMS_PER_BYTE: u64 = 32;
 /// This many items are accepted in any block.
 pub const FREE_ITEMS: u64 = 1024;
 
-/// Tells whether this many stored bytes may hold this many raw ones, and this many items.
+/// Returns true if this many stored bytes may hold this many raw bytes and this many items.
 pub(crate) fn is_believed(stored: u64, raw: u64, items: u64) -> bool {
     (raw <= RATIO_FREE_LEN || raw <= stored.saturating_mul(MAX_RATIO))
         && (items <= FREE_ITEMS || items <= stored.saturating_mul(MAX_ITEMS_PER_BYTE))
 }
 
-/// The most blocks in one file, the index left out.
+/// The most blocks in one file, not counting the index.
 pub const MAX_BLOCKS: u32 = 1 << 24;
 
 /// The most frames in one stack, user or kernel.
@@ -57,5 +57,5 @@ pub const MAX_PIECES_LEN: usize = 1 << 20;
 /// block can cost.
 pub const MAX_BLOCK_SPAN_NS: u64 = 64_000_000_000;
 
-/// The most places of damage that a reader lists one by one; of the rest it says how many they are.
+/// The most places of damage that a reader lists one by one; it only counts the others.
 pub const MAX_DAMAGE: usize = 100;

@@ -122,7 +122,7 @@ impl Recording {
         &self.header
     }
 
-    /// Tells whether the recorder came to its end. If not, the last moments are missing.
+    /// Returns true if the recorder closed the file. If not, its last moments are missing.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -137,12 +137,12 @@ impl Recording {
         &self.bytes
     }
 
-    /// All blocks, in the order of writing, the index left out.
+    /// All blocks but the index, in the order of writing.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The block of the index, if the blocks were found by it and not by scanning.
+    /// The block of the index; `None` if the blocks were found by scanning.
     pub fn index(&self) -> Option<&Entry> {
         self.index.as_ref()
     }
@@ -153,7 +153,8 @@ impl Recording {
         &self.lost
     }
 
-    /// What could not be used when the file was opened; beyond [`crate::limits::MAX_DAMAGE`] places only their number.
+    /// What could not be used when the file was opened: at most [`crate::limits::MAX_DAMAGE`] places, then the number of
+    /// the others.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -175,7 +176,7 @@ impl Recording {
     /// # Errors
     /// [`Error::Checksum`] or [`Error::Malformed`] with the offset of the payload.
     pub fn stored(&self, entry: &Entry) -> Result<&[u8], Error> {
-        // Index and blocks may not have been compared, and an entry may be another file's.
+        // The index may not have been compared with the blocks, and the entry may be one of another file.
         let header = BlockHeader::decode(&self.bytes, entry.off, self.header.seed())?;
         if header != entry.header {
             let cause = "block header and index differ".to_owned();
@@ -188,7 +189,7 @@ impl Recording {
         stored(&self.bytes, entry.off, &header)
     }
 
-    /// The bytes between the payload of a block and where the next one may begin: zeros, if nothing is wrong.
+    /// The bytes between the payload of a block and the next multiple of 8. They are zeros in an intact file.
     pub fn padding(&self, entry: &Entry) -> &[u8] {
         let clip = |off: u64| off.min(self.len_bytes()) as usize;
         &self.bytes[clip(entry.header.end(entry.off))..clip(entry.header.next(entry.off))]
@@ -236,7 +237,7 @@ struct Blocks {
     entries: Vec<Entry>,
     /// The index that was used.
     index: Option<Entry>,
-    /// Blocks that are known and cannot be used.
+    /// Blocks of which the header or a row of the index is known, and which cannot be used.
     lost: Vec<Entry>,
     /// A tail ends the recording.
     has_end: bool,
@@ -293,7 +294,7 @@ fn read_index(file: &[u8], seed: u32, tail: &Tail) -> Result<(Entry, Vec<Entry>)
     Ok((Entry { off, header: block }, index::decode_rows(planes.as_bytes(), off)?))
 }
 
-/// Tells whether the blocks stand where the index says.
+/// Returns true if the blocks are where the index says.
 fn fit(file: &[u8], seed: u32, rows: &[Entry]) -> bool {
     rows.iter().all(|row| BlockHeader::decode(file, row.off, seed).is_ok_and(|header| header == row.header))
 }

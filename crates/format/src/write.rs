@@ -1,4 +1,4 @@
-//! The streaming writer: blocks are appended, then index and tail.
+//! The streaming writer: it appends blocks, then the index and the tail.
 
 mod sink;
 #[cfg(all(test, feature = "read"))]
@@ -31,7 +31,7 @@ pub struct Writer {
     end: u64,
 }
 
-/// What the header of a block says of its payload.
+/// What the writer puts into the header of a block about its payload.
 struct Label {
     kind: Kind,
     version: u16,
@@ -106,7 +106,7 @@ impl Writer {
         Ok(len)
     }
 
-    /// Refuses a block for which the index has no row.
+    /// Returns an error if the index has no room for a row of another block.
     fn check_room(&self) -> Result<(), Error> {
         if self.entries.len() < limits::MAX_BLOCKS as usize {
             return Ok(());
@@ -115,7 +115,7 @@ impl Writer {
         Err(Error::TooLarge { kind: Kind::INDEX, len, limit: u64::from(limits::MAX_INDEX_LEN) })
     }
 
-    /// Tells how many bytes the file has so far.
+    /// Counts the bytes that the file has so far.
     pub fn len_bytes(&self) -> u64 {
         self.end
     }
@@ -159,7 +159,7 @@ impl Writer {
         Ok(file_len)
     }
 
-    /// Compresses one payload and writes it behind the last one.
+    /// Compresses one payload and writes it after the last block.
     fn write_block(&mut self, label: &Label, raw: &[u8]) -> Result<(Entry, u64), Error> {
         let check = |len: usize, limit: u32| match u32::try_from(len) {
             Ok(len) if len <= limit => Ok(len),
@@ -189,7 +189,7 @@ impl Writer {
         self.put_block(header, stored)
     }
 
-    /// Writes one block behind the last one; returns where it stands and how many bytes it takes.
+    /// Writes one block after the last one; returns its offset and the bytes that it takes.
     fn put_block(&mut self, header: BlockHeader, stored: &[u8]) -> Result<(Entry, u64), Error> {
         let header = BlockHeader { sequence: self.entries.len() as u64, ..header };
         // A multiple of the alignment, unless a stream is torn.
@@ -226,13 +226,13 @@ fn shrunk(compressor: &mut Compressor, raw: &[u8], items: u64) -> std::io::Resul
         return Ok(None);
     }
     let compressed = compressor.compress(raw)?;
-    // What shrinks beyond belief is stored as it is, or no reader would take it.
+    // A reader refuses a payload that shrinks beyond its limits, so such a payload is stored raw.
     let shrinks = (1..raw.len()).contains(&compressed.len())
         && limits::is_believed(compressed.len() as u64, raw.len() as u64, items);
     Ok(shrinks.then_some(compressed))
 }
 
-/// Tells how many bytes a writer would store for given ones.
+/// Measures how many bytes a writer would store for given bytes.
 pub struct Measure(Compressor);
 
 impl std::fmt::Debug for Measure {

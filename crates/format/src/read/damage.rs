@@ -1,4 +1,4 @@
-//! What is missing from a recording: sentences, and not too many of them.
+//! What is missing from a recording, as a bounded list of sentences.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::limits;
 pub struct Damage {
     /// Where, bytes from the start of the file.
     pub off: u64,
-    /// Bytes that could not be used; 0 if nothing stands where something is missing.
+    /// Bytes that could not be used; 0 if the file has no bytes where something is missing.
     pub len: u64,
     /// What is wrong, one sentence.
     pub cause: String,
@@ -28,7 +28,7 @@ impl fmt::Display for Damage {
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     listed: Vec<Damage>,
-    /// Those that are not listed: how many, and the first of them with the bytes of all.
+    /// The places that are not listed: their number, and the first of them with the bytes of all.
     more: Option<(u64, Damage)>,
 }
 

@@ -10,7 +10,7 @@ use crate::index::Entry;
 pub(super) struct Ordered {
     /// Those that are whole.
     pub(super) entries: Vec<Entry>,
-    /// Those that are known by their header or by a row of an index, and are not.
+    /// Blocks that are not usable, of which a header or a row of an index is known.
     pub(super) lost: Vec<Entry>,
 }
 

@@ -66,7 +66,7 @@ impl Walk<'_> {
                     }
                     Some(cause) => self.broken(off, header, &cause),
                 },
-                // What is left of a tail is no loss.
+                // The rest of a tail holds no data, so its loss is not reported.
                 Err(_) if self.is_behind_index() && self.end - off <= TAIL_LEN as u64 => self.end,
                 Err(error) => self.no_block(off, &error),
             };
@@ -137,7 +137,7 @@ impl Walk<'_> {
         self.bad.is_none() && self.seen.last().is_some_and(is_whole_index)
     }
 
-    /// Finds the next place at or behind `off` where a block may begin.
+    /// Finds the next position from `off` on where a block may begin.
     fn magic(&self, off: u64) -> u64 {
         const STEP: usize = limits::ALIGN as usize;
         let from = off.min(self.end) as usize;

@@ -1,4 +1,4 @@
-//! Files that were to travel with the recording and do not, or not whole, version 1.
+//! Files that were to be embedded and are missing from the recording, or are incomplete, version 1.
 
 use rkyv::{Archive, Serialize};
 
@@ -6,20 +6,20 @@ use super::packed::{Packed, narrow};
 use super::{payload, references};
 use crate::block::Kind;
 
-/// Why a file is left out; the numbers are on disk.
+/// Why a file is missing or incomplete; the numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Omission(pub u8);
 
 impl Omission {
-    /// Nothing of it is in the recording: it needs more than was free for it.
+    /// The recording has nothing of the file, because it needs more bytes than were free.
     pub const TOO_LARGE: Self = Self(1);
-    /// Only sections of it are: the whole file needs more than was free for it.
+    /// The recording has only sections of the file, because all of it needs more bytes than were free.
     pub const REDUCED: Self = Self(2);
-    /// It was gone when its turn came, could not be read, or was no program.
+    /// The recorder could not read the file, it was gone, or it is not an ELF file.
     pub const UNREADABLE: Self = Self(3);
-    /// Somebody asked for an end before its turn came, or while it was read.
+    /// A signal ended the recorder before it had read the file.
     pub const INTERRUPTED: Self = Self(4);
-    /// The disk refused it, or a part of it.
+    /// The disk refused the file, or a part of it.
     pub const WRITE_FAILED: Self = Self(5);
 
     /// Name in lower case, or the number of one that this build does not know.
@@ -35,16 +35,16 @@ impl Omission {
     }
 }
 
-/// A file that the recording does not have, or not whole, though that was asked for.
+/// A file that was requested and that the recording lacks, or has in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftOut {
     /// The image, an image id.
     pub image: u32,
     /// Why.
     pub why: Omission,
-    /// What was wanted of it, bytes; 0 if nobody looked.
+    /// Bytes that it needs; 0 if they were not counted.
     pub needed_bytes: u64,
-    /// What was free for it, bytes; 0 if that was not the cause.
+    /// Bytes that were free for it; 0 if that was not the cause.
     pub free_bytes: u64,
 }
 

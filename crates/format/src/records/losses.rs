@@ -88,13 +88,13 @@ pub struct Loss {
     pub cpu: u32,
     /// Why.
     pub cause: Cause,
-    /// How many.
+    /// How many items.
     pub count: u64,
 }
 
 references!(Loss { time_ns: time, cpu: plain, cause: plain, count: plain });
 
-/// Losses, ordered by time; counts are to be added up.
+/// Losses, ordered by time; a reader adds up the counts.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct LossesV1 {
     /// Times, ns, as differences from the row before; signs folded.

@@ -84,12 +84,12 @@ pub trait Payload: Sized {
     /// Counts the items: samples, strings, rows.
     fn items(&self) -> usize;
 
-    /// Tells the earliest and the latest time inside, ns `CLOCK_MONOTONIC`; zeros if it has no times.
+    /// Returns the earliest and the latest time inside, ns `CLOCK_MONOTONIC`; zeros if it has no times.
     fn span_ns(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// Tells which processes it concerns.
+    /// Returns the processes that it concerns.
     fn processes(&self) -> Processes {
         Processes::ANY
     }
@@ -219,7 +219,7 @@ macro_rules! payload {
                 let view: &$archived = $crate::records::access($kind, bytes)?;
                 let _rows = $crate::records::rows_of($kind, stringify!($count), &view.$count)?;
                 $($crate::records::expect_rows($kind, stringify!($column), &view.$column, _rows)?;)*
-                // Its length is believed from here on.
+                // From here on, the length of this column is known to be its number of rows.
                 $($crate::records::rows_of($kind, stringify!($other), &view.$other)?;)*
                 Ok(view)
             }

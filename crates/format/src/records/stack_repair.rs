@@ -1,4 +1,4 @@
-//! What became of walks.
+//! What stack repair made of a walk.
 
 /// What a report made of the walk of a user stack, where it had registers and stack to unwind; the numbers are on disk. A
 /// recorder writes none but [`StackRepair::NONE`].
@@ -6,13 +6,13 @@
 pub struct StackRepair(pub u8);
 
 impl StackRepair {
-    /// There was nothing to unwind.
+    /// The sample had no registers and stack to unwind.
     pub const NONE: Self = Self(0);
-    /// Unwinding has shown nothing else.
+    /// The walk was kept: unwinding has shown no more than it.
     pub const KEPT: Self = Self(1);
-    /// The stack is the one that was unwound.
+    /// The unwound stack replaces the walk.
     pub const REPLACED: Self = Self(2);
-    /// Likewise, and the outer part of it, which was not copied, is from another sample.
+    /// The unwound stack replaces the walk; its outer part was not copied and is taken from another sample.
     pub const COMPLETED: Self = Self(3);
 
     /// The same with what is known of the walk that the stack rests on: nothing, or whether it has skipped a caller.
@@ -25,7 +25,7 @@ impl StackRepair {
         }
     }
 
-    /// One of the four.
+    /// Returns which of the four constants above this is, without what is known of the walk.
     #[must_use]
     pub fn kind(self) -> Self {
         Self(self.0 & 3)

@@ -20,7 +20,7 @@ impl WalkEnd {
     pub const MISALIGNED: Self = Self(5);
     /// The frame held the return address 0.
     pub const ZERO_RETURN: Self = Self(6);
-    /// The kernel's own walk, which does not say how it ended.
+    /// The kernel walked the stack itself, and does not say how its walks end.
     pub const UNSAID: Self = Self(7);
     /// The frame held a return address that lies in no executable mapping: what the frame pointer points to
     /// is no frame. It and all that follows it is left out.
@@ -28,15 +28,15 @@ impl WalkEnd {
     /// The addresses are as they were found, whether they are code or not: reports of mappings were lost, and it is not known
     /// what the process had mapped.
     pub const MAPPINGS_LOST: Self = Self(9);
-    /// The stack was unwound by the rules of its code, to the outermost frame.
+    /// The stack was unwound by unwind tables, to the outermost frame.
     pub const UNWOUND: Self = Self(16);
     /// Unwinding came to a part of the stack that was not copied.
     pub const NOT_COPIED: Self = Self(17);
-    /// Unwinding came to a place of the stack that held no address of code.
+    /// Unwinding found no address of code where the return address should be.
     pub const NO_RETURN_ADDRESS: Self = Self(18);
-    /// Unwinding came to code that has no rules, or whose file is not here, and has no frame pointer.
+    /// Unwinding came to code without a frame pointer whose unwind tables are missing, or whose file is.
     pub const NO_RULES: Self = Self(19);
-    /// Unwinding came to code whose rules are broken, or do not fit the stack.
+    /// Unwinding came to code whose unwind tables are broken, or do not fit the stack.
     pub const BAD_RULES: Self = Self(20);
 
     /// Name in lower case.

@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt;
 
 /// Takes the bytes of a recording.
 pub(super) trait Sink: Send {
-    /// Writes all bytes so that they begin at `off`: the end of what was written, or in front of it if it is a file.
+    /// Writes all bytes from `off` on, which is the end of what was written; in a file, `off` may also be before it.
     fn put(&mut self, off: u64, bytes: &[u8]) -> Result<(), Torn>;
 
-    /// Cuts off what lies behind `end`, if that is possible.
+    /// Truncates to `end`, if that is possible.
     fn cut_back_to(&mut self, end: u64);
 
-    /// Returns when what was written is safe.
+    /// Returns once all that was written has reached the disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! Cgroups, replayed: in which one a thread was at a moment.
+//! Replays the changes of cgroups, to find the cgroup of a thread at any moment.
 
 use std::ops::Range;
 
@@ -119,12 +119,12 @@ impl Replay {
         }
         self.rejoin(tgid, time_ns);
         let stays = self.all.processes.entry(tgid).or_default();
-        // What began without a fork was there before anybody told of it.
+        // A process without a fork in the recording began before its first row.
         let from_ns = if stays.is_empty() { 0 } else { time_ns };
         stays.push(Stay { from_ns, cgroup });
     }
 
-    /// Ends what was said of single threads of a process.
+    /// Forgets what rows said of single threads of a process.
     fn rejoin(&mut self, tgid: u32, from_ns: u64) {
         for tid in self.apart.remove(&tgid).into_iter().flatten() {
             self.all.threads.entry((tgid, tid)).or_default().push(Stay { from_ns, cgroup: None });

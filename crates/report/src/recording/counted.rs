@@ -4,11 +4,11 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{Cause, LossesV1, Payload as _, ReceiptV1};
 
-/// What a receipt says besides why recording ended, if `cut` or `compact` kept fewer samples than were recorded; their number
-/// follows. The last one counts.
+/// Begin of the text that `cut` and `compact` add to a receipt when they keep fewer samples than were recorded; the number
+/// of kept samples follows. If there are several, the last one counts.
 pub(crate) const KEPT: &str = "samples kept: ";
 
-/// What the receipt says that `repair` writes for a session without one.
+/// Text in a receipt that `repair` wrote for a session without one.
 pub(crate) const REPAIRED: &str = "repaired";
 
 /// The samples of one session that has a receipt.
@@ -20,20 +20,20 @@ pub(crate) struct Counted {
     pub(crate) end_ns: u64,
     /// Samples in the file, by the headers of their blocks.
     pub(crate) in_file: u64,
-    /// Samples that there must be, by the receipt and what is known to be lost since.
+    /// Samples that the file should have: those of the receipt without those that are known to be lost since.
     pub(crate) expected: u64,
-    /// Blocks were lost before the file was written, as it says itself; of samples or of anything else.
+    /// The file says itself that blocks were lost before it was written.
     pub(crate) blocks_lost: bool,
 }
 
 impl Counted {
-    /// Samples that are gone, and nothing says so.
+    /// Counts the samples that are missing although nothing in the file says so.
     pub(crate) fn missing(&self) -> u64 {
         self.expected.saturating_sub(self.in_file)
     }
 }
 
-/// How many samples a receipt says that there are.
+/// Returns the number of samples that a receipt claims.
 pub(crate) fn expected(receipt: &ReceiptV1) -> u64 {
     kept(receipt).unwrap_or(receipt.samples)
 }

@@ -45,7 +45,7 @@ pub struct Tables {
     pub images: ById<Image>,
     /// The trie of stacks.
     pub nodes: ById<Node>,
-    /// What is to be known of nodes besides their locations; most have no row.
+    /// Marks of nodes; most nodes have none.
     pub marks: Map<u32, Mark>,
     /// Changes of tasks, in the order of the file.
     pub lifecycle: Vec<Lifecycle>,
@@ -65,7 +65,7 @@ pub struct Tables {
     pub call_sites: Vec<CallSite>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,
-    /// Files that were to be in the recording and are not, or not whole, in the order of the file.
+    /// Requested files that the recording lacks or has in part, in the order of the file.
     pub left_out: Vec<LeftOut>,
     /// What registers and stacks held at samples.
     pub held: Held,
@@ -114,7 +114,7 @@ impl Tables {
         Machine::of_uname(&self.session.arch)
     }
 
-    /// What is to be known of a node besides its location.
+    /// The mark of a node.
     pub fn mark(&self, node: u32) -> Mark {
         self.marks.get(&node).copied().unwrap_or_default()
     }
@@ -291,7 +291,7 @@ fn clean_session(session: &mut SessionV1) {
     for text in texts.into_iter().chain(events).chain(labels).chain(&mut session.notes) {
         *text = clean(text.as_bytes()).into();
     }
-    // These stand in every row of some views.
+    // Some views show these texts in every row.
     let events = session.events.iter_mut().flat_map(|event| [&mut event.name, &mut event.unit]);
     for text in events.chain([&mut session.host]).filter(|text| text.len() > MAX_NAME_BYTES) {
         *text = shorten(text, MAX_NAME_BYTES).into_owned();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::load::Tables;
 
-/// Counts samples that were lost: while recording, and of the file since.
+/// Counts samples that were lost while recording, or from the file since then.
 pub(crate) fn lost(tables: &Tables) -> u64 {
     let samples = tables.losses.iter().filter(|loss| loss.cause.is_sample());
     samples.fold(0, |sum, loss| sum.saturating_add(loss.count))

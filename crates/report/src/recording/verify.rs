@@ -26,13 +26,13 @@ use crate::recording::load::outline::skipped;
 use block::Checked;
 use ids::Ids;
 
-/// Blocks that are checked together. What is kept of each is small; payloads are gone by then.
+/// Number of blocks that are checked together. Only a small result is kept of each, not the payload.
 const WINDOW: usize = 256;
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Sequence number and kind of the block, if it is one.
+    /// Sequence number and kind of the block; `None` if the problem is in no block.
     pub block: Option<(u64, Kind)>,
     /// Where, bytes from the start of the file.
     pub off: u64,
@@ -47,7 +47,7 @@ pub struct Findings {
     pub problems: Vec<Problem>,
     /// Problems beyond these.
     pub more: u64,
-    /// Among them is something that a repaired copy does not have.
+    /// A repaired copy would not have some of these problems.
     pub is_repairable: bool,
     /// Blocks that were lost before the file was repaired or merged, as it says itself. What refers to them is no
     /// problem.
@@ -148,7 +148,7 @@ fn lost_blocks(recording: &Recording) -> Vec<u64> {
         match (entry.header.kind, entry.header.version) {
             (Kind::SESSION, _) => lost.push(0),
             (LossesV1::KIND, LossesV1::VERSION) => {
-                // What cannot be read is a problem of its own, told elsewhere.
+                // `block` reports blocks that cannot be read.
                 let Ok(payload) = recording.payload(entry) else { continue };
                 let Ok(losses) = payload.view::<LossesV1>() else { continue };
                 let of_blocks = losses.rows().filter(|loss| loss.cause == Cause::BLOCKS_DAMAGED);
@@ -165,12 +165,12 @@ fn lost_blocks(recording: &Recording) -> Vec<u64> {
 #[derive(Debug, Default)]
 struct Order {
     in_session: bool,
-    /// That a session is missing was said.
+    /// The problem that a session is missing was reported.
     is_said: bool,
 }
 
 impl Order {
-    /// Says whether a block can stand here.
+    /// Returns what is wrong if a block cannot follow those before it.
     fn follow(&mut self, entry: &Entry) -> Option<String> {
         match entry.header.kind {
             Kind::SESSION => *self = Self { in_session: true, is_said: false },

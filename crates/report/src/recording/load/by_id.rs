@@ -40,7 +40,7 @@ impl<T> ById<T> {
         Self { runs }
     }
 
-    /// The id behind the largest; `None` if there is no such number.
+    /// The id after the largest; `None` if that exceeds a `u32`.
     pub fn next_id(&self) -> Option<u32> {
         let behind = |run: &Run<T>| u32::try_from(run.first as usize + run.rows.len()).ok();
         self.runs.last().map_or(Some(0), behind)
@@ -84,7 +84,7 @@ impl<T> ById<T> {
         self.runs.last().map_or(0, |run| run.before + run.rows.len())
     }
 
-    /// Tells whether there are no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

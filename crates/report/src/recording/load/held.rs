@@ -4,14 +4,14 @@ use icecore_format::records::{Location, Snapshot, StackNode, StackPiece};
 
 use super::by_id::ById;
 
-/// What registers and stacks held. All of it is by id.
+/// What registers and stacks held at samples, in tables of ids.
 #[derive(Debug, Default)]
 pub struct Held {
     /// Addresses of code.
     pub code: ById<Location>,
     /// Parts of stacks.
     pub pieces: ById<StackPiece>,
-    /// Parts and what lies outside of them.
+    /// Pieces of stacks with the piece outside of each.
     pub nodes: ById<StackNode>,
     /// Registers and stack of one sample.
     pub snapshots: ById<Snapshot>,

@@ -75,13 +75,13 @@ fn rows(recording: &Recording, entry: &Entry) -> Option<(u32, Vec<Node>)> {
     }
 }
 
-/// The ids in front of a block that some of its nodes lead to.
+/// Lists the ids before a block to which some of its nodes lead.
 fn callers(rows: &[Node], first: u32, ids: Vec<u32>) -> Vec<u32> {
     let mut seen = vec![false; rows.len()];
     let mut before = Vec::new();
     for id in ids {
         let mut next = id;
-        // A parent is in front of its child: this ends.
+        // A parent has a smaller id than its child, so this ends.
         while let Some(at) = next.checked_sub(first).map(|at| at as usize).filter(|at| *at < rows.len()) {
             if std::mem::replace(&mut seen[at], true) {
                 break;

@@ -1,4 +1,4 @@
-//! What a file tells of itself without its samples and tables: sessions, receipts, losses and what was left out, which are small.
+//! The small tables of a file: sessions, receipts, losses and files that were left out.
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;

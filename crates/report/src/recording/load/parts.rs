@@ -24,7 +24,7 @@ use icecore_format::records::{EventV1, ReceiptV1, Reference, References, Session
 use super::Decoded;
 use crate::recording::filter::Moment;
 
-/// The most sessions of a file: what fits above the number of a process.
+/// The most sessions of a file: as many as fit into the bits above the number of a process.
 pub const MAX_PARTS: usize = 1 << (32 - PID_BITS);
 
 /// Bits of the number of a process or thread: the kernel's `PID_MAX_LIMIT` is 2²².
@@ -80,7 +80,7 @@ const TABLES: usize = Table::ALL.len();
 #[derive(Debug, Clone, Copy, Default)]
 struct Ids {
     base: u32,
-    /// Behind the last own id; the largest number in the last part.
+    /// The id after the last own one; the largest number in the last part.
     end: u32,
 }
 
@@ -176,7 +176,7 @@ impl Parts {
         self.start_unix_ns = start_unix_ns.unwrap_or(0);
         self.zero_ns = self.parts.iter().map(Part::start_ns).max().unwrap_or(0);
         for part in &mut self.parts {
-            // Whose start nobody dated begins with the first.
+            // A session without a date begins with the earliest.
             let late_ns = if part.is_dated() {
                 part.session.start_unix_ns.saturating_sub(self.start_unix_ns)
             } else {
@@ -281,7 +281,7 @@ impl<'a> IntoIterator for &'a Parts {
     }
 }
 
-/// The position of an item that is equal, which is added if there is none.
+/// The position of an equal item; adds the item if there is none.
 fn position<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) -> usize {
     list.iter().position(|known| same(known, item)).unwrap_or_else(|| {
         list.push(item.clone());
@@ -334,7 +334,7 @@ impl Part {
         self.session.start_unix_ns > 0
     }
 
-    /// Its start, on its own clock: the first sample if nobody has told it.
+    /// Its start, on its own clock: the time of the first sample if the session does not say it.
     pub fn start_ns(&self) -> u64 {
         match self.first_sample_ns {
             Some(first_ns) if !self.is_told() && !self.is_alone => first_ns,
@@ -342,7 +342,7 @@ impl Part {
         }
     }
 
-    /// From where to where `cut` left it, ns behind its start; all of it if it was not cut.
+    /// The range that `cut` kept, ns after its start; all of it if it was not cut.
     pub fn kept_ns(&self) -> (u64, u64) {
         let ended_by = self.receipt.iter().flat_map(|receipt| &receipt.ended_by);
         ended_by.fold((0, u64::MAX), |(from, to), by| {

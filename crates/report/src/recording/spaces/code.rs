@@ -16,7 +16,7 @@ use icecore_format::records::JitCode;
 
 use super::layers::Layers;
 
-/// Pieces that have ended are looked under so often.
+/// How many ended pieces a lookup passes before it gives up.
 const LOOKED_UNDER: usize = 64;
 
 /// The pieces of one address space.

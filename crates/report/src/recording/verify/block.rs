@@ -19,11 +19,11 @@ use super::ids::{Runs, runs};
 pub(super) struct Checked {
     /// What is wrong with it.
     pub(super) problems: Vec<String>,
-    /// A repaired copy would not have it, or have it right.
+    /// A repaired copy would lack the block, or have it right.
     pub(super) is_repairable: bool,
     /// Ids that it defines, first to last.
     pub(super) defines: Option<(Table, u32, u32)>,
-    /// Ids that it refers to, its own left out.
+    /// Ids that it refers to, without those that it defines.
     pub(super) uses: Vec<(Table, Runs)>,
     /// Events of a session.
     pub(super) events: Option<u32>,
@@ -31,10 +31,10 @@ pub(super) struct Checked {
     pub(super) last_event: Option<u8>,
 }
 
-/// What is wrong with a block that is unclean.
+/// The message about a block for which [`is_unclean`] is true.
 pub(super) const UNCLEAN: &str = "the bytes behind its payload, up to a multiple of 8, are not zero";
 
-/// Tells whether the bytes behind a block are not what they must be. No checksum covers them.
+/// Returns true if the bytes between a block and the next multiple of 8 are not zero. No checksum covers them.
 pub(crate) fn is_unclean(recording: &Recording, entry: &Entry) -> bool {
     recording.padding(entry).iter().any(|byte| *byte != 0)
 }

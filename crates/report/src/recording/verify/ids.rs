@@ -8,7 +8,7 @@ use icecore_format::records::Table;
 
 use super::block::{Checked, row_hashes};
 
-/// Definitions that stand twice are compared so often; a file may be made of nothing else.
+/// How often two definitions of one id are compared: a hostile file may consist of such definitions only.
 const MAX_COMPARED: u32 = 1_000;
 
 /// Ids in ascending order as runs, first to last.
