@@ -1,11 +1,11 @@
-//! Samples beside the kernel's own account of CPU time: does what was sampled stand for what ran?
+//! Compares samples with the kernel's own account of CPU time: do the samples represent what ran?
 //!
-//! A thread is compared over the stretches of time that its rows of the account cover, and over nothing else.
+//! Each thread is compared over exactly the stretches of time that its rows of the account cover.
 //!
 //! # Statistics
-//! Samples that know nothing of a program hit it as often as they should, give or take the noise of counting: of *n* expected
-//! samples the standard deviation is at most √*n*. A difference of more than `DEVIATIONS` of it, and of more than
-//! `DIFFERENCE` of the larger figure, is none of chance.
+//! Samples that are independent of a program hit it as often as they should, except for counting noise: for *n* expected samples
+//! the standard deviation is at most √*n*. A difference of more than `DEVIATIONS` standard deviations, and of more than
+//! `DIFFERENCE` of the larger figure, is not chance.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::profile::pipeline::Loaded;
 use crate::recording::load::parts::Parts;
 use crate::stacks::hits::Selection;
 
-/// So many standard deviations are not chance: 1 of 16,000.
+/// A difference of so many standard deviations is not chance: 1 of 16,000.
 const DEVIATIONS: f64 = 4.0;
-/// A smaller part of the larger figure does not matter.
+/// A difference below this share of the larger figure does not matter.
 const DIFFERENCE: f64 = 0.20;
-/// Processes and threads that `--json` lists.
+/// How many processes and threads `--json` lists.
 const LISTED: usize = 20;
 
-/// CPU time of what can be compared.
+/// The CPU time of everything that can be compared.
 #[derive(Debug, Default, Serialize)]
 pub struct Account {
     /// By the kernel's account (`sum_exec_runtime`), ns.
@@ -41,7 +41,7 @@ pub struct Account {
     pub threads: Vec<Compared>,
     /// Processes, the largest differences first.
     pub processes: Vec<Compared>,
-    /// What disagrees more than by chance; the largest difference.
+    /// The largest difference that is more than chance.
     #[serde(skip)]
     pub disagrees: Option<Disagreement>,
 }
@@ -51,7 +51,7 @@ pub struct Account {
 pub struct Compared {
     /// Process id.
     pub tgid: u32,
-    /// Thread id; `None` of a whole process.
+    /// Thread id; `None` for a whole process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
     /// Name of the thread, or of the process.
@@ -62,10 +62,10 @@ pub struct Compared {
     pub sampled_ns: u64,
 }
 
-/// Whoever disagrees.
+/// A thread or process whose samples disagree with the account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disagreement {
-    /// Who that is, for people.
+    /// Its description, for people.
     pub who: String,
     /// CPU time by the kernel's account, ns.
     pub kernel_ns: u64,
@@ -83,7 +83,7 @@ impl Compared {
         self.kernel_ns.abs_diff(self.sampled_ns)
     }
 
-    /// Tells whether the difference is none of chance, if one sample stands for so much time.
+    /// Returns true if the difference is more than chance, given the time for which one sample stands.
     fn disagrees(&self, period_ns: f64) -> bool {
         let larger = self.kernel_ns.max(self.sampled_ns) as f64;
         let noise = DEVIATIONS * (larger * period_ns).sqrt();
@@ -91,10 +91,10 @@ impl Compared {
     }
 }
 
-/// Compares a recording with the account that it has.
+/// Compares a recording with its account.
 ///
 /// # Errors
-/// Why there is nothing to compare, for people.
+/// Why nothing can be compared, for people.
 pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
     let selection = loaded.selection();
     let tables = &loaded.tables;
@@ -136,15 +136,15 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
     Ok(account)
 }
 
-/// The CPU time of everything by the kernel's account, ns.
+/// Returns the CPU time of everything by the kernel's account, ns.
 ///
 /// # Errors
-/// Why it is not known, for people.
+/// Why it is unknown, for people.
 pub fn kernel_ns(loaded: &Loaded<'_>) -> Result<u64, &'static str> {
     Ok(threads(loaded)?.values().fold(0, |sum: u64, thread| sum.saturating_add(thread.kernel_ns)))
 }
 
-/// What the account tells of each thread that the filters keep.
+/// Returns the account of each thread that the filters keep.
 fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), Thread>, &'static str> {
     let selection = loaded.selection();
     let tables = &loaded.tables;
@@ -170,7 +170,7 @@ fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), Thread>, &'static str>
     Ok(threads)
 }
 
-/// Why a recording has no account.
+/// Says why a recording has no account.
 fn absence(parts: &Parts) -> &'static str {
     let any = |which: fn(&SessionV1) -> bool| parts.iter().any(|part| which(&part.session));
     let reasons = [
@@ -186,10 +186,10 @@ fn absence(parts: &Parts) -> &'static str {
     reason.unwrap_or("the recording does not have it: its recorder was older, or was killed")
 }
 
-/// What the account tells of a thread.
+/// The account of one thread.
 #[derive(Debug, Default)]
 struct Thread {
-    /// Stretches of time, in order and apart once settled.
+    /// Stretches of time; after `settle` in order and disjoint.
     covered: Vec<(u64, u64)>,
     kernel_ns: u64,
     user_ns: u64,
@@ -197,7 +197,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Joins stretches that touch: rows of a thread follow each other without a gap.
+    /// Joins adjacent stretches: the rows of a thread follow each other without a gap.
     fn settle(&mut self) {
         self.covered.sort_unstable();
         self.covered.dedup_by(|next, before| {
@@ -219,7 +219,7 @@ impl Thread {
     }
 }
 
-/// What samples stand for, of threads while the account covers them.
+/// The time that samples of threads represent while the account covers the threads.
 #[derive(Debug, Default)]
 struct Sampled {
     by_thread: Map<(u32, u32), u64>,
@@ -238,7 +238,7 @@ impl Sampled {
         self
     }
 
-    /// What one sample stands for; without any, what it would have.
+    /// Returns the time for which one sample stands; without samples, the time for which one would stand.
     fn period_ns(&self, events: &[EventV1]) -> f64 {
         let asked = |event: &EventV1| match event.frequency_hz {
             0 => event.period as f64,
@@ -257,7 +257,7 @@ fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), Thread>) -> Sampled {
     let blocks = tables.sample_blocks.par_iter().filter(|entry| selection.may_be_in(entry));
     let of_block = |entry| {
         let mut sums = Sampled::default();
-        // That a block is damaged is told by whoever counts its samples.
+        // The stage that counts samples reports damaged blocks.
         for sample in crate::recording::load::samples(loaded.recording, tables, entry).into_iter().flatten() {
             let task = tables.task(sample.task);
             let id = (task.tgid, task.tid);
@@ -273,15 +273,15 @@ fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), Thread>) -> Sampled {
     blocks.map(of_block).reduce(Sampled::default, Sampled::merged)
 }
 
-/// The name of a process, also of one that no sample hit; empty if it was never told.
+/// Returns the name of a process, even if no sample hit it; empty if unknown.
 fn process_name(selection: Selection<'_>, tgid: u32, time_ns: u64) -> String {
     let space = selection.spaces.stay(tgid, time_ns).0;
     let name = space.map_or(0, |space| selection.spaces.process_name(space));
     selection.tables.text(name).to_owned()
 }
 
-/// The largest difference that is none of chance: of a process, of all of one name (each may be too short to tell), or of a
-/// thread (those of a process may make up for each other).
+/// Finds the largest difference that is more than chance: of a process, of all processes with one name (each may be too short to
+/// decide), or of a thread (the threads of a process may cancel out).
 fn disagreement(account: &Account, period_ns: f64) -> Option<Disagreement> {
     let mut by_name: BTreeMap<&str, (u64, Compared)> = BTreeMap::new();
     for process in &account.processes {

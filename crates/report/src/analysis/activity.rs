@@ -1,22 +1,22 @@
-//! What was spent when: the weight of groups of samples, slice by slice.
+//! Sums the weight of groups of samples, slice by slice.
 
 use crate::base::map::Map;
 use crate::profile::{Amount, Profile};
 use crate::recording::spans::Slices;
 use crate::stacks::hits::Cell;
 
-/// What of a sample decides to which groups it belongs; groups are numbers.
+/// What assigns a sample to groups; groups are numbers.
 #[derive(Debug, Clone, Copy)]
 pub enum Grouping<'a> {
-    /// The thread: the group of each of [`Profile::threads`].
+    /// The thread: for each of [`Profile::threads`] its group.
     Thread(&'a [u32]),
-    /// The innermost frame: the group of each of [`Profile::stacks`].
+    /// The innermost frame: for each of [`Profile::stacks`] its group.
     Leaf(&'a [u32]),
-    /// Every frame: the group of each of [`Profile::stacks`]; a group that occurs several times in a stack counts once.
+    /// Every frame: for each of [`Profile::stacks`] the group of its innermost frame. A group counts once per stack.
     Stack(&'a [u32]),
 }
 
-/// Samples and weight of all samples in each slice.
+/// Returns samples and weight of all samples in each slice.
 pub fn whole(profile: &Profile, slices: Slices) -> Vec<Amount> {
     let mut sums = vec![Amount::default(); slices.number as usize];
     let amount = |cell: &Cell| Amount { samples: cell.samples.into(), weight: cell.weight };
@@ -24,10 +24,10 @@ pub fn whole(profile: &Profile, slices: Slices) -> Vec<Amount> {
     sums
 }
 
-/// Weight of each wanted group in each bucket of so many slices.
+/// Returns the weight of each requested group in buckets of `each` slices.
 ///
 /// # Cost
-/// O(cells); of whole stacks O(cells + stacks) for every 64 groups
+/// O(cells); for whole stacks O(cells + stacks) for every 64 groups
 pub fn weights(
     profile: &Profile,
     slices: Slices,
@@ -50,7 +50,7 @@ pub fn weights(
             Grouping::Thread(groups) => groups[row.thread as usize],
             Grouping::Leaf(groups) | Grouping::Stack(groups) => groups[row.stack as usize],
         };
-        // The empty stack has no frame that could be in a group.
+        // The empty stack has no frame, so it is in no group.
         let is_empty = matches!(grouping, Grouping::Leaf(_)) && row.stack == 0;
         if let Some(position) = positions.get(&group).filter(|_| !is_empty) {
             let sum = &mut sums[*position][(cell.slice / each) as usize];

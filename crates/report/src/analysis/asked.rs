@@ -1,36 +1,36 @@
-//! What the recorder was asked for, so that nobody is advised to do what was done already, or what cannot be done.
+//! Reads what the recorder was asked to do, so that advice never repeats what was done already or cannot be done.
 
 use icecore_format::records::SessionV1;
 use icecore_text::clean::clean;
 
-/// What `--max-depth` can be at most.
+/// The largest `--max-depth`.
 const MOST_FRAMES: u32 = 4096;
-/// What `--stack-bytes` can be at most, and is unless asked otherwise.
+/// The largest `--stack-bytes`, which is also the default.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What decides about stacks.
+/// The recorder's `--unwind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unwind {
-    /// Nothing was asked for: `auto`, but of recorders that could not copy stacks.
+    /// Not given: `auto`, but older recorders could not copy stacks.
     Unsaid,
     Fp,
     Auto,
     Dwarf,
 }
 
-/// The settings of a session that advice is about.
+/// The settings of a session that matter for advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Another program made the recording, and has other options.
+    /// Another program made the recording; it has other options.
     pub(crate) is_foreign: bool,
     pub(crate) unwind: Unwind,
     pub(crate) stack_bytes: u64,
     pub(crate) max_depth: u32,
-    /// Samples are taken every so many units of the event (`-c`), which never vary.
+    /// Samples are taken every so many units of the event (`-c`), without variation.
     pub(crate) is_exact: bool,
-    /// All files that were hit were to be taken (`--embed all`).
+    /// The recorder was to embed all files that were hit (`--embed all`).
     pub(crate) embeds_all: bool,
-    /// No names of functions were to be taken (`--embed none`).
+    /// The recorder was to embed no names of functions (`--embed none`).
     pub(crate) embeds_none: bool,
     /// The recorder saw no addresses of the kernel.
     pub(crate) is_kernel_hidden: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Reads them from the command line of the recorder, which took what is not there by default.
+    /// Reads the settings from the recorder's command line; missing options have their defaults.
     pub(crate) fn of(session: &SessionV1) -> Self {
         let noted = |what: &str| session.notes.iter().any(|note| note.contains(what));
         Self {
@@ -60,7 +60,8 @@ impl Asked {
         }
     }
 
-    /// What helps where stacks have more frames than were taken: by the walk, or else by who unwound them, who takes all there may be.
+    /// Suggests what helps if stacks have more frames than were recorded. The limit is that of the walk or, if stacks were unwound,
+    /// that of a stack.
     pub(crate) fn deeper(&self, is_walked_only: bool) -> String {
         if self.copies_nothing {
             return "the kernel that was recorded walks 127 frames at most".to_owned();
@@ -72,7 +73,7 @@ impl Asked {
         }
     }
 
-    /// What helps where stacks reach behind what was copied of them; some copies may have been shortened for want of room.
+    /// Suggests what helps if stacks reach beyond their copies; some copies may have been shortened because the ring was full.
     pub(crate) fn copy_more(&self, is_shortened: bool) -> &'static str {
         match is_shortened {
             _ if self.is_foreign => "record with a larger copy of the stack",
@@ -84,7 +85,7 @@ impl Asked {
         }
     }
 
-    /// What helps where a walk along frame pointers is wrong; `None` if nothing does.
+    /// Suggests what helps if a walk along frame pointers is wrong; `None` if nothing does.
     pub(crate) fn unwind_more(&self, is_walked_only: bool) -> Option<&'static str> {
         match (self.unwind, is_walked_only) {
             _ if self.is_foreign => {
@@ -97,12 +98,12 @@ impl Asked {
         }
     }
 
-    /// What makes samples fewer.
+    /// Suggests how to get fewer samples.
     pub(crate) fn fewer_samples(&self) -> &'static str {
         if self.is_exact { "record with a larger -c" } else { "record with a lower -F" }
     }
 
-    /// What makes samples more.
+    /// Suggests how to get more samples.
     pub(crate) fn more_samples(&self) -> &'static str {
         if self.is_exact {
             "record for longer, or with a smaller -c"
@@ -112,7 +113,7 @@ impl Asked {
     }
 }
 
-/// Says what of the machine was not to be sampled, and is not in the recording for that.
+/// Lists what the recorder was asked to exclude.
 pub(crate) fn restrictions(session: &SessionV1) -> Vec<String> {
     let mut told = Vec::new();
     match (session.user, session.kernel) {
@@ -129,12 +130,12 @@ pub(crate) fn restrictions(session: &SessionV1) -> Vec<String> {
     told
 }
 
-/// The CPUs to which the recorder was restricted, as they were typed.
+/// Returns the CPUs to which the recorder was restricted, as they were typed.
 pub(crate) fn cpus(session: &SessionV1) -> Option<&str> {
     option(session, &["-C", "--cpu"])
 }
 
-/// The value of an option on the command line of the recorder, in front of the command that it ran.
+/// Returns the value of an option on the recorder's command line, before the command that it ran.
 fn option<'s>(session: &'s SessionV1, names: &[&str]) -> Option<&'s str> {
     let mut words = session.command_line.iter().skip(1).take_while(|word| *word != "--");
     while let Some(word) = words.next() {
@@ -150,7 +151,7 @@ fn option<'s>(session: &'s SessionV1, names: &[&str]) -> Option<&'s str> {
     None
 }
 
-/// A number of bytes as the recorder takes it.
+/// Parses a number of bytes as the recorder does.
 fn bytes(typed: &str) -> Option<u64> {
     let digits = typed.trim_end_matches(|c: char| !c.is_ascii_digit());
     let shift = match typed[digits.len()..].to_ascii_uppercase().as_str() {
@@ -190,7 +191,7 @@ mod tests {
             asked("icecore-record --unwind fp -a").unwind_more(true),
             Some("record with --unwind auto")
         );
-        // The command's own options are none of the recorder's.
+        // Options of the recorded command are not the recorder's.
         assert_eq!(
             asked("icecore-record -- x --unwind fp").unwind_more(false),
             Some("record with --unwind dwarf")

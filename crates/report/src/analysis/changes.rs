@@ -1,42 +1,41 @@
-//! Change-points: where a series of noisy values goes over to another level.
+//! Finds change points: where the level of a series of noisy values changes.
 //!
-//! A step is believed if hardly any shuffling of the same values shows one as clear. Neighbouring values of real series
-//! resemble each other, and such noise wanders, which looks like steps; so what a value says about the next is taken out
-//! of the series first. Pure, and the same for the same input: the seed is fixed.
+//! A step counts as a change if hardly any shuffling of the same values shows as clear a step. Neighbouring values of real series
+//! are correlated; such noise drifts, which looks like steps. So the module first removes the first-order autocorrelation from the
+//! series. It is pure, and gives the same result for the same input: the seed is fixed.
 //!
 //! # Source
-//! Seeded intervals: Kovács, Bühlmann, Li, Munk, "Seeded binary segmentation" (2023). Narrowest interval that shows a
-//! change: Baranowski, Chen, Fryzlewicz, "Narrowest-over-threshold detection" (2019). Taking out what one value says about
-//! the next: Chakar, Lebarbier, Lévy-Leduc, Robin, "A robust approach for estimating change-points in the mean of an AR(1)
-//! process" (2017).
+//! Seeded intervals: Kovács, Bühlmann, Li, Munk, "Seeded binary segmentation" (2023). Narrowest interval that shows a change:
+//! Baranowski, Chen, Fryzlewicz, "Narrowest-over-threshold detection" (2019). Removing autocorrelation: Chakar, Lebarbier,
+//! Lévy-Leduc, Robin, "A robust approach for estimating change-points in the mean of an AR(1) process" (2017).
 
 mod noise;
 mod period;
 mod scan;
 
 use noise::Whitened;
-use scan::{Found, Scan};
+use scan::{ClearStep, Scan};
 
-/// A level of a series that goes up and down in periods has at least so many of these.
+/// The shortest level of a periodic series, in periods.
 const PERIODS: usize = 2;
 
-/// What is taken for a change.
+/// What counts as a change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// The probability of any change in a series that has none, at most.
+    /// The highest accepted probability of finding any change in a series that has none.
     pub false_alarms: f64,
-    /// A level has at least so many values.
+    /// The least number of values of a level.
     pub shortest: usize,
 }
 
-/// A level of a series: values from a position up to another.
+/// A level of a series: the values from `begin` to `end`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
     /// The first value.
     pub begin: usize,
-    /// Behind the last.
+    /// The position after the last value.
     pub end: usize,
-    /// The mean; if errors are given, weighted by them.
+    /// The mean; weighted by the errors if these are given.
     pub mean: f64,
 }
 
@@ -47,31 +46,31 @@ pub struct Change {
     pub before: Level,
     /// The level after; its first value is the first after the change.
     pub after: Level,
-    /// The share of shuffled series that show as clear a change, or clearer.
+    /// The share of shuffled series that show a change that is as clear or clearer.
     pub p: f64,
 }
 
-/// Finds changes of the level of a series, in order. `errors` are standard errors of the values, if these differ.
+/// Finds the change points of a series, in order. `errors` are standard errors of the values, if these differ.
 ///
 /// # Cost
-/// O(n log n) for each of at most 4 / `false_alarms` shuffled series, few if there is no change
+/// O(n log n) for each of at most 4 / `false_alarms` shuffled series; for few of them if there is no change
 pub fn changes(values: &[f64], errors: Option<&[f64]>, rule: Rule) -> Vec<Change> {
     let shortest = rule.shortest.max(1);
     if values.len() < 2 * shortest + 1 || values.iter().any(|value| !value.is_finite()) {
         return Vec::new();
     }
     let (white, shortest) = match period::period(values) {
-        // Less than whole periods are no levels.
+        // A level needs whole periods.
         Some(period) => (Whitened::of_periods(values, errors, period), shortest.max(PERIODS * period)),
         None => (Whitened::new(values, errors), shortest),
     };
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<ClearStep> = Vec::new();
     let mut open = vec![(0, values.len())];
     while let Some((begin, end)) = open.pop() {
         let scan = Scan::new(&white.values[begin..end], &white.weights[begin..end], shortest);
         if let Some(inside) = scan.change(rule.false_alarms) {
             let at = begin + inside.at;
-            found.push(Found { at, ..inside });
+            found.push(ClearStep { at, ..inside });
             open.extend([(begin, at), (at, end)]);
         }
     }
@@ -85,9 +84,9 @@ pub fn changes(values: &[f64], errors: Option<&[f64]>, rule: Rule) -> Vec<Change
     pairs.map(|(pair, found)| Change { before: pair[0], after: pair[1], p: found.p }).collect()
 }
 
-/// Moves each change to where it is clearest between its neighbours, and takes out what another explains: a change that
-/// was found too early leaves a second one to be found behind it.
-fn settle(white: &Whitened, found: &mut Vec<Found>, shortest: usize) {
+/// Moves each change to where it is clearest between its neighbours, and removes changes that another one explains: a change that
+/// was found too early leaves a second one after it.
+fn settle(white: &Whitened, found: &mut Vec<ClearStep>, shortest: usize) {
     loop {
         let mut weakest: Option<(f64, usize)> = None;
         for position in 0..found.len() {

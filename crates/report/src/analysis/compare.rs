@@ -1,11 +1,11 @@
 //! Compares recordings: which rates changed, by how much, and whether that can be chance.
 //!
 //! ```text
-//! reports ─► rows: what is the same on both sides ─► series: weights by slice ─► estimate ─► judge ─► comparison
-//!            (same)                                                              (noise)
+//! reports ─► rows: matched between both sides ─► series: weights by slice ─► estimate ─► judge ─► comparison
+//!            (matching)                                                          (noise)
 //! ```
 //!
-//! docs/COMPARING.md tells the method and what was measured of it.
+//! docs/COMPARING.md describes the method and the measurements.
 
 mod comparison;
 pub mod estimate;
@@ -24,7 +24,7 @@ mod shift;
 mod totals;
 mod unit;
 
-pub use comparison::{Compared, Comparison, Options, Row, Side, Status, compare};
+pub use comparison::{Compared, ComparedRow, Comparison, Options, Side, Status, compare};
 pub use facts::{Facts, facts};
 pub use metric::{SHOWN_AT, Summary};
 pub use point::{Point, point};

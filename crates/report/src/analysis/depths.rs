@@ -1,7 +1,7 @@
-//! How deep stacks are: frames as the machine has them, of each side.
+//! Counts how deep stacks are: machine frames of each side.
 //!
-//! Inlined functions have no frame of their own and do not count. A stack that was cut is deeper than it seems, so
-//! whatever is made of depths here says whether it is a fact or a least value.
+//! Inlined functions have no frame of their own and do not count. A truncated stack is deeper than it seems, so every result states
+//! whether it is exact or a lower bound.
 
 mod chain;
 mod distribution;
@@ -16,9 +16,9 @@ pub use recursion::{Recursing, recursing};
 use icecore_format::records::WalkEnd;
 
 use crate::profile::names::Side;
-use crate::profile::{Profile, Row};
+use crate::profile::{Profile, ProfileRow};
 
-/// The most frames of the kernel's own walks, which do not say whether there are more.
+/// The most frames of the kernel's own walks, which do not report truncation.
 ///
 /// # Source
 /// include/uapi/linux/perf_event.h `PERF_MAX_STACK_DEPTH`
@@ -31,30 +31,30 @@ pub struct Depths {
     frames: Vec<(u32, u32)>,
 }
 
-/// What is known of the outermost frame of a stack.
+/// Whether the outermost frame of a stack is its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outermost {
     /// It is a root.
     Root,
-    /// It is none: the walk took as many frames as it may.
+    /// No: the walk reached its limit of frames.
     Cut,
-    /// It is none: no more of the stack was copied.
+    /// No: the rest of the stack was not copied.
     NotCopied,
-    /// The walk took as many frames as it may, and does not say whether there are more.
+    /// Unknown: the walk reached its limit of frames, and does not report truncation.
     Full,
-    /// It is none, for another reason.
+    /// No, for another reason.
     Broken,
-    /// The walk does not say.
+    /// Unknown: the walk does not say.
     Unsaid,
 }
 
 impl Outermost {
-    /// Tells whether frames are missing because of a limit, or may be.
+    /// Returns true if frames are missing because of a limit, or may be.
     pub fn is_cut(self) -> bool {
         matches!(self, Self::Cut | Self::NotCopied | Self::Full)
     }
 
-    /// Tells whether the walk says how it ended.
+    /// Returns true if the walk states how it ended.
     pub fn is_told(self) -> bool {
         !matches!(self, Self::Full | Self::Unsaid)
     }
@@ -77,7 +77,7 @@ impl Depths {
         Self { frames }
     }
 
-    /// The frames of one side of a stack.
+    /// Returns the frames of one side of a stack.
     pub fn of(&self, stack: u32, side: Side) -> u32 {
         let (user, kernel) = self.frames[stack as usize];
         match side {
@@ -86,8 +86,8 @@ impl Depths {
         }
     }
 
-    /// Tells what is known of the outermost frame of one side of samples.
-    pub fn outermost(&self, row: &Row, side: Side) -> Outermost {
+    /// Returns whether the outermost frame of one side of the samples is the root.
+    pub fn outermost(&self, row: &ProfileRow, side: Side) -> Outermost {
         let (user, kernel) = self.frames[row.stack as usize];
         let is_told = side == Side::User && row.taken.is_walked();
         // perf has one limit for both sides together.
@@ -103,7 +103,7 @@ impl Depths {
     }
 }
 
-/// The functions of one side of a stack that have frames, positions in the names' functions, outermost first.
+/// Lists the functions of one side of a stack that have frames, positions in the names' functions, outermost first.
 pub fn path(profile: &Profile, stack: u32, side: Side) -> Vec<u32> {
     let own = profile.walk(stack).filter(|stack| !profile.names.frames[stack.frame as usize].inlined);
     let mut functions: Vec<u32> = own
@@ -139,7 +139,7 @@ mod tests {
         let depths = Depths::new(&profile);
         let outermost = |row: usize, end, rooted| {
             let taken = Taken { end, rooted, ..fixture::TAKEN };
-            depths.outermost(&Row { taken, ..profile.rows[row] }, Side::User)
+            depths.outermost(&ProfileRow { taken, ..profile.rows[row] }, Side::User)
         };
         assert_eq!(outermost(0, WalkEnd::UNSAID, false), Outermost::Full);
         assert_eq!(outermost(1, WalkEnd::UNSAID, false), Outermost::Unsaid);

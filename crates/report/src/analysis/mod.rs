@@ -3,13 +3,13 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`matching`] | which functions of two builds are the same |
-//! | [`compare`](mod@compare) | rates of two sides, their noise, and what is more than that |
-//! | [`activity`] | what was spent when |
-//! | [`changes`](mod@changes) | where a series of values goes over to another level |
-//! | [`depths`] | how deep stacks are, and what recurs in them |
+//! | [`compare`](mod@compare) | rates of two sides, their noise, and significant differences |
+//! | [`activity`] | weight over time |
+//! | [`changes`](mod@changes) | change points of series of values |
+//! | [`depths`] | how deep stacks are, and which functions recur in them |
 //! | [`trend`] | shares over many recordings |
 //! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
-//! | [`account`], `asked` | where CPU time went that no sample shows; what the recorder was asked for |
+//! | [`account`], `asked` | CPU time that no sample shows; what the recorder was asked to do |
 
 pub mod account;
 pub mod activity;

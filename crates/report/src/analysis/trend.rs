@@ -1,4 +1,4 @@
-//! Shares over many recordings: what each recording says of each row.
+//! Measures the share of each row over many recordings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use crate::analysis::compare::estimate::{Base, Piece, Seen};
+use crate::analysis::compare::estimate::{Base, Piece, RecordedRow};
 use crate::analysis::compare::noise::{Draws, SEED, SLICES};
 use crate::analysis::compare::series::{Part, Series, whole};
 use crate::analysis::compare::{Facts, Metric, Point, facts, point};
@@ -16,10 +16,10 @@ use crate::profile::names::Names;
 use crate::profile::pipeline::Report;
 use crate::profile::{Amount, groups};
 
-/// Lighter rows are not kept, unless they are asked for by name.
+/// Lighter rows are skipped, unless requested by name.
 const LEAST_SHARE: f64 = 0.0005;
 
-/// What is the same in all recordings: name, and image.
+/// The identity of a row in all recordings: name and image.
 pub type Key = (String, String);
 
 /// What a row of a trend is.
@@ -29,48 +29,48 @@ pub enum By {
     Function,
     /// Images.
     Image,
-    /// Processes of one name.
+    /// Processes by name.
     Process,
-    /// Threads of one name.
+    /// Threads by name.
     Thread,
 }
 
-/// What is measured of each recording.
+/// How each recording is measured.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What a row is.
+    /// What is measured as a row.
     pub by: By,
-    /// What is followed.
+    /// Which weight is measured.
     pub metric: Metric,
-    /// Functions count as they were compiled: what was inlined into one counts for it.
+    /// Inlined functions count for the function into which they were inlined.
     pub physical: bool,
     /// Only rows whose name matches.
     pub function: Option<Regex>,
 }
 
-/// One recording, measured.
+/// One measured recording.
 #[derive(Debug)]
 pub struct Recorded {
     /// The file.
     pub path: PathBuf,
-    /// Begin of sampling, ns since 1970-01-01 UTC.
+    /// Start of sampling, ns since 1970-01-01 UTC.
     pub start_unix_ns: u64,
     /// Labels of the first session.
     pub labels: BTreeMap<String, String>,
     /// Samples that the filters keep.
     pub samples: u64,
-    /// Stretches of the file that could not be used.
+    /// Ranges of the file that are damaged.
     pub damaged: u64,
-    /// What is known of a row that the recording does not have.
+    /// The point of a row that the recording does not have.
     pub nothing: Point,
     /// Each row: as people know it, and its share.
-    pub rows: BTreeMap<Key, Row>,
+    pub rows: BTreeMap<Key, TrendRow>,
 }
 
 /// A row of one recording.
 #[derive(Debug)]
-pub struct Row {
-    /// As this recording has it.
+pub struct TrendRow {
+    /// Its name in this recording.
     pub name: String,
     /// Path of the image.
     pub image: Option<String>,
@@ -78,7 +78,7 @@ pub struct Row {
     pub point: Point,
 }
 
-/// Measures the rows of a recording, which was counted by [`SLICES`] slices.
+/// Measures the rows of a recording that was counted by [`SLICES`] slices.
 pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
     let facts: Facts = facts(report);
     let (profile, tables) = (&report.profile, &report.loaded.tables);
@@ -139,7 +139,9 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
         keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, (name, image)))| {
             let part = series.of(group, options.metric);
             let is_kept = part.amount.samples > 0 && is_heavy(part.amount) && is_wanted(&name);
-            is_kept.then(|| (key, Row { name, image, point: point(Seen { base: &base, part }, piece) }))
+            is_kept.then(|| {
+                (key, TrendRow { name, image, point: point(RecordedRow { base: &base, part }, piece) })
+            })
         });
     let labels = tables.session.labels.iter().map(|label| (label.key.clone(), label.value.clone()));
     Recorded {
@@ -148,7 +150,7 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
         labels: labels.collect(),
         samples: facts.samples,
         damaged: facts.damaged,
-        nothing: point(Seen { base: &base, part: Part::default() }, piece),
+        nothing: point(RecordedRow { base: &base, part: Part::default() }, piece),
         rows: rows.collect(),
     }
 }

@@ -1,5 +1,5 @@
-//! Hash tables of this crate. Recordings may be hostile, so their keys are hashed with a seed of this run; nothing
-//! depends on the order inside a table.
+//! Hash tables of this crate. Recordings may be hostile, so a seed of this run hashes their keys; nothing depends on the order
+//! inside a table.
 
 use std::hash::Hash;
 
@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 /// A hash table.
 pub(crate) type Map<K, V> = std::collections::HashMap<K, V, RandomState>;
 
-/// Values that are stored once and named by position.
+/// Stores each distinct value once, and identifies it by its position.
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
     items: IndexSet<T, RandomState>,
@@ -26,12 +26,12 @@ impl<T: Eq + Hash> Interned<T> {
         Self::for_items(0)
     }
 
-    /// Makes room, so that many values need not move again and again.
+    /// Reserves memory for many values.
     pub(crate) fn for_items(expected: usize) -> Self {
         Self { items: IndexSet::with_capacity_and_hasher(expected, RandomState::default()) }
     }
 
-    /// The position of a value, which is added if it is new.
+    /// Returns the position of a value, and adds the value if it is new.
     pub(crate) fn intern(&mut self, item: T) -> u32 {
         self.items.insert_full(item).0 as u32
     }
@@ -40,7 +40,7 @@ impl<T: Eq + Hash> Interned<T> {
         self.items.len()
     }
 
-    /// The values, in the order of their positions.
+    /// Returns the values in the order of their positions.
     pub(crate) fn into_items(self) -> Vec<T> {
         self.items.into_iter().collect()
     }

@@ -1,6 +1,6 @@
-//! Words of other profilers.
+//! Maps words of other profilers to ours.
 
-/// What is called otherwise in other profilers.
+/// Suggests what to use instead of a word of another profiler.
 pub(crate) fn of_others(word: &str) -> Option<&'static str> {
     Some(match word {
         "report" => "name the recording alone (icecore-report FILE), or use `top` or `tree`",

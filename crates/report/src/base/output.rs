@@ -1,4 +1,4 @@
-//! Files that are written: whole or not at all, and never over the recording that they are made of.
+//! Writes files whole or not at all, and never over the recording that is their input.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use icecore_format::header;
 
-/// Writes a file under another name beside `path`; when all is written it takes that name, and what had it is replaced.
-/// It has the mode of what it replaces, else `mode`, else the usual one. A symbolic link stays one.
+/// Writes a file under another name beside `path`; when it is complete it takes that name, and replaces a file that had it. It gets
+/// the mode of the replaced file, else `mode`, else the default mode. A symbolic link stays one.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if `path` is the recording; what `fill` says; else as the file system says. Then
-/// nothing has changed.
+/// [`io::ErrorKind::InvalidInput`] if `path` is the recording; errors of `fill`; else those of the file system. On an error nothing
+/// has changed.
 pub(crate) fn replace<T, E: From<io::Error>>(
     path: &Path,
     recording: &Path,
@@ -32,7 +32,7 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     }
 }
 
-/// Refuses to write over the recording, by whatever name.
+/// Refuses to write over the recording, under any of its names.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] with the remedy.
@@ -47,7 +47,7 @@ fn refuse_recording(there: Option<&fs::Metadata>, recording: &Path) -> io::Resul
     }
 }
 
-/// Refuses to replace another recording: no view is worth one.
+/// Refuses to replace any recording: it cannot be made again, a view can.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] with the remedy.
@@ -61,10 +61,10 @@ fn refuse_any_recording(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses to write over one of the inputs, over what is no regular file, and without `force` over any file.
+/// Refuses to write over one of the inputs or over anything but a regular file; without `force` over any file.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] or [`io::ErrorKind::AlreadyExists`] with the remedy; else as the file system says.
+/// [`io::ErrorKind::InvalidInput`] or [`io::ErrorKind::AlreadyExists`] with the remedy; else those of the file system.
 pub(crate) fn refuse(path: &Path, force: bool, inputs: &[&Path]) -> io::Result<()> {
     let there = metadata(path)?;
     inputs.iter().try_for_each(|input| refuse_recording(there.as_ref(), input))?;
@@ -101,17 +101,18 @@ pub enum WriteError {
     },
 }
 
-/// Writes a view into a file as [`replace`] does, never over a recording. A pipe, a terminal or another device is written into.
+/// Writes a view into a file as [`replace`] does, never over a recording. It writes directly into a pipe, a terminal or another
+/// device.
 ///
 /// # Errors
-/// As [`refuse`]; if `path` holds a recording; else as the file system says.
+/// Those of [`refuse`]; if `path` holds a recording; else those of the file system.
 pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8]) -> Result<(), WriteError> {
     let there = metadata(path).ok().flatten();
     let is_device = there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir());
     inputs
         .iter()
         .try_for_each(|input| refuse_recording(there.as_ref(), input))
-        // Of a recording it would be wrong to advise --force.
+        // If the file is a recording, the advice to use --force would be wrong.
         .and_then(|()| if is_device { Ok(()) } else { refuse_any_recording(path) })
         .and_then(|()| if is_device { Ok(()) } else { refuse(path, force, &[]) })
         .map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
@@ -123,7 +124,7 @@ pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8
     written.map_err(|source| WriteError::Write { path: path.to_owned(), source })
 }
 
-/// What there is at a path; `None` if nothing is.
+/// Returns the metadata of a path; `None` if it does not exist.
 fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -146,7 +147,7 @@ fn beside<T, E: From<io::Error>>(
     let written = written.and_then(|()| fill(&mut file));
     let written = written.and_then(|told| Ok(fs::rename(&partial, path).map(|()| told)?));
     if written.is_err() {
-        // The first error is the one to tell.
+        // Only the first error is reported.
         drop(fs::remove_file(&partial));
     }
     written

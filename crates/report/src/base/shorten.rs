@@ -1,15 +1,15 @@
-//! Texts that are too long to be shown. A recording of two kilobytes can name each of a million frames by 64 KiB.
+//! Shortens texts that are too long to be shown. A recording of two kilobytes can give each of a million frames a name of 64 KiB.
 
 use std::borrow::Cow;
 
-/// The longest name of a function, file or image that is shown whole, bytes.
+/// Longer names of functions, files and images are shortened, bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 4 << 10;
 
-/// The longest line of a stack, bytes: what lies between its outermost and its innermost frames is left out, and said so.
+/// The longest line of a stack, bytes; a longer line skips frames between the outermost and the innermost, and says so.
 pub(crate) const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Shortens a text to about so many bytes. What is left out is counted, and told from others by its checksum, so that no two
-/// names become one.
+/// Shortens a text to about `most` bytes. The result states how many bytes were removed, and their checksum, so that different
+/// names stay different.
 pub(crate) fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);
@@ -20,8 +20,8 @@ pub(crate) fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}…[{left_out} bytes left out, CRC-32 {crc:08x}]"))
 }
 
-/// Joins the frames of a stack, root first, into a line of at most about [`MAX_LINE_BYTES`] with `;` between them. Returns how many
-/// frames were left out.
+/// Joins the frames of a stack, root first, into a line of at most about [`MAX_LINE_BYTES`], separated by `;`. Returns how many
+/// frames it skipped.
 pub(crate) fn line(frames: &[&str], out: &mut String) -> usize {
     let (outer, inner) = kept(frames, MAX_LINE_BYTES);
     let left_out = frames.len() - outer - inner;
@@ -40,7 +40,7 @@ pub(crate) fn line(frames: &[&str], out: &mut String) -> usize {
     left_out
 }
 
-/// The frames of such a line as a list.
+/// Returns the frames of such a line as a list.
 pub(crate) fn fitted<'a>(frames: &[&'a str]) -> Vec<Cow<'a, str>> {
     let (outer, inner) = kept(frames, MAX_LINE_BYTES);
     let left_out = frames.len() - outer - inner;
@@ -49,12 +49,13 @@ pub(crate) fn fitted<'a>(frames: &[&'a str]) -> Vec<Cow<'a, str>> {
     shown(&frames[..outer]).into_iter().chain(gap).chain(shown(&frames[frames.len() - inner..])).collect()
 }
 
-/// What stands for frames that are left out.
+/// Returns the text that replaces skipped frames.
 pub(crate) fn gap(frames: usize) -> String {
     format!("[… {frames} frame{} left out …]", if frames == 1 { "" } else { "s" })
 }
 
-/// How many frames at the begin and at the end of a stack fit together into so many bytes: all, or half of the bytes each.
+/// Returns how many frames at the beginning and at the end of a stack fit together into `most` bytes: all, or half of the bytes
+/// each.
 fn kept(frames: &[&str], most: usize) -> (usize, usize) {
     let cost = |frame: &&str| frame.len() + 1;
     if frames.iter().map(cost).sum::<usize>() <= most {

@@ -6,22 +6,22 @@ pub mod progress;
 
 pub use icecore_text::{path, quantity};
 
-/// Text in the making, with or without color.
+/// Text under construction, with or without color.
 #[derive(Debug)]
 pub struct Page {
     text: String,
     color: bool,
-    /// Lines beyond [`MAX_PAGE_BYTES`].
+    /// The number of lines beyond [`MAX_PAGE_BYTES`].
     left_out: u64,
 }
 
-/// The longest page; what is longer is to be narrowed, and says so.
+/// The longest page; a longer one is truncated, and says how to narrow the report.
 const MAX_PAGE_BYTES: usize = 256 << 20;
 
-/// How a piece of text looks on a terminal.
+/// The look of a piece of text on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
+    /// Unstyled.
     Plain,
     /// A heading.
     Bold,
@@ -29,9 +29,9 @@ pub enum Style {
     Dim,
     /// All is well.
     Good,
-    /// To be looked at.
+    /// Deserves attention.
     Warn,
-    /// Not to be trusted.
+    /// Unreliable.
     Bad,
 }
 
@@ -41,7 +41,7 @@ impl Page {
         Self { text: String::new(), color, left_out: 0 }
     }
 
-    /// Styles a piece of text; plain if there is no color.
+    /// Styles a piece of text; returns it unchanged if there is no color.
     pub fn style(&self, style: Style, text: &str) -> String {
         let code = match style {
             Style::Plain => return text.to_owned(),
@@ -54,7 +54,7 @@ impl Page {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Adds a line; blanks at its end are cut, and no text makes two lines of it.
+    /// Adds a line. Blanks at its end are removed, and line breaks in the text never make two lines.
     pub fn line(&mut self, text: &str) {
         if self.text.len() + text.len() > MAX_PAGE_BYTES {
             self.left_out += 1;
@@ -105,19 +105,19 @@ impl Page {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn finish(mut self) -> String {
         if self.left_out > 0 {
             let lines = quantity::things(self.left_out, "line");
             self.text.push_str(&format!(
-                "{lines} left out: a page has at most 256 MiB; narrow the report, or use --json\n"
+                "{lines} skipped: a page has at most 256 MiB; narrow the report, or use --json\n"
             ));
         }
         self.text
     }
 }
 
-/// On which side of a column the text stands.
+/// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -135,12 +135,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Begins a table, indented by some blanks. The last column is not padded.
+    /// Creates a table, indented by `indent` blanks. The last column is not padded.
     pub fn new(indent: usize, columns: &[(&'static str, Align)]) -> Self {
         Self { columns: columns.to_vec(), indent, rows: Vec::new() }
     }
 
-    /// Adds a row; cells beyond the columns are dropped, missing ones are empty.
+    /// Adds a row; extra cells are dropped, missing ones are empty.
     pub fn row(&mut self, mut cells: Vec<String>) {
         cells.resize(self.columns.len(), String::new());
         self.rows.push(cells);
@@ -152,7 +152,7 @@ impl Table {
         for (position, ((cell, width), (_, align))) in cells.iter().zip(widths).zip(&self.columns).enumerate()
         {
             match align {
-                // Nothing comes behind it, and one name may be a thousand times as long as the others.
+                // Nothing follows the last column, and one name may be a thousand times as long as the others.
                 Align::Left if position == last => line.push_str(cell),
                 Align::Left => line.push_str(&format!("{cell:<width$}  ")),
                 Align::Right => line.push_str(&format!("{cell:>width$}  ")),

@@ -1,5 +1,5 @@
-//! `compact`: the same recording with its stacks unwound, and without the registers and stack memory that they were unwound
-//! from. It is a fraction of the size, needs no unwind tables any more, and holds nothing of what the programs worked on.
+//! `compact`: writes the same recording with its stacks unwound, and without the registers and stack memory from which they were
+//! unwound. The result is a fraction of the size, needs no unwind tables, and holds none of the programs' data.
 //!
 //! A report on the new file equals one on the old file, with any filter.
 
@@ -25,7 +25,7 @@ use crate::stacks::hits::Apart;
 use crate::views::DamageRow;
 use icecore_symbolize::image::Search;
 
-/// What was written.
+/// The result, for people and `--json`.
 #[derive(Debug, Serialize)]
 pub struct Compact {
     schema: &'static str,
@@ -33,14 +33,14 @@ pub struct Compact {
     file_bytes: u64,
     input_bytes: u64,
     samples: u64,
-    /// Samples whose registers and stack were in the recording and could be unwound.
+    /// Samples whose registers and stack were recorded and could be unwound.
     unwound: u64,
-    /// Those of them whose stack is another one than the walk along frame pointers.
+    /// Unwound samples whose stack differs from the walk along frame pointers.
     repaired: u64,
     redacted: Vec<&'static str>,
-    /// Blocks with pieces of files that are left out, since they tell paths.
+    /// Blocks with pieces of files that were skipped, because they reveal paths.
     withheld_blocks: u64,
-    /// Blocks that this build does not know: what they refer to has new numbers.
+    /// Blocks that this version does not know: the rows to which they refer have new numbers.
     left_out_blocks: u64,
     damage: Vec<DamageRow>,
 }
@@ -101,7 +101,7 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
 }
 
 impl Compact {
-    /// Says it to people.
+    /// Describes the result for people.
     pub fn text(&self, page: &mut Page) {
         let (file, size) = (shown(Path::new(&self.file)), bytes(self.file_bytes));
         let share = percent(self.file_bytes as f64 / self.input_bytes.max(1) as f64);
@@ -117,7 +117,7 @@ impl Compact {
         }
         if self.withheld_blocks > 0 {
             let blocks = things(self.withheld_blocks, "block");
-            page.styled(Style::Warn, &format!("{blocks} with pieces of files left out: they tell paths"));
+            page.styled(Style::Warn, &format!("{blocks} with pieces of files skipped: they reveal paths"));
         }
         left_out_text(self.left_out_blocks, &self.damage, page);
     }

@@ -1,7 +1,7 @@
-//! `cut`: a recording with only the samples that the filters keep, and what these need.
+//! `cut`: writes a recording with only the samples that the filters keep, and the rows that these need.
 //!
-//! A report on the new file equals one on the old file with the filters: the clock, the names of processes and the
-//! mappings that they inherit stay.
+//! A report on the new file equals one on the old file with the filters: the clock, the names of processes and inherited mappings
+//! stay.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::recording::spaces::Spaces;
 use crate::stacks::hits::Selection;
 use crate::views::DamageRow;
 
-/// What was written.
+/// The result, for people and `--json`.
 #[derive(Debug, Serialize)]
 pub struct Cut {
     schema: &'static str,
@@ -30,7 +30,7 @@ pub struct Cut {
     samples: u64,
     samples_in_input: u64,
     filter: Option<String>,
-    /// Blocks that this build does not know: what they refer to has new numbers.
+    /// Blocks that this version does not know: the rows to which they refer have new numbers.
     left_out_blocks: u64,
     damage: Vec<DamageRow>,
 }
@@ -70,7 +70,7 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     })
 }
 
-/// Lists what of the input could not be used.
+/// Lists the damage of the input.
 pub(super) fn damage(mut of_tables: Vec<Damage>, pieces: &[Piece]) -> Vec<DamageRow> {
     of_tables.extend(pieces.iter().flat_map(|piece| piece.damage.clone()));
     of_tables.sort_by_key(|damage| damage.off);
@@ -78,7 +78,7 @@ pub(super) fn damage(mut of_tables: Vec<Damage>, pieces: &[Piece]) -> Vec<Damage
 }
 
 impl Cut {
-    /// Says it to people.
+    /// Describes the result for people.
     pub fn text(&self, page: &mut Page) {
         let file = shown(Path::new(&self.file));
         let (kept, all) = (count(self.samples), things(self.samples_in_input, "sample"));
@@ -88,15 +88,15 @@ impl Cut {
     }
 }
 
-/// Says what of the input is not in the output.
+/// Describes for people what the output lacks.
 pub(super) fn left_out_text(left_out_blocks: u64, damage: &[DamageRow], page: &mut Page) {
     if left_out_blocks > 0 {
         let blocks = things(left_out_blocks, "block");
-        page.styled(Style::Warn, &format!("{blocks} of unknown kinds left out"));
+        page.styled(Style::Warn, &format!("{blocks} of unknown kinds skipped"));
     }
     if let Some(first) = damage.first() {
         let parts = things(damage.len() as u64, "part");
-        let text = format!("damaged: {parts} left out; at byte {}: {}", first.offset, first.cause);
+        let text = format!("damaged: {parts} skipped; at byte {}: {}", first.offset, first.cause);
         page.styled(Style::Bad, &text);
     }
 }

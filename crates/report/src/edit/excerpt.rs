@@ -1,4 +1,4 @@
-//! A recording from samples of another one, with what these need: what `cut` and `compact` have in common.
+//! Writes a recording with samples of another one, and the rows that these need: the common part of `cut` and `compact`.
 //!
 //! ```text
 //! blocks of samples ─► choose ─► need: tasks, stacks, processes, … ─► renumber ─► write, session by session
@@ -6,14 +6,14 @@
 //!
 //! | room | what lives there |
 //! |---|---|
-//! | `choose` | the wanted samples, block by block; twice, so that they are never all in memory |
+//! | `choose` | the selected samples, block by block; twice, so that they are never all in memory |
 //! | `rows` | all other rows of a session, under its own numbers |
-//! | `redact` | texts of these that nobody is to read |
-//! | `need` | which of these the chosen samples need, and their new ids |
-//! | `pack` | rows as blocks |
-//! | `pieces` | blocks with pieces of files |
+//! | `redact` | replaces texts by pseudonyms |
+//! | `need` | the rows that the chosen samples need, and their new ids |
+//! | `pack` | writes rows as blocks |
+//! | `pieces` | copies blocks with pieces of files |
 //!
-//! Ids keep their order, so that whatever a report orders by them stays where it was.
+//! Ids keep their order, so that a report that orders by them stays the same.
 
 mod choose;
 mod need;
@@ -38,7 +38,7 @@ use pack::Packer;
 use redact::Redaction;
 use rows::Rows;
 
-/// What is written of a recording.
+/// The parts of a recording that are written.
 pub(super) struct Excerpt<'a> {
     pub(super) recording: &'a Recording,
     pub(super) selection: Selection<'a>,
@@ -48,22 +48,22 @@ pub(super) struct Excerpt<'a> {
 /// Which samples are written, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum What<'a> {
-    /// Those that the filter wants, as they are; nothing that only others needed.
+    /// The samples that pass the filter, unchanged, and the rows that they need.
     Wanted,
-    /// All, with the stacks that are believed; what these were made of is left out, and texts that are to be redacted.
+    /// All samples with repaired stacks, without the snapshots, and with redacted texts.
     Unwound(&'a Redaction, &'a RepairedStacks),
 }
 
-/// What became of one session.
+/// The result for one session.
 pub(super) struct Piece {
     pub(super) samples: u64,
-    /// Pieces of files that are left out, since they hold what is redacted.
+    /// Skipped pieces of files, because they hold redacted texts.
     pub(super) withheld_blocks: u64,
     pub(super) damage: Vec<Damage>,
 }
 
 impl Excerpt<'_> {
-    /// Writes all sessions. Each notes what `note` says of its samples and how many there were.
+    /// Writes all sessions. Each gets a note that `note` makes of its number of samples before and after.
     pub(super) fn write(
         &self,
         writer: &mut Writer,
@@ -137,7 +137,7 @@ impl Excerpt<'_> {
     }
 }
 
-/// Says of a session that it is not whole any more. Its start and its end stay: times are counted from the one, and what it
+/// Marks a session as incomplete. Its start and its end stay: times count from the start, and the receipt covers the whole session.
 /// cost was for all of it.
 fn shorten(receipt: &mut ReceiptV1, selection: Selection<'_>, part: &Part) {
     let start_ns = part.time_ns(part.start_ns());
@@ -152,7 +152,7 @@ fn shorten(receipt: &mut ReceiptV1, selection: Selection<'_>, part: &Part) {
     receipt.ended_by.extend(said.collect::<Vec<_>>());
 }
 
-/// Keeps a session that does not tell when it began where it stood among others: its first sample, by which it was
+/// Keeps the position of a session without a start time among the others: it was placed by its first sample, which may be gone.
 /// placed, may be gone.
 fn dated(mut session: SessionV1, tables: &Tables, part: &Part) -> SessionV1 {
     if tables.parts.len() > 1 && (session.start_ns, session.start_unix_ns) == (0, 0) {

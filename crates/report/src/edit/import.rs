@@ -1,4 +1,4 @@
-//! `import`: a recording made of a file of `perf record`.
+//! `import`: makes a recording from a file of `perf record`.
 //!
 //! ```text
 //! perf.data ─► perf_data ─┬─► world: tasks, mappings, images ─► Spaces
@@ -7,19 +7,19 @@
 //!
 //! | room | what lives there |
 //! |---|---|
-//! | `perf_data` | the file, read without trust |
-//! | `world` | tasks, images and mappings as rows, and the address spaces that these make |
+//! | `perf_data` | parses the file, without trust |
+//! | `world` | tasks, images and mappings as rows, and their address spaces |
 //! | `samples` | samples as rows, in the order of time |
-//! | `snapshots`, `registers` | what registers and stacks held |
+//! | `snapshots`, `registers` | the contents of registers and stacks |
 //! | `code` | addresses of processes as code of images |
-//! | `here` | files that still lie where they were mapped |
-//! | `jit` | names of JIT code, in perf maps that still lie here |
-//! | `kernel` | names of the kernel's functions, if it is the kernel that runs here |
-//! | `ids` | numbers for rows that repeat |
-//! | `write` | rows as blocks |
+//! | `here` | files that are unchanged on this machine |
+//! | `jit` | names of JIT code, from perf maps on this machine |
+//! | `kernel` | names of the kernel's functions, if this machine runs the recorded kernel |
+//! | `ids` | ids for rows that repeat |
+//! | `write` | writes rows as blocks |
 //!
-//! A recording that was imported holds what the file holds, and nothing of this machine, but for what `here`, `jit` and
-//! `kernel` prove.
+//! An imported recording holds the contents of the file, and nothing of this machine except for what `here`, `jit` and `kernel` can
+//! prove.
 
 mod code;
 mod here;
@@ -52,18 +52,18 @@ use perf_data::{Attr, PerfData};
 use samples::{Counts, Samples};
 use world::World;
 
-/// What was written.
+/// The result, for people and `--json`.
 #[derive(Debug, Serialize)]
 pub struct Imported {
     schema: &'static str,
     file: String,
     file_bytes: u64,
-    /// Version of perf; empty if it is not told.
+    /// Version of perf; empty if unknown.
     perf: String,
     host: String,
     events: Vec<String>,
     samples: u64,
-    /// Records that perf has lost, most of them samples.
+    /// Records that perf lost, most of them samples.
     lost: u64,
     /// Samples with registers and stack.
     snapshots: u64,
@@ -71,7 +71,7 @@ pub struct Imported {
     damage: Vec<DamageRow>,
 }
 
-/// Records of a type that are not in the recording.
+/// Records of a type that a recording cannot hold.
 #[derive(Debug, Serialize)]
 struct NotImported {
     what: &'static str,
@@ -125,7 +125,7 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
     })
 }
 
-/// When a file was changed last, ns since 1970-01-01 UTC; 0 if it does not tell.
+/// Returns when a file was last changed, ns since 1970-01-01 UTC; 0 if unknown.
 fn changed(file: &File) -> u64 {
     let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
     let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
@@ -144,7 +144,7 @@ fn not_imported(data: &PerfData, counts: &Counts) -> Vec<NotImported> {
 }
 
 impl Imported {
-    /// Says it to people.
+    /// Describes the result for people.
     pub fn text(&self, page: &mut Page) {
         let file = shown(Path::new(&self.file));
         let with = match self.snapshots {

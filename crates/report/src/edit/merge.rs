@@ -1,7 +1,7 @@
-//! `merge`: several recordings in one file, each a session of its own.
+//! `merge`: writes several recordings into one file, each as a session of its own.
 //!
-//! Blocks are copied as they are stored: nothing is decoded, so nothing is lost, not even kinds that this build does
-//! not know. Only their headers are new, because they hold the sequence number and the file's own seed.
+//! Blocks are copied as they are stored. Nothing is decoded, so nothing is lost, not even kinds that this version does not know.
+//! Only block headers are new, because they hold the sequence number and the file's own seed.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::recording::load::damage;
 use crate::recording::load::parts::MAX_PARTS;
 use crate::views::DamageRow;
 
-/// What was written.
+/// The result, for people and `--json`.
 #[derive(Debug, Serialize)]
 pub struct Merged {
     schema: &'static str,
@@ -33,16 +33,16 @@ pub struct Merged {
     inputs: Vec<Input>,
 }
 
-/// What one file gave.
+/// The result for one file.
 #[derive(Debug, Serialize)]
 struct Input {
     file: String,
-    /// Its recorder came to its end.
+    /// The recorder finished the file.
     closed: bool,
     sessions: u64,
     blocks: u64,
     samples: u64,
-    /// Samples that are known to have been in what is damaged.
+    /// Samples in damaged parts, as far as known.
     lost: u64,
     damage: Vec<DamageRow>,
 }
@@ -80,7 +80,7 @@ pub fn merge(options: &cli::Merge) -> anyhow::Result<Merged> {
     })
 }
 
-/// Refuses to count the same samples twice.
+/// Refuses to merge a recording with itself, which would count its samples twice.
 fn refuse_doubles(recordings: &[(&Path, Recording)]) -> anyhow::Result<()> {
     let mut seen = std::collections::HashMap::new();
     for (path, recording) in recordings {
@@ -96,23 +96,23 @@ fn refuse_doubles(recordings: &[(&Path, Recording)]) -> anyhow::Result<()> {
 struct Copier<'a> {
     recording: &'a Recording,
     writer: &'a mut Writer,
-    /// Sessions for which there is room.
+    /// How many sessions fit into the output.
     room: u64,
     input: Input,
     damage: Vec<Damage>,
     state: State,
-    /// Samples that the session at hand has lost, and have not been written down.
+    /// Lost samples of the current session that the output does not report yet.
     lost: u64,
-    /// Lost blocks of other kinds of this session that the output does not tell of yet.
+    /// Lost blocks of other kinds of the current session that the output does not report yet.
     lost_blocks: u64,
-    /// The latest time of the session at hand, on its own clock.
+    /// The latest time of the current session, on its own clock.
     last_ns: u64,
 }
 
-/// Where in a session the copy stands.
+/// The position of the copy in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// In front of the first block, or behind a receipt.
+    /// Before the first block, or after a receipt.
     Outside,
     /// A session has begun.
     Inside,
@@ -165,7 +165,7 @@ impl<'a> Copier<'a> {
                 self.damage.push(damage(entry, &error));
                 None
             }
-            // It is among the damage of the file.
+            // The damage of the file includes it.
             None => None,
         };
         if kind == Kind::SESSION {
@@ -230,7 +230,7 @@ impl<'a> Copier<'a> {
 }
 
 impl Merged {
-    /// Says it to people.
+    /// Describes the result for people.
     pub fn text(&self, page: &mut Page) {
         let (sessions, samples) = (things(self.sessions, "session"), things(self.samples, "sample"));
         let file = shown(Path::new(&self.file));
@@ -248,7 +248,7 @@ impl Merged {
                     lost => format!(" with {}", things(lost, "sample")),
                 };
                 let text = format!(
-                    "{file} is damaged: {parts}{lost} left out; at byte {}: {}",
+                    "{file} is damaged: {parts}{lost} skipped; at byte {}: {}",
                     first.offset, first.cause
                 );
                 page.styled(Style::Bad, &text);

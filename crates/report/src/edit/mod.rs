@@ -1,16 +1,16 @@
-//! Recordings made of recordings.
+//! Makes recordings from recordings.
 //!
 //! | room | what lives there |
 //! |---|---|
-//! | [`merge`] | several in one: blocks are copied as they are |
-//! | [`pack`] | one, and what this machine knows about its code |
-//! | [`cut`] | a piece of one: samples are chosen, and what these need is encoded anew |
-//! | [`compact`] | one with its stacks unwound, and without the memory that they were unwound from |
-//! | `excerpt` | what these two have in common |
-//! | [`import`] | one, of a file of `perf record` |
-//! | [`repair`] | one of what is whole in a damaged one |
+//! | [`merge`] | joins several recordings: copies blocks unchanged |
+//! | [`pack`] | adds what this machine knows about the code |
+//! | [`cut`] | selects samples, and encodes the rows that they need |
+//! | [`compact`] | unwinds stacks, and drops the memory from which they were unwound |
+//! | `excerpt` | the common part of `cut` and `compact` |
+//! | [`import`] | makes a recording from a file of `perf record` |
+//! | [`repair`] | recovers the intact blocks of a damaged recording |
 //!
-//! All write a new file, whole or not at all, and never touch one that they read.
+//! Every command writes a new file, whole or not at all, and never changes a file that it reads.
 
 pub mod compact;
 pub mod cut;
@@ -32,13 +32,13 @@ use crate::base::{output, random_uuid};
 use crate::cli;
 use crate::profile::found::Draft;
 
-/// Only the owner may read a recording: it tells what ran here.
+/// Only the owner may read a recording: it reveals what ran here.
 const MODE: u32 = 0o600;
 
 /// Writes a recording made of `inputs`; returns what `fill` returns, and the length of the file in bytes.
 ///
 /// # Errors
-/// If the output is an input or cannot be written, or exists and may not be replaced; what `fill` says.
+/// If the output is an input or cannot be written, or exists and may not be replaced; errors of `fill`.
 fn write<T>(
     to: &cli::Output,
     inputs: &[&Path],
@@ -49,7 +49,7 @@ fn write<T>(
     refuse(to, inputs).with_context(create)?;
     let uuid = random_uuid()?;
     let mode = Some(Permissions::from_mode(MODE));
-    // All inputs were looked at: none is written over.
+    // All inputs were checked: the output replaces none of them.
     let input = inputs.first().copied().unwrap_or(Path::new(""));
     output::replace(path, input, mode, |file| -> anyhow::Result<(T, u64)> {
         let mut writer = Writer::create(file.try_clone()?, uuid).with_context(create)?;
@@ -62,13 +62,13 @@ fn write<T>(
         Ok((told, len))
     })
     .map_err(|error| match error.downcast::<std::io::Error>() {
-        // Of the file system, not of `fill`.
+        // An error of the file system, not of `fill`.
         Ok(error) => anyhow!(error).context(create()),
         Err(other) => other,
     })
 }
 
-/// Refuses an output that is an input, exists and may not be replaced, or can be no file.
+/// Refuses an output that is an input, that exists and may not be replaced, or that cannot be a file.
 fn refuse(to: &cli::Output, inputs: &[&Path]) -> anyhow::Result<()> {
     if to.output.as_os_str() == "-" {
         bail!("a recording that is made of others is a file: name one with -o");
@@ -76,7 +76,7 @@ fn refuse(to: &cli::Output, inputs: &[&Path]) -> anyhow::Result<()> {
     Ok(output::refuse(&to.output, to.force, inputs)?)
 }
 
-/// Writes what was found out about places, if it fills a block or is the last.
+/// Writes collected names, if they fill a block or are the last.
 fn append_names(writer: &mut Writer, draft: &mut Draft, is_last: bool) -> anyhow::Result<()> {
     match (draft.is_full() || is_last).then(|| draft.take()).flatten() {
         Some(table) => Ok(writer.append(&NamesV1::from_table(&table)).map(drop)?),
@@ -84,9 +84,9 @@ fn append_names(writer: &mut Writer, draft: &mut Draft, is_last: bool) -> anyhow
     }
 }
 
-/// Stands for a session block that is gone, so that what follows is not taken for the session in front of it.
+/// Replaces a missing session block, so that the blocks after it do not join the session before it.
 fn unknown_session(note: &str) -> SessionV1 {
-    // An event of no known unit, or samples would refer to nothing.
+    // An event of unknown unit, so that samples have an event to refer to.
     let events = vec![EventV1 { name: "?".into(), ..EventV1::default() }];
     SessionV1 { events, notes: vec![note.to_owned()], ..SessionV1::default() }
 }

@@ -1,7 +1,7 @@
-//! `pack`: the same recording, and in it what this machine knows about its code: functions, inlined ones too, and source
-//! lines of exactly the places that its stacks hold. Whoever reads it later needs no image and no debug file.
+//! `pack`: adds to a recording what this machine knows about its code: functions, inlined functions and source lines of exactly the
+//! places on its stacks. Later readers need no image and no debug file.
 //!
-//! Blocks are copied as they are stored; what was found out follows at the end of each session.
+//! Blocks are copied as they are stored; the names follow at the end of each session.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::base::term::progress::Progress;
 use crate::base::term::quantity::{bytes, count, percent, things};
 use crate::cli;
 use crate::profile::Patterns;
-use crate::profile::found::{Draft, Found};
+use crate::profile::found::{Draft, NameIndex};
 use crate::profile::names::find_out;
 use crate::profile::pipeline::Loaded;
 use crate::recording::filter::Filter;
@@ -32,22 +32,22 @@ use icecore_symbolize::Answer;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::{Finder, Search};
 
-/// What was written.
+/// The result, for people and `--json`.
 #[derive(Debug, Serialize)]
 pub struct Pack {
     schema: &'static str,
     file: String,
     file_bytes: u64,
-    /// Bytes that what was found takes.
+    /// The size of the names, bytes.
     names_bytes: u64,
-    /// Distinct places in images that the stacks hold.
+    /// Distinct places in images on the stacks.
     places: u64,
-    /// Those of them that have a name, and a source line.
+    /// How many places have a name, and how many a source line.
     named: u64,
     with_line: u64,
 }
 
-/// Packs the file of a command line. What is missing is downloaded first, if there are servers.
+/// Packs the file of a command line. If there are servers, first downloads missing files.
 ///
 /// # Errors
 /// If the file cannot be opened or is damaged, or the output cannot be written.
@@ -107,13 +107,13 @@ pub fn pack(
     Ok((pack, fetched.unwrap_or_default()))
 }
 
-/// Takes what an earlier pack has written wherever that says more.
+/// Prefers the answer of an earlier pack if it says more.
 fn with_earlier(
     places: &[Place],
     locator: &Locator<'_>,
     answers: Vec<Option<Answer>>,
 ) -> Vec<Option<Answer>> {
-    let found = Found::new(&locator.tables.names, |image| locator.image(image));
+    let found = NameIndex::new(&locator.tables.names, |image| locator.image(image));
     let worth = |answer: &Answer| match answer {
         Answer::Named(functions) => {
             (2, functions.iter().filter(|function| function.line.is_some()).count(), functions.len())
@@ -128,7 +128,7 @@ fn with_earlier(
     places.iter().zip(answers).map(better).collect()
 }
 
-/// Image ids by position among the locator's images: the same file has one in each session that has mapped it.
+/// Lists image ids by position in the locator's images: a file has one id in each session that mapped it.
 fn images(locator: &Locator<'_>) -> Vec<Vec<u32>> {
     let mut ids = vec![Vec::new(); locator.images.len()];
     for (id, _) in locator.tables.images.iter() {
@@ -139,7 +139,7 @@ fn images(locator: &Locator<'_>) -> Vec<Vec<u32>> {
     ids
 }
 
-/// Positions of the places that the stacks of each part hold, ascending.
+/// Lists the positions of the places on the stacks of each part, ascending.
 fn places_of_parts(tables: &Tables, hits: &Hits, located: &Located) -> Vec<Vec<u32>> {
     let mut seen: Vec<Map<u32, ()>> = vec![Map::default(); tables.parts.len()];
     let mut places: Vec<Vec<u32>> = vec![Vec::new(); tables.parts.len()];
@@ -158,7 +158,7 @@ fn places_of_parts(tables: &Tables, hits: &Hits, located: &Located) -> Vec<Vec<u
     places
 }
 
-/// Everything that was found out.
+/// All names that were found.
 struct Known<'a> {
     places: &'a [Place],
     answers: &'a [Option<Answer>],
@@ -167,7 +167,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Copies a recording, each session with what is known of it in front of its end. Returns the bytes of the latter.
+    /// Copies a recording, and adds to each session its names before its end. Returns the size of the names.
     fn copy(&self, recording: &Recording, tables: &Tables, writer: &mut Writer) -> anyhow::Result<u64> {
         let (mut open, mut names_bytes) = (None, 0);
         for entry in recording.entries().iter().filter(|entry| is_copied(entry)) {
@@ -210,13 +210,13 @@ impl Known<'_> {
     }
 }
 
-/// What an earlier pack has written is in the new one.
+/// Returns false for names of an earlier pack, which the new ones include.
 fn is_copied(entry: &Entry) -> bool {
     entry.header.kind != Kind::NAMES && entry.header.kind != Kind::INDEX
 }
 
 impl Pack {
-    /// Says it to people.
+    /// Describes the result for people.
     pub fn text(&self, page: &mut Page) {
         let of = |part: u64| percent(part as f64 / self.places.max(1) as f64);
         let (file, places) = (shown(Path::new(&self.file)), things(self.places, "place"));

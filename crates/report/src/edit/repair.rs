@@ -1,4 +1,4 @@
-//! `repair`: writes a whole recording, and says what of the damaged one is not in it.
+//! `repair`: writes the intact blocks of a damaged recording, and reports what was lost.
 
 use std::fs::{File, Permissions};
 use std::io::Write as _;
@@ -19,19 +19,19 @@ use crate::base::term::{Page, Style};
 use crate::cli;
 use crate::recording::repair::{Lost, Plan};
 
-/// What was written.
+/// The result, for people and `--json`.
 #[derive(Debug, Serialize)]
 pub struct Repair {
     schema: &'static str,
     file: String,
     file_bytes: u64,
-    /// Nothing was wrong: the new file is a copy.
+    /// The recording was intact: the new file is a copy.
     copied: bool,
     blocks: u64,
     samples: u64,
     lost_blocks: u64,
     lost_samples: u64,
-    /// Lost blocks by kind; `unknown` if nothing tells.
+    /// Lost blocks by kind; `unknown` if the kind is unknown.
     lost: std::collections::BTreeMap<String, u64>,
 }
 
@@ -39,7 +39,7 @@ impl Repair {
     /// Writes the repaired recording.
     ///
     /// # Errors
-    /// If it exists, is the recording itself, or cannot be written.
+    /// If the output exists, is the recording itself, or cannot be written.
     pub fn write(options: &cli::Repair, recording: &Recording) -> anyhow::Result<Self> {
         let path = &options.output.output;
         refuse(&options.output, &[&options.file])
@@ -67,7 +67,7 @@ impl Repair {
         })
     }
 
-    /// Says it in one sentence.
+    /// Describes the result for people.
     pub fn text(&self, page: &mut Page) {
         let file = format!("{} ({})", shown(Path::new(&self.file)), bytes(self.file_bytes));
         if self.copied {

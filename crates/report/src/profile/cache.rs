@@ -1,9 +1,10 @@
-//! What earlier reports found out about images, on this machine's disk, so that the next one need not ask again.
+//! Caches on this machine's disk what reports found out about images, so that the next report need not search again.
 //!
-//! One file for each build-id, or, for an image that has none (rustc), for each path, size and time. It is a recording without samples: the files from which the names came, and the names. So
-//! it has checksums, a version and a reader already. A file that is broken, of another version of this program, or made
-//! from other files than those that are found now counts as absent and is written anew. Files appear whole, by renaming:
-//! reports that run at the same time see the old one or the new one.
+//! There is one file for each build-id or, for an image that has none (rustc), for each path, size and time. The file is a
+//! recording without samples: the files from which the names came, and the names. So it has checksums, a version and a reader
+//! already. A file that is damaged, was written by another version of this program, or was made from other files than are found now
+//! counts as absent and is written anew. Files appear whole, by renaming: reports that run at the same time see the old one or the
+//! new one.
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -18,21 +19,21 @@ use icecore_format::records::{
 };
 use icecore_format::write::Writer;
 
-use super::found::{Draft, Place};
+use super::found::{Draft, StoredPlace};
 use crate::base::random_uuid;
 use crate::recording::load::clean;
 use icecore_symbolize::image::{FileOff, Stamp};
 use icecore_symbolize::{Answer, Answers, Known};
 
-/// Who wrote a file. The number behind the version goes up whenever answers become others.
+/// The writer of a file. The number after the version goes up whenever answers change.
 const MAKER: &str = concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " names 1");
-/// The end of the names of its files.
+/// The suffix of the names of cache files.
 const SUFFIX: &str = ".names";
-/// Images whose names are kept; beyond that the oldest go.
+/// The most images whose names are kept; beyond that the oldest are removed.
 const MAX_FILES: usize = 4096;
 /// The largest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Lengths of build-ids that name a file.
+/// The lengths of build-ids that can name a file, bytes.
 const BUILD_ID_LENS: std::ops::RangeInclusive<usize> = 4..=64;
 
 /// A folder of names.
@@ -41,30 +42,30 @@ pub struct Cache {
     dir: PathBuf,
 }
 
-/// What is in the folder.
+/// The contents of the folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Images.
+    /// The number of images.
     pub files: u64,
-    /// Bytes of their files.
+    /// The size of their files, bytes.
     pub bytes: u64,
 }
 
-/// What was found out about one image.
+/// The cached answers for one image.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
-    /// Their places ascend by offset, through all of them.
+    /// All tables together ascend by offset.
     tables: Vec<NameTable<Arc<str>>>,
 }
 
 impl Earlier {
-    /// What is known of an offset.
+    /// Finds the cached answer for an offset.
     fn find(&self, off: FileOff) -> Option<Answer> {
         let after =
             |table: &NameTable<Arc<str>>| table.places.last().is_some_and(|last| last.file_off < off.0);
         let table = self.tables.get(self.tables.partition_point(after))?;
         let position = table.places.binary_search_by_key(&off.0, |place| place.file_off).ok()?;
-        Some(Place { number: 0, table, place: &table.places[position] }.to_answer())
+        Some(StoredPlace { number: 0, table, place: &table.places[position] }.to_answer())
     }
 
     fn is_sorted(&self) -> bool {
@@ -73,7 +74,7 @@ impl Earlier {
     }
 }
 
-/// An image that is asked for.
+/// An image that is looked up.
 struct Asked<'a> {
     cache: &'a Cache,
     build_id: &'a [u8],
@@ -103,7 +104,7 @@ impl Answers for Asked<'_> {
 }
 
 impl Cache {
-    /// The folder of this user; `None` if the environment names none.
+    /// Opens the cache of this user; `None` if the environment names no folder.
     pub fn of_user() -> Option<Self> {
         let absolute =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -111,25 +112,25 @@ impl Cache {
         Some(Self::in_dir(base.join("icecore")))
     }
 
-    /// A folder; it is made when something is written.
+    /// Opens a folder; it is created with the first file.
     pub fn in_dir(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// Where it is.
+    /// Returns the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Finds what was found out about an image from the same files; empty if there is nothing of use. Without
-    /// files, the files from which it came do not matter: none is here now.
+    /// Reads the answers that were found from the same files; empty if there are none. If `files` is empty, any files match,
+    /// because none is here now.
     fn read(&self, build_id: &[u8], files: &[Stamp]) -> Earlier {
         let read = |path: &Path| read(path, build_id, files).ok();
         self.place(build_id, files).as_deref().and_then(read).flatten().unwrap_or_default()
     }
 
-    /// Keeps what was found out about an image and is not in `earlier`; it ascends by offset. That it cannot be kept is
-    /// no error: it is found out again.
+    /// Writes the new answers, which ascend by offset, together with the cached ones. An error has no consequence: the next report
+    /// searches again.
     fn write(&self, build_id: &[u8], files: &[Stamp], earlier: &Earlier, new: &[(FileOff, &Answer)]) {
         if let Some(path) = self.place(build_id, files).filter(|_| !new.is_empty()) {
             drop(self.replace(&path, build_id, files, merged(earlier, new)));
@@ -138,7 +139,7 @@ impl Cache {
 
     fn place(&self, build_id: &[u8], files: &[Stamp]) -> Option<PathBuf> {
         let name = match build_id {
-            // Two files that share a checksum take turns: what is read is compared with the whole of the source.
+            // Two files may have the same checksum; then they replace each other, because a reader compares the whole stamp.
             [] => {
                 let Stamp { path, len, modified_unix_ns } = files.first()?;
                 format!(
@@ -161,7 +162,7 @@ impl Cache {
     ) -> Result<(), Error> {
         std::fs::create_dir_all(&self.dir)?;
         let file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.dir)?;
-        // As a stream: what is lost with the power is found out again, so nothing waits for the disk.
+        // Writes as a stream: answers that a power failure destroys can be found again, so nothing waits for the disk.
         let mut writer = Writer::stream(BufWriter::new(file.reopen()?), random_uuid()?)?;
         writer.append(&SessionV1 { recorder: MAKER.to_owned(), ..SessionV1::default() })?;
         let paths: Vec<&[u8]> = files.iter().map(|file| file.path.as_bytes()).collect();
@@ -184,7 +185,7 @@ impl Cache {
         file.persist(path).map(drop).map_err(|error| error.error.into())
     }
 
-    /// Removes the oldest files if there are too many; to be called once, when all is written.
+    /// Removes the oldest files if there are too many; call it once, after all files are written.
     fn trim(&self) {
         let Ok(files) = self.files() else { return };
         if files.len() <= MAX_FILES {
@@ -196,23 +197,23 @@ impl Cache {
         let mut files: Vec<(SystemTime, PathBuf)> =
             files.into_iter().map(|path| (age(&path), path)).collect();
         files.sort_unstable();
-        // A few more than needed, so that not every report has to.
+        // Removes a few more than necessary, so that not every report has to.
         for (_, path) in &files[..files.len() - MAX_FILES * 7 / 8] {
             drop(std::fs::remove_file(path));
         }
     }
 
-    /// Counts what is there.
+    /// Counts the files of the cache.
     ///
     /// # Errors
-    /// If the folder cannot be read; one that is not there is empty.
+    /// If the folder cannot be read. A folder that does not exist is empty.
     pub fn stats(&self) -> io::Result<Stats> {
         let len = |path: &PathBuf| path.metadata().map_or(0, |meta| meta.len());
         let files = self.files()?;
         Ok(Stats { files: files.len() as u64, bytes: files.iter().map(len).sum() })
     }
 
-    /// Removes everything that is there; tells what it was. Other files in the folder stay.
+    /// Removes all files of the cache and returns what they were. Other files in the folder stay.
     ///
     /// # Errors
     /// If the folder cannot be read, or a file cannot be removed.
@@ -238,7 +239,7 @@ impl Cache {
     }
 }
 
-/// Puts earlier places and new answers in one order, table by table.
+/// Merges cached places and new answers by offset, table by table.
 fn merged(earlier: &Earlier, new: &[(FileOff, &Answer)]) -> impl Iterator<Item = NameTable> {
     let old = earlier.tables.iter();
     let mut old = old.flat_map(|table| table.places.iter().map(move |place| (table, place))).peekable();
@@ -261,7 +262,7 @@ fn merged(earlier: &Earlier, new: &[(FileOff, &Answer)]) -> impl Iterator<Item =
     })
 }
 
-/// Reads a file; `None` if it is not what it should be, in any way.
+/// Reads a file; `None` if it is unusable in any way.
 fn read(path: &Path, build_id: &[u8], files: &[Stamp]) -> Result<Option<Earlier>, Error> {
     let meta = std::fs::symlink_metadata(path)?;
     if !meta.is_file() || meta.len() > MAX_FILE_BYTES {

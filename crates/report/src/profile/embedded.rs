@@ -1,4 +1,4 @@
-//! Names that the recording brings along: functions of images, for readers that do not have the files.
+//! Finds names that travel with the recording: functions of images, for readers without the files.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::base::map::Map;
 use icecore_symbolize::image::FileOff;
 use icecore_symbolize::readable;
 
-/// Symbols that enclose an address are looked for so far back: real functions hardly ever lie in each other.
+/// How many symbols before an address may enclose it: real functions hardly ever overlap.
 const LOOKED_BACK: usize = 16;
 
-/// Symbols by image, and their names, readable.
+/// Symbols by image, with readable names.
 #[derive(Debug, Default)]
 pub struct Embedded<'a> {
     /// Ordered by start and end.
@@ -20,7 +20,7 @@ pub struct Embedded<'a> {
 }
 
 impl<'a> Embedded<'a> {
-    /// Sorts symbols; `image_of` gives the position of an image by its id.
+    /// Sorts symbols; `image_of` maps an image id to a position.
     pub fn new(symbols: &'a [Symbol], image_of: impl Fn(u32) -> Option<u32>) -> Self {
         let names: Vec<Arc<str>> = symbols.par_iter().map(|symbol| readable(&symbol.name).into()).collect();
         let mut of_image: Map<u32, Vec<(&Symbol, Arc<str>)>> = Map::default();
@@ -29,7 +29,7 @@ impl<'a> Embedded<'a> {
                 of_image.entry(image).or_default().push((symbol, name));
             }
         }
-        // Of two names for the same bytes the first in the alphabet is taken, whoever recorded it first.
+        // Of two names for the same bytes the alphabetically first is used, whichever was recorded first.
         of_image
             .values_mut()
             .for_each(|list| list.sort_by_key(|(s, _)| (s.start, s.end, std::cmp::Reverse(&s.name))));

@@ -1,14 +1,14 @@
-//! Where programs and threads begin.
+//! Finds the entry points of programs and threads.
 //!
-//! A stack is whole if its outermost frame is one of these. C libraries are often built without frame pointers, so the walk
-//! through a program that has them ends in the C library's entry code, and rarely at a frame pointer of 0. That such a name
-//! occurs further in proves nothing.
+//! A stack is whole if its outermost frame is an entry point. C libraries are often built without frame pointers, so the walk
+//! through a program that has them ends in the C library's entry code, and rarely at a frame pointer of 0. An entry point further
+//! in proves nothing.
 
 use super::Stack;
 use crate::profile::names::{Function, Names, Side, short};
 
-/// Functions that nothing calls, or that only such functions call: where the kernel, the C library or Go begins a program, a
-/// thread or a fiber. Programs may not use these names for anything else.
+/// Functions that have no callers, or only such callers: where the kernel, the C library or Go begins a program, a thread or a
+/// fiber. Programs may not use these names for anything else.
 const ENTRIES: [&str; 16] = [
     "_start",
     "_start_c",
@@ -29,12 +29,12 @@ const ENTRIES: [&str; 16] = [
 ];
 /// `__libc_start_main`, `__libc_start_call_main`, `__libc_start_main@@GLIBC_2.34` …
 const ENTRY_PREFIX: &str = "__libc_start_";
-/// The same by names that a program may use, so they count in a C library alone.
+/// Entry points whose names a program may use, too; they count only in a C library.
 const ENTRIES_OF_LIBC: [&str; 5] = ["start_thread", "clone", "clone3", "start", "start_c11"];
-/// How files of C libraries begin.
+/// How names of C libraries begin.
 const LIBCS: [&str; 6] = ["libc.so", "libc-2", "libpthread", "ld-musl", "libc.musl", "ld-linux"];
 
-/// Tells of each function whether it is an entry point.
+/// Returns for each function whether it is an entry point.
 pub(crate) fn entries(names: &Names) -> Vec<bool> {
     let of_libc: Vec<bool> = names
         .images
@@ -52,7 +52,7 @@ pub(crate) fn entries(names: &Names) -> Vec<bool> {
     names.functions.iter().map(is_entry).collect()
 }
 
-/// Tells for each stack whether its outermost frame is an entry point.
+/// Returns for each stack whether its outermost frame is an entry point.
 pub(super) fn below(names: &Names, stacks: &[Stack]) -> Vec<bool> {
     let is_entry = entries(names);
     let mut begins = vec![false; stacks.len()];
@@ -76,7 +76,7 @@ mod tests {
         let profile = fixture::profile(&[("__libc_start_call_main;main;a", 1), ("x;_start;main", 1)]);
         let whole = below(&profile.names, &profile.stacks);
         assert_eq!(whole, [false, true, true, true, false, false, false]);
-        // A name that anybody may use is none outside of the C library.
+        // Outside of the C library, a name that any program may use is no entry point.
         let profile = fixture::profile(&[("start_thread;main", 1), ("clone;main", 1)]);
         assert!(!below(&profile.names, &profile.stacks).contains(&true));
     }

@@ -21,7 +21,8 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
             trie.intern(Stack { caller, frame: functions.intern(function) })
         });
         let (samples, weight) = (*samples, samples * 10);
-        let row = Row { thread: 0, stack: leaf, taken: TAKEN, event: 0, samples, weight, span_ns: (0, 0) };
+        let row =
+            ProfileRow { thread: 0, stack: leaf, taken: TAKEN, event: 0, samples, weight, span_ns: (0, 0) };
         rows.add(row);
     }
     let frame = |function| Frame { function, file: None, line: None, inlined: false };
@@ -33,14 +34,15 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
     };
     let thread = Thread { part: 0, tgid: 7, tid: 7, comm: "x".into(), process: "x".into(), cgroup: 0 };
     let (stacks, threads) = (trie.into_items(), vec![thread]);
-    let cell = |(row, it): (u32, &Row)| Cell { row, slice: 0, samples: it.samples as u32, weight: it.weight };
+    let cell =
+        |(row, it): (u32, &ProfileRow)| Cell { row, slice: 0, samples: it.samples as u32, weight: it.weight };
     let cells = (0..).zip(&rows.rows).map(cell).collect();
     Profile { names, stacks, threads, rows: rows.rows, cells, unit: "ns".into(), ..Profile::default() }
 }
 
 /// Prints a profile as folded lines, in the order of its rows.
 pub(crate) fn folded(profile: &Profile) -> Vec<String> {
-    let line = |row: &Row| {
+    let line = |row: &ProfileRow| {
         let mut names: Vec<&str> = profile.walk(row.stack).map(|s| &*profile.function(s).name).collect();
         names.reverse();
         format!("{} {}", names.join(";"), row.samples)

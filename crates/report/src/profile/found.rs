@@ -1,4 +1,4 @@
-//! What a report found out about code and wrote down, for the next one to read.
+//! Stores the names that a report found for code, so that the next report can read them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::base::map::{Interned, Map};
 use icecore_symbolize::image::{FileOff, Svma};
 use icecore_symbolize::{Answer, Function, Reason};
 
-/// Bytes of a table after which the next one should begin, so that a block of it is neither huge nor tiny.
+/// The size at which a table is full, bytes, so that its block is neither huge nor tiny.
 const TABLE_BYTES: usize = 4 << 20;
-/// Bytes of a place or a frame in a table.
+/// The size of a place or a frame in a table, bytes.
 const ROW_BYTES: usize = 24;
 
-/// A table as it is made.
+/// A table under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     places: Vec<NamedPlace>,
@@ -24,8 +24,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Adds a place: the answer for an offset in an image, an image id. Reasons are not kept: whoever reads knows
-    /// better why a name is missing there. So an answer that has nothing else is left out.
+    /// Adds the answer for an offset in an image (an image id). Reasons are not stored, because a later report knows better why a
+    /// name is missing. An answer without names is skipped.
     pub(crate) fn answer(&mut self, image: u32, off: FileOff, answer: &Answer) {
         if let Answer::Unnamed { start: None, at: None, .. } = answer {
             return;
@@ -46,7 +46,7 @@ impl Draft {
         self.place(place, functions.iter().map(frame));
     }
 
-    /// Adds a place of another table, under an image id of this one.
+    /// Copies a place from another table, under an image id of this one.
     pub(crate) fn copy<T: Deref<Target: AsRef<[u8]>>>(
         &mut self,
         image: u32,
@@ -79,7 +79,7 @@ impl Draft {
         position
     }
 
-    /// Reports whether a block should be made of it.
+    /// Returns true if the table should be written as a block.
     pub(crate) fn is_full(&self) -> bool {
         self.text_bytes + ROW_BYTES * (self.places.len() + self.frames.len()) >= TABLE_BYTES
     }
@@ -91,26 +91,26 @@ impl Draft {
     }
 }
 
-/// Where each place of some tables is.
+/// Finds places in tables of names.
 #[derive(Debug, Default)]
-pub(crate) struct Found<'a> {
+pub(crate) struct NameIndex<'a> {
     tables: &'a [NameTable<Arc<str>>],
-    /// Table and place by image and offset.
+    /// Position of the table and of the place in it, by image and offset.
     of: Map<(u32, FileOff), (u32, u32)>,
 }
 
 /// A place in one of the tables.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
-    /// Position of its table.
+pub(crate) struct StoredPlace<'a> {
+    /// The position of its table.
     pub(crate) number: u32,
     pub(crate) table: &'a NameTable<Arc<str>>,
     pub(crate) place: &'a NamedPlace,
 }
 
-impl<'a> Found<'a> {
-    /// Lists the places; `image_of` gives the position of an image by its id. Of several rows for a place the last counts.
-    /// Rows that say nothing are left out: why there is no name, whoever reads knows better.
+impl<'a> NameIndex<'a> {
+    /// Indexes the places; `image_of` maps an image id to a position. Of several rows for a place the last counts. Rows without
+    /// names are skipped: a later report knows better why there is no name.
     pub(crate) fn new(tables: &'a [NameTable<Arc<str>>], image_of: impl Fn(u32) -> Option<u32>) -> Self {
         let mut of = Map::default();
         for (number, table) in tables.iter().enumerate() {
@@ -126,26 +126,26 @@ impl<'a> Found<'a> {
         Self { tables, of }
     }
 
-    /// The images of all places; each as often as it has places.
+    /// Lists the images of all places; each as often as it has places.
     pub(crate) fn images(&self) -> impl Iterator<Item = u32> + '_ {
         self.of.keys().map(|(image, _)| *image)
     }
 
-    /// Finds what is known of an offset in an image.
-    pub(crate) fn find(&self, image: u32, off: FileOff) -> Option<Place<'a>> {
+    /// Finds the place of an offset in an image.
+    pub(crate) fn find(&self, image: u32, off: FileOff) -> Option<StoredPlace<'a>> {
         let (number, place) = *self.of.get(&(image, off))?;
         let table = &self.tables[number as usize];
-        Some(Place { number, table, place: &table.places[place as usize] })
+        Some(StoredPlace { number, table, place: &table.places[place as usize] })
     }
 }
 
-impl<'a> Place<'a> {
-    /// The frames, innermost first.
+impl<'a> StoredPlace<'a> {
+    /// Returns the frames, innermost first.
     pub(crate) fn frames(&self) -> &'a [NamedFrame] {
         &self.table.frames[self.place.frames.clone()]
     }
 
-    /// The same as an answer; code without a name has none, whatever the reason was.
+    /// Converts the place to an answer. Code without a name gets no reason.
     pub(crate) fn to_answer(self) -> Answer {
         let text = |position: u32| self.table.texts[position as usize].clone();
         let function = |frame: &NamedFrame| Function {
@@ -196,8 +196,8 @@ mod tests {
             frames: copy.frames,
             texts: copy.texts.iter().map(|bytes| text(bytes)).collect(),
         }];
-        let found = Found::new(&tables, |image| (image == 5).then_some(0));
-        let answer = |off| found.find(0, FileOff(off)).map(Place::to_answer);
+        let found = NameIndex::new(&tables, |image| (image == 5).then_some(0));
+        let answer = |off| found.find(0, FileOff(off)).map(StoredPlace::to_answer);
         assert_eq!([1, 2, 3, 4].map(answer), [Some(named), Some(bare), Some(unnamed), None]);
         assert!(draft.take().is_none());
     }

@@ -2,12 +2,12 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`pipeline`] | the way from a file to everything that a view may show |
-//! | [`names`] | places as functions and source lines |
-//! | [`embedded`], `found` | names that the recording has; places and answers, as the file writes them |
-//! | [`cache`] | what earlier reports found out, on this machine |
-//! | `narrow`, `sums`, `entry` | functions taken out; rows added up; where programs begin |
-//! | [`tree`] | stacks merged into trees |
+//! | [`pipeline`] | the pipeline from a file to the data of every view |
+//! | [`names`] | names places by functions and source lines |
+//! | [`embedded`], `found` | names that the recording has; names that a report found, as files store them |
+//! | [`cache`] | names that earlier reports found, on this machine |
+//! | `narrow`, `sums`, `entry` | filters by function; sums of rows; entry points of programs |
+//! | [`tree`] | merges stacks into trees |
 
 pub mod cache;
 pub mod embedded;
@@ -34,7 +34,7 @@ pub use narrow::{Matches, Patterns};
 pub(crate) use sums::depth_first;
 pub use sums::{Sum, groups, sums, through};
 
-/// Named stacks and who hit them.
+/// Named stacks, and how often each thread hit them.
 #[derive(Debug, Default)]
 pub struct Profile {
     /// Functions, frames, images.
@@ -44,16 +44,16 @@ pub struct Profile {
     /// Threads, each under one name.
     pub threads: Vec<Thread>,
     /// Distinct (thread, stack).
-    pub rows: Vec<Row>,
-    /// The rows slice by slice, where slices are apart: what of a row fell into one may be several of these.
+    pub rows: Vec<ProfileRow>,
+    /// The parts of rows in slices of time, if slices are apart. A row may have several cells in one slice.
     pub cells: Vec<Cell>,
     /// Unit of the weights: `ns`, `cycles`, `samples`.
     pub unit: String,
-    /// Samples that `--hide` left without any frame.
+    /// The number of samples that `--hide` left without any frame.
     pub emptied: u64,
 }
 
-/// The stack that ends at this frame.
+/// A stack, as its innermost frame on top of its caller's stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stack {
     /// The stack of the caller, a position; 0 at the outermost frame.
@@ -65,7 +65,7 @@ pub struct Stack {
 /// A thread under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Thread {
-    /// The number of the session to which it belongs.
+    /// The number of the part to which it belongs.
     pub part: u32,
     /// Process id.
     pub tgid: u32,
@@ -75,57 +75,57 @@ pub struct Thread {
     pub comm: Box<str>,
     /// Name of its process.
     pub process: Box<str>,
-    /// The cgroup in which it was; one that moved is several threads here.
+    /// The cgroup of the thread. A thread that moves between cgroups is several threads here.
     pub cgroup: CgroupId,
 }
 
-/// All samples of a thread with one stack that was taken in one way; of one event, where these are apart.
+/// All samples of a thread with one stack that were taken in one way; if events are apart, of one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct ProfileRow {
     /// A position in [`Profile::threads`].
     pub thread: u32,
     /// A position in [`Profile::stacks`].
     pub stack: u32,
     /// How the samples were taken.
     pub taken: Taken,
-    /// Their event, where events are apart; else 0.
+    /// Their event, if events are apart; else 0.
     pub event: u8,
-    /// How many samples.
+    /// The number of samples.
     pub samples: u64,
-    /// Their weight together.
+    /// The sum of their weights.
     pub weight: u64,
     /// Earliest and latest time, ns `CLOCK_MONOTONIC`.
     pub span_ns: (u64, u64),
 }
 
-/// How a sample was taken: what filters by name do not change.
+/// How a sample was taken. Filters by name do not change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Taken {
     /// How the user walk ended.
     pub end: WalkEnd,
     /// The outermost frame of the user stack is a proven start: `Loaded::is_rooted`.
     pub rooted: bool,
-    /// A frame of the user stack was found by a guess.
+    /// A frame of the user stack was guessed.
     pub guessed: bool,
-    /// What became of the user walk.
+    /// Whether the user walk was kept, replaced or completed.
     pub repair: StackRepair,
-    /// It hit in the kernel.
+    /// The sample hit in the kernel.
     pub in_kernel: bool,
 }
 
 impl Taken {
-    /// Tells whether the user walk says how it ended.
+    /// Returns true if the user walk states how it ended.
     pub fn is_walked(self) -> bool {
         self.end != WalkEnd::NONE && self.end != WalkEnd::UNSAID
     }
 }
 
-/// A number of samples and what they weigh.
+/// A number of samples and their weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many samples.
+    /// The number of samples.
     pub samples: u64,
-    /// Their weight together.
+    /// The sum of their weights.
     pub weight: u64,
 }
 
@@ -136,22 +136,22 @@ impl Amount {
         self.weight = self.weight.saturating_add(other.weight);
     }
 
-    /// The share of a whole, 0 to 1; 0 of nothing.
+    /// Returns the share of a whole, 0 to 1; 0 if the whole is 0.
     pub fn share_of(self, whole: Self) -> f64 {
         if whole.weight == 0 { 0.0 } else { self.weight as f64 / whole.weight as f64 }
     }
 }
 
-impl Row {
-    /// Samples and weight.
+impl ProfileRow {
+    /// Returns samples and weight.
     pub fn amount(&self) -> Amount {
         Amount { samples: self.samples, weight: self.weight }
     }
 }
 
 impl Profile {
-    /// Hangs the frames of every place into the trie. `is_rooted` tells of a walk whether its outermost frame is a start, if
-    /// it is told whether that is an entry point by its name.
+    /// Puts the frames of every place into the trie. `is_rooted` decides whether the outermost frame of a walk is a proven start;
+    /// its second argument is true if the name is that of an entry point.
     pub fn build(
         selection: Selection<'_>,
         hits: &Hits,
@@ -175,7 +175,7 @@ impl Profile {
         let mut rows = Rows::default();
         let mut guesses = Guesses::default();
         let mut row_of = Vec::with_capacity(hits.rows.len());
-        // Rows that differ by event alone are neighbours.
+        // Rows that differ only by event are neighbours.
         let mut before: Option<(Key, u32, Taken)> = None;
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
             let stack = of_spot[*leaf as usize];
@@ -194,7 +194,7 @@ impl Profile {
             };
             before = Some((same, thread, taken));
             let Hit { samples, weight, span_ns, .. } = *hit;
-            row_of.push(rows.add(Row { thread, stack, taken, event, samples, weight, span_ns }));
+            row_of.push(rows.add(ProfileRow { thread, stack, taken, event, samples, weight, span_ns }));
         }
         let cells = hits.cells.iter().map(|cell| Cell { row: row_of[cell.row as usize], ..*cell }).collect();
         let unit = unit(selection, hits);
@@ -209,19 +209,19 @@ impl Profile {
         whole
     }
 
-    /// Adds up the rows that were taken in some way.
+    /// Adds up the rows that were taken in certain ways.
     pub fn taken(&self, which: impl Fn(Taken) -> bool) -> Amount {
         let mut sum = Amount::default();
         self.rows.iter().filter(|row| which(row.taken)).for_each(|row| sum.add(row.amount()));
         sum
     }
 
-    /// Earliest and latest time of a sample, ns `CLOCK_MONOTONIC`; `None` if there are none.
+    /// Returns the earliest and latest time of a sample, ns `CLOCK_MONOTONIC`; `None` without samples.
     pub fn span_ns(&self) -> Option<(u64, u64)> {
         self.rows.iter().map(|row| row.span_ns).reduce(widened)
     }
 
-    /// Lists the stacks from one to the outermost, innermost first; nothing for the empty stack.
+    /// Lists a stack and its callers' stacks, innermost first; nothing for the empty stack.
     pub fn walk(&self, stack: u32) -> impl Iterator<Item = Stack> + '_ {
         let mut next = stack;
         std::iter::from_fn(move || {
@@ -231,17 +231,17 @@ impl Profile {
         })
     }
 
-    /// The function at the innermost frame of a stack, a position in the names' functions.
+    /// Returns the function at the innermost frame of a stack, a position in the names' functions.
     pub fn function_id(&self, stack: Stack) -> u32 {
         self.names.frames[stack.frame as usize].function
     }
 
-    /// The function at the innermost frame of a stack.
+    /// Returns the function at the innermost frame of a stack.
     pub fn function(&self, stack: Stack) -> &Function {
         self.names.function(stack.frame)
     }
 
-    /// Adds up the rows of each stack: what hit exactly there.
+    /// Adds up, for each stack, the rows whose samples hit exactly that stack.
     pub fn at_stacks(&self) -> Vec<Amount> {
         let mut at = vec![Amount::default(); self.stacks.len()];
         self.rows.iter().for_each(|row| at[row.stack as usize].add(row.amount()));
@@ -249,7 +249,7 @@ impl Profile {
     }
 }
 
-/// Which stacks hold a frame that was found by a guess.
+/// Finds stacks that hold a guessed frame.
 #[derive(Default)]
 struct Guesses(Map<u32, bool>);
 
@@ -287,16 +287,16 @@ fn unit(selection: Selection<'_>, hits: &Hits) -> String {
     .unwrap_or_else(|| "samples".to_owned())
 }
 
-/// Rows of a profile, merged as they come.
+/// The rows of a profile; equal ones are merged.
 #[derive(Debug, Default)]
 struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<ProfileRow>,
     positions: Map<(u32, u32, Taken, u8), u32>,
 }
 
 impl Rows {
     /// Adds a row; returns its position.
-    fn add(&mut self, new: Row) -> u32 {
+    fn add(&mut self, new: ProfileRow) -> u32 {
         let key = (new.thread, new.stack, new.taken, new.event);
         let position = *self.positions.entry(key).or_insert(self.rows.len() as u32);
         match self.rows.get_mut(position as usize) {

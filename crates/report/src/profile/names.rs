@@ -1,4 +1,4 @@
-//! Gives every place its frames: one function, or several where some were inlined into it.
+//! Names the frames of every place: one function, or several if some were inlined.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::base::map::{Interned, Map};
 use crate::base::shorten::{MAX_NAME_BYTES, shorten};
 use crate::base::term::quantity::things;
 use crate::profile::embedded::Embedded;
-use crate::profile::found::{self, Found};
+use crate::profile::found::{self, NameIndex};
 use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{Locator, Place};
 use icecore_symbolize::image::{FileOff, Finder, Identity};
 use icecore_symbolize::{Answer, Reason, Wanted, demangled, symbolize};
 
-/// Where a frame ran.
+/// The mode in which a frame ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
     /// In user mode.
@@ -24,14 +24,14 @@ pub enum Side {
     Kernel,
 }
 
-/// A function of an image, or what stands for one.
+/// A function of an image, or a substitute for an unnamed one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// Its name; for an unnamed one what is known: `cc1+0x5a3b40`, `[unmapped]`.
+    /// Its name; a substitute for an unnamed function: `cc1+0x5a3b40`, `[unmapped]`.
     pub name: Box<str>,
-    /// Its image, a position in [`Names::images`]; `None` if no image is known.
+    /// Its image, a position in [`Names::images`]; `None` if the image is unknown.
     pub image: Option<u32>,
-    /// Where it ran.
+    /// The mode in which it ran.
     pub side: Side,
     /// Why it has no name; `None` if it has one.
     pub reason: Option<Reason>,
@@ -44,7 +44,7 @@ pub struct Frame {
     pub function: u32,
     /// Source file, a position in [`Names::files`].
     pub file: Option<u32>,
-    /// Line in the source file: where the function was, or called the next one.
+    /// The line in the source file: where the function was, or where it called the next one.
     pub line: Option<u32>,
     /// The function was inlined into its caller.
     pub inlined: bool,
@@ -57,7 +57,7 @@ pub struct ImageName {
     pub path: Box<str>,
 }
 
-/// Functions and frames, each once, and what each place has of them.
+/// Functions and frames, each once, and the frames of each place.
 #[derive(Debug, Default)]
 pub struct Names {
     /// Images, first those of [`crate::stacks::locate::Locator::images`], then the kernel's.
@@ -68,25 +68,25 @@ pub struct Names {
     pub files: Vec<Box<str>>,
     /// Frames.
     pub frames: Vec<Frame>,
-    /// Frames of each place, in the order of the places.
+    /// The frames of each place, in the order of the places.
     pub of_places: Lists,
-    /// Names of functions, files and images that were longer than 4 KiB, and are shortened.
+    /// The number of names of functions, files and images over 4 KiB, which are shortened.
     pub shortened: u64,
 }
 
-/// The most functions of one place that are shown: the one that is there, and those inlined into it, innermost first.
+/// The most functions that are shown for one place: the function itself, and those inlined into it, innermost first.
 const MAX_INLINED: usize = 256;
 
-/// The frames of places: short lists, one behind the other.
+/// The frames of places: short lists, one after the other.
 #[derive(Debug, Default)]
 pub struct Lists {
     frames: Vec<u32>,
-    /// Where each list ends.
+    /// The end of each list.
     ends: Vec<usize>,
 }
 
 impl Lists {
-    /// The list of a place, innermost frame first; never empty.
+    /// Returns the list of a place, innermost frame first; never empty.
     pub fn of(&self, place: usize) -> &[u32] {
         let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.frames[begin..self.ends[place]]
@@ -94,17 +94,17 @@ impl Lists {
 }
 
 impl Names {
-    /// The function of a frame.
+    /// Returns the function of a frame.
     pub fn function(&self, frame: u32) -> &Function {
         &self.functions[self.frames[frame as usize].function as usize]
     }
 
-    /// The image of a function.
+    /// Returns the image of a function.
     pub fn image(&self, function: &Function) -> Option<&ImageName> {
         function.image.map(|image| &self.images[image as usize])
     }
 
-    /// Tells that names are shortened, for people.
+    /// Says for people how many names were shortened.
     pub(crate) fn remark(&self) -> Option<String> {
         let text = || {
             format!(
@@ -115,14 +115,14 @@ impl Names {
         (self.shortened > 0).then(text)
     }
 
-    /// The source line of a frame as `file:line`, `None` if the file is unknown.
+    /// Returns the source line of a frame as `file:line`; `None` if the file is unknown.
     pub fn file_line(&self, frame: &Frame) -> Option<(&str, Option<u32>)> {
         frame.file.map(|file| (&*self.files[file as usize], frame.line))
     }
 }
 
-/// Names all places; `tick` is told how many addresses were done. What an earlier report has written into the recording
-/// is taken as it is.
+/// Names all places, and reports progress to `tick` in addresses. Answers that an earlier report stored in the recording are used
+/// unchanged.
 pub fn name(
     places: &[Place],
     locator: &Locator<'_>,
@@ -131,7 +131,7 @@ pub fn name(
 ) -> Names {
     let (tables, images) = (locator.tables, &locator.images);
     let kernel = KernelSymbols::new(&tables.kernel_symbols);
-    let found = Found::new(&tables.names, |image| locator.image(image));
+    let found = NameIndex::new(&tables.names, |image| locator.image(image));
     let answers = find_out(places, locator, finder, tick, |image, off| found.find(image, off).is_none());
     let mut book = Book::new(images);
     for (place, answer) in places.iter().zip(&answers) {
@@ -139,7 +139,7 @@ pub fn name(
             Place::Image(image, off) => match found.find(*image, *off) {
                 Some(place) if !place.frames().is_empty() => book.found(*image, place),
                 known => {
-                    let known = known.map(found::Place::to_answer);
+                    let known = known.map(found::StoredPlace::to_answer);
                     book.answered(
                         *image,
                         &images[*image as usize].path,
@@ -171,8 +171,8 @@ pub fn name(
     }
 }
 
-/// Finds out what the wanted places in images are. A function whose name is in the recording has that name, be its
-/// file here or not; inlined functions and lines are in files only.
+/// Finds out the names of the requested places in images. A function whose name is in the recording has that name, even if its file
+/// is here; inlined functions and lines come from files only.
 pub(crate) fn find_out(
     places: &[Place],
     locator: &Locator<'_>,
@@ -193,7 +193,7 @@ pub(crate) fn find_out(
     answers
 }
 
-/// Symbolizes the places in images: an answer for each of these.
+/// Symbolizes the requested places in images; returns an answer for each.
 fn ask(
     places: &[Option<Place>],
     images: &[Identity],
@@ -220,7 +220,7 @@ fn ask(
     of_place
 }
 
-/// Gives the function around an address the name that the recording has for it.
+/// Replaces the name of the function around an address by the recording's.
 fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
     let physical = match answer {
         Some(Answer::Named(functions)) => functions.last_mut(),
@@ -235,20 +235,20 @@ fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
     }
 }
 
-/// What is interned while names are given.
+/// Collects functions, files and frames while places are named.
 struct Book {
     images: Interned<ImageName>,
     functions: Interned<Function>,
     files: Interned<Box<str>>,
     frames: Interned<Frame>,
     of_places: Lists,
-    /// Position in `images` by position in the identities: two identities can have one path.
+    /// The position in `images` by position in the identities: two identities can have one path.
     image_of: Vec<u32>,
-    /// Functions by table, text and image, and files by table and text, that tables of the recording have named: a
-    /// text is looked at once, however often it is used.
+    /// Functions by table, text and image, and files by table and text, from tables in the recording: each text is looked up once,
+    /// however often it is used.
     found: Map<(u32, u32, u32), u32>,
     found_files: Map<(u32, u32), u32>,
-    /// The same by where the text of an answer lies, for as long as all answers are there.
+    /// Functions and files by the address of the answer's text, which stays valid as long as all answers exist.
     answered: Map<(*const u8, u32), u32>,
     answered_files: Map<*const u8, u32>,
     shortened: u64,
@@ -276,20 +276,20 @@ impl Book {
         }
     }
 
-    /// Gives a file its position.
+    /// Returns the position of a file; adds the file if it is new.
     fn file(&mut self, path: &str) -> u32 {
         self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
         self.files.intern(shorten(path, MAX_NAME_BYTES).into())
     }
 
-    /// Gives a function its position.
+    /// Returns the position of a function; adds the function if it is new.
     fn function(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) -> u32 {
         self.shortened += u64::from(name.len() > MAX_NAME_BYTES);
         self.functions.intern(Function { name: shorten(name, MAX_NAME_BYTES).into(), image, side, reason })
     }
 
-    /// Names a place as a table of the recording does.
-    fn found(&mut self, image: u32, place: found::Place<'_>) {
+    /// Names a place as a table in the recording does.
+    fn found(&mut self, image: u32, place: found::StoredPlace<'_>) {
         let (number, texts, image) = (place.number, &place.table.texts, self.image_of[image as usize]);
         let frames = place.frames();
         for (depth, frame) in shown(frames) {
@@ -318,7 +318,7 @@ impl Book {
         }
     }
 
-    /// Stands for functions that were inlined, and are too many to be shown.
+    /// Adds a substitute for inlined functions that are too many to be shown.
     fn left_out(&mut self, image: u32, all: usize) {
         let name = format!("[{} inlined functions left out]", all - MAX_INLINED);
         let function = self.function(&name, Some(image), Side::User, None);
@@ -382,7 +382,7 @@ impl Book {
         self.alone(name, image, Side::Kernel, reason);
     }
 
-    /// JIT code, under the name that its process gave it, and with the line.
+    /// Names JIT code as its process did, with the source line.
     fn jit(&mut self, tables: &Tables, code: u32, line: u32) {
         let code = tables.jit.get(code as usize);
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
@@ -404,14 +404,14 @@ impl Book {
         self.frame(Frame { function, file: None, line: None, inlined: false });
     }
 
-    /// Adds a frame to the place at hand.
+    /// Adds a frame to the current place.
     fn frame(&mut self, frame: Frame) {
         let frame = self.frames.intern(frame);
         self.of_places.frames.push(frame);
     }
 }
 
-/// The functions of a place that are shown, with their depths, innermost first; `None` stands for those that are left out.
+/// Lists the functions of a place that are shown, with their depths, innermost first; `None` stands for the skipped ones.
 fn shown<T>(functions: &[T]) -> impl Iterator<Item = (usize, Option<&T>)> {
     let len = functions.len();
     let kept = if len > MAX_INLINED { MAX_INLINED - 1 } else { len };
@@ -421,7 +421,7 @@ fn shown<T>(functions: &[T]) -> impl Iterator<Item = (usize, Option<&T>)> {
     inner.chain(gap).chain(physical.map(|(depth, function)| (depth, Some(function))))
 }
 
-/// The last part of a path, without the kernel's remark that the file was deleted.
+/// Returns the last part of a path, without the kernel's remark that the file was deleted.
 pub(crate) fn short(path: &str) -> &str {
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     match path.rsplit('/').next() {

@@ -2,26 +2,26 @@
 
 use regex::Regex;
 
-use super::{Profile, Row, Rows, Stack};
+use super::{Profile, ProfileRow, Rows, Stack};
 use crate::base::map::Interned;
 use crate::profile::names::Names;
 use crate::stacks::hits::Cell;
 
-/// What the patterns say about each function of the names.
+/// What the patterns say of each function.
 #[derive(Debug)]
 pub struct Matches {
-    /// A sample with it is kept.
+    /// The function matches `--focus`: samples with it are kept.
     pub in_focus: Vec<bool>,
-    /// It is taken out of stacks.
+    /// The function matches `--hide`: its frames are removed.
     pub hidden: Vec<bool>,
 }
 
-/// Which functions decide about samples and frames.
+/// The patterns that select samples and frames.
 #[derive(Debug, Clone, Default)]
 pub struct Patterns {
-    /// Only samples with a matching function anywhere in the stack are kept.
+    /// Keeps only samples with a matching function anywhere in the stack.
     pub focus: Option<Regex>,
-    /// Matching frames are taken out of their stacks.
+    /// Removes matching frames from their stacks.
     pub hide: Option<Regex>,
 }
 
@@ -35,7 +35,7 @@ impl Patterns {
         Matches { in_focus: matching(&self.focus, true), hidden: matching(&self.hide, false) }
     }
 
-    /// Says what is kept, for people; `None` if everything is.
+    /// Describes for people what is kept; `None` if everything is.
     pub fn describe(&self) -> Option<String> {
         let focus = self.focus.as_ref().map(|regex| format!("focus {regex}"));
         let hide = self.hide.as_ref().map(|regex| format!("hide {regex}"));
@@ -45,7 +45,7 @@ impl Patterns {
 }
 
 impl Profile {
-    /// Keeps what the patterns want. The focus is decided before anything is hidden.
+    /// Keeps what the patterns select. The focus applies before frames are hidden.
     ///
     /// # Cost
     /// Each distinct function is matched once.
@@ -77,7 +77,7 @@ impl Profile {
                 emptied += row.samples;
                 None
             }
-            (_, stack) => Some(rows.add(Row { stack, ..*row })),
+            (_, stack) => Some(rows.add(ProfileRow { stack, ..*row })),
         });
         let narrowed: Vec<Option<u32>> = narrowed.collect();
         let cell = |cell: &Cell| Some(Cell { row: narrowed[cell.row as usize]?, ..*cell });

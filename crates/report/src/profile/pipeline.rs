@@ -1,4 +1,4 @@
-//! The pipeline, drawn once: from a file to everything that a view may show.
+//! The pipeline from a file to the data of every view, drawn once.
 //!
 //! ```text
 //! open ─► load ─► replay ─► repair ─► count ─► locate ─► name ─► profile ─► narrow ─► view
@@ -12,7 +12,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{StackRepair, WalkEnd};
 
 use crate::base::term::progress::Progress;
-use crate::profile::found::Found;
+use crate::profile::found::NameIndex;
 use crate::profile::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::recording::cgroups::Cgroups;
@@ -31,9 +31,9 @@ use icecore_symbolize::image::{Finder, Search};
 
 /// A recording with its samples counted.
 pub struct Loaded<'a> {
-    /// The file.
+    /// The recording.
     pub recording: &'a Recording,
-    /// Its name.
+    /// Its path.
     pub path: &'a Path,
     /// Everything but samples.
     pub tables: Tables,
@@ -41,17 +41,17 @@ pub struct Loaded<'a> {
     pub spaces: Spaces,
     /// Cgroups.
     pub cgroups: Cgroups,
-    /// Which samples are wanted.
+    /// Which samples are requested.
     pub filter: Filter,
-    /// Which functions decide.
+    /// Which functions select samples and frames.
     pub patterns: Patterns,
     /// Stacks that were unwound.
     pub repaired: RepairedStacks,
     /// Samples, counted.
     pub hits: Hits,
-    /// Where files of images are looked for.
+    /// Where files of images are searched.
     pub search: &'a Search,
-    /// Walks that cannot be whole: to find them takes time.
+    /// Walks that cannot be whole. Finding them takes time.
     suspects: OnceLock<(Suspects, Option<String>)>,
 }
 
@@ -61,21 +61,21 @@ pub struct Named {
     pub located: Located,
     /// Frames of the places.
     pub names: Names,
-    /// What was downloaded for them.
+    /// What was downloaded to name the places.
     pub fetched: Fetched,
-    /// What kept names away that the recording has.
+    /// Why names that the recording has could not be used.
     pub trouble: Option<String>,
 }
 
-/// Everything that a view may show.
+/// The data of every view.
 pub struct Report<'a> {
     /// The recording and what was counted.
     pub loaded: &'a Loaded<'a>,
     /// Named stacks.
     pub profile: Profile,
-    /// Distinct stacks as places, if they are to be checked.
+    /// Distinct stacks as places, if the view checks them.
     pub located: Option<&'a Located>,
-    /// What the filters keep, for people.
+    /// A description of the filters, for people.
     pub filtered: Option<String>,
 }
 
@@ -127,24 +127,26 @@ impl<'a> Loaded<'a> {
         }
     }
 
-    /// Decides about samples.
+    /// Returns the selection of samples.
     pub fn selection(&self) -> Selection<'_> {
         let Self { tables, spaces, cgroups, filter, .. } = self;
         Selection { tables, spaces, cgroups, filter }
     }
 
-    /// Tells whether the outermost frame of a user stack is a proven start. `begins`: by its name it is an entry point.
+    /// Returns true if the outermost frame of a user stack is a proven start. `begins` is true if its name is that of an entry
+    /// point.
     ///
     /// | the stack | it is |
     /// |---|---|
     /// | was unwound to a root | rooted |
-    /// | is a walk, or goes on with one, that passes a signal trampoline | not: what the signal has interrupted is missing |
-    /// | has an entry point for its outermost frame, or ended at a frame pointer of 0 | rooted if it was unwound so far, or all functions of the walk keep frame pointers by unwind tables |
+    /// | is a walk, or continues with one, that passes a signal trampoline | not rooted: the interrupted function is missing |
+    /// | has an entry point for its outermost frame, or ended at a frame pointer of 0 | rooted if it was unwound that far, or if
+    /// unwind tables show that all functions of the walk keep frame pointers |
     pub(crate) fn is_rooted(&self, key: &Key, begins: bool) -> bool {
         match key.end {
             WalkEnd::UNWOUND => true,
             WalkEnd::NONE | WalkEnd::UNSAID => false,
-            // A filter has taken its frames away.
+            // A filter has removed its frames.
             _ if key.user == 0 => key.end == WalkEnd::ROOT,
             end if !begins && end != WalkEnd::ROOT => false,
             _ if self.skips_interrupted(key) => false,
@@ -157,12 +159,13 @@ impl<'a> Loaded<'a> {
         }
     }
 
-    /// Tells whether a user stack lacks what a signal has interrupted.
+    /// Returns true if a user stack lacks the function that a signal interrupted.
     pub(crate) fn skips_interrupted(&self, key: &Key) -> bool {
         skips_interrupted(&self.tables, key.user)
     }
 
-    /// Counts the stacks that cannot be whole in a recording of walks alone; behind it the path of the image that most of them pass through.
+    /// Counts the suspect stacks of a recording that has only walks; also returns the path of the image that most of them pass
+    /// through.
     pub(crate) fn suspects(&self) -> &(Suspects, Option<String>) {
         self.suspects.get_or_init(|| self.find_suspects())
     }
@@ -184,7 +187,7 @@ impl<'a> Loaded<'a> {
         impossible(&locator, &finder, located, &self.hits.rows)
     }
 
-    /// Names every distinct place. What the search does not find is downloaded first, if there are servers.
+    /// Names every distinct place. If there are servers, first downloads files that the search does not find.
     pub fn name(&self, search: &Search, servers: Option<&debuginfod::Settings>, progress: bool) -> Named {
         let locator = Locator::new(&self.tables, &self.spaces);
         let located = locate(&locator, &self.hits.rows);
@@ -198,7 +201,7 @@ impl<'a> Loaded<'a> {
         Named { located, names, fetched, trouble: embedded.trouble() }
     }
 
-    /// Downloads what is not found and would name something.
+    /// Downloads files that are missing here and would name something.
     pub(crate) fn fetch(
         &self,
         locator: &Locator<'_>,
@@ -218,7 +221,7 @@ impl<'a> Loaded<'a> {
         fetched
     }
 
-    /// Builds the profile that views are made of.
+    /// Builds the profile from which views are made.
     pub fn report(&'a self, located: &Located, names: Names) -> Report<'a> {
         let is_rooted = |key: &Key, begins| self.is_rooted(key, begins);
         let profile = Profile::build(self.selection(), &self.hits, located, names, is_rooted);
@@ -230,7 +233,7 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Marks the frames of walks that signals have made.
+/// Marks signal trampolines on walks.
 fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces, search: &Search) {
     let locator = Locator::new(tables, spaces);
     let embedded = locator.embedded(recording);
@@ -241,7 +244,7 @@ fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces,
     }
 }
 
-/// Unwinds stacks; returns new nodes of the trie as well.
+/// Repairs stacks; also returns the new nodes of the trie.
 fn repaired(recording: &Recording, selection: Selection<'_>, search: &Search) -> (RepairedStacks, New) {
     let tables = selection.tables;
     let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
@@ -251,9 +254,9 @@ fn repaired(recording: &Recording, selection: Selection<'_>, search: &Search) ->
     repair_stacks(recording, selection, &locator, &finder, first_id)
 }
 
-/// Tells of each image whether it has places of which the recording itself has not all that can be found out.
+/// Returns for each image whether it has places that the recording itself cannot name fully.
 fn with_open_places(locator: &Locator<'_>, located: &Located) -> Vec<bool> {
-    let found = Found::new(&locator.tables.names, |image| locator.image(image));
+    let found = NameIndex::new(&locator.tables.names, |image| locator.image(image));
     let mut open = vec![false; locator.images.len()];
     for place in &located.places {
         if let Place::Image(image, off) = place {

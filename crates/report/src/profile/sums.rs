@@ -1,10 +1,10 @@
-//! Self and total of whatever frames are grouped by.
+//! Adds up self and total of groups of frames.
 
 use super::{Amount, Profile};
 use crate::profile::names::Frame;
 
-/// The group of every stack's innermost frame, if `of_frame` has that of every frame. Inlined frames that are
-/// not apart belong to the function that they were inlined into. Entry 0 (the empty stack) means nothing.
+/// Returns the group of every stack's innermost frame, given the group of every frame. Inlined frames for which `is_apart` is false
+/// belong to the function into which they were inlined. Entry 0 (the empty stack) has no meaning.
 pub fn groups(profile: &Profile, of_frame: &[u32], is_apart: impl Fn(&Frame) -> bool) -> Vec<u32> {
     let mut of_stack = vec![0; profile.stacks.len()];
     for (stack, entry) in profile.stacks.iter().enumerate().skip(1) {
@@ -16,7 +16,7 @@ pub fn groups(profile: &Profile, of_frame: &[u32], is_apart: impl Fn(&Frame) -> 
     of_stack
 }
 
-/// What hit a group of frames itself, and what went through it.
+/// What hit a group of frames itself, and what passed through it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Samples whose leaf belongs to the group.
@@ -25,7 +25,7 @@ pub struct Sum {
     pub total: Amount,
 }
 
-/// Adds up groups; `group_of` names the group of each stack's innermost frame, below `groups`.
+/// Adds up groups; `group_of` names the group of each stack's innermost frame, a number below `groups`.
 ///
 /// # Cost
 /// O(stacks): one walk over the trie, whatever the depth of recursion.
@@ -49,8 +49,8 @@ pub fn sums(profile: &Profile, group_of: &[u32], groups: usize) -> Vec<Sum> {
     sums
 }
 
-/// Walks over the trie, callers before callees: `visit` is told each stack twice, when it is entered (`true`) and when
-/// all that is below it was left.
+/// Walks over the trie, callers before callees. It calls `visit` twice for each stack: on entering it (`true`), and after leaving
+/// all its callees.
 pub(crate) fn depth_first(profile: &Profile, mut visit: impl FnMut(u32, bool)) {
     let (first_child, siblings) = children(profile);
     let mut work: Vec<(u32, bool)> = listed(&first_child, &siblings, 0).map(|stack| (stack, true)).collect();
@@ -63,7 +63,7 @@ pub(crate) fn depth_first(profile: &Profile, mut visit: impl FnMut(u32, bool)) {
     }
 }
 
-/// Adds what hit each stack to all its callers.
+/// Adds the amount of each stack to all its callers.
 pub fn through(profile: &Profile, mut at: Vec<Amount>) -> Vec<Amount> {
     for stack in (1..at.len()).rev() {
         let amount = at[stack];
@@ -72,7 +72,7 @@ pub fn through(profile: &Profile, mut at: Vec<Amount>) -> Vec<Amount> {
     at
 }
 
-/// Lists of children: the first child of each stack, the next sibling of each stack; 0 ends a list.
+/// Lists children: the first child of each stack, and the next sibling of each stack; 0 ends a list.
 fn children(profile: &Profile) -> (Vec<u32>, Vec<u32>) {
     let mut first_child = vec![0u32; profile.stacks.len()];
     let mut siblings = vec![0u32; profile.stacks.len()];

@@ -5,18 +5,18 @@ use std::collections::HashMap;
 use crate::base::map::Interned;
 use crate::profile::{Amount, Profile};
 
-/// What stacks begin with.
+/// The root level of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root {
     /// The name of the process.
     Process,
     /// The name of the thread.
     Thread,
-    /// Nothing: the outermost function.
+    /// No root level: the outermost function.
     None,
 }
 
-/// Merged stacks. Node 0 stands for everything.
+/// Merged stacks. Node 0 is the root of all.
 #[derive(Debug, Default)]
 pub struct Tree {
     /// The nodes; a parent comes before its children.
@@ -26,23 +26,22 @@ pub struct Tree {
 /// One function in one context.
 #[derive(Debug, Default)]
 pub struct Node {
-    /// What it is.
+    /// What the node stands for.
     pub label: Label,
-    /// What ended here: in a tree of callees the function itself was running, in a tree of callers it
-    /// was the outermost one.
+    /// What ended here. In a tree of callees the function itself was running; in a tree of callers it was the outermost one.
     pub own: Amount,
-    /// What went through here.
+    /// What passed through here.
     pub total: Amount,
     /// Positions of the children, heaviest first.
     pub children: Vec<u32>,
-    /// Children exist, but lie beyond the depth limit.
+    /// The node has children beyond the depth limit.
     pub cut: bool,
 }
 
-/// What a node of a tree is.
+/// What a node of a tree stands for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Label {
-    /// Everything.
+    /// All samples.
     #[default]
     All,
     /// A process or thread, by a position in the names that [`roots`] lists.
@@ -51,17 +50,17 @@ pub enum Label {
     Function(u32),
 }
 
-/// Where a tree ends.
+/// The limits of a tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Branches below this share of the total are left out.
+    /// Branches below this share of the total are skipped.
     pub min_share: f64,
     /// Nodes this deep have no children; the functions of the first level have depth 1.
     pub max_depth: u32,
 }
 
-/// Lists what the stacks of each thread of a profile begin with: distinct names, and a position in them
-/// for each thread. No names for [`Root::None`].
+/// Lists what the stacks of each thread begin with: distinct names, and for each thread a position in them. For [`Root::None`]
+/// there are no names.
 pub fn roots(profile: &Profile, root: Root) -> (Vec<Box<str>>, Vec<u32>) {
     let mut names: Interned<Box<str>> = Interned::new();
     let of_thread = profile.threads.iter().map(|thread| match root {
@@ -134,7 +133,7 @@ impl Tree {
         tree
     }
 
-    /// Builds nodes of (parent, label) and what ended at each; totals are added up from the leaves.
+    /// Builds nodes from (parent, label) and the amount that ended at each; adds up totals from the leaves.
     fn assemble(labels: &[(u32, Label)], own: &[Amount]) -> Self {
         let mut nodes: Vec<Node> = labels
             .iter()
@@ -154,7 +153,7 @@ impl Tree {
         let whole = self.nodes[0].total;
         let heavy: Vec<bool> =
             self.nodes.iter().map(|node| node.total.share_of(whole) >= limits.min_share).collect();
-        // A root name takes no level of its own.
+        // The node of a root name takes no level of its own.
         let mut depth = vec![0u32; self.nodes.len()];
         for position in 0..self.nodes.len() {
             let node = &mut self.nodes[position];
@@ -186,13 +185,13 @@ impl Tree {
     }
 }
 
-/// Stacks whose innermost frames are of one function.
+/// Stacks whose innermost frames belong to one function.
 struct Group {
     function: u32,
     total: Amount,
-    /// Of stacks that have no further frame.
+    /// The amount of stacks that have no further frame.
     own: Amount,
-    /// The stacks of the callers, and how much went through each.
+    /// The stacks of the callers, and how much passed through each.
     callers: Vec<(u32, Amount)>,
 }
 

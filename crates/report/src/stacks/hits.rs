@@ -1,4 +1,4 @@
-//! Counts samples by what they hit: everything behind this stage works on distinct things.
+//! Counts samples by what they hit: every later stage works on distinct stacks.
 
 use std::ops::Range;
 
@@ -15,11 +15,10 @@ use crate::recording::spaces::{SpaceId, Spaces};
 use crate::recording::spans::widened;
 use crate::recording::spans::{Slices, Slicing, Spans};
 
-/// What samples have in common when they hit the same code in the same thread, or process. Ordered so that equal
-/// stacks are neighbours.
+/// What samples share that hit the same code in the same thread or process. The order makes equal stacks neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The address space; `None` if nothing is known about the process.
+    /// The address space; `None` if the process is unknown.
     pub space: Option<SpaceId>,
     /// The user stack, a stack id; 0 if empty or filtered out.
     pub user: u32,
@@ -31,7 +30,7 @@ pub struct Key {
     pub end: WalkEnd,
     /// What became of the walk.
     pub repair: StackRepair,
-    /// They hit in the kernel, whether its frames are wanted or not.
+    /// The samples hit in the kernel, whether or not kernel frames are requested.
     pub in_kernel: bool,
     /// The cgroup of the thread.
     pub cgroup: CgroupId,
@@ -42,26 +41,26 @@ pub struct Key {
 /// All samples with one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
-    /// What they have in common.
+    /// What the samples share.
     pub key: Key,
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
-    /// Their weight together, in the unit of their event.
+    /// Sum of their weights, in the unit of their event.
     pub weight: u64,
     /// Earliest and latest time, ns `CLOCK_MONOTONIC`.
     pub span_ns: (u64, u64),
 }
 
-/// What of a row fell into one slice of time. There are many times more of these than of rows, so they are small.
+/// The part of a row in one slice of time. There are many more cells than rows, so cells are small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// The position of the row.
     pub row: u32,
     /// The slice.
     pub slice: u32,
-    /// How many samples.
+    /// Number of samples.
     pub samples: u32,
-    /// Their weight together.
+    /// Sum of their weights.
     pub weight: u64,
 }
 
@@ -70,40 +69,39 @@ pub struct Cell {
 pub struct Hits {
     /// Distinct keys, in their order.
     pub rows: Vec<Hit>,
-    /// The rows slice by slice, in the order of both; empty if slices are not apart.
+    /// The rows slice by slice, ordered by row and slice; empty unless slices are counted apart.
     pub cells: Vec<Cell>,
-    /// What was counted on the way.
-    pub seen: Seen,
-    /// The slices of time, if they are apart.
+    /// Other facts about the selected samples.
+    pub seen: SampleFacts,
+    /// The slices of time, if they are counted apart.
     pub slices: Option<Slices>,
     /// Blocks of samples that could not be used.
     pub damage: Vec<Damage>,
 }
 
-/// What the samples are that the filter wants.
+/// Facts about the samples that pass the filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Samples that had frames, none of them on the wanted side.
+pub struct SampleFacts {
+    /// Samples that had frames, but none on the requested side.
     pub without_frames: u64,
-    /// Events of these samples, positions in [`crate::recording::load::parts::Parts::events`]; ordered.
+    /// Events of these samples, positions in [`crate::recording::load::parts::Parts::events`]; ascending.
     pub events: Vec<u8>,
 }
 
-/// What is counted apart: less of it is faster.
+/// What is counted apart. Fewer distinctions make counting faster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Apart {
-    /// The samples of each thread, else those of each process. There are many times more distinct pairs of thread and
-    /// stack than of process and stack.
+    /// Count samples by thread, else by process. There are many more distinct pairs of thread and stack than of process and stack.
     pub threads: bool,
-    /// The samples of each event. Then weights have the unit of their event.
+    /// Count samples by event. Then weights have the unit of their event.
     pub events: bool,
-    /// The samples of each slice of time.
+    /// Count samples by slice of time.
     pub slices: Option<Slicing>,
-    /// Not even stacks: all samples that hit a side that is wanted are as if they had none.
+    /// Ignore stacks: all samples on a requested side count as if they had none.
     pub no_stacks: bool,
 }
 
-/// Selects and describes samples, the same way for counting and for listing.
+/// Selects and describes samples, equally for counting and for listing.
 #[derive(Debug, Clone, Copy)]
 pub struct Selection<'a> {
     /// The recording as tables.
@@ -112,24 +110,24 @@ pub struct Selection<'a> {
     pub spaces: &'a Spaces,
     /// Its cgroups.
     pub cgroups: &'a Cgroups,
-    /// Which samples are wanted.
+    /// Which samples are requested.
     pub filter: &'a Filter,
 }
 
 impl Selection<'_> {
-    /// Gives the key of a sample; `None` if the filter does not want it.
+    /// Returns the key of a sample; `None` if the filter excludes it.
     pub fn key(&self, sample: &Sample) -> Option<Key> {
         self.key_in(&self.phase(sample.task, sample.time_ns), sample)
     }
 
-    /// Tells whether a thread, a task id, is wanted by its numbers.
+    /// Returns true if the filter admits a thread, a task id, by its ids.
     pub fn wants_thread(&self, id: u32) -> bool {
         let (task, parts) = (self.tables.task(id), &self.tables.parts);
         self.filter.wants_ids(&Task { tgid: parts.pid(task.tgid), tid: parts.pid(task.tid), ..task })
     }
 
-    /// Tells whether CPU time by the kernel's account is wanted. It belongs to a thread and a stretch of time, and to nothing
-    /// that other filters ask for.
+    /// Returns true if the filter admits a row of the kernel's CPU time. The row belongs to a thread and a stretch of time, so the
+    /// other filters do not apply to it.
     pub fn wants_cpu_time(&self, row: &CpuTime) -> bool {
         let Self { filter, tables, .. } = self;
         let (tgid, tid) = (tables.parts.pid(row.tgid), tables.parts.pid(row.tid));
@@ -140,7 +138,7 @@ impl Selection<'_> {
             && filter.to.is_none_or(|to| row.time_ns <= zero_ns.saturating_add(to.ns))
     }
 
-    /// Describes the life of a task around a moment.
+    /// Finds the phase of a task's life around a moment.
     fn phase(&self, id: u32, time_ns: u64) -> Phase {
         let parts = &self.tables.parts;
         let task = &self.tables.task(id);
@@ -172,7 +170,7 @@ impl Selection<'_> {
         Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event })
     }
 
-    /// Tells whether a block may hold a wanted sample.
+    /// Returns true if a block may hold a requested sample.
     pub fn may_be_in(&self, entry: &Entry) -> bool {
         let part = self.tables.parts.of(entry);
         let span_ns = (part.time_ns(entry.header.first_ns), part.time_ns(entry.header.last_ns));
@@ -180,12 +178,12 @@ impl Selection<'_> {
     }
 
     fn is_named_as_wanted(&self, task: &Task, space: Option<SpaceId>) -> bool {
-        // Names are looked up for nothing if any will do.
+        // No name need be looked up if the filter admits every name.
         self.filter.comms.is_empty()
             || self.filter.wants_name(self.tables.text(task.comm), self.process_name(task, space))
     }
 
-    /// Tells the name of a thread's process; the thread's own if it was never told.
+    /// Returns the name of a thread's process; the thread's own if the process has none in the recording.
     pub fn process_name(&self, task: &Task, space: Option<SpaceId>) -> &str {
         match space.map_or(0, |space| self.spaces.process_name(space)) {
             0 => self.tables.text(task.comm),
@@ -197,7 +195,7 @@ impl Selection<'_> {
         self.tables.parts.events().get(usize::from(event)).map_or("", |event| &event.name)
     }
 
-    /// Tells whether the side filter took all frames of a sample.
+    /// Returns true if the side filter removed all frames of a sample.
     pub fn is_emptied(&self, key: &Key) -> bool {
         self.filter.sides != Sides::Both && key.user == 0 && key.kernel == 0
     }
@@ -209,12 +207,12 @@ struct Phase {
     space: Option<SpaceId>,
     cgroup: CgroupId,
     during_ns: Range<u64>,
-    /// The filter wants the task.
+    /// The filter admits the task.
     wanted: bool,
 }
 
-/// Filters and counts all samples, stretches of neighbouring blocks in parallel. Blocks that cannot hold a wanted
-/// sample are not opened; `samples` decodes the others.
+/// Filters and counts all samples; works on ranges of neighbouring blocks in parallel. It skips blocks that cannot hold a requested
+/// sample; `samples` decodes the others.
 pub fn count(
     selection: Selection<'_>,
     apart: Apart,
@@ -247,7 +245,7 @@ pub fn count(
     all
 }
 
-/// The task that stands for each process: its leading thread, else the thread that was told first.
+/// Maps each process to the task that stands for it: its leading thread, else the thread that was recorded first.
 fn leaders(tables: &Tables) -> Map<u32, u32> {
     let mut leaders: Map<u32, (bool, u32)> = Map::default();
     for (id, task) in tables.tasks.iter() {
@@ -257,27 +255,27 @@ fn leaders(tables: &Tables) -> Map<u32, u32> {
     leaders.into_iter().map(|(tgid, (_, id))| (tgid, id)).collect()
 }
 
-/// Counts samples of one block after the other.
+/// Counts the samples of one block after the other.
 struct Counter<'a> {
     rows: Map<Key, Count>,
     /// Samples and weight by position of a row, and slice.
     cells: Map<(u32, u32), (u32, u64)>,
     without_frames: u64,
-    /// Which events were seen.
+    /// Which events occurred.
     events: [bool; 1 << u8::BITS],
     damage: Vec<Damage>,
-    /// Each task's life around its last sample, behind the task that it is counted as.
+    /// The task under which each task is counted, and its phase at its last sample.
     phases: Map<u32, (u32, Phase)>,
-    /// The task that stands for all of a process, by the process's number; of no process if each is counted apart.
+    /// The task that stands for a process, by process id; empty if each thread is counted apart.
     leaders: &'a Map<u32, u32>,
     apart: Apart,
     slices: Option<Slices>,
 }
 
-/// What is counted of a key.
+/// The counts of one key.
 #[derive(Clone, Copy)]
 struct Count {
-    /// Rows are numbered as they come.
+    /// Rows are numbered in the order of their first sample.
     position: u32,
     samples: u64,
     weight: u64,
@@ -328,7 +326,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another counter.
     fn merged(mut self, mut other: Self) -> Self {
         if self.rows.len() < other.rows.len() {
             std::mem::swap(&mut self.rows, &mut other.rows);
@@ -380,7 +378,7 @@ impl<'a> Counter<'a> {
         let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
         cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
         let events = (0..=u8::MAX).filter(|event| self.events[usize::from(*event)]).collect();
-        let seen = Seen { without_frames: self.without_frames, events };
+        let seen = SampleFacts { without_frames: self.without_frames, events };
         Hits { rows, cells, seen, slices: self.slices, damage: self.damage }
     }
 }

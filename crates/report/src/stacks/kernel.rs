@@ -1,16 +1,16 @@
-//! Names of kernel addresses, from the rows in the recording only: never from the machine that reads.
+//! Names kernel addresses from the symbols in the recording only, never from the machine that runs the report.
 
 use icecore_format::records::KernelSymbol;
 
 /// Kernel symbols, searchable by address.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
-    /// With the number of the part to whose kernel they belong. Ordered by part and start, no start twice.
+    /// Symbols with the number of the part to whose kernel they belong, ordered by part and start. No start occurs twice.
     rows: Vec<(u32, KernelSymbol)>,
 }
 
 impl KernelSymbols {
-    /// Sorts the rows of a recording. Of several names at one address the first written stays.
+    /// Sorts the kernel symbols of a recording. Of several names at one address the first recorded one stays.
     pub fn new(rows: &[(u32, KernelSymbol)]) -> Self {
         let mut rows: Vec<_> = rows.iter().filter(|(_, row)| row.start < row.end).copied().collect();
         rows.sort_by_key(|(part, row)| (*part, row.start));
@@ -18,7 +18,7 @@ impl KernelSymbols {
         Self { rows }
     }
 
-    /// Finds the symbol that holds an address of the kernel of a part.
+    /// Finds the symbol that holds an address in the kernel of a part.
     pub fn find(&self, part: u32, address: u64) -> Option<&KernelSymbol> {
         let after = self.rows.partition_point(|(of, row)| (*of, row.start) <= (part, address));
         let (of, row) = self.rows.get(after.checked_sub(1)?)?;

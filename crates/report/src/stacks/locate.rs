@@ -1,6 +1,6 @@
-//! Turns the frames of stacks into places: a file offset in an image, or an address in the kernel.
+//! Turns the frames of stacks into places: file offsets in images, or addresses in the kernel.
 //!
-//! The recorder has noted most code by its offset in a file; what it could not is looked up in the mappings:
+//! The recorder stored most code by its offset in a file; the report looks up the rest in the mappings:
 //!
 //! ```text
 //!   AVMA   0x7f3a_0000_1240   in the process
@@ -9,13 +9,14 @@
 //!   offset 0x0002_6240        in the file: the same for every process that maps it
 //! ```
 //!
-//! The leaf of a stack is where the CPU was. Every other frame is a return address, the instruction
-//! *behind* the call, which may already belong to the next line or, behind a call that never returns,
-//! to the next function. So a caller is looked up one byte earlier: [`Role`] owns that −1. The leaf of
-//! the user stack of a sample that hit in the kernel is the user instruction pointer that was saved at
-//! kernel entry: the faulting or interrupted instruction itself, or the one behind `syscall`, which is
-//! in the same function. It is exact as well. So is a frame that a signal has interrupted, and the signal trampoline,
-//! whose return address the kernel made: the marks of nodes tell them.
+//! The leaf of a stack is where the CPU was. Every other frame is a return address: the instruction *after* the call. It may
+//! already belong to the next line or, after a call that never returns, to the next function. So a caller is looked up one byte
+//! earlier: [`Role`] owns that −1.
+//!
+//! If a sample hit in the kernel, the leaf of its user stack is the user instruction pointer that was saved at kernel entry: the
+//! faulting or interrupted instruction itself, or the one after `syscall`, which is in the same function. It is exact as well. So
+//! are a frame that a signal interrupted, and the signal trampoline, whose return address the kernel made: the marks of nodes
+//! identify them.
 
 use std::sync::OnceLock;
 
@@ -32,19 +33,19 @@ use crate::stacks::calls::Sites;
 use crate::stacks::hits::{Hit, Key};
 use icecore_symbolize::image::{FileOff, Identity, Kind};
 
-/// What an address on a stack says.
+/// What an address on a stack means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The instruction that was interrupted.
     Leaf,
-    /// The instruction behind a call.
+    /// The instruction after a call.
     Return,
-    /// An instruction, though the frame is no leaf: [`Mark::INTERRUPTED`].
+    /// An instruction of a frame that is no leaf: [`Mark::INTERRUPTED`].
     Interrupted,
 }
 
 impl Role {
-    /// The address, or offset, whose name is wanted.
+    /// Returns the address, or offset, by which the name is looked up.
     pub fn lookup(self, address: u64) -> u64 {
         match self {
             Self::Leaf | Self::Interrupted => address,
@@ -53,18 +54,18 @@ impl Role {
     }
 }
 
-/// Where an address lies, the same for all processes that run the same code.
+/// A piece of code, the same for all processes that run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// In an image, a position in [`Locator::images`].
     Image(u32, FileOff),
-    /// In the kernel of the part of this number.
+    /// At an address in the kernel of the part with this number.
     Kernel(u32, u64),
-    /// In JIT code: a position in [`Tables::jit`], and one among its lines; `u32::MAX` if none holds it.
+    /// In JIT code: a position in [`Tables::jit`], and a position among its lines; `u32::MAX` if no line holds it.
     Jit(u32, u32),
     /// In no mapping of its process.
     Unmapped,
-    /// Unknown: it, or the rest of the stack, was in a block that is missing.
+    /// Unknown: a block with this frame, or with the rest of the stack, is missing.
     Lost,
 }
 
@@ -73,13 +74,13 @@ pub enum Place {
 pub struct Step {
     /// Its node, a stack id.
     pub node: u32,
-    /// The position of the node among all that are there; `None` if its block is missing.
+    /// The position of the node among all loaded nodes; `None` if its block is missing.
     pub position: Option<usize>,
-    /// Its code; `None` if its block is missing. Nothing follows then.
+    /// Its code; `None` if its block is missing. Then no step follows.
     pub location: Option<Location>,
     /// Leaf, return address or interrupted instruction.
     pub role: Role,
-    /// What else is known of the frame.
+    /// Further facts about the frame.
     pub mark: Mark,
 }
 
@@ -104,7 +105,7 @@ pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
     .take(limits::MAX_FRAMES as usize)
 }
 
-/// What backs a mapping; what this build does not know is no file.
+/// Converts the kind of an image. A kind that this version does not know counts as no file.
 fn kind(recorded: ImageKind) -> Kind {
     match recorded {
         ImageKind::FILE => Kind::File,
@@ -128,7 +129,7 @@ pub struct Locator<'a> {
 }
 
 impl<'a> Locator<'a> {
-    /// Prepares; images that were recorded twice become one.
+    /// Prepares the images; images that were recorded twice become one.
     pub fn new(tables: &'a Tables, spaces: &'a Spaces) -> Self {
         let mut images = Interned::new();
         let image_of = tables.images.iter().map(|(id, image)| {
@@ -145,7 +146,7 @@ impl<'a> Locator<'a> {
         Self { tables, spaces, images: images.into_items(), image_of, sites: OnceLock::new() }
     }
 
-    /// The bytes around return addresses in JIT code, as the recorder has read them.
+    /// Returns the bytes around return addresses in JIT code that the recorder has read.
     pub(crate) fn sites(&self) -> &Sites {
         self.sites.get_or_init(|| Sites::new(self.tables, self.spaces))
     }
@@ -154,7 +155,7 @@ impl<'a> Locator<'a> {
         self.spaces
     }
 
-    /// The files of images that the recording brings along.
+    /// Returns the files of images that travel with the recording.
     pub fn embedded<'r>(&self, recording: &'r Recording) -> EmbeddedFiles<'r>
     where
         'a: 'r,
@@ -168,12 +169,12 @@ impl<'a> Locator<'a> {
         self.image_of.get(&id).copied()
     }
 
-    /// Finds the mapping that holds an address (AVMA).
+    /// Finds the mapping that holds an address.
     pub fn mapping(&self, space: SpaceId, address: u64) -> Option<&Mapping> {
         self.spaces.find(space, address)
     }
 
-    /// Finds the offset in its image of a location itself, whatever its role.
+    /// Finds the offset in its image of a location, without regard to its role.
     pub fn file_off(&self, space: Option<SpaceId>, location: Location) -> Option<FileOff> {
         match location {
             Location::Image { file_off, .. } => Some(FileOff(file_off)),
@@ -184,7 +185,7 @@ impl<'a> Locator<'a> {
         }
     }
 
-    /// Finds the address (AVMA) of a frame; `None` if the mapping that shows its code is not known.
+    /// Finds the address of a frame; `None` if no known mapping shows its code.
     pub fn address(&self, space: Option<SpaceId>, step: Step) -> Option<u64> {
         match step.location? {
             Location::Address(address) => Some(address),
@@ -216,12 +217,12 @@ impl<'a> Locator<'a> {
         self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, FileOff(off)))
     }
 
-    /// Finds the row of JIT code at an address.
+    /// Finds the piece of JIT code at an address.
     pub(crate) fn made(&self, space: SpaceId, address: u64) -> Option<&JitCode> {
         self.tables.jit.get(self.spaces.code(space, address)?)
     }
 
-    /// Finds the JIT code at an address, unless its mapping shows a file.
+    /// Finds the place of JIT code at an address, unless the mapping there shows a file.
     fn jit_names(&self, space: Option<SpaceId>, mapping: Option<&Mapping>, address: u64) -> Option<Place> {
         let code = self.spaces.code(space?, address)?;
         let line = self.tables.jit.get(code)?.line_at(address).map_or(u32::MAX, |line| line as u32);
@@ -244,12 +245,12 @@ impl<'a> Locator<'a> {
 /// Stacks as a trie of places, root first.
 #[derive(Debug)]
 pub struct Located {
-    /// Distinct places, in their order.
+    /// Distinct places, ascending.
     pub places: Vec<Place>,
-    /// The trie: caller (0 at the outermost frame, else a position behind it) and place. A caller comes
-    /// before its callees; entry 0 is the empty stack. Equal stacks of different processes may be apart.
+    /// The trie. A spot has a caller (0 at the outermost frame, else the position of an earlier spot) and a place. A caller comes
+    /// before its callees; entry 0 is the empty stack. Equal stacks of different processes may be two entries.
     pub spots: Vec<Spot>,
-    /// Whether the frame was found by a guess that nothing has proven, for each of the spots.
+    /// For each spot, true if its frame was guessed and nothing proves it.
     pub guessed: Vec<bool>,
     /// The innermost frame of each row of the hits, a position in `spots`.
     pub leaves: Vec<u32>,
@@ -274,8 +275,8 @@ pub struct Spot {
 /// Finds the places of all distinct stacks: kernel frames on top of the user frames that called them.
 ///
 /// # Cost
-/// Every node of the trie is visited once for all address spaces together if its code is noted by image, else once
-/// for each; kernel stacks once for each user stack below them.
+/// Visits a node of the trie once for all address spaces together if its code is stored by image, else once for each; kernel stacks
+/// once for each user stack below them.
 pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
     let nodes = locator.tables.nodes.len();
     let (mut user_spots, mut kernel_spots) = (Spots::new(nodes, false), Spots::new(nodes, true));
@@ -301,18 +302,17 @@ pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
     trie.located(leaves)
 }
 
-/// The spots of nodes, by the position of these, for a leaf and for a caller.
+/// The spots of nodes, by the position of the node, for a leaf and for a caller.
 struct Spots {
     of_leaf: Vec<(u32, u32)>,
     of_caller: Vec<(u32, u32)>,
-    /// What a spot is marked with until everything is forgotten that depends on the address space, or on what the
-    /// stack stands on.
+    /// The current mark. Spots with an older mark are stale: they depend on another address space, or on another stack below.
     now: u32,
-    /// Nothing of it is the same everywhere.
+    /// No spot is the same everywhere.
     depends: bool,
 }
 
-/// The mark of what is the same everywhere.
+/// The mark of spots that are the same everywhere.
 const EVERYWHERE: u32 = 1;
 
 impl Spots {
@@ -331,7 +331,7 @@ impl Spots {
         }
     }
 
-    /// The spot of a step, and whether it is the same everywhere.
+    /// Finds the spot of a step, and whether it is the same everywhere.
     fn find(&mut self, step: &Step) -> Option<(u32, bool)> {
         let now = self.now;
         let (mark, spot) = *self.of(step)?;
@@ -346,22 +346,22 @@ impl Spots {
     }
 }
 
-/// The trie as it grows: caller and place.
+/// The growing trie: caller and place.
 struct Trie {
     spots: Vec<(u32, Place)>,
     guessed: Vec<bool>,
-    /// How many spots there may be.
+    /// The most spots that the trie may have.
     most: usize,
 }
 
-/// So many frames any recording may have, and so many more for each node of its trie. Every kernel stack hangs below every user
-/// stack that it was called from, so a hostile recording of a few kilobytes could ask for billions.
+/// Any recording may have so many spots, and as many again for each node of its trie. Every kernel stack hangs below every user
+/// stack from which it was called, so a hostile recording of a few kilobytes could ask for billions.
 const FREE_SPOTS: usize = 4 << 20;
 const SPOTS_PER_NODE: usize = 64;
 
 impl Trie {
-    /// Hangs the stack that ends at the node `leaf` below the spot `base`, and returns its innermost
-    /// spot. `spots` knows what was hung there before. If there are too many spots, the whole stack is one lost frame.
+    /// Adds the stack that ends at the node `leaf` on top of the spot `base`, and returns its innermost spot. `spots` remembers the
+    /// spots of earlier stacks on this base. If there are too many spots, the whole stack becomes one lost frame.
     fn descend(
         &mut self,
         locator: &Locator<'_>,

@@ -1,13 +1,13 @@
-//! Samples as stacks of addresses: counted, unwound, checked against the code, and told where in which image they lie.
+//! Samples as stacks of addresses: counts, unwinds and checks them, and finds each address in an image.
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`hits`] | samples, filtered and made distinct |
-//! | [`repair`](mod@repair) | stacks of programs without frame pointers, made whole |
-//! | `calls` | which calls stand in the code, and which stacks cannot be for that |
+//! | [`repair`](mod@repair) | unwinds stacks of code without frame pointers |
+//! | `calls` | calls in machine code, and stacks that they rule out |
 //! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
-//! | [`mounts`] | whose paths recorded paths are |
-//! | `weigh` | how many samples an image is hit by |
+//! | [`mounts`] | the mount namespace of recorded paths |
+//! | `weigh` | how many samples hit each image |
 
 pub(crate) mod calls;
 pub mod hits;

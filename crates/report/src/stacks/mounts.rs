@@ -1,20 +1,20 @@
-//! Whose paths recorded paths are: those of the recorded machine, or those of a mount namespace that sees other files
-//! under them, such as a container's.
+//! Finds the mount namespace of recorded paths: the recorder's own, or another that has other files under the same paths, such as a
+//! container's.
 
 use crate::base::map::Map;
 use crate::recording::load::Tables;
 use crate::stacks::locate::Locator;
 
-/// Images that were mapped in other mount namespaces than the recorder's, and never in its own.
+/// Images that were mapped only in other mount namespaces than the recorder's.
 #[derive(Debug, Default)]
 pub struct Elsewhere {
-    /// The last process that mapped it, by the position of the image in [`Locator::images`]; `None` if one of the
-    /// recorder's own namespace did.
+    /// The last process that mapped an image, by the position of the image in [`Locator::images`]; `None` if a process of the
+    /// recorder's own namespace mapped it.
     process_of: Map<u32, Option<u32>>,
 }
 
 impl Elsewhere {
-    /// Looks at all mappings; those whose namespace is unknown tell nothing.
+    /// Looks at all mappings, except those whose namespace is unknown.
     pub fn new(tables: &Tables, locator: &Locator<'_>) -> Self {
         let mut process_of: Map<u32, Option<u32>> = Map::default();
         for mapping in tables.mappings.iter().filter(|mapping| mapping.mount_ns != 0) {
@@ -27,8 +27,8 @@ impl Elsewhere {
         Self { process_of }
     }
 
-    /// The number by which the kernel knew the last process that mapped an image, if its path is none of the recorded
-    /// machine's.
+    /// Returns the process id of the last process that mapped an image, unless the path of the image is valid in the recorder's own
+    /// namespace.
     pub fn process(&self, image: u32, tables: &Tables) -> Option<u32> {
         self.process_of.get(&image).copied().flatten().map(|tgid| tables.parts.pid(tgid))
     }
@@ -46,7 +46,7 @@ mod tests {
     const OWN: u64 = 4_026_531_841;
     const OTHER: u64 = 4_026_532_207;
 
-    /// Tells for each of four images by which process of another namespace it was mapped.
+    /// For each of four images, returns the process of another namespace that mapped it.
     fn processes(own: u64) -> [Option<u32>; 4] {
         let image = |dev| {
             let (kind, path, build_id) = (ImageKind::FILE, 0, vec![dev as u8]);

@@ -1,5 +1,5 @@
-//! Repairs stacks: where a sample has a snapshot of registers and stack, its user stack is unwound, and what comes of that
-//! replaces the walk along frame pointers wherever it shows more.
+//! Repairs stacks: if a sample has a snapshot of registers and stack, this module unwinds its user stack, and replaces the walk
+//! along frame pointers by the result wherever that shows more.
 //!
 //! ```text
 //! snapshot ─► Memory ─────┐
@@ -9,15 +9,15 @@
 //! | room | what lives there |
 //! |---|---|
 //! | `memory` | the words of a snapshot, by address |
-//! | `code` | what lies at an address of a process |
-//! | `rules` | the unwind tables of images |
-//! | `batch` | samples, one after the other |
-//! | `choose` | which of two stacks is believed |
-//! | `carried` | how far a walk leads behind what was unwound |
+//! | `code` | the code at an address of a process |
+//! | `unwind_tables` | the unwind tables of images |
+//! | `batch` | unwinds one sample after the other |
+//! | `choose` | chooses between the walk and the unwound stack |
+//! | `carried` | how far a walk continues after the unwound frames |
 //! | `grown` | repaired stacks as nodes of the trie |
-//! | `over` | walks that go over from one stack to another |
+//! | `over` | walks that switch from one stack to another |
 //! | `suspect` | stacks of walks that cannot be whole |
-//! | `trampolines` | frames of walks that a signal has made |
+//! | `trampolines` | signal trampolines on walks |
 
 mod batch;
 mod carried;
@@ -26,9 +26,9 @@ mod code;
 mod grown;
 mod memory;
 mod over;
-pub(crate) mod rules;
 mod suspect;
 mod trampolines;
+pub(crate) mod unwind_tables;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -47,19 +47,19 @@ use batch::Batch;
 use grown::Trie;
 use icecore_symbolize::image::Finder;
 use icecore_unwind::{Limits, Unwinder};
-use rules::Rules;
 pub(crate) use suspect::{Suspects, skips_interrupted, suspects};
 pub(crate) use trampolines::trampolines;
+use unwind_tables::TableSources;
 
-/// Samples that are unwound together: what is learnt of calls in one serves the others.
+/// Samples that are unwound together and share what was learned of calls.
 const BATCH: usize = 512;
 
-/// What came of unwinding.
+/// The result of repairing stacks.
 #[derive(Debug, Default)]
 pub struct RepairedStacks {
     /// By the snapshot of the sample.
     by_snapshot: Map<u32, Outcome>,
-    /// Ids of the nodes that are new, by part.
+    /// Ids of the new nodes, by part.
     ids_of_parts: Vec<Range<u32>>,
 }
 
@@ -70,20 +70,20 @@ pub struct New {
     pub first_id: u32,
     /// In the order of their ids.
     pub nodes: Vec<Node>,
-    /// What is to be known of them besides their locations.
+    /// Marks of the nodes that have any, by node id.
     pub marks: Vec<(u32, Mark)>,
 }
 
-/// What came of one sample.
+/// The result of unwinding one sample.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
-    /// The stack and how it ended, if it is not the walk's.
+    /// The repaired stack and how it ended; `None` if the walk is kept.
     other: Option<(u32, WalkEnd)>,
     repair: StackRepair,
 }
 
 impl RepairedStacks {
-    /// Decodes a block of samples, with the stacks that are believed.
+    /// Decodes a block of samples and puts the repaired stacks in.
     ///
     /// # Errors
     /// If it is damaged.
@@ -98,7 +98,7 @@ impl RepairedStacks {
         Ok(rows)
     }
 
-    /// The sample with the stack that is believed.
+    /// Returns the sample with its repaired stack, if it has one.
     pub fn sample(&self, sample: Sample) -> Sample {
         match self.by_snapshot.get(&sample.snapshot) {
             Some(Outcome { other: Some((user_stack, user_end)), repair }) => {
@@ -109,21 +109,21 @@ impl RepairedStacks {
         }
     }
 
-    /// Tells whether a node is one that was added.
+    /// Returns true if repairing added this node.
     pub fn is_new(&self, id: u32) -> bool {
         self.ids_of_parts.iter().any(|ids| ids.contains(&id))
     }
 
-    /// Ids of the new nodes of a part.
+    /// Returns the ids of the new nodes of a part.
     pub fn ids_of_part(&self, part: u32) -> Range<u32> {
         self.ids_of_parts.get(part as usize).cloned().unwrap_or_default()
     }
 }
 
-/// Unwinds the stacks of all samples of threads that are wanted, where there may be a sample that is. What comes of one
-/// does not depend on what else is wanted. Nodes that are new have ids from `first_id` on.
+/// Unwinds the stacks of all samples of requested threads in blocks that may hold a requested sample. The result for a sample does
+/// not depend on the other filters. New nodes have ids from `first_id` on.
 ///
-/// # Cost   blocks and batches in parallel; the new nodes are put together one after the other
+/// # Cost   works on blocks and batches in parallel; merges the new nodes sequentially
 pub fn repair_stacks(
     recording: &Recording,
     selection: Selection<'_>,
@@ -135,12 +135,12 @@ pub fn repair_stacks(
     if tables.held.snapshots.is_empty() {
         return Default::default();
     }
-    let Some(files) = Rules::find(locator, finder) else { return Default::default() };
+    let Some(files) = TableSources::find(locator, finder) else { return Default::default() };
     let code = calls::Files::new(&locator.images, finder);
     let calls = code.calls();
-    let rules = files.tables().with_calls(&calls);
+    let lookup = files.tables().with_calls(&calls);
     let limits =
-        Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(rules.machine()) };
+        Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(lookup.machine()) };
     let unwinders = Unwinders::new(limits);
     let wanted = tables.sample_blocks.iter().filter(|entry| selection.may_be_in(entry));
     let mut blocks: Vec<(u32, &Entry)> =
@@ -148,7 +148,7 @@ pub fn repair_stacks(
     blocks.sort_by_key(|(part, _)| *part);
     let unwind = |samples: &[Sample]| {
         unwinders.with(|unwinder| {
-            let mut batch = Batch::new(selection, locator, &rules, unwinder);
+            let mut batch = Batch::new(selection, locator, &lookup, unwinder);
             samples.iter().for_each(|sample| {
                 batch.sample(sample);
             });
@@ -156,7 +156,7 @@ pub fn repair_stacks(
         })
     };
     let of_block = |entry: &Entry| -> Vec<batch::Done> {
-        // A block that is damaged is counted where its samples are.
+        // The stage that counts samples reports damaged blocks.
         let mut samples = samples(recording, tables, entry).unwrap_or_default();
         samples.retain(|sample| sample.snapshot != 0 && selection.wants_thread(sample.task));
         samples.par_chunks(BATCH).map(unwind).collect()
@@ -166,7 +166,7 @@ pub fn repair_stacks(
     let (mut new, mut next_id) = (New { first_id, ..New::default() }, first_id);
     let mut done = blocks.iter().zip(done).peekable();
     for part in 0..tables.parts.len() as u32 {
-        // Ids of images tell parts apart, addresses do not: each part has a trie of its own.
+        // Image ids differ between parts, addresses do not: each part has a trie of its own.
         let mut trie = Trie::new(next_id);
         while let Some((_, batches)) = done.next_if(|((of, _), _)| *of == part) {
             batches.into_iter().for_each(|done| repaired.add(done, &mut trie));
@@ -192,7 +192,7 @@ impl RepairedStacks {
     }
 }
 
-/// Unwinders that wait: what they have learnt of the rules is worth keeping.
+/// Idle unwinders, kept for the unwind tables that they have cached.
 struct Unwinders {
     limits: Limits,
     free: Mutex<Vec<Unwinder>>,

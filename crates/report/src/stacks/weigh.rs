@@ -3,7 +3,7 @@
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Located, Place};
 
-/// The weight of each image: that of every sample, for each of its frames in the image.
+/// Computes the weight of each image: each sample counts for every frame that it has in the image.
 ///
 /// # Cost   one visit of each spot
 pub(crate) fn weigh(located: &Located, hits: &[Hit], images: usize) -> Vec<u64> {

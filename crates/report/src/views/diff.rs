@@ -165,11 +165,12 @@ impl Diff {
             Sort::Total => Metric::Total,
         };
         let summary = compared.summary(metric);
-        let mut rows: Vec<(&compare::Row, Status)> =
+        let mut rows: Vec<(&compare::ComparedRow, Status)> =
             compared.rows.iter().map(|row| (row, compared.status(row, metric))).collect();
         let row_count = rows.len() as u64;
-        let is_change =
-            |(row, what): &&(&compare::Row, Status)| what.is_shown() && row.of(metric).judged.significant;
+        let is_change = |(row, what): &&(&compare::ComparedRow, Status)| {
+            what.is_shown() && row.of(metric).judged.significant
+        };
         let changed = rows.iter().filter(is_change).count() as u64;
         rows.retain(|(row, what)| options.all || row.of(metric).judged.tested || what.is_shown());
         let mut rows: Vec<Row> = rows

@@ -1,10 +1,10 @@
-//! Unwinds stacks of a command by both engines, and prints nanoseconds per frame.
+//! Unwinds stacks of a command with both engines, and prints nanoseconds per frame.
 //!
 //! usage: unwind STACKS COMMAND…
 //!
-//! Stacks are taken first, by stopping the command again and again. `first` begins with nothing remembered; `cold` forgets
-//! all rows before each stack; `warm` is the best of ten further passes over all of them; `hot` is the same over 32 stacks at a
-//! time, which stay in the processor's cache.
+//! The example first takes stacks by stopping the command again and again. `first` begins with an empty cache; `cold` empties the
+//! cache before each stack; `warm` is the best of ten further passes over all stacks; `hot` is the same over 32 stacks at a time,
+//! which stay in the processor's cache.
 
 #[path = "../tests/unwind/images.rs"]
 #[allow(dead_code)]
@@ -24,7 +24,7 @@ use icecore_unwind::{Frame, Limits, Machine, StackMemory, Unwinder};
 
 use running::{Snapshot, snapshots};
 
-/// Passes whose best time counts.
+/// The number of passes, of which the best counts.
 const PASSES: usize = 10;
 
 fn main() -> ExitCode {

@@ -1,25 +1,25 @@
-//! Remembers rows by image and address.
+//! Caches rows by image and address.
 
-use super::row::Row;
+use super::row::CompactRow;
 
-/// Slots. Half a second of cc1 needs 3,400 rows; with 8,192 slots of which each row has one, a third of them drove out each
-/// other again and again.
+/// The number of slots. Half a second of cc1 needs 3,400 rows; with 8,192 slots and one slot for each row, a third of the rows
+/// drove out each other again and again.
 const SLOTS_LOG2: u32 = 14;
-/// Addresses in an image that can be remembered lie below this.
+/// Addresses below this bound can be cached.
 const ADDRESS_BITS: u32 = 40;
 
-/// A table of fixed size. A row has two slots, side by side; the newest is in the first one.
+/// A table of fixed size. A row has two adjacent slots; the first holds the newer row.
 #[derive(Debug)]
 pub(super) struct RowCache {
-    slots: Box<[(u64, Row)]>,
+    slots: Box<[(u64, CompactRow)]>,
 }
 
-/// An address in an image, as a number that is no other's.
+/// An image and an address in it, as one unique number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// `None` for images without number and addresses that are too high: such rows are read anew each time.
+    /// `None` for images without a number and addresses above the bound: such rows are not cached.
     #[inline]
     pub(super) fn new(module: u32, at: u64) -> Option<Self> {
         let fits = at >> ADDRESS_BITS == 0 && module >> (63 - ADDRESS_BITS) == 0;
@@ -34,16 +34,16 @@ impl Key {
 
 impl RowCache {
     pub(super) fn new() -> Self {
-        Self { slots: vec![(u64::MAX, Row::bare(super::row::Kind::Absent)); 1 << SLOTS_LOG2].into() }
+        Self { slots: vec![(u64::MAX, CompactRow::bare(super::row::Kind::Absent)); 1 << SLOTS_LOG2].into() }
     }
 
     #[inline]
-    pub(super) fn find(&self, key: Key) -> Option<&Row> {
+    pub(super) fn find(&self, key: Key) -> Option<&CompactRow> {
         let slots = &self.slots[key.slot()..][..2];
         slots.iter().find(|slot| slot.0 == key.0).map(|slot| &slot.1)
     }
 
-    pub(super) fn keep(&mut self, key: Key, row: Row) {
+    pub(super) fn keep(&mut self, key: Key, row: CompactRow) {
         let slots = &mut self.slots[key.slot()..][..2];
         slots[1] = slots[0];
         slots[0] = (key.0, row);
@@ -59,7 +59,7 @@ mod tests {
     fn a_row_is_found_under_its_image_and_address_alone() {
         let mut cache = RowCache::new();
         let key = |module, at| Key::new(module, at).expect("it fits");
-        cache.keep(key(1, 0x1000), Row::bare(Kind::Root));
+        cache.keep(key(1, 0x1000), CompactRow::bare(Kind::Root));
         assert_eq!(cache.find(key(1, 0x1000)).map(|row| row.kind), Some(Kind::Root));
         for other in [key(0, 0x1000), key(2, 0x1000), key(1, 0x1001), key(0, 0)] {
             assert!(cache.find(other).is_none());

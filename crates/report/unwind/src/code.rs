@@ -1,45 +1,45 @@
-//! What machine code tells that unwind tables do not. Whoever has the code answers.
+//! What machine code shows that unwind tables do not. The caller of this library has the code and answers.
 
-/// What the code says of a caller and a callee.
+/// What the code shows of a call from one function to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// A direct call of the function of the callee, or of one that jumps on to it.
+    /// The code calls the callee's function directly, or a function that jumps to it.
     Calls,
-    /// A call of it, or of another function: through a register, memory, or a stub of the linker.
+    /// The code calls through a register, memory or a PLT stub, and may reach the callee.
     MayCall,
-    /// No call, or a direct one of a function from which the callee is not reached.
+    /// The code has no call there, or directly calls a function that does not reach the callee.
     Impossible,
-    /// The code of the caller is not at hand, or was not made to be told.
+    /// The caller's code is not available, or cannot be judged.
     Unknown,
 }
 
 /// The frame of a function at an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes from the stack pointer to the return address, if they are known.
+    /// Bytes from the stack pointer to the return address, if known.
     pub from_sp: Option<u64>,
-    /// The same from the frame pointer, if that points into the frame. It holds also where a function has aligned its stack, or
-    /// called one that took its arguments away.
+    /// Bytes from the frame pointer to the return address, if the frame pointer points into the frame. This holds even where a
+    /// function has aligned its stack, or called one that removed its arguments.
     pub from_fp: Option<u64>,
-    /// The caller's frame pointer.
+    /// Where the caller's frame pointer is.
     pub fp: CallersFp,
 }
 
 impl Shape {
-    /// Where the return address lies.
+    /// Returns the address of the return address.
     pub fn slot(&self, sp: u64, fp: Option<u64>) -> Option<u64> {
         let by_fp = fp.zip(self.from_fp).map(|(fp, bytes)| fp.wrapping_add(bytes));
         by_fp.or_else(|| self.from_sp.map(|bytes| sp.wrapping_add(bytes)))
     }
 }
 
-/// Where the caller's frame pointer is.
+/// The location of the caller's frame pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallersFp {
-    /// In its register.
+    /// It is still in its register.
     Kept,
-    /// So many bytes below the return address.
+    /// It is on the stack, so many bytes below the return address.
     Saved(u64),
-    /// It cannot be told.
+    /// Its location is unknown.
     Lost,
 }

@@ -1,4 +1,4 @@
-//! Unwinds stacks, one frame after the other.
+//! Unwinds stacks, frame by frame.
 
 use icecore_elf::frame_pointers;
 use icecore_elf::go;
@@ -7,31 +7,30 @@ use super::cache::{Key, RowCache};
 use super::full;
 use super::growth::{Growth, Return, Step};
 use super::registers::Registers;
-use super::row::{Kind, Row};
+use super::row::{CompactRow, Kind};
 use super::tables::Context;
-use super::{By, End, Frame, Limits, Miss, Modules, Place, StackMemory, without_rules};
+use super::{By, End, Frame, Limits, Miss, ModuleAddress, Modules, StackMemory, without_tables};
 use icecore_elf::Machine;
 
-/// Words above a frame without rules among which the return address lies with which a stack begins.
+/// How many words above a frame without unwind tables are searched for the return address with which a stack begins.
 const START_WORDS: u64 = 16;
 
-/// How a call in code of Go goes on.
+/// How a stack continues after a function of Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoingOn {
-    /// The stack begins there.
+    /// The stack begins with this function.
     Ends,
-    /// The caller is on another stack, and nothing on this one leads there.
+    /// The caller is on another stack, and this stack does not lead there.
     Elsewhere,
-    /// This is no call: it stands for the end of a stack that was left.
+    /// The address is no call: it marks the end of a stack that was left.
     Mark,
-    /// There is no frame yet.
+    /// The function has not made its frame yet.
     Bare,
-    /// In a frame.
+    /// The function has a frame.
     Frame,
 }
 
-/// Unwinds stacks, and remembers the rows that it used last: one for each thread. What it answers does not depend on
-/// what it remembers.
+/// Unwinds stacks, and caches recently used rows. Use one unwinder for each thread. The cache does not change results.
 #[derive(Debug)]
 pub struct Unwinder {
     limits: Limits,
@@ -41,22 +40,22 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
-    /// Begins with nothing remembered.
+    /// Creates an unwinder with an empty cache.
     ///
     /// # Cost  0.7 MB of memory
     pub fn new(limits: Limits) -> Self {
         Self { limits, rows: RowCache::new(), context: Context::new_in(), misses: 0 }
     }
 
-    /// How often rules were read because no row was remembered.
+    /// Returns how many rows were read because they were not cached.
     pub fn misses(&self) -> u64 {
         self.misses
     }
 
-    /// Unwinds one stack, and appends its frames to `out`, leaf first; the leaf itself is always there.
+    /// Unwinds one stack, and appends its frames to `out`, leaf first. The leaf itself is always appended.
     ///
     /// # Shape   1 to [`Limits::frames`] frames
-    /// # Cost    50 ns a frame if rows are remembered, 1 µs if not; no allocation but for `out`
+    /// # Cost    50 ns a frame if rows are cached, 1 µs if not; allocates only in `out`
     pub fn unwind(
         &mut self,
         mut registers: Registers,
@@ -71,7 +70,7 @@ impl Unwinder {
         loop {
             let is_interrupted = frame.is_interrupted();
             let Some(place) = modules.find(frame.address.wrapping_sub(u64::from(!is_interrupted))) else {
-                // Where no code is, nothing was called from.
+                // The outermost address is not code, so nothing returns there.
                 out.truncate(out.len().saturating_sub(1).max(begin + 1));
                 return End::Unmapped;
             };
@@ -96,15 +95,14 @@ impl Unwinder {
         }
     }
 
-    /// Tells whether the function at a place leads from its frame pointer to its caller's just there, or has no caller; `None`
-    /// if it has no rules. A return address for which this is false shows that a walk along frame pointers has skipped
-    /// callers.
-    pub fn keeps_frame_pointer(&mut self, place: &Place<'_>) -> Option<bool> {
+    /// Returns true if, at this place, the function's frame pointer leads to its caller's, or the function has no caller; `None` if
+    /// no unwind tables cover it. False for a return address shows that a walk along frame pointers has skipped callers.
+    pub fn keeps_frame_pointer(&mut self, place: &ModuleAddress<'_>) -> Option<bool> {
         let tables = place.tables?;
         let full = tables.find(place.at.0, &mut self.context).ok()??;
         let is_outermost =
             full.row.register(gimli::Register(full.return_column)) == Some(gimli::RegisterRule::Undefined);
-        // Code of Go uses rbp for nothing else, so that it is enough if it was saved where a frame has it.
+        // Go code uses rbp for nothing else, so it suffices that the frame has saved it.
         let machine = tables.machine();
         let is_frame_of_go = || {
             let saved = full.row.register(gimli::Register(machine.fp().into()));
@@ -113,8 +111,8 @@ impl Unwinder {
         Some(is_outermost || frame_pointers::keeps(machine, full.row, full.section) || is_frame_of_go())
     }
 
-    /// Tells how a call at a place goes on, by what Go says of its function; `None` if Go does not.
-    pub fn going_on(&mut self, place: &Place<'_>) -> Option<GoingOn> {
+    /// Returns how the stack continues at a place, by what Go's tables say of its function; `None` if they say nothing.
+    pub fn going_on(&mut self, place: &ModuleAddress<'_>) -> Option<GoingOn> {
         let tables = place.tables?;
         let full = tables.find(place.at.0, &mut self.context).ok()??;
         let kind = full.of_go?;
@@ -131,7 +129,7 @@ impl Unwinder {
         })
     }
 
-    /// Turns registers into those of the caller.
+    /// Replaces the registers by those of the caller.
     fn step<M: StackMemory, P: Modules>(
         &mut self,
         registers: &mut Registers,
@@ -144,44 +142,44 @@ impl Unwinder {
             Kind::Compact => stack.compact(&row, registers, growth),
             Kind::Slow => self.slow(stack.place.at.0, registers, growth, stack),
             Kind::Root => Err(End::Root),
-            Kind::Broken => Err(End::BadRules(stack.place.module)),
-            Kind::Absent => self.without_rules(registers, growth, stack),
-            // The kernel has put its address there; what lies in front of it is another function.
+            Kind::Broken => Err(End::BadTables(stack.place.module)),
+            Kind::Absent => self.without_tables(registers, growth, stack),
+            // The kernel has put this address on the stack; the byte before it belongs to another function.
             Kind::Trampoline if !stack.is_interrupted => {
                 self.slow(stack.place.at.0.wrapping_add(1), registers, growth, stack)
             }
-            // Behind a call that never returns lies the next function, too.
+            // The next function also follows a call that never returns.
             Kind::Entry
                 if !stack.is_interrupted && stack.modules.is_behind_call(registers.pc()) == Some(false) =>
             {
                 Ok(By::Begun)
             }
             Kind::Trampoline | Kind::Entry => match self.found(&stack.place) {
-                Row { kind: Kind::Compact | Kind::Slow, .. } => {
+                CompactRow { kind: Kind::Compact | Kind::Slow, .. } => {
                     self.slow(stack.place.at.0, registers, growth, stack)
                 }
                 row if row.kind == Kind::Root => Err(End::Root),
-                row if row.kind == Kind::Broken => Err(End::BadRules(stack.place.module)),
-                _ => self.without_rules(registers, growth, stack),
+                row if row.kind == Kind::Broken => Err(End::BadTables(stack.place.module)),
+                _ => self.without_tables(registers, growth, stack),
             },
         }
     }
 
     #[inline]
-    fn row(&mut self, machine: Machine, place: &Place<'_>) -> Row {
+    fn row(&mut self, machine: Machine, place: &ModuleAddress<'_>) -> CompactRow {
         let key = place.module.and_then(|module| Key::new(module, place.at.0));
         if let Some(row) = key.and_then(|key| self.rows.find(key)) {
             return *row;
         }
         self.misses += 1;
         let Some(tables) = place.tables.filter(|tables| tables.machine() == machine) else {
-            return Row::bare(Kind::Absent);
+            return CompactRow::bare(Kind::Absent);
         };
         let next = place.at.0.wrapping_add(1);
         let row = match () {
-            () if tables.begins_trampoline(next) => Row::bare(Kind::Trampoline),
-            () if tables.begins_function(next) => Row::bare(Kind::Entry),
-            () => Row::new(machine, &tables.find(place.at.0, &mut self.context)),
+            () if tables.begins_trampoline(next) => CompactRow::bare(Kind::Trampoline),
+            () if tables.begins_function(next) => CompactRow::bare(Kind::Entry),
+            () => CompactRow::new(machine, &tables.find(place.at.0, &mut self.context)),
         };
         if let Some(key) = key {
             self.rows.keep(key, row);
@@ -189,14 +187,14 @@ impl Unwinder {
         row
     }
 
-    /// The row of an address, whatever lies behind it.
-    fn found(&mut self, place: &Place<'_>) -> Row {
-        place.tables.map_or(Row::bare(Kind::Absent), |tables| {
-            Row::new(tables.machine(), &tables.find(place.at.0, &mut self.context))
+    /// Returns the row of an address, whether or not the next address begins a function.
+    fn found(&mut self, place: &ModuleAddress<'_>) -> CompactRow {
+        place.tables.map_or(CompactRow::bare(Kind::Absent), |tables| {
+            CompactRow::new(tables.machine(), &tables.find(place.at.0, &mut self.context))
         })
     }
 
-    /// Applies the rules of an address as they are written.
+    /// Applies the rules of an address as the tables have them.
     fn slow<M: StackMemory, P: Modules>(
         &mut self,
         at: u64,
@@ -205,7 +203,7 @@ impl Unwinder {
         stack: &Stack<'_, M, P>,
     ) -> Result<By, End> {
         let module = stack.place.module;
-        let bad = End::BadRules(module);
+        let bad = End::BadTables(module);
         let found = stack.place.tables.map(|tables| tables.find(at, &mut self.context));
         let Some(Ok(Some(full))) = found else { return Err(bad) };
         let caller = full::caller(&full, registers, stack.memory, module)?;
@@ -214,10 +212,10 @@ impl Unwinder {
             return Err(End::NotGrowing);
         }
         *registers = caller.registers;
-        Ok(if caller.is_signal { By::Signal } else { By::Rules })
+        Ok(if caller.is_signal { By::Signal } else { By::Tables })
     }
 
-    fn without_rules<M: StackMemory, P: Modules>(
+    fn without_tables<M: StackMemory, P: Modules>(
         &mut self,
         registers: &mut Registers,
         growth: &mut Growth,
@@ -235,7 +233,7 @@ impl Unwinder {
             && let Ok(return_address) = memory.read_u64(slot)
             && modules.find(return_address.wrapping_sub(1)).is_some()
         {
-            // Of two kinds of such frames the one with a frame pointer shows it.
+            // Of the two kinds of such frames, the one with a frame pointer is recognized by it.
             if registers.value(machine.fp()) == Some(sp) {
                 match memory.read_u64(sp) {
                     Ok(fp) => registers.set(machine.fp(), fp),
@@ -244,14 +242,15 @@ impl Unwinder {
             }
             registers.set(machine.sp(), slot.wrapping_add(8));
             registers.set(machine.pc(), return_address);
-            return Ok(By::Rules);
+            return Ok(By::Tables);
         }
-        let frame = without_rules::Frame { place, is_interrupted, memory, modules, limits: &self.limits };
+        let frame = without_tables::Frame { place, is_interrupted, memory, modules, limits: &self.limits };
         let found = frame.unwind(registers);
         let by = match found {
-            // Where programs and threads begin, C libraries have neither rules nor frame pointers, and pushed some registers.
-            Err(End::NoRules(_)) if !is_interrupted => {
-                let (slot, start) = start_above(sp, memory, modules).ok_or(End::NoRules(place.module))?;
+            // Where programs and threads begin, C libraries have neither unwind tables nor frame pointers, and have pushed some
+            // registers.
+            Err(End::NoTables(_)) if !is_interrupted => {
+                let (slot, start) = start_above(sp, memory, modules).ok_or(End::NoTables(place.module))?;
                 registers.set(machine.sp(), slot.wrapping_add(8));
                 registers.set(machine.pc(), start);
                 By::Start
@@ -266,8 +265,8 @@ impl Unwinder {
     }
 }
 
-/// Finds the return address with which the stack of a program or thread begins, and where it lies. No other word that may be a return
-/// address lies below it: so no other frame does.
+/// Finds the return address with which the stack of a program or thread begins, and where it lies. No other possible return address
+/// lies below it, so no other frame can.
 fn start_above(sp: u64, memory: &impl StackMemory, modules: &impl Modules) -> Option<(u64, u64)> {
     for slot in (0..START_WORDS).map(|word| sp.wrapping_add(8 * word)) {
         match memory.read_u64(slot) {
@@ -280,24 +279,24 @@ fn start_above(sp: u64, memory: &impl StackMemory, modules: &impl Modules) -> Op
     None
 }
 
-/// Tells whether a word may be a return address.
+/// Returns true if a word may be a return address.
 fn may_return_to(word: u64, modules: &impl Modules) -> bool {
     modules.find(word.wrapping_sub(1)).is_some() && modules.is_behind_call(word) != Some(false)
 }
 
-/// What surrounds a frame.
+/// The context of a frame.
 struct Stack<'a, M, P> {
     memory: &'a M,
     modules: &'a P,
-    place: Place<'a>,
+    place: ModuleAddress<'a>,
     is_interrupted: bool,
 }
 
 impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
     #[inline]
-    fn compact(&self, row: &Row, registers: &mut Registers, growth: &mut Growth) -> Result<By, End> {
+    fn compact(&self, row: &CompactRow, registers: &mut Registers, growth: &mut Growth) -> Result<By, End> {
         let machine = registers.machine();
-        let unknown = |number| registers.missing(number).map_or(End::BadRules(self.place.module), End::from);
+        let unknown = |number| registers.missing(number).map_or(End::BadTables(self.place.module), End::from);
         let base = registers.value(row.cfa_base).ok_or_else(|| unknown(row.cfa_base))?;
         let cfa = base.wrapping_add_signed(row.cfa_off.into());
         let may_stay = machine.cfa_at_entry() == 0 && self.is_interrupted;
@@ -310,9 +309,9 @@ impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
         }
         full::apply(row, cfa, registers, self.memory)?;
         if let Some(link) = machine.link_register() {
-            let link = registers.value(link).ok_or(End::BadRules(self.place.module))?;
+            let link = registers.value(link).ok_or(End::BadTables(self.place.module))?;
             registers.set(machine.pc(), link);
         }
-        Ok(By::Rules)
+        Ok(By::Tables)
     }
 }

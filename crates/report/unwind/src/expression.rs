@@ -1,4 +1,4 @@
-//! Evaluates DWARF expressions of unwind tables: over registers and captured memory.
+//! Evaluates DWARF expressions of unwind tables over registers and captured memory.
 
 use gimli::{Encoding, EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Value};
 
@@ -11,19 +11,19 @@ const MAX_OPERATIONS: u32 = 256;
 /// Why there is no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoValue {
-    /// A register or memory that was not captured.
+    /// The expression needs a register or memory that was not captured.
     Missing(Miss),
-    /// A register that is lost, or an expression that makes no sense here.
+    /// The expression needs a lost register, or is not valid here.
     Broken,
 }
 
-/// Reads a register that rules refer to.
+/// Reads a register to which rules refer.
 pub(super) fn register(registers: &Registers, number: u16) -> Result<u64, NoValue> {
     let number = u8::try_from(number).map_err(|_| NoValue::Broken)?;
     registers.value(number).ok_or(registers.missing(number).map_or(NoValue::Broken, NoValue::Missing))
 }
 
-/// Evaluates an expression, which finds the CFA on its stack if there is one.
+/// Evaluates an expression; its stack begins with the CFA, if given.
 pub(super) fn evaluate(
     expression: &[u8],
     encoding: Encoding,

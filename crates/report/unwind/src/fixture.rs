@@ -1,4 +1,4 @@
-//! An image, a stack and a process for tests: rules written by gimli, memory by hand.
+//! An image, a stack and a process for tests: gimli writes the unwind tables, tests write the memory.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,20 @@ use gimli::write::{
 use gimli::{Encoding, Format, LittleEndian, Register};
 
 use super::{
-    Edge, End, Frame, Limits, Machine, Miss, Modules, Place, Registers, Shape, StackMemory, UnwindSections,
-    UnwindTables, Unwinder,
+    Edge, End, Frame, Limits, Machine, Miss, ModuleAddress, Modules, Registers, Shape, StackMemory,
+    UnwindSections, UnwindTables, Unwinder,
 };
 use icecore_elf::Svma;
 
-/// Where the only image lies, 4 KiB of code.
+/// The address of the only image, which has 4 KiB of code.
 pub(super) const IMAGE: u64 = 0x7f00_0000_0000;
-/// Where code lies that is in no file.
+/// The address of code that is in no file.
 pub(super) const MADE: u64 = 0x7e00_0000_0000;
 /// Where the stack begins.
 pub(super) const STACK: u64 = 0x7fff_0000_0000;
 
-/// A function: offset in the image, length, whether the kernel calls it for a signal, rules by offset in the function.
+/// A function: its offset in the image, its length, whether the kernel calls it for a signal, and its rules by offset in the
+/// function.
 pub(super) struct Function {
     pub(super) start: u32,
     pub(super) len: u32,
@@ -35,13 +36,13 @@ impl Function {
         Self { start, len: 16, is_signal: false, rules: rules.into_iter().map(|rule| (0, rule)).collect() }
     }
 
-    /// A function that has moved the stack pointer by so many bytes, its own return address included.
+    /// A function that has moved the stack pointer by so many bytes, including its own return address.
     pub(super) fn using(start: u32, bytes: i32) -> Self {
         Self::new(start, vec![CallFrameInstruction::CfaOffset(bytes)])
     }
 }
 
-/// Rules as a compiler writes them: for `.debug_frame`, for `.eh_frame`.
+/// Writes unwind tables as a compiler does, for `.debug_frame` or `.eh_frame`.
 pub(super) fn rules(machine: Machine, functions: Vec<Function>, is_debug: bool) -> &'static [u8] {
     let mut table = FrameTable::default();
     let encoding =
@@ -75,7 +76,7 @@ pub(super) fn rules(machine: Machine, functions: Vec<Function>, is_debug: bool) 
     bytes.leak()
 }
 
-/// Sections with these rules in `.eh_frame`, and an offset at which stubs begin.
+/// Makes sections with these tables in `.eh_frame`, and stubs from an offset on.
 pub(super) fn sections(machine: Machine, functions: Vec<Function>) -> UnwindSections<'static> {
     UnwindSections {
         machine,
@@ -99,26 +100,26 @@ pub(super) struct Thread {
     /// Where the copy of the stack ends.
     pub(super) end: u64,
     pub(super) limits: Limits,
-    /// Whether a call stands in front of every address.
+    /// Whether a call precedes every address.
     pub(super) is_behind_call: Option<bool>,
     /// The return address with which the stack begins.
     pub(super) start: u64,
-    /// A return address into code whose own return address is the second word.
+    /// A return address into code whose own return address is the second word on the stack.
     pub(super) known: u64,
-    /// Return addresses in front of which no call of the callee is, as offsets in the image.
+    /// Return addresses that no call of the callee precedes, as offsets in the image.
     pub(super) impossible: Vec<u64>,
-    /// What the code says of a frame, by the program counter as an offset in the image.
+    /// The frames that the code shows, by the program counter as an offset in the image.
     pub(super) shapes: BTreeMap<u64, Shape>,
 }
 
 impl Thread {
-    /// A thread at an offset in the image, with these words on the stack; no word is an address of code but the return
-    /// addresses.
+    /// A thread at an offset in the image, with these words on the stack. Among them only the return addresses are addresses of
+    /// code.
     pub(super) fn new(functions: Vec<Function>, pc: u64, words: &[u64]) -> Self {
         Self::of(Machine::X86_64, functions, pc, words)
     }
 
-    /// The same of another machine.
+    /// A thread of another machine.
     pub(super) fn of(machine: Machine, functions: Vec<Function>, pc: u64, words: &[u64]) -> Self {
         let mut registers = match machine {
             Machine::X86_64 => Registers::x86_64(&[5; 17]),
@@ -141,14 +142,14 @@ impl Thread {
         }
     }
 
-    /// All frames, and why there are no more.
+    /// Returns all frames, and why there are no more.
     pub(super) fn unwind(&self) -> (Vec<Frame>, End) {
         let mut frames = Vec::new();
         let end = Unwinder::new(self.limits).unwind(self.registers.clone(), self, self, &mut frames);
         (frames, end)
     }
 
-    /// Offsets of the frames in the image, and why there are no more.
+    /// Returns the offsets of the frames in the image, and why there are no more.
     pub(super) fn offsets(&self) -> (Vec<u64>, End) {
         let (frames, end) = self.unwind();
         (frames.iter().map(|frame| frame.address.wrapping_sub(IMAGE)).collect(), end)
@@ -176,12 +177,12 @@ impl Modules for Thread {
         return_address == self.start
     }
 
-    fn find(&self, address: u64) -> Option<Place<'_>> {
+    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
         if let off @ 0..4096 = address.wrapping_sub(IMAGE) {
-            return Some(Place { module: Some(3), at: Svma(off), tables: Some(&self.tables) });
+            return Some(ModuleAddress { module: Some(3), at: Svma(off), tables: Some(&self.tables) });
         }
         let is_made = (MADE..MADE + 4096).contains(&address);
-        is_made.then_some(Place { module: None, at: Svma(address), tables: None })
+        is_made.then_some(ModuleAddress { module: None, at: Svma(address), tables: None })
     }
 
     fn edge(&self, return_address: u64, _callee: u64, _may_begin: bool) -> Edge {

@@ -5,15 +5,15 @@ use gimli::{CfaRule, RegisterRule, UnwindExpression};
 use super::expression::{NoValue, evaluate, register};
 use super::growth::Return;
 use super::registers::Registers;
-use super::row::{Kind, Row};
+use super::row::{CompactRow, Kind};
 use super::tables::Full;
 use super::{End, StackMemory};
 
-/// The registers of the caller, and what is to be known of the step.
+/// The registers of the caller, and facts about the step.
 pub(super) struct Caller {
-    /// The program counter is the return address, the stack pointer the CFA unless a rule says otherwise.
+    /// The program counter is the return address; the stack pointer is the CFA unless a rule says otherwise.
     pub(super) registers: Registers,
-    /// The frame was made by the kernel.
+    /// The kernel made the frame.
     pub(super) is_signal: bool,
     /// The CFA is not computed from the stack pointer.
     pub(super) is_free: bool,
@@ -24,7 +24,7 @@ pub(super) struct Caller {
 /// Applies all rules of a frame at once, each to the registers of that frame.
 ///
 /// # Errors
-/// Why the stack ends here. A register that cannot be had is no reason, unless it is the return address.
+/// Why the stack ends here. An unknown register is no reason, unless it holds the return address.
 pub(super) fn caller(
     full: &Full<'_, '_>,
     registers: &Registers,
@@ -34,7 +34,7 @@ pub(super) fn caller(
     let machine = registers.machine();
     let ended = |cause| match cause {
         NoValue::Missing(miss) => miss.into(),
-        NoValue::Broken => End::BadRules(module),
+        NoValue::Broken => End::BadTables(module),
     };
     let cfa = cfa(full, registers, memory).map_err(ended)?;
     let mut caller = registers.clone();
@@ -54,7 +54,7 @@ pub(super) fn caller(
         }
     }
     if caller.value(machine.sp()).is_none() {
-        return Err(End::BadRules(module));
+        return Err(End::BadTables(module));
     }
     let return_address = return_address.map_err(ended)?;
     caller.set(machine.pc(), return_address);
@@ -76,7 +76,7 @@ fn cfa(full: &Full<'_, '_>, registers: &Registers, memory: &impl StackMemory) ->
     }
 }
 
-/// The value that a register had in the caller, and where in memory it was.
+/// Computes the value that a register had in the caller, and where in memory it was.
 fn value(
     full: &Full<'_, '_>,
     rule: &RegisterRule<usize>,
@@ -104,7 +104,7 @@ fn value(
     (value, None)
 }
 
-/// The bytes of an expression, which lie in the section.
+/// Returns the bytes of an expression, which lie in the section.
 fn bytes<'d>(full: &Full<'_, 'd>, expression: &UnwindExpression<usize>) -> Result<&'d [u8], NoValue> {
     let rest = full.section.get(expression.offset..).ok_or(NoValue::Broken)?;
     rest.get(..expression.length).ok_or(NoValue::Broken)
@@ -116,7 +116,7 @@ fn bytes<'d>(full: &Full<'_, 'd>, expression: &UnwindExpression<usize>) -> Resul
 /// As [`caller`].
 #[inline]
 pub(super) fn apply(
-    row: &Row,
+    row: &CompactRow,
     cfa: u64,
     registers: &mut Registers,
     memory: &impl StackMemory,
@@ -181,7 +181,7 @@ mod tests {
         let mut compact = 0;
         for at in (text.address()..text.address() + text.size()).step_by(67).take(50_000) {
             let found = tables.find(at, &mut context);
-            let row = Row::new(Machine::X86_64, &found);
+            let row = CompactRow::new(Machine::X86_64, &found);
             let (Kind::Compact, Ok(Some(full))) = (row.kind, found) else { continue };
             let expected = caller(&full, &registers, &Everywhere, None).expect("all memory is there");
             let mut applied = registers.clone();

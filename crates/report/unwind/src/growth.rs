@@ -1,18 +1,18 @@
-//! Watches that a stack grows from frame to frame, so that no rules lead in circles.
+//! Checks that a stack grows from frame to frame, so that no unwind tables lead in circles.
 
-/// How often a stack may go on elsewhere: signals on a stack of their own, stacks that a program switches itself.
+/// How often a stack may continue elsewhere: signals on a stack of their own, programs that switch stacks themselves.
 const MAX_SWITCHES: u8 = 8;
 
-/// How many frames behind each other may have their return address in a register: code that was interrupted before it saved it, called
-/// by code that keeps its own in another register meanwhile.
+/// How many consecutive frames may have their return address in a register: a function that was interrupted before it saved the
+/// address, and its caller if that keeps its own in another register.
 const MAX_UNREAD: u8 = 2;
 
-/// What a frame may do to the stack pointer, other than let it grow.
+/// What a frame may do to the stack pointer other than let it grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Leave it as it is: a function that was interrupted and has not used the stack, where calls do not use it either.
+    /// Leave it unchanged: an interrupted function that has not used the stack, on a machine whose calls do not use it either.
     pub(super) may_stay: bool,
-    /// Go on elsewhere: the caller's stack pointer comes from a frame pointer, from memory, from a signal frame.
+    /// Move it elsewhere: the caller's stack pointer comes from a frame pointer, from memory, or from a signal frame.
     pub(super) may_leave: bool,
 }
 
@@ -21,21 +21,21 @@ pub(super) struct Step {
 pub(super) enum Return {
     /// In memory, at this address.
     At(u64),
-    /// In a register. `again`: it is the program counter of the frame itself.
+    /// In a register. With `again` it equals the program counter of the frame itself.
     InRegister { again: bool },
 }
 
 /// The stack that is being unwound.
 #[derive(Debug)]
 pub(super) struct Growth {
-    /// Where unwinding began, on this stack.
+    /// Where unwinding began on this stack.
     begin: u64,
     switches: u8,
-    /// The frame before has left the stack pointer as it is.
+    /// The frame before has left the stack pointer unchanged.
     has_stayed: bool,
-    /// Where the last return address was read on this stack.
+    /// The address of the last return address on this stack.
     slot: u64,
-    /// Return addresses that were in registers, since.
+    /// Consecutive return addresses that were in registers since then.
     unread: u8,
 }
 
@@ -44,7 +44,7 @@ impl Growth {
         Self { begin: sp, switches: 0, has_stayed: false, slot: 0, unread: 0 }
     }
 
-    /// Tells whether a stack may go on from `sp` to `next`.
+    /// Returns true if a stack may continue from `sp` to `next`.
     ///
     /// ```text
     ///   next > sp             it grows             always
@@ -67,8 +67,8 @@ impl Growth {
         true
     }
 
-    /// Tells whether the next return address may lie there. Each call of a recursion has one of its own, so a frame whose return
-    /// address is that of the frame before was made up by broken rules, whatever they do to the stack pointer.
+    /// Returns true if the next return address may lie there. Each call of a recursion has one of its own. So if a frame has the
+    /// same return address as the frame before it, broken unwind tables made it up, whatever they do to the stack pointer.
     ///
     /// ```text
     ///   further up            the next call        always

@@ -1,4 +1,4 @@
-//! Finds the description of a function in `.eh_frame` or `.debug_frame` by an address.
+//! Finds the description of the function at an address in `.eh_frame` or `.debug_frame`.
 
 use gimli::{
     BaseAddresses, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindSection,
@@ -10,8 +10,8 @@ pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 type Cie<'d> = CommonInformationEntry<Slice<'d>>;
 type Fde<'d> = FrameDescriptionEntry<Slice<'d>>;
 
-/// The longest description of a function that is read, bytes: the work for one row is bounded by it. The longest of some
-/// hundred programs and libraries, in rustc, has 33 KiB.
+/// The longest description of a function that is read, bytes: it bounds the work for one row. The longest of some hundred programs
+/// and libraries, in rustc, has 33 KiB.
 const MAX_FDE_BYTES: u32 = 128 << 10;
 /// The longest common part of descriptions that is read, bytes. Compilers write 20 to 40.
 const MAX_CIE_BYTES: u32 = 1 << 10;
@@ -29,14 +29,15 @@ pub(super) enum Index<'d> {
 pub(super) struct Functions(Vec<(u64, u32)>);
 
 impl<'d> Index<'d> {
-    /// Takes the rows of `.eh_frame_hdr`; `None` if they are of another format, torn, not in order, or of another `.eh_frame`.
+    /// Checks and takes the rows of `.eh_frame_hdr`; `None` if they have another format, are truncated or unsorted, or refer to
+    /// another `.eh_frame`.
     pub(super) fn of_header(header: &'d [u8], header_at: u64, eh_frame: u64) -> Option<Self> {
         let header = EhFrameHdr::parse(header, Svma(header_at), Endianness::Little)?;
         (header.eh_frame().0 == eh_frame && header.is_sorted()).then_some(Self::Header(header))
     }
 
-    /// Finds the offset in the section, which begins at `section_at`, of the description of the last function that begins
-    /// at or before an address.
+    /// Finds the last function that begins at or before an address; returns the offset of its description in the section, which
+    /// begins at `section_at`.
     #[inline]
     pub(super) fn find(&self, section_at: u64, at: u64) -> Option<usize> {
         match self {
@@ -51,7 +52,7 @@ impl<'d> Index<'d> {
 impl Functions {
     /// Reads all descriptions of a section.
     ///
-    /// # Cost  one pass over the section; 16 bytes per function, of which each has 12 or more in the section
+    /// # Cost  one pass over the section; 16 bytes per function, which takes at least 12 in the section
     pub(super) fn of<'d, S: UnwindSection<Slice<'d>>>(section: &S, bases: &BaseAddresses) -> Self {
         let mut functions = Vec::new();
         let mut cie = None;
@@ -60,7 +61,7 @@ impl Functions {
             if len == 0 && S::has_zero_terminator() {
                 break;
             }
-            // Descriptions of the 64-bit format, or too long ones, are passed over with what they claim to hold.
+            // Descriptions of the 64-bit format, or too long ones, are skipped as a whole.
             if let Some(fde) = read(section, bases, off, &mut cie).filter(|fde| fde.len() > 0)
                 && let Ok(off) = u32::try_from(off)
             {
@@ -71,7 +72,7 @@ impl Functions {
             };
             off = next;
         }
-        // Of several at one address the first counts.
+        // Of several descriptions with one address, the first counts.
         functions.sort_by_key(|function| function.0);
         functions.dedup_by_key(|function| function.0);
         functions.shrink_to_fit();
@@ -90,7 +91,7 @@ fn word(bytes: Slice<'_>, off: usize) -> Option<u32> {
     bytes.slice().get(off..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
-/// Reads the description at an offset; `cie` remembers the last common part, which neighbours share.
+/// Reads the description at an offset; `cie` caches the last common part, which neighbours share.
 pub(super) fn read<'d, S: UnwindSection<Slice<'d>>>(
     section: &S,
     bases: &BaseAddresses,
@@ -108,7 +109,7 @@ pub(super) fn read<'d, S: UnwindSection<Slice<'d>>>(
             return None;
         }
         let read = section.cie_from_offset(bases, of.into()).ok()?;
-        // 32-bit code has rules of its own.
+        // 32-bit code is not supported.
         *cie = (read.address_size() == 8).then_some((of, read));
     }
     let (_, cie) = cie.as_ref()?;
@@ -122,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Sections of this very program: `.eh_frame_hdr`, `.eh_frame`, with their addresses.
+    /// Returns sections of this test program: `.eh_frame_hdr`, `.eh_frame`, with their addresses.
     fn own() -> [(Vec<u8>, u64); 2] {
         let bytes = std::fs::read("/proc/self/exe").expect("we are running");
         let file = object::File::parse(&*bytes).expect("ELF");
@@ -177,7 +178,7 @@ mod tests {
         let bases = BaseAddresses::default().set_eh_frame(at);
         let count = |bytes: &[u8]| Functions::of(&EhFrame::new(bytes, LittleEndian), &bases).0.len();
         let whole = count(&bytes);
-        // A common part that no description may have.
+        // Makes a common part that is too long for any description.
         bytes[..4].copy_from_slice(&(MAX_CIE_BYTES + 4).to_le_bytes());
         assert!(count(&bytes) < whole);
         assert_eq!(count(&[0xff; 64]), 0);

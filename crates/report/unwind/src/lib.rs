@@ -1,28 +1,28 @@
-//! Makes a stack of registers and a copy of stack memory, by the unwind tables (CFI) of images: docs/UNWINDING.md.
+//! Unwinds stacks from registers and a copy of stack memory, by the unwind tables (CFI) of images: docs/UNWINDING.md.
 //!
 //! ```text
-//! pc ─► image, SVMA ─► row: cache, or ─► index ─► rules ─► CFA, return address, registers of the caller ─► pc …
+//! pc ─► image, SVMA ─► row: cache, or ─► index ─► tables ─► CFA, return address, registers of the caller ─► pc …
 //!       (Modules)                        (UnwindTables)    (StackMemory)
 //! ```
 //!
 //! | room | what lives there |
 //! |---|---|
 //! | `registers` | registers of a frame, each known or not |
-//! | `tables`, `index` | rules of one image: sections, functions by address |
-//! | `row`, `cache` | rules of one address, compact; the ones that were used last |
+//! | `tables`, `index` | unwind tables of one image: sections, functions by address |
+//! | `row`, `cache` | the rules of one address, compact; the ones that were used last |
 //! | `engine` | the loop: one frame after the other |
 //! | `full`, `expression` | rules that do not fit a compact row |
-//! | `without_rules` | code without rules: stubs, link register, frame pointer |
-//! | `growth` | stacks grow; what else may happen to a CFA |
+//! | `without_tables` | code without unwind tables: stubs, link register, frame pointer |
+//! | `growth` | checks that stacks grow |
 //!
-//! The room opens no file, knows no recording, and allocates nothing per frame. What it reads is hostile: every loop
-//! is bounded, and whatever it is given ends with an [`End`].
+//! The library opens no file, knows no recording, and allocates nothing per frame. Its input is hostile: every loop is bounded, and
+//! every input leads to an [`End`].
 //!
 //! # Example
 //! A stack of code that keeps frame pointers and has no tables:
 //! ```
 //! use icecore_elf::Svma;
-//! use icecore_unwind::{By, Limits, Machine, Miss, Modules, Place, Registers, StackMemory, Unwinder};
+//! use icecore_unwind::{By, Limits, Machine, Miss, Modules, ModuleAddress, Registers, StackMemory, Unwinder};
 //!
 //! /// Words from address 0x7000 on.
 //! struct Stack(&'static [u64]);
@@ -36,8 +36,8 @@
 //! /// One image, whose code lies from 0x1000 on.
 //! struct Process;
 //! impl Modules for Process {
-//!     fn find(&self, address: u64) -> Option<Place<'_>> {
-//!         (0x1000..0x2000).contains(&address).then_some(Place { module: Some(0), at: Svma(address), tables: None })
+//!     fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
+//!         (0x1000..0x2000).contains(&address).then_some(ModuleAddress { module: Some(0), at: Svma(address), tables: None })
 //!     }
 //! }
 //!
@@ -63,7 +63,7 @@ mod index;
 mod registers;
 mod row;
 mod tables;
-mod without_rules;
+mod without_tables;
 
 pub use code::{CallersFp, Edge, Shape};
 pub use engine::{GoingOn, Unwinder};
@@ -73,10 +73,10 @@ pub use tables::{UnwindSections, UnwindTables};
 
 use icecore_elf::Svma;
 
-/// The most frames of a stack, if nothing else is asked for.
+/// The default limit of frames.
 pub const MAX_FRAMES: usize = 1024;
 
-/// Bounds of one stack, and what the machine of the recording does to addresses.
+/// Limits of one stack, and the bits of addresses that the recorded machine changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The most frames of a stack.
@@ -86,68 +86,68 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of stacks of a machine: [`MAX_FRAMES`], and the bits that it signs.
+    /// The defaults: [`MAX_FRAMES`], and the bits that the machine signs.
     pub fn new(machine: Machine) -> Self {
         Self { frames: MAX_FRAMES, not_address: machine.signature_bits() }
     }
 }
 
-/// The stack memory that was captured with a sample.
+/// The stack memory that was copied with a sample.
 pub trait StackMemory {
     /// Reads 8 bytes, little-endian.
     ///
     /// # Errors
-    /// Why they are not there.
+    /// Why they are missing.
     fn read_u64(&self, address: u64) -> Result<u64, Miss>;
 }
 
-/// Why memory is not there.
+/// Why memory is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Miss {
-    /// It belongs to the stack, but the copy ended before: a longer copy would hold it.
+    /// It belongs to the stack, but the copy ended before it: a longer copy would hold it.
     Beyond,
     /// It does not belong to the stack, or could not be read when the sample was taken.
     Elsewhere,
-    /// It was copied and held no address, so it was not kept: a number, or zero.
+    /// It was copied, but held no address (a number, or zero), so it was not stored.
     NoAddress,
 }
 
 /// The code of a process at the time of a sample.
 pub trait Modules {
-    /// Finds what is at an address (AVMA); `None` if no executable memory is.
-    fn find(&self, address: u64) -> Option<Place<'_>>;
+    /// Finds the place at an address; `None` if no executable memory is there.
+    fn find(&self, address: u64) -> Option<ModuleAddress<'_>>;
 
-    /// Tells from machine code whether a call stands in front of an address; `None` if the code is not at hand.
+    /// Returns true if machine code shows a call before an address; `None` if the code is not available.
     fn is_behind_call(&self, _address: u64) -> Option<bool> {
         None
     }
 
-    /// Tells of a return address into code that is known without rules how far above the stack pointer the return address of
-    /// that code lies, bytes.
+    /// Returns how many bytes above the stack pointer the return address of a known piece of code without unwind tables lies, given
+    /// a return address into that code.
     fn known_frame(&self, _return_address: u64) -> Option<u64> {
         None
     }
 
-    /// Tells of a return address whether the code shows that nothing called its function: it lies behind a call in the first
-    /// instructions of a program, or of a thread.
+    /// Returns true if the code shows that nothing called the function of a return address: the address follows a call in the first
+    /// instructions of a program or thread.
     fn is_start(&self, _return_address: u64) -> bool {
         false
     }
 
-    /// Judges whether the code in front of a return address can have called the function at another address. If it may begin a
-    /// stack, no call need be there.
+    /// Judges whether the code before a return address can have called the function at another address. If the return address may
+    /// begin a stack, no call need precede it.
     fn edge(&self, _return_address: u64, _callee: u64, _may_begin: bool) -> Edge {
         Edge::Unknown
     }
 
-    /// Reads from the code of a function what its frame is at a program counter; `None` if its code is not at hand, or it
-    /// cannot be told where it begins.
+    /// Derives the frame of a function at a program counter from its code; `None` if the code is not available, or its beginning is
+    /// unknown.
     fn shape(&self, _pc: u64, _is_interrupted: bool) -> Option<Shape> {
         None
     }
 
-    /// The same of the function that is called directly in front of a return address; `None` also if the program counter is in another
-    /// one.
+    /// Derives the frame of the function that a direct call before a return address enters; `None` also if the program counter is
+    /// in another function.
     fn shape_behind(&self, _return_address: u64, _pc: u64, _is_interrupted: bool) -> Option<Shape> {
         None
     }
@@ -155,21 +155,21 @@ pub trait Modules {
 
 /// Code at an address.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'t> {
-    /// The image, by a number that stands for its tables as long as the [`Unwinder`] lives; `None` for code that is in no file.
+pub struct ModuleAddress<'t> {
+    /// The image, by a number that identifies its tables as long as the [`Unwinder`] lives; `None` for code that is in no file.
     pub module: Option<u32>,
-    /// The address as the image has it.
+    /// The address in the image.
     pub at: Svma,
-    /// Rules of the image; `None` if there are none, or the image could not be found.
+    /// The unwind tables of the image; `None` if there are none, or the image was not found.
     pub tables: Option<&'t UnwindTables<'t>>,
 }
 
 /// One frame of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// The program counter (AVMA): the return address as it was found, without signature.
+    /// The program counter: the return address as it was found, without its signature.
     pub address: u64,
-    /// The stack pointer when this frame goes on: for all but the first, the CFA of the frame before. Two samples of a thread
+    /// The stack pointer when this frame continues: for all but the first, the CFA of the frame before. Two samples of a thread
     /// with the same address and stack pointer have the same frames from there on.
     pub sp: u64,
     /// How it was found.
@@ -177,8 +177,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Tells whether the address is of an instruction that was interrupted. Else it is one behind a call, which may
-    /// belong to the next function already: the call is at the address before.
+    /// Returns true if the address is that of an interrupted instruction. Otherwise the address follows a call and may already
+    /// belong to the next function: the call is one byte earlier.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
         matches!(self.by, By::Registers | By::Signal)
@@ -188,30 +188,30 @@ impl Frame {
 /// How a frame was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum By {
-    /// It is the first one, and the sample has its registers.
+    /// It is the first frame; its registers come with the sample.
     Registers,
     /// Unwind tables of the frame before.
-    Rules,
-    /// Unwind tables of the frame before, which the kernel made for a signal: this one was interrupted by it.
+    Tables,
+    /// Unwind tables of the frame before, which the kernel made for a signal: the signal interrupted this frame.
     Signal,
-    /// The code: the stack of a program or thread begins with this return address, a few words above the frame before, which
-    /// has no rules.
+    /// The code: the stack of a program or thread begins with this return address, a few words above the frame before, which has no
+    /// unwind tables.
     Start,
-    /// Any of the above, and the code: no call stands in front of its address, which is the first one of a function. A program has
-    /// put it on the stack, to begin a stack there.
+    /// Any of the above, together with the code: no call precedes the address, which is the first one of a function. A program put
+    /// it there to begin a stack.
     Begun,
-    /// The frame pointer: the frame before has no rules.
+    /// The frame pointer: the frame before has no unwind tables.
     FramePointer,
-    /// The link register: the frame before has no rules and is the first one.
+    /// The link register: the frame before is the first one and has no unwind tables.
     LinkRegister,
-    /// The top of the stack: the frame before has no rules and is the first one, a stub of the linker or assembly.
+    /// The top of the stack: the frame before is the first one and has no unwind tables, as PLT stubs and assembly.
     TopOfStack,
-    /// The code of the frame before, which has no rules: its instructions tell where its return address is.
+    /// The code of the frame before, which has no unwind tables: its instructions show where its return address is.
     Proven,
 }
 
 impl By {
-    /// Tells whether it is a guess: nothing proves that the frame before was called from there.
+    /// Returns true for a guess: nothing proves that this function called the frame before.
     pub fn is_guess(self) -> bool {
         matches!(self, Self::FramePointer | Self::LinkRegister | Self::TopOfStack)
     }
@@ -220,21 +220,21 @@ impl By {
 /// Why a stack has no more frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The outermost frame: rules say that there is no return address, or it is zero.
+    /// The outermost frame: the tables declare no return address, or it is zero.
     Root,
-    /// What is needed next lies in the stack, but was not copied.
+    /// Unwinding needs memory of the stack that was not copied.
     LeftSnapshot,
-    /// What is needed next lies in memory that is no stack, or could not be read.
+    /// Unwinding needs memory that is not part of the stack, or could not be read.
     Unreadable,
-    /// The last frame lies in code without rules, and neither a frame pointer nor anything else leads on.
-    NoRules(Option<u32>),
-    /// The rules of the last frame cannot be read, or need what they themselves declare lost.
-    BadRules(Option<u32>),
-    /// The return address of the last frame is in no executable memory, or no address at all.
+    /// The last frame has no unwind tables, and neither a frame pointer nor anything else leads on.
+    NoTables(Option<u32>),
+    /// The unwind tables of the last frame are malformed, or need a register that they declare lost.
+    BadTables(Option<u32>),
+    /// The return address of the last frame is in no executable memory, or is no address.
     Unmapped,
-    /// As many frames as were asked for.
+    /// The stack has as many frames as the limit allows.
     Depth,
-    /// The stack would not grow: by its rules the caller of the last frame is deeper in the stack than the frame itself.
+    /// The stack would not grow: the tables put the caller of the last frame deeper in the stack than the frame itself.
     NotGrowing,
 }
 

@@ -1,35 +1,36 @@
-//! Holds the registers of one frame, by their DWARF numbers.
+//! Holds the registers of one frame by their DWARF numbers.
 
 use icecore_elf::Machine;
 
 use super::Miss;
 
-/// How many registers are followed: aarch64 has x0 to x30, sp and pc.
+/// The number of registers that are tracked: aarch64 has x0 to x30, sp and pc.
 const LEN: usize = 33;
 
-/// Registers of one frame; each is known or not.
+/// Registers of one frame; each is known or unknown.
 ///
-/// A register becomes unknown when the rules of a frame say that it is lost, or when the place where it was saved is in no
-/// captured memory. That is no error until a frame further out needs it.
+/// A register becomes unknown when the unwind tables declare it lost, or when it was saved in memory that was not copied. That is
+/// an error only if a frame further out needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registers {
     machine: Machine,
     /// Bit n: register n is known.
     known: u64,
-    /// Bit n: register n is unknown because its place in the stack was not copied.
+    /// Bit n: register n is unknown because it was saved on the stack, beyond the copy.
     beyond: u64,
-    /// Bit n: register n is unknown because its place is in no stack that was copied.
+    /// Bit n: register n is unknown because it was saved in memory of no copied stack.
     elsewhere: u64,
     values: [u64; LEN],
 }
 
 impl Registers {
-    /// rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip: the DWARF order, which is not that of the instruction set.
+    /// Takes rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip: the DWARF order, which differs from that of the instruction
+    /// set.
     pub fn x86_64(values: &[u64; 17]) -> Self {
         Self::of(Machine::X86_64, values)
     }
 
-    /// x0 to x30, sp, pc.
+    /// Takes x0 to x30, sp, pc.
     pub fn aarch64(values: &[u64; 33]) -> Self {
         Self::of(Machine::Aarch64, values)
     }
@@ -40,7 +41,7 @@ impl Registers {
         Self { machine, known: (1 << from.len()) - 1, beyond: 0, elsewhere: 0, values }
     }
 
-    /// The ones that are known, by their DWARF numbers; the stack pointer and the program counter always are.
+    /// Takes the known registers by their DWARF numbers; the stack pointer and the program counter are always known.
     pub fn known(machine: Machine, sp: u64, pc: u64, mut value: impl FnMut(u8) -> Option<u64>) -> Self {
         let mut registers = Self { machine, known: 0, beyond: 0, elsewhere: 0, values: [0; LEN] };
         for number in 0..LEN as u8 {
@@ -74,13 +75,13 @@ impl Registers {
         self.values[usize::from(self.machine.sp())]
     }
 
-    /// A register by its DWARF number; `None` if it is unknown, or none that is followed.
+    /// Returns a register by its DWARF number; `None` if it is unknown or not tracked.
     #[inline]
     pub fn value(&self, number: u8) -> Option<u64> {
         (number < 64 && self.known >> number & 1 == 1).then(|| self.values[usize::from(number)])
     }
 
-    /// Tells which memory a register is unknown for; `None` if rules declare it lost, or it held no address.
+    /// Returns which memory an unknown register was in; `None` if the tables declare it lost, or it held no address.
     pub(super) fn missing(&self, number: u8) -> Option<Miss> {
         let has = |bits: u64| number < 64 && bits >> number & 1 == 1;
         match (has(self.beyond), has(self.elsewhere)) {
@@ -90,7 +91,7 @@ impl Registers {
         }
     }
 
-    /// Sets a register; nothing happens if it is none that is followed.
+    /// Sets a register; ignores those that are not tracked.
     #[inline]
     pub(super) fn set(&mut self, number: u8, value: u64) {
         if let Some(slot) = self.values.get_mut(usize::from(number)) {
@@ -99,8 +100,8 @@ impl Registers {
         }
     }
 
-    /// Makes a register unknown, and says for which memory. A word that was copied and is no address is none: what needs
-    /// it does not go on with a longer copy, either.
+    /// Makes a register unknown because of missing memory. A copied word that held no address does not count as missing: a longer
+    /// copy would not help.
     pub(super) fn forget(&mut self, number: u8, missing: Option<Miss>) {
         if usize::from(number) < LEN {
             self.known &= !(1 << number);

@@ -1,53 +1,53 @@
-//! Keeps the rules of one address in 32 bytes, if they are as nearly all rules are.
+//! Stores the rules of one address in 32 bytes, if they have the common form.
 
 use gimli::{CfaRule, RegisterRule};
 
 use super::tables::{Broken, Full};
 use icecore_elf::Machine;
 
-/// The most registers that a function gives back: x19 to x30.
+/// The most registers that a function restores: x19 to x30.
 const MAX_KEPT: usize = 12;
 /// Bytes of a register.
 const WORD: i64 = 8;
 
-/// What can be said of an address.
+/// What the unwind tables say of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The rest of the row says it all.
+    /// The row holds all rules.
     Compact,
-    /// Expressions, signal frames, offsets that do not fit: to be read again.
+    /// Expressions, signal frames, or offsets that do not fit the row: read the tables again.
     Slow,
-    /// There is nobody to return to.
+    /// The function has no caller.
     Root,
-    /// The next address is the first of a signal trampoline, to which the kernel has made a frame return.
+    /// The next address is the first of a signal trampoline, to which the kernel makes signal handlers return.
     Trampoline,
-    /// The next address is the first of another function: a program may have put it on the stack, to begin a stack there.
+    /// The next address is the first of another function: a program may have put it on the stack to begin a stack there.
     Entry,
-    /// No rules.
+    /// No unwind tables cover the address.
     Absent,
-    /// Rules that cannot be read.
+    /// The unwind tables there are malformed.
     Broken,
 }
 
 /// Compact rules: `CFA = base + off`, and where registers were saved.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct CompactRow {
     pub(super) cfa_off: i32,
     pub(super) cfa_base: u8,
     pub(super) kind: Kind,
-    /// Bit n: the nth of [`Machine::kept`] was saved; the others are as they were.
+    /// Bit n: the nth register of [`Machine::kept`] was saved; the others are unchanged.
     pub(super) saved: u16,
-    /// Where, in words from the CFA.
+    /// Where each was saved, in words from the CFA.
     pub(super) places: [i16; MAX_KEPT],
 }
 
-impl Row {
-    /// A row of which the kind says it all.
+impl CompactRow {
+    /// Makes a row that consists of its kind alone.
     pub(super) fn bare(kind: Kind) -> Self {
         Self { cfa_off: 0, cfa_base: 0, kind, saved: 0, places: [0; MAX_KEPT] }
     }
 
-    /// Makes a row of what was found at an address.
+    /// Makes a row of the lookup at an address.
     pub(super) fn new(machine: Machine, found: &Result<Option<Full<'_, '_>>, Broken>) -> Self {
         match found {
             Ok(Some(full)) => {
@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// Where the return address lies; `None` if it is still in its register. It is the last of [`Machine::kept`].
+    /// Returns the address of the return address; `None` if it is still in its register. It is the last of [`Machine::kept`].
     #[inline]
     pub(super) fn return_at(&self, machine: Machine, cfa: u64) -> Option<u64> {
         let position = machine.kept().len() - 1;
@@ -85,7 +85,7 @@ impl Row {
                     row.saved |= 1 << position;
                 }
                 (_, RegisterRule::SameValue) => {}
-                // Vector registers, the state of pointer authentication.
+                // Vector registers, and the state of pointer authentication, are not tracked.
                 (None, _) if register.0 > machine.pc().into() => {}
                 _ => return None,
             }

@@ -1,4 +1,4 @@
-//! Holds the unwind tables of one image, and finds those of an address.
+//! Holds the unwind tables of one image, and finds the rules of an address.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -11,32 +11,32 @@ use super::index::{self, Functions, Index, Slice};
 use icecore_elf::Machine;
 use icecore_elf::Svma;
 
-/// Sections of one image, as [`UnwindTables`] need them. A section that is not there is empty.
+/// Sections of one image, as [`UnwindTables`] need them. A missing section is empty.
 #[derive(Debug, Clone)]
 pub struct UnwindSections<'d> {
-    /// What the code is for.
+    /// The machine of the code.
     pub machine: Machine,
-    /// `.eh_frame`. Its end need not be known: it says itself where it ends, if `.eh_frame_hdr` is there.
+    /// `.eh_frame`. It may be followed by other bytes if `.eh_frame_hdr` is there: the section marks its own end.
     pub eh_frame: &'d [u8],
-    /// Where that is; see [`eh_frame_at`](icecore_elf::eh_frame_at).
+    /// The address of `.eh_frame`; see [`eh_frame_at`](icecore_elf::eh_frame_at).
     pub eh_frame_at: Svma,
     /// `.eh_frame_hdr`.
     pub eh_frame_hdr: &'d [u8],
-    /// Where that is.
+    /// The address of `.eh_frame_hdr`.
     pub eh_frame_hdr_at: Svma,
     /// `.debug_frame`, decompressed; of the image or its debug file.
     pub debug_frame: &'d [u8],
-    /// Rules that were made of Go's own tables ([`icecore_elf::go`]), behind what they share.
+    /// Entries made from Go's own tables ([`icecore_elf::go`]), after their common part.
     pub of_go: &'d [u8],
-    /// Where `.text` begins, if it does.
+    /// The address of `.text`, if there is one.
     pub text: Option<Svma>,
-    /// Where `.got` begins, if it does.
+    /// The address of `.got`, if there is one.
     pub got: Option<Svma>,
-    /// The sections of stubs: those whose names begin with `.plt`.
+    /// The sections of PLT stubs: those whose names begin with `.plt`.
     pub stubs: Vec<Range<Svma>>,
 }
 
-/// Storage for the evaluation of rules: 64 registers; rows may be remembered seven deep.
+/// Storage for evaluating rules: 64 registers; up to seven nested `DW_CFA_remember_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Storage;
 
@@ -57,30 +57,30 @@ pub struct UnwindTables<'d> {
     eh_frame_at: u64,
     functions: Index<'d>,
     debug_frame: DebugFrame<Slice<'d>>,
-    /// Built when `.eh_frame` is asked in vain for the first time.
+    /// Built at the first lookup that `.eh_frame` does not answer.
     debug_functions: OnceLock<Functions>,
     of_go: DebugFrame<Slice<'d>>,
     functions_of_go: Functions,
     stubs: Vec<Range<Svma>>,
-    /// What is asked where these have nothing.
+    /// Tables that are searched if these do not cover an address.
     more: Option<Box<UnwindTables<'d>>>,
 }
 
-/// Rules of one address, as they are written.
+/// The rules of one address, as the tables have them.
 pub(super) struct Full<'c, 'd> {
     pub(super) row: &'c GimliRow,
-    /// The column in which the return address stands.
+    /// The register number of the return address.
     pub(super) return_column: u16,
-    /// The frame is one that the kernel made: what it returns to was interrupted.
+    /// The kernel made the frame, so its caller was interrupted.
     pub(super) is_signal: bool,
-    /// What offsets of expressions count from.
+    /// The section to which offsets of expressions refer.
     pub(super) section: &'d [u8],
     pub(super) encoding: Encoding,
-    /// What Go says of the function, if the rules are made of that.
+    /// What Go says of the function, if the entry was made from Go's tables.
     pub(super) of_go: Option<Kind>,
 }
 
-/// Rules are there, but they cannot be read.
+/// Unwind tables cover the address, but are malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Broken;
 
@@ -125,7 +125,7 @@ impl<'d> UnwindTables<'d> {
         }
     }
 
-    /// Adds rules of the same image, which are asked where these have none.
+    /// Adds tables of the same image, which are searched if these do not cover an address.
     pub fn with_more(self, more: Self) -> Self {
         Self { more: Some(Box::new(more)), ..self }
     }
@@ -135,29 +135,29 @@ impl<'d> UnwindTables<'d> {
         self.machine
     }
 
-    /// Tells whether an address lies in a stub of the linker.
+    /// Returns true if an address lies in a PLT stub.
     pub(super) fn is_stub(&self, at: u64) -> bool {
         let is_here = self.stubs.iter().any(|stubs| stubs.contains(&Svma(at)));
         is_here || self.more.as_ref().is_some_and(|more| more.is_stub(at))
     }
 
-    /// Tells whether an address lies in a function that has rules.
+    /// Returns true if unwind tables cover an address.
     pub fn describes(&self, at: u64) -> bool {
         self.function(at).is_some()
     }
 
-    /// Tells whether an address lies in a function that the kernel calls for a signal.
+    /// Returns true if an address lies in a signal trampoline, a function that the kernel calls for signals.
     pub fn is_trampoline(&self, at: u64) -> bool {
         self.function(at).is_some_and(|fde| fde.is_signal_trampoline())
     }
 
-    /// Tells whether an address is the first of such a function.
+    /// Returns true if an address is the first of a signal trampoline.
     pub(super) fn begins_trampoline(&self, at: u64) -> bool {
         let is_it = |fde: Fde<'_>| fde.is_signal_trampoline() && fde.initial_address() == at;
         self.function(at).is_some_and(is_it)
     }
 
-    /// Tells whether an address is the first of a function.
+    /// Returns true if an address is the first of a function.
     pub(super) fn begins_function(&self, at: u64) -> bool {
         self.function(at).is_some_and(|fde| fde.initial_address() == at)
     }
@@ -178,16 +178,16 @@ impl<'d> UnwindTables<'d> {
         self.debug_functions.get_or_init(|| Functions::of(&self.debug_frame, &self.bases))
     }
 
-    /// Where the function begins and ends that has rules at an address.
+    /// Returns the addresses of the function that covers an address.
     pub fn extent(&self, at: u64) -> Option<Range<u64>> {
         let fde = self.function(at)?;
         Some(fde.initial_address()..fde.initial_address().saturating_add(fde.len()))
     }
 
-    /// Tells whether a function can be called at its first address: no frame is there yet. A part of a function that compilers
-    /// put elsewhere begins in the middle of a frame.
+    /// Returns true if a function can be called at its first address: it has no frame there yet. A part of a function that
+    /// compilers put elsewhere begins in the middle of a frame.
     ///
-    /// # Cost   reads rules, with storage of its own
+    /// # Cost   evaluates rules, with its own storage
     pub fn is_entry(&self, start: u64) -> bool {
         let at_entry = self.machine.cfa_at_entry();
         let sp = gimli::Register(self.machine.sp().into());
@@ -196,11 +196,11 @@ impl<'d> UnwindTables<'d> {
         matches!(full.row.cfa(), gimli::CfaRule::RegisterAndOffset { register, offset } if *register == sp && *offset == at_entry)
     }
 
-    /// Finds the rules of an address: in `.eh_frame`, else in what was made of Go's tables, else in
-    /// `.debug_frame`, else in what was added; `None` if none has any.
+    /// Finds the rules of an address: in `.eh_frame`, else in the entries made from Go's tables, else in `.debug_frame`, else in
+    /// the added tables; `None` if none covers it.
     ///
     /// # Errors
-    /// [`Broken`] if a function is described there, but its rules cannot be read.
+    /// [`Broken`] if the entry of the function is malformed.
     pub(super) fn find<'c>(&self, at: u64, context: &'c mut Context) -> Result<Option<Full<'c, 'd>>, Broken> {
         if let Some(off) = self.functions.find(self.eh_frame_at, at)
             && let Some(fde) = fde(&self.eh_frame, &self.bases, off, at)
@@ -223,7 +223,7 @@ impl<'d> UnwindTables<'d> {
 
 type Fde<'d> = gimli::FrameDescriptionEntry<Slice<'d>>;
 
-/// The description at an offset, if it is of a function that covers an address.
+/// Reads the description at an offset, if its function covers an address.
 fn fde<'d, S: UnwindSection<Slice<'d>>>(
     section: &S,
     bases: &BaseAddresses,

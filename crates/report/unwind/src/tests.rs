@@ -1,4 +1,4 @@
-//! Every ending, every way to find a frame, and what must not be believed.
+//! Tests every ending, every way to find a frame, and what must be rejected.
 
 use gimli::Register;
 use gimli::write::CallFrameInstruction::{
@@ -27,7 +27,7 @@ fn a_stack_ends_at_a_root_where_rules_say_that_nobody_is_returned_to() {
     let (frames, end) = Thread::new(chain(), 0x104, &WORDS).unwind();
     let frame = |address, sp, by| Frame { address: IMAGE + address, sp: STACK + sp, by };
     let expected =
-        vec![frame(0x104, 0, By::Registers), frame(0x205, 24, By::Rules), frame(0x305, 40, By::Rules)];
+        vec![frame(0x104, 0, By::Registers), frame(0x205, 24, By::Tables), frame(0x305, 40, By::Tables)];
     assert_eq!((frames, end), (expected, End::Root));
 }
 
@@ -55,27 +55,27 @@ fn a_register_that_was_not_copied_matters_only_when_it_is_needed() {
     let lost = || Function::new(0x100, vec![CfaOffset(16), Undefined(RBP)]);
     let by_rbp = Function::new(0x200, vec![Cfa(RBP, 16)]);
     let thread = Thread::new(vec![lost(), by_rbp], 0x100, &[7, IMAGE + 0x205]);
-    assert_eq!(thread.offsets(), (vec![0x100, 0x205], End::BadRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x100, 0x205], End::BadTables(Some(3))));
     let thread = Thread::new(vec![lost(), Function::using(0x200, 8)], 0x100, &[7, IMAGE + 0x205, 0]);
     assert_eq!(thread.offsets(), (vec![0x100, 0x205], End::Root));
 }
 
 #[test]
-fn code_without_rules_ends_a_stack_if_nothing_leads_on() {
+fn code_without_tables_ends_a_stack_if_nothing_leads_on() {
     let thread = Thread::new(chain(), 0x700, &[1, 2, 3]);
-    assert_eq!(thread.offsets(), (vec![0x700], End::NoRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x700], End::NoTables(Some(3))));
     let mut made = Thread::new(chain(), 0, &[1, 2, 3]);
     made.registers.set(16, MADE + 5);
-    assert_eq!(made.unwind().1, End::NoRules(None));
+    assert_eq!(made.unwind().1, End::NoTables(None));
 }
 
 #[test]
 fn rules_that_cannot_be_read_are_not_taken_for_missing_ones() {
     let pop = Function::new(0x100, vec![CfaRegister(RBX), CfaExpression(Expression::raw(vec![0x22]))]);
     let thread = Thread::new(vec![pop], 0x100, &WORDS);
-    assert_eq!(thread.offsets(), (vec![0x100], End::BadRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x100], End::BadTables(Some(3))));
     let endless = Function::new(0x100, vec![CfaExpression(Expression::raw(vec![0x2f, 0xfd, 0xff]))]);
-    assert_eq!(Thread::new(vec![endless], 0x100, &WORDS).offsets().1, End::BadRules(Some(3)));
+    assert_eq!(Thread::new(vec![endless], 0x100, &WORDS).offsets().1, End::BadTables(Some(3)));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn what_a_signal_interrupted_is_no_return_address() {
     thread.words.extend([(other, 9), (other + 8, IMAGE + 0x305)]);
     let (frames, end) = thread.unwind();
     let by: Vec<_> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
-    let expected = [(0x500, By::Registers), (0xa01, By::Rules), (0x200, By::Signal), (0x305, By::Rules)];
+    let expected = [(0x500, By::Registers), (0xa01, By::Tables), (0x200, By::Signal), (0x305, By::Tables)];
     assert_eq!((by.as_slice(), end), (expected.as_slice(), End::Root));
     assert!(frames[2].is_interrupted() && frames[2].sp == other && !frames[1].is_interrupted());
 }
@@ -176,11 +176,11 @@ fn a_stack_that_was_begun_by_hand_ends_there() {
     let mut thread =
         Thread::new(vec![Function::using(0x100, 8), Function::using(0x200, 8)], 0x100, &[IMAGE + 0x200]);
     for (is_behind_call, end) in
-        [(Some(false), End::Root), (Some(true), End::NoRules(Some(3))), (None, End::NoRules(Some(3)))]
+        [(Some(false), End::Root), (Some(true), End::NoTables(Some(3))), (None, End::NoTables(Some(3)))]
     {
         thread.is_behind_call = is_behind_call;
         assert_eq!(thread.offsets(), (vec![0x100, 0x200], end), "{is_behind_call:?}");
-        let by = if end == End::Root { By::Begun } else { By::Rules };
+        let by = if end == End::Root { By::Begun } else { By::Tables };
         assert_eq!(thread.unwind().0[1].by, by);
     }
 }
@@ -190,7 +190,7 @@ fn a_stack_begins_with_the_return_address_into_the_entry_point() {
     // The code at 0x705 has no rules, and its frame pointer is a number.
     let words = [IMAGE + 0x705, 1, 2, 3, IMAGE + 0x805, 5];
     let mut thread = Thread::new(vec![Function::using(0x100, 8)], 0x100, &words);
-    assert_eq!(thread.offsets(), (vec![0x100, 0x705], End::NoRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x100, 0x705], End::NoTables(Some(3))));
     thread.start = IMAGE + 0x805;
     assert_eq!(thread.offsets(), (vec![0x100, 0x705, 0x805], End::Root));
     assert_eq!((thread.unwind().0[2].by, thread.unwind().0[2].by.is_guess()), (By::Start, false));
@@ -198,7 +198,7 @@ fn a_stack_begins_with_the_return_address_into_the_entry_point() {
 
 #[test]
 fn code_that_is_known_needs_no_rules() {
-    // In front of its return address lies a word that nobody has set, which holds another one.
+    // Before its return address lies an unset word, which holds another address.
     let mut thread = Thread::new(chain(), 0x104, &[1, 2, MADE + 6, IMAGE + 0x205, IMAGE + 0x305, 5]);
     thread.known = MADE + 6;
     thread.registers.set(6, 7777);
@@ -209,7 +209,7 @@ fn code_that_is_known_needs_no_rules() {
 
 #[test]
 fn a_trampoline_is_one_whatever_lies_in_front_of_it() {
-    // Behind the last instruction of a function with other rules, and behind none.
+    // After the last instruction of a function with another row, and after none.
     for at in [0x210_u32, 0xa00] {
         let mut restorer = Function::new(at, vec![At(RIP, Expression::raw(vec![0x77, 16]))]);
         restorer.is_signal = true;
@@ -218,7 +218,7 @@ fn a_trampoline_is_one_whatever_lies_in_front_of_it() {
         let words = [IMAGE + u64::from(at), 1, 2, IMAGE + 0x300];
         let (frames, end) = Thread::new(functions, 0x500, &words).unwind();
         let by: Vec<_> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
-        let expected = [(0x500, By::Registers), (u64::from(at), By::Rules), (0x300, By::Signal)];
+        let expected = [(0x500, By::Registers), (u64::from(at), By::Tables), (0x300, By::Signal)];
         assert_eq!((by.as_slice(), end), (expected.as_slice(), End::Root));
     }
 }
@@ -235,7 +235,7 @@ fn rules_that_were_added_are_asked_where_the_first_have_none() {
 
 #[test]
 fn the_cfa_may_be_in_memory() {
-    // Dynamic alignment: rbp - 8 holds the address behind the return address.
+    // Dynamic alignment: rbp - 8 holds the address after the return address.
     let aligned = Function::new(0x100, vec![CfaExpression(Expression::raw(vec![0x76, 0x78, 0x06]))]);
     let mut functions = chain();
     functions[0] = aligned;
@@ -246,22 +246,22 @@ fn the_cfa_may_be_in_memory() {
 }
 
 #[test]
-fn frame_pointers_lead_through_code_without_rules() {
+fn frame_pointers_lead_through_code_without_tables() {
     let mut thread = Thread::new(chain(), 0, &[1, 2, STACK + 32, MADE + 7, 5, IMAGE + 0x305]);
     thread.registers.set(16, MADE + 1);
     thread.registers.set(6, STACK + 16);
     let (frames, end) = thread.unwind();
     assert_eq!((frames[1].address, frames[1].by, frames[1].sp), (MADE + 7, By::FramePointer, STACK + 32));
     assert_eq!((frames[2].address, frames.len(), end), (IMAGE + 0x305, 3, End::Root));
-    // Not one that points below the stack pointer, or to what is no frame.
+    // A frame pointer must not point below the stack pointer, or to something other than a frame.
     for bad in [STACK - 8, STACK + 4, STACK + 8, 0] {
         thread.registers.set(6, bad);
-        assert_eq!((thread.unwind().0.len(), thread.unwind().1), (1, End::NoRules(None)), "{bad:#x}");
+        assert_eq!((thread.unwind().0.len(), thread.unwind().1), (1, End::NoTables(None)), "{bad:#x}");
     }
 }
 
 #[test]
-fn a_function_without_rules_that_has_no_frame_yet_does_not_swallow_its_caller() {
+fn a_function_without_tables_that_has_no_frame_yet_does_not_swallow_its_caller() {
     let saved = STACK + 24;
     for (words, found) in [
         ([IMAGE + 0x305, 2, 3, 4, 5], Some(1)),     // at its first instruction
@@ -272,7 +272,7 @@ fn a_function_without_rules_that_has_no_frame_yet_does_not_swallow_its_caller() 
         let mut thread = Thread::new(chain(), 0x700, &words);
         thread.registers.set(6, saved);
         let (frames, end) = thread.unwind();
-        let expected = found.map_or(End::NoRules(Some(3)), |_| End::Root);
+        let expected = found.map_or(End::NoTables(Some(3)), |_| End::Root);
         assert_eq!((frames.get(1).map(|frame| (frame.sp - STACK) / 8), end), (found, expected));
     }
 }
@@ -283,13 +283,13 @@ fn a_stub_leaves_at_most_two_words_above_its_return_address() {
         let (frames, end) = Thread::new(chain(), 0xe10, words).unwind();
         assert_eq!((frames[1].address, frames[1].by, end), (IMAGE + 0x305, By::TopOfStack, End::Root));
     }
-    assert_eq!(Thread::new(chain(), 0xe10, &[7, 7, 7, MADE]).unwind().1, End::NoRules(Some(3)));
+    assert_eq!(Thread::new(chain(), 0xe10, &[7, 7, 7, MADE]).unwind().1, End::NoTables(Some(3)));
 }
 
 #[test]
 fn debug_frame_is_asked_where_eh_frame_has_nothing() {
     let mut thread = Thread::new(vec![], 0x104, &WORDS);
-    assert_eq!(thread.offsets(), (vec![0x104], End::NoRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x104], End::NoTables(Some(3))));
     let mut sections = sections(Machine::X86_64, chain().split_off(1));
     sections.debug_frame = rules(Machine::X86_64, chain(), true);
     thread.tables = UnwindTables::new(sections);
@@ -300,10 +300,10 @@ fn debug_frame_is_asked_where_eh_frame_has_nothing() {
 fn rules_of_another_machine_are_none() {
     let mut thread = Thread::new(chain(), 0x104, &WORDS);
     thread.tables = UnwindTables::new(sections(Machine::Aarch64, chain()));
-    assert_eq!(thread.offsets(), (vec![0x104], End::NoRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x104], End::NoTables(Some(3))));
 }
 
-/// Of aarch64: frames with x29 and x30 saved, return addresses that are signed.
+/// Signs a return address, as aarch64 does. Frames there save x29 and x30.
 fn signed(address: u64) -> u64 {
     (IMAGE + address) | 0x002a_0000_0000_0000
 }
@@ -330,7 +330,7 @@ fn aarch64_return_addresses_lose_their_signature() {
 fn aarch64_leaves_return_by_the_link_register() {
     let root = || Function::new(0x300, vec![Undefined(Register(30))]);
     // With rules that say so, and without any.
-    for (pc, by) in [(0x100, By::Rules), (0x700, By::LinkRegister)] {
+    for (pc, by) in [(0x100, By::Tables), (0x700, By::LinkRegister)] {
         let functions = vec![Function::new(0x100, vec![]), root()];
         let mut thread = Thread::of(Machine::Aarch64, functions, pc, &[1, 2]);
         thread.registers.set(30, signed(0x305));
@@ -338,14 +338,14 @@ fn aarch64_leaves_return_by_the_link_register() {
         let caller = Frame { address: IMAGE + 0x305, sp: STACK, by };
         assert_eq!((frames[1], end), (caller, End::Root));
     }
-    // Where a frame says the same, the frame counts; where the register is no address of code, nothing does.
+    // If a frame contradicts the register, the frame counts; if the register is no address of code, nothing does.
     let mut thread = Thread::of(Machine::Aarch64, vec![root()], 0x700, &[0, signed(0x305)]);
     thread.registers.set(30, signed(0x305));
     thread.registers.set(29, STACK);
     assert_eq!(thread.unwind().0[1].by, By::FramePointer);
     thread.registers.set(29, 5);
     thread.registers.set(30, 77);
-    assert_eq!(thread.offsets(), (vec![0x700], End::NoRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x700], End::NoTables(Some(3))));
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_guess_that_the_code_speaks_against_is_none() {
     assert!(by == By::FramePointer && by.is_guess());
     // If nobody called it, the stack ends.
     thread.impossible = vec![0x205, 0x305];
-    assert_eq!(thread.offsets(), (vec![0x804], End::NoRules(Some(3))));
+    assert_eq!(thread.offsets(), (vec![0x804], End::NoTables(Some(3))));
 }
 
 #[test]
@@ -399,10 +399,10 @@ fn where_the_code_says_what_a_frame_is_nothing_is_guessed() {
     let expected = [(0x804, By::Registers), (0x905, By::Proven), (0x205, By::Proven)];
     assert_eq!((&found[..3], frames[2].sp), (&expected[..], STACK + 48));
     assert!(!By::Proven.is_guess() && end != End::Depth);
-    // What it says is no return address: a guess remains.
+    // The shape leads to no return address: a guess remains.
     thread.shapes.insert(0x804, shape(8, CallersFp::Kept));
     assert_eq!(thread.unwind().0[1].by, By::TopOfStack);
-    // What it says was not copied.
+    // The shape leads to memory that was not copied.
     thread.shapes.insert(0x804, shape(8 * 7, CallersFp::Kept));
     assert_eq!(thread.offsets(), (vec![0x804], End::LeftSnapshot));
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use icecore_elf::{Endianness, Svma, eh_frame_at};
 use icecore_unwind::{
-    Limits, Machine, Miss, Modules, Place, Registers, StackMemory, UnwindSections, UnwindTables, Unwinder,
+    Limits, Machine, Miss, ModuleAddress, Modules, Registers, StackMemory, UnwindSections, UnwindTables, Unwinder,
 };
 
 use super::FREE_BYTES;
@@ -88,11 +88,11 @@ impl StackMemory for Input<'_> {
 }
 
 impl Modules for Input<'_> {
-    fn find(&self, address: u64) -> Option<Place<'_>> {
-        let place = Place { module: Some(1), at: Svma(address), tables: self.tables.as_ref() };
+    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
+        let place = ModuleAddress { module: Some(1), at: Svma(address), tables: self.tables.as_ref() };
         match address {
             0..HEADER_AT => Some(place),
-            HEADER_AT..0x20000 => Some(Place { module: None, tables: None, ..place }),
+            HEADER_AT..0x20000 => Some(ModuleAddress { module: None, tables: None, ..place }),
             _ => None,
         }
     }

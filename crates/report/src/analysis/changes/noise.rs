@@ -1,40 +1,40 @@
-//! What a value says about the next, taken out of a series.
+//! Removes first-order autocorrelation from a series.
 
 use super::period;
 
-/// Series shorter than this are taken for independent values: too little can be learned from them.
+/// Shorter series count as independent values: they are too short to estimate the autocorrelation.
 const SHORT: usize = 40;
-/// The largest share of differences that are steps and not noise.
+/// The largest share of differences that may be steps rather than noise.
 const STEPS: f64 = 0.1;
-/// No more is taken out.
+/// The largest autocorrelation that is removed.
 const MOST: f64 = 0.95;
-/// Steps over which differences are compared.
+/// Differences are compared over up to so many values.
 const LAGS: usize = 5;
-/// What is added to the estimate, in units of one over the root of the number of values.
+/// Added to the estimate, in units of one over the root of the number of values.
 const DOUBT: f64 = 1.6;
-/// The median of the square of a number of the standard normal distribution.
+/// The median of the square of a standard normal variable.
 const MEDIAN: f64 = 0.4549;
-/// No variance is taken for smaller than this share of the usual one.
+/// The least variance, as a share of the usual one.
 const LEAST: f64 = 1e-3;
 
 /// A series whose noise is independent, or nearly so.
 #[derive(Debug)]
 pub(super) struct Whitened {
     pub(super) values: Vec<f64>,
-    /// One over the variance of each value; all 1 if nothing is known of these.
+    /// One over the variance of each value; all 1 if the variances are unknown.
     pub(super) weights: Vec<f64>,
 }
 
 impl Whitened {
-    /// Takes out of each value what the one before says of it. A step stays where it is, and as high.
+    /// Removes from each value the part that the value before it predicts. A step keeps its position and height.
     pub(super) fn new(values: &[f64], errors: Option<&[f64]>) -> Self {
         let variances = variances(values, errors);
         let carried = carried(values, &variances);
         Self::without(carried, values, &variances)
     }
 
-    /// The same for a series that goes up and down in periods, in values: what comes again is no noise that wanders. Over whole
-    /// periods it adds up to the same, and shuffled values wander more than it does.
+    /// Does the same for a periodic series, with the period in values: the periodic part is not drifting noise. Over whole periods
+    /// it has a constant sum, and shuffled values drift more than it does.
     pub(super) fn of_periods(values: &[f64], errors: Option<&[f64]>, period: usize) -> Self {
         let rest = period::rest(values, period.max(LAGS + 1).next_multiple_of(period));
         let carried = carried(&rest, &vec![1.0; rest.len()]).max(period::carried(values, period)).min(MOST);
@@ -43,7 +43,7 @@ impl Whitened {
 
     fn without(carried: f64, values: &[f64], variances: &[f64]) -> Self {
         let known = || values.iter().copied().zip(variances.iter().copied());
-        // The first has nothing before it: it is taken to follow itself.
+        // The first value has no predecessor: it counts as its own.
         let before = known().take(1).chain(known());
         let white = known().zip(before).map(|((value, variance), (before, of_before))| {
             let value = (value - carried * before) / (1.0 - carried);
@@ -54,14 +54,14 @@ impl Whitened {
     }
 }
 
-/// The share of a value's deviation that is carried over to the next, from differences over one step and over several: in
-/// noise that wanders the latter are larger.
+/// Estimates the share of a value's deviation that carries over to the next, from differences over one step and over several: if
+/// noise drifts, the latter are larger.
 ///
 /// ```text
 /// E (x[t+k] − x[t])² = 2σ² (1 − φᵏ)      over k steps and over one: 1 + φ + … + φᵏ⁻¹
 /// ```
 ///
-/// Steps between levels are few differences and large ones: the largest are left out.
+/// Steps between levels cause few, large differences: the largest are ignored.
 fn carried(values: &[f64], variances: &[f64]) -> f64 {
     if values.len() < SHORT {
         return 0.0;
@@ -86,11 +86,11 @@ fn carried(values: &[f64], variances: &[f64]) -> f64 {
     };
     let candidates = (0..=100).map(|percent| f64::from(percent) / 100.0);
     let best = candidates.min_by(|a, b| misfit(*a).total_cmp(&misfit(*b))).unwrap_or_default();
-    // An estimate that is too small makes alarms, one that is too large only makes small steps invisible.
+    // Too small an estimate causes false alarms; too large an estimate only hides small steps.
     if best == 0.0 { 0.0 } else { (best + DOUBT / (values.len() as f64).sqrt()).min(MOST) }
 }
 
-/// Squared differences over some steps, in units of their variance; the smallest first.
+/// Returns squared differences over some steps, in units of their variance; the smallest first.
 fn differences(values: &[f64], variances: &[f64], steps: usize) -> Vec<f64> {
     let pairs = values.iter().zip(&values[steps..]).zip(variances.iter().zip(&variances[steps..]));
     let mut all: Vec<f64> = pairs.map(|((a, b), (of_a, of_b))| (b - a) * (b - a) / (of_a + of_b)).collect();
@@ -98,7 +98,7 @@ fn differences(values: &[f64], variances: &[f64], steps: usize) -> Vec<f64> {
     all
 }
 
-/// Variances from standard errors, and from what values vary beyond these; all 1 if nothing is known.
+/// Returns variances from standard errors, and from how much the values vary beyond these; all 1 if nothing is known.
 fn variances(values: &[f64], errors: Option<&[f64]>) -> Vec<f64> {
     let ones = vec![1.0; values.len()];
     let Some(errors) = errors.filter(|errors| errors.iter().any(|error| *error > 0.0)) else { return ones };
@@ -108,7 +108,7 @@ fn variances(values: &[f64], errors: Option<&[f64]>) -> Vec<f64> {
     let differences = differences(values, &ones, 1);
     let all = differences.get(differences.len() / 2).map_or(0.0, |middle| middle / MEDIAN);
     let beyond = (all - usual).max(0.0);
-    // No value is known exactly: one would outweigh all others.
+    // No value is known exactly: it would outweigh all others.
     errors.iter().map(|error| (error * error).max(usual * LEAST) + beyond).collect()
 }
 

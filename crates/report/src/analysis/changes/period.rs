@@ -1,20 +1,20 @@
-//! Noise that comes again: a series that goes up and down in periods.
+//! Finds periods: a series that goes up and down regularly.
 //!
-//! A program that works for a while of each quarter of a second makes slices that resemble their neighbours, as noise that
-//! wanders does. It does not wander: over whole periods it adds up to the same.
+//! A program that works for a part of each quarter of a second makes slices that resemble their neighbours, as drifting noise does.
+//! But it does not drift: over whole periods it has a constant sum.
 
-/// So many periods there must be.
+/// The least number of periods in a series.
 const LEAST_PERIODS: usize = 8;
-/// The median of the square of a number of the standard normal distribution.
+/// The median of the square of a standard normal variable.
 const MEDIAN: f64 = 0.4549;
-/// How much less values differ a period later than they do in between; and two periods later.
+/// Differences over one period, and over two, are smaller by at least this factor than differences over the steps in between.
 const LESS: f64 = 0.5;
 const STILL_LESS: f64 = 0.6;
 
 /// Finds the period of a series, in values; `None` if it has none.
 ///
 /// ```text
-/// E (x[t+k] − x[t])²    rises with k to a level where noise wanders, and falls again near each multiple of a period
+/// E (x[t+k] − x[t])²    rises with k to a level if noise drifts, and falls again near each multiple of a period
 /// ```
 pub(super) fn period(values: &[f64]) -> Option<usize> {
     let longest = values.len() / LEAST_PERIODS;
@@ -23,21 +23,21 @@ pub(super) fn period(values: &[f64]) -> Option<usize> {
     (2..=longest).find(|&steps| {
         most = most.max(apart[steps - 1]);
         let is_lowest = apart[steps] <= apart[steps - 1] && apart[steps] <= apart[steps + 1];
-        // A period that is no whole number of values lies a little beside its double.
+        // If the period is not a whole number of values, twice the period lies a little beside twice the rounded one.
         let again = apart[2 * steps - 1..=2 * steps + 1].iter().copied().fold(f64::MAX, f64::min);
         is_lowest && apart[steps] < LESS * most && again < STILL_LESS * most
     })
 }
 
-/// What is left of a series without what comes again: each value, less the mean of those a period before and behind it.
+/// Removes the periodic part of a series: subtracts from each value the mean of those one period before and after.
 pub(super) fn rest(values: &[f64], period: usize) -> Vec<f64> {
     let around = values.iter().zip(values.get(2 * period..).unwrap_or_default());
     let between = values.get(period..).unwrap_or_default();
     between.iter().zip(around).map(|(value, (before, behind))| value - (before + behind) / 2.0).collect()
 }
 
-/// The share of a value's deviation that is carried over to the next so that noise that wanders as much would be as large over
-/// whole periods; 0 if independent values would be larger, as a rule.
+/// Returns the autocorrelation with which drifting noise would be as large over whole periods; 0 if independent values would
+/// usually be larger.
 ///
 /// ```text
 /// variance of the mean of n values = σ² / n · (1 + φ) / (1 − φ)
@@ -49,14 +49,14 @@ pub(super) fn carried(values: &[f64], period: usize) -> f64 {
         let mean = |begin: usize| values[begin..begin + len].iter().sum::<f64>() / len as f64;
         let mut squares: Vec<f64> = starts.map(|begin| (mean(begin + len) - mean(begin)).powi(2)).collect();
         squares.sort_by(f64::total_cmp);
-        // Half of them are none of a step.
+        // At least half of the differences contain no step.
         squares.get(squares.len() / 2).map_or(0.0, |middle| middle / MEDIAN / 2.0 * len as f64)
     });
     let more = of_means.into_iter().fold(0.0, f64::max) / variance;
     if more > 1.0 { (more - 1.0) / (more + 1.0) } else { 0.0 }
 }
 
-/// The mean of squared differences of values so far apart.
+/// Returns the mean squared difference of values that are `steps` apart.
 fn apart(values: &[f64], steps: usize) -> f64 {
     let pairs = values.iter().zip(values.get(steps..).unwrap_or_default());
     let squares: f64 = pairs.map(|(a, b)| (b - a) * (b - a)).sum();

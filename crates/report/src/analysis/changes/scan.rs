@@ -1,29 +1,29 @@
-//! The clearest step of a piece of a series, and whether chance makes one as clear.
+//! Finds the clearest step of a piece of a series, and whether chance makes one as clear.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-/// Every run shuffles alike.
+/// A fixed seed: every run shuffles alike.
 const SEED: u64 = 0x1ce_c04e;
-/// So many shuffled series may show as clear a step.
+/// How many shuffled series may show as clear a step.
 const EXCEEDING: usize = 3;
-/// Steps that are smaller than rounding may make them, as a share of the sum of squares.
+/// Smaller steps may be rounding errors; as a share of the sum of squares.
 const ROUNDING: f64 = 1e-12;
-/// Each layer of intervals is shorter by this.
+/// The ratio of the lengths of intervals in consecutive layers.
 const SHORTER: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
-/// A step that chance hardly makes.
+/// A step that is hardly chance.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
-    /// The first value behind it.
+pub(super) struct ClearStep {
+    /// The position of the first value after it.
     pub(super) at: usize,
-    /// The share of shuffled series with one as clear.
+    /// The share of shuffled series with as clear a step.
     pub(super) p: f64,
-    /// Less clear steps are made by chance.
+    /// Chance makes steps that are less clear than this.
     pub(super) threshold: f64,
 }
 
-/// A piece of a series, and intervals in it: of all lengths, at all places, few enough.
+/// A piece of a series, and a limited number of intervals in it, of all lengths and positions.
 #[derive(Debug)]
 pub(super) struct Scan<'a> {
     values: &'a [f64],
@@ -36,7 +36,7 @@ pub(super) struct Scan<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Step {
     pub(super) at: usize,
-    /// The difference of the means, squared, over its variance.
+    /// The squared difference of the means, over its variance.
     pub(super) clear: f64,
 }
 
@@ -51,9 +51,9 @@ impl<'a> Scan<'a> {
         sums.clearest(0, self.values.len(), self.shortest)
     }
 
-    /// A step that at most this share of the shuffled pieces show as clearly: the one of the shortest interval that shows
-    /// one, since a longer may hold several.
-    pub(super) fn change(&self, false_alarms: f64) -> Option<Found> {
+    /// Finds a step that at most this share of the shuffled pieces show as clearly: that of the shortest interval that shows one,
+    /// since a longer interval may hold several.
+    pub(super) fn change(&self, false_alarms: f64) -> Option<ClearStep> {
         let sums = Sums::new(self.values.iter().copied(), self.weights);
         let steps: Vec<Step> =
             self.intervals.iter().map(|(b, e)| sums.clearest(*b, *e, self.shortest)).collect();
@@ -68,7 +68,7 @@ impl<'a> Scan<'a> {
                 .then_with(|| steps[*b].clear.total_cmp(&steps[*a].clear))
                 .then_with(|| a.cmp(b))
         })?;
-        Some(Found { at: steps[shown].at, p: by_chance.p, threshold: by_chance.threshold })
+        Some(ClearStep { at: steps[shown].at, p: by_chance.p, threshold: by_chance.threshold })
     }
 
     /// Shuffles the piece again and again; `None` if too many show a step as clear.
@@ -78,7 +78,7 @@ impl<'a> Scan<'a> {
         if clearest <= squares * ROUNDING {
             return None;
         }
-        // What is alike under the null: deviations in units of their standard error.
+        // Under the null hypothesis these have one distribution: deviations in units of their standard error.
         let weight: f64 = self.weights.iter().sum();
         let mean =
             self.values.iter().zip(self.weights).map(|(value, weight)| value * weight).sum::<f64>() / weight;
@@ -87,7 +87,7 @@ impl<'a> Scan<'a> {
         let mut deviations: Vec<f64> = deviations.collect();
         let scales: Vec<f64> = self.weights.iter().map(|weight| 1.0 / weight.sqrt()).collect();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
-        // The largest of all shuffled series, largest first.
+        // The clearest steps of all shuffled series, descending.
         let mut largest: Vec<f64> = Vec::new();
         let mut exceeding = 0;
         for _ in 0..shuffles {
@@ -109,14 +109,14 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What chance makes.
+/// The steps that chance makes.
 struct Chance {
     p: f64,
-    /// Steps clearer than this are rare enough.
+    /// Chance makes clearer steps rarely enough.
     threshold: f64,
 }
 
-/// Sums of weights, and of weighted values, in front of each position.
+/// Sums of weights, and of weighted values, before each position.
 struct Sums {
     weights: Vec<f64>,
     values: Vec<f64>,
@@ -135,7 +135,7 @@ impl Sums {
         sums
     }
 
-    /// The clearest step of an interval, with at least `shortest` values on both sides.
+    /// Finds the clearest step of an interval, with at least `shortest` values on both sides.
     fn clearest(&self, begin: usize, end: usize, shortest: usize) -> Step {
         let (weight, value) =
             (self.weights[end] - self.weights[begin], self.values[end] - self.values[begin]);
@@ -153,7 +153,7 @@ impl Sums {
     }
 }
 
-/// Intervals of all lengths down to the shortest; those of one length overlap by half.
+/// Returns intervals of all lengths down to the shortest; those of one length overlap by half.
 fn intervals(len: usize, shortest: usize) -> Vec<(usize, usize)> {
     let lengths = std::iter::successors(Some(len as f64), |len| Some(len * SHORTER));
     let mut all = Vec::new();
@@ -171,7 +171,7 @@ fn intervals(len: usize, shortest: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Fisher and Yates.
+/// Shuffles by Fisher and Yates.
 fn shuffle(values: &mut [f64], random: &mut Xoshiro256PlusPlus) {
     for last in (1..values.len()).rev() {
         // The product with a number below 2⁶⁴ is below `last + 1` in its upper half.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::estimate::{Base, Estimate, Piece, Seen, estimate};
+use super::estimate::{Base, Estimate, Piece, RecordedRow, estimate};
 use super::facts::{Facts, facts};
 use super::functions::{Functions, whole_image};
 use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, Judged, judge};
@@ -24,27 +24,27 @@ use crate::profile::Amount;
 /// How recordings are compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// What a row is.
+    /// What is compared as a row.
     pub by: By,
-    /// What rates are rates of.
+    /// The denominator of rates.
     pub unit: Unit,
-    /// What was inlined into a function counts for it.
+    /// Inlined functions count for the function into which they were inlined.
     pub physical: bool,
-    /// Share of the rows called changed that may be so by chance.
+    /// The share of the rows called changed that may be so by chance.
     pub false_discoveries: f64,
-    /// Both sides are stretches of one recording: runs of a program differ by more than that.
+    /// Both sides are parts of one recording, so the noise between runs does not apply.
     pub is_one_run: bool,
 }
 
-/// A share that is worth a remark.
+/// The least share that is reported.
 const WORTH_TELLING: f64 = 0.01;
 
-/// One of both sides.
+/// One side of the comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Side {
     /// Its recordings.
     pub recordings: Vec<Facts>,
-    /// Rate of everything, the mean of the recordings.
+    /// The rate of everything, the mean of the recordings.
     pub rate: f64,
 }
 
@@ -53,41 +53,41 @@ pub struct Side {
 pub struct Compared {
     /// Rates and noise.
     pub estimate: Estimate,
-    /// What is to be said of it.
+    /// The judgement.
     pub judged: Judged,
     /// Samples before and after.
     pub samples: (u64, u64),
 }
 
-/// What became of a row.
+/// The status of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// No change that chance does not explain.
     Same,
     /// More than before.
     Grew,
-    /// Less than before.
+    /// The row shrank.
     Shrank,
-    /// It is there after only.
+    /// The row exists only after.
     Added,
-    /// It was there before only.
+    /// The row existed only before.
     Removed,
-    /// It has another name, and the same callers and callees.
+    /// The function has another name, and the same callers and callees.
     Renamed,
-    /// Its share changed as that of most others did, because a few took more or less.
+    /// Its share changed in proportion to most others, because a few rows took more or less.
     Diluted,
 }
 
 /// One row.
 #[derive(Debug, Clone)]
-pub struct Row {
-    /// How it is called before, and after.
+pub struct ComparedRow {
+    /// Its key before, and after.
     pub keys: [Option<Key>; 2],
     /// The weight of itself.
     pub own: Compared,
-    /// The weight of all that went through it.
+    /// The weight of all samples that passed through it.
     pub total: Compared,
-    /// How alike callers and callees are, of a row that was renamed.
+    /// The similarity of callers and callees, if the row was renamed.
     pub likeness: Option<f64>,
 }
 
@@ -96,19 +96,19 @@ pub struct Row {
 pub struct Comparison {
     /// Before and after.
     pub sides: [Side; 2],
-    /// What rates are rates of.
+    /// The denominator of rates.
     pub unit: Unit,
     /// Unit of the weights.
     pub weight_unit: String,
-    /// Each row, in no order that means anything.
-    pub rows: Vec<Row>,
-    /// What was said of all rows together: self, total.
+    /// The rows, in no particular order.
+    pub rows: Vec<ComparedRow>,
+    /// Judgements of all rows together: self, total.
     pub judgements: [Summary; 2],
-    /// Everything, and what its rates are of: that of the next, or units of work.
+    /// Everything, and its denominator: that of `cpu_time`, or units of work.
     pub whole: (Compared, Unit),
-    /// CPU time, or the weight of another event: per run of whole runs, else per second of wall time.
+    /// CPU time, or the weight of another event: per run for whole runs, else per second of wall time.
     pub cpu_time: (Compared, Unit),
-    /// CPU time and wall time per run, of whole runs.
+    /// CPU time and wall time per run, for whole runs.
     pub totals: Option<Totals>,
     /// All recordings are whole runs.
     pub whole_runs: bool,
@@ -118,7 +118,7 @@ pub struct Comparison {
     functions: Functions,
 }
 
-/// A recording, ready to be compared.
+/// A recording, prepared for comparison.
 pub(super) struct Run {
     pub(super) side: usize,
     groups: Vec<Option<u32>>,
@@ -128,10 +128,10 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn seen(&self, row: usize, metric: Metric) -> Seen<'_> {
+    pub(super) fn seen(&self, row: usize, metric: Metric) -> RecordedRow<'_> {
         let group = self.groups.get(row).copied().flatten();
         let part = group.map_or_else(Part::default, |group| self.series.of(group as usize, metric));
-        Seen { base: &self.base, part }
+        RecordedRow { base: &self.base, part }
     }
 }
 
@@ -155,7 +155,7 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         Some(totals) => (totals.cpu, Unit::PerRun),
         None => (everything(runs, &facts, whole_runs, Unit::PerSecond), Unit::PerSecond),
     };
-    // One run is the unit of work, unless another one was named.
+    // One run is the unit of work, unless the user named another one.
     let whole = match options.unit {
         Unit::PerWork(_) => (everything(runs, &facts, whole_runs, options.unit), options.unit),
         _ => cpu_time,
@@ -170,22 +170,22 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         rate: mean_rate(runs, side),
     });
     let mut judgements = metrics.each_ref().map(|judge| judge.summary(runs, &sides, options.unit));
-    // In totals, what is at the root of everything hides that all else follows from a few.
+    // In totals, the rows at the root hide that all other rows follow from a few.
     judgements[1].common = judgements[0].common.or(judgements[1].common);
     let slice_ns = facts.iter().fold(0, |sum: u64, facts| sum.saturating_add(facts.span_ns))
         / (reports.len().max(1) * SLICES) as u64;
     let block_ns = metrics.each_ref().map(|judge| slice_ns.saturating_mul(LEVELS[judge.level] as u64));
-    // What follows is as large as what it is made of: rows are counted first, and slices dropped.
+    // The result is as large as its inputs: rows are counted first, and slices dropped.
     drop(pieces);
     let [own, total] = metrics;
     let hits = total.hits();
-    let row = |(position, keys): (usize, [Option<Key>; 2])| Row {
+    let row = |(position, keys): (usize, [Option<Key>; 2])| ComparedRow {
         keys,
         own: own.compared(position).bounded(options.unit),
         total: total.compared(position).bounded(options.unit),
         likeness: likeness.get(&(position as u32)).copied(),
     };
-    let is_hit = |row: &Row| row.total.samples != (0, 0);
+    let is_hit = |row: &ComparedRow| row.total.samples != (0, 0);
     let weight_unit = reports.first().map_or_else(String::new, |(report, _)| report.profile.unit.clone());
     let functions = rows.functions;
     let mut hit = Vec::with_capacity(hits);
@@ -223,7 +223,7 @@ fn runs(reports: &[Sided<'_>], rows: &Rows, facts: &[Facts], options: Options) -
     (0..reports.len()).into_par_iter().map(of_report).collect()
 }
 
-/// The group of each row.
+/// Returns the group of each row.
 fn groups(row_of: &[u32], rows: usize) -> Vec<Option<u32>> {
     let mut groups = vec![None; rows];
     (0u32..).zip(row_of).for_each(|(group, row)| groups[*row as usize] = Some(group));
@@ -249,7 +249,7 @@ fn base(number: usize, divisors: Vec<f64>, facts: &Facts, is_share: bool) -> Bas
     Base::new(divisors, draws, ratio(facts.weight as f64, facts.samples as f64), is_share)
 }
 
-/// Compares how much was sampled in all: per unit of work, or per second of wall time, since the share of everything is 1.
+/// Compares how much was sampled in all: per unit of work, or per second of wall time, since the share of everything is always 1.
 fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool, unit: Unit) -> Compared {
     let bases: Vec<Base> = (0..runs.len())
         .map(|number| {
@@ -258,18 +258,21 @@ fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool, unit: Unit) -> Co
             base(number, divisors, facts, false)
         })
         .collect();
-    let seen = |side: usize| -> Vec<Seen<'_>> {
+    let seen = |side: usize| -> Vec<RecordedRow<'_>> {
         let of_side = (0..runs.len()).filter(|number| runs[*number].side == side);
         of_side
             .map(|number| {
                 let Facts { samples, weight, .. } = facts[number];
                 let amount = Amount { samples, weight };
-                Seen { base: &bases[number], part: Part { amount, of_slices: Some(&runs[number].whole) } }
+                RecordedRow {
+                    base: &bases[number],
+                    part: Part { amount, of_slices: Some(&runs[number].whole) },
+                }
             })
             .collect()
     };
     let seen = [[seen(0), seen(1)]];
-    let samples = [0, 1].map(|side| seen[0][side].iter().map(Seen::samples).sum::<u64>());
+    let samples = [0, 1].map(|side| seen[0][side].iter().map(RecordedRow::samples).sum::<u64>());
     let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(0) };
     let estimate = estimate(&seen[0][0], &seen[0][1], piece);
     let judged = judge(&[estimate], &[true], FALSE_DISCOVERIES, BETWEEN_RUNS).rows[0];
@@ -283,14 +286,14 @@ fn mean_rate(runs: &[Run], side: usize) -> f64 {
 }
 
 impl Comparison {
-    /// How a function of a recording, by the positions of both, is called after; what is gone, before.
+    /// Returns the name after of a function of a recording; the name before if the function is gone. Both arguments are positions.
     pub fn called(&self, recording: usize, function: u32) -> &str {
         self.functions.name(self.functions.of[recording][function as usize], 1)
     }
 
-    /// Images of which all functions are one row, because one side has no names for them, if that row weighs something.
+    /// Returns the images whose functions are all one row because one side has no names for them, if that row has any weight.
     pub fn images_without_names(&self) -> Vec<String> {
-        let is_heavy = |row: &Row| {
+        let is_heavy = |row: &ComparedRow| {
             let Estimate { before, after, .. } = row.total.estimate;
             ratio(before, self.sides[0].rate).max(ratio(after, self.sides[1].rate)) >= WORTH_TELLING
         };
@@ -301,13 +304,13 @@ impl Comparison {
         images
     }
 
-    /// What is said of all rows of a metric.
+    /// Returns the judgement of all rows for a metric.
     pub fn summary(&self, metric: Metric) -> &Summary {
         &self.judgements[metric as usize]
     }
 
-    /// What became of a row.
-    pub fn status(&self, row: &Row, metric: Metric) -> Status {
+    /// Returns the status of a row.
+    pub fn status(&self, row: &ComparedRow, metric: Metric) -> Status {
         let compared = row.of(metric);
         let (before, after) = compared.samples;
         if row.likeness.is_some() && compared.judged.tested {
@@ -328,7 +331,7 @@ impl Comparison {
 }
 
 impl Compared {
-    /// A share can change by all of it, and not by more.
+    /// Limits the noise of a share: it can change by at most 1.
     fn bounded(mut self, unit: Unit) -> Self {
         if unit == Unit::Share {
             (self.judged.low, self.judged.high) = (self.judged.low.max(-1.0), self.judged.high.min(1.0));
@@ -337,7 +340,7 @@ impl Compared {
     }
 }
 
-impl Row {
+impl ComparedRow {
     /// A metric of it.
     pub fn of(&self, metric: Metric) -> &Compared {
         match metric {

@@ -1,4 +1,4 @@
-//! One row on both sides: its rates, their difference, and how far that may be off by chance.
+//! Estimates one row on both sides: its rates, their difference, and how far chance may move the difference.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 use super::noise::{self, Draws, LEVELS, RESAMPLES, SLICES};
 use super::series::Part;
 
-/// What the rates of one recording are made of, the same for all its rows.
+/// The denominators of the rates of one recording, the same for all its rows.
 #[derive(Debug, Clone)]
 pub struct Base {
-    /// What each slice is divided by: see [`noise`].
+    /// The denominator of each slice: see [`noise`].
     of: Vec<f64>,
-    /// The sum of that.
+    /// The sum of the denominators.
     whole: f64,
     draws: Arc<Draws>,
-    /// The sum of `of` in each resample, by level.
+    /// The sum of denominators in each resample, by level.
     of_sums: [Vec<f64>; LEVELS.len()],
     /// What one sample adds to a rate.
     per_sample: f64,
-    /// Rates are shares of what was sampled: noise vanishes towards 1.
+    /// Rates are shares of all samples: noise vanishes towards 1.
     is_share: bool,
 }
 
 impl Base {
-    /// Prepares a recording of which each slice is divided by `of`; a sample weighs `weight`.
+    /// Prepares a recording with the denominators `of`; a sample weighs `weight`.
     pub fn new(of: Vec<f64>, draws: Arc<Draws>, weight: f64, is_share: bool) -> Self {
         let of_sums = std::array::from_fn(|level| draws.sums(level, &of));
         let whole: f64 = of.iter().sum();
@@ -37,19 +37,19 @@ impl Base {
         quotient(weight, self.whole)
     }
 
-    /// How many samples a rate of 1 has.
+    /// Returns the number of samples at a rate of 1.
     fn samples_of_one(&self) -> f64 {
         quotient(1.0, self.per_sample)
     }
 
-    /// The variance of a rate that sampling alone would have.
+    /// Returns the variance of a rate if sampling were the only noise.
     pub fn of_sampling_at(&self, rate: f64) -> f64 {
         let samples = if self.per_sample > 0.0 { rate / self.per_sample } else { 0.0 };
         self.of_sampling(samples as u64, rate)
     }
 
-    /// The variance that sampling alone would have if samples were independent. Nothing seen is not nothing there: one
-    /// sample more is reckoned with.
+    /// Returns the variance from sampling alone if samples were independent. It counts one sample more, because zero samples do not
+    /// prove a rate of zero.
     fn of_sampling(&self, samples: u64, rate: f64) -> f64 {
         let left = if self.is_share { (1.0 - rate).max(0.0) } else { 1.0 };
         (samples as f64 * left + 1.0) * self.per_sample.powi(2)
@@ -65,17 +65,17 @@ fn quotient(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of } else { 0.0 }
 }
 
-/// A row as one recording has it.
+/// A row in one recording.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct RecordedRow<'a> {
     /// The recording.
     pub base: &'a Base,
-    /// The row; nothing if the recording does not have it.
+    /// The row; empty if the recording does not have it.
     pub part: Part<'a>,
 }
 
-impl Seen<'_> {
-    /// How much each slice moves the rate.
+impl RecordedRow<'_> {
+    /// Returns how much each slice moves the rate.
     pub(super) fn pulls(&self) -> Vec<f64> {
         noise::pulls(self.part.of_slices.unwrap_or(&[0.0; SLICES]), &self.base.of)
     }
@@ -96,28 +96,28 @@ impl Seen<'_> {
 /// A difference and its noise.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimate {
-    /// Mean rate of the recordings before.
+    /// The mean rate of the recordings before.
     pub before: f64,
-    /// Mean rate of the recordings after.
+    /// The mean rate of the recordings after.
     pub after: f64,
     /// How far the middle 95 % of the resampled differences reach below and above the difference.
     pub spread: (f64, f64),
-    /// Variance of the difference by chance inside the recordings.
+    /// The variance of the difference by chance within the recordings.
     pub variance: f64,
-    /// The variance that sampling alone would have.
+    /// The variance from sampling alone.
     pub of_sampling: f64,
-    /// The probability of counts as different as these, if samples were independent: what few samples show is not normal.
+    /// The probability of counts at least as different, if samples were independent. Few samples are not normally distributed.
     pub p_of_counts: f64,
-    /// Samples of both sides,
+    /// Samples of both sides.
     pub counts: [u64; 2],
-    /// and how many a rate of 1 would give.
+    /// Samples that a rate of 1 would give, on both sides.
     pub wholes: [f64; 2],
-    /// Degrees of freedom of that variance.
+    /// The degrees of freedom of `variance`.
     pub degrees: f64,
     /// Length of the blocks, a position in `noise::LEVELS`.
     pub level: usize,
-    /// How many times larger the spread between recordings of one side is than chance inside them explains, and the degrees
-    /// of freedom of that; none if there is one recording on each side.
+    /// The factor by which the spread between recordings of one side exceeds what chance within them explains, and its degrees of
+    /// freedom; `None` if each side has one recording.
     pub between: Option<(f64, f64)>,
 }
 
@@ -128,19 +128,18 @@ impl Estimate {
     }
 }
 
-/// What recordings are pieces of.
+/// What a recording is a piece of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
-    /// Of something that goes on: what is typical of the time before and behind is to be learned from it. No blocks
-    /// shorter than this level are drawn.
+    /// A piece of something that continues: it has to show what is typical of the time before and after. Blocks are not shorter
+    /// than this level.
     OfTime(usize),
-    /// Each is a whole run of a program: its phases come in every run and are no noise, only what changes from one slice to
-    /// the next is.
+    /// A whole run of a program. Its phases occur in every run and are no noise; only the changes from slice to slice are.
     WholeRun,
 }
 
 /// Estimates one row.
-pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estimate {
+pub fn estimate(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>], piece: Piece) -> Estimate {
     let few = estimate_few(before, after);
     let (counts, wholes) = counts(before, after);
     let of_time = match piece {
@@ -160,18 +159,19 @@ pub fn estimate(before: &[Seen<'_>], after: &[Seen<'_>], piece: Piece) -> Estima
     }
 }
 
-/// Estimates one row of which there are too few samples to say more.
-pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
-    let mean = |side: &[Seen<'_>]| side.iter().map(|seen| seen.rate()).sum::<f64>() / side.len() as f64;
-    let noise = |side: &[Seen<'_>]| {
+/// Estimates one row that has too few samples for resampling.
+pub fn estimate_few(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>]) -> Estimate {
+    let mean =
+        |side: &[RecordedRow<'_>]| side.iter().map(|seen| seen.rate()).sum::<f64>() / side.len() as f64;
+    let noise = |side: &[RecordedRow<'_>]| {
         side.iter().map(|seen| seen.of_sampling()).sum::<f64>() / (side.len() as f64).powi(2)
     };
     let (counts, wholes) = counts(before, after);
     let together = quotient((counts[0] + counts[1]) as f64, wholes[0] + wholes[1]);
-    let at = |side: &[Seen<'_>], rate: f64| {
+    let at = |side: &[RecordedRow<'_>], rate: f64| {
         side.iter().map(|seen| seen.base.of_sampling_at(rate)).sum::<f64>() / (side.len() as f64).powi(2)
     };
-    // If nothing changed, both sides have the rate of both together.
+    // If nothing changed, both sides have their common rate.
     let of_sampling = (noise(before) + noise(after)).max(at(before, together) + at(after, together));
     Estimate {
         before: mean(before),
@@ -183,14 +183,14 @@ pub fn estimate_few(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
     }
 }
 
-/// Samples of both sides, and how many a rate of 1 would give.
-fn counts(before: &[Seen<'_>], after: &[Seen<'_>]) -> ([u64; 2], [f64; 2]) {
-    let counts = [before, after].map(|side| side.iter().map(Seen::samples).sum::<u64>());
+/// Returns the samples of both sides, and how many a rate of 1 would give.
+fn counts(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>]) -> ([u64; 2], [f64; 2]) {
+    let counts = [before, after].map(|side| side.iter().map(RecordedRow::samples).sum::<u64>());
     let wholes = [before, after].map(|side| side.iter().map(|seen| seen.base.samples_of_one()).sum::<f64>());
     (counts, wholes)
 }
 
-/// The probability of counts as different as these, given their sum, both sides having one rate.
+/// Returns the probability of counts at least as different, given their sum, if both sides have one rate.
 pub(crate) fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
     let share = quotient(wholes[1], wholes[0] + wholes[1]);
     let Ok(binomial) = Binomial::new(share, counts[0] + counts[1]) else { return 1.0 };
@@ -199,8 +199,13 @@ pub(crate) fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
     (2.0 * below.min(above)).min(1.0)
 }
 
-/// The noise by resampled blocks.
-fn of_blocks(before: &[Seen<'_>], after: &[Seen<'_>], least_level: usize, few: &Estimate) -> Estimate {
+/// Estimates the noise by resampling blocks.
+fn of_blocks(
+    before: &[RecordedRow<'_>],
+    after: &[RecordedRow<'_>],
+    least_level: usize,
+    few: &Estimate,
+) -> Estimate {
     let pulls = pulls(before, after);
     let all = std::array::from_fn(|level| {
         together(&pulls, |pulls| noise::variance(pulls, level), blocks_left(level))
@@ -208,22 +213,22 @@ fn of_blocks(before: &[Seen<'_>], after: &[Seen<'_>], least_level: usize, few: &
     let level =
         noise::level(all.map(|(variance, _): (f64, f64)| variance), |level| all[level].1).max(least_level);
     let (of_level, degrees) = all[level];
-    // What is so near to nothing needs no interval of its own shape: most rows.
+    // Most rows have a difference near zero, and need no interval of their own shape.
     if few.delta().abs() < WORTH_RESAMPLING * of_level.max(few.of_sampling).sqrt() {
         return Estimate { variance: of_level, degrees, level, ..Estimate::default() };
     }
     let (spread, resampled) = spread(before, after, level, few.delta());
-    // Drawing finitely many blocks with replacement shows less than their variance.
+    // Drawing a finite number of blocks with replacement underestimates the variance.
     let blocks = noise::blocks(level);
     let variance = resampled * blocks / (blocks - 1.0);
     Estimate { spread, variance, degrees, level, ..Estimate::default() }
 }
 
-/// Standard errors; smaller differences are not resampled.
+/// Smaller differences are not resampled, in standard errors.
 const WORTH_RESAMPLING: f64 = 1.0;
 
-/// The noise by what changes from one slice to the next.
-fn of_steps(before: &[Seen<'_>], after: &[Seen<'_>]) -> Estimate {
+/// Estimates the noise by the changes from each slice to the next.
+fn of_steps(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>]) -> Estimate {
     // Neighbouring differences share a slice: von Neumann 1941.
     let degrees = blocks_left(0) * 2.0 / 3.0;
     let (variance, degrees) = together(&pulls(before, after), noise::variance_of_steps, degrees);
@@ -234,24 +239,25 @@ fn blocks_left(level: usize) -> f64 {
     noise::blocks(level) - 1.0
 }
 
-/// How the variance of a row grows with the length of blocks; `None` if it has none.
-pub fn growth(before: &[Seen<'_>], after: &[Seen<'_>]) -> Option<[f64; LEVELS.len()]> {
+/// Returns how the variance of a row grows with the length of blocks; `None` if it is zero.
+pub fn growth(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>]) -> Option<[f64; LEVELS.len()]> {
     let pulls = pulls(before, after);
     let of_level = |level| together(&pulls, |pulls| noise::variance(pulls, level), blocks_left(level)).0;
     let shortest = of_level(0);
     (shortest > 0.0).then(|| std::array::from_fn(|level| of_level(level) / shortest))
 }
 
-/// How much each slice of each recording moves the difference.
-fn pulls(before: &[Seen<'_>], after: &[Seen<'_>]) -> Vec<Vec<f64>> {
-    let of_side = |side: &[Seen<'_>]| {
-        let scaled = |seen: &Seen<'_>| seen.pulls().iter().map(|pull| pull / side.len() as f64).collect();
+/// Returns how much each slice of each recording moves the difference.
+fn pulls(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>]) -> Vec<Vec<f64>> {
+    let of_side = |side: &[RecordedRow<'_>]| {
+        let scaled =
+            |seen: &RecordedRow<'_>| seen.pulls().iter().map(|pull| pull / side.len() as f64).collect();
         side.iter().map(scaled).collect::<Vec<Vec<f64>>>()
     };
     [of_side(before), of_side(after)].concat()
 }
 
-/// Adds up the variances of independent recordings, each with some degrees of freedom, and gives those of the sum.
+/// Adds the variances of independent recordings, and returns the sum with its degrees of freedom.
 ///
 /// # Source   Welch 1947, Satterthwaite 1946
 fn together(pulls: &[Vec<f64>], variance: impl Fn(&[f64]) -> f64, degrees: f64) -> (f64, f64) {
@@ -263,8 +269,13 @@ fn together(pulls: &[Vec<f64>], variance: impl Fn(&[f64]) -> f64, degrees: f64) 
     (sum, if squares > 0.0 { degrees * sum.powi(2) / squares } else { degrees })
 }
 
-/// Resamples the difference: how far the middle 95 % reach to both sides of it, and their variance.
-fn spread(before: &[Seen<'_>], after: &[Seen<'_>], level: usize, delta: f64) -> ((f64, f64), f64) {
+/// Resamples the difference: returns how far the middle 95 % reach on both sides of it, and their variance.
+fn spread(
+    before: &[RecordedRow<'_>],
+    after: &[RecordedRow<'_>],
+    level: usize,
+    delta: f64,
+) -> ((f64, f64), f64) {
     let mut deltas = vec![0.0; RESAMPLES];
     for (side, sign) in [(before, -1.0), (after, 1.0)] {
         for seen in side {
@@ -281,15 +292,15 @@ fn spread(before: &[Seen<'_>], after: &[Seen<'_>], level: usize, delta: f64) -> 
     (((delta - quantile(0.025)).max(0.0), (quantile(0.975) - delta).max(0.0)), variance)
 }
 
-/// Compares the spread between the recordings of each side with what is expected of each recording by itself.
-fn between(before: &[Seen<'_>], after: &[Seen<'_>]) -> Option<(f64, f64)> {
+/// Compares the spread between the recordings of each side with the spread expected from each recording alone.
+fn between(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>]) -> Option<(f64, f64)> {
     let (mut squares, mut expected, mut degrees) = (0.0, 0.0, 0.0);
     for side in [before, after] {
-        let rates: Vec<f64> = side.iter().map(Seen::rate).collect();
+        let rates: Vec<f64> = side.iter().map(RecordedRow::rate).collect();
         let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         let free = rates.len() as f64 - 1.0;
         squares += rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>();
-        expected += free * side.iter().map(Seen::of_sampling).sum::<f64>() / rates.len() as f64;
+        expected += free * side.iter().map(RecordedRow::of_sampling).sum::<f64>() / rates.len() as f64;
         degrees += free;
     }
     (degrees > 0.0 && expected > 0.0).then(|| (squares / expected, degrees))

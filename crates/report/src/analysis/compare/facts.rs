@@ -1,4 +1,4 @@
-//! What a recording is, as far as comparing needs to know.
+//! Describes a recording, as far as a comparison needs it.
 
 use std::path::PathBuf;
 
@@ -21,19 +21,19 @@ pub struct Facts {
     pub weight: u64,
     /// Wall time in which they were taken, ns.
     pub span_ns: u64,
-    /// The wall time of all sessions, ns: of several at the same time more.
+    /// The sum of the wall times of all sessions, ns; more than `span_ns` if sessions overlap.
     pub ran_ns: u64,
     /// Share of all samples that were lost while recording.
     pub lost_share: f64,
-    /// Stretches of the file that could not be used.
+    /// Ranges of the file that are damaged.
     pub damaged: u64,
     /// What the filters keep, for people.
     pub filter: Option<String>,
-    /// It is a whole run of a command, or several.
+    /// The recording is a whole run of a command, or several.
     pub is_whole_run: bool,
-    /// Runs that are in it: sessions.
+    /// The number of runs: its sessions.
     pub runs: u64,
-    /// CPU time by the kernel's account, ns, if it is known of everything that the filters keep.
+    /// CPU time by the kernel's account, ns, if it covers everything that the filters keep.
     pub exact_ns: Option<u64>,
 }
 
@@ -44,7 +44,8 @@ pub fn facts(report: &Report<'_>) -> Facts {
     let whole = report.profile.whole();
     let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
     let lost = lost(tables);
-    // `cut` adds what it cut off. Which of both ends of a command the recorder sees first is up to the machine.
+    // `cut` notes what it cut off. Whether the recorder sees the end of the command or of its processes first depends on the
+    // machine.
     let ran = tables.parts.iter().all(|part| {
         let ended_by = part.receipt.as_ref().map(|it| &it.ended_by[..]);
         ended_by.is_some_and(|by| matches!(by, [one] if one == "command" || one == "targets gone"))
@@ -63,7 +64,7 @@ pub fn facts(report: &Report<'_>) -> Facts {
         damaged: tables.damage.len() as u64,
         is_whole_run: ran && is_command && filter.from.is_none() && filter.to.is_none(),
         runs: tables.parts.iter().count() as u64,
-        // With a sample, a row of the account may be lost; one that lacks half of what was sampled is none.
+        // With lost samples, rows of the account may be lost, too. An account that lacks half of the sampled time is unusable.
         exact_ns: if lost == 0 { account::kernel_ns(loaded).ok() } else { None }
             .filter(|ns| ns.saturating_mul(2) >= whole.weight),
     }

@@ -1,17 +1,17 @@
-//! Rows that one side hardly has: counts are compared as counts, because few samples are not normal.
+//! Compares rows with few samples on one side by their counts, because few samples are not normally distributed.
 //!
-//! Noise beyond that of independent samples is taken into account as if so many fewer had been seen: samples that come in bunches of two
-//! say as much as half as many (quasi-likelihood, Wedderburn 1974).
+//! Noise beyond that of independent samples reduces the effective number of samples: samples that come in bunches of two count half
+//! (quasi-likelihood, Wedderburn 1974).
 
 use statrs::distribution::{ContinuousCDF, Gamma};
 use statrs::function::beta::beta_reg;
 
 use super::estimate::Estimate;
 
-/// A side with fewer samples is compared so.
+/// A side with fewer samples is compared by counts.
 const FEW: u64 = 5;
 
-/// The samples of both sides, as many as if they were independent.
+/// The effective samples of both sides, as if independent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Few {
     counts: [f64; 2],
@@ -19,7 +19,7 @@ pub(super) struct Few {
 }
 
 impl Few {
-    /// If one side has few samples of a row. `error` is the standard error of the difference with all that is known of noise.
+    /// Returns the counts if one side has few samples of a row. `error` is the standard error of the difference by all known noise.
     pub(super) fn of(estimate: &Estimate, error: f64) -> Option<Self> {
         let Estimate { counts, wholes, of_sampling, .. } = *estimate;
         let is_few = counts.iter().any(|count| *count < FEW) && wholes.iter().all(|whole| *whole > 0.0);
@@ -31,7 +31,7 @@ impl Few {
         })
     }
 
-    /// The probability of counts as different as these, given their sum, if both sides have one rate.
+    /// Returns the probability of counts at least as different, given their sum, if both sides have one rate.
     pub(super) fn p(&self) -> f64 {
         let [before, after] = self.counts;
         let share = self.wholes[1] / (self.wholes[0] + self.wholes[1]);
@@ -43,11 +43,11 @@ impl Few {
         if more <= 0.0 {
             return 1.0;
         }
-        // At most so many of the side that has less: the binomial distribution, between whole numbers, too.
+        // The probability of at most so many on the side with less: a binomial distribution, interpolated between whole numbers.
         (2.0 * beta_reg(more, less + 1.0, 1.0 - share)).min(1.0)
     }
 
-    /// The interval of the difference of the rates that both tails of each side leave out with this probability.
+    /// Returns the interval of the difference of the rates that excludes this probability in each tail of each side.
     ///
     /// # Source   Garwood 1936 for each side; Zou and Donner 2008 (MOVER) for the difference
     pub(super) fn interval(&self, tail: f64) -> (f64, f64) {
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn a_function_that_was_not_there_is_no_chance_though_runs_differ() {
-        // 33 of 2,262 samples, with the noise of one run a side: at most one of 300 functions would be so by chance.
+        // 33 of 2,262 samples, with the noise of one run a side: chance explains at most one of 300 functions.
         let row = few(0, 33, 1.3 * 1.3);
         assert!(row.p() < 0.05 / 300.0, "{}", row.p());
         let (low, high) = row.interval(0.05 / 600.0);
         assert!(low > 0.0 && low < 33.0 / 2262.0 && high > 33.0 / 2262.0, "{low} {high}");
-        // In three bunches it may have been once.
+        // In three bunches, chance may explain it.
         assert!(few(0, 33, 11.0).p() > 0.05);
         assert!(few(0, 33, 11.0).interval(0.025).0 < 0.0);
     }

@@ -1,4 +1,4 @@
-//! The functions of all recordings, matched across builds.
+//! Matches the functions of all recordings across builds.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,21 +13,21 @@ use crate::stacks::locate::Locator;
 /// The functions of all recordings, matched.
 #[derive(Debug, Default)]
 pub struct Functions {
-    /// By recording: the number of each function.
+    /// For each recording, the number of each function.
     pub of: Vec<Vec<u32>>,
-    /// By number: as it is called before and after.
+    /// For each number, the function's key before and after.
     pub keys: Vec<[Option<Key>; 2]>,
-    /// By recording: the key of [`matching::image`] of each image.
+    /// For each recording, the [`matching::image`] key of each image.
     images: Vec<Vec<String>>,
-    /// Images, by their keys, that have source lines on one side only.
+    /// The keys of images that have source lines on one side only.
     one_sided: HashSet<String>,
-    /// Images that have names on one side only.
+    /// The keys of images that have names on one side only.
     nameless: HashSet<String>,
-    /// By number: the build is on both sides, so that a function has one name.
+    /// For each number, true if both sides have the build, so that a function has one name.
     pub(super) is_settled: Vec<bool>,
 }
 
-/// A function of some recordings, before it is matched.
+/// A function of some recordings, before matching.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Named<'a> {
     name: Cow<'a, str>,
@@ -74,24 +74,24 @@ impl Functions {
         Self { of: of.collect(), keys, images, one_sided, nameless, is_settled }
     }
 
-    /// Tells whether an inlined function of a recording is compared as a row of its own.
+    /// Returns true if an inlined function of a recording is compared as a row of its own.
     pub(super) fn is_apart(&self, number: usize, names: &Names, frame: &Frame, physical: bool) -> bool {
         !physical
             && (self.one_sided.is_empty() || !self.one_sided.contains(self.image_key(number, names, frame)))
     }
 
-    /// Tells whether the image of a frame of a recording is compared as a whole.
+    /// Returns true if the image of a frame of a recording is compared as a whole.
     pub(super) fn is_nameless(&self, number: usize, names: &Names, frame: &Frame) -> bool {
         !self.nameless.is_empty() && self.nameless.contains(self.image_key(number, names, frame))
     }
 
-    /// The key of a frame's image, or what stands for one.
+    /// Returns the key of a frame's image, or a substitute.
     pub(super) fn image_key(&self, number: usize, names: &Names, frame: &Frame) -> &str {
         let image = names.functions[frame.function as usize].image;
         image.map_or(NO_IMAGE, |image| &self.images[number][image as usize])
     }
 
-    /// How a function is called on a side.
+    /// Returns the key of a function on a side.
     pub(super) fn key(&self, function: u32, side: usize) -> Key {
         self.known(function, side).cloned().unwrap_or_default()
     }
@@ -121,13 +121,13 @@ impl Named<'_> {
     }
 }
 
-/// The build-id of each image; empty if it is not known.
+/// Returns the build-id of each image; empty if unknown.
 fn builds(report: &Report<'_>) -> Vec<Vec<u8>> {
     let names = &report.profile.names;
     let locator = Locator::new(&report.loaded.tables, &report.loaded.spaces);
     let mut of_paths: HashMap<&str, Option<&[u8]>> = HashMap::new();
     for image in &locator.images {
-        // A path under which there were two builds tells none.
+        // A path with two builds does not determine the build.
         let known = of_paths.entry(&image.path).or_insert(Some(&image.build_id));
         *known = known.filter(|known| *known == &image.build_id[..]);
     }
@@ -135,14 +135,14 @@ fn builds(report: &Report<'_>) -> Vec<Vec<u8>> {
     let kernel = kernels.next().filter(|first| kernels.all(|other| other == *first)).unwrap_or_default();
     let of_image = |(position, path): (usize, &str)| match position < locator.images.len() {
         true => of_paths.get(path).copied().flatten().unwrap_or_default().to_vec(),
-        // The kernel and its modules, each by its name.
+        // The kernel and its modules are identified by their names.
         false if !kernel.is_empty() => [kernel, path.as_bytes()].concat(),
         false => Vec::new(),
     };
     names.images.iter().map(|image| &*image.path).enumerate().map(of_image).collect()
 }
 
-/// The key of each image: one build has one key, whatever its files are called.
+/// Returns the key of each image: one build has one key, whatever the names of its files.
 fn image_keys<'a>(reports: &'a [Sided<'a>], builds: &'a [Vec<Vec<u8>>]) -> Vec<Vec<String>> {
     let images = || {
         let of_report = |((report, _), builds): (&Sided<'a>, &'a Vec<Vec<u8>>)| {
@@ -156,8 +156,8 @@ fn image_keys<'a>(reports: &'a [Sided<'a>], builds: &'a [Vec<Vec<u8>>]) -> Vec<V
     images().map(|images| images.map(key).collect()).collect()
 }
 
-/// The functions of a recording, by their positions. Images that are nameless on one side are taken as a whole: nothing in them
-/// is new, or gone.
+/// Lists the functions of a recording by position. If one side has no names for an image, the image is compared as a whole: nothing
+/// in it is new or gone.
 fn named<'a>(
     report: &'a Report<'_>,
     builds: &'a [Vec<u8>],
@@ -183,7 +183,7 @@ fn named<'a>(
     })
 }
 
-/// Images, by their keys, of which one side has something of a kind and the other, which has the image, does not.
+/// Returns the keys of images that both sides have, but for which only one side has a property.
 fn one_sided(
     reports: &[Sided<'_>],
     images: &[Vec<String>],
@@ -203,7 +203,7 @@ fn one_sided(
     known.into_iter().filter(|(_, sides)| differs(sides)).map(|(image, _)| image.to_owned()).collect()
 }
 
-/// Which images have source lines.
+/// Returns which images have source lines.
 fn lines(names: &Names) -> Vec<(Option<u32>, bool)> {
     let mut has: HashMap<u32, bool> = HashMap::new();
     for frame in &names.frames {
@@ -212,18 +212,18 @@ fn lines(names: &Names) -> Vec<(Option<u32>, bool)> {
     has.into_iter().map(|(function, has)| (names.functions[function as usize].image, has)).collect()
 }
 
-/// Which images have functions with names.
+/// Returns which images have named functions.
 fn named_ones(names: &Names) -> Vec<(Option<u32>, bool)> {
     names.functions.iter().map(|function| (function.image, function.reason.is_none())).collect()
 }
 
-/// How a row begins that is all of an image.
+/// The prefix of a row that covers a whole image.
 const WHOLE_IMAGE: &str = "[all of ";
 
-/// The key of an image of which a row, by its name, is all.
+/// Returns the image key from the name of a row that covers a whole image.
 pub(super) fn whole_image(row: &str) -> Option<&str> {
     row.strip_prefix(WHOLE_IMAGE)?.strip_suffix(']')
 }
 
-/// What stands for an image where there is none.
+/// The substitute for an unknown image.
 pub(super) const NO_IMAGE: &str = "[no image]";

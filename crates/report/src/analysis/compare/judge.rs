@@ -1,4 +1,4 @@
-//! Which differences are more than chance, all rows considered together.
+//! Decides which differences are more than chance, considering all rows together.
 
 use std::collections::HashMap;
 
@@ -7,59 +7,59 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use super::estimate::Estimate;
 use super::few::Few;
 
-/// Of the rows that are called changed, the share that may be so by chance alone.
+/// The share of the rows called changed that may be so by chance alone.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
-/// With this probability a change of the size that is called detectable is found.
+/// The probability of finding a change of the size that is called detectable.
 pub const POWER: f64 = 0.8;
-/// Rows with fewer samples, both sides together, are not tested: no test could call them changed.
+/// Rows with fewer samples on both sides together are not tested: no test could call them changed.
 pub const FEWEST_SAMPLES: u64 = 12;
 
-/// How many runs what is known of all rows counts for, when the spread between runs of one row is estimated.
+/// The weight, in runs, of what all rows show when the spread between runs of one row is estimated.
 const PRIOR_DEGREES: f64 = 8.0;
-/// Rows that are needed to learn from all of them how much runs differ.
+/// The least number of rows from which the spread between runs can be learned.
 const ENOUGH_ROWS: usize = 20;
-/// The most by which noise is raised because all rows differ by more than expected.
+/// The largest factor by which noise is raised because all rows differ more than expected.
 const MOST_WIDENING: f64 = 2.0;
 
-/// What is said of one row.
+/// The judgement of one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judged {
-    /// 95 % confidence interval of the difference. Of rows that are called changed, so wide that as many of all those intervals
-    /// as the false discoveries allow miss what is true: Benjamini and Yekutieli 2005.
+    /// Lower end of the 95 % confidence interval of the difference. For rows called changed it is wider: of all those intervals,
+    /// only the accepted share of false discoveries may miss the true value (Benjamini and Yekutieli 2005).
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// There were enough samples to test it.
+    /// The row had enough samples for a test.
     pub tested: bool,
-    /// Probability of a difference as large as this by chance; 1 if the row was not tested.
+    /// The probability of at least as large a difference by chance; 1 if the row was not tested.
     pub p: f64,
-    /// More than chance.
+    /// The difference is more than chance.
     pub significant: bool,
-    /// The smallest change of this row that would have been found, with [`POWER`].
+    /// The smallest change of this row that would have been found with probability [`POWER`].
     pub detectable: f64,
-    /// Standard error of the difference.
+    /// The standard error of the difference.
     pub error: f64,
 }
 
-/// What is said of all rows together.
+/// The judgement of all rows together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// Each row, in the order of the estimates.
     pub rows: Vec<Judged>,
     /// Rows that were tested.
     pub tested: usize,
-    /// By how much noise was raised because rows differ by more than chance inside recordings explains.
+    /// The factor by which noise was raised because rows differ more than chance within recordings explains.
     pub widened: f64,
     /// The probability below which a row is called changed.
     pub threshold: f64,
-    /// How many times larger the variance of a row is than that of its samples, in the middle.
+    /// The median ratio of the variance of a row to that of its samples.
     pub excess: f64,
-    /// Degrees of freedom of the noise of a row, in the middle.
+    /// The median degrees of freedom of the noise of a row.
     pub degrees: f64,
 }
 
 impl Judgement {
-    /// The smallest change that would have been found in a row of which sampling alone has this variance.
+    /// Returns the smallest change that would have been found in a row with this variance from sampling alone.
     pub fn detectable(&self, of_sampling: f64) -> f64 {
         detectable(
             Noise { error: of_sampling.sqrt() * self.excess.sqrt() * self.widened, degrees: self.degrees },
@@ -68,12 +68,12 @@ impl Judgement {
     }
 }
 
-/// By what noise is raised at least where each side has one recording: how runs of one program differ cannot be seen there.
+/// The least factor by which noise is raised if each side has one recording: these do not show how runs of one program differ.
 /// Measured on pairs of real recordings (docs/COMPARING.md).
 pub const BETWEEN_RUNS: f64 = 1.3;
 
-/// Judges rows: which of them are to be tested, and what was estimated of each. Noise is raised by `least_widening`, or
-/// more, where there is one recording on each side.
+/// Judges rows, given which to test and their estimates. If each side has one recording, noise is raised by at least
+/// `least_widening`.
 pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widening: f64) -> Judgement {
     let noise = noises(estimates, is_tested);
     let tested: Vec<usize> = (0..estimates.len()).filter(|row| is_tested[*row]).collect();
@@ -85,7 +85,7 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
         estimates.iter().zip(&noise).map(|(it, noise)| Few::of(it, noise.error)).collect();
     let p = |row: usize| match (is_tested[row], few[row]) {
         (false, _) => 1.0,
-        // Noise is known as badly as it is elsewhere: tails are those of Student's distribution.
+        // Noise is estimated from limited data: the tails are those of Student's distribution.
         (true, Some(few)) => {
             let score = -normal().inverse_cdf((few.p() / 2.0).max(f64::MIN_POSITIVE));
             (2.0 * student(noise[row].degrees).sf(score)).clamp(estimates[row].p_of_counts, 1.0)
@@ -94,7 +94,7 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
     };
     let p: Vec<f64> = (0..estimates.len()).map(p).collect();
     let threshold = threshold(tested.iter().map(|row| p[*row]).collect(), level);
-    // Quantiles are slow, and degrees of freedom are estimates themselves: eighths are enough.
+    // Quantiles are slow to compute, and degrees of freedom are estimates themselves: steps of an eighth suffice.
     let mut quantiles: HashMap<u64, (f64, f64)> = HashMap::new();
     let rows = (0..estimates.len()).map(|row| {
         let eighths = (noise[row].degrees * 8.0).round() as u64;
@@ -107,7 +107,7 @@ pub fn judge(estimates: &[Estimate], is_tested: &[bool], level: f64, least_widen
         let selected = interval(needed);
         let excludes_zero = selected.0 > 0.0 || selected.1 < 0.0;
         let significant = is_tested[row] && p[row] <= threshold && excludes_zero;
-        // What is shown because it is large is large by chance, too: the intervals of such rows are wider.
+        // Rows are selected for large differences, and chance contributed to these: their intervals are wider.
         let (low, high) = if significant { selected } else { interval(reach) };
         let detectable = (needed + normal().inverse_cdf(POWER)) * noise[row].error;
         Judged {
@@ -133,13 +133,13 @@ struct Noise {
     degrees: f64,
 }
 
-/// The noise of each row. Where there are several recordings of a side, their spread counts; that of one row is known
-/// badly, so what all rows say together is mixed in.
+/// Returns the noise of each row. If a side has several recordings, their spread counts. The spread of one row is poorly known, so
+/// it is combined with that of all rows.
 fn noises(estimates: &[Estimate], is_tested: &[bool]) -> Vec<Noise> {
     let tested = estimates.iter().zip(is_tested).filter(|(_, is_tested)| **is_tested);
     let ratios = tested.filter_map(|(estimate, _)| Some(estimate.between?.0));
     let ratios: Vec<f64> = ratios.collect();
-    // A few rows say nothing of each other.
+    // A few rows do not show the common spread.
     let prior = if ratios.len() >= ENOUGH_ROWS { PRIOR_DEGREES } else { 0.0 };
     let common = median(ratios).unwrap_or(1.0);
     let noise = |estimate: &Estimate| {
@@ -154,7 +154,7 @@ fn noises(estimates: &[Estimate], is_tested: &[bool]) -> Vec<Noise> {
     estimates.iter().map(noise).collect()
 }
 
-/// How many times larger the variance of a row is than that of its samples.
+/// Returns the ratio of the variance of a row to that of its samples.
 fn of_sampling_alone(estimate: &Estimate, noise: Noise, widened: f64) -> f64 {
     (noise.error / widened).powi(2) / estimate.of_sampling
 }
@@ -164,14 +164,14 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// A difference in standard errors, as a value of the normal distribution.
+/// Converts a difference in standard errors to a score of the normal distribution.
 fn score(delta: f64, noise: Noise) -> f64 {
     let size = -normal().inverse_cdf(p_value(delta, noise).clamp(1e-300, 1.0) / 2.0);
     size.copysign(delta)
 }
 
-/// By how much scores are spread more than chance inside the recordings explains: two recordings of one program differ
-/// by more than that. The middle half of the rows is looked at, so that those that did change say nothing.
+/// Returns the factor by which scores spread more than chance within recordings explains: two recordings of one program differ by
+/// more than that. It uses the middle half of the rows, so that rows that did change do not matter.
 ///
 /// # Source   Efron 2004, "Large-Scale Simultaneous Hypothesis Testing", the empirical null
 fn widening(mut scores: Vec<f64>) -> f64 {
@@ -192,23 +192,23 @@ fn p_value(delta: f64, noise: Noise) -> f64 {
     }
 }
 
-/// The largest probability that is called no chance.
+/// Returns the largest p-value of a row that is called changed.
 ///
 /// # Source   Benjamini and Hochberg 1995
 fn threshold(mut p: Vec<f64>, level: f64) -> f64 {
     p.sort_unstable_by(f64::total_cmp);
     let of_rank = |rank: usize| level * (rank + 1) as f64 / p.len() as f64;
     let last = (0..p.len()).rev().find(|rank| p[*rank] <= of_rank(*rank));
-    // Where nothing is found, the first would have had to be below this.
+    // If no row is called changed, the first would have needed a smaller p-value than this.
     last.map_or(level / p.len().max(1) as f64, of_rank)
 }
 
-/// The interval has the shape of what was resampled, and the width that few blocks and sampling ask for.
+/// Returns an interval with the shape of the resamples, and the width that few blocks and sampling require.
 fn interval(estimate: &Estimate, reach: f64, widened: f64) -> (f64, f64) {
     let (below, above) = estimate.spread;
     let resampled = (below + above) / 2.0;
     let delta = estimate.delta();
-    // What hardly spreads in the resamples is as wide as its samples allow, on both sides.
+    // If the resamples hardly spread, the interval is as wide on both sides as the samples allow.
     if resampled > 0.0 && resampled * widened >= 0.5 * reach {
         (delta - below / resampled * reach, delta + above / resampled * reach)
     } else {
@@ -216,7 +216,7 @@ fn interval(estimate: &Estimate, reach: f64, widened: f64) -> (f64, f64) {
     }
 }
 
-/// How many standard errors a 95 % interval reaches, and a difference must have to be called a change.
+/// Returns how many standard errors a 95 % interval reaches, and how many a difference needs to be called a change.
 fn quantiles_of(degrees: f64, threshold: f64) -> (f64, f64) {
     let student = student(degrees);
     (student.inverse_cdf(0.975), -student.inverse_cdf(threshold / 2.0))

@@ -1,11 +1,11 @@
-//! One metric of all rows: estimated, judged, and what is said of all rows together.
+//! Estimates and judges one metric of all rows, and summarizes them.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::comparison::{Compared, Options, Run, Side};
-use super::estimate::{Estimate, Piece, Seen, estimate, estimate_few, growth};
+use super::estimate::{Estimate, Piece, RecordedRow, estimate, estimate_few, growth};
 use super::judge::{BETWEEN_RUNS, FEWEST_SAMPLES, Judged, Judgement, judge};
 use super::noise::{LEVELS, common_level};
 use super::pieces::{Pieces, Sides};
@@ -13,20 +13,20 @@ use super::series::Metric;
 use super::totals::CPU_NOISE;
 use super::unit::Unit;
 
-/// What is said of all rows of one metric.
+/// The summary of all rows for one metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Summary {
     /// Rows that were tested.
     pub tested: usize,
     /// Rows that changed.
     pub changed: usize,
-    /// By how much noise was raised because rows differ by more than chance inside recordings explains.
+    /// The factor by which noise was raised because rows differ more than chance within recordings explains.
     pub widened: f64,
     /// The probability below which a row is called changed.
     pub threshold: f64,
-    /// The smallest change that could have been shown by rows of one in a thousand, one in a hundred and one in ten.
+    /// The smallest detectable change of rows with a share of one in a thousand, one in a hundred and one in ten.
     pub detectable: [f64; 3],
-    /// By what the shares of most rows were multiplied.
+    /// The factor by which the shares of most rows changed.
     pub common: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Judge {
     samples: Vec<(u64, u64)>,
     is_tested: Vec<bool>,
     judgement: Judgement,
-    /// Length of the shortest blocks.
+    /// The length of the shortest blocks, a level.
     pub(super) level: usize,
 }
 
@@ -56,7 +56,7 @@ struct Begun {
 /// Judges both metrics of all rows: self, total.
 pub(super) fn judges(pieces: &mut Pieces<'_>, rows: usize, whole_runs: bool, options: Options) -> [Judge; 2] {
     let mut metrics = [Metric::Own, Metric::Total].map(|metric| Begun::new(metric, &pieces.sides(), rows));
-    // Phases of whole runs are no noise, however long.
+    // Phases of whole runs are no noise, whatever their length.
     if !whole_runs {
         pieces.each(|sides, range| metrics.iter_mut().for_each(|metric| metric.grow(sides, range.clone())));
         metrics.iter_mut().for_each(|metric| metric.level = common_level(&metric.growth));
@@ -72,7 +72,7 @@ pub(super) fn judges(pieces: &mut Pieces<'_>, rows: usize, whole_runs: bool, opt
 
 impl Begun {
     fn new(metric: Metric, sides: &Sides<'_>, rows: usize) -> Self {
-        let samples = |side: &[Seen<'_>]| side.iter().map(Seen::samples).sum::<u64>();
+        let samples = |side: &[RecordedRow<'_>]| side.iter().map(RecordedRow::samples).sum::<u64>();
         let of_row = |row| {
             let [before, after] = seen(sides, row, metric);
             (samples(&before), samples(&after))
@@ -117,8 +117,8 @@ impl Begun {
     }
 }
 
-/// A row as the recordings of both sides have it.
-fn seen<'a>(sides: &Sides<'a>, row: usize, metric: Metric) -> [Vec<Seen<'a>>; 2] {
+/// Returns a row in the recordings of both sides.
+fn seen<'a>(sides: &Sides<'a>, row: usize, metric: Metric) -> [Vec<RecordedRow<'a>>; 2] {
     sides.each_ref().map(|runs| runs.iter().map(|run| run.seen(row, metric)).collect())
 }
 
@@ -156,15 +156,15 @@ impl Judge {
         }
     }
 
-    /// By what the shares of most rows were multiplied, if that is what shares do when others change: one factor explains
-    /// most of what is there on both sides, and it is not 1.
+    /// Returns the factor by which the shares of most rows changed, if they changed because other rows did: one factor explains
+    /// most of what both sides have, and it is not 1.
     fn common(&self) -> Option<f64> {
         let rows = (0..self.estimates.len()).filter(|row| self.is_tested[*row]);
         let both = rows.filter(|row| self.estimates[*row].before > 0.0 && self.estimates[*row].after > 0.0);
         let mut factors: Vec<(f64, f64, usize)> = both
             .map(|row| {
                 let Estimate { before, after, .. } = self.estimates[row];
-                // How precisely a row is known grows with the root of its samples.
+                // The precision of a row grows with the root of its samples.
                 (after / before, before.min(after).sqrt(), row)
             })
             .collect();
@@ -198,28 +198,28 @@ impl Judge {
     }
 }
 
-/// Adds how CPU times of single runs differ, by all rows together, which cancels out in shares.
+/// Adds the spread of CPU time between single runs, which affects all rows together and cancels out in shares.
 fn with_runs(estimate: Estimate) -> Estimate {
     let Estimate { before, after, variance, between, .. } = estimate;
     let of_runs = CPU_NOISE.powi(2) * (before.powi(2) + after.powi(2));
     Estimate { variance: if between.is_none() { variance + of_runs } else { variance }, ..estimate }
 }
 
-/// A factor is common if it explains so many rows,
+/// A factor is common if it explains at least so many rows.
 const FEWEST_FITTING: usize = 3;
-/// and so much of all that is known of the rows that are there on both sides.
+/// A factor is common if the rows that it explains hold at least this share of the information on rows of both sides.
 const MOST_OF_ALL: f64 = 0.5;
 
-/// Tells whether a row changed as all others did: chance explains the rest.
+/// Returns true if a row changed as all others did: chance explains the rest.
 fn is_explained(estimate: &Estimate, judged: &Judged, factor: f64, errors: f64) -> bool {
     (estimate.after - factor * estimate.before).abs() <= errors * judged.error
 }
 
-/// Standard errors that are no surprise.
+/// So many standard errors may be chance.
 const EXPLAINED: f64 = 3.0;
 
-/// Tells whether a row changed only as all others did: what the factor leaves unexplained may be chance, and is little beside
-/// what it explains.
+/// Returns true if a row changed only as all others did: what the factor leaves unexplained may be chance, and is small beside what
+/// it explains.
 pub(super) fn is_diluted(compared: &Compared, factor: f64) -> bool {
     let Estimate { before, after, .. } = compared.estimate;
     is_explained(&compared.estimate, &compared.judged, factor, EXPLAINED)

@@ -1,7 +1,7 @@
-//! How far a rate may be off by chance: block bootstrap over slices of time.
+//! Estimates how far chance may move a rate: block bootstrap over slices of time.
 //!
-//! Samples that follow each other are alike, so slices are drawn in blocks, and blocks are made longer until longer ones
-//! show no more noise. A rate is a quotient of two sums over slices, `Σ part / Σ of`:
+//! Consecutive samples are correlated, so slices are drawn in blocks, and blocks grow until longer ones show no more noise. A rate
+//! is a quotient of two sums over slices, `Σ part / Σ of`:
 //!
 //! ```text
 //! share of CPU                part: weight of the row      of: weight of everything
@@ -15,20 +15,20 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 
-/// Slices of each recording.
+/// The number of slices of each recording.
 pub const SLICES: usize = 64;
-/// Resamples of each recording.
+/// The number of resamples of each recording.
 pub const RESAMPLES: usize = 1_000;
-/// The seed of the first recording; the next have the next.
+/// The seed of the first recording; each further recording takes the next one.
 pub const SEED: u64 = 1;
 
-/// Lengths of blocks that are tried, slices.
+/// The lengths of blocks that are tried, in slices.
 pub(super) const LEVELS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// How often each slice occurs in each resample, for every length of blocks.
 #[derive(Debug, Clone)]
 pub struct Draws {
-    /// By level: resample after resample, the slices of each one behind the other.
+    /// By level: for each resample, how often it has each slice.
     times: [Vec<u8>; LEVELS.len()],
 }
 
@@ -49,7 +49,7 @@ impl Draws {
         Self { times }
     }
 
-    /// The sum of a series in each resample.
+    /// Returns the sum of a series in each resample.
     pub fn sums(&self, level: usize, series: &[f64]) -> Vec<f64> {
         let hit: Vec<(usize, f64)> = series.iter().copied().enumerate().filter(|(_, x)| *x != 0.0).collect();
         let resamples = self.times[level].chunks_exact(SLICES);
@@ -57,7 +57,7 @@ impl Draws {
     }
 }
 
-/// How much each slice moves a rate: adds up to 0.
+/// Returns how much each slice moves a rate; the sum is 0.
 ///
 /// # Shape   as many values as slices
 pub fn pulls(part: &[f64], of: &[f64]) -> Vec<f64> {
@@ -69,7 +69,7 @@ pub fn pulls(part: &[f64], of: &[f64]) -> Vec<f64> {
     part.iter().zip(of).map(|(part, of)| (part - rate * of) / whole).collect()
 }
 
-/// The variance of a rate by the spread of its blocks, if these are independent.
+/// Returns the variance of a rate by the spread of its blocks, if these are independent.
 pub fn variance(pulls: &[f64], level: usize) -> f64 {
     let len = LEVELS[level];
     let blocks = (pulls.len() / len) as f64;
@@ -77,7 +77,7 @@ pub fn variance(pulls: &[f64], level: usize) -> f64 {
     squares * blocks / (blocks - 1.0)
 }
 
-/// The variance of a rate by what changes from each slice to the next, whatever comes and goes more slowly.
+/// Returns the variance of a rate by the changes from each slice to the next; slower changes do not count.
 ///
 /// # Source   von Neumann 1941, the mean square successive difference
 pub fn variance_of_steps(pulls: &[f64]) -> f64 {
@@ -85,13 +85,13 @@ pub fn variance_of_steps(pulls: &[f64]) -> f64 {
     steps.sum::<f64>() / 2.0 * pulls.len() as f64 / (pulls.len() as f64 - 1.0)
 }
 
-/// Counts the blocks of a level.
+/// Returns the number of blocks of a level.
 pub fn blocks(level: usize) -> f64 {
     (SLICES / LEVELS[level]) as f64
 }
 
-/// Chooses how long blocks must be, by the variance of each level: longer ones are taken where they show more noise
-/// than chance explains. `degrees` are the degrees of freedom of each variance.
+/// Chooses the length of blocks by the variance of each level: longer blocks if they show more noise than chance explains.
+/// `degrees` are the degrees of freedom of each variance.
 pub fn level(variances: [f64; LEVELS.len()], degrees: impl Fn(usize) -> f64) -> usize {
     let mut level = 0;
     for longer in 1..LEVELS.len() {
@@ -104,8 +104,8 @@ pub fn level(variances: [f64; LEVELS.len()], degrees: impl Fn(usize) -> f64) -> 
     level
 }
 
-/// Chooses the least length of blocks for all rows, by how their variances grow with it: what one row is too noisy to show,
-/// many rows do.
+/// Chooses the least length of blocks for all rows, by how their variances grow with it: many rows together show what one row is
+/// too noisy to show.
 pub fn common_level(growth: &[[f64; LEVELS.len()]]) -> usize {
     let mean = |level: usize| {
         let each = growth.iter().map(|row| row[level].min(MOST_OF_ONE));
@@ -120,11 +120,11 @@ pub fn common_level(growth: &[[f64; LEVELS.len()]]) -> usize {
     level
 }
 
-/// Rows that are needed before they choose together.
+/// The least number of rows that choose together.
 const ENOUGH_ROWS: usize = 10;
-/// The most that one row says.
+/// The largest weight of one row.
 const MOST_OF_ONE: f64 = 10.0;
-/// Longer blocks are worth fewer of them if they show so much more variance.
+/// Longer blocks must show at least this factor more variance, because there are fewer of them.
 const WORTH_IT: f64 = 1.15;
 
 /// The quantile of the normal distribution that one in twenty exceeds.

@@ -1,5 +1,5 @@
-//! The rows of all recordings, slice by slice for one piece of them after the other: all at once would take a kilobyte for each row
-//! and recording.
+//! Counts the rows of all recordings slice by slice for one range of rows after the other: all rows at once would take a kilobyte
+//! for each row and recording.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use super::rows::By;
 use super::rows::{Rows, Sided};
 use super::series::Metric;
 
-/// So many rows are known slice by slice at one time: 64 MiB for each recording.
+/// How many rows are counted slice by slice at a time: 64 MiB for each recording.
 const ROWS_AT_ONCE: usize = 64 << 10;
 
-/// Both sides of a comparison: their recordings.
+/// The recordings of both sides.
 pub(super) type Sides<'a> = [Vec<&'a Run>; 2];
 
-/// Recordings whose rows are counted in sum, and slice by slice when it is asked for.
+/// Recordings with the sums of all rows; slices are counted on demand.
 pub(super) struct Pieces<'a> {
     reports: &'a [Sided<'a>],
     rows: &'a Rows,
@@ -27,7 +27,7 @@ pub(super) struct Pieces<'a> {
     /// Samples of each row in all recordings.
     samples: Vec<u64>,
     ranges: Vec<Range<usize>>,
-    /// Which of them is known slice by slice.
+    /// The range that is counted slice by slice.
     kept: Option<usize>,
 }
 
@@ -47,17 +47,17 @@ impl<'a> Pieces<'a> {
         &self.runs
     }
 
-    /// Both sides, of which the sums are known.
+    /// Returns both sides; only the sums are complete.
     pub(super) fn sides(&self) -> Sides<'_> {
         let (before, after) = self.runs.iter().partition(|run| run.side == 0);
         [before, after]
     }
 
-    /// Gives one range of rows after the other to `work`, in order. Those that have enough samples in all recordings together are known
-    /// slice by slice meanwhile.
+    /// Passes one range of rows after the other to `work`, in order. During the call, rows of the range with enough samples in all
+    /// recordings together are counted slice by slice.
     pub(super) fn each(&mut self, mut work: impl FnMut(&Sides<'_>, Range<usize>)) {
         for (piece, range) in self.ranges.clone().into_iter().enumerate() {
-            // Of processes and threads there are few: they are known as a whole.
+            // There are few processes and threads: they are counted completely.
             if self.kept != Some(piece) && !matches!(self.by, By::Process | By::Thread) {
                 self.keep(&range);
                 self.kept = Some(piece);
@@ -79,10 +79,10 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Divides rows into ranges with so many rows that have enough samples; at least one.
+/// Divides rows into ranges with at most `at_once` rows that have enough samples; returns at least one range.
 fn ranges(samples: &[u64], at_once: usize) -> Vec<Range<usize>> {
     let enough = (0..samples.len()).filter(|row| samples[*row] >= FEWEST_SAMPLES);
-    // Rows in front of the first of these have too few.
+    // Rows before the first of these have too few.
     let begins: Vec<usize> = [0].into_iter().chain(enough.step_by(at_once).skip(1)).collect();
     let ends = begins.iter().skip(1).copied().chain([samples.len()]);
     begins.iter().zip(ends).map(|(begin, end)| *begin..end).collect()

@@ -1,8 +1,8 @@
-//! One row of one recording: its rate, and how far that may be off by chance.
+//! Measures one row of one recording: its rate and noise.
 
 use statrs::distribution::ContinuousCDF;
 
-use super::estimate::{Piece, Seen};
+use super::estimate::{Piece, RecordedRow};
 use super::judge::student;
 use super::noise::{self, LEVELS};
 
@@ -20,7 +20,7 @@ pub struct Point {
 }
 
 /// Measures one row.
-pub fn point(seen: Seen<'_>, piece: Piece) -> Point {
+pub fn point(seen: RecordedRow<'_>, piece: Piece) -> Point {
     let pulls = seen.pulls();
     let left = |level: usize| noise::blocks(level) - 1.0;
     let (variance, degrees) = match piece {

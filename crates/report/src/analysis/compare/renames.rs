@@ -1,4 +1,4 @@
-//! Functions that may only be called otherwise: what is gone and what is new, put into one row.
+//! Joins functions that are gone and functions that are new, if they may only have been renamed.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::rows::{Rows, Sided};
 use crate::analysis::matching::{Left, renamed};
 use crate::profile::through;
 
-/// Smaller shares are not worth a guess.
+/// Smaller shares are not examined.
 const LEAST_SHARE: f64 = 0.001;
-/// The most functions of each side that are looked at.
+/// The most functions of each side that are examined.
 const MOST: usize = 300;
 
 /// A function without a partner, and its neighbours.
@@ -20,7 +20,7 @@ struct Lone {
     callees: BTreeMap<u32, f64>,
 }
 
-/// The same with its neighbours as lists.
+/// An unmatched function with its neighbours as lists.
 #[derive(Debug)]
 struct Listed {
     row: u32,
@@ -30,8 +30,8 @@ struct Listed {
     callees: Vec<(u32, f64)>,
 }
 
-/// Joins rows of functions that have the same callers and callees, and exist on one side each. Returns how alike the two
-/// of each joined row are, by row.
+/// Joins rows of functions that have the same callers and callees, and exist on one side each. Returns the similarity of each
+/// joined pair, by row.
 pub(super) fn join(rows: &mut Rows, reports: &[Sided<'_>]) -> BTreeMap<u32, f64> {
     let [gone, new] = [lone(rows, reports, 0), lone(rows, reports, 1)];
     let [old, other] = [&gone, &new].map(|side| side.iter().map(Listed::left).collect::<Vec<_>>());
@@ -51,9 +51,9 @@ pub(super) fn join(rows: &mut Rows, reports: &[Sided<'_>]) -> BTreeMap<u32, f64>
     joined
 }
 
-/// The rows that one side alone has, heaviest first.
+/// Lists the rows that only one side has, heaviest first.
 fn lone(rows: &Rows, reports: &[Sided<'_>], side: usize) -> Vec<Listed> {
-    // What is of a build that both sides have would have its name on both.
+    // A function of a build that both sides have would have the same name on both.
     let is_settled = |row: u32| rows.functions.is_settled[rows.function_of[row as usize] as usize];
     let is_lone = |row: u32| rows.keys[row as usize][1 - side].is_none() && !is_settled(row);
     let mut found: BTreeMap<u32, Lone> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What is compared: rows that mean the same in every recording.
+//! Assigns rows that mean the same in every recording.
 
 use super::functions::{Functions, NO_IMAGE};
 use super::shift;
@@ -16,37 +16,37 @@ pub enum By {
     Line,
     /// Images.
     Image,
-    /// Processes of one name.
+    /// Processes by name.
     Process,
-    /// Threads of one name.
+    /// Threads by name.
     Thread,
     /// Whole stacks.
     Stack,
 }
 
-/// A row as people know it.
+/// A row as it is shown to people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Name of a function, thread or process, or path of an image; functions of a stack, root first, behind `;`.
+    /// Name of a function, thread or process, or path of an image; for a stack its functions, root first, separated by `;`.
     pub name: String,
     /// Path of the image.
     pub image: Option<String>,
     /// Source file.
     pub file: Option<String>,
-    /// Line in it.
+    /// Line in the source file.
     pub line: Option<u32>,
 }
 
 /// The rows of some recordings.
 #[derive(Debug, Default)]
 pub struct Rows {
-    /// Each row as it is called before, and after, as far as it is known there.
+    /// For each row its key before and after, if known.
     pub keys: Vec<[Option<Key>; 2]>,
-    /// The row of each group of a recording, by its position.
+    /// For each recording, the row of each group.
     pub of: Vec<Local>,
     /// Functions are matched whatever the rows are.
     pub functions: Functions,
-    /// The function of each row, by its number in these, if rows are functions.
+    /// If rows are functions, the number of each row's function.
     pub(super) function_of: Vec<u32>,
 }
 
@@ -55,7 +55,7 @@ pub struct Rows {
 pub struct Local {
     /// The row of each group.
     pub row: Vec<u32>,
-    /// The group of each stack, or of each thread. That of the empty stack means nothing: there may be no groups at all.
+    /// The group of each stack, or of each thread. That of the empty stack has no meaning: there may be no groups at all.
     pub group: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ pub struct Local {
 pub type Sided<'a> = (&'a Report<'a>, usize);
 
 impl Rows {
-    /// Finds the rows of recordings. With `physical`, what was inlined into a function counts for it.
+    /// Finds the rows of recordings. With `physical`, inlined functions count for the function into which they were inlined.
     pub fn new(reports: &[Sided<'_>], by: By, physical: bool) -> Self {
         let functions = Functions::new(reports);
         let mut rows = Self { functions, ..Self::default() };
@@ -119,7 +119,7 @@ impl Rows {
 
     fn stacks(&mut self, reports: &[Sided<'_>], physical: bool) {
         let mut rows: Interned<(u32, u32)> = Interned::new();
-        // The empty stack is no row that anything has.
+        // The empty stack is no row.
         rows.intern((0, u32::MAX));
         self.keys.push(Default::default());
         for (number, (report, side)) in reports.iter().enumerate() {
@@ -133,7 +133,7 @@ impl Rows {
             for (position, stack) in profile.stacks.iter().enumerate().skip(1) {
                 let caller = of_stack[stack.caller as usize];
                 let frame = &names.frames[stack.frame as usize];
-                // Inlined frames that are not apart are one with their caller.
+                // Inlined frames that are not apart belong to their caller.
                 let is_part = frame.inlined
                     && stack.caller != 0
                     && !self.functions.is_apart(number, names, frame, physical);
@@ -180,12 +180,12 @@ impl Rows {
     }
 }
 
-/// The innermost frames by which a stack is called.
+/// The name of a stack shows so many of its innermost frames.
 const SHOWN_FRAMES: usize = 64;
-/// With so many bytes a stack is long enough.
+/// The name of a stack ends after so many bytes.
 const SHOWN_BYTES: usize = 8 << 10;
 
-/// Notes how a row is called on a side.
+/// Stores the key of a row on a side.
 fn learn(keys: &mut Vec<[Option<Key>; 2]>, row: u32, side: usize, key: impl FnOnce() -> Key) {
     if keys.len() <= row as usize {
         keys.resize(row as usize + 1, Default::default());
@@ -194,7 +194,7 @@ fn learn(keys: &mut Vec<[Option<Key>; 2]>, row: u32, side: usize, key: impl FnOn
 }
 
 impl Local {
-    /// Groups stacks by their rows; the first of them is empty.
+    /// Groups stacks by their rows; the first group is empty.
     fn of_stacks(rows: &[u32]) -> Self {
         let mut distinct = Interned::new();
         let of_frames = rows.iter().skip(1).map(|row| distinct.intern(*row));
@@ -209,7 +209,7 @@ impl Local {
     }
 }
 
-/// How the row of a frame is called.
+/// Returns the key of a frame's row.
 fn key(frame: &Frame, names: &Names, by: By) -> Key {
     let function = &names.functions[frame.function as usize];
     if by == By::Image {
@@ -228,7 +228,7 @@ fn key(frame: &Frame, names: &Names, by: By) -> Key {
     }
 }
 
-/// The last part of a path: folders of sources move.
+/// Returns the last part of a path: folders of sources may move.
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

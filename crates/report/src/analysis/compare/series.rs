@@ -1,9 +1,9 @@
-//! What everything in one recording weighs in each slice of time.
+//! Sums the weight of every row of one recording in each slice of time.
 
 use crate::profile::{Amount, Profile, Sum, depth_first, sums};
 use crate::stacks::hits::Cell;
 
-/// Weights of groups of code or threads, slice by slice for those that are worth it, and in sum for all.
+/// Weights of groups of code or threads: slice by slice for kept groups, and in sum for all.
 ///
 /// # Shape   one row per group that is kept, one column per slice
 /// # Units   the weight of the profile's event
@@ -15,11 +15,11 @@ pub struct Series {
     rows: Vec<Option<u32>>,
     /// Weight of the group itself.
     own: Vec<f64>,
-    /// Weight of all that went through it, each sample once.
+    /// Weight of all samples that passed through the group, each counted once.
     total: Vec<f64>,
 }
 
-/// A group: what it is in sum, and slice by slice if that was kept.
+/// The weight of a group: in sum and, if kept, slice by slice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Part<'a> {
     /// The sum.
@@ -29,8 +29,8 @@ pub struct Part<'a> {
 }
 
 impl Series {
-    /// Adds up groups of code: `of_stack` names the group of each stack's innermost frame. The empty stack is in no group.
-    /// Nothing is known slice by slice before [`Self::keep`].
+    /// Adds up groups of code: `of_stack` names the group of each stack's innermost frame. The empty stack is in no group. No group
+    /// is kept slice by slice before [`Self::keep`].
     pub fn of_code(profile: &Profile, of_stack: &[u32], groups: usize) -> Self {
         Self { sums: sums(profile, of_stack, groups), rows: vec![None; groups], ..Self::default() }
     }
@@ -85,17 +85,17 @@ impl Series {
         let mut kept = 0..;
         let row = |(group, sum)| if is_kept(group, sum) { kept.next() } else { None };
         self.rows = self.sums.iter().enumerate().map(row).collect();
-        // Written at once: pages that are read first, as a sum does, are mapped twice.
+        // Writing at once saves page faults: pages that are read first, as a sum does, are mapped twice.
         let room = || std::iter::repeat_n(0.0, kept.start as usize * slices).collect();
         (self.slices, self.own, self.total) = (slices, room(), room());
     }
 
-    /// Where the slices of a group begin.
+    /// Returns where the slices of a group begin.
     fn start(&self, group: usize) -> Option<usize> {
         self.rows[group].map(|row| row as usize * self.slices)
     }
 
-    /// The innermost of each stack and its callers that counts for a group that is kept: recursion counts once.
+    /// For each stack, returns the innermost frame of each kept group: recursion counts once.
     fn counted(&self, profile: &Profile, of_stack: &[u32]) -> Vec<u32> {
         let mut up = vec![0u32; profile.stacks.len()];
         let mut on_path = vec![0u32; self.sums.len()];
@@ -113,7 +113,7 @@ impl Series {
         up
     }
 
-    /// One metric of a group.
+    /// Returns one metric of a group.
     pub fn of(&self, group: usize, metric: Metric) -> Part<'_> {
         let sum = self.sums[group];
         let (amount, weights) = match metric {
@@ -124,16 +124,16 @@ impl Series {
     }
 }
 
-/// Which weight of a group is meant.
+/// A weight of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Where it is the leaf.
+    /// Where the group is the leaf.
     Own,
-    /// Where it is anywhere in the stack.
+    /// Where the group is anywhere in the stack.
     Total,
 }
 
-/// The weight of everything in each slice.
+/// Returns the weight of all samples in each slice.
 pub fn whole(profile: &Profile, slices: usize) -> Vec<f64> {
     let mut whole = vec![0.0; slices];
     profile.cells.iter().for_each(|cell| whole[cell.slice as usize] += cell.weight as f64);

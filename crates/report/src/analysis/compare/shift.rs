@@ -1,15 +1,14 @@
-//! Lines that moved: a function whose source stands further down in another build.
+//! Finds functions whose source moved up or down in another build.
 
 use super::functions::Functions;
 use super::rows::Sided;
 use crate::base::map::Map;
 use crate::profile::through;
 
-/// Lines of one function, per side, that are tried against each other: the heaviest.
+/// The heaviest lines of a function on each side that are compared.
 const TRIED: usize = 32;
 
-/// Tells by how many lines each function, by its number, stands further down after than before: as many as bring the most
-/// weight together.
+/// Returns by how many lines each function, by its number, moved down: the shift that matches the most weight.
 pub(super) fn shifts(reports: &[Sided<'_>], functions: &Functions) -> Map<u32, i32> {
     let mut lines: Map<u32, [Map<u32, u64>; 2]> = Map::default();
     for (number, (report, side)) in reports.iter().enumerate() {
@@ -30,7 +29,7 @@ pub(super) fn shifts(reports: &[Sided<'_>], functions: &Functions) -> Map<u32, i
     lines.into_iter().filter_map(shift).collect()
 }
 
-/// The heaviest lines, by their share of the function.
+/// Returns the heaviest lines, by their share of the function.
 fn heaviest(lines: Map<u32, u64>) -> Vec<(u32, f64)> {
     let whole = lines.values().fold(0, |sum: u64, weight| sum.saturating_add(*weight)).max(1) as f64;
     let mut lines: Vec<(u32, u64)> = lines.into_iter().collect();
@@ -39,7 +38,7 @@ fn heaviest(lines: Map<u32, u64>) -> Vec<(u32, f64)> {
     lines.into_iter().map(|(line, weight)| (line, weight as f64 / whole)).collect()
 }
 
-/// The shift that brings the most together; the smallest of several.
+/// Returns the shift that matches the most weight; the smallest of several.
 fn best(before: &[(u32, f64)], after: &[(u32, f64)]) -> i32 {
     let together = |shift: i32| -> f64 {
         let of = |(line, share): &(u32, f64)| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 
-use super::estimate::{Base, Estimate, Piece, Seen, estimate, growth, p_of_counts};
+use super::estimate::{Base, Estimate, Piece, RecordedRow, estimate, growth, p_of_counts};
 use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, FEWEST_SAMPLES, Judgement, judge};
 use super::noise::{Draws, SEED, SLICES, common_level};
 use super::series::Part;
@@ -88,20 +88,21 @@ fn compared(
         bases.iter().zip(runs).map(of).collect()
     };
     let rows: Vec<_> = (0..ROWS).map(|row| [side(before, first, row), side(after, last, row)]).collect();
-    let seen: Vec<[Vec<Seen<'_>>; 2]> = rows
+    let seen: Vec<[Vec<RecordedRow<'_>>; 2]> = rows
         .iter()
         .map(|sides| {
             sides.each_ref().map(|side| {
                 let seen = side.iter();
                 seen.map(|(samples, part, base)| {
                     let amount = Amount { samples: *samples, weight: *samples };
-                    Seen { base, part: Part { amount, of_slices: Some(part) } }
+                    RecordedRow { base, part: Part { amount, of_slices: Some(part) } }
                 })
                 .collect()
             })
         })
         .collect();
-    let samples = |sides: &[Vec<Seen<'_>>; 2]| sides.iter().flatten().map(Seen::samples).sum::<u64>();
+    let samples =
+        |sides: &[Vec<RecordedRow<'_>>; 2]| sides.iter().flatten().map(RecordedRow::samples).sum::<u64>();
     let is_tested: Vec<bool> = seen.iter().map(|sides| samples(sides) >= FEWEST_SAMPLES).collect();
     let grown: Vec<_> = seen.iter().filter_map(|[before, after]| growth(before, after)).collect();
     let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(common_level(&grown)) };

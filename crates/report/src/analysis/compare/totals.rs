@@ -1,56 +1,56 @@
-//! What whole runs take in all: CPU time and wall time per run, and how far these may be off by chance.
+//! Compares the total CPU time and wall time of whole runs.
 //!
-//! Inside a recording nothing shows how the totals of runs differ. Several recordings on a side show it. For one on each side it is
-//! assumed, as it was measured of programs on a machine that others used, too (docs/COMPARING.md).
+//! One recording does not show how the totals of runs differ; several recordings on a side do. With one recording on each side the
+//! spread is assumed, as measured for programs on a shared machine (docs/COMPARING.md).
 
 use super::comparison::Compared;
 use super::estimate::Estimate;
 use super::facts::Facts;
 use super::judge::{FALSE_DISCOVERIES, judge};
 
-/// Standard deviation of the CPU time of runs of one program, as a share of it,
+/// Assumed standard deviation of the CPU time of runs of one program, as a share of it.
 pub const CPU_NOISE: f64 = 0.05;
-/// and of their wall time: that depends on whoever else uses the machine.
+/// Assumed standard deviation of their wall time, as a share of it: other users of the machine affect it.
 pub const WALL_NOISE: f64 = 0.30;
-/// What is added to both, s: short runs differ by more.
+/// Added to both, s: short runs differ by more.
 pub const LEAST_NOISE_S: f64 = 0.02;
-/// How many runs these assumptions count for.
+/// The weight of these assumptions, in degrees of freedom.
 const ASSUMED_DEGREES: f64 = 8.0;
-/// With so many degrees of freedom the spread of the recordings counts alone: three on each side.
+/// From so many degrees of freedom on only the spread of the recordings counts: three recordings on each side.
 const ENOUGH_DEGREES: f64 = 4.0;
 
 /// Totals of both sides, per run.
 #[derive(Debug, Clone, Copy)]
 pub struct Totals {
-    /// CPU time, s; of events whose weights are no times, their weight.
+    /// CPU time, s; the weight of events whose weights are no times.
     pub cpu: Compared,
     /// Wall time, s.
     pub wall: Compared,
-    /// The CPU time is the kernel's account and no estimate from samples.
+    /// The CPU time is the kernel's account, not an estimate from samples.
     pub is_exact: bool,
-    /// How noise was learned.
+    /// The origin of the noise.
     pub noise: Noise,
 }
 
-/// How it is known how runs differ.
+/// The origin of the noise of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noise {
-    /// It is assumed: there is one recording on each side.
+    /// Assumed: each side has one recording.
     Assumed,
-    /// A few recordings tell it, together with the assumption.
+    /// Measured with a few recordings, combined with the assumption.
     Both,
-    /// The recordings of each side tell it.
+    /// Measured with the recordings of each side.
     Runs,
 }
 
-/// The total of one recording per run, and the variance by which sampling alone may have missed it.
+/// The total of one recording per run, and its variance from sampling alone.
 #[derive(Debug, Clone, Copy)]
 struct Total {
     value: f64,
     of_sampling: f64,
 }
 
-/// Compares recordings of whole runs; `side` tells the side of each.
+/// Compares recordings of whole runs; `side` is the side of each.
 pub(super) fn totals(facts: &[Facts], side: &[usize], is_time: bool) -> Totals {
     let is_exact = is_time && facts.iter().all(|facts| facts.exact_ns.is_some());
     let scale = if is_time { 1e-9 } else { 1.0 };
@@ -83,13 +83,13 @@ fn per_run(total: f64, facts: &Facts) -> f64 {
     total / facts.runs.max(1) as f64
 }
 
-/// Compares the means of both sides. Each total is off by a share of it that is the same on both sides, learned or assumed, by a
-/// `least` number of seconds, and by sampling.
+/// Compares the means of both sides. The error of each total has three parts: a share of it that is the same on both sides,
+/// measured or assumed; `least` seconds; and sampling.
 fn compared(sides: &[Vec<Total>; 2], assumed: f64, least: f64) -> (Compared, Noise) {
     let mean = |side: &[Total]| side.iter().map(|total| total.value).sum::<f64>() / side.len() as f64;
     let means = sides.each_ref().map(|side| mean(side));
     let assumed_at = |value: f64| (assumed * value).powi(2) + least.powi(2);
-    // The spread of one side is expected of the other, in proportion.
+    // Both sides are expected to have the same relative spread.
     let (mut squares, mut freedom) = (0.0, 0.0);
     for (side, mean) in sides.iter().zip(means) {
         let deviation = |total: &Total| ((total.value - mean) / mean.max(f64::MIN_POSITIVE)).powi(2);
@@ -104,7 +104,7 @@ fn compared(sides: &[Vec<Total>; 2], assumed: f64, least: f64) -> (Compared, Noi
     let of_side = |(side, mean): (&Vec<Total>, f64)| {
         let runs = side.len() as f64;
         let of_sampling = side.iter().map(|total| total.of_sampling).sum::<f64>() / runs;
-        // What recordings differ by holds what sampling adds.
+        // The spread between recordings includes the sampling error.
         let of_runs = match noise {
             Noise::Assumed => assumed_at(mean) + of_sampling,
             Noise::Both => {
@@ -139,7 +139,7 @@ mod tests {
     fn one_run_a_side_shows_what_is_far_more_than_runs_differ_by() {
         assert_eq!(changed(&[2.73], &[3.53]), (true, Noise::Assumed));
         assert_eq!([changed(&[3.53], &[2.73]).0, changed(&[2.73], &[3.0]).0], [true, false]);
-        // A run of 30 ms may take 40 the next time.
+        // A run of 30 ms may take 40 ms the next time.
         assert!(!changed(&[0.030], &[0.040]).0 && changed(&[0.030], &[0.130]).0);
     }
 

@@ -1,22 +1,22 @@
-//! What rates are rates of.
+//! Defines the denominators of rates.
 
 use super::facts::Facts;
 use super::noise::SLICES;
 
-/// What is compared.
+/// The denominator of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unit {
-    /// The share of all that was sampled.
+    /// All samples: the rate is a share.
     Share,
-    /// Weight per wall time: CPU seconds per second, where weights are times.
+    /// Wall time: CPU seconds per second, if weights are times.
     PerSecond,
-    /// Weight per unit of work.
+    /// Units of work.
     PerWork(Work),
-    /// Weight per run of a command, of whole runs.
+    /// Runs of a command, for whole runs.
     PerRun,
 }
 
-/// Units of work that each recording of a side did.
+/// Units of work that each recording of a side completed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
     /// Before.
@@ -26,12 +26,12 @@ pub struct Work {
 }
 
 impl Unit {
-    /// What the weights of each slice are divided by.
+    /// Returns the denominator of each slice.
     ///
-    /// `whole` is the weight of everything in each slice.
+    /// `whole` is the weight of all samples in each slice.
     pub fn divisors(self, whole: &[f64], facts: &Facts, is_before: bool) -> Vec<f64> {
         let seen = 1.0 - facts.lost_share;
-        // Slices are equally long. Weights that are times are divided by times.
+        // Slices have equal lengths. Weights that are times are divided by times.
         let each = |whole: f64| vec![whole * seen / SLICES as f64; SLICES];
         match self {
             Self::Share => whole.to_vec(),

@@ -1,14 +1,14 @@
-//! Long stacks made short: what repeats is written once.
+//! Shortens long stacks by writing repetitions once.
 
-/// Longer cycles are not looked for.
+/// The longest cycle that is recognized.
 const LONGEST: usize = 32;
 
-/// Functions that follow each other, several times.
+/// A sequence of functions, and how often it repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// Positions in the names' functions, outermost first.
     pub functions: Vec<u32>,
-    /// How often in a row; 1 of a single function that does not repeat.
+    /// How often the sequence repeats; 1 for a single function that does not.
     pub times: u32,
 }
 
@@ -20,7 +20,7 @@ pub fn folded(path: &[u32]) -> Vec<Link> {
         let (len, times) = (1..=LONGEST)
             .map(|len| (len, times(rest, len)))
             .filter(|(_, times)| *times > 1)
-            // The most that is covered; of equal ones the shortest cycle.
+            // Prefers the cycle that covers most frames; of equal ones the shortest.
             .max_by_key(|(len, times)| (len * times, std::cmp::Reverse(*len)))
             .unwrap_or((1, 1));
         let functions = if times > 1 { rest[..len].to_vec() } else { vec![*first] };
@@ -31,7 +31,7 @@ pub fn folded(path: &[u32]) -> Vec<Link> {
     links
 }
 
-/// How often the first `len` items stand in a row.
+/// Counts how often the first `len` items repeat.
 fn times(path: &[u32], len: usize) -> usize {
     if path.len() < 2 * len {
         1

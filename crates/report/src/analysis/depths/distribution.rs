@@ -1,11 +1,11 @@
-//! How often each of some whole numbers occurs: exact percentiles, and buckets for people.
+//! Counts whole numbers: exact percentiles, and buckets for people.
 
 use std::collections::BTreeMap;
 
-/// The most buckets of a histogram, if powers of two do it.
+/// The most buckets of a histogram, if powers of two suffice.
 const BUCKETS: u64 = 16;
 
-/// How many samples have which value. The value of a sample whose stack was cut is a least value.
+/// How many samples have which value. For a truncated stack the value is a lower bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Distribution {
     values: BTreeMap<u32, Samples>,
@@ -18,12 +18,12 @@ struct Samples {
     cut: u64,
 }
 
-/// A value, and whether it is a fact.
+/// A value, and whether it is exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
     /// The value.
     pub value: u32,
-    /// It would be larger, or might be, if no stack had been cut.
+    /// A lower bound: a truncated stack would make it larger, or might.
     pub at_least: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Bucket {
     pub from: u32,
     /// The largest.
     pub to: u32,
-    /// How many samples.
+    /// Number of samples.
     pub count: u64,
 }
 
@@ -58,42 +58,42 @@ impl Distribution {
         self.all.add(samples);
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub fn count(&self) -> u64 {
         self.all.count()
     }
 
-    /// How many of them have a stack that was cut.
+    /// Returns the number of samples whose stack was truncated.
     pub fn cut(&self) -> u64 {
         self.all.cut
     }
 
-    /// How many of them have at least this value.
+    /// Returns the number of samples with at least this value.
     pub fn count_from(&self, value: u32) -> u64 {
         self.values.range(value..).fold(0, |sum: u64, (_, samples)| sum.saturating_add(samples.count()))
     }
 
-    /// The smallest value; `None` of no samples.
+    /// Returns the smallest value; `None` without samples.
     pub fn min(&self) -> Option<Figure> {
         let (value, samples) = self.values.first_key_value()?;
         Some(Figure { value: *value, at_least: samples.whole == 0 })
     }
 
-    /// The largest value.
+    /// Returns the largest value; `None` without samples.
     pub fn max(&self) -> Option<Figure> {
         let (value, _) = self.values.last_key_value()?;
         Some(Figure { value: *value, at_least: self.all.cut > 0 })
     }
 
-    /// The mean; 0 of no samples.
+    /// Returns the mean; 0 without samples.
     pub fn mean(&self) -> f64 {
         let sum: f64 =
             self.values.iter().map(|(value, samples)| f64::from(*value) * samples.count() as f64).sum();
         if self.count() == 0 { 0.0 } else { sum / self.count() as f64 }
     }
 
-    /// A percentile by nearest rank: the least value that so many percent of the samples do not exceed. It is a fact if
-    /// so many of them are known not to.
+    /// Returns a percentile by nearest rank: the least value that so many percent of the samples do not exceed. It is exact if so
+    /// many samples are known not to exceed it.
     pub fn percentile(&self, percent: u8) -> Option<Figure> {
         let rank = (u128::from(self.count()) * u128::from(percent)).div_ceil(100).max(1);
         let (mut below, mut known) = (0u128, 0u128);
@@ -104,8 +104,8 @@ impl Distribution {
         })
     }
 
-    /// Divides the values into neighbouring buckets from the smallest to the largest: one for each value if these are
-    /// few, else eighths, quarters, halves or wholes of powers of two.
+    /// Divides the values into neighbouring buckets from the smallest to the largest: one for each value if there are few, else
+    /// eighths, quarters, halves or wholes of powers of two.
     pub fn buckets(&self) -> Vec<Bucket> {
         let (Some(min), Some(max)) = (self.min(), self.max()) else { return Vec::new() };
         let edges = |bits: u32| {
@@ -123,7 +123,7 @@ impl Distribution {
     }
 }
 
-/// The bucket of a value where each power of two has 2 to the `bits` of them.
+/// Returns the bucket of a value if each power of two has 2 to the `bits` buckets.
 fn edges_around(value: u32, bits: u32) -> (u32, u32) {
     let shift = value.max(1).ilog2().saturating_sub(bits);
     let from = value >> shift << shift;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn figures_that_cut_stacks_can_change_are_no_facts() {
-        // 89 whole stacks of 10 frames, 1 of 64, and 10 that were cut at 64.
+        // 89 whole stacks of 10 frames, 1 of 64, and 10 that were truncated at 64.
         let limited = of(&[(10, 89, false), (64, 1, false), (64, 10, true)]);
         assert_eq!((limited.percentile(50), limited.percentile(90)), (fact(10), fact(64)));
         let least = Some(Figure { value: 64, at_least: true });

@@ -1,16 +1,16 @@
-//! How often interpreters were entered again: from code that they had called.
+//! Counts re-entries of interpreters: entries from code that they, or another, had called.
 
 use crate::base::map::Map;
 use crate::profile::Profile;
 use crate::profile::names::Function;
 
-/// An interpreter, by the function that evaluates its code.
+/// An interpreter, recognized by the function that evaluates its code.
 #[derive(Debug)]
 struct Interpreter {
     language: &'static str,
-    /// Functions that evaluate.
+    /// Functions that evaluate code.
     evaluators: &'static [&'static str],
-    /// Functions through which one function of the language calls another: not somebody else's code.
+    /// Functions through which one function of the language calls another; they do not count as other code.
     calls: &'static [&'static str],
 }
 
@@ -49,18 +49,18 @@ const INTERPRETERS: [Interpreter; 6] = [
     },
 ];
 
-/// How often the outermost interpreter of a stack is entered again.
+/// Re-entries of the outermost interpreter of a stack.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entries {
     /// Its language; `None` if no interpreter is in the stack.
     pub language: Option<&'static str>,
-    /// How often its evaluator, or that of another interpreter, is called with other code in between.
+    /// How often its evaluator, or another interpreter's, is called with other code in between.
     pub again: u32,
-    /// Since the last evaluator there was other code.
+    /// There was other code since the last evaluator.
     has_left: bool,
 }
 
-/// What a function is to interpreters.
+/// The role of a function for interpreters.
 #[derive(Clone, Copy)]
 enum Part {
     Evaluator(&'static str),
@@ -103,7 +103,7 @@ fn known() -> Map<&'static str, Part> {
     parts.collect()
 }
 
-/// Compilers put what they did behind a dot: `_PyEval_EvalFrameDefault.lto_priv.0`.
+/// Compilers append the variant after a dot: `_PyEval_EvalFrameDefault.lto_priv.0`.
 fn part(known: &Map<&str, Part>, function: &Function) -> Option<Part> {
     known.get(function.name.split('.').next()?).copied()
 }

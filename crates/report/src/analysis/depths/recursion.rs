@@ -1,4 +1,4 @@
-//! Functions that occur more than once in a stack.
+//! Finds functions that occur more than once in a stack.
 
 mod loops;
 mod sets;
@@ -14,13 +14,13 @@ use sets::Sets;
 /// A function that calls itself, or a set of functions that call each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recursing {
-    /// The function, a position in the names' functions; of a set the one by which it is entered most.
+    /// The function, a position in the names' functions; for a set the function through which it is entered most.
     pub function: u32,
-    /// From the function back to itself, both ends included: the way that is taken most often.
+    /// The most frequent way from the function back to itself, both ends included.
     pub cycle: Vec<u32>,
     /// How many functions call each other; 1 if it calls itself.
     pub functions: u32,
-    /// How often the function occurs in a stack, of the samples in which it does so more than once.
+    /// How often the function occurs in a stack, for samples in which it occurs more than once.
     pub repeats: Distribution,
 }
 
@@ -37,7 +37,7 @@ pub fn recursing(profile: &Profile, depths: &Depths) -> Vec<Recursing> {
     }
     let (direct, mutual): (Vec<Way>, Vec<Way>) =
         loops.ways(&profile.names).into_iter().partition(|way| way.between.is_empty());
-    // Of functions that are alike, the one that was called first stands for its set.
+    // Of equal functions, the one that was called first represents its set.
     let rank = |way: &Way| (way.samples, Reverse(loops.first_seen(way.from)), Reverse(way.from));
     let mut leaders: Map<u32, Way> = Map::default();
     for way in mutual {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::profile::fixture;
 
-    /// Cycles, functions, most repeats, samples.
+    /// Returns cycles, functions, most repeats and samples.
     fn of(profile: &Profile) -> Vec<(String, u32, u32, u64)> {
         let row = |row: Recursing| {
             let names = row.cycle.iter().map(|f| &*profile.names.functions[*f as usize].name);
@@ -99,7 +99,7 @@ mod tests {
     fn mutual_recursion_is_told_once_for_all_its_functions() {
         let profile = fixture::profile(&[("main;f;g;f;g;f;leaf", 4), ("main;f;g;h;f", 1), ("main;f;g", 9)]);
         assert_eq!(of(&profile), [("f g f".into(), 3, 3, 5)]);
-        // Who begins stands for them, if they are alike.
+        // Of equal functions, the first one represents them.
         assert_eq!(of(&fixture::profile(&[("main;g;f;g;f;leaf", 4)])), [("g f g".into(), 2, 2, 4)]);
     }
 

@@ -1,18 +1,18 @@
-//! Tells whether the machine code of a function is the same in two builds: then a change is not in this function.
+//! Compares the machine code of a function in two builds: if it is the same, a change has its cause elsewhere.
 //!
-//! Bytes differ wherever code names an address, because everything lies elsewhere in another build. So instructions are
-//! decoded, and what they name is compared by what it is:
+//! Bytes differ wherever code names an address, because another build has another layout. So instructions are decoded, and the
+//! targets of their addresses are compared:
 //!
-//! | an instruction names | it is compared by |
+//! | an instruction names | compared by |
 //! |---|---|
-//! | a place in the same function | its offset; parts such as `.cold` belong to the function |
-//! | another function, or a stub of the linker | the name, if both have one |
-//! | a slot that the loader fills | the name that it is filled with, if both have one |
+//! | a location in the same function | its offset; parts such as `.cold` belong to the function |
+//! | another function, or a PLT stub | the name, if both have one |
+//! | a slot that the loader fills | the name of its content, if both have one |
 //! | a constant that it loads | the bytes |
 //! | any other data | nothing |
-//! | perhaps data: a number, in a program that has a fixed place | the number, or the text there; else nobody can tell |
+//! | a number that may be an address of data, in a program at a fixed address | the number, or the text there; else undecided |
 //!
-//! What is left out: tables of jumps and texts that are only pointed to.
+//! The comparison ignores jump tables, and texts behind pointers.
 
 mod aarch64;
 mod opened;
@@ -26,34 +26,34 @@ use icecore_symbolize::image::Identity;
 
 pub use opened::Code;
 
-/// Bytes of one function: more are not compared.
+/// The longest function that is compared, bytes.
 const MAX_LEN: u64 = 4 << 20;
 
-/// Whether the code is the same.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is, or both are one build.
+    /// The code is identical, or both belong to one build.
     Identical,
-    /// It is not.
+    /// The code differs.
     Different,
-    /// Nobody can tell.
+    /// The comparison is undecided.
     Unknown(Cause),
 }
 
-/// Why nobody can tell.
+/// Why a comparison is undecided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The file of an image is not at hand.
+    /// The file of an image is not available.
     Image(Reason),
-    /// No symbol table of an image tells where the function is.
+    /// No symbol table of an image has the function.
     NoSymbol,
-    /// Several functions have this name, and not all are the same.
+    /// Several functions have this name, and not all are equal.
     Ambiguous,
-    /// The code is for a processor whose instructions are not decoded here, or for two.
+    /// The code is for a processor that is not supported, or the processors differ.
     Processor,
-    /// The function is too long, or its bytes are not in the file.
+    /// The function is too long, or the file does not have its bytes.
     Bytes,
-    /// Numbers in it differ that may be numbers, or addresses of data.
+    /// The functions differ in numbers that may be addresses of data.
     Numbers,
 }
 
@@ -70,13 +70,12 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Reports whether two images are one build, by their build-ids: then all of their code is the same.
+/// Returns true if two images are one build, by their build-ids: then all of their code is identical.
 pub fn is_same_build(before: &Identity, after: &Identity) -> bool {
     !before.build_id.is_empty() && before.build_id == after.build_id
 }
 
-/// Compares the code of one function, with all its parts. The names may differ as those of one
-/// [`Group`](super::Group) do.
+/// Compares the code of one function, with all its parts. The names may differ as within one [`Group`](super::Group).
 ///
 /// # Cost    decodes the function twice; opening the images costs more
 pub fn compare(before: (&Code, &str), after: (&Code, &str)) -> Verdict {
@@ -101,11 +100,11 @@ fn compared((before, name): (&Code, &str), (after, other_name): (&Code, &str)) -
     }
 }
 
-/// Where a function and its parts are.
+/// The address ranges of a function and its parts.
 #[derive(Debug, Default)]
 struct Parts {
     places: Vec<Range<u64>>,
-    /// Two of them have one name: nobody knows which of the other build they are.
+    /// Two parts have one name: their counterparts in the other build are unknown.
     is_ambiguous: bool,
 }
 
@@ -140,7 +139,7 @@ fn are_equal((before, parts): (&Code, &Parts), (after, others): (&Code, &Parts))
 /// An instruction.
 #[derive(Debug)]
 struct Step {
-    /// Without what it names.
+    /// The instruction without the address that it names.
     masked: Masked,
     names: [Option<Named>; 2],
 }
@@ -149,7 +148,7 @@ struct Step {
 #[derive(Debug)]
 enum Masked {
     X86(iced_x86::Instruction),
-    /// Bytes that are no instruction.
+    /// Bytes that are not an instruction.
     Bytes(Vec<u8>),
     Word(u32),
 }
@@ -167,16 +166,16 @@ fn is_equal(a: &Masked, b: &Masked) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Named {
     at: u64,
-    /// So many bytes are read there; 0 if only the address is taken, or it is gone to.
+    /// The instruction reads so many bytes there; 0 if it takes the address or jumps to it.
     read_len: usize,
-    /// It may be a number that happens to be an address.
+    /// It may be a number that equals an address by chance.
     is_number: bool,
 }
 
-/// What lies at an address.
+/// The target of an address.
 #[derive(Debug, PartialEq, Eq)]
 enum Thing {
-    /// Part and offset in the same function.
+    /// Part of the same function, and offset in it.
     Own(usize, u64),
     /// Key of a function, and the offset in it.
     Function(String, u64),

@@ -1,4 +1,4 @@
-//! The two manglings of Rust, which tell different things of the same function.
+//! Compares the two manglings of Rust, which encode different facts of the same function.
 //!
 //! | | legacy | v0 |
 //! |---|---|---|
@@ -17,7 +17,7 @@ use regex::Regex;
 use super::groups::Item;
 use super::{Images, pattern};
 
-/// Types in types that are looked into.
+/// How deeply nested types are parsed.
 const MAX_DEPTH: usize = 8;
 
 /// A mangling.
@@ -27,16 +27,16 @@ pub(super) enum Dialect {
     V0,
 }
 
-/// What only the legacy mangling writes: closures without numbers, modules of implementations, and type parameters where v0 has
+/// Forms that only the legacy mangling has: closures without numbers, modules of implementations, and type parameters where v0 has
 /// types.
 static LEGACY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"\{\{|::<impl |<&?(?:mut )?[A-Z]\w? as |<[A-Z]\w?(?:,[A-Z]\w?)*>|,[A-Z]\w?>|\[[A-Z]\w?\]")
 });
-/// What only v0 writes: numbers of closures, types behind `::` and alone in brackets.
+/// Forms that only v0 has: numbers of closures, and types that follow `::` or stand alone in brackets.
 static V0: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"::<[^i]|::<i[^m]|\{(?:closure|shim:\w+)#|^<<*[^ ]+>::"));
 
-/// Tells a mangling by what only it writes.
+/// Recognizes a mangling by forms that only it has.
 pub(super) fn dialect(name: &str) -> Option<Dialect> {
     match name {
         _ if LEGACY.is_match(name) => Some(Dialect::Legacy),
@@ -44,7 +44,7 @@ pub(super) fn dialect(name: &str) -> Option<Dialect> {
     }
 }
 
-/// In which manglings the functions of images are named: libraries may be older than the program that they are linked into.
+/// The manglings that occur in each image: libraries may be older than the program into which they are linked.
 pub(super) struct Dialects<'a>(HashMap<Option<&'a str>, BTreeSet<Dialect>>);
 
 impl<'a> Dialects<'a> {
@@ -63,14 +63,14 @@ impl<'a> Dialects<'a> {
     }
 }
 
-/// Keys that are the same in both, each looser than the one before it. What they are given has no numbers.
+/// Keys that are equal in both manglings, each less strict than the one before. They expect names without numbers.
 pub(super) const KEYS: [fn(&str) -> String; 3] = [without_turbofish, without_types, without_self];
 
 fn without_turbofish(key: &str) -> String {
     key.replace("::<", "<").replace("{vtable.shim}", "::{shim:vtable}")
 }
 
-/// Leaves out type arguments, and the module that an implementation is in.
+/// Removes type arguments, and the module of an implementation.
 fn without_types(key: &str) -> String {
     let key = without_turbofish(key);
     let (own, implements, rest) = parts(&key, 0);
@@ -80,7 +80,7 @@ fn without_types(key: &str) -> String {
     }
 }
 
-/// Leaves out the type as well that a trait is implemented for, or that is no path.
+/// Also removes the type for which a trait is implemented, or a type that is no path.
 fn without_self(key: &str) -> String {
     let key = without_turbofish(key);
     let (own, implements, rest) = parts(&key, 0);
@@ -91,7 +91,7 @@ fn without_self(key: &str) -> String {
     }
 }
 
-/// Takes a name apart: the type, or the whole path; the trait that it implements; the rest.
+/// Splits a name into the type or the whole path, the trait that it implements, and the rest.
 fn parts(key: &str, depth: usize) -> (String, Option<String>, String) {
     let begin = if key.starts_with('<') { Some(0) } else { key.find("<impl ") };
     let Some((inside, rest)) = begin.and_then(|begin| bracketed(&key[begin..])).filter(|_| depth < MAX_DEPTH)
@@ -115,7 +115,7 @@ fn parts(key: &str, depth: usize) -> (String, Option<String>, String) {
     }
 }
 
-/// Everything outside of angle brackets.
+/// Returns everything outside of angle brackets.
 fn bare(text: &str) -> String {
     let mut depth = 0_usize;
     let outside = |(before, c): (char, char)| {
@@ -133,19 +133,19 @@ fn bare(text: &str) -> String {
     before.zip(text.chars()).filter_map(outside).collect()
 }
 
-/// What is in the bracket that a text begins with, and what is behind it.
+/// Splits a text that begins with a bracket into the content and the rest.
 fn bracketed(text: &str) -> Option<(&str, &str)> {
     let end = at_depth(text, 1, |rest| rest.starts_with('>'))?;
     Some((&text[1..end], &text[end + 1..]))
 }
 
-/// Divides a text at a word outside of brackets.
+/// Splits a text at a word outside of brackets.
 fn divided<'t>(text: &'t str, word: &str) -> Option<(&'t str, &'t str)> {
     let at = at_depth(text, 0, |rest| rest.starts_with(word))?;
     Some((&text[..at], &text[at + word.len()..]))
 }
 
-/// Finds the first place in so many angle brackets where the rest is as wanted; `->` is none.
+/// Finds the first position inside exactly so many angle brackets where the predicate is true; `->` is no bracket.
 fn at_depth(text: &str, wanted: usize, is_it: impl Fn(&str) -> bool) -> Option<usize> {
     let (mut depth, mut before) = (0_usize, ' ');
     for (at, c) in text.char_indices() {

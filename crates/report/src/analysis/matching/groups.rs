@@ -1,4 +1,4 @@
-//! Rows of two recordings, put together where they are one function.
+//! Groups the rows of two recordings that are one function.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -15,57 +15,56 @@ use crate::base::map::Map;
 /// A function of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// As people are shown it.
+    /// The name, as it is shown to people.
     pub name: &'a str,
-    /// Path of its image, or what stands for one; `None` if no image is known.
+    /// Path of its image, or a substitute; `None` if the image is unknown.
     pub image: Option<&'a str>,
-    /// Build-id of its image; empty if it is not known.
+    /// Build-id of its image; empty if unknown.
     pub build_id: &'a [u8],
-    /// Where its source is, if that is known.
+    /// Its source file, if known.
     pub file: Option<&'a str>,
 }
 
-/// What shows that the items of a group are one function; the later, the less certain.
+/// The evidence that the items of a group are one function, in order of decreasing certainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum By {
-    /// Equal names in images of one key. So is every group that has one side only.
+    /// Equal names in images with one key. Groups with items of one side only have this value, too.
     Name,
     /// Equal [`function`] keys in images of one key.
     Decoration,
-    /// The same but for numbers of closures, and nothing else fits.
+    /// Equal except for numbers of closures, and nothing else matches.
     Number,
-    /// The same as far as two manglings of Rust both tell.
+    /// Equal in everything that two manglings of Rust have in common.
     Mangling,
-    /// The same but for the types of parameters and of the result, one on either side.
+    /// Equal except for the types of parameters and of the result; the only such function on either side.
     Signature,
-    /// The same in another image, one on either side.
+    /// Equal in another image; the only such function on either side.
     Image,
 }
 
 /// One function: positions of its items, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Empty: it is new.
+    /// Empty if the function is new.
     pub before: Vec<usize>,
-    /// Empty: it is gone.
+    /// Empty if the function is gone.
     pub after: Vec<usize>,
-    /// What shows it.
+    /// The evidence.
     pub by: By,
 }
 
 impl Group {
-    /// Reports whether it has items of both sides.
+    /// Returns true if the group has items of both sides.
     pub fn is_pair(&self) -> bool {
         !self.before.is_empty() && !self.after.is_empty()
     }
 }
 
-/// Puts the functions of two sides together; every item is in exactly one group.
+/// Groups the functions of two sides; every item is in exactly one group.
 ///
-/// Whatever has one key is one group, on one side as on both. Those with one side only are joined if a looser key fits:
-/// without numbers, then without what a mangling makes of types, then without parameters, then in another image. Builds that
-/// are on both sides have no decoration that differs: their functions are the same by name or not at all, and so are
-/// their addresses.
+/// Items with one key are one group, on one side or both. Groups with one side only are joined if a less strict key matches:
+/// without numbers, then without types that manglings encode differently, then without parameters, then in another image. In builds
+/// that both sides have, decorations do not differ: their functions, and their addresses, match by name or not at all.
 ///
 /// # Shape   by the first position before, then after; exchanging the sides exchanges them in every group
 /// # Cost    O(n log n), some regular expressions per item
@@ -97,7 +96,7 @@ fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k Images<'_>) 
     open.join(By::Number, |it| Some((loose(it)?, it.image)), |_, _| true);
 
     let dialects = [before, after].map(|items| Dialects::of(items, images));
-    // Other images than these have nothing to translate, and neither have names that one mangling alone writes.
+    // Translation applies to no other images, and to no names that are equal in both manglings.
     let is_translated = |before: &[&Single<'_>], after: &[&Single<'_>]| {
         let image = before.first().and_then(|it| it.image);
         let written = |side: &[&Single<'_>]| side.iter().map(|it| dialect(&it.key)).collect::<BTreeSet<_>>();
@@ -116,7 +115,7 @@ fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k Images<'_>) 
     open.into_groups()
 }
 
-/// What an offset in an image begins with.
+/// The prefix of an offset in an image.
 const OFFSET: &str = "+0x";
 
 /// Items of one side that have one key.
@@ -126,18 +125,18 @@ pub(super) struct Single<'a> {
     pub(super) image: Option<&'a str>,
     pub(super) file: Option<&'a str>,
     positions: Vec<usize>,
-    /// Only an equal key in the same image fits.
+    /// Only an equal key in the same image matches.
     pub(super) is_final: bool,
 }
 
-/// What has been joined.
+/// Joined items.
 #[derive(Debug)]
 struct Pair<'a> {
     sides: [Vec<Single<'a>>; 2],
     by: By,
 }
 
-/// What has been matched, and what has not yet.
+/// The state of matching: what is matched, and what remains.
 #[derive(Debug)]
 pub(super) struct Open<'a> {
     pub(super) before: Vec<Single<'a>>,
@@ -180,7 +179,7 @@ impl Pair<'_> {
 }
 
 impl<'a> Open<'a> {
-    /// Joins what is left and has one key on both sides, if it is accepted.
+    /// Joins remaining items that have one key on both sides, if `accept` agrees.
     pub(super) fn join<K: Hash + Eq>(
         &mut self,
         by: By,
@@ -195,7 +194,7 @@ impl<'a> Open<'a> {
                 }
             }
         }
-        // For each single the pair that it goes into.
+        // For each remaining item, the pair that it joins.
         let mut pair_of = [vec![None; self.before.len()], vec![None; self.after.len()]];
         for family in families.into_values() {
             let before: Vec<_> = family[0].iter().map(|position| &self.before[*position]).collect();
@@ -211,7 +210,7 @@ impl<'a> Open<'a> {
         self.take(pair_of);
     }
 
-    /// Adds what is left to the one pair that has its key, if that is accepted.
+    /// Adds remaining items to the only pair that has their key, if `accept` agrees.
     fn attach<K: Hash + Eq>(
         &mut self,
         by: By,
@@ -242,7 +241,7 @@ impl<'a> Open<'a> {
         self.take(pair_of);
     }
 
-    /// Moves what is left into pairs.
+    /// Moves remaining items into pairs.
     fn take(&mut self, pair_of: [Vec<Option<usize>>; 2]) {
         for (side, pair_of) in pair_of.into_iter().enumerate() {
             let left = if side == 0 { &mut self.before } else { &mut self.after };

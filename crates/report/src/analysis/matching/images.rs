@@ -1,4 +1,4 @@
-//! Images across builds.
+//! Matches images across builds.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,21 +12,21 @@ use crate::profile::names::short;
 
 /// A version at the end of a name, or cargo's hash.
 ///
-/// Digits without a dot are one only behind a separator: `clang-19`, `app_v2`, but not `sha256`, `cc1`. With dots they always
-/// are: `python3.11` is `python3.12` to a comparison, because the question is what its functions cost.
+/// Digits without a dot are a version only after a separator: `clang-19`, `app_v2`, but not `sha256`, `cc1`. With dots they always
+/// are: a comparison treats `python3.11` and `python3.12` as one image, because it asks what their functions cost.
 static VERSION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?:[-_]v?\d+(?:\.\d+)*|v?\d+(?:\.\d+)+)(?:[a-z]|[-.~]?(?:rc|alpha|beta|pre|dev)[.\d]*)?$|-[0-9a-f]{16}$",
     )
 });
-/// Digits at the end of a name that are no version: `ld-linux-x86-64`.
+/// Digits at the end of a name that are not a version: `ld-linux-x86-64`.
 const MACHINES: [&str; 2] = ["x86-64", "x86_64"];
 /// Where the name of a shared object ends and its version begins.
 const SHARED: &str = ".so";
 
-/// The key of an image: its file without folders, versions, cargo's hash and the kernel's remark that it was deleted;
-/// `libstdc++.so` of `/usr/lib/libstdc++.so.6.0.30`, `libc.so` of `libc-2.31.so`. What is in brackets, `[kernel]`, is no file
-/// and stays.
+/// Returns the key of an image: its file name without folders, versions, cargo's hash and the kernel's remark that it was deleted;
+/// `libstdc++.so` for `/usr/lib/libstdc++.so.6.0.30`, `libc.so` for `libc-2.31.so`. Names in brackets, such as `[kernel]`, are no
+/// files and stay.
 pub fn image(path: &str) -> Cow<'_, str> {
     let file = match short(path) {
         folder if folder.ends_with('/') => short(folder.trim_end_matches('/')),
@@ -52,13 +52,13 @@ pub fn image(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// The keys of the images of both sides: there are few of them, and many functions. Files of one build have one key, whatever they
-/// are called.
+/// The keys of the images of both sides, cached because there are few images and many functions. Files of one build have one key,
+/// whatever their names.
 #[derive(Debug)]
 pub struct Images<'a>(Map<&'a str, Cow<'a, str>>);
 
 impl<'a> Images<'a> {
-    /// Makes keys of paths and the build-ids of what is there, empty if that is not known.
+    /// Computes keys from paths and build-ids; the build-id is empty if unknown.
     pub fn of(images: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
         let mut keys: Map<&str, Cow<'_, str>> = Map::default();
         let mut builds: BTreeMap<&[u8], BTreeSet<&str>> = BTreeMap::new();
@@ -76,13 +76,13 @@ impl<'a> Images<'a> {
         Self(keys)
     }
 
-    /// The key of a path.
+    /// Returns the key of a path.
     pub fn key(&self, path: &str) -> Option<&str> {
         self.0.get(path).map(|key| &**key)
     }
 }
 
-/// Reports whether nothing but a version is behind the name of a shared object.
+/// Returns true if only a version follows the name of a shared object.
 fn is_version(rest: &str) -> bool {
     rest.is_empty()
         || rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

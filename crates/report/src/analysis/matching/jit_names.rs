@@ -1,4 +1,4 @@
-//! Names that run times give to the code that they make.
+//! Matches the names that runtimes give to JIT code.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ static SCRIPT: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// CPython: `py::name:/folder/file.py`.
 static PYTHON: LazyLock<Regex> = LazyLock::new(|| pattern(r"^py::(?P<name>[^:]*):(?P<file>/.*)$"));
-/// .NET: the tier behind the name.
+/// .NET: the tier after the name.
 static TIER: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?P<name>.)\[(?:PreJIT|MinOptJitted|Optimized|QuickJitted|(?:Optimized)?Tier[01](?:_?OSR)?|Tier-?\d\w*|Unknown)\]$",
@@ -25,10 +25,10 @@ static TIER: LazyLock<Regex> = LazyLock::new(|| {
 /// Java: the address of a hidden class, `Main$$Lambda$14/0x0000000800c03000::apply`.
 static HIDDEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"[/.]0x[0-9a-f]{8,}"));
 
-/// Reduces such a name to what stays when the program is built, installed and started again.
+/// Reduces such a name to the part that stays when the program is built, installed and started again.
 ///
-/// A function of a script is told by its name and the last two parts of its file's path; its position moves with every
-/// edit. Only a function without a name keeps it, because it has nothing else.
+/// The key of a script's function is its name and the last two parts of its file's path; its position changes with every edit. Only
+/// a function without a name keeps the position, because it has nothing else.
 pub(super) fn settled(name: Cow<'_, str>) -> Cow<'_, str> {
     let script = |it: &Captures<'_>| {
         let part = |part: &str| it.name(part).map_or("", |part| part.as_str());
@@ -45,10 +45,10 @@ pub(super) fn settled(name: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// The position of a nameless function of a script, and folders of files.
+/// The position of an unnamed function of a script, and folders of files.
 static POSITION: LazyLock<Regex> = LazyLock::new(|| pattern(r"^JS: (?P<file>.+?)(?::\d+){1,2}$"));
 static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?P<name>JS:\S* |py::[^:]*:)(?P<file>.*)$"));
-/// Java: classes and methods that are numbered as they are met.
+/// Java: classes and methods that are numbered in the order of their first use.
 static NUMBERED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?P<kind>\$\$Lambda|LambdaForm\$\w+|lambda\$\w+|Accessor|\$)\$?\d+"));
 
@@ -63,7 +63,7 @@ pub(super) fn unnumbered(name: Cow<'_, str>) -> Cow<'_, str> {
     if name.contains(['$', 'A']) { replaced(name, &NUMBERED, "${kind}") } else { name }
 }
 
-/// The last parts of a path.
+/// Returns the last parts of a path.
 fn tail(path: &str, parts: usize) -> &str {
     let begin = path.rmatch_indices('/').nth(parts - 1).map_or(0, |(slash, _)| slash + 1);
     path[begin..].trim_start_matches('/')

@@ -1,19 +1,19 @@
-//! Tells what is the same function in two builds.
+//! Finds out which functions of two builds are the same.
 //!
 //! | call | answer |
 //! |---|---|
-//! | [`function`], [`image`], [`Images`] | the key under which a name, an image is the same in every build |
-//! | [`matched()`] | the rows of two recordings, in groups that are one function each |
-//! | [`renamed()`] | which of those that are gone may be called otherwise now |
-//! | [`code::compare`] | whether the machine code of a function is the same in both builds |
+//! | [`function`], [`image`], [`Images`] | the key under which a name or an image is the same in every build |
+//! | [`matched()`] | the rows of two recordings, grouped by function |
+//! | [`renamed()`] | which functions that are gone may have a new name |
+//! | [`code::compare`] | whether the machine code of a function is identical in both builds |
 //!
-//! All but [`code`], which reads files, is pure: names in, positions out, the same for any order of the items. A key is for comparing, not for
-//! showing: people are shown the names themselves. Nothing here knows weights or statistics, except that
-//! [`renamed()`] is given shares.
+//! All modules but [`code`], which reads files, are pure: names in, positions out, independent of the order of the items. Keys
+//! serve comparisons; people see the names themselves. Nothing here uses weights or statistics, except that [`renamed()`] receives
+//! shares.
 //!
-//! What belongs together is summed: a compiler that splits `f` into `f`, `f.cold` and `f.part.0` has moved time between
-//! them, not made a function faster. What cannot be told apart is summed as well, so that no function is both new
-//! and gone; what only *may* be the same is left apart.
+//! Related functions are summed: a compiler that splits `f` into `f`, `f.cold` and `f.part.0` has moved time between them, but has
+//! not made a function faster. Functions that cannot be distinguished are summed as well, so that no function is both new and gone.
+//! Functions that only *may* be the same stay separate.
 
 pub mod code;
 mod dialect;
@@ -35,7 +35,7 @@ use std::borrow::Cow;
 
 use regex::{Regex, Replacer};
 
-/// Replaces every match of a pattern, and copies only what is changed.
+/// Replaces every match of a pattern; copies only if there is one.
 fn replaced<'n>(name: Cow<'n, str>, pattern: &Regex, by: impl Replacer) -> Cow<'n, str> {
     match name {
         Cow::Borrowed(name) => pattern.replace_all(name, by),
@@ -46,7 +46,7 @@ fn replaced<'n>(name: Cow<'n, str>, pattern: &Regex, by: impl Replacer) -> Cow<'
     }
 }
 
-/// A pattern of this room's source.
+/// Compiles a pattern of this room.
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("bug: a pattern of the source is broken")
 }

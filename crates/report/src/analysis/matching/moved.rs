@@ -1,4 +1,4 @@
-//! Functions that are in another image now: the program has another name, or they were linked statically, or taken into another
+//! Joins functions that moved to another image: the program was renamed, or they were linked statically, or moved to another
 //! library.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::groups::{By, Open, Single};
 use super::numbers::unnumbered;
 
-/// What every program has; it says nothing about which program this is.
+/// Functions of every program; they do not identify a program.
 const COMMON: [&str; 12] = [
     "main",
     "main.main",
@@ -22,20 +22,20 @@ const COMMON: [&str; 12] = [
     "call_weak_fn",
 ];
 
-/// Images of both sides, by their keys.
+/// The images of both sides, by their keys.
 struct Images<'a> {
     before: HashSet<&'a str>,
     after: HashSet<&'a str>,
 }
 
-/// Joins functions across images: all of an image that has another name now, then those that alone have their name.
+/// Joins functions across images: first all of a renamed image, then functions with a unique name.
 pub(super) fn join(open: &mut Open<'_>, [before, after]: [HashSet<&str>; 2]) {
     let images = Images { before, after };
     let new_names = images.new_names(open);
     let in_renamed = |it: &Single<'_>| {
         let own = it.image.filter(|_| !it.is_final)?;
         let image = new_names.get(own).map_or(own, String::as_str);
-        // What has no name has that of its image.
+        // The name of an unnamed function contains that of its image.
         let key = it.key.strip_prefix(own).filter(|rest| rest.starts_with("+?")).unwrap_or(&it.key);
         Some((unnumbered(key).into_owned(), image.to_owned()))
     };
@@ -47,8 +47,8 @@ pub(super) fn join(open: &mut Open<'_>, [before, after]: [HashSet<&str>; 2]) {
 }
 
 impl Images<'_> {
-    /// Finds images that are gone and seem to be there under a new name: of all new ones this shares most functions
-    /// with it, and the other way round.
+    /// Finds images that are gone and probably have a new name: among all new images this one shares most functions with it, and
+    /// vice versa.
     fn new_names(&self, open: &Open<'_>) -> HashMap<String, String> {
         let mut after_by_key: HashMap<&str, Vec<&str>> = HashMap::new();
         for single in &open.after {
@@ -74,9 +74,9 @@ impl Images<'_> {
         best.map(|((gone, new), _)| ((*gone).to_owned(), (*new).to_owned())).collect()
     }
 
-    /// Reports whether these are one function that has moved: the only one of its name on either side, and not written in
-    /// different files. Where both images are on both sides, a plain name, as C has them, is not enough: `error` of
-    /// one program is not that of another.
+    /// Returns true if the items are one function that moved: the only one of its name on either side, and not from different
+    /// source files. If both sides have both images, a plain C name is not enough: `error` of one program is not `error` of
+    /// another.
     fn is_move(&self, before: &[&Single<'_>], after: &[&Single<'_>]) -> bool {
         let ([from], [to]) = (before, after) else { return false };
         let (Some(from_image), Some(to_image)) = (from.image, to.image) else {
@@ -90,7 +90,7 @@ impl Images<'_> {
     }
 }
 
-/// The last part of a source file's path.
+/// Returns the last part of a source file's path.
 fn base(file: &str) -> &str {
     file.rsplit(['/', '\\']).next().unwrap_or(file)
 }

@@ -1,4 +1,4 @@
-//! Names of functions across builds: what compilers and linkers add to them, taken off again.
+//! Matches names of functions across builds: removes what compilers and linkers add to them.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,20 +7,20 @@ use regex::{Captures, Regex};
 
 use super::{image, jit_names, pattern, replaced};
 
-/// What stands for a function without a name: image and address.
+/// The substitute for a function without a name: image and address.
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^(?P<image>[^<>(){}]+)\+0x[0-9a-f]+(?P<stub>@plt)?$"));
-/// Parts and variants of one function, at the end of its name, as the symbol has them and as cpp_demangle writes them.
+/// Parts and variants of one function, at the end of its name, in the form of the symbol and in that of cpp_demangle.
 ///
-/// `.resume`, `.destroy`, `.cleanup` and `.actor` are not among them: they are functions of a coroutine, each with its own work.
-/// Neither are `.part` and the others without their number: a method of Go may be called so.
+/// The list excludes `.resume`, `.destroy`, `.cleanup` and `.actor`: these are functions of a coroutine, each with its own work. It
+/// also excludes `.part` and the others without a number: a method of Go may have such a name.
 static PART: LazyLock<Regex> = LazyLock::new(|| {
     let numbered = r"part|isra|constprop|lto_priv|llvm|specialized|funcspec|clone|__uniq";
     let any = r"cold|localalias|argprom";
     let part = format!(r"\.(?:(?:{any})(?:\.\d+)?|(?:{numbered})\.\d+)");
     pattern(&format!(r"(?:{part}| \[clone {part}\])+$"))
 });
-/// The version that a symbol is exported under; `@plt` tells a stub from what it calls.
+/// The version under which a symbol is exported; `@plt` marks a stub.
 static VERSION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^(?P<name>[\w.$]+|.*[)>])@@?(?:[A-Z][\w.]*_[\w.]*|Base)$"));
 /// Rust: the hash of the legacy mangling, and the crate's in v0.
@@ -36,15 +36,15 @@ static GO_END: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:\.abi0|\.abiinter
 static GO_SHAPE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\[(?:go\.shape\.[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*|\.\.\.)\]"));
 static VENDORED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:[\w.\-]+/)*vendor/(?P<name>.+)$"));
-/// What was taken off may have hidden more of it; no compiler hides so much.
+/// Removing one suffix may reveal another; no compiler adds so many.
 const MAX_PASSES: usize = 16;
-/// The kernel: padding in front of a function.
+/// The kernel: padding before a function.
 const PADDING: &str = "__pfx_";
 
-/// The key under which a function is matched across builds; what it makes of a key is the key.
+/// Returns the key under which a function is matched across builds; the key of a key is the key itself.
 ///
-/// Numbers of closures and lambdas stay, because they tell functions of one build from each other. A function without a name
-/// is one with all others of its image: its address says nothing about another build.
+/// Numbers of closures and lambdas stay, because they distinguish functions of one build. All functions without a name in one image
+/// share a key: an address says nothing about another build.
 ///
 /// # Units   `name`: as [`crate::profile::names::Function::name`] has it, demangled
 pub fn function(name: &str) -> Cow<'_, str> {
@@ -58,7 +58,7 @@ pub fn function(name: &str) -> Cow<'_, str> {
     key
 }
 
-/// Reports whether a name stands for an address only.
+/// Returns true if a name only states an address.
 pub(super) fn is_address(name: &str) -> bool {
     name.contains("+0x") && ADDRESS.is_match(name)
 }
@@ -102,7 +102,7 @@ fn of_go(mut key: Cow<'_, str>) -> Cow<'_, str> {
     key
 }
 
-/// Takes off what a pattern finds at the end, unless it is the whole name.
+/// Removes a match at the end, unless it is the whole name.
 fn without_end<'n>(name: Cow<'n, str>, mark: char, end: &Regex) -> Cow<'n, str> {
     if !name.contains(mark) {
         return name;

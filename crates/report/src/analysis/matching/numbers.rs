@@ -1,4 +1,4 @@
-//! Numbers that compilers give to functions without a name, taken off: they shift when one is added.
+//! Removes the numbers that compilers give to unnamed functions: they shift when one is added.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,21 +7,21 @@ use regex::Regex;
 
 use super::{jit_names, pattern, replaced};
 
-/// Rust: closures and the like in v0, which numbers them, and in the legacy mangling, which does not.
+/// Rust: closures and the like, in v0 with numbers, and in the legacy mangling without.
 static CLOSURE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\{(?P<kind>[a-z_: ]+)#\d+\}|\{\{(?P<legacy>[a-z_.]+)\}\}"));
-/// C++: lambdas that Clang gives no linkage.
+/// C++: lambdas without linkage, as Clang names them.
 static CLANG_LAMBDA: LazyLock<Regex> = LazyLock::new(|| pattern(r"::\$_\d+\b"));
 /// Go: closures, and the bodies of loops over functions.
 static GO_CLOSURE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?P<kind>\.func|\.gowrap|\.deferwrap|-range)\d+(?:\.\d+)*"));
-/// Functions that only a number at the end tells apart: outlined loops, initializers, equal names of several files.
+/// Functions that differ only in a number at the end: outlined loops, initializers, equal names of several files.
 static NUMBER: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?P<name>[\w)>}])(?:\.+\d+)+$|(?P<outlined>OUTLINED_FUNCTION)_\d+$"));
-/// Namespaces that only tell one ABI from another.
+/// Namespaces that only distinguish ABIs.
 static INLINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:__cxx11|__1|__2|__ndk1|_V2)::"));
 
-/// The key without numbers that count functions: what still fits when a closure was added before another one.
+/// Returns the key without numbers that count functions: it still matches if a closure was added before another one.
 pub(super) fn unnumbered(key: &str) -> Cow<'_, str> {
     let mut key = jit_names::unnumbered(key.into());
     if key.contains('#') || key.contains("{{") {
@@ -39,13 +39,14 @@ pub(super) fn unnumbered(key: &str) -> Cow<'_, str> {
     if key.contains("::") { replaced(key, &INLINE, "") } else { key }
 }
 
-/// Writes lambdas of C++ without number and parameters: `{lambda(int)#2}` as cpp_demangle has them, `'lambda0'(int)` as LLVM.
+/// Writes lambdas of C++ without number and parameters: `{lambda(int)#2}` in the form of cpp_demangle, `'lambda0'(int)` in that of
+/// LLVM.
 fn without_lambdas(key: &str, begin: &str, end: &str) -> String {
     let (mut rest, mut left) = (key, String::with_capacity(key.len()));
     while let Some((before, lambda)) = rest.split_once(begin) {
         let (head, parameters) = if begin.ends_with('(') { ("", Some(lambda)) } else { head(lambda) };
         let close = parameters.and_then(closing).map(|close| head.len() + close + 1);
-        // Behind the parameters there is at most a number.
+        // At most a number follows the parameters.
         let close = close.and_then(|close| Some(close + lambda[close..].find(end)? + end.len()));
         let Some(close) = close else { break };
         left.push_str(before);
@@ -55,7 +56,7 @@ fn without_lambdas(key: &str, begin: &str, end: &str) -> String {
     left + rest
 }
 
-/// Of what is behind `'lambda`: number, quote and bracket, and the parameters behind them.
+/// Splits the text after `'lambda`: number, quote and bracket, and the parameters.
 fn head(lambda: &str) -> (&str, Option<&str>) {
     let digits = lambda.len() - lambda.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     match lambda[digits..].strip_prefix("'(") {
@@ -64,7 +65,7 @@ fn head(lambda: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Finds the bracket that closes one before the text.
+/// Finds the bracket that closes one that precedes the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     text.char_indices().find_map(|(at, c)| match c {

@@ -1,7 +1,7 @@
-//! Signatures of C++: what of a name is left if its types change.
+//! Removes the types from C++ signatures, so that names match if the types change.
 
-/// Leaves out the types of parameters and of the result, and what is behind them; template arguments stay, and so does the
-/// part of a coroutine. `None` if the name has no parameters.
+/// Removes the types of parameters and of the result, and everything after the parameters; template arguments and the part of a
+/// coroutine stay. `None` if the name has no parameters.
 ///
 /// `int f<A>(A, long) const` is `f<A>`, `f(int)::{lambda(int)}::operator()(int) const` is `f::{lambda(int)}::operator()`.
 pub(super) fn without_parameters(key: &str) -> Option<String> {
@@ -21,7 +21,7 @@ pub(super) fn without_parameters(key: &str) -> Option<String> {
             }
             ')' if depth == 0 => parameters = parameters.saturating_sub(1),
             _ if parameters > 0 => {}
-            // What was before it is the type of the result; what is behind parameters is no name.
+            // The text before it is the type of the result; the text after parameters is no name.
             ' ' if depth == 0 && !has_parameters => begin = left.len(),
             ' ' if depth == 0 => break,
             _ => {
@@ -37,7 +37,7 @@ pub(super) fn without_parameters(key: &str) -> Option<String> {
     has_parameters.then(|| format!("{}{part}", &left[begin..])).filter(|left| !left.is_empty())
 }
 
-/// The bytes at the beginning of a text whose brackets and spaces are part of a name.
+/// Returns how many bytes at the beginning of a text contain brackets and spaces that are part of a name.
 fn verbatim(text: &str) -> Option<usize> {
     const ANONYMOUS: &str = "(anonymous namespace)";
     const OPERATOR: &str = "operator";
@@ -47,7 +47,7 @@ fn verbatim(text: &str) -> Option<usize> {
     let operator = text.strip_prefix(OPERATOR)?;
     let symbol = match operator {
         _ if operator.starts_with("()") => 2,
-        // `operator new[]`, `operator unsigned long`: to its parameters.
+        // `operator new[]`, `operator unsigned long`: up to the parameters.
         _ if operator.starts_with(' ') => operator.find('(').unwrap_or(operator.len()),
         _ => operator.find(|c: char| !"<>=+-*/%^&|~!,[]".contains(c)).unwrap_or(operator.len()),
     };

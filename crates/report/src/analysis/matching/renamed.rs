@@ -1,44 +1,43 @@
-//! Functions that may have another name now: the same callers, the same callees, much the same time.
+//! Finds functions that may have been renamed: the same callers, the same callees, about the same time.
 
-/// What is known of a function that has no partner.
+/// An unmatched function.
 ///
 /// Neighbours are sorted by number, each once. Numbers mean the same on both sides: the position of the neighbour's
-/// [`Group`](super::Group), so that a neighbour that has no partner itself fits none.
+/// [`Group`](super::Group), so that an unmatched neighbour matches none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Left<'a> {
-    /// Its share of everything, with what it calls.
+    /// Its share of everything, including its callees.
     pub total: f64,
-    /// Its share without what it calls.
+    /// Its share without its callees.
     pub own: f64,
-    /// Who calls it: how much of `total` came from each.
+    /// Its callers: how much of `total` came from each.
     pub callers: &'a [(u32, f64)],
-    /// What it calls: how much of `total` went to each.
+    /// Its callees: how much of `total` went to each.
     pub callees: &'a [(u32, f64)],
 }
 
-/// A proposal.
+/// A probable rename.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Renamed {
-    /// Position of the old one.
+    /// Position of the old function.
     pub gone: usize,
-    /// Position of the new one.
+    /// Position of the new function.
     pub new: usize,
-    /// How much callers and callees agree, 0 to 1: the mean of both sides' weighted Jaccard indices.
+    /// Similarity of callers and callees, 0 to 1: the mean of the weighted Jaccard indices of both.
     pub likeness: f64,
 }
 
-/// Callers and callees must agree at least so much.
+/// The least similarity of callers and callees.
 const MIN_LIKENESS: f64 = 0.7;
-/// A function that takes more than so many times as much is another one, or nobody could say that it is not.
+/// The largest ratio of times: beyond it, the functions are different, or nobody could tell.
 const MAX_RATIO: f64 = 3.0;
-/// A second one that fits so much as well makes both doubtful.
+/// If a second candidate reaches this share of the best similarity, both are doubtful.
 const MAX_SECOND: f64 = 0.9;
 
-/// Proposes which functions that are gone are which new ones: those that fit each other best, and clearly better than any
-/// other.
+/// Proposes pairs of gone and new functions: those that match each other best, and clearly better than any other.
 ///
 /// # Shape   by `gone`; every position at most once
-/// # Cost    all pairs, each as long as its lists: give it what matters
+/// # Cost    all pairs, each proportional to its lists: pass only functions that matter
 pub fn renamed(gone: &[Left<'_>], new: &[Left<'_>]) -> Vec<Renamed> {
     let fits: Vec<Vec<(f64, f64)>> =
         gone.iter().map(|gone| new.iter().map(|new| fit(gone, new)).collect()).collect();
@@ -51,7 +50,7 @@ pub fn renamed(gone: &[Left<'_>], new: &[Left<'_>]) -> Vec<Renamed> {
     fits.iter().enumerate().filter_map(proposal).collect()
 }
 
-/// How well two fit, for choosing, and how alike they are; the first is 0 if they cannot be one.
+/// Returns how well two functions match, for choosing, and their similarity; the first is 0 if they cannot be one function.
 fn fit(gone: &Left<'_>, new: &Left<'_>) -> (f64, f64) {
     if !(gone.total > 0.0 && new.total > 0.0) {
         return (0.0, 0.0);
@@ -65,12 +64,12 @@ fn fit(gone: &Left<'_>, new: &Left<'_>) -> (f64, f64) {
 fn likeness(gone: &Left<'_>, new: &Left<'_>) -> f64 {
     let callers = jaccard(gone.callers, new.callers, (0.0, 0.0));
     let callees = jaccard(gone.callees, new.callees, (gone.own, new.own));
-    // Nobody calls the first function of a thread.
+    // The first function of a thread has no callers.
     if gone.callers.is_empty() && new.callers.is_empty() { callees } else { (callers + callees) / 2.0 }
 }
 
-/// The weighted Jaccard index of two lists, each made to add up to 1; what only one of them has counts against it. Own time
-/// is one more neighbour.
+/// Returns the weighted Jaccard index of two lists, each scaled to a sum of 1; entries in only one list count against it. Own time
+/// counts as one more neighbour.
 fn jaccard(a: &[(u32, f64)], b: &[(u32, f64)], own: (f64, f64)) -> f64 {
     let sum = |list: &[(u32, f64)], own: f64| own + list.iter().map(|(_, weight)| weight).sum::<f64>();
     let (a_sum, b_sum) = (sum(a, own.0), sum(b, own.1));
@@ -89,7 +88,7 @@ fn jaccard(a: &[(u32, f64)], b: &[(u32, f64)], own: (f64, f64)) -> f64 {
     least / most
 }
 
-/// The position of the largest number, if it is above 0 and clearly larger than all others.
+/// Returns the position of the largest number, if it is positive and clearly larger than all others.
 fn clear_best(fits: impl Iterator<Item = f64>) -> Option<usize> {
     let (mut best, mut second) = ((0, 0.0), 0.0);
     for (position, fit) in fits.enumerate() {

@@ -1,4 +1,4 @@
-//! What the verdict is made of, counted.
+//! Counts the facts on which the verdict is based.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::recording::load::Tables;
 use crate::stacks::hits::{Hit, Key};
 use crate::stacks::locate::steps;
 
-/// Counts walks that ended at a frame pointer of 0 and are not known to be whole. Those of a single frame are not counted: where the
-/// frame pointer is not used, every walk ends there.
+/// Counts walks that ended at a frame pointer of 0 and are not known to be whole. Walks of a single frame do not count: if code
+/// uses the frame pointer for other data, every walk ends there.
 pub(super) fn unproven(report: &Report<'_>) -> u64 {
     let samples = report.profile.taken(|taken| !taken.rooted && taken.end == WalkEnd::ROOT).samples;
     let tables = &report.loaded.tables;
@@ -26,7 +26,7 @@ pub(super) fn unproven(report: &Report<'_>) -> u64 {
     samples.saturating_sub(lone)
 }
 
-/// Counts the sessions whose recorder never came to their end, or whose end was cut off.
+/// Counts the sessions whose recorder did not finish, or whose end was truncated.
 pub(super) fn endless(report: &Report<'_>) -> u64 {
     let was_ended =
         |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == crate::recording::counted::REPAIRED);
@@ -34,7 +34,7 @@ pub(super) fn endless(report: &Report<'_>) -> u64 {
     parts.filter(|part| !part.receipt.as_ref().is_some_and(was_ended)).count() as u64
 }
 
-/// Tells why most lost samples are lost, if it was not that the recorder could not keep up.
+/// Returns why most lost samples were lost, unless the recorder could not keep up.
 pub(super) fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
     let causes = [
         (Cause::DAMAGED, "the file was damaged"),
@@ -43,10 +43,10 @@ pub(super) fn lost_to(report: &Report<'_>, lost: u64) -> Option<&'static str> {
     causes.into_iter().find(|(cause, _)| count(report, *cause) > lost / 2).map(|(_, why)| why)
 }
 
-/// How many processes are named that mapped code too fast.
+/// The most processes that are named for mapping code too fast.
 const NAMED_AT_MOST: usize = 5;
 
-/// Names the processes of which mappings were refused.
+/// Names the processes whose mappings were refused.
 pub(super) fn refused_of(tables: &Tables) -> Vec<String> {
     let refused = tables.lifecycle.iter().filter(|row| row.change == Change::MAPPINGS_REFUSED);
     let refused: BTreeMap<u32, u32> = refused.map(|row| (row.tgid, row.comm)).collect();
@@ -59,7 +59,7 @@ pub(super) fn refused_of(tables: &Tables) -> Vec<String> {
     refused.iter().take(NAMED_AT_MOST).map(name).chain(more).collect()
 }
 
-/// Counts the processes that were started while they were recorded.
+/// Counts the processes that started while they were recorded.
 pub(super) fn followed(tables: &Tables) -> u64 {
     tables.lifecycle.iter().filter(|row| row.change == Change::FORK && row.parent_tgid != row.tgid).count()
         as u64
@@ -71,18 +71,18 @@ pub(crate) fn count(report: &Report<'_>, cause: Cause) -> u64 {
     losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
 }
 
-/// Where user stacks end that reach no root.
+/// Where user stacks end that do not reach a root.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Break {
-    /// The image of their outermost frame; `None` if that is in none.
+    /// The image of their outermost frame; `None` if it is in no image.
     pub(crate) image: Option<String>,
     pub(crate) end: WalkEnd,
     pub(crate) samples: u64,
-    /// Of all user stacks.
+    /// Their share of all user stacks.
     pub(crate) share: f64,
 }
 
-/// The half of the interval that holds a share of a half in 19 of 20 recordings: two standard deviations.
+/// Returns half the width of the interval that contains a share of a half in 19 of 20 recordings: two standard deviations.
 pub(super) fn share_error(samples: u64) -> f64 {
     1.0 / (samples as f64).sqrt()
 }
@@ -92,7 +92,7 @@ pub(super) fn agreement(compared: &Result<Account, &'static str>) -> Option<f64>
     Some(account.sampled_ns as f64 / account.kernel_ns as f64)
 }
 
-/// Lists where user stacks end that reach no root, the most frequent first.
+/// Lists where user stacks end that do not reach a root, the most frequent first.
 pub(crate) fn breaks(profile: &Profile) -> Vec<Break> {
     let mut sums: BTreeMap<(Option<u32>, WalkEnd), u64> = BTreeMap::new();
     let mut walked = 0;
@@ -116,13 +116,13 @@ pub(crate) fn breaks(profile: &Profile) -> Vec<Break> {
     breaks
 }
 
-/// Counts frames as `samples` lists them, inlined ones as well, and those without a name by reason.
+/// Counts frames as `samples` lists them, including inlined ones, and unnamed frames by reason.
 pub(super) fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
     let through = through(profile, profile.at_stacks());
     let mut frames = 0u64;
     let mut unnamed: BTreeMap<Reason, u64> = BTreeMap::new();
     for (stack, amount) in profile.stacks.iter().zip(through).skip(1) {
-        // Filters by name leave stacks that nobody hit.
+        // Filters by name leave stacks without samples.
         if amount.samples == 0 {
             continue;
         }

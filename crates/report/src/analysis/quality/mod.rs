@@ -1,4 +1,4 @@
-//! How good a recording is: one verdict by a simple rule, and each problem as a sentence.
+//! Judges how good a recording is: one verdict by a simple rule, and each problem as a sentence.
 
 mod counts;
 mod problems;
@@ -23,45 +23,45 @@ pub(crate) use counts::{Break, breaks, count};
 use counts::{agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
 use problems::{Facts, InStep, problems};
 
-/// A larger share of lost samples misleads: they are lost when the machine is busiest.
+/// A larger share of lost samples misleads: samples are lost when the machine is busiest.
 pub(crate) const LOST_MISLEADS: f64 = 0.10;
-/// A larger share of lost samples is worth knowing.
+/// A larger share of lost samples is reported.
 pub(crate) const LOST_SHOWS: f64 = 0.01;
 /// A smaller share of named frames hides where time went.
 pub(crate) const NAMED_MISLEADS: f64 = 0.50;
-/// A smaller share of named frames is worth knowing.
+/// A smaller share of named frames is reported.
 pub(crate) const NAMED_SHOWS: f64 = 0.90;
-/// A smaller share of stacks that reach a root makes totals and callers wrong in a way that looks right.
+/// A smaller share of stacks that reach a root makes totals and callers wrong without a sign of it.
 pub(crate) const ROOTED_MISLEADS: f64 = 0.50;
-/// A smaller share of stacks that reach a root is worth knowing. It may be that they are whole without our knowing it.
+/// A smaller share of stacks that reach a root is reported. The others may be whole, but nothing proves it.
 pub(crate) const ROOTED_SHOWS: f64 = 0.90;
 
-/// A larger share of stacks that lack callers is worth knowing.
+/// A larger share of stacks that lack callers is reported.
 pub(crate) const SUSPECT_SHOWS: f64 = 0.10;
 
-/// With fewer samples shares say little: of a hundred, a share of a half is right to ±10 points in 19 of 20 recordings.
+/// With fewer samples, shares say little: with a hundred, a share of a half is right to ±10 points in 19 of 20 recordings.
 pub(crate) const SAMPLES_SHOW: u64 = 100;
-/// CPU time that samples tell wrongly misleads if it is a larger part of all.
+/// A larger share of CPU time that samples misstate misleads.
 pub(crate) const IN_STEP_MISLEADS: f64 = 0.25;
-/// It is worth knowing if it is a larger part of all.
+/// A larger share of CPU time that samples misstate is reported.
 pub(crate) const IN_STEP_SHOWS: f64 = 0.05;
-/// A larger share of stacks with a call that the code does not make is worth knowing: more of them are wrong.
+/// A larger share of stacks with a call that the code does not make is reported: more stacks are wrong than these.
 pub(crate) const IMPOSSIBLE_SHOWS: f64 = 0.01;
-/// A larger share of them makes callers and totals wrong in a way that looks right.
+/// A larger share of such stacks makes callers and totals wrong without a sign of it.
 pub(crate) const IMPOSSIBLE_MISLEADS: f64 = 0.10;
 
-/// A larger share of stacks with a frame that was found by a guess is worth knowing.
+/// A larger share of stacks with a guessed frame is reported.
 pub(crate) const GUESSED_SHOWS: f64 = 0.10;
 
-/// Whether conclusions can be drawn.
+/// Whether the recording supports conclusions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Without reservations.
+    /// It does.
     Good,
-    /// With the problems in mind.
+    /// It does, if the problems are kept in mind.
     Usable,
-    /// Not before the problems are solved.
+    /// It does not until the problems are solved.
     Misleading,
 }
 
@@ -72,45 +72,45 @@ pub struct Quality {
     pub verdict: Verdict,
     /// Each problem, one sentence, worst first.
     pub problems: Vec<String>,
-    /// How many points a share of a half may be off, 0 to 1, in 19 of 20 recordings; `None` without samples.
+    /// The error of a share of a half, 0 to 1, in 19 of 20 recordings; `None` without samples.
     pub share_error: Option<f64>,
-    /// What was not to be sampled, or is not to be shown: nothing of it is in any share.
+    /// What the recorder or the report was asked to exclude: no share contains it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restrictions: Vec<String>,
-    /// Processes of which not every mapping is in the recording, by name and number: they mapped code too fast, or too much.
+    /// Processes with missing mappings, by name and id: they mapped code too fast, or too much.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mappings_refused_of: Vec<String>,
-    /// CPU time by samples divided by that of the kernel's own account; `None` if they cannot be compared.
+    /// CPU time by samples, divided by the kernel's own account; `None` if they cannot be compared.
     pub cpu_time_agreement: Option<f64>,
-    /// What is compared, or why nothing is.
+    /// The comparison, or why there is none.
     #[serde(skip)]
     pub cpu_time: Result<Account, &'static str>,
-    /// User stacks whose outermost frame is a proven start; `None` if no walk says how it ended.
+    /// Share of user stacks whose outermost frame is a proven start; `None` if no walk states how it ended.
     pub rooted_share: Option<f64>,
-    /// User stacks whose outermost frame is not a proven start: they may lack callers.
+    /// Share of user stacks whose outermost frame is not a proven start: they may lack callers.
     pub incomplete_share: Option<f64>,
-    /// User stacks that were cut by the depth limit.
+    /// Share of user stacks that were truncated by the depth limit.
     pub cut_share: Option<f64>,
-    /// User stacks that are believed because the walk came to a root, and that pass through a function without a frame
-    /// pointer: its caller is missing. `None` if no unwind tables tell.
+    /// Share of user stacks whose walk came to a root, but passed a function without a frame pointer: its caller is missing. `None`
+    /// without unwind tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspect_share: Option<f64>,
-    /// User stacks that hold a frame that was found by a guess.
+    /// Share of user stacks with a guessed frame.
     pub guessed_share: Option<f64>,
-    /// User stacks with an impossible edge: a return address in front of which no call of the callee is. So many stacks are wrong
-    /// at least. `None` if no code is at hand.
+    /// Share of user stacks with an impossible edge: a return address that no call of the callee precedes. At least so many stacks
+    /// are wrong. `None` if no code is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible_share: Option<f64>,
-    /// The edges of user stacks, and what came of checking them; `None` if there are none.
+    /// The result of checking the edges of user stacks; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<Impossible>,
-    /// Frames that have a name, each counted once per sample; `None` if there are no frames.
+    /// Share of frames with a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
-    /// Share of all frames by why they have no name.
+    /// Share of all frames, by the reason why they have no name.
     pub unnamed: BTreeMap<&'static str, f64>,
-    /// Samples by how the walk of the user stack ended.
+    /// Samples, by how the walk of the user stack ended.
     pub user_ends: BTreeMap<&'static str, u64>,
-    /// No stack was unwound: those that seem whole were walked along what may be no frame pointers.
+    /// No stack was unwound: walks that seem whole may have followed registers that were no frame pointers.
     #[serde(skip)]
     pub is_walked_only: bool,
 }
@@ -118,7 +118,7 @@ pub struct Quality {
 impl Quality {
     pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
         let is_unwound = report.profile.taken(|taken| taken.repair != StackRepair::NONE).samples > 0;
-        // Where stacks were unwound, samples tell what of them is walked.
+        // If stacks were unwound, each sample says which part of its stack was walked.
         let impossible = report.located.map(|located| report.loaded.impossible(located));
         if is_unwound {
             Self::with(report, samples_in_file, lost, &Default::default(), impossible)
@@ -141,12 +141,12 @@ impl Quality {
         let mut restrictions = restrictions(session);
         restrictions.extend(report.filtered.iter().map(|filter| format!("filtered: {filter}")));
         let walked = taken(Taken::is_walked);
-        // Also of the kernel's own walks, which do not say how they ended.
+        // Includes the kernel's own walks, which do not state how they ended.
         let with_user = taken(|taken| taken.end != WalkEnd::NONE);
         let impossible = impossible.filter(|found| found.calls > 0);
         let stacks = report.loaded.hits.rows.iter().filter(|hit| hit.key.user != 0);
         let stacks: u64 = stacks.map(|hit| hit.samples).sum();
-        // A few that say how they ended stand for themselves.
+        // The walks that state how they ended represent only themselves.
         let of_walked =
             |n: u64| (walked > 0 && 2 * walked >= with_user).then(|| ratio(n as f64, walked as f64));
         let (frames, unnamed) = unnamed(&report.profile);
@@ -221,18 +221,18 @@ impl Quality {
         quality
     }
 
-    /// Names whose mappings are not all there.
+    /// Names the processes with missing mappings.
     pub(crate) fn refused(&self) -> Option<String> {
         let names = self.mappings_refused_of.join(", ");
         (!names.is_empty()).then(|| format!("mappings of {names}: they were too many, or came too fast"))
     }
 }
 
-/// What is to be said in front of a view that does not tell how good the data is: nothing unless it misleads.
+/// Returns the warning to print before views that do not judge the data themselves: only if it misleads.
 pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
     let tables = &report.loaded.tables;
     let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
-    // To find suspects and impossible edges takes time.
+    // Finding suspects and impossible edges takes time.
     let quality = Quality::with(report, in_file, lost(tables), &Default::default(), None);
     let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
     let first = quality.problems.first().filter(|_| misleads)?;

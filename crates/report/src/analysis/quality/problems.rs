@@ -1,4 +1,4 @@
-//! Each problem of a recording as a sentence, with what helps against it.
+//! Describes each problem of a recording in a sentence, with a remedy.
 
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::WalkEnd;
@@ -17,62 +17,62 @@ use crate::base::ratio;
 use crate::base::term::quantity::{duration, percent, things};
 use crate::stacks::calls::{FoundBy, ImpossibleRow};
 
-/// What the verdict is made of.
+/// The facts on which the verdict is based.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub(super) samples: u64,
-    /// Filters have left these.
+    /// The facts are those of a filtered recording.
     pub(super) is_filtered: bool,
     pub(super) asked: Asked,
     /// Samples have user stacks.
     pub(super) has_stacks: bool,
     /// Copies of stacks were shortened.
     pub(super) is_shortened: bool,
-    /// Who was sampled too often or too rarely.
+    /// A thread or process that was sampled too often or too rarely.
     pub(super) in_step: Option<InStep<'a>>,
     pub(super) lost_share: f64,
-    /// Why most of the lost samples are lost, if a lower rate would not have helped.
+    /// Why most of the lost samples were lost, if a lower rate would not have helped.
     pub(super) lost_to: Option<&'static str>,
-    /// Processes that were to be recorded, and were not; and that were.
+    /// Processes that should have been recorded, but were not; and those that were.
     pub(super) unfollowed: u64,
     pub(super) followed: u64,
-    /// Processes of which not every mapping is there.
+    /// Processes with missing mappings.
     pub(super) crowded: &'a [String],
     pub(super) named_share: Option<f64>,
     pub(super) rooted_share: Option<f64>,
-    /// Of user stacks: walks of two frames or more that ended at a frame pointer of 0, which alone proves no root.
+    /// Share of user stacks: walks of two frames or more that ended at a frame pointer of 0, which alone proves no root.
     pub(super) unproven_share: f64,
-    /// Of user stacks: with a frame that was found by a guess.
+    /// Share of user stacks with a guessed frame.
     pub(super) guessed_share: f64,
-    /// Of user stacks: callers were skipped, and nothing else shows it.
+    /// Share of user stacks that lack callers without another sign of it.
     pub(super) suspect_share: f64,
-    /// The image in which most of them were.
+    /// The image that most of them pass through.
     pub(super) skipping: Option<&'a str>,
-    /// Most of those that lack callers lack what a signal has interrupted.
+    /// Most incomplete stacks lack a function that a signal interrupted.
     pub(super) is_of_signals: bool,
-    /// Of user stacks: they hold a call that the code does not make.
+    /// Share of user stacks that hold a call that the code does not make.
     pub(super) impossible_share: f64,
-    /// Where most of these calls are.
+    /// The row with most of these calls.
     pub(super) worst_edges: Option<&'a ImpossibleRow>,
-    /// Where most of the stacks end that reach no root.
+    /// Where most of the stacks end that do not reach a root.
     pub(super) broken: Option<&'a Break>,
-    /// Stacks were not copied when this was recorded.
+    /// The recorder did not copy stacks.
     pub(super) is_walked_only: bool,
-    /// Why most of the unnamed frames have no name.
+    /// The reason why most of the unnamed frames have no name.
     pub(super) worst: Option<Reason>,
-    /// Who made most of the code that has no name, if it told none.
+    /// The runtime that made most of the unnamed code, if it provided no names.
     pub(super) runtime: Option<Runtime>,
-    /// Stretches of the file that could not be used.
+    /// Ranges of the file that are damaged.
     pub(super) damage: u64,
-    /// Sessions of a closed file that have no end of their own: it was closed by another program.
+    /// Sessions of a closed file without an end of their own: another program closed the file.
     pub(super) endless: u64,
-    /// Blocks of names, stacks or mappings that were gone when the file was repaired or merged.
+    /// Blocks of names, stacks or mappings that were missing when the file was repaired or merged.
     pub(super) lost_blocks: u64,
-    /// The recording, as a word for a shell.
+    /// The recording, quoted for a shell.
     pub(super) file: &'a str,
 }
 
-/// Applies the rule: the problems, worst first.
+/// Lists the problems, worst first.
 pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     let graded = |misleads: bool, shows: bool| match (misleads, shows) {
         (true, _) => Verdict::Misleading,
@@ -85,7 +85,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         few => problems.push((graded(false, few < SAMPLES_SHOW), too_few(&facts))),
     }
     let lost = facts.lost_share;
-    // What was lost is missing in the time of whoever ran then.
+    // Lost samples are missing from the time of whatever ran then.
     if let Some(in_step) = facts.in_step.filter(|_| lost <= LOST_SHOWS) {
         let share = in_step.share;
         problems.push((graded(share > IN_STEP_MISLEADS, share > IN_STEP_SHOWS), in_step.text(facts.asked)));
@@ -147,11 +147,11 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     if facts.endless > 0 {
         let sessions = things(facts.endless, "session");
         let text =
-            format!("the end of {sessions} is missing: the recorder was stopped, or the file was cut off");
+            format!("the end of {sessions} is missing: the recorder was stopped, or the file was truncated");
         problems.push((Verdict::Usable, text));
     }
     if facts.damage > 0 {
-        let text = format!("{} of the file were damaged and are left out", things(facts.damage, "part"));
+        let text = format!("{} of the file were damaged and are skipped", things(facts.damage, "part"));
         problems.push((Verdict::Usable, text));
     }
     if facts.lost_blocks > 0 {
@@ -164,7 +164,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     problems
 }
 
-/// What helps against the most frequent reason.
+/// Suggests a remedy for the most frequent reason.
 fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
     let file = facts.file;
     let missing = format!("`icecore-report missing {file}` says which");
@@ -206,11 +206,11 @@ fn too_few(facts: &Facts<'_>) -> String {
     format!("there are only {samples}: shares are right to ±{points:.0} points; {remedy}")
 }
 
-/// Who was sampled more often or more rarely than chance explains.
+/// A thread or process that was sampled more often or more rarely than chance explains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InStep<'a> {
     pub(super) disagreement: &'a Disagreement,
-    /// The difference, of all CPU time.
+    /// The difference, as a share of all CPU time.
     pub(super) share: f64,
 }
 
@@ -230,8 +230,8 @@ impl<'a> InStep<'a> {
         } else {
             "record with another -F and compare"
         };
-        // What interrupts take is not charged to whom they interrupt, on kernels that measure it. While the kernel switches threads the
-        // timer waits, and hits whoever is next.
+        // Kernels that measure interrupts do not charge them to the interrupted thread. While the kernel switches threads, the
+        // timer waits, and hits the next thread.
         let or = if sampled_ns > kernel_ns {
             "interrupts took its time, or it ran next to threads that give up the CPU all the time"
         } else {
@@ -243,7 +243,7 @@ impl<'a> InStep<'a> {
     }
 }
 
-/// Where most stacks end, and what helps against it.
+/// Says where most stacks end, with a remedy.
 fn repair(broken: &Break, facts: &Facts<'_>) -> String {
     let share = percent(broken.share);
     let image =
@@ -269,7 +269,7 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
         ),
         WalkEnd::NOT_COPIED => {
             format!(
-                "; {share} reach behind what was copied of the stack: {}",
+                "; {share} reach beyond the copied part of the stack: {}",
                 facts.asked.copy_more(facts.is_shortened)
             )
         }
@@ -292,12 +292,12 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
     }
 }
 
-/// Returns true if an image is a file, by its path.
+/// Returns true if the path of an image is that of a file.
 fn is_file(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//")
 }
 
-/// How many stacks lack callers without showing it, and what helps against it.
+/// Says how many stacks lack callers without a sign of it, with a remedy.
 fn skipped(facts: &Facts<'_>) -> String {
     let share = percent(facts.suspect_share);
     let most = facts.skipping.map(|image| format!(", most of them through `{image}`")).unwrap_or_default();
@@ -314,7 +314,7 @@ fn skipped(facts: &Facts<'_>) -> String {
     )
 }
 
-/// How many stacks hold a call that the code does not make, and what helps against it.
+/// Says how many stacks hold a call that the code does not make, with a remedy.
 fn not_called(facts: &Facts<'_>) -> String {
     let share = percent(facts.impossible_share);
     let image = facts.worst_edges.and_then(|row| row.image.as_deref());

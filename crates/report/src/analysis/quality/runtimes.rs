@@ -1,4 +1,4 @@
-//! Which programs made the code that has no name, and how they are told to name it.
+//! Finds the runtimes that made unnamed code, and how to make them provide names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use icecore_format::records::Change;
 use crate::profile::pipeline::Report;
 use icecore_symbolize::Reason;
 
-/// A program that makes code at run time, and can tell its names.
+/// A runtime that makes JIT code, and can provide its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Runtime {
     Java,
@@ -16,7 +16,7 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// What makes it tell names.
+    /// Suggests how to run it so that it provides names.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::Java => {
@@ -28,7 +28,7 @@ impl Runtime {
         }
     }
 
-    /// The one that a file belongs to, by its name.
+    /// Finds the runtime to which a file belongs, by its name.
     fn of_image(path: &str) -> Option<Self> {
         match path.trim_end_matches(" (deleted)").rsplit('/').next()? {
             "libjvm.so" | "java" => Some(Self::Java),
@@ -39,8 +39,8 @@ impl Runtime {
     }
 }
 
-/// The runtime that made most of the code without a name, among processes that told no names at all: the one on the stack, or
-/// else the one that the program of the process has mapped, since unwinding often ends in such code. `None` if there is none.
+/// Finds the runtime that made most of the unnamed code, among processes that provided no names at all: the one on the stack or
+/// else, since unwinding often ends in such code, the one that the process has mapped. `None` if there is none.
 pub(crate) fn nameless(report: &Report<'_>) -> Option<Runtime> {
     let (profile, tables) = (&report.profile, &report.loaded.tables);
     let told: BTreeSet<u32> = tables.jit.iter().map(|code| code.tgid).collect();
@@ -49,7 +49,7 @@ pub(crate) fn nameless(report: &Report<'_>) -> Option<Runtime> {
         .iter()
         .filter_map(|(id, image)| Some((id, Runtime::of_image(tables.text(image.path))?)))
         .collect();
-    // By process and moment: a runtime is mapped, or another program begins, which has none yet.
+    // By process and moment: a process maps a runtime, or executes another program, which has none yet.
     let mut mapped: BTreeMap<(u32, u64), Option<Runtime>> = BTreeMap::new();
     for row in tables.lifecycle.iter().filter(|row| row.change == Change::EXEC) {
         mapped.insert((row.tgid, row.time_ns), None);

@@ -1,9 +1,9 @@
-//! Values as bars of characters.
+//! Draws values as bars of characters.
 
-/// Eighths of a character.
+/// Bars by eighths of a character.
 const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// Lines of characters, the uppermost first. What is there has at least an eighth of a character.
+/// Draws `tall` lines of characters, the uppermost first. Every value above zero has at least an eighth of a character.
 pub fn chart(values: &[f64], peak: f64, tall: usize) -> Vec<String> {
     let eighths = |value: &f64| {
         if peak > 0.0 && *value > 0.0 {

@@ -1,7 +1,7 @@
-//! Comma-separated values.
+//! Writes comma-separated values.
 
-/// A field that holds text: within quotes if it needs them, its own quotes doubled. An apostrophe stands in front of what a
-/// spreadsheet would take for a formula.
+/// Quotes a text field if necessary, and doubles its quotes. An apostrophe precedes text that a spreadsheet would take for a
+/// formula.
 ///
 /// # Source   RFC 4180; OWASP "CSV Injection"
 pub fn quoted(field: &str) -> String {

@@ -1,13 +1,13 @@
-//! A progress bar on stderr, for work that takes more than a moment.
+//! Shows a progress bar on stderr, for work that takes more than a moment.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work that is done sooner shows nothing.
+/// No bar is shown before so much time has passed.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// How far some work has come.
+/// The progress of some work.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -16,12 +16,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins; nothing is ever shown unless `wanted`.
+    /// Starts the bar for naming addresses; it stays hidden unless `wanted`.
     pub fn begin(total: u64, wanted: bool) -> Self {
         Self::of("naming addresses", total, wanted)
     }
 
-    /// Begins any work.
+    /// Starts a bar for any work.
     pub fn of(work: &str, total: u64, wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(&format!("{work} {{bar:40}} {{pos}}/{{len}}")) {
@@ -30,7 +30,7 @@ impl Progress {
         Self { bar, begun: Instant::now(), wanted }
     }
 
-    /// Notes that `count` more are done.
+    /// Reports `count` more finished items.
     pub fn tick(&self, count: u64) {
         self.bar.inc(count);
         if self.wanted && self.bar.is_hidden() && self.begun.elapsed() > SHOWN_AFTER {
@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! Chooses samples: what the filters want of each block, under the numbers of its session.
+//! Selects the samples of each block that pass the filters, under the numbers of their session.
 
 use std::ops::Range;
 
@@ -14,23 +14,23 @@ use crate::recording::load::{Tables, damage};
 use crate::stacks::hits::Selection;
 use crate::stacks::repair::RepairedStacks;
 
-/// Blocks that are decoded at once: bounds the memory.
+/// How many blocks are decoded at once, which bounds the memory.
 const WINDOW: usize = 64;
 
-/// The wanted samples of one block.
+/// The selected samples of one block.
 pub(super) struct Chosen {
-    /// In the order of the block.
+    /// The samples, in the order of the block.
     pub(super) samples: Vec<Sample>,
     /// Resolution of their times, ns.
     pub(super) unit_ns: u32,
-    /// Expected distance of two samples on one CPU, ns.
+    /// Expected time between two samples on one CPU, ns.
     pub(super) period_ns: u64,
 }
 
-/// A block that cannot be used, and the samples that it had.
+/// A damaged block, and how many samples it had.
 pub(super) type Broken = (Damage, u64);
 
-/// Chooses among the samples of one session.
+/// Selects the samples of one session.
 pub(super) struct Chooser<'a> {
     recording: &'a Recording,
     selection: Selection<'a>,
@@ -39,7 +39,7 @@ pub(super) struct Chooser<'a> {
     blocks: Vec<&'a Entry>,
 }
 
-/// Nodes of stacks that were unwound, behind all that the session has.
+/// Nodes of unwound stacks, which follow all nodes of the session.
 #[derive(Debug, Clone)]
 pub(super) struct Grown<'a> {
     repaired: &'a RepairedStacks,
@@ -50,10 +50,10 @@ pub(super) struct Grown<'a> {
 }
 
 impl<'a> Grown<'a> {
-    /// Adds the nodes of a session to its rows.
+    /// Adds the new nodes of a session to its rows.
     pub(super) fn add(tables: &Tables, repaired: &'a RepairedStacks, part: &Part, rows: &mut Rows) -> Self {
         let ids = repaired.ids_of_part(part.number());
-        // Without a number for the next node the report has none to add, either.
+        // If there is no number for the next node, the report has added none, either.
         let first = rows.nodes.next_id().unwrap_or(u32::MAX).max(1);
         let grown = Self { repaired, ids, first };
         let own = |id: u32| {
@@ -67,7 +67,7 @@ impl<'a> Grown<'a> {
             Some(Node { parent: grown.own_id(node.parent).unwrap_or(0), location })
         };
         rows.nodes.push(first, grown.ids.clone().map_while(own).collect());
-        // Nodes of the file may have marks that its rules told, which the new file lacks.
+        // Nodes of the file may have marks that came from unwind tables, which the new file lacks.
         let marks = tables.marks.iter().filter_map(|(id, mark)| match grown.own_id(*id) {
             Some(id) => Some((id, *mark)),
             None if repaired.is_new(*id) => None,
@@ -79,14 +79,14 @@ impl<'a> Grown<'a> {
         grown
     }
 
-    /// The id of a stack among the rows of the session; `None` if it is not of these.
+    /// Returns the id of a stack among the rows of the session; `None` if the stack is not new.
     fn own_id(&self, id: u32) -> Option<u32> {
         self.ids.contains(&id).then(|| self.first.saturating_add(id - self.ids.start))
     }
 }
 
 impl<'a> Chooser<'a> {
-    /// With `grown`, samples have the stacks that are believed, and no snapshots.
+    /// Creates a chooser. With `grown`, samples get their repaired stacks, and no snapshots.
     pub(super) fn new(
         recording: &'a Recording,
         selection: Selection<'a>,
@@ -98,7 +98,7 @@ impl<'a> Chooser<'a> {
         Self { recording, selection, part, grown, blocks: all.filter(of_part).collect() }
     }
 
-    /// Hands over the wanted samples of every block, in the order of the file.
+    /// Passes the selected samples of every block to `take`, in the order of the file.
     pub(super) fn each(
         &self,
         mut then: impl FnMut(Result<Chosen, Broken>) -> anyhow::Result<()>,
@@ -126,7 +126,7 @@ impl<'a> Chooser<'a> {
         Ok(Chosen { samples, unit_ns, period_ns })
     }
 
-    /// A sample with the stack that is believed.
+    /// Returns a sample with its repaired stack.
     fn unwound(&self, grown: &Grown<'_>, sample: Sample) -> Sample {
         let Sample { user_stack, user_end, repair, .. } = grown.repaired.sample(self.part.row(sample));
         let user_stack = grown.own_id(user_stack).unwrap_or(sample.user_stack);
@@ -138,7 +138,7 @@ impl<'a> Chooser<'a> {
         self.blocks.iter().map(|entry| u64::from(entry.header.items)).sum()
     }
 
-    /// Counts the samples of blocks that were not even found whole.
+    /// Counts the samples of blocks that were not found whole.
     pub(super) fn lost(&self) -> u64 {
         let parts = &self.selection.tables.parts;
         let lost = self.recording.lost().iter().filter(|entry| entry.header.kind == Kind::SAMPLES);
@@ -146,7 +146,7 @@ impl<'a> Chooser<'a> {
         lost.map(|entry| u64::from(entry.header.items)).sum()
     }
 
-    /// The latest time of a sample.
+    /// Returns the latest time of a sample.
     pub(super) fn last_ns(&self) -> u64 {
         self.blocks.iter().map(|entry| entry.header.last_ns).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What the chosen samples need of a session, and the ids that this gets.
+//! Finds the rows of a session that the chosen samples need, and their new ids.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use icecore_format::records::{
 
 use super::rows::Rows;
 
-/// What samples name.
+/// The ids in samples; once settled, all ids that are needed.
 #[derive(Debug, Default)]
 pub(super) struct Need {
     /// By table.
@@ -20,16 +20,16 @@ pub(super) struct Need {
     kernel_stacks: BTreeSet<u32>,
 }
 
-/// How much is needed.
+/// How many rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// What samples need.
+    /// The rows that samples need.
     Needed,
-    /// That, and every task, process and image of the machine.
+    /// The rows that samples need, and every task, process and image of the machine.
     Machine,
 }
 
-/// What is written of a session, under new ids.
+/// The rows of a session that are written, under new ids.
 #[derive(Debug)]
 pub(super) struct Needed {
     /// By table.
@@ -48,8 +48,7 @@ pub(super) struct Needed {
     pub(super) names: Vec<(usize, usize)>,
 }
 
-/// New ids of what there is, in the old order. One id in front of them is never given to a row: it stands for all that
-/// is lost.
+/// Assigns new ids in the order of the old ones. One id before them is never assigned: it stands for all lost rows.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     /// Old ids, ascending.
@@ -58,21 +57,22 @@ pub(super) struct Ids {
 }
 
 impl Ids {
+    /// Assigns ids from the first that the format has for rows of the table.
     pub(super) fn new(old: impl IntoIterator<Item = u32>, table: Table) -> Self {
         Self { old: old.into_iter().collect(), lost: table.first_id() }
     }
 
-    /// The id of the first row.
+    /// Returns the id of the first row.
     pub(super) fn first(&self) -> u32 {
         self.lost + 1
     }
 
-    /// Tells whether an old id has a new one.
+    /// Returns true if an old id has a new one.
     pub(super) fn has(&self, old: u32) -> bool {
         self.old.binary_search(&old).is_ok()
     }
 
-    /// The new id of an old one. An id that stands for no row, as that of the empty stack, stays what it is.
+    /// Returns the new id of an old one. Ids that stand for no row, such as that of the empty stack, stay the same.
     pub(super) fn new_id(&self, old: u32) -> u32 {
         if old < self.lost {
             return old;
@@ -100,7 +100,7 @@ impl Needed {
 }
 
 impl Need {
-    /// Notes what samples name.
+    /// Adds the ids in samples.
     pub(super) fn add(&mut self, samples: &[Sample]) {
         for sample in samples {
             self.row(*sample);
@@ -109,7 +109,7 @@ impl Need {
         }
     }
 
-    /// Notes what a row names.
+    /// Adds the ids to which a row refers.
     fn row(&mut self, mut row: impl References) {
         row.visit(&mut |reference| self.see(&reference));
     }
@@ -131,7 +131,7 @@ impl Need {
         &self.ids[table as usize]
     }
 
-    /// Follows what is named to what that names.
+    /// Adds the ids to which the needed rows refer.
     pub(super) fn settle(mut self, rows: &Rows, extent: Extent) -> Needed {
         if extent == Extent::Machine {
             rows.tasks.iter().for_each(|(id, _)| self.note(Table::Tasks, id));
@@ -182,7 +182,7 @@ impl Need {
     }
 }
 
-/// The nodes of stacks down to their outermost frames.
+/// Returns the nodes of stacks down to their outermost frames.
 fn closed(rows: &Rows, stacks: &BTreeSet<u32>) -> BTreeSet<u32> {
     let mut nodes = BTreeSet::new();
     for stack in stacks {
@@ -197,7 +197,7 @@ fn closed(rows: &Rows, stacks: &BTreeSet<u32>) -> BTreeSet<u32> {
     nodes
 }
 
-/// Processes and those from which they were forked, whoever had a number at what time: their mappings are inherited.
+/// Returns the processes and all from which they were forked at any time: they inherit mappings.
 fn with_ancestors(rows: &Rows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
     let forks = rows.lifecycle.iter().filter(|row| row.change == Change::FORK);
     let forks: BTreeSet<(u32, u32)> = forks.map(|row| (row.tgid, row.parent_tgid)).collect();
@@ -212,7 +212,7 @@ fn with_ancestors(rows: &Rows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
     processes
 }
 
-/// Addresses whose names are looked up, and those behind them.
+/// Returns the addresses whose names are looked up, and the addresses after them.
 fn addresses(rows: &Rows, stacks: &BTreeSet<u32>) -> Vec<u64> {
     let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
         Location::Address(address) => Some(address),
@@ -224,8 +224,8 @@ fn addresses(rows: &Rows, stacks: &BTreeSet<u32>) -> Vec<u64> {
     addresses
 }
 
-/// Positions of the symbols in or right behind which one of the addresses lies: a return address behind a call that
-/// never returns is the next function's.
+/// Returns the positions of the symbols that hold an address or end right before one: a return address after a call that never
+/// returns belongs to the next function.
 fn symbols(symbols: &[KernelSymbol], addresses: &[u64]) -> Vec<usize> {
     let is_hit = |symbol: &KernelSymbol| {
         let first = addresses.partition_point(|address| *address < symbol.start);
@@ -234,7 +234,7 @@ fn symbols(symbols: &[KernelSymbol], addresses: &[u64]) -> Vec<usize> {
     (0..symbols.len()).filter(|position| is_hit(&symbols[*position])).collect()
 }
 
-/// Positions of the code of these processes in or right behind which one of the addresses lies.
+/// Returns the positions of the JIT code of these processes that holds an address or ends right before one.
 fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<usize> {
     let is_hit = |code: &JitCode| {
         let first = addresses.partition_point(|address| *address < code.start);
@@ -244,15 +244,15 @@ fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<us
     (0..code.len()).filter(|position| is_hit(&code[*position])).collect()
 }
 
-/// Positions of the call sites of these processes in front of one of the addresses.
+/// Returns the positions of the call sites of these processes that precede an address.
 fn call_sites(sites: &[CallSite], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<usize> {
     let is_hit =
         |site: &CallSite| processes.contains(&site.tgid) && addresses.binary_search(&site.address).is_ok();
     (0..sites.len()).filter(|position| is_hit(&sites[*position])).collect()
 }
 
-/// The ids of further rows of these snapshots: what a signal interrupted, and the stacks of C that have called Go, are the
-/// rows behind that of the sample, and stay so.
+/// Returns the ids of further rows of these snapshots: those of interrupted code, and of the stacks of C that called Go, follow
+/// that of the sample, and keep their order.
 fn outer_snapshots(rows: &Rows, snapshots: &BTreeSet<u32>) -> Vec<u32> {
     let is_outer = |id: &u32| rows.held.snapshots.find(*id).is_some_and(Snapshot::is_outer);
     let outer = |id: &u32| {
@@ -262,7 +262,7 @@ fn outer_snapshots(rows: &Rows, snapshots: &BTreeSet<u32>) -> Vec<u32> {
     snapshots.iter().flat_map(outer).collect()
 }
 
-/// Positions of the symbols of images in or right behind which a piece of code lies.
+/// Returns the positions of the symbols of images that hold a piece of code or end right before it.
 fn image_symbols(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<usize> {
     let is_hit = |symbol: &Symbol| {
         let (first, last) = ((symbol.image, symbol.start), (symbol.image, symbol.end));
@@ -271,7 +271,7 @@ fn image_symbols(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<usize> {
     (0..rows.symbols.len()).filter(|position| is_hit(&rows.symbols[*position])).collect()
 }
 
-/// Positions of the named places that code is looked up at: its own, or one byte in front of it.
+/// Returns the positions of the named places by which code is looked up: its own, or that of the byte before it.
 fn names(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<(usize, usize)> {
     let is_hit = |place: &NamedPlace| {
         let behind = place.file_off.saturating_add(1);

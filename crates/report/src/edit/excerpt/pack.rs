@@ -1,4 +1,4 @@
-//! Rows as blocks, under new ids.
+//! Writes rows as blocks, under new ids.
 
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
@@ -17,16 +17,16 @@ use super::rows::Rows;
 use crate::edit::append_names;
 use crate::profile::found::Draft;
 
-/// Rows of one block: a few hundred KiB before compression, whatever they are.
+/// The rows of one block: a few hundred KiB before compression.
 const ROWS: usize = 32 << 10;
-/// Bytes of text of one block.
+/// The bytes of text of one block.
 const TEXT_BYTES: usize = 1 << 20;
 
 /// Writes the blocks of one session.
 pub(super) struct Packer<'a> {
     writer: &'a mut Writer,
     needed: Needed,
-    /// Samples that wait, and what they are measured from.
+    /// Samples that are not written yet, and the base of their encoding.
     waiting: Vec<Sample>,
     basis: Basis,
     /// Their earliest and latest time.
@@ -104,7 +104,7 @@ impl<'a> Packer<'a> {
         self.held(rows)
     }
 
-    /// Writes what registers and stacks held.
+    /// Writes the contents of registers and stacks.
     fn held(&mut self, rows: &Rows) -> anyhow::Result<()> {
         let (needed, held, w) = (&self.needed, &rows.held, &mut *self.writer);
         let code = |first, rows: &[_]| Ok(StackCodeV1::from_rows(first, rows));
@@ -120,7 +120,7 @@ impl<'a> Packer<'a> {
         listed(w, needed, rules.cloned(), UnwindRulesV1::from_rows)
     }
 
-    /// Copies what the recording has of the files of images; returns what of it is damaged.
+    /// Copies pieces of images' files; returns what of them is damaged.
     pub(super) fn pieces(&mut self, recording: &Recording, rows: &Rows) -> anyhow::Result<Vec<Damage>> {
         pieces::copy(recording, rows, self.needed.ids(Table::Images), self.writer)
     }
@@ -148,7 +148,7 @@ impl<'a> Packer<'a> {
         put(&mut first, &mut texts)
     }
 
-    /// Takes the wanted samples of a block.
+    /// Takes the selected samples of a block.
     pub(super) fn samples(&mut self, chosen: Chosen, rows: &Rows) -> anyhow::Result<()> {
         let Chosen { samples, unit_ns, period_ns } = chosen;
         if (self.basis.unit_ns, self.basis.period_ns) != (unit_ns, period_ns) {

@@ -1,4 +1,4 @@
-//! Pieces of files: those of the images that are kept, under their new ids, one block at a time.
+//! Copies pieces of files for the images that are kept, under their new ids, one block at a time.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::need::Ids;
 use super::rows::Rows;
 use crate::recording::load::damage;
 
-/// Copies the blocks of a session; returns those that cannot be used. What the recording has of an image that is not
-/// kept goes to one that is and has the same build-id: it was written once for both.
+/// Copies the blocks of a session; returns those that are damaged. Pieces of an image that is not kept go to a kept image with the
+/// same build-id: the recorder wrote them once for both.
 pub(super) fn copy(
     recording: &Recording,
     rows: &Rows,
@@ -34,7 +34,7 @@ pub(super) fn copy(
     Ok(lost)
 }
 
-/// The pieces of a block, for the image that gets them.
+/// Returns the pieces of a block, for the image that gets them.
 fn piece(
     recording: &Recording,
     entry: &Entry,
@@ -47,13 +47,13 @@ fn piece(
     Ok(Some(ImagePartsV1::from_rows(images.new_id(heir), view.file_bytes.to_native(), &view.rows()?)))
 }
 
-/// Who gets the pieces of which image.
+/// Decides which image gets the pieces of another.
 struct Heirs<'a> {
     rows: &'a Rows,
     images: &'a Ids,
     /// The first kept image of each build-id.
     by_build_id: BTreeMap<&'a [u8], u32>,
-    /// Of two images with one heir the first is taken: their files may differ.
+    /// If two images have one heir, the first provides the pieces: their files may differ.
     taken: BTreeMap<u32, u32>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Heirs<'a> {
         Self { rows, images, by_build_id, taken: BTreeMap::new() }
     }
 
-    /// Tells whether a block may hold pieces that somebody gets, without opening it.
+    /// Returns true if some image may get pieces of a block, without opening it.
     fn may_want(&self, entry: &Entry) -> bool {
         let may_hold = |id| entry.header.processes.may_hold(id);
         self.rows.images.iter().any(|(id, _)| may_hold(id) && self.kept(id).is_some())
@@ -79,7 +79,7 @@ impl<'a> Heirs<'a> {
         (*self.taken.entry(heir).or_insert(image) == image).then_some(heir)
     }
 
-    /// The image itself if it is kept, else one with its build-id.
+    /// Returns the image itself if it is kept, else a kept one with its build-id.
     fn kept(&self, image: u32) -> Option<u32> {
         if self.images.has(image) {
             return Some(image);

@@ -1,7 +1,7 @@
-//! Texts that nobody is to read, replaced by pseudonyms.
+//! Replaces texts by pseudonyms.
 //!
-//! A pseudonym is made of a hash of the text, so that equal texts have equal ones in every recording and comparisons hold.
-//! Whoever guesses a text can check the guess, unless a key goes into the hash.
+//! A pseudonym is a hash of the text, so that equal texts have equal pseudonyms in every recording, and comparisons work. Anyone
+//! who guesses a text can check the guess, unless a key goes into the hash.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use ring::hmac::{HMAC_SHA256, Key, sign};
 use super::rows::Rows;
 use crate::cli::Redact;
 
-/// Digits of a pseudonym: two of a million texts have the same one once in 560 recordings.
+/// The length of a pseudonym: among a million texts, two share one in one of 560 recordings.
 const DIGITS: usize = 12;
 
 /// What is replaced, and how.
@@ -31,7 +31,7 @@ impl Redaction {
         self.what.contains(&what)
     }
 
-    /// Replaces texts of a session. Notes may hold anything, and go.
+    /// Replaces texts of a session. Notes may hold any text, so they are removed.
     pub(super) fn session(&self, session: &mut SessionV1) {
         if self.what.is_empty() {
             return;
@@ -52,12 +52,12 @@ impl Redaction {
         }
         if self.replaces(Redact::Paths) {
             session.target = self.within(&session.target);
-            // The recorder itself, and whatever it was told to run or to write.
+            // The recorder's path, the recorded command, and the output path.
             session.command_line.iter_mut().for_each(|arg| *arg = self.within(arg));
         }
     }
 
-    /// Replaces texts of rows. Returns how many blocks with pieces of files are left out: these tell paths.
+    /// Replaces texts of rows. Returns how many blocks with pieces of files were skipped, because they reveal paths.
     pub(super) fn rows(&self, rows: &mut Rows) -> u64 {
         // All fields are listed, so that nobody adds one without deciding whether it holds text.
         let Rows {
@@ -119,7 +119,7 @@ impl Redaction {
         }
     }
 
-    /// Replaces each part of a path. What is no path (`[vdso]`) stays.
+    /// Replaces each part of a path. A name that is no path (`[vdso]`) stays.
     fn path(&self, path: &[u8]) -> String {
         let text = String::from_utf8_lossy(path);
         if text.is_empty() || text.starts_with('[') {
@@ -132,8 +132,8 @@ impl Redaction {
         parts.collect::<Vec<_>>().join("/")
     }
 
-    /// Replaces paths within a text, relative ones, too: a word with a slash, but not what a mark sets off in front of it
-    /// (`--output=`, `py::name:`), nor lines behind a colon.
+    /// Replaces paths within a text, relative ones, too: words with a slash, except for a prefix that ends with a separator
+    /// (`--output=`, `py::name:`), and a line number after a colon.
     fn within(&self, text: &str) -> String {
         let word = |word: &str| {
             let Some(slash) = word.find('/') else { return word.to_owned() };
@@ -153,16 +153,16 @@ impl Redaction {
     }
 }
 
-/// Strings that take the place of others.
+/// Maps strings to their replacements.
 struct Texts {
-    /// By the id and the new text of the old one: the same string may be a name here and a path there.
+    /// By the id and the new text: the same string may be a name in one row and a path in another.
     known: BTreeMap<(u32, String), u32>,
     rows: Vec<Vec<u8>>,
     first: u32,
 }
 
 impl Texts {
-    /// The id of the string that takes the place of another; the empty one stays, and what is lost.
+    /// Returns the id of a string's replacement; the empty string and lost strings stay.
     fn other(&mut self, id: u32, text: Option<&Vec<u8>>, new: impl Fn(&[u8]) -> String) -> u32 {
         let Some(text) = text.filter(|_| id != 0) else { return id };
         let rows = &mut self.rows;
@@ -183,7 +183,7 @@ mod tests {
         let path = one.path(b"/srv/app/libapp.so");
         assert_eq!(path, two.path(b"/srv/app/libapp.so"));
         assert_ne!(path, keyed.path(b"/srv/app/libapp.so"));
-        // Of HMAC-SHA256 with an empty key, as any other implementation has it.
+        // HMAC-SHA256 with an empty key, computed by another implementation.
         assert_eq!(one.path(b"app"), "x91d7c63d3fdf");
     }
 

@@ -1,4 +1,4 @@
-//! Everything of a session but its samples, as it was written: under its own numbers, text as bytes.
+//! Loads everything of a session except its samples, unchanged: under its own numbers, text as bytes.
 
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
@@ -46,7 +46,7 @@ pub(super) struct Rows {
     pub(super) receipt: Option<ReceiptV1>,
 }
 
-/// Blocks of rows that are counted, with the id of their first.
+/// Blocks of numbered rows, with the id of their first.
 #[derive(Default)]
 struct Blocks {
     strings: Vec<(u32, Vec<Vec<u8>>)>,
@@ -63,10 +63,10 @@ impl Rows {
         let of_part = |entry: &&Entry| parts.holds(entry) && parts.of(entry).number() == part.number();
         let (mut rows, mut blocks) = (Self::default(), Blocks::default());
         for entry in recording.entries().iter().filter(of_part) {
-            // An error means that nothing of the block was taken.
+            // On an error, nothing of the block was taken.
             drop(rows.take(recording, entry, &mut blocks));
         }
-        // As replay does: of equal times the first written stays first.
+        // Keeps the written order of equal times, as the replay does.
         rows.lifecycle.sort_by_key(|row| row.time_ns);
         rows.cgroups.sort_by_key(|row| row.time_ns);
         rows.mappings.sort_by_key(|row| row.time_ns);

@@ -1,17 +1,17 @@
-//! Addresses of processes as code of images.
+//! Converts addresses of processes to code of images.
 
 use icecore_format::records::{Image, ImageKind, Location};
 
 use crate::recording::spaces::{SpaceId, Spaces};
 
-/// Tells what lies at addresses of one process at a moment.
+/// Finds the code at addresses of one process at a moment.
 #[derive(Debug)]
 pub(super) struct Code<'a> {
     spaces: &'a Spaces,
     images: &'a [Image],
-    /// Pages that were looked up, each in the one slot that it can be in.
+    /// Cached pages, each in the one slot where it can be.
     seen: Vec<Slot>,
-    /// Code in no file that was found since it was taken.
+    /// Addresses of code in no file, found since the last `take_nameless`.
     nameless: Vec<u64>,
 }
 
@@ -19,12 +19,12 @@ pub(super) struct Code<'a> {
 struct Slot {
     space: SpaceId,
     page: u64,
-    found: Found,
+    found: PageContent,
 }
 
-/// What a page shows.
+/// The content of a page.
 #[derive(Debug, Clone, Copy)]
-enum Found {
+enum PageContent {
     NoCode,
     /// Code in no file, or in one that the process has mapped twice.
     Nameless,
@@ -37,11 +37,11 @@ const SLOT_BITS: u32 = 14;
 
 impl<'a> Code<'a> {
     pub(super) fn new(spaces: &'a Spaces, images: &'a [Image]) -> Self {
-        let nothing = Slot { space: SpaceId(u32::MAX), page: u64::MAX, found: Found::NoCode };
+        let nothing = Slot { space: SpaceId(u32::MAX), page: u64::MAX, found: PageContent::NoCode };
         Self { spaces, images, seen: vec![nothing; 1 << SLOT_BITS], nameless: Vec::new() }
     }
 
-    /// What lies at an address; `None` if it is no code.
+    /// Finds the code at an address; `None` if there is none.
     pub(super) fn at(&mut self, space: SpaceId, address: u64) -> Option<Location> {
         let page = address >> PAGE_BITS;
         let hash = (page ^ u64::from(space.0) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -50,21 +50,23 @@ impl<'a> Code<'a> {
             self.seen[slot] = Slot { space, page, found: self.find(space, address) };
         }
         match self.seen[slot].found {
-            Found::NoCode => None,
-            Found::Nameless => {
+            PageContent::NoCode => None,
+            PageContent::Nameless => {
                 self.nameless.push(address);
                 Some(Location::Address(address))
             }
-            Found::Image(image, add) => Some(Location::Image { image, file_off: address.wrapping_add(add) }),
+            PageContent::Image(image, add) => {
+                Some(Location::Image { image, file_off: address.wrapping_add(add) })
+            }
         }
     }
 
-    /// Takes the code in no file that was found since it was taken.
+    /// Takes the addresses of code in no file that were found since the last call.
     pub(super) fn take_nameless(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.nameless.drain(..)
     }
 
-    /// What lies in front of a return address, told as the return address.
+    /// Finds the code before a return address; the location is that of the return address itself.
     pub(super) fn before(&mut self, space: SpaceId, address: u64) -> Option<Location> {
         Some(match self.at(space, address.checked_sub(1)?)? {
             Location::Image { image, file_off } => {
@@ -74,14 +76,14 @@ impl<'a> Code<'a> {
         })
     }
 
-    fn find(&self, space: SpaceId, address: u64) -> Found {
-        let Some(mapping) = self.spaces.find(space, address) else { return Found::NoCode };
+    fn find(&self, space: SpaceId, address: u64) -> PageContent {
+        let Some(mapping) = self.spaces.find(space, address) else { return PageContent::NoCode };
         let is_file = self.images.get(mapping.image as usize);
         let is_file =
             is_file.is_some_and(|image| image.kind == ImageKind::FILE || image.kind == ImageKind::VDSO);
         let add = mapping.file_off.wrapping_sub(mapping.start);
-        // A reader finds the address again, or it must be told as it is.
+        // If the offset does not determine the address, the location has to be an address.
         let is_unique = self.spaces.address(space, mapping.image, address.wrapping_add(add)) == Some(address);
-        if is_file && is_unique { Found::Image(mapping.image, add) } else { Found::Nameless }
+        if is_file && is_unique { PageContent::Image(mapping.image, add) } else { PageContent::Nameless }
     }
 }

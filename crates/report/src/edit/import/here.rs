@@ -1,9 +1,8 @@
-//! Files that still lie where they were mapped.
+//! Identifies files that are unchanged on this machine.
 //!
-//! `perf record` notes build-ids of files that samples hit with their leaf, and of a copied stack it has nothing but leaves. Of
-//! other files there are path, device and inode. If these are the same here, and nothing about the file has changed since
-//! the recording began, it is the file that ran: its build-id, or without one its size and time of change, then identify it as they
-//! do in a recording.
+//! `perf record` stores build-ids only for files that samples hit with their leaf, and a copied stack has only a leaf. For other
+//! files it stores path, device and inode. If these are the same here, and the file has not changed since the recording began, it
+//! is the file that ran. Its build-id, or without one its size and time of change, then identify it as in any recording.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +14,7 @@ use icecore_format::records::{Image, ImageKind};
 
 use icecore_symbolize::image::ElfFile;
 
-/// Identifies images that have no build-id by the files here, if these are the same.
+/// Identifies images without a build-id by the files here, if these are the same.
 pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], began_unix_ns: u64) {
     for image in images.iter_mut().filter(|image| image.kind == ImageKind::FILE && image.build_id.is_empty())
     {
@@ -29,7 +28,7 @@ pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], began_unix_ns:
     }
 }
 
-/// The build-id of the file at a path, if it is still the one of this size and time.
+/// Returns the build-id of the file at a path, if the file still has this size and time.
 fn build_id(path: &Path, image: &Image) -> Option<Vec<u8>> {
     let file = ElfFile::open(path).ok()?;
     let is_it = (file.len, file.modified_unix_ns) == (image.size_bytes, image.modified_unix_ns);

@@ -1,12 +1,12 @@
-//! Ids for rows that repeat.
+//! Assigns ids to rows that repeat.
 
 use std::hash::Hash;
 
 use crate::base::map::Map;
 
-/// Gives every distinct row an id, and hands new rows over once, to be written.
+/// Gives every distinct row an id, and returns each new row once, for writing.
 ///
-/// Memory is bounded: at some point all rows are forgotten. Ids go on, so a row that comes again gets a second id.
+/// Memory is bounded: when too many rows are cached, all are forgotten. Ids continue, so a repeated row then gets a second id.
 #[derive(Debug)]
 pub(super) struct Ids<T> {
     known: Map<T, u32>,
@@ -14,7 +14,7 @@ pub(super) struct Ids<T> {
     next: u32,
 }
 
-/// Rows that are remembered.
+/// The most cached rows.
 const REMEMBERED: usize = 256 << 10;
 
 impl<T: Hash + Eq + Clone> Ids<T> {
@@ -22,7 +22,7 @@ impl<T: Hash + Eq + Clone> Ids<T> {
         Self { known: Map::default(), new: Vec::new(), next: first_id }
     }
 
-    /// The id of a row; `None` if there are no more.
+    /// Returns the id of a row; `None` if no ids are left.
     pub(super) fn id(&mut self, row: T) -> Option<u32> {
         if let Some(id) = self.known.get(&row) {
             return Some(*id);
@@ -37,12 +37,12 @@ impl<T: Hash + Eq + Clone> Ids<T> {
         Some(id)
     }
 
-    /// The newest id.
+    /// Returns the newest id.
     pub(super) fn newest(&self) -> u32 {
         self.next - 1
     }
 
-    /// Hands over the rows that are new since the last call, and the id of the first.
+    /// Takes the rows that are new since the last call, and the id of the first.
     pub(super) fn take_new(&mut self) -> (u32, Vec<T>) {
         let new = std::mem::take(&mut self.new);
         (self.next - new.len() as u32, new)

@@ -1,7 +1,7 @@
-//! Names of JIT code, as its processes have written them into perf maps that still lie here.
+//! Reads names of JIT code from the perf maps of its processes, if they are still on this machine.
 //!
-//! perf reads these maps when it reports; a recording has the names in it. A map counts if it is that of the process that was
-//! recorded: it was written last while perf recorded, or its process still runs and has run since.
+//! perf reads these maps when it reports; a recording contains the names. A map counts if it belongs to the recorded process: the
+//! process last wrote it while perf recorded, or the process still runs and has run since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
@@ -11,15 +11,15 @@ use std::path::PathBuf;
 
 use icecore_format::records::JitCode;
 
-/// Addresses of all processes that are remembered; those beyond stay unnamed.
+/// The most addresses of all processes; code at further addresses stays unnamed.
 const MAX_ADDRESSES: usize = 512 << 10;
-/// A larger map is not read.
+/// The largest map that is read, bytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// A longer line is none of a map.
+/// The longest valid line, bytes.
 const MAX_LINE: u64 = 8 << 10;
-/// How far the times of files and of samples may be apart.
+/// The largest difference between the times of files and of samples.
 const CLOCKS_APART_NS: u64 = 2_000_000_000;
-/// Ticks of a second in `/proc/PID/stat`: the same on every Linux.
+/// Ticks per second in `/proc/PID/stat`: the same on every Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Addresses of code that is in no file, by process.
@@ -29,7 +29,7 @@ pub(super) struct Made {
     count: usize,
 }
 
-/// When perf recorded, and where: what a map must fit to. Times in ns since 1970.
+/// When and where perf recorded; a map must match it. Times in ns since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct When<'a> {
     pub(super) host: &'a str,
@@ -39,7 +39,7 @@ pub(super) struct When<'a> {
 }
 
 impl Made {
-    /// Takes note of code on a stack, or in a word of one.
+    /// Notes addresses of code on a stack, or in its words.
     pub(super) fn note(&mut self, tgid: u32, addresses: impl Iterator<Item = u64>) {
         for address in addresses {
             if self.count < MAX_ADDRESSES {
@@ -48,7 +48,7 @@ impl Made {
         }
     }
 
-    /// Finds the pieces of code around what was noted.
+    /// Finds the pieces of code around the noted addresses.
     pub(super) fn rows(&self, when: When<'_>) -> Vec<JitCode> {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         if host.trim_end() != when.host {
@@ -62,7 +62,7 @@ impl Made {
     }
 }
 
-/// Opens the map of a process, if it is that of this process and of nobody else.
+/// Opens the map of a process, if the recorded process wrote it.
 fn open(tgid: u32, when: When<'_>) -> Option<File> {
     let path = PathBuf::from(format!("/tmp/perf-{tgid}.map"));
     let is_good = |meta: &Metadata| {
@@ -70,7 +70,7 @@ fn open(tgid: u32, when: When<'_>) -> Option<File> {
         let is_believed = [0, own_uid].contains(&meta.uid());
         meta.is_file() && meta.len() <= MAX_BYTES && is_believed && is_of(meta, tgid, when)
     };
-    // A link may lead anywhere; opening a pipe is not harmless.
+    // A link may lead anywhere, and opening a pipe has side effects.
     let seen = fs::symlink_metadata(&path).ok().filter(is_good)?;
     let file = File::open(&path).ok()?;
     let meta = file.metadata().ok()?;
@@ -85,11 +85,11 @@ fn is_of(meta: &Metadata, tgid: u32, when: When<'_>) -> bool {
     meanwhile.contains(&written) || runs_since()
 }
 
-/// When a process that runs here began, ns since 1970.
+/// Returns when a running process started, ns since 1970.
 ///
 /// # Source
-/// proc(5) `/proc/pid/stat`: field 22 is the start in ticks since the machine was started; the name of the process, in
-/// brackets, may hold anything. `/proc/stat`: `btime` is when the machine was started.
+/// proc(5) `/proc/pid/stat`: field 22 is the start in ticks since the machine started; the name of the process, in brackets, may
+/// hold anything. `/proc/stat`: `btime` is when the machine started.
 fn began(tgid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{tgid}/stat")).ok()?;
     let behind_name = stat.rsplit(|byte| *byte == b')').next()?;
@@ -100,8 +100,8 @@ fn began(tgid: u32) -> Option<u64> {
     Some((machine + ticks / TICKS_PER_SECOND).saturating_mul(1_000_000_000))
 }
 
-/// Reads the lines of a map that hold one of the addresses, or one right behind them. Of lines that hold an address the last
-/// counts: a report takes it of rows that begin at one time.
+/// Reads the lines of a map that hold one of the addresses, or end right before one. Of several lines with an address the last
+/// counts: a report uses the last of rows that begin at one time.
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
@@ -122,7 +122,7 @@ fn pieces(mut map: BufReader<impl std::io::Read>, tgid: u32, addresses: &BTreeSe
     pieces.into_iter().map(row).collect()
 }
 
-/// Start, end and name of a line.
+/// Parses a line: start, end and name.
 fn parsed(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let mut words = line.trim_ascii().splitn(3, |byte| *byte == b' ');
     let mut number = || {

@@ -1,10 +1,10 @@
-//! Names of the kernel's functions, if the kernel that runs here is the one that was recorded.
+//! Names the kernel's functions, if this machine runs the recorded kernel.
 //!
-//! perf names kernel code when it reports, from `/proc/kallsyms` of the machine at hand; a recording has the names in it. They count if
-//! host and release are those that perf has written down, the symbol by which perf knows where the kernel lay is at the same address here,
-//! and the build-id is the same. Then the kernel's own functions lie where they did, whenever it was started. Modules lie elsewhere after
-//! each start: they are named only if the file was written since this one, and as long after it as the last of its records says. Without
-//! a build-id the same is asked of the kernel itself, and a note says so.
+//! perf names kernel code when it reports, from `/proc/kallsyms` of this machine; a recording contains the names. They count if
+//! host and release are those in the file, perf's reference symbol of the kernel is at the same address here, and the build-id is
+//! the same. Then the kernel's own functions are at their recorded addresses, even after a reboot. Modules move at each boot: they
+//! are named only if the file was written since the last boot, and at least as long after it as the time of its last record.
+//! Without a build-id the same condition applies to the kernel itself, and a note says so.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,38 +13,38 @@ use icecore_format::records::KernelSymbol;
 
 use super::perf_data::{Features, Kernel};
 
-/// Addresses of the kernel that are remembered; those beyond stay unnamed.
+/// The most kernel addresses; code at further addresses stays unnamed.
 const MAX_ADDRESSES: usize = 512 << 10;
-/// A function that nothing follows is taken to be this long, bytes.
+/// The assumed length of the last function, bytes.
 const LAST_LEN: u64 = 4096;
-/// How far the times of files and of samples may be apart.
+/// The largest difference between the times of files and of samples.
 const CLOCKS_APART_NS: u64 = 2_000_000_000;
 
 /// When perf recorded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// The last record, ns on the clock of the records: since the machine was started, unless perf was told another one.
+    /// The time of the last record, ns on the clock of the records: since boot, unless perf used another clock.
     pub(super) last_ns: u64,
-    /// The last change of the perf.data file, ns since 1970; 0 if it does not tell.
+    /// The last change of the perf.data file, ns since 1970; 0 if unknown.
     pub(super) changed_unix_ns: u64,
 }
 
-/// What is known of the machine at hand.
+/// Facts about this machine.
 #[derive(Debug, Clone, Default)]
 struct Here {
     host: String,
     release: String,
     build_id: Vec<u8>,
     kallsyms: Vec<u8>,
-    /// When it was started, ns since 1970.
+    /// When the machine booted, ns since 1970.
     started_unix_ns: u64,
 }
 
-/// Functions of the kernel that was recorded, ordered by address.
+/// Functions of the recorded kernel, ordered by address.
 #[derive(Debug, Default)]
 pub(super) struct Functions {
     rows: Vec<Function>,
-    /// What a reader is told of where the names come from, or why there are none.
+    /// A note for readers: the source of the names, or why there are none.
     pub(super) note: String,
 }
 
@@ -53,12 +53,12 @@ struct Function {
     start: u64,
     end: u64,
     name: Vec<u8>,
-    /// Empty if it is the kernel's own.
+    /// The module of the function; empty for the kernel itself.
     module: Vec<u8>,
 }
 
 impl Functions {
-    /// Takes the functions of the kernel that runs here, if it is the one that was recorded.
+    /// Takes the functions of this machine's kernel, if it is the recorded one.
     pub(super) fn of(features: &Features, kernel: Option<&Kernel>, times: Times) -> Self {
         Self::by(&Here::read(features), features, kernel, times)
     }
@@ -81,7 +81,7 @@ impl Functions {
             module: module.to_vec(),
         };
         let is_there = |function: &Function| function.module.is_empty() || is_this_boot;
-        // Programs come and go, and perf tells of those that were there.
+        // BPF programs come and go, and perf records them.
         let is_code = |function: &Function| function.module != b"bpf" && function.start < function.end;
         let rows = rows.iter().enumerate().map(function).filter(|it| is_there(it) && is_code(it)).collect();
         Self {
@@ -97,7 +97,7 @@ impl Functions {
         (address < self.rows[at].end).then_some(at)
     }
 
-    /// Finds the functions around addresses, those that `told` has left out; `string` gives ids to texts.
+    /// Finds the functions around addresses, except for those in `told`; `string` assigns ids to texts.
     pub(super) fn rows(
         &self,
         addresses: &Hit,
@@ -118,26 +118,26 @@ impl Functions {
     }
 }
 
-/// Addresses of kernel code that was hit or is returned to.
+/// Addresses of kernel code on stacks.
 #[derive(Debug, Default)]
 pub(super) struct Hit(BTreeSet<u64>);
 
 impl Hit {
-    /// Takes note of a stack, leaf first.
+    /// Notes a stack, leaf first.
     pub(super) fn note(&mut self, leaf_first: &[u64]) {
         for (at, address) in leaf_first.iter().enumerate() {
             if self.0.len() < MAX_ADDRESSES {
-                // A return address may lie behind the function that called.
+                // A return address may lie after the end of the calling function.
                 self.0.insert(address.saturating_sub(u64::from(at > 0)));
             }
         }
     }
 }
 
-/// Tells whether the kernel here is the one that was recorded: whether it has run since, too, and how that is known.
+/// Checks whether this machine runs the recorded kernel. Returns whether it has run without a reboot since, and the evidence.
 ///
 /// # Errors
-/// Why it is not, or why nobody knows, for people.
+/// Why it does not, or why nobody knows, for people.
 fn is_it(
     here: &Here,
     features: &Features,
@@ -155,7 +155,7 @@ fn is_it(
     if is_hidden {
         return Err("/proc/kallsyms hides addresses: import as root, or with kernel.kptr_restrict=0");
     }
-    // Not among the rows: several symbols may lie there.
+    // The rows do not suffice: several symbols may have this address.
     let mut lines = here.kallsyms.split(|byte| *byte == b'\n').filter_map(line);
     if !lines.any(|(start, _, name, _)| name == kernel.symbol && start == kernel.address) {
         return Err("the machine was started anew: its kernel lies elsewhere now");
@@ -185,7 +185,7 @@ fn is_it(
 }
 
 impl Here {
-    /// Looks at this machine; at its kernel only if it has the names of the one that was recorded.
+    /// Reads this machine; its kernel only if host and release are the recorded ones.
     fn read(features: &Features) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim_end().to_owned();
         let [host, release] = ["hostname", "osrelease"].map(|name| text(&format!("/proc/sys/kernel/{name}")));
@@ -207,7 +207,7 @@ impl Here {
     }
 }
 
-/// The build-id among notes.
+/// Finds the build-id among ELF notes.
 ///
 /// # Source   gABI, note sections: lengths of name and contents, type, both padded to 4 bytes; `NT_GNU_BUILD_ID` is 3
 fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
@@ -224,11 +224,11 @@ fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Address, rank among names of one address, name, module.
+/// A parsed line: address, rank among names of one address, name, module.
 type Line<'a> = (u64, (bool, usize), &'a [u8], &'a [u8]);
 
 /// Parses `address type name [module]`. Of several names at one address the global one is kept, else the one with fewer leading
-/// underscores, as the recorder does. Addresses that are hidden are 0, and are left out.
+/// underscores, as the recorder does. Hidden addresses are 0, and are skipped.
 ///
 /// # Source   proc(5) `/proc/kallsyms`; types are those of nm(1)
 fn parsed(text: &[u8]) -> Vec<Line<'_>> {
@@ -272,7 +272,7 @@ mod tests {
         Kernel { symbol: b"_text".to_vec(), address: 0xffff_0000, build_id: vec![7; 20] }
     }
 
-    /// Names of all functions that are hit, and the note.
+    /// Returns the names of all functions that are hit, and the note.
     fn named(here: &Here, kernel: &Kernel, changed_unix_ns: u64) -> (Vec<String>, String) {
         let features = Features { host: "h".into(), kernel_release: "6.1".into(), ..Features::default() };
         let times = Times { last_ns: HOUR, changed_unix_ns };

@@ -1,19 +1,19 @@
-//! Files of `perf record`, read without trust: every length is compared with what is there, and nothing is allocated that
-//! the file is too small for.
+//! Parses files of `perf record` without trust: checks every length against the file, and allocates no more than the file's size
+//! justifies.
 //!
 //! ```text
 //! header ─► events (attr), features
-//! records, one after the other ─┬─► what happened to tasks and mappings, decoded at once
-//!                               └─► samples: time and place, to be read again in the order of time
+//! records, one after the other ─┬─► events of tasks and mappings, decoded at once
+//!                               └─► samples: time and position, read again in the order of time
 //! ```
 //!
 //! | room | what lives there |
 //! |---|---|
-//! | `header` | events, features, and where the records are |
-//! | `attr` | what an event is, and how its records are laid out |
+//! | `header` | events, features, and the position of the records |
+//! | `attr` | the settings of an event, and the layout of its records |
 //! | `features` | host, command line, build-ids … |
-//! | `records` | records one after the other, compressed ones too |
-//! | `event`, `sample` | what a record says |
+//! | `records` | lists records, including compressed ones |
+//! | `event`, `sample` | decodes records |
 //! | `bytes` | little-endian fields |
 //!
 //! # Source   uapi/linux/perf_event.h · tools/perf/Documentation/perf.data-file-format.txt
@@ -47,12 +47,12 @@ pub(super) use records::At;
 use records::{Record, Records};
 pub(super) use sample::{Sample, UserRegisters};
 
-/// Records that perf makes itself.
+/// Types of records that perf itself writes.
 const HEADER_ATTR: u32 = 64;
 const HEADER_BUILD_ID: u32 = 67;
 const HEADER_FEATURE: u32 = 80;
 
-/// What the header tells.
+/// The contents of the header.
 #[derive(Debug, Default)]
 struct Head {
     attrs: Vec<Attr>,
@@ -61,10 +61,10 @@ struct Head {
     damage: Vec<Damage>,
 }
 
-/// Where a sample is.
+/// The position of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SampleAt {
-    /// 0 if it is not told.
+    /// The time; 0 if unknown.
     pub(super) time_ns: u64,
     /// Its event, a position in [`PerfData::attrs`].
     pub(super) attr: u32,
@@ -77,24 +77,25 @@ pub(super) struct PerfData {
     records: Records,
     pub(super) attrs: Vec<Attr>,
     pub(super) features: Features,
-    /// What happened to tasks and mappings, and when; by time. What was there before has the time 0.
+    /// Events of tasks and mappings with their times, ascending. Mappings and tasks that existed before the recording have the time
+    /// 0.
     pub(super) events: Vec<(u64, Event)>,
     /// Samples, by time.
     pub(super) samples: Vec<SampleAt>,
-    /// CPUs that samples hit on; empty if they do not tell.
+    /// CPUs that samples hit; empty if unknown.
     pub(super) cpus: BTreeSet<u32>,
     /// Samples of the idle task are among them.
     pub(super) has_idle: bool,
-    /// Records that say what a recording has no place for, by type.
+    /// Records that a recording cannot hold, by type.
     pub(super) not_imported: BTreeMap<&'static str, u64>,
     pub(super) damage: Vec<Damage>,
 }
 
 impl PerfData {
-    /// Reads a file, but for what its samples say.
+    /// Reads a file, except for the contents of its samples.
     ///
     /// # Errors
-    /// If it is no perf.data file, its events cannot be read or told apart, or the file fails.
+    /// If it is no perf.data file, its events cannot be read or distinguished, or reading fails.
     pub(super) fn read(file: File) -> anyhow::Result<Self> {
         let file_len = file.metadata()?.len();
         let Head { attrs, features, records, mut damage } = header::read(&file, file_len)?;
@@ -108,18 +109,18 @@ impl PerfData {
         if attrs.iter().all(Attr::is_dummy) {
             bail!("there are no events in it");
         }
-        // Records of one CPU are in order; those of several are not.
+        // Records of one CPU are ordered; those of several are not.
         events.sort_by_key(|(time_ns, _)| *time_ns);
         samples.sort_by_key(|sample| sample.time_ns);
         Ok(Self { records: all, attrs, features, events, samples, cpus, has_idle, not_imported, damage })
     }
 
-    /// Events that sample: perf has others that only tell of tasks and mappings.
+    /// Lists the events that sample: perf has others that only report tasks and mappings.
     pub(super) fn events(&self) -> impl Iterator<Item = &Attr> {
         self.attrs.iter().filter(|attr| !attr.is_dummy())
     }
 
-    /// The position among these of a sample's event.
+    /// Returns the position of a sample's event in [`PerfData::events`].
     pub(super) fn event(&self, attr: u32) -> usize {
         self.attrs.iter().take(attr as usize).filter(|attr| !attr.is_dummy()).count()
     }
@@ -127,7 +128,7 @@ impl PerfData {
     /// Reads a sample; `None` if it is shorter than it should be.
     ///
     /// # Errors
-    /// If the file fails.
+    /// If reading fails.
     pub(super) fn sample<'b>(
         &self,
         sample: SampleAt,
@@ -142,41 +143,41 @@ fn damage(off: u64, cause: String) -> Damage {
     Damage { off, len: 0, cause }
 }
 
-/// Takes records as they come.
+/// Collects records in the order of the file.
 #[derive(Default)]
 struct Reader {
     attrs: Vec<Attr>,
     features: Features,
-    /// Positions of events, by the numbers that records have.
+    /// Positions of events, by their ids in records.
     by_id: Map<u64, u32>,
-    /// The field that tells which event a record is of; `None` if there is one event.
+    /// The field that holds the event's id; `None` if there is one event.
     id_field: Option<u64>,
-    /// The events are known: the first record of one has come.
+    /// All events are known, because the first record of one was read.
     is_ready: bool,
     events: Vec<(u64, Event)>,
     samples: Vec<SampleAt>,
     cpus: BTreeSet<u32>,
     has_idle: bool,
     not_imported: BTreeMap<&'static str, u64>,
-    /// The first record that has less bytes than it needs.
+    /// The first record that is too short.
     too_short: Option<Damage>,
 }
 
 impl Reader {
-    /// Prepares to tell the records of several events apart.
+    /// Prepares to distinguish the records of several events.
     fn prepare(&mut self) -> anyhow::Result<()> {
         let Some((first, others)) = self.attrs.split_first() else {
-            bail!("there are records in front of the events that they are of");
+            bail!("records precede the attributes of their events");
         };
         let all_have = |field| first.has_field(field) && others.iter().all(|attr| attr.has_field(field));
         let are_alike = others.iter().all(|attr| attr.sample_type == first.sample_type);
         let tell_all = |attr: &Attr| attr.tells_all() == first.tells_all();
         self.id_field = match others {
             [] => None,
-            _ if !others.iter().all(tell_all) => bail!("its events cannot be told apart"),
+            _ if !others.iter().all(tell_all) => bail!("its events cannot be distinguished"),
             _ if all_have(field::IDENTIFIER) => Some(field::IDENTIFIER),
             _ if are_alike && all_have(field::ID) => Some(field::ID),
-            _ => bail!("its events cannot be told apart: records have no numbers of events"),
+            _ => bail!("its events cannot be distinguished: records have no ids of events"),
         };
         self.is_ready = true;
         for (attr, number) in self.attrs.iter().zip(0..) {
@@ -191,7 +192,7 @@ impl Reader {
             HEADER_FEATURE => {
                 let mut bytes = Bytes(body);
                 if let Some(feature) = bytes.u64() {
-                    // What cannot be read is not there.
+                    // Unreadable features are skipped.
                     let _ =
                         self.features.take(feature.min(u64::from(u32::MAX)) as u32, bytes.0, &mut self.attrs);
                 }
@@ -213,12 +214,12 @@ impl Reader {
             self.prepare()?;
         }
         let id = self.id_field.and_then(|field| common(kind, body, &self.attrs[0], field));
-        // Records that perf made up have no number.
+        // Records that perf synthesized have no id.
         let number = id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(0);
         let attr = &self.attrs[number as usize];
         let time_ns = common(kind, body, attr, field::TIME).unwrap_or(0);
         match kind {
-            // No kernel writes any: they would be of no event of the recording.
+            // No kernel writes samples of a dummy event.
             kind::SAMPLE if attr.is_dummy() => {
                 *self.not_imported.entry("sample_of_dummy_event").or_default() += 1;
             }
@@ -241,16 +242,14 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes an event that a stream tells of: the attribute, and its numbers.
+    /// Takes an event from a stream: its attributes and ids.
     fn attr(&mut self, body: &[u8]) -> anyhow::Result<()> {
         let attr = Attr::decode(body);
         let len = body.get(4..8).and_then(|len| Bytes(len).u32()).unwrap_or(0) as usize;
-        let (Some(mut attr), Some(ids)) = (attr, body.get(len..)) else {
-            bail!("an event of it cannot be read")
-        };
+        let (Some(mut attr), Some(ids)) = (attr, body.get(len..)) else { bail!("an event is too short") };
         attr.ids = Bytes(ids).words(ids.len() as u64 / 8).map(|ids| ids.iter().collect()).unwrap_or_default();
         if self.is_ready {
-            bail!("an event is told of behind records of others");
+            bail!("an event follows records of other events");
         }
         self.attrs.push(attr);
         Ok(())

@@ -1,4 +1,4 @@
-//! Registers: as the kernel numbers them for samples, and as DWARF does.
+//! Converts between the kernel's and DWARF's numbers of registers.
 
 use icecore_elf::Machine;
 
@@ -28,7 +28,7 @@ pub(super) fn stack_pointer(machine: Machine, registers: UserRegisters<'_>) -> O
     })
 }
 
-/// DWARF's number; `None` of the stack pointer, the program counter, and those that unwinding does not need.
+/// Returns DWARF's number; `None` for the stack pointer, the program counter, and those that unwinding does not need.
 ///
 /// # Source   arch/x86/include/uapi/asm/perf_regs.h, arch/arm64/include/uapi/asm/perf_regs.h · the ABIs' DWARF numbers
 pub(super) fn dwarf_number(machine: Machine, kernel: u8) -> Option<u8> {

@@ -1,4 +1,4 @@
-//! Samples as rows, with their stacks, in the order of time.
+//! Converts samples with their stacks to rows, in the order of time.
 
 use icecore_elf::Machine;
 use icecore_format::block::Processes;
@@ -21,28 +21,29 @@ use super::write::append;
 use crate::base::map::Interned;
 use crate::recording::spaces::SpaceId;
 
-/// Samples of one block.
+/// Samples per block.
 const ROWS: usize = 32 << 10;
-/// The longest time of one block: a stack that was not copied whole is looked for in a few blocks (docs/UNWINDING.md).
+/// The longest time of one block: unwinding searches a few blocks for the rest of a stack that was not fully copied
+/// (docs/UNWINDING.md).
 const SPAN_NS: u64 = 2_000_000_000;
-/// Events that can be told apart; the last one stands for all that are more.
+/// The most events; the last one represents all further ones.
 pub(super) const MAX_EVENTS: usize = 256;
 
-/// What became of samples.
+/// What became of the samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) samples: u64,
-    /// With registers and stack.
+    /// Samples with registers and stack.
     pub(super) snapshots: u64,
-    /// Their records are too short.
+    /// Samples whose records are too short.
     pub(super) too_short: u64,
-    /// They hit in a guest or a hypervisor.
+    /// Samples that hit in a guest or a hypervisor.
     pub(super) guest: u64,
-    /// Their registers are those of a 32-bit program.
+    /// Samples with the registers of a 32-bit program.
     pub(super) narrow: u64,
 }
 
-/// Turns samples into rows.
+/// Converts samples to rows.
 pub(super) struct Samples<'a> {
     data: &'a PerfData,
     world: &'a World,
@@ -56,9 +57,9 @@ pub(super) struct Samples<'a> {
     made: Made,
     waiting: Vec<Row>,
     basis: Basis,
-    /// Kernel code that perf tells of and that was hit, by position.
+    /// Kernel code that perf recorded and that was hit, by position.
     kernel_hits: Vec<bool>,
-    /// All addresses of the kernel, and what may lie there.
+    /// All addresses of the kernel, and the code that may lie there.
     hit: Hit,
     functions: &'a Functions,
     kernel: Vec<u64>,
@@ -92,10 +93,10 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// Writes all samples and what they are made of; `tick` is told how many more are done.
+    /// Writes all samples and the rows that they need; reports progress to `tick`.
     ///
     /// # Errors
-    /// If the perf.data file or the writer fails, or there are no more ids.
+    /// If reading or writing fails, or no ids are left.
     pub(super) fn write(
         mut self,
         writer: &mut Writer,
@@ -182,7 +183,7 @@ impl<'a> Samples<'a> {
         self.counts.narrow += u64::from(sample.registers.is_some_and(|registers| !registers.is_64));
     }
 
-    /// The kernel does not say how its walks end. Notes which of its code was hit.
+    /// Returns the end of a kernel walk, which the kernel does not state. Notes which of its code was hit.
     fn kernel_end(&mut self, attr: &Attr, leaf_first: &[u64]) -> WalkEnd {
         self.hit.note(leaf_first);
         for address in leaf_first {
@@ -195,7 +196,7 @@ impl<'a> Samples<'a> {
         if leaf_first.is_empty() || !attr.has_chains() { WalkEnd::NONE } else { WalkEnd::UNSAID }
     }
 
-    /// The id of a stack, 0 if it is empty.
+    /// Returns the id of a stack, 0 if it is empty.
     fn stack(
         &mut self,
         leaf_first: &[u64],
@@ -224,7 +225,7 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// Where the code of a frame lies. What is nowhere stays as perf has it: whether all mappings are known, nobody knows.
+/// Finds the code of a frame. An unmapped address stays as it is, because some mappings may be unknown.
 fn located(code: &mut Code<'_>, space: Option<SpaceId>, address: u64, is_leaf: bool) -> Location {
     let found =
         space.and_then(|space| if is_leaf { code.at(space, address) } else { code.before(space, address) });

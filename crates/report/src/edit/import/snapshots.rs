@@ -1,5 +1,5 @@
-//! What registers and stacks held, reduced to what unwinding needs: addresses of code and of the stack. Every other word is
-//! dropped, as a recorder does (docs/UNWINDING.md).
+//! Reduces registers and stacks to what unwinding needs: addresses of code and of the stack. It drops every other word, as a
+//! recorder does (docs/UNWINDING.md).
 
 use icecore_elf::Machine;
 use icecore_format::records::{
@@ -15,13 +15,13 @@ use super::registers;
 use super::write::append;
 use crate::recording::spaces::SpaceId;
 
-/// perf does not tell where a stack ends. Behind a copy that is as long as it was to be, so much is believed to be more of
-/// it: what points there is kept, and unwinding that comes there has left the copy.
+/// perf does not record where a stack ends. If a copy has the full length, so many bytes after it are assumed to belong to the
+/// stack: addresses that point there are kept, and unwinding that reaches them has left the copy.
 const REST_BYTES: u64 = 8 << 20;
-/// Stacks of processes lie below.
+/// Stacks of processes lie below this address.
 const HIGHEST: u64 = 1 << 56;
 
-/// Gives snapshots ids, and what they are made of.
+/// Assigns ids to snapshots and to their parts.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     machine: Machine,
@@ -44,14 +44,14 @@ impl Snapshots {
         }
     }
 
-    /// Notes what a sample holds; its id, or `None` if it holds nothing that could be used.
+    /// Stores the snapshot of a sample; returns its id, or `None` if it holds nothing useful.
     pub(super) fn note(&mut self, sample: &Sample<'_>, space: SpaceId, code: &mut Code<'_>) -> Option<u32> {
         let registers = sample.registers.filter(|registers| registers.is_64)?;
         let sp = registers::stack_pointer(self.machine, registers).filter(|sp| *sp < HIGHEST)?;
         let end = sp + sample.stack.len() as u64;
         let anchor = match sample.is_stack_whole {
             true => end.next_multiple_of(8),
-            // The same for all samples of a stack, or parts of it would never be equal.
+            // All samples of a stack must have the same anchor, or their parts would never be equal.
             false => (end + REST_BYTES / 2).next_multiple_of(REST_BYTES),
         };
         if sample.stack.is_empty() {
@@ -66,7 +66,7 @@ impl Snapshots {
         self.first_id.checked_add(self.rows.len() as u32 - 1)
     }
 
-    /// Writes what is new.
+    /// Writes the new rows.
     pub(super) fn write(&mut self, writer: &mut Writer) -> anyhow::Result<()> {
         let (first, code) = self.code.take_new();
         append(writer, &StackCodeV1::from_rows(first, &code))?;
@@ -81,7 +81,7 @@ impl Snapshots {
     }
 }
 
-/// Notes the parts of a stack, the outermost first; the innermost node, 0 if there are no addresses.
+/// Stores the parts of a stack, the outermost first; returns the innermost node, 0 if there are no addresses.
 ///
 /// ```text
 /// anchor ───────────────► part 0
@@ -114,7 +114,7 @@ fn memory(
     Some(node)
 }
 
-/// Tells addresses from other words.
+/// Recognizes addresses among words.
 struct Words<'a, 'c> {
     machine: Machine,
     space: SpaceId,
@@ -127,7 +127,7 @@ struct Words<'a, 'c> {
 }
 
 impl Words<'_, '_> {
-    /// Registers that hold addresses, as DWARF numbers them; all but stack pointer and program counter.
+    /// Returns the registers that hold addresses, by DWARF number, except for stack pointer and program counter.
     fn registers(&mut self, registers: UserRegisters<'_>) -> Option<(u64, Vec<Word>)> {
         let mut held: Vec<(u8, Word)> = Vec::new();
         for (number, value) in registers.iter() {
@@ -142,12 +142,12 @@ impl Words<'_, '_> {
         Some((mask, held.into_iter().map(|(_, word)| word).collect()))
     }
 
-    /// What a part of the stack held that begins at an address.
+    /// Returns the piece of the stack that begins at an address.
     fn piece(&mut self, bytes: &[u8], from: u64) -> StackPiece {
         let mut piece = StackPiece::default();
         for (word, at) in bytes.as_chunks().0.iter().zip((from..).step_by(8)) {
             if let Some(word) = self.word(u64::from_le_bytes(*word), at) {
-                // Counted from the lowest address of the part.
+                // Bits count from the lowest address of the piece.
                 let bit = PIECE_WORDS as u64 - 1 - (self.high - at - 8) / 8 % PIECE_WORDS as u64;
                 piece.mask |= 1 << bit;
                 piece.words.push(word);
@@ -156,9 +156,9 @@ impl Words<'_, '_> {
         piece
     }
 
-    /// What a word can be, told from the address at which it lies.
+    /// Classifies a word, given the address at which it lies.
     fn word(&mut self, value: u64, at: u64) -> Option<Word> {
-        // Where a stack ends is a guess, so that code comes first.
+        // The end of the stack is a guess, so code takes precedence.
         let code = registers::code_address(self.machine, value);
         if let Some(location) = self.code.before(self.space, code) {
             return self.ids.id(location).map(Word::Code);

@@ -7,13 +7,13 @@ use crate::recording::load::{Tables, load, samples};
 use crate::recording::spaces::Spaces;
 use crate::recording::verify::verify;
 
-/// Where `/bin/prog` has its code, from 0x2000 on in the file.
+/// The address of the code of `/bin/prog`, from 0x2000 on in the file.
 const CODE: u64 = 0x40_0000;
 const SP: u64 = 0x7fff_ffff_0008;
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
 
-/// Imports a file; what is in the recording, and what was said.
+/// Imports a file; returns the recording, and the output for people.
 fn imported(file: &PerfFile) -> (Tables, Vec<icecore_format::records::Sample>, Imported) {
     let dir = tempfile::tempdir().expect("room");
     let (from, to) = (dir.path().join("perf.data"), dir.path().join("x.icecore"));
@@ -69,11 +69,11 @@ fn a_copied_stack_is_reduced_to_its_addresses() {
     let snapshot = tables.held.snapshots.find(row.snapshot).expect("it has one");
     assert_eq!((snapshot.anchor - u64::from(snapshot.depth), snapshot.copied), (SP, 40));
     assert_eq!((snapshot.mask, &snapshot.registers[..]), (1 << 6, &[Word::Stack(0x20)][..]));
-    // More of the stack may be behind the copy, which is as long as it was to be.
+    // The copy has the full length, so the stack may continue after it.
     assert!(snapshot.depth > 4 << 20);
     let node = tables.held.nodes.find(snapshot.memory).expect("it holds addresses");
     let piece = tables.held.pieces.find(node.piece).expect("there");
-    // Words 1, 2 and 4: a return address, an address of the stack, and one behind the last instruction of the code.
+    // Words 1, 2 and 4: a return address, an address of the stack, and one after the last instruction of the code.
     let code = |word: &Word| match word {
         Word::Code(id) => tables.held.code.find(*id).copied(),
         Word::Stack(_) => None,
@@ -94,7 +94,7 @@ fn a_call_chain_is_divided_where_the_kernel_ends() {
     assert_eq!((said.samples, said.snapshots), (1, 0));
     assert_eq!(frames(&tables, rows[0].kernel_stack), [Location::Address(u64::MAX << 20)]);
     assert_eq!(rows[0].kernel_end, WalkEnd::UNSAID);
-    // Nothing maps 0x6666; perf shows it all the same.
+    // No mapping holds 0x6666, but perf shows it.
     let user = (frames(&tables, rows[0].user_stack), rows[0].user_end);
     let expected = [in_file(0x2010), in_file(0x2400), Location::Address(0x6666), in_file(0x2500)];
     assert_eq!(user, (expected.to_vec(), WalkEnd::UNSAID));

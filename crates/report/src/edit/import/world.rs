@@ -1,4 +1,4 @@
-//! Tasks, images and mappings as rows, and the address spaces that these make.
+//! Converts tasks, images and mappings to rows, and replays their address spaces.
 
 use icecore_format::records::{
     Cause, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin,
@@ -11,9 +11,9 @@ use crate::recording::spaces::Spaces;
 /// Everything that samples refer to.
 #[derive(Debug)]
 pub(super) struct World {
-    /// Earliest and latest time of anything that happened, ns.
+    /// Earliest and latest time of any event, ns.
     pub(super) span_ns: (u64, u64),
-    /// By id, from 1 on.
+    /// Strings by id, from 1 on.
     pub(super) strings: Vec<Vec<u8>>,
     pub(super) images: Vec<Image>,
     pub(super) lifecycle: Vec<Lifecycle>,
@@ -23,12 +23,12 @@ pub(super) struct World {
     pub(super) spaces: Spaces,
     /// The name of the idle task, a string id.
     pub(super) idle: u32,
-    /// The kernel that ran, if it is told.
+    /// The recorded kernel, if known.
     pub(super) kernel: Option<Kernel>,
 }
 
 impl World {
-    /// Puts together what the records tell.
+    /// Collects the contents of the records.
     pub(super) fn of(data: &PerfData) -> Self {
         let mut draft = Draft::new(data);
         for (time_ns, event) in &data.events {
@@ -47,7 +47,7 @@ impl World {
             ..
         } = draft;
         kernel_symbols.sort_by_key(|symbol| symbol.start);
-        // Of code that took the place of other code the first is kept: what lies there has one name in a recording.
+        // If code replaced other code, the first is kept: an address has one name in a recording.
         kernel_symbols.dedup_by(|later, first| later.start < first.end);
         Self {
             span_ns,
@@ -109,7 +109,7 @@ impl<'a> Draft<'a> {
     }
 
     fn event(&mut self, time_ns: u64, event: &Event) {
-        // perf makes up records of what was there when it began.
+        // perf synthesizes records of tasks and mappings that existed when it began.
         let was_there = time_ns == 0;
         let time_ns = time_ns.max(self.span_ns.0);
         match event {
@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
                 };
                 self.change(time_ns, change, (*tgid, *tid), 0, comm);
             }
-            // A thread that was there has a name, too.
+            // A thread that existed before has a record with its name, too.
             Event::Forked { .. } if was_there => {}
             Event::Forked { tgid, tid, creator, creator_tid } => {
                 let comm = self.comms.get(creator_tid).copied().unwrap_or(0);
@@ -168,7 +168,7 @@ impl<'a> Draft<'a> {
         self.lifecycle.push(Lifecycle { time_ns, change, tgid, tid, parent_tgid, comm });
     }
 
-    /// The image of a mapping.
+    /// Returns the image of a mapping.
     fn image(&mut self, mapped: &Mapped) -> u32 {
         let kind = kind_of(&mapped.path);
         let path = match kind {
@@ -187,7 +187,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What lies at a path as perf tells it.
+/// Returns the kind of a path in perf's notation.
 fn kind_of(path: &[u8]) -> ImageKind {
     let is_memory = [&b"//anon"[..], b"/memfd:", b"/dev/zero", b"/anon_hugepage", b"/SYSV", b"[anon"];
     match path {
@@ -199,7 +199,7 @@ fn kind_of(path: &[u8]) -> ImageKind {
     }
 }
 
-/// The names that threads have at a moment, replayed.
+/// Replays the names of threads.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     changes: std::iter::Peekable<std::slice::Iter<'a, Lifecycle>>,
@@ -212,7 +212,7 @@ impl<'a> Names<'a> {
         Self { changes: world.lifecycle.iter().peekable(), comms: Map::default(), idle: world.idle }
     }
 
-    /// The name of a thread, a string id; 0 if it was never told. Moments do not go back.
+    /// Returns the name of a thread, a string id; 0 if unknown. Times must not decrease.
     pub(super) fn at(&mut self, tid: u32, time_ns: u64) -> u32 {
         while let Some(change) = self.changes.next_if(|change| change.time_ns <= time_ns) {
             self.comms.insert(change.tid, change.comm);

@@ -1,4 +1,4 @@
-//! Session and rows as blocks.
+//! Writes session and rows as blocks.
 
 use icecore_format::records::{
     EventV1, ImagesV1, LifecycleV1, LossesV1, MappingsV1, Payload, ReceiptV1, SessionV1, StringsV1,
@@ -9,12 +9,12 @@ use super::perf_data::{Attr, Features, PerfData};
 use super::samples::{Counts, MAX_EVENTS};
 use super::world::World;
 
-/// Rows of one block: a few hundred KiB before compression, whatever they are.
+/// Rows per block: a few hundred KiB before compression.
 const ROWS: usize = 32 << 10;
-/// Bytes of text of one block.
+/// Bytes of text per block.
 const TEXT_BYTES: usize = 1 << 20;
 
-/// Writes a block, if there is anything in it.
+/// Writes a block unless it is empty.
 pub(super) fn append(writer: &mut Writer, payload: &impl Payload) -> anyhow::Result<()> {
     if payload.items() > 0 {
         writer.append(payload)?;
@@ -22,7 +22,7 @@ pub(super) fn append(writer: &mut Writer, payload: &impl Payload) -> anyhow::Res
     Ok(())
 }
 
-/// Describes the session as far as the file tells. `until_unix_ns` is when the file was changed last.
+/// Describes the session, as far as the file does. `until_unix_ns` is when the file was last changed.
 pub(super) fn session(data: &PerfData, world: &World, until_unix_ns: u64) -> SessionV1 {
     let Features {
         host, kernel_release, perf_version, arch, command_line, kernel_build_id, clock_ns, ..
@@ -87,7 +87,7 @@ fn events(data: &PerfData) -> Vec<EventV1> {
     events
 }
 
-/// What was sampled, as far as perf tells: an event of a command begins with it, and of all else the arguments tell.
+/// Describes what was sampled, as far as perf says: an event of a command begins with it; otherwise the arguments say.
 fn target(data: &PerfData) -> String {
     if data.attrs.iter().any(Attr::is_of_command) {
         return "command".to_owned();
@@ -103,7 +103,7 @@ fn target(data: &PerfData) -> String {
     }
 }
 
-/// Writes everything that samples refer to.
+/// Writes all rows to which samples refer.
 pub(super) fn world(writer: &mut Writer, world: &World) -> anyhow::Result<()> {
     strings(writer, &world.strings)?;
     for (number, rows) in (0..).zip(world.images.chunks(ROWS)) {
@@ -130,7 +130,7 @@ fn strings(writer: &mut Writer, all: &[Vec<u8>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes what was lost, and the end.
+/// Writes the losses and the end of the session.
 pub(super) fn end(writer: &mut Writer, world: &World, counts: &Counts) -> anyhow::Result<()> {
     append(writer, &LossesV1::from_rows(&world.losses))?;
     let lost = world.losses.iter().fold(0_u64, |sum, loss| sum.saturating_add(loss.count));

@@ -1,4 +1,4 @@
-//! What is written, read, torn and cleared.
+//! Tests writing, reading, truncated files and clearing.
 
 use super::*;
 use icecore_elf::Svma;
@@ -32,7 +32,7 @@ fn write(cache: &Cache, id: &[u8], earlier: &Earlier, answers: &[(FileOff, Answe
     cache.write(id, &sources(1), earlier, &answers);
 }
 
-/// How many of these are there; they are equal.
+/// Counts how many of these answers are cached and equal.
 fn has(earlier: &Earlier, answers: &[(FileOff, Answer)]) -> usize {
     let found = answers.iter().filter_map(|(off, answer)| Some((earlier.find(*off)?, answer)));
     found.inspect(|(found, answer)| assert_eq!(found, *answer)).count()
@@ -104,7 +104,7 @@ fn a_file_that_is_cut_or_changed_anywhere_is_ignored_and_written_anew() {
         bytes[at] ^= 0x10;
         after(&bytes)
     };
-    // Padding between blocks means nothing; what is read is equal in any case.
+    // Padding between blocks is not checked, but the answers must be equal in any case.
     let harmless = (0..whole.len()).filter(|at| changed(*at) > 0).count();
     assert!(harmless < 64, "{harmless} bytes of {} mean nothing", whole.len());
     write(&cache, ID, &Earlier::default(), &few);

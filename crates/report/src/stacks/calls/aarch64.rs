@@ -1,4 +1,4 @@
-//! Instructions of aarch64: calls in front of return addresses, and where an instruction goes on.
+//! Decodes instructions of aarch64: calls before return addresses, and where control goes after an instruction.
 
 use super::{Goes, Step};
 
@@ -11,7 +11,7 @@ const RET: (u32, u32) = (0xfeff_f000, 0xd65f_0000);
 const B_COND: (u32, u32) = (0xff00_0000, 0x5400_0000);
 const CBZ: (u32, u32) = (0x7e00_0000, 0x3400_0000);
 const TBZ: (u32, u32) = (0x7e00_0000, 0x3600_0000);
-/// `brk`, and what no instruction is.
+/// `brk`, and words that are no instruction.
 const BRK: (u32, u32) = (0xffe0_0000, 0xd420_0000);
 const UDF: (u32, u32) = (0xffff_0000, 0);
 /// `mov x8, #139; svc #0`: how code comes back from a signal; 139 is `rt_sigreturn`.
@@ -20,19 +20,19 @@ const SIGNAL_RETURN: [u32; 2] = [0xd280_1168, 0xd400_0001];
 /// `nop`, little-endian.
 pub(super) const NOP: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
 
-/// Tells whether these bytes end with a jump or return, behind which control does not go on.
+/// Returns true if these bytes end with a jump or return, so that control does not run on after them.
 pub(super) fn ends_block(code: &[u8]) -> bool {
     let word = code.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));
     [B, BR, RET, BRK].into_iter().any(|known| is(word, known))
 }
 
-/// Tells whether code is what signal handlers return to.
+/// Returns true if signal handlers return to this code.
 pub(super) fn is_signal_return(code: &[u8]) -> bool {
     let words = code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
     words.take(2).eq(SIGNAL_RETURN)
 }
 
-/// Where it goes on behind the instruction at an address; `None` if it is torn.
+/// Finds where control goes after the instruction at an address; `None` if the instruction is truncated.
 pub(super) fn step(code: &[u8], at: u64) -> Option<Step> {
     let word = u32::from_le_bytes(*code.first_chunk()?);
     let goes = match () {
@@ -50,7 +50,7 @@ fn is(word: u32, (mask, bits): (u32, u32)) -> bool {
     word & mask == bits
 }
 
-/// The sign is the highest bit of the field; distances count words.
+/// Computes the target of a branch. The sign is the highest bit of the field; distances count words.
 fn target(word: u32, at: u64, low: u32, len: u32) -> u64 {
     let distance = (word << (32 - len - low)).cast_signed() >> (32 - len);
     at.wrapping_add_signed(i64::from(distance) * 4)

@@ -1,4 +1,4 @@
-//! The code of one image: its bytes, where its functions begin and end, and who is reached from where.
+//! Reads the code of one image: its bytes, where its functions begin and end, and which function reaches which.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,25 +15,25 @@ use icecore_symbolize::image::{ElfFile, FileOff, Svma};
 use icecore_unwind::{Edge, Shape};
 use icecore_unwind::{Machine, UnwindTables};
 
-/// The longest call, with a prefix.
+/// The longest call instruction, with a prefix.
 const MAX_CALL_LEN: u64 = 8;
-/// The most instructions of an image that are followed: two seconds.
+/// The most instructions of an image that are followed, which takes two seconds.
 const MAX_STEPS: usize = 50_000_000;
-/// The most labels in a function that are looked through for its beginning.
+/// The most labels that are searched for the beginning of a function.
 const MAX_LABELS: usize = 256;
 /// The longest function without unwind tables whose instructions are followed, bytes.
 const MAX_FUNCTION_LEN: u64 = 64 << 10;
 
-/// Code of an image that is at hand.
+/// The code of an image whose file is available.
 #[derive(Debug)]
 pub(super) struct Code<'a> {
     opened: &'a Opened,
     tables: Option<UnwindTables<'a>>,
-    /// Sections of stubs.
+    /// Sections of PLT stubs.
     stubs: Vec<Range<u64>>,
     symbols: OnceLock<Vec<Symbol>>,
     reached: Mutex<Map<u64, Arc<Reach>>>,
-    /// How many instructions may still be followed: a recording may bring along what takes for ever.
+    /// How many instructions may still be followed: a hostile recording may carry code that takes for ever.
     left: AtomicUsize,
     /// Frames by first instruction and program counter.
     shapes: Mutex<Map<(u64, u64), Option<Shape>>>,
@@ -44,7 +44,7 @@ pub(super) struct Code<'a> {
 struct Symbol {
     start: u64,
     end: u64,
-    /// It is said to be a function; else it may be a place in one.
+    /// The symbol table says that this is a function; else it may be a label in one.
     is_function: bool,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Code<'a> {
         self.opened.files.image.layout.svma(off)
     }
 
-    /// The code from an address to the end of its segment.
+    /// Returns the code from an address to the end of its segment.
     pub(super) fn bytes_from(&self, at: u64) -> Option<&[u8]> {
         let layout = &self.opened.files.image.layout;
         let (off, len) = layout.rest_of_segment(Svma(at)).filter(|_| layout.is_code(Svma(at)))?;
@@ -86,13 +86,13 @@ impl<'a> Code<'a> {
         self.stubs.iter().any(|stubs| stubs.contains(&at))
     }
 
-    /// The function that holds an address, by unwind tables, else by symbols.
+    /// Finds the function that holds an address, by unwind tables, else by symbols.
     fn function(&self, at: u64) -> Option<Range<u64>> {
         let described = self.tables.as_ref().and_then(|tables| tables.extent(at));
         described.or_else(|| self.symbol(at).map(|symbol| symbol.start..symbol.end))
     }
 
-    /// The symbol of the function that holds an address, else of the place in front of it: functions of assembly have labels.
+    /// Finds the symbol of the function that holds an address, else the last label before it: functions of assembly have labels.
     fn symbol(&self, at: u64) -> Option<Symbol> {
         let symbols = self.symbols.get_or_init(|| symbols(self.opened));
         let before = &symbols[..symbols.partition_point(|symbol| symbol.start <= at)];
@@ -101,19 +101,19 @@ impl<'a> Code<'a> {
         function.or_else(|| near.next()).copied()
     }
 
-    /// Tells whether two addresses are known to be in two functions.
+    /// Returns true if two addresses are known to be in two different functions.
     pub(super) fn parts(&self, at: u64, other: u64) -> bool {
         self.function(at).is_some_and(|function| !function.contains(&other))
     }
 
-    /// The bytes in front of an address in which a call may be.
+    /// Returns the bytes before an address in which a call may lie.
     fn bytes_before(&self, at: u64) -> Option<&[u8]> {
         let mut begins = (1..=MAX_CALL_LEN).rev().map(|len| at.wrapping_sub(len));
         let (begin, code) = begins.find_map(|begin| Some((begin, self.bytes_from(begin)?)))?;
         code.get(..at.wrapping_sub(begin) as usize)
     }
 
-    /// Judges what is in front of a return address; the callee is at `own` in this image, or else where `other` tells.
+    /// Judges the call before a return address. The callee is at `own` in this image, else where `other` says.
     pub(super) fn edge<'c>(
         &self,
         return_address: Svma,
@@ -137,7 +137,7 @@ impl<'a> Code<'a> {
         if found != Edge::Impossible {
             return found;
         }
-        // Signals put frames on stacks that nobody called.
+        // The kernel puts frames of signals on stacks, and nobody called them.
         let here = own.map(|own| (self, own));
         let is_put = |(code, at): (&Code<'_>, Svma)| code.is_put(at.0);
         let is_excused = self.is_signal_return(return_address.0)
@@ -148,19 +148,19 @@ impl<'a> Code<'a> {
         if is_excused { Edge::Unknown } else { Edge::Impossible }
     }
 
-    /// The calls in front of an address; `None` if there is no code.
+    /// Finds the calls before an address; `None` if there is no code.
     fn before(&self, return_address: u64) -> Option<Before> {
         let code = self.bytes_before(return_address)?;
         Some(super::before(self.machine(), code, return_address))
     }
 
-    /// Tells whether control comes from the target of a call to an address, without another call.
+    /// Returns whether control reaches an address from the target of a call without another call.
     pub(super) fn leads(&self, target: u64, callee: Option<Svma>) -> Edge {
         if self.bytes_from(target).is_none() {
             return Edge::Unknown;
         }
         if self.is_stub(target) {
-            // It leads into another file, or to another function of this one; or it is where the callee is.
+            // It leads into another file or to another function of this one, or the callee is there.
             return Edge::MayCall;
         }
         let function = callee.and_then(|callee| self.function(callee.0));
@@ -174,7 +174,7 @@ impl<'a> Code<'a> {
             return Edge::Calls;
         }
         let is_part = function.is_some_and(|function| {
-            // Handlers of exceptions may lie in a part that is entered by the unwinder alone.
+            // Exception handlers may lie in a part of the function that only the unwinder enters.
             !self.tables.as_ref().is_none_or(|tables| tables.is_entry(function.start))
         });
         if reach.is_open || !reach.stubs.is_empty() || is_part { Edge::MayCall } else { Edge::Impossible }
@@ -190,13 +190,13 @@ impl<'a> Code<'a> {
         })
     }
 
-    /// Takes up to so many instructions from what may be followed; returns how many.
+    /// Reserves up to `most` instructions of those that may still be followed; returns how many it reserved.
     pub(super) fn take_steps(&self, most: usize) -> usize {
         let taken = |left: usize| Some(left - left.min(most));
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).map_or(0, |left| left.min(most))
     }
 
-    /// Gives back what was taken and not needed.
+    /// Gives back reserved instructions that were not needed.
     pub(super) fn return_steps(&self, steps: usize) {
         self.left.fetch_add(steps, Ordering::Relaxed);
     }
@@ -208,7 +208,8 @@ impl<'a> Code<'a> {
         })
     }
 
-    /// Tells whether control does not come to an address from the instruction before, or only from the first of a function: a
+    /// Returns true if control does not run on into an address from the instruction before it, or only from the first of a
+    /// function: a stack may begin there.
     /// stack may have been begun there.
     fn is_begin(&self, at: u64) -> bool {
         let is_first = self.function(at).is_some_and(|function| at.wrapping_sub(function.start) <= 4);
@@ -219,7 +220,7 @@ impl<'a> Code<'a> {
             }
     }
 
-    /// Tells whether the function at an address is one that signals put on stacks.
+    /// Returns true if signals put the function at an address on stacks.
     fn is_put(&self, at: u64) -> bool {
         let keeps_flags = || {
             let begin = self.function(at).and_then(|function| self.bytes_from(function.start));
@@ -231,13 +232,13 @@ impl<'a> Code<'a> {
         self.is_signal_return(at) || self.is_signal_return(at.wrapping_add(1)) || keeps_flags()
     }
 
-    /// The frame of the function that holds an instruction: of one that a symbol names.
+    /// Finds the frame of the function that holds an instruction, if a symbol names the function.
     pub(super) fn shape(&self, at: Svma, is_interrupted: bool) -> Option<Shape> {
         let symbol = self.symbol(at.0).filter(|symbol| symbol.is_function)?;
         self.shape_from(symbol.start, at, is_interrupted)
     }
 
-    /// The same of a function that is called directly in front of a return address.
+    /// Finds the frame of a function that a direct call before a return address enters.
     pub(super) fn shape_behind(&self, return_address: Svma, at: Svma, is_interrupted: bool) -> Option<Shape> {
         let target = self.before(return_address.0)?.direct.filter(|target| !self.is_stub(*target))?;
         let is_near = target.abs_diff(at.0) <= MAX_FUNCTION_LEN;
@@ -245,7 +246,7 @@ impl<'a> Code<'a> {
     }
 
     fn shape_from(&self, start: u64, at: Svma, is_interrupted: bool) -> Option<Shape> {
-        // A return address stands behind the call that it is looked up by.
+        // A return address lies after the call by which it is looked up.
         let pc = at.0.wrapping_add(u64::from(!is_interrupted));
         let shapes = || self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = shapes().get(&(start, pc)).copied();
@@ -257,7 +258,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Reads the symbols of code of all tables.
+/// Reads the code symbols of all tables.
 fn symbols(opened: &Opened) -> Vec<Symbol> {
     let files = &opened.files;
     let debug = files.debug.as_ref().map(|found| &found.file);
@@ -268,7 +269,7 @@ fn symbols(opened: &Opened) -> Vec<Symbol> {
     }
     symbols.sort_unstable_by_key(|symbol| (symbol.start, !symbol.is_function, std::cmp::Reverse(symbol.end)));
     symbols.dedup_by_key(|symbol| symbol.start);
-    // Labels have no length: they go on to the next one.
+    // Labels have no length: each extends to the next one.
     let starts: Vec<u64> = symbols.iter().skip(1).map(|next| next.start).collect();
     for (symbol, next) in symbols.iter_mut().zip(starts) {
         if symbol.end == symbol.start {

@@ -1,4 +1,4 @@
-//! Impossible edges of a profile: their share is a lower bound of wrong stacks.
+//! Counts impossible edges of a profile: their share is a lower bound of the wrong stacks.
 
 use std::collections::HashSet;
 
@@ -21,26 +21,27 @@ pub enum FoundBy {
     FramePointers,
     /// By unwind tables of the code.
     UnwindRules,
-    /// Some of them are of another sample of the thread.
+    /// Some frames come from another sample of the thread.
     Completed,
-    /// The caller was found by a guess, as where there are no unwind tables.
+    /// The caller was guessed, as where there are no unwind tables.
     Guess,
 }
 
-/// What came of checking the edges of all user stacks, each counted once per sample.
+/// The result of checking the edges of all user stacks, each counted once per sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Impossible {
     /// All edges.
     pub calls: u64,
-    /// Those of which the code of the caller is at hand.
+    /// Edges whose caller's code is available.
     pub checked: u64,
-    /// Those of these that the code does not make.
+    /// Checked edges that the code does not make.
     pub impossible: u64,
-    /// Of those that were checked; 0 if none was.
+    /// Impossible edges as a share of the checked ones; 0 if none was checked.
     pub share: f64,
-    /// By the image of the callee, from which the caller was sought, and how; most impossible edges first.
+    /// Counts by the image of the callee, from which unwinding sought the caller, and by how it was found; most impossible edges
+    /// first.
     pub images: Vec<ImpossibleRow>,
-    /// Samples whose user stack has one or more.
+    /// Samples whose user stack has one or more impossible edges.
     #[serde(skip)]
     pub samples: u64,
 }
@@ -48,7 +49,7 @@ pub struct Impossible {
 /// The edges of one image that were found in one way.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ImpossibleRow {
-    /// The path; `None` for code in no file.
+    /// The path of the image; `None` for code in no file.
     pub image: Option<String>,
     /// How the stacks were found.
     pub by: FoundBy,
@@ -56,24 +57,24 @@ pub struct ImpossibleRow {
     pub checked: u64,
     /// Edges that the code does not make.
     pub impossible: u64,
-    /// Of those that were checked.
+    /// Impossible edges as a share of the checked ones.
     pub share: f64,
 }
 
-/// A place of a caller, of its callee, and whether the caller is the outermost frame.
+/// The places of a caller and of its callee, and whether the caller is the outermost frame.
 type Pair = (u32, u32, bool);
 /// Samples by how their stacks were found.
 type Weights = [u64; 3];
 
-/// The ways in which stacks are found, as [`Weights`] have them.
+/// The ways to find stacks, in the order of [`Weights`].
 const WAYS: [FoundBy; 4] = [FoundBy::FramePointers, FoundBy::UnwindRules, FoundBy::Completed, FoundBy::Guess];
-/// Guesses are told apart frame by frame, and not stack by stack.
+/// Guesses are counted by frame; the other ways by stack.
 const GUESS: usize = 3;
 
 /// Checks every distinct edge of the user stacks.
 ///
-/// # Cost   0.3 µs for an edge whose target is the callee; up to 0.2 ms for one of which the way has to be followed. Files of
-/// images are opened, but not read
+/// # Cost   0.3 µs for an edge whose call targets the callee; up to 0.2 ms for one whose path is followed. Opens files of images,
+/// but does not read them
 pub(crate) fn impossible(
     locator: &Locator<'_>,
     finder: &Finder<'_>,
@@ -164,9 +165,9 @@ pub(crate) fn impossible(
 /// Edges whose callers are JIT code.
 #[derive(Default)]
 struct MadeEdges {
-    /// Checked and impossible ones, by the image of the callee and the way.
+    /// Checked and impossible edges, by the image of the callee and the way.
     sums: Map<(Option<u32>, usize), (u64, u64)>,
-    /// Positions of the rows that have an impossible one.
+    /// Positions of the rows that have an impossible edge.
     rows: HashSet<usize>,
 }
 
@@ -187,12 +188,12 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
                 Place::Image(image, _) => locator.images[image as usize].kind == image::Kind::Anonymous,
                 place => matches!(place, Place::Jit(..)),
             };
-            // What a signal has interrupted has called nobody.
+            // The function that a signal interrupted did not call anything.
             if !is_made || step.role != Role::Return || callee.role == Role::Interrupted {
                 continue;
             }
             let Some(of) = locator.address(Some(space), callee) else { continue };
-            // Where a frame pointer leads there may be the first byte of a function.
+            // The target of a frame pointer may be the first byte of a function.
             let edge = locator.made_edge(at, address, callee.role.lookup(of), true, Some(calls));
             if edge == Edge::Unknown {
                 continue;
@@ -221,7 +222,7 @@ fn way(repair: StackRepair) -> usize {
     }
 }
 
-/// Judges one edge. Callers are placed one byte early, which is the last one of their call.
+/// Judges one edge. A caller's place is one byte before its return address: the last byte of the call.
 fn judge(calls: &Calls<'_>, located: &Located, (caller, callee, is_outermost): Pair) -> Edge {
     let place = |place: u32| located.places.get(place as usize).copied();
     let image = |place: Option<Place>| match place {

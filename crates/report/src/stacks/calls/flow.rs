@@ -1,4 +1,4 @@
-//! What control reaches from an address by going on and by jumps, without another call.
+//! Finds the code that control reaches from an address by running on and by jumps, without another call.
 
 use std::ops::Range;
 
@@ -6,22 +6,22 @@ use super::code::Code;
 use super::{Goes, Step, aarch64, x86_64};
 use icecore_unwind::Machine;
 
-/// The most instructions that are followed: the longest functions have more, and then it cannot be told.
+/// The most instructions that are followed. The longest functions have more, and remain undecided.
 const MAX_STEPS: usize = 8192;
 
-/// Code that is reached.
+/// Reachable code.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
-    /// Addresses, ascending; from the first instruction of each to the end of the last.
+    /// Ascending addresses: from the first instruction of each range to the end of its last.
     ranges: Vec<Range<u64>>,
-    /// Stubs of the linker that are jumped to.
+    /// PLT stubs that the code jumps to.
     pub(super) stubs: Vec<u64>,
-    /// There is a jump to where a register or memory says, or too much, or what is no code.
+    /// The reachable code is not all known: it jumps to an address in a register or in memory, is too long, or leaves known code.
     pub(super) is_open: bool,
 }
 
 impl Reach {
-    /// Follows all ways from an address.
+    /// Follows all paths from an address.
     ///
     /// # Cost   30 ns for each of [`MAX_STEPS`] instructions at most
     pub(super) fn from(code: &Code<'_>, start: u64) -> Self {
@@ -46,7 +46,7 @@ impl Reach {
                 if let Some(target) = instruction.as_ref().and_then(|call| never_returns(code, call)) {
                     open.push(target);
                 }
-                // Behind a call that does not return there is another function.
+                // After a call that never returns, another function begins.
                 let leaves = instruction.as_ref().is_some_and(is_call) && code.parts(at, step.next);
                 at = step.next;
                 last = instruction;
@@ -64,7 +64,7 @@ impl Reach {
             }
             reach.add(begin..at.max(begin.saturating_add(1)));
             if reach.is_open {
-                // Nothing more can be excluded.
+                // The search cannot exclude anything any more.
                 break;
             }
         }
@@ -72,14 +72,14 @@ impl Reach {
         reach
     }
 
-    /// Tells whether an address is reached.
+    /// Returns true if control reaches an address.
     pub(super) fn has(&self, at: u64) -> bool {
         let before = self.ranges.partition_point(|range| range.start <= at);
-        // Ranges may overlap where jumps lead into the middle of what was followed already; the lists are short.
+        // Ranges may overlap where jumps lead into code that was already followed; the lists are short.
         self.ranges[..before].iter().rev().any(|range| range.contains(&at))
     }
 
-    /// Tells whether any part of a function is reached.
+    /// Returns true if control reaches any part of a function.
     pub(super) fn meets(&self, function: &Range<u64>) -> bool {
         self.ranges.iter().any(|range| range.start < function.end && function.start < range.end)
     }
@@ -90,7 +90,7 @@ impl Reach {
     }
 }
 
-/// The instruction at an address; on x86-64 decoded, too.
+/// Reads the instruction at an address; on x86-64 it returns the decoded instruction, too.
 pub(super) fn step(
     code: &Code<'_>,
     at: u64,
@@ -106,7 +106,8 @@ pub(super) fn step(
     }
 }
 
-/// The target of a call that only puts an address on the stack: the code there replaces or drops it. Retpolines reach functions so.
+/// Returns the target of a call that only pushes an address: the code there replaces or drops it. Retpolines reach functions in
+/// this way.
 fn never_returns(code: &Code<'_>, call: &iced_x86::Instruction) -> Option<u64> {
     let target = call.is_call_near().then(|| call.near_branch_target())?;
     x86_64::takes_return_address(code.bytes_from(target)?).then_some(target)

@@ -54,7 +54,7 @@ enum Front {
     Call(Before),
     /// No call: the instruction before the address runs on into it.
     Passed,
-    /// No call: the address may be an entry, or that of an instruction that a fault has interrupted.
+    /// No call: the address may be an entry, or that of an instruction that faulted.
     Entry,
     Unknown,
 }
@@ -76,7 +76,7 @@ impl Sites {
             let site = known.entry((life, row.address)).or_default();
             let found = before(machine, &row.front, row.address);
             if found.is_some() {
-                // The site was patched, and nothing says which of its versions made the call.
+                // The site was patched, and the readings do not say which version made the call.
                 let is_same = site.call.is_none_or(|call| call == found) && site.none.is_empty();
                 site.call = Some(if is_same { found } else { Before { direct: None, is_indirect: true } });
             } else {

@@ -1,23 +1,22 @@
-//! Tells from machine code whether a stack can be what it is said to be: which call stands in front of a return address, and
-//! whom it reaches.
+//! Judges from machine code whether a stack is possible: which call lies before a return address, and which function it reaches.
 //!
 //! ```text
 //!   caller   call f        ◄─ `before`: a direct call, one through a register or memory, or none
 //!            …             ◄─ return address
 //!   f        jmp g         ◄─ `flow`: where control can go from f without another call
+//!   f        jmp g         ◄─ `flow`: where control can go from f without another call
 //!   g        …             ◄─ the callee: reached, so this edge is possible
-//! ```
 //!
 //! | room | what lives there |
 //! |---|---|
 //! | `x86_64`, `aarch64` | instructions |
-//! | `opened`, `code` | files of images, opened when one is asked for; bytes, functions, stubs of one image |
-//! | `flow` | what is reached from an address by jumps |
+//! | `opened`, `code` | files of images, opened on demand; bytes, functions and PLT stubs of one image |
+//! | `flow` | the code that jumps reach from an address |
 //! | `jit` | calls in JIT code, by the bytes that the recorder has read |
-//! | `depth` | how much stack a function has taken at an instruction |
+//! | `depth` | how much stack a function uses at an instruction |
 //! | `edges` | impossible edges of a whole profile |
 //!
-//! It must not cry wolf: whatever cannot be told is no impossible edge. docs/UNWINDING.md lists what it cannot see.
+//! No false alarms: an edge that cannot be judged never counts as impossible. docs/UNWINDING.md lists the limits.
 
 mod aarch64;
 mod code;
@@ -35,12 +34,12 @@ use icecore_unwind::Machine;
 pub(crate) use jit::{Moment, Sites};
 pub(crate) use opened::{Calls, Files, Judge};
 
-/// Tells whether the last instruction of some machine code may be a call.
+/// Returns true if the last instruction of some machine code may be a call.
 pub(crate) fn ends_with_call(machine: Machine, code: &[u8]) -> bool {
     before(machine, code, 0).is_some()
 }
 
-/// Finds the calls that may end where these bytes end, which is the return address.
+/// Finds the calls that may end at the return address, where these bytes end.
 fn before(machine: Machine, code: &[u8], return_address: u64) -> Before {
     match machine {
         Machine::X86_64 => calls::x86_64::before(code, return_address),
@@ -48,7 +47,7 @@ fn before(machine: Machine, code: &[u8], return_address: u64) -> Before {
     }
 }
 
-/// An instruction, as far as the way of control goes.
+/// The control flow of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
     /// The address of the next instruction.
@@ -56,16 +55,16 @@ struct Step {
     goes: Goes,
 }
 
-/// Where control goes behind an instruction, in the same call.
+/// Where control goes after an instruction, in the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goes {
     /// To the next instruction.
     On,
     To(u64),
     OnOrTo(u64),
-    /// To where a register, memory or the stack says.
+    /// To an address in a register, in memory or on the stack.
     Anywhere,
-    /// Out of the call, or it ends.
+    /// Control leaves the call, or ends.
     Nowhere,
 }
 

@@ -1,13 +1,13 @@
-//! Files whose code is looked at: each is opened when it is asked for, and once.
+//! Opens the files whose code is judged: each on demand, and once.
 
 use std::sync::OnceLock;
 
 use super::code::Code;
-use crate::stacks::repair::rules;
+use crate::stacks::repair::unwind_tables;
 use icecore_symbolize::image::{self, FileOff, Finder, Identity, Svma};
 use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
 
-/// The files of images that have code.
+/// The files of an image that has code.
 #[derive(Debug)]
 pub(crate) struct Files<'a> {
     images: &'a [Identity],
@@ -15,13 +15,13 @@ pub(crate) struct Files<'a> {
     opened: Vec<OnceLock<Option<Opened>>>,
 }
 
-/// What is read of one image.
+/// What this module reads of one image.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) machine: Machine,
     pub(super) files: image::Files,
     pub(super) map: memmap2::Mmap,
-    pub(super) rules: Option<rules::Opened>,
+    pub(super) tables: Option<unwind_tables::Opened>,
 }
 
 /// The code of images, by position in [`Locator::images`](crate::stacks::locate::Locator::images).
@@ -31,29 +31,29 @@ pub(crate) struct Calls<'a> {
     codes: Vec<OnceLock<Option<Code<'a>>>>,
 }
 
-/// What the code says; it hides how long files are open, which would bind whoever asks.
+/// Judges calls by the code. The trait hides the lifetime of the opened files from its callers.
 pub(crate) trait Judge: Sync {
-    /// Judges a call by the offset in its image of its last byte, and the offset of an instruction of the callee in its own;
-    /// `None` if that is in no image. Programs put an address in front of which no call is at the outermost frame, to begin a stack.
+    /// Judges a call by the offset of its last byte in its image, and the offset of an instruction of the callee; `None` if the
+    /// callee is in no image. Programs may begin a stack with an address that no call precedes: `is_outermost` allows that.
     fn edge(&self, caller: (u32, FileOff), callee: Option<(u32, FileOff)>, is_outermost: bool) -> Edge;
 
-    /// Tells whether control comes from the target of a call to an instruction without another call.
+    /// Returns true if control reaches an instruction from the target of a call without another call.
     fn leads(&self, target: (u32, FileOff), callee: (u32, FileOff)) -> bool;
 
-    /// The frame of the function that holds a program counter, or the byte before it if it is a return address.
+    /// Finds the frame of the function that holds a program counter, or, for a return address, the byte before it.
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape>;
 
-    /// The same of the function that is called directly by an instruction of the same image, of which the last byte is given.
+    /// Finds the frame of a function that an instruction of the same image calls directly; `caller` is the last byte of that call.
     fn shape_behind(&self, caller: (u32, FileOff), at: FileOff, is_interrupted: bool) -> Option<Shape>;
 }
 
 impl<'a> Files<'a> {
-    /// Prepares; nothing is opened yet.
+    /// Prepares the images; opens nothing yet.
     pub(crate) fn new(images: &'a [Identity], finder: &'a Finder<'a>) -> Self {
         Self { images, finder, opened: images.iter().map(|_| OnceLock::new()).collect() }
     }
 
-    /// Prepares for asking.
+    /// Returns a judge of calls in these images.
     pub(crate) fn calls(&'a self) -> Calls<'a> {
         Calls { files: self, codes: self.images.iter().map(|_| OnceLock::new()).collect() }
     }
@@ -65,7 +65,7 @@ impl<'a> Files<'a> {
 }
 
 impl Opened {
-    /// The image itself: what the recording brings along need not have code, and a debug file has none.
+    /// Finds the file of an image itself: pieces in a recording may lack the code, and a debug file has none.
     fn find(image: &Identity, finder: &Finder<'_>) -> Option<Self> {
         let with_code = |finder: Finder<'_>| {
             let files = finder.look(image).files.ok()?;
@@ -74,12 +74,12 @@ impl Opened {
         Self::of(with_code(*finder).or_else(|| with_code(Finder { embedded: None, ..*finder }))?)
     }
 
-    /// Maps files; `None` if the machine is none whose calls are known.
+    /// Maps files; `None` if calls of their machine are not decoded.
     pub(super) fn of(files: image::Files) -> Option<Self> {
         let machine = Machine::of_elf(files.image.layout.machine.0)?;
         let map = files.image.file.map()?;
-        let rules = rules::Opened::of(&files, machine, &[]);
-        Some(Self { machine, files, map, rules })
+        let tables = unwind_tables::Opened::of(&files, machine, &[]);
+        Some(Self { machine, files, map, tables })
     }
 }
 
@@ -88,7 +88,8 @@ impl<'a> Calls<'a> {
         let code = self.codes.get(image as usize)?;
         let open = || {
             let opened = self.files.open(image)?;
-            let tables = opened.rules.as_ref().map(|rules| UnwindTables::new(rules.sections(opened.machine)));
+            let tables =
+                opened.tables.as_ref().map(|tables| UnwindTables::new(tables.sections(opened.machine)));
             Some(Code::new(opened, tables))
         };
         code.get_or_init(open).as_ref()

@@ -1,4 +1,4 @@
-//! Code that an assembler has made, and that of this very program.
+//! Judges assembled code, and the code of this test program itself.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,12 +9,12 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::code::Code;
 use super::opened::Opened;
-use crate::stacks::repair::rules::Opened as Rules;
+use crate::stacks::repair::unwind_tables::Opened as OpenedTables;
 use icecore_symbolize::image::{ElfFile, FileSource, FoundFile, Svma};
 use icecore_unwind::UnwindTables;
 use icecore_unwind::{CallersFp, Edge, Shape};
 
-/// Functions of which none has rules but `described`.
+/// Functions without unwind tables, except for `described`.
 const CODE: &str = r#"
     .text
     .type caller, @function
@@ -152,8 +152,9 @@ impl Assembled {
     }
 
     fn code(&self) -> Code<'_> {
-        let rules = self.opened.rules.as_ref();
-        let tables = rules.map(|rules: &Rules| UnwindTables::new(rules.sections(self.opened.machine)));
+        let tables = self.opened.tables.as_ref();
+        let tables =
+            tables.map(|opened: &OpenedTables| UnwindTables::new(opened.sections(self.opened.machine)));
         Code::new(&self.opened, tables)
     }
 
@@ -180,16 +181,16 @@ fn an_edge_is_impossible_only_if_no_way_leads_to_the_callee() {
     assert_eq!(edge("after_thunk", "in_leaf"), Edge::MayCall, "it replaces the return address by a register");
     assert_eq!(edge("after_getter", "in_leaf"), Edge::Impossible, "what it calls comes back to it");
     assert_eq!(edge("in_leaf", "in_last"), Edge::Impossible, "no call");
-    // Signals put frames there that nobody has called.
+    // The kernel puts signal frames there, and nobody called them.
     assert_eq!(edge("in_leaf", "in_put"), Edge::Unknown);
     assert_eq!(edge("signal_return", "in_leaf"), Edge::Unknown);
-    // A stack may begin where no call is, but not where another function is called.
+    // A stack may begin at an address that no call precedes, but not after the call of another function.
     let begins = |after: &str| code.edge(assembled.at(after), Some(assembled.at("in_leaf")), || None, true);
     assert_eq!(
         [begins("last"), begins("in_leaf"), begins("after_other")],
         [Edge::Unknown, Edge::Impossible, Edge::Impossible]
     );
-    // Code in another file, or in none, is not reached by a direct call.
+    // A direct call does not reach code in another file, or in none.
     assert_eq!(code.edge(assembled.at("after_leaf"), None, || None, false), Edge::Impossible);
     assert_eq!(code.edge(assembled.at("after_stub"), None, || None, false), Edge::MayCall);
     assert_eq!(code.edge(Svma(0x10_0000), None, || None, false), Edge::Unknown, "no code is there");
@@ -216,14 +217,14 @@ fn the_frame_of_a_function_is_read_from_its_instructions() {
     assert_eq!((leaf.slot(1000, None), leaf.slot(1000, Some(7))), (Some(1208), Some(1208)));
     let framed = Shape { from_fp: Some(8), ..leaf };
     assert_eq!((framed.slot(1000, None), framed.slot(1000, Some(5000))), (Some(1208), Some(5008)));
-    // A call tells where the function begins that it calls: no symbol is needed.
+    // The call determines where its callee begins: no symbol is needed.
     let behind = |after: &str, at: &str| code.shape_behind(assembled.at(after), assembled.at(at), true);
     assert_eq!(behind("after_leaf", "in_leaf"), Some(leaf));
     assert_eq!(behind("after_other", "in_leaf"), None);
     assert_eq!(behind("after_register", "in_leaf"), None);
 }
 
-/// Every call of this program is one, whatever bytes stand in front of it; and hardly anything else is.
+/// Every call of this program is recognized, whatever bytes precede it; hardly any other instruction is taken for a call.
 #[test]
 fn calls_are_what_a_decoder_says() {
     let bytes = std::fs::read(std::env::current_exe().expect("we are running")).expect("read");

@@ -1,4 +1,4 @@
-//! Instructions of x86-64: calls in front of return addresses, and where an instruction goes on.
+//! Decodes instructions of x86-64: calls before return addresses, and where control goes after an instruction.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
@@ -8,23 +8,23 @@ use super::{Goes, Step};
 const INDIRECT: u8 = 0xff;
 /// `mov $15, %rax; syscall`: how code comes back from a signal; 15 is `rt_sigreturn`.
 const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-/// So many bytes of a function hold a `pushf` that stands at its beginning.
+/// A `pushf` counts as the beginning of a function within so many bytes.
 const BEGIN: usize = 8;
 
-/// Tells whether code is what signal handlers return to.
+/// Returns true if signal handlers return to this code.
 pub(super) fn is_signal_return(code: &[u8]) -> bool {
     code.starts_with(&SIGNAL_RETURN)
 }
 
-/// Tells whether a function keeps the flags first: it was not called, but put in the way of a thread that was interrupted.
+/// Returns true if a function saves the flags first: nobody calls such a function, it was injected into an interrupted thread.
 pub(super) fn keeps_flags(code: &[u8]) -> bool {
     let mut decoder = Decoder::new(64, &code[..code.len().min(BEGIN)], DecoderOptions::NONE);
     decoder.iter().any(|instruction| matches!(instruction.mnemonic(), Mnemonic::Pushfq | Mnemonic::Pushf))
 }
 
-/// Tells whether these bytes may end with a jump or return, behind which control does not go on.
+/// Returns true if these bytes may end with a jump or return, so that control does not run on after them.
 pub(super) fn ends_block(code: &[u8]) -> bool {
-    // Go puts the address behind a `nop` at the beginning of `goexit`.
+    // Go puts the address after a `nop` at the beginning of `goexit`.
     let code = code.strip_suffix(&[0x90]).unwrap_or(code);
     let at = |back: usize| code.len().checked_sub(back).map(|at| code[at]);
     let is_jump = at(2) == Some(INDIRECT) && at(1).is_some_and(|byte| byte >> 3 & 7 == 4);
@@ -37,7 +37,7 @@ pub(super) fn decode(code: &[u8], at: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// Where it goes on behind an instruction; `last` is the one in front of it.
+/// Finds where control goes after an instruction; `last` is the instruction before it.
 pub(super) fn step(instruction: &Instruction, last: Option<&Instruction>) -> Step {
     let target = || match instruction.op0_kind() {
         OpKind::NearBranch64 => Some(instruction.near_branch_target()),
@@ -49,7 +49,7 @@ pub(super) fn step(instruction: &Instruction, last: Option<&Instruction>) -> Ste
         FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
             target().map_or(Goes::On, Goes::OnOrTo)
         }
-        // What was just put on the stack is where it goes to.
+        // The return goes to the address that was just pushed.
         FlowControl::Return if last.is_some_and(writes_top) => Goes::Anywhere,
         FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int => Goes::On,
         FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => Goes::Nowhere,
@@ -58,7 +58,7 @@ pub(super) fn step(instruction: &Instruction, last: Option<&Instruction>) -> Ste
     Step { next: instruction.next_ip(), goes }
 }
 
-/// Tells whether a function first of all replaces its return address, or drops it: the call that leads to it is a jump.
+/// Returns true if a function begins by replacing or dropping its return address: the call of such a function is a jump.
 pub(super) fn takes_return_address(code: &[u8]) -> bool {
     decode(code, 0).is_some_and(|first| match first.mnemonic() {
         Mnemonic::Push => false,

@@ -5,7 +5,7 @@ use icecore_format::records::{
 use super::*;
 use crate::recording::load::by_id::ById;
 
-/// The tables of [`tables_of`] with nodes that are addresses.
+/// Returns the tables of [`tables_of`] with nodes that are addresses.
 fn tables(nodes: &[(u32, u64)]) -> Tables {
     let node =
         |(parent, address): &(u32, u64)| Node { parent: *parent, location: Location::Address(*address) };
@@ -45,7 +45,7 @@ fn tables_of(nodes: Vec<Node>) -> Tables {
     }
 }
 
-/// Places of the stack of a hit, leaf first.
+/// Returns the places of the stack of a hit, leaf first.
 fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let space = spaces.space(7, 5);
@@ -72,7 +72,7 @@ fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
     .collect()
 }
 
-/// The innermost spots of stacks (space, user, kernel), and how many spots there are.
+/// Returns the innermost spots of stacks (space, user, kernel), and how many spots there are.
 fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let hit = |(space, user, kernel): &(u32, u32, u32)| {
@@ -110,7 +110,7 @@ fn code_in_files_is_the_same_for_all_processes_and_an_address_is_not() {
 #[test]
 fn a_kernel_stack_hangs_below_each_user_stack_that_called_it() {
     let file = |file_off| Node { parent: 0, location: Location::Image { image: 0, file_off } };
-    // A kernel frame that claims to be in a file is nobody's, and below its own user stack.
+    // A kernel frame that claims to be in a file has no place, and lies below its own user stack.
     let tables = tables_of(vec![file(0x100), file(0x200), file(0x300)]);
     let (leaves, count) = spots(&tables, &[(0, 0, 3), (0, 1, 3), (0, 2, 3)]);
     assert_eq!((count, leaves.iter().collect::<std::collections::BTreeSet<_>>().len()), (6, 3));
@@ -149,7 +149,7 @@ fn what_is_known_of_a_stack_stays_when_its_rest_is_lost() {
 
 #[test]
 fn images_of_one_identity_are_one() {
-    // They differ in their device numbers only, which do not matter to names.
+    // The images differ only in their device numbers, which do not matter to names.
     let tables = tables(&[(0, 0x2100)]);
     assert_eq!(places(&tables, 1, 0), [Place::Image(0, FileOff(0x140))]);
 }

@@ -1,5 +1,5 @@
-//! Samples, unwound one after the other. Each is unwound from its own registers and its own copy of the stack: nothing of another
-//! sample is taken for a part of it.
+//! Unwinds one sample after the other, each from its own registers and its own copy of the stack, never from those of another
+//! sample.
 
 use icecore_format::records::{Mark, Sample, StackRepair, WalkEnd};
 
@@ -9,8 +9,8 @@ use super::code::SpaceCode;
 use super::grown::{Framed, Grown};
 use super::memory::Memory;
 use super::over::Walk;
-use super::rules;
 use super::suspect::Known;
+use super::unwind_tables::TableLookup;
 use crate::base::map::Map;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::calls::Moment;
@@ -18,25 +18,25 @@ use crate::stacks::hits::Selection;
 use crate::stacks::locate::{Locator, steps};
 use icecore_unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
 
-/// In an address space: the callee, the return address, and whether it is the outermost one.
+/// A call in an address space: the callee, the return address, and whether it is the outermost one.
 type Call = (SpaceId, u64, u64, bool);
 
 /// Unwinds samples.
 pub(super) struct Batch<'a> {
     selection: Selection<'a>,
     locator: &'a Locator<'a>,
-    rules: &'a rules::Tables<'a>,
+    tables: &'a TableLookup<'a>,
     unwinder: &'a mut Unwinder,
     done: Done,
-    /// Which calls keep frame pointers.
+    /// Calls whose functions keep frame pointers.
     kept: Known,
-    /// Which calls there can be.
+    /// Calls that were judged: true if possible.
     checked: Map<Call, bool>,
     frames: Vec<Frame>,
     path: Vec<u32>,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) grown: Grown,
@@ -46,22 +46,22 @@ pub(super) struct Done {
 /// The stack of one snapshot.
 pub(super) struct Stack {
     pub(super) snapshot: u32,
-    /// Its leaf in [`Done::grown`] and how it ended, if it is not the walk's.
+    /// The leaf of the repaired stack in [`Done::grown`] and how it ended; `None` if the walk is kept.
     pub(super) other: Option<(u32, WalkEnd)>,
     pub(super) repair: StackRepair,
 }
 
-/// What came of unwinding a sample, and what of its walk belongs to it.
+/// An unwound stack, and the part of the walk that belongs to it.
 struct Believed<'w> {
-    /// Those that were unwound, the leaf first.
+    /// The unwound frames, the leaf first.
     frames: &'w [Frame],
     end: End,
     walk: &'w Walk,
     walk_end: WalkEnd,
     choice: Choice<'w>,
-    /// The walk goes on where Go has noted that it left the stack, and not where a frame pointer leads.
+    /// The walk continues where Go noted that it left the stack, and not where a frame pointer leads.
     is_behind_mark: bool,
-    /// The part of the walk that comes behind.
+    /// The part of the walk that comes next.
     next: Option<usize>,
 }
 
@@ -69,54 +69,55 @@ impl<'a> Batch<'a> {
     pub(super) fn new(
         selection: Selection<'a>,
         locator: &'a Locator<'a>,
-        rules: &'a rules::Tables<'a>,
+        tables: &'a TableLookup<'a>,
         unwinder: &'a mut Unwinder,
     ) -> Self {
         let (done, kept, checked, frames, path) = Default::default();
-        Self { selection, locator, rules, unwinder, done, kept, checked, frames, path }
+        Self { selection, locator, tables, unwinder, done, kept, checked, frames, path }
     }
 
-    /// Unwinds the stack of a sample, if everything is there.
+    /// Unwinds the stack of a sample, if its snapshot is complete.
     pub(super) fn sample(&mut self, sample: &Sample) -> Option<()> {
         let tables = self.selection.tables;
         let task = tables.task(sample.task);
         let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
         let at = Moment { space, span_ns: (sample.time_ns, sample.time_ns) };
-        let code = SpaceCode::new(self.locator, at, self.rules);
+        let code = SpaceCode::new(self.locator, at, self.tables);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let leaf = walked.first()?.address;
         let mut walk = Walk::new(walked, sample.user_end, &code, self.unwinder);
         let mut memory = Memory::new(&tables.held, snapshot, &code)?;
-        let registers = memory.registers(self.rules.machine(), leaf, walk.is_of_go && !walk.steps.is_empty());
+        let registers =
+            memory.registers(self.tables.machine(), leaf, walk.is_of_go && !walk.steps.is_empty());
         memory.add_steps(&registers, &walk.steps);
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
-        // The handler of a signal ran on a stack of its own: the next snapshot is what the signal interrupted, on another stack.
+        // The signal handler ran on a stack of its own: the next snapshot holds the interrupted code, on another stack.
         let outer = tables.held.snapshots.find(sample.snapshot + 1).filter(|outer| outer.is_outer());
         if let Some(outer) =
             outer.filter(|_| end != End::Root && frames.last().is_some_and(|last| code.is_trampoline(last)))
         {
             let memory = Memory::new(&tables.held, outer, &code)?;
-            let registers = memory.registers(self.rules.machine(), memory.program_counter()?, false);
+            let registers = memory.registers(self.tables.machine(), memory.program_counter()?, false);
             let interrupted = frames.len();
             end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
             frames[interrupted].by = By::Signal;
         }
-        // Rules may be wrong, too, as those of assembly, or of an exception in flight.
+        // Unwind tables may be wrong, too: those of assembly, or of code that throws an exception.
         let called = self.called(space, &code, &frames);
         if called < frames.len() {
             frames.truncate(called);
-            end = End::BadRules(None);
+            end = End::BadTables(None);
         }
-        // What no code has called is no caller, nor is what lies behind it known to be. Where copies end early, walks can be trusted,
-        // and to check each of them would cost as much as unwinding.
+        // A frame that did not call the one before it is no caller, and the frames after it are unproven. Where copies end early,
+        // walks can be trusted, and checking each would cost as much as unwinding.
         let joined = joined(&frames, &walk.frames);
         let possible = match end {
             End::Root | End::Depth | End::LeftSnapshot => walk.frames.len(),
-            // What unwinding has found stands for what the walk has up to there.
+            // The unwound frames replace the walk up to the frame that both have.
             _ => code.possible(&walk.frames, joined.map_or(1, |joined| joined + 1)),
         };
         let is_cut = possible < walk.frames.len();
@@ -140,7 +141,8 @@ impl<'a> Batch<'a> {
         } else if walk.is_other && choice == Choice::Walk {
             choice = Choice::Other { unwound: 1, walked: &walk.frames[1..], end: walk.end };
         }
-        // A leaf of Go whose frame is elsewhere than its frame pointer says: the frame is being made, or is none of the walk's.
+        // A leaf of Go whose frame does not lie where its frame pointer says: the frame is incomplete, or does not belong to the
+        // walk.
         let is_leaf_alone = frames.len() == 1 && end != End::Root && !walk.is_proven(leaf);
         if is_leaf_alone && code.find(leaf).is_some_and(|place| self.unwinder.going_on(&place).is_some()) {
             choice = Choice::Other { unwound: 1, walked: &[], end: WalkEnd::NOT_COPIED };
@@ -152,16 +154,15 @@ impl<'a> Batch<'a> {
         kept
     }
 
-    /// Counts the frames up to the first one that cannot have called the frame before it, by its machine code.
+    /// Counts the frames before the first one that, by its machine code, cannot have called the frame before it.
     ///
-    /// # Cost   one search in a table for each frame; every call is judged once in an address space of a batch, but for those of
-    /// JIT code
+    /// # Cost   one table lookup for each frame; judges each call once per address space and batch, except for calls of JIT code
     fn called(&mut self, space: SpaceId, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
         let checked = &mut self.checked;
         let mut is_called = |position: usize| {
             let [callee, caller] = [frames[position - 1], frames[position]];
-            // Guesses were checked before they were made.
-            let is_judged = matches!(caller.by, By::Rules | By::Start | By::Proven);
+            // Guesses were checked when they were made.
+            let is_judged = matches!(caller.by, By::Tables | By::Start | By::Proven);
             let begins = position + 1 == frames.len();
             let callee = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
             let call = (space, callee, caller.address, begins);
@@ -172,7 +173,7 @@ impl<'a> Batch<'a> {
                 return *known;
             }
             let is_possible = code.framed_edge(caller.address, callee, begins) != Edge::Impossible;
-            // JIT code is not the same for all samples.
+            // JIT code may differ between samples.
             if !code.is_made(caller.address) {
                 checked.insert(call, is_possible);
             }
@@ -181,7 +182,7 @@ impl<'a> Batch<'a> {
         (1..frames.len()).find(|position| !is_called(*position)).unwrap_or(frames.len())
     }
 
-    /// Keeps what is believed, as far as the walk in it is known to be right.
+    /// Stores a repaired stack, as far as its part of the walk is known to be right.
     fn keep(&mut self, sample: &Sample, code: &SpaceCode<'_>, believed: Believed<'_>) -> Option<()> {
         let Believed { frames, end, walk, walk_end, choice, is_behind_mark, next } = believed;
         let (unwound, rest, stack_end) = match choice {
@@ -204,10 +205,10 @@ impl<'a> Batch<'a> {
             stack_end = end;
         }
         let is_suspect = match choice {
-            // Unwinding bears it out.
+            // Unwinding confirms the walk.
             Choice::Walk if end == End::Root => Some(false),
             Choice::Other { .. } if end == End::Root => None,
-            // What a signal has interrupted is on no walk.
+            // No walk shows the function that a signal interrupted.
             _ if passes_signal && count > 0 => Some(true),
             _ => is_linked.then_some(false),
         };
@@ -241,7 +242,7 @@ impl<'a> Batch<'a> {
             let id = sample.snapshot.checked_add(1 + number as u32)?;
             let Some(snapshot) = held.snapshots.find(id).filter(|outer| outer.is_outer()) else { break };
             let memory = Memory::new(held, snapshot, code)?;
-            let registers = memory.registers(self.rules.machine(), memory.program_counter()?, false);
+            let registers = memory.registers(self.tables.machine(), memory.program_counter()?, false);
             let mut frames = Vec::new();
             let end = self.unwinder.unwind(registers, &memory, code, &mut frames);
             callers.extend(code.framed(&frames));
@@ -257,13 +258,13 @@ impl<'a> Batch<'a> {
         found
     }
 
-    /// Tells whether a function goes over to another stack where it stands.
+    /// Returns true if a function switches to another stack at this point.
     fn goes_over(&mut self, code: &SpaceCode<'_>, frame: &Frame) -> bool {
         let at = frame.address.wrapping_sub(u64::from(!frame.is_interrupted()));
         code.find(at).is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
     }
 
-    /// What came of the samples.
+    /// Returns the result for all samples.
     pub(super) fn done(self) -> Done {
         self.done
     }

@@ -1,13 +1,13 @@
-//! How far a walk along frame pointers leads behind a frame that unwinding has proven.
+//! Follows a walk along frame pointers after a frame that unwinding has proven.
 //!
 //! ```text
-//! unwound, by rules │ walked, by frame pointers
+//! unwound, by tables │ walked, by frame pointers
 //! leaf … last ──────┼─► f ──► g ──► start
 //!          keeps?   │   keeps?  keeps?
 //! ```
 //!
-//! A frame pointer leads from a frame to its caller only if the function keeps one where it has called. Where unwind tables say that it does
-//! not, its caller is skipped: the stack ends there. Where nothing says so, the next frame is a guess.
+//! A frame pointer leads from a frame to its caller only if the function keeps one at the call. If unwind tables say that it does
+//! not, its caller was skipped: the stack ends there. If no tables cover it, the next frame is a guess.
 
 use icecore_format::records::{Mark, WalkEnd};
 
@@ -17,33 +17,33 @@ use super::over::Walk;
 use super::suspect::Known;
 use icecore_unwind::{Edge, Frame, Modules as _, Unwinder};
 
-/// A walk, as far as it is known to be right.
+/// The part of a walk that is known to be right.
 pub(super) struct Carried<'c> {
     code: &'c SpaceCode<'c>,
-    /// The last frame: its address, and where its function is looked up.
+    /// The last frame: its address, and the address by which its function is looked up.
     last: (u64, u64),
-    /// Something else than a frame pointer leads on.
+    /// Something other than a frame pointer leads to the next frame.
     is_led: bool,
-    /// Frames that are callers, or may be.
+    /// The number of frames that are callers, or may be.
     pub(super) count: usize,
-    /// Positions of those among them that are guesses.
+    /// Positions of those frames that are guesses.
     pub(super) guesses: Vec<usize>,
-    /// Each of them was called from the next one, by rules or code.
+    /// Unwind tables or code prove for each of these frames that the next one called it.
     pub(super) is_linked: bool,
-    /// A signal has interrupted one of them, which is missing.
+    /// A signal interrupted one of the functions, which is missing.
     pub(super) passes_signal: bool,
-    /// If the walk came to a frame pointer of 0: a stack may begin there.
+    /// The walk reached a frame pointer of 0: a stack may begin there.
     pub(super) has_begun: bool,
 }
 
 impl<'c> Carried<'c> {
-    /// Begins behind a frame. `is_led`: the next one is where Go has noted it.
+    /// Begins after a frame. `is_led`: Go has noted where the next one is.
     pub(super) fn from(last: &Frame, is_led: bool, code: &'c SpaceCode<'c>) -> Self {
         let call = last.address.wrapping_sub(u64::from(!last.is_interrupted()));
         let passes_signal = code.is_trampoline(last);
         let last = (last.address, call);
         let (count, guesses) = Default::default();
-        // What a signal has interrupted is missing, and what is behind it may be right.
+        // The function that the signal interrupted is missing; its callers may be right.
         let is_led = is_led || passes_signal;
         Self { code, last, is_led, count, guesses, is_linked: true, passes_signal, has_begun: true }
     }
@@ -84,7 +84,7 @@ impl<'c> Carried<'c> {
         }
     }
 
-    /// Tells whether the function of the last frame keeps a frame pointer where it has called, or begins a stack; `None` if nothing tells.
+    /// Returns whether the function of the last frame keeps a frame pointer at its call, or begins a stack; `None` if unknown.
     fn keeps(&self, walk: &Walk, known: &mut Known, unwinder: &mut Unwinder) -> Option<bool> {
         if self.is_led || walk.is_proven(self.last.0) {
             return Some(true);

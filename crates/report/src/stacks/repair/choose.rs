@@ -1,4 +1,4 @@
-//! Which of two stacks is believed: the one that was walked along frame pointers, or the one that was unwound.
+//! Chooses between two stacks: the walk along frame pointers, and the unwound one.
 
 use icecore_format::records::{Location, Mark, WalkEnd};
 
@@ -7,27 +7,27 @@ use icecore_unwind::{End, Frame};
 /// A frame of the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Walked {
-    /// In the process (AVMA).
+    /// Its address in the process.
     pub(super) address: u64,
-    /// As the stack has it.
+    /// Its code, as the recording stores it.
     pub(super) location: Location,
     pub(super) mark: Mark,
 }
 
-/// What is believed.
+/// The chosen stack.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice<'a> {
     /// The walk.
     Walk,
-    /// So many unwound frames, and behind them the rest of the walk.
+    /// The given number of unwound frames, followed by the rest of the walk.
     Other { unwound: usize, walked: &'a [Walked], end: WalkEnd },
 }
 
 /// Chooses. Both are leaf first.
 ///
-/// Unwinding follows the rules of the code itself, so what it has found is right; the walk may have skipped frames at any
-/// place. But unwinding may have to stop (the copy of the stack ends, rules are missing), and the walk may go on: it is
-/// taken up where it holds the return address that was found last.
+/// The unwind tables belong to the code itself, so unwound frames are right; the walk may have skipped frames anywhere. But
+/// unwinding may have to stop (the copy of the stack ends, tables are missing) where the walk continues. So the rest of the walk
+/// follows where it holds the last unwound return address.
 pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk_end: WalkEnd) -> Choice<'a> {
     let is_walk = |count: usize| {
         count == walked.len()
@@ -41,8 +41,8 @@ pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk
             Choice::Other { unwound: all, walked: &[], end: ended(end) }
         };
     }
-    // Of a leaf alone only unwinding says how it ends: nobody walked from it, as perf has it of stacks that it copies, or there was a
-    // frame pointer of 0 where it may hold anything, as in code that goes over to another stack.
+    // Only unwinding says how a single leaf ends. perf walks no stack that it copies, and a frame pointer of 0 proves no root
+    // where the register may hold anything, as in code that switches stacks.
     let is_leaf_alone = walked.len() == 1 && [WalkEnd::UNSAID, WalkEnd::ROOT].contains(&walk_end);
     match joined(unwound, walked) {
         Some(0) if is_leaf_alone => Choice::Other { unwound: all, walked: &[], end: ended(end) },
@@ -53,12 +53,12 @@ pub(super) fn choose<'a>(unwound: &[Frame], end: End, walked: &'a [Walked], walk
     }
 }
 
-/// Finds the frame of the walk that was unwound last.
+/// Finds the last unwound frame in the walk.
 pub(super) fn joined(unwound: &[Frame], walked: &[Walked]) -> Option<usize> {
     let last = unwound.last().map(|frame| frame.address);
     let is_last = |walked: &Walked| Some(walked.address) == last;
-    // Recursion repeats addresses: the frame that is meant is the one that both come to, where the walk has only skipped
-    // some. If it has others, too, it has that frame among as many as were unwound.
+    // Recursion repeats addresses. If the walk only skipped frames, the shared frame is the one that both reach. If the walk has
+    // other frames, too, the shared frame lies among as many frames as were unwound.
     let followed = unwound.iter().fold(0, |at, frame| {
         at + usize::from(walked.get(at).is_some_and(|walked| walked.address == frame.address))
     });
@@ -70,15 +70,15 @@ fn is_prefix(unwound: &[Frame], walked: &[Walked]) -> bool {
     unwound.iter().zip(walked).all(|(frame, walked)| frame.address == walked.address)
 }
 
-/// How a stack that was unwound ended.
+/// Converts the end of an unwound stack.
 pub(super) fn ended(end: End) -> WalkEnd {
     match end {
         End::Root => WalkEnd::UNWOUND,
         End::Depth => WalkEnd::DEPTH,
         End::LeftSnapshot => WalkEnd::NOT_COPIED,
         End::Unreadable | End::Unmapped => WalkEnd::NO_RETURN_ADDRESS,
-        End::NoRules(_) => WalkEnd::NO_RULES,
-        End::BadRules(_) | End::NotGrowing => WalkEnd::BAD_RULES,
+        End::NoTables(_) => WalkEnd::NO_RULES,
+        End::BadTables(_) | End::NotGrowing => WalkEnd::BAD_RULES,
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use icecore_unwind::By;
 
     fn unwound(addresses: &[u64]) -> Vec<Frame> {
-        let frame = |(sp, address): (u64, &u64)| Frame { address: *address, sp, by: By::Rules };
+        let frame = |(sp, address): (u64, &u64)| Frame { address: *address, sp, by: By::Tables };
         (0..).zip(addresses).map(frame).collect()
     }
 
@@ -101,7 +101,7 @@ mod tests {
         addresses.iter().map(walked).collect()
     }
 
-    /// What is believed: addresses, and how they end; nothing for the walk.
+    /// Returns the chosen addresses and their end; `None` for the walk.
     fn chosen(own: &[u64], end: End, walk: &[u64], walk_end: WalkEnd) -> Option<(Vec<u64>, WalkEnd)> {
         let walk = walked(walk);
         match choose(&unwound(own), end, &walk, walk_end) {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_walk_that_shows_the_same_stays() {
         assert_eq!(chosen(&[1, 2, 3], End::Root, &[1, 2, 3], WalkEnd::ROOT), None);
-        // It was the same by accident: that it ended at the root is known now.
+        // Both have the same frames by chance, but now the root is known.
         let told = Some((vec![1, 2, 3], WalkEnd::UNWOUND));
         assert_eq!(chosen(&[1, 2, 3], End::Root, &[1, 2, 3], WalkEnd::NOT_MONOTONIC), told);
         assert_eq!(chosen(&[1, 2], End::LeftSnapshot, &[1, 2, 3], WalkEnd::ROOT), None);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_walk_goes_on_where_unwinding_stops() {
-        for end in [End::LeftSnapshot, End::NoRules(None), End::BadRules(None), End::Unreadable] {
+        for end in [End::LeftSnapshot, End::NoTables(None), End::BadTables(None), End::Unreadable] {
             let joined = Some((vec![1, 2, 3, 4], WalkEnd::ROOT));
             assert_eq!(chosen(&[1, 2, 3], end, &[1, 3, 4], WalkEnd::ROOT), joined, "{end:?}");
         }
@@ -142,8 +142,8 @@ mod tests {
     fn a_walk_that_does_not_hold_the_last_frame_is_left() {
         for (end, told) in [
             (End::LeftSnapshot, WalkEnd::NOT_COPIED),
-            (End::NoRules(Some(1)), WalkEnd::NO_RULES),
-            (End::BadRules(None), WalkEnd::BAD_RULES),
+            (End::NoTables(Some(1)), WalkEnd::NO_RULES),
+            (End::BadTables(None), WalkEnd::BAD_RULES),
             (End::NotGrowing, WalkEnd::BAD_RULES),
             (End::Unreadable, WalkEnd::NO_RETURN_ADDRESS),
             (End::Unmapped, WalkEnd::NO_RETURN_ADDRESS),
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_leaf_alone_does_not_replace_the_walk() {
-        assert_eq!(chosen(&[1], End::NoRules(None), &[1, 2, 3], WalkEnd::ROOT), None);
+        assert_eq!(chosen(&[1], End::NoTables(None), &[1, 2, 3], WalkEnd::ROOT), None);
         assert_eq!(chosen(&[1], End::LeftSnapshot, &[], WalkEnd::NONE), None);
     }
 
@@ -165,12 +165,12 @@ mod tests {
     fn of_a_leaf_alone_unwinding_says_how_it_ends() {
         for walk_end in [WalkEnd::UNSAID, WalkEnd::ROOT] {
             let told = |end, told| assert_eq!(chosen(&[1], end, &[1], walk_end), Some((vec![1], told)));
-            told(End::NoRules(Some(1)), WalkEnd::NO_RULES);
+            told(End::NoTables(Some(1)), WalkEnd::NO_RULES);
             told(End::LeftSnapshot, WalkEnd::NOT_COPIED);
-            told(End::BadRules(None), WalkEnd::BAD_RULES);
+            told(End::BadTables(None), WalkEnd::BAD_RULES);
         }
         assert_eq!(chosen(&[1], End::Root, &[1], WalkEnd::ROOT), None);
-        assert_eq!(chosen(&[1], End::NoRules(None), &[1, 2], WalkEnd::UNSAID), None);
+        assert_eq!(chosen(&[1], End::NoTables(None), &[1, 2], WalkEnd::UNSAID), None);
     }
 
     #[test]
@@ -182,9 +182,9 @@ mod tests {
         let joined = Some((vec![1, 2, 5, 5, 5, 5, 9], WalkEnd::ROOT));
         assert_eq!(chosen(&[1, 2, 5], End::LeftSnapshot, &[1, 5, 5, 5, 5, 9], WalkEnd::ROOT), joined);
         let joined = Some((vec![1, 2, 5, 2, 5, 9], WalkEnd::ROOT));
-        assert_eq!(chosen(&[1, 2, 5], End::NoRules(None), &[1, 5, 2, 5, 9], WalkEnd::ROOT), joined);
+        assert_eq!(chosen(&[1, 2, 5], End::NoTables(None), &[1, 5, 2, 5, 9], WalkEnd::ROOT), joined);
         // A frame that was none stands before it.
         let joined = Some((vec![1, 2, 5, 9], WalkEnd::ROOT));
-        assert_eq!(chosen(&[1, 2, 5], End::NoRules(None), &[1, 7, 5, 9], WalkEnd::ROOT), joined);
+        assert_eq!(chosen(&[1, 2, 5], End::NoTables(None), &[1, 7, 5, 9], WalkEnd::ROOT), joined);
     }
 }

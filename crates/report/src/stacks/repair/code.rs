@@ -1,4 +1,4 @@
-//! What lies at an address of a process.
+//! Finds the code at an address of a process.
 
 use std::cell::RefCell;
 
@@ -6,35 +6,35 @@ use icecore_format::records::{Location, Mark};
 
 use super::choose::Walked;
 use super::grown::Framed;
-use super::rules::Tables;
+use super::unwind_tables::TableLookup;
 use crate::stacks::calls::Moment;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_symbolize::image::{FileOff, Kind};
-use icecore_unwind::{By, Edge, Frame, Modules, Place, Shape};
+use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape};
 
-/// How CPython calls the trampolines that it makes of Python functions with `-X perf`.
+/// The prefix of the trampolines that CPython makes of Python functions with `-X perf`.
 const PYTHON: &[u8] = b"py::";
-/// They have one call, in front of which the stack is aligned: `sub $8, %rsp; call *%rcx`, or `push %rbp; mov %rsp, %rbp; call
-/// *%rcx`. In both the return address of the trampoline lies in the second word behind it.
+/// A trampoline has one call, before which it aligns the stack: `sub $8, %rsp; call *%rcx`, or `push %rbp; mov %rsp, %rbp; call
+/// *%rcx`. In both cases its own return address lies in the second word above the one that this call pushes.
 const TRAMPOLINE_CALL_BYTES: u64 = 6;
 
 /// The code of one address space at the time of a sample.
 pub(super) struct SpaceCode<'a> {
     locator: &'a Locator<'a>,
     at: Moment,
-    rules: &'a Tables<'a>,
-    /// What was looked at: address and location.
+    tables: &'a TableLookup<'a>,
+    /// Cached lookups: address and location.
     seen: RefCell<Vec<(u64, Location)>>,
     /// Signal trampolines on the walk.
     trampolines: RefCell<Vec<u64>>,
 }
 
 impl<'a> SpaceCode<'a> {
-    pub(super) fn new(locator: &'a Locator<'a>, at: Moment, rules: &'a Tables<'a>) -> Self {
-        Self { locator, at, rules, seen: RefCell::default(), trampolines: RefCell::default() }
+    pub(super) fn new(locator: &'a Locator<'a>, at: Moment, tables: &'a TableLookup<'a>) -> Self {
+        Self { locator, at, tables, seen: RefCell::default(), trampolines: RefCell::default() }
     }
 
-    /// A frame of the walk; `None` if a block of it is missing, or it is nowhere.
+    /// Converts a step to a frame of the walk; `None` if a block of it is missing, or it has no address.
     pub(super) fn walked(&self, step: Step) -> Option<Walked> {
         let (address, location) = (self.locator.address(Some(self.at.space), step)?, step.location?);
         self.seen.borrow_mut().push((address, location));
@@ -44,7 +44,7 @@ impl<'a> SpaceCode<'a> {
         Some(Walked { address, location, mark: step.mark })
     }
 
-    /// The address that a word of code stands for: most are return addresses.
+    /// Returns the address for which a word of code stands; most are return addresses.
     pub(super) fn of_word(&self, id: u32) -> Option<u64> {
         let location = *self.locator.tables.held.code.find(id)?;
         let step =
@@ -54,8 +54,8 @@ impl<'a> SpaceCode<'a> {
         Some(address)
     }
 
-    /// Counts the frames of a walk up to the first one that cannot have called the frame before it, by its machine code. The first
-    /// `known` frames are not asked.
+    /// Counts the frames of a walk before the first one that, by its machine code, cannot have called the frame before it. The
+    /// first `known` frames are not checked.
     pub(super) fn possible(&self, walked: &[Walked], known: usize) -> usize {
         let is_impossible = |position: usize| {
             let [callee, caller] = [walked[position - 1], walked[position]];
@@ -68,11 +68,11 @@ impl<'a> SpaceCode<'a> {
         (known.max(1)..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
     }
 
-    /// The unwound frames as stacks have them, the leaf first.
+    /// Converts unwound frames to frames of stacks, the leaf first.
     pub(super) fn framed(&self, frames: &[Frame]) -> Vec<Framed> {
         let by = |position: usize| frames.get(position).map(|frame| frame.by);
         let mark = |position: usize| {
-            // Inside of what a signal has interrupted is the trampoline, of which no call lies in front, either.
+            // The frame before an interrupted one is the signal trampoline; no call precedes its address, either.
             let is_trampoline = match by(position + 1) {
                 Some(next) => next == By::Signal,
                 None => self.is_trampoline(&frames[position]),
@@ -84,7 +84,7 @@ impl<'a> SpaceCode<'a> {
         frames.iter().enumerate().map(|(position, frame)| (self.location(frame), mark(position))).collect()
     }
 
-    /// Tells of the outermost frame whether it is a signal trampoline: what that returns to was not found.
+    /// Returns true if the outermost frame is a signal trampoline: unwinding did not find the interrupted frame.
     pub(super) fn is_trampoline(&self, frame: &Frame) -> bool {
         let by_rules = || {
             self.find(frame.address)
@@ -93,7 +93,7 @@ impl<'a> SpaceCode<'a> {
         self.trampolines.borrow().contains(&frame.address) || by_rules()
     }
 
-    /// The image at an address, and the offset in it.
+    /// Finds the image at an address, and the offset in it.
     fn file_off(&self, address: u64) -> Option<(u32, FileOff)> {
         let mapping = self.locator.mapping(self.at.space, address)?;
         let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
@@ -102,11 +102,11 @@ impl<'a> SpaceCode<'a> {
 
     /// Judges a call that a walk along frame pointers or unwind tables show.
     pub(super) fn framed_edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
-        // Where these lead there may be the first byte of a function that was put there.
+        // A frame pointer may lead to an address that a program has put there: the first byte of a function.
         self.edge(return_address, callee, may_begin || self.is_made(return_address))
     }
 
-    /// Tells whether the call in front of an address is in code that no file backs.
+    /// Returns true if the call before an address is in code that no file backs.
     pub(super) fn is_made(&self, return_address: u64) -> bool {
         let call = return_address.wrapping_sub(1);
         let image =
@@ -115,7 +115,7 @@ impl<'a> SpaceCode<'a> {
         image.is_none_or(|image| image.kind == Kind::Anonymous)
     }
 
-    /// Where the code of an unwound frame lies, as a stack has it.
+    /// Finds the code of an unwound frame, as stacks store it.
     fn location(&self, frame: &Frame) -> Location {
         let known = self.seen.borrow().iter().rev().find(|(address, _)| *address == frame.address).copied();
         match known {
@@ -126,10 +126,10 @@ impl<'a> SpaceCode<'a> {
 }
 
 impl Modules for SpaceCode<'_> {
-    fn find(&self, address: u64) -> Option<Place<'_>> {
+    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
         let mapping = self.locator.mapping(self.at.space, address)?;
         let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
-        Some(self.rules.place(self.locator.image(mapping.image), off))
+        Some(self.tables.place(self.locator.image(mapping.image), off))
     }
 
     fn is_behind_call(&self, address: u64) -> Option<bool> {
@@ -137,7 +137,7 @@ impl Modules for SpaceCode<'_> {
             return self.locator.is_behind_made_call(self.at, address);
         }
         let (image, off) = self.file_off(address)?;
-        self.rules.is_behind_call(image, off)
+        self.tables.is_behind_call(image, off)
     }
 
     fn known_frame(&self, return_address: u64) -> Option<u64> {
@@ -149,25 +149,27 @@ impl Modules for SpaceCode<'_> {
 
     fn is_start(&self, return_address: u64) -> bool {
         let place = return_address.checked_sub(1).and_then(|call| self.file_off(call));
-        place.is_some_and(|(image, call)| self.rules.is_start(image, FileOff(call.0 + 1)))
+        place.is_some_and(|(image, call)| self.tables.is_start(image, FileOff(call.0 + 1)))
     }
 
     fn edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
         if self.is_made(return_address) {
-            return self.locator.made_edge(self.at, return_address, callee, may_begin, self.rules.calls());
+            return self.locator.made_edge(self.at, return_address, callee, may_begin, self.tables.calls());
         }
         let caller = return_address.checked_sub(1).and_then(|call| self.file_off(call));
-        let Some((calls, caller)) = self.rules.calls().zip(caller) else { return Edge::Unknown };
+        let Some((calls, caller)) = self.tables.calls().zip(caller) else { return Edge::Unknown };
         calls.edge(caller, self.file_off(callee), may_begin)
     }
 
     fn shape(&self, pc: u64, is_interrupted: bool) -> Option<Shape> {
-        self.rules.calls()?.shape(self.file_off(pc.checked_sub(u64::from(!is_interrupted))?)?, is_interrupted)
+        self.tables
+            .calls()?
+            .shape(self.file_off(pc.checked_sub(u64::from(!is_interrupted))?)?, is_interrupted)
     }
 
     fn shape_behind(&self, return_address: u64, pc: u64, is_interrupted: bool) -> Option<Shape> {
         let at = self.file_off(pc.checked_sub(u64::from(!is_interrupted))?)?;
         let caller = self.file_off(return_address.checked_sub(1)?).filter(|caller| caller.0 == at.0)?;
-        self.rules.calls()?.shape_behind(caller, at.1, is_interrupted)
+        self.tables.calls()?.shape_behind(caller, at.1, is_interrupted)
     }
 }

@@ -1,22 +1,22 @@
-//! RepairedStacks stacks as a trie: first of one window of samples, then of all.
+//! Stores repaired stacks as a trie: first those of one batch of samples, then all.
 
 use icecore_format::records::{Location, Mark, Node};
 
 use crate::base::map::Map;
 
-/// A frame of a stack: its code, and what else is to be known of it.
+/// A frame of a stack: its code and its mark.
 pub(super) type Framed = (Location, Mark);
 
-/// Stacks of one window. Nodes count from 1; a caller lies in front of its callees.
+/// The stacks of one batch. Nodes are numbered from 1; a caller comes before its callees.
 #[derive(Debug, Default)]
 pub(super) struct Grown {
-    /// Caller, 0 at the outermost frame; frame.
+    /// The caller, 0 at the outermost frame; and the frame.
     nodes: Vec<(u32, Framed)>,
     known: Map<(u32, Framed), u32>,
 }
 
 impl Grown {
-    /// Adds frames, the outermost first, inside of a node (0 for none); tells the node of each.
+    /// Adds frames, the outermost first, below the caller `outer` (0 for none); returns the node of each.
     pub(super) fn add(
         &mut self,
         mut caller: u32,
@@ -34,12 +34,12 @@ impl Grown {
     }
 }
 
-/// Stacks of all batches, as nodes behind those of the file.
+/// The stacks of all batches, as nodes that follow those of the file.
 #[derive(Debug)]
 pub(super) struct Trie {
     first_id: u32,
     nodes: Vec<Node>,
-    /// Of those that have any.
+    /// Marks of the nodes that have any.
     marks: Vec<(u32, Mark)>,
     known: Map<(u32, Framed), u32>,
 }
@@ -49,7 +49,7 @@ impl Trie {
         Self { first_id, nodes: Vec::new(), marks: Vec::new(), known: Map::default() }
     }
 
-    /// Adds the stacks of a window; returns the id of each of its nodes, of node 1 first.
+    /// Adds the stacks of a batch; returns the ids of its nodes, beginning with node 1.
     pub(super) fn add(&mut self, grown: &Grown) -> Vec<u32> {
         let mut ids: Vec<u32> = Vec::with_capacity(grown.nodes.len());
         for (caller, framed) in &grown.nodes {
@@ -66,12 +66,12 @@ impl Trie {
         ids
     }
 
-    /// The id that the next node gets.
+    /// Returns the id of the next node.
     pub(super) fn next_id(&self) -> u32 {
         self.first_id.saturating_add(self.nodes.len() as u32)
     }
 
-    /// The nodes, and the marks of those that have any.
+    /// Returns the nodes, and the marks of those that have any.
     pub(super) fn into_nodes(self) -> (Vec<Node>, Vec<(u32, Mark)>) {
         (self.nodes, self.marks)
     }

@@ -1,4 +1,4 @@
-//! The words of a snapshot, by address.
+//! Reads the words of a snapshot by address.
 
 use icecore_format::records::{PIECE_BYTES, PIECE_WORDS, Snapshot, StackPiece, Word};
 
@@ -9,26 +9,27 @@ use icecore_unwind::{Machine, Miss, Registers, StackMemory};
 /// The most parts of a stack that hold words: recorders copy 1 MiB at most.
 const MAX_PARTS: usize = 4096;
 
-/// Stands for a frame pointer that is not known: no address of user space.
+/// Stands for an unknown frame pointer: no address of user space.
 const ELSEWHERE: u64 = 1 << 62;
 
-/// Stack memory of one sample.
+/// The stack memory of one sample.
 pub(super) struct Memory<'a> {
     snapshot: &'a Snapshot,
     code: &'a SpaceCode<'a>,
     /// Parts of the stack that hold addresses, by their number from the anchor; the innermost first.
     parts: Vec<(u64, &'a StackPiece)>,
-    /// What the walk has read first: addresses of the stack, and the return addresses there.
+    /// Words that the walk read first: where they lie on the stack, and the return addresses there.
     steps: Vec<(u64, u64)>,
 }
 
 impl<'a> Memory<'a> {
-    /// Puts the stack together; `None` if a block of it is missing.
+    /// Assembles the stack; `None` if a block of it is missing.
     pub(super) fn new(held: &'a Held, snapshot: &'a Snapshot, code: &'a SpaceCode<'a>) -> Option<Self> {
         let (mut parts, mut next) = (Vec::new(), snapshot.memory);
         while next != 0 {
             let node = held.nodes.find(next)?;
-            // Ids fall along the chain, so it ends; that a million snapshots share a chain must not cost a million times its length.
+            // Ids decrease along the chain, so it ends. The limit keeps a million snapshots that share a chain from taking a
+            // million times its length.
             if parts.len() >= MAX_PARTS || node.outer >= next {
                 return None;
             }
@@ -44,16 +45,16 @@ impl<'a> Memory<'a> {
         Some(Self { snapshot, code, parts, steps: Vec::new() })
     }
 
-    /// Adds words that the walk has read first: each lies above the one that a frame pointer leads to, beginning with that of the
-    /// sample.
+    /// Adds return addresses that the walk read first: each lies above the word to which a frame pointer leads, beginning with the
+    /// frame pointer of the sample.
     ///
     /// ```text
     ///   fp + 8   return address    the second frame of the walk
     ///   fp       caller's fp       leads to the third, if it was copied
     /// ```
     ///
-    /// So a stack of which only the top was copied goes on behind a leaf without a frame, whose caller the walk has skipped. A
-    /// frame pointer that is not known leads out of the copy, to another stack: then it stands for itself, [`ELSEWHERE`].
+    /// This continues a stack of which only the top was copied after a leaf without a frame, whose caller the walk has skipped. An
+    /// unknown frame pointer leads out of the copy, to another stack; [`ELSEWHERE`] stands for it.
     pub(super) fn add_steps(&mut self, registers: &Registers, steps: &[u64]) {
         let mut fp = registers.value(registers.machine().fp());
         for step in steps {
@@ -63,7 +64,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Registers of the sample, as far as they held addresses, and the frame pointer if it `is_followed`.
+    /// Returns the registers of the sample that held addresses, and the frame pointer if it `is_followed`.
     pub(super) fn registers(&self, machine: Machine, pc: u64, is_followed: bool) -> Registers {
         let Snapshot { mask, registers, .. } = self.snapshot;
         let numbers = (0..64_u8).filter(|number| mask >> number & 1 == 1);
@@ -77,7 +78,7 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// The program counter of what a signal interrupted.
+    /// Returns the program counter of the code that a signal interrupted.
     pub(super) fn program_counter(&self) -> Option<u64> {
         self.value(self.snapshot.program_counter()?, self.sp())
     }
@@ -109,7 +110,7 @@ impl StackMemory for Memory<'_> {
         let from_top = anchor - 8 - address;
         let number = from_top / PIECE_BYTES;
         let bit = PIECE_WORDS as u64 - 1 - from_top / 8 % PIECE_WORDS as u64;
-        // Numbers fall from the outermost part to the innermost.
+        // Numbers decrease from the outermost part to the innermost.
         let position =
             self.parts.binary_search_by(|(part, _)| number.cmp(part)).map_err(|_| Miss::NoAddress)?;
         let piece = self.parts[position].1;

@@ -1,50 +1,51 @@
-//! Walks that go over from one stack to another: Go runs its runtime, and C, on a stack of the thread.
+//! Follows walks that switch from one stack to another: Go runs its runtime, and C, on a stack of the thread.
 //!
 //! ```text
-//! leaf … systemstack │ the mark │ the function that has called it, and its callers
-//!      inner         │          │ outer
+//! leaf … systemstack │ mark │ the function that called systemstack, and its callers
+//!      inner         │      │ outer
 //! ```
 //!
-//! The sampler puts a mark where Go itself notes that it has left a stack; without the mark a caller is missing there, and the walk
-//! is cut. It is cut as well behind a function that begins a stack: what a frame pointer leads to from there is none.
+//! The sampler puts a mark where Go itself notes that it has left a stack. If the mark is missing, so is a caller, and the walk is
+//! cut there. The walk is also cut after a function that begins a stack: a frame pointer leads from there to no caller.
 //!
-//! An address that stands there twice has no frame, or is where C has called Go: what follows was read where it must lie, and no
-//! frame pointer has led there. C itself is on no walk; its stacks are snapshots of their own.
+//! An address that occurs twice in a row belongs to a function without a frame, or to one where C called Go. The sampler read the
+//! next address from its fixed slot; no frame pointer led there. No walk shows frames of C: their stacks are snapshots of their
+//! own.
 
 use icecore_format::records::WalkEnd;
 
 use super::choose::Walked;
 use icecore_unwind::{GoingOn, Modules, Unwinder};
 
-/// The most frames of a walk whose places in the stack are looked for.
+/// The most frames of a walk whose slots on the stack are searched.
 const MAX_STEPS: usize = 4;
 
-/// A walk, without marks.
+/// A walk, without its marks.
 #[derive(Debug)]
 pub(super) struct Walk {
-    /// The frames from the leaf on, as far as they are proven to call each other.
+    /// The frames from the leaf on that are proven to call each other.
     pub(super) frames: Vec<Walked>,
     pub(super) end: WalkEnd,
-    /// What lies behind each mark.
+    /// The part of the walk after each mark.
     parts: Vec<Part>,
-    /// The first part that is not among `frames`.
+    /// The first part whose frames are not in `frames`.
     pub(super) next_part: usize,
-    /// Return addresses that the sampler has read first, each above where a frame pointer leads: those before the mark.
+    /// Return addresses that the sampler read first, each above the word to which a frame pointer leads: those before the mark.
     pub(super) steps: Vec<u64>,
-    /// Return addresses where no frame pointer is needed.
+    /// Return addresses that are right whether or not their function keeps a frame pointer.
     proven: Vec<u64>,
-    /// It is not what the sampler has sent.
+    /// The walk differs from the one that the sampler sent.
     pub(super) is_other: bool,
-    /// Some of it is code of Go.
+    /// Some of the code is Go's.
     pub(super) is_of_go: bool,
 }
 
-/// A part of a walk on one stack.
+/// The part of a walk that lies on one stack.
 #[derive(Debug)]
 struct Part {
     frames: Vec<Walked>,
     end: WalkEnd,
-    /// What follows is not known to have called its last frame.
+    /// The next part is not known to have called the last frame of this one.
     is_cut: bool,
     before: Before,
 }
@@ -53,30 +54,30 @@ struct Part {
 pub(super) struct Taken {
     pub(super) frames: Vec<Walked>,
     pub(super) end: WalkEnd,
-    /// The first part that is not among them.
+    /// The first part that is not among these frames.
     pub(super) next_part: usize,
 }
 
-/// What lies between a part of a walk and the one inside of it.
+/// The stack between a part of a walk and the part inside of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Nothing: a function that goes over to another stack.
+    /// None: the function switches stacks.
     Nothing,
-    /// A stack of C from which Go was called.
+    /// A stack of C code that called Go.
     Callback,
-    /// Code of C, of the sample's own stack.
+    /// C code on the sample's own stack.
     Unknown,
 }
 
 impl Walk {
-    /// Looks at a walk, leaf first.
+    /// Prepares a walk, leaf first.
     pub(super) fn new(
         walked: Vec<Walked>,
         end: WalkEnd,
         code: &impl Modules,
         unwinder: &mut Unwinder,
     ) -> Self {
-        // A mark is the address of a function, where nobody has called anything.
+        // A mark is the address of a function that called nothing.
         let mut going_on = |position: usize, walked: &Walked| {
             let own = code.find(walked.address).and_then(|place| unwinder.going_on(&place));
             if position == 0 || own == Some(GoingOn::Mark) {
@@ -85,11 +86,11 @@ impl Walk {
             unwinder.going_on(&code.find(walked.address.checked_sub(1)?)?)
         };
         let ways: Vec<_> = walked.iter().enumerate().map(|(at, walked)| going_on(at, walked)).collect();
-        // Behind a function that goes over, frame pointers lead elsewhere.
+        // After a function that switches stacks, frame pointers lead elsewhere.
         let goes_over = |way: &Option<GoingOn>| *way == Some(GoingOn::Elsewhere);
         let chained = ways.iter().position(goes_over).map_or(walked.len(), |at| at + usize::from(at > 0));
         let chained = chained.min(ways.iter().position(|way| *way == Some(GoingOn::Mark)).unwrap_or(chained));
-        // What stands behind an address that is there twice lies where no frame pointer leads.
+        // The frame after an address that occurs twice lies where no frame pointer leads.
         let is_twice = |at: usize| {
             at > 1 && walked[at - 1].address == walked[at].address && ways[at] == Some(GoingOn::Bare)
         };
@@ -111,7 +112,7 @@ impl Walk {
         }
         let mut part =
             Part { frames: Vec::with_capacity(walked.len()), end, is_cut: false, before: Before::Nothing };
-        // Whether the frame before goes on elsewhere, where no frame pointer leads, or to C.
+        // Whether the frame before continues on another stack, where no frame pointer leads, or in C.
         let (mut is_left, mut skips, mut is_back) = (false, false, false);
         for (at, (frame, way)) in walked.iter().zip(&ways).enumerate() {
             if at > 0 && *way == Some(GoingOn::Mark) {
@@ -129,7 +130,7 @@ impl Walk {
             if part.is_cut {
                 continue;
             }
-            // `morestack` was called, and what it calls has no frame yet: the walk goes over from the leaf.
+            // `morestack` was called before the caller had made its frame: the walk switches stacks at the leaf.
             if at == 1 && !is_left && *way == Some(GoingOn::Bare) && !(walked.len() > 2 && is_twice(2)) {
                 part.is_cut = true;
                 let next = Part { frames: vec![*frame], end, is_cut: false, before: Before::Unknown };
@@ -147,13 +148,13 @@ impl Walk {
                 (is_back, walk.is_other) = (true, true);
                 continue;
             }
-            // `morestack` is called where there is no frame yet.
+            // `morestack` is called by functions that have not made their frames yet.
             let is_bare = is_left && *way == Some(GoingOn::Bare);
             if (is_left && !is_bare) || skips {
                 (part.is_cut, walk.is_other) = (true, true);
                 continue;
             }
-            // What has called from where there is no frame has its own caller where no frame pointer leads.
+            // If a function calls without a frame, no frame pointer leads to its caller.
             skips = at > 0 && *way == Some(GoingOn::Bare) && !is_bare;
             is_left = *way == Some(GoingOn::Elsewhere);
             if is_left || is_bare {
@@ -174,8 +175,8 @@ impl Walk {
         walk
     }
 
-    /// Takes the frames of a part of the walk and of those that follow it, as far as each is known to have called the one before.
-    /// Part 0 is in front of the first mark, part 1 behind it.
+    /// Returns the frames of a part of the walk and of the parts after it, as long as each is known to have called the one before.
+    /// Part 0 lies before the first mark, part 1 after it.
     pub(super) fn part(&self, first: usize) -> Option<Taken> {
         let mut last = self.parts.get(first)?;
         let (mut frames, mut next_part) = (last.frames.clone(), first + 1);
@@ -186,14 +187,14 @@ impl Walk {
         Some(Taken { frames, end: if last.is_cut { WalkEnd::NOT_MONOTONIC } else { last.end }, next_part })
     }
 
-    /// The number of the stack of C that a part has called and that has called what is inside of it, counted from the innermost.
+    /// Returns the number, counted from the innermost, of the C stack that a part called and that called the part inside.
     pub(super) fn callback(&self, part: usize) -> Option<usize> {
         let is_callback = |part: &&Part| part.before == Before::Callback;
         self.parts.get(part).filter(is_callback)?;
         Some(self.parts[..part].iter().filter(is_callback).count())
     }
 
-    /// Tells whether a return address needs a frame pointer in its function.
+    /// Returns true if a return address is right whether or not its function keeps a frame pointer.
     pub(super) fn is_proven(&self, address: u64) -> bool {
         self.proven.contains(&address)
     }

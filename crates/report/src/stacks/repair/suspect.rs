@@ -1,53 +1,53 @@
-//! Stacks that are believed because a walk along frame pointers came to a root, and that cannot be whole: they pass through a
-//! function that keeps no frame pointer, and the walk has skipped its caller.
+//! Finds suspect stacks: a walk along frame pointers came to a root, but passed a function that keeps no frame pointer, so it
+//! skipped that function's caller.
 
 use std::collections::HashSet;
 
 use icecore_format::records::{Location, Mark, StackRepair, WalkEnd};
 
-use super::rules::{self, Rules};
+use super::unwind_tables::{TableLookup, TableSources};
 use crate::base::map::Map;
 use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Locator, Step, steps};
 use icecore_symbolize::image::{FileOff, Finder};
-use icecore_unwind::{Limits, Place, Unwinder};
+use icecore_unwind::{Limits, ModuleAddress, Unwinder};
 
-/// Samples whose stacks are suspect.
+/// Counts of samples whose stacks are suspect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suspects {
-    /// Samples of which it could be told: there are unwind tables for some of their callers.
+    /// Samples that could be judged: unwind tables cover some of their callers.
     pub(crate) judged: u64,
     pub(crate) samples: u64,
-    /// The image that most of them pass through first, a position in [`Locator::images`].
+    /// The image that most suspect stacks pass through first, a position in [`Locator::images`].
     pub(crate) worst: Option<u32>,
-    /// User stacks, each with its address space, all functions of which keep frame pointers where they were left.
+    /// User stacks, each with its address space, whose functions all keep frame pointers at their calls.
     pub(crate) sound: HashSet<(Option<SpaceId>, u32)>,
-    /// The same, but for the outermost frame.
+    /// User stacks for which that is true except for the outermost frame.
     pub(crate) linked: HashSet<(Option<SpaceId>, u32)>,
 }
 
-/// What is known of a walk.
+/// The judgement of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// No unwind tables tell.
+    /// Unwind tables cover none of its functions.
     Untold,
-    /// All its functions keep frame pointers where they were left.
+    /// All its functions keep frame pointers at their calls.
     Sound,
-    /// One does not; the innermost is in this image.
+    /// One function does not; the innermost such function is in this image.
     Skips(Option<u32>),
 }
 
-/// Whether frame pointers are kept, by image and address in it; `None` if no rules tell.
+/// Whether functions keep frame pointers, by image and address in it; `None` if no tables cover the address.
 #[derive(Debug, Default)]
 pub(super) struct Known(Map<(u32, u64), Option<bool>>);
 
 impl Known {
-    /// Judges a walk by the places of its frames, the innermost first; `None` is one whose place is not known.
+    /// Judges a walk by the places of its frames, the innermost first; `None` is a frame whose place is unknown.
     pub(super) fn judge<'t>(
         &mut self,
-        calls: impl Iterator<Item = Option<Place<'t>>>,
+        calls: impl Iterator<Item = Option<ModuleAddress<'t>>>,
         unwinder: &mut Unwinder,
     ) -> Judged {
         let (mut all, mut told) = (0, 0);
@@ -62,26 +62,26 @@ impl Known {
         if told == all { Judged::Sound } else { Judged::Untold }
     }
 
-    pub(super) fn keeps(&mut self, place: &Place<'_>, unwinder: &mut Unwinder) -> Option<bool> {
+    pub(super) fn keeps(&mut self, place: &ModuleAddress<'_>, unwinder: &mut Unwinder) -> Option<bool> {
         let key = (place.module?, place.at.0);
         *self.0.entry(key).or_insert_with(|| unwinder.keeps_frame_pointer(place))
     }
 }
 
-/// Judges the stacks of a recording without snapshots: nothing but walks is there. Suspects are counted among those that came to a
-/// root; of others it is known that they are broken.
+/// Judges the stacks of a recording without snapshots, which has only walks. Suspects are counted among the walks that came to a
+/// root; the others are known to be broken.
 ///
-/// # Cost   the rules of each place once, and a look into a table for each frame of distinct stacks
+/// # Cost   reads the unwind tables once per place; one table lookup per frame of each distinct stack
 pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit]) -> Suspects {
     let mut suspects = Suspects::default();
     if rows.iter().all(|hit| hit.key.user == 0 || hit.key.repair != StackRepair::NONE) {
         return suspects;
     }
-    let Some(rules) = Rules::find(locator, finder) else { return suspects };
-    let rules = rules.tables();
-    let (mut known, mut unwinder) = (Known::default(), Unwinder::new(Limits::new(rules.machine())));
+    let Some(tables) = TableSources::find(locator, finder) else { return suspects };
+    let tables = tables.tables();
+    let (mut known, mut unwinder) = (Known::default(), Unwinder::new(Limits::new(tables.machine())));
     let mut images: Map<Option<u32>, u64> = Map::default();
-    // Rows of one stack, in other slices of time or threads, are neighbours.
+    // Rows of one stack in other slices of time or threads are neighbours.
     let mut before = None;
     for hit in rows.iter().filter(|hit| hit.key.user != 0) {
         let stack = (hit.key.space, hit.key.user);
@@ -89,7 +89,7 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
             Some((known, judged)) if known == stack => judged,
             _ => {
                 let places: Vec<_> = steps(locator.tables, hit.key.user)
-                    .map(|step| place(locator, &rules, hit, step))
+                    .map(|step| place(locator, &tables, hit, step))
                     .collect();
                 let Some((outermost, inner)) = places.split_last() else { continue };
                 let linked = if skips_interrupted(locator.tables, hit.key.user) {
@@ -121,8 +121,8 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
     suspects
 }
 
-/// Tells of a stack whether it passes a signal trampoline, and lacks what the signal has interrupted: a walk along frame
-/// pointers goes on with the caller of that.
+/// Returns true if a stack passes a signal trampoline and lacks the interrupted function: a walk along frame pointers continues
+/// with the caller of that function.
 ///
 /// ```text
 ///   unwound   handler   trampoline (interrupted)   function (interrupted)   its caller
@@ -141,18 +141,18 @@ pub(crate) fn skips_interrupted(tables: &Tables, stack: u32) -> bool {
     false
 }
 
-/// Where the function of a frame is looked up.
+/// Finds the place by which the function of a frame is looked up.
 fn place<'t>(
     locator: &Locator<'_>,
-    rules: &'t rules::Tables<'_>,
+    tables: &'t TableLookup<'_>,
     hit: &Hit,
     step: Step,
-) -> Option<Place<'t>> {
+) -> Option<ModuleAddress<'t>> {
     let location = step.location?;
     let image = match location {
         Location::Image { image, .. } => image,
         Location::Address(address) => locator.mapping(hit.key.space?, step.role.lookup(address))?.image,
     };
     let call = step.role.lookup(locator.file_off(hit.key.space, location)?.0);
-    Some(rules.place(Some(locator.image(image)?), FileOff(call)))
+    Some(tables.place(Some(locator.image(image)?), FileOff(call)))
 }

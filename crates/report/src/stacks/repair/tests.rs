@@ -23,10 +23,10 @@ const CODE: u64 = 0x5555_0000_0000;
 /// Where the stack of its threads ends.
 const ANCHOR: u64 = 0x7ffd_0000_1000;
 
-/// A stack that is another one than the walk: its snapshot, its addresses, how it ended.
+/// A repaired stack: its snapshot, its addresses, and how it ended.
 type Believed = (u32, Vec<u64>, WalkEnd);
 
-/// A recording without file.
+/// A recording without a file.
 struct Recorded {
     tables: Tables,
     spaces: Spaces,
@@ -65,19 +65,18 @@ impl Recorded {
         self.spaces.space(7, 5).expect("it has mappings")
     }
 
-    /// Unwinds samples one after the other in one window: of each whose stack is another one, by its snapshot, the addresses
-    /// of that, leaf first, as offsets, and how it ended; and what became of every walk, by snapshot.
+    /// Unwinds samples one after the other in one batch. Returns each repaired stack by its snapshot, with its addresses, leaf
+    /// first, as offsets, and its end; and what became of every walk, by snapshot.
     fn repaired(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<StackRepair>) {
         let locator = Locator::new(&self.tables, &self.spaces);
         let search = Search::nowhere();
-        let files =
-            Rules::find(&locator, &Finder { search: &search, embedded: None }).expect("the machine is known");
-        let rules = files.tables();
+        let files = TableSources::find(&locator, &Finder { search: &search, embedded: None }).expect("the machine is known");
+        let tables = files.tables();
         let (cgroups, filter) = (Cgroups::replay(&self.tables), Filter::default());
         let selection =
             Selection { tables: &self.tables, spaces: &self.spaces, cgroups: &cgroups, filter: &filter };
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
-        let mut batch = Batch::new(selection, &locator, &rules, &mut unwinder);
+        let mut batch = Batch::new(selection, &locator, &tables, &mut unwinder);
         for sample in samples {
             let _ = batch.sample(sample);
         }
@@ -137,7 +136,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds a piece: words by their bits, inside of a node.
+    /// Adds a piece: words by their positions, below the node `outer`.
     fn node(&mut self, outer: u32, gap: u32, words: &[(u32, Word)]) -> u32 {
         let mask = words.iter().fold(0, |mask, (bit, _)| mask | 1 << bit);
         self.pieces.push(StackPiece { mask, words: words.iter().map(|(_, word)| *word).collect() });
@@ -145,13 +144,13 @@ impl Builder {
         self.nodes.len() as u32
     }
 
-    /// Adds a stack of `depth` bytes with frames at these distances from the anchor, innermost first, each with the return
-    /// address that it holds; 0 at the root. Returns the id of the snapshot.
+    /// Adds a stack of `depth` bytes with frames at these distances from the anchor, innermost first. Each holds its return
+    /// address; 0 at the root. Returns the id of the snapshot.
     fn frames(&mut self, depth: u32, copied: u32, frames: &[(u64, u32)]) -> u32 {
         let mut memory = 0;
         let mut number = 0;
         for (position, (distance, caller)) in frames.iter().enumerate().rev() {
-            // One frame for each piece.
+            // Each piece holds one frame.
             let part = ((distance - 16) / PIECE_BYTES) as u32;
             let bit = 63 - (distance - 8) / 8 % 64;
             let outer = frames.get(position + 1).map_or(*distance, |(outer, _)| *outer);
@@ -187,15 +186,14 @@ impl Builder {
     }
 }
 
-/// Asks for the memory of snapshot 1.
+/// Passes the memory of snapshot 1 to `ask`.
 fn with_memory<T>(recorded: &Recorded, ask: impl FnOnce(Option<Memory<'_>>) -> T) -> T {
     let locator = Locator::new(&recorded.tables, &recorded.spaces);
     let search = Search::nowhere();
-    let files =
-        Rules::find(&locator, &Finder { search: &search, embedded: None }).expect("the machine is known");
-    let rules = files.tables();
+    let files = TableSources::find(&locator, &Finder { search: &search, embedded: None }).expect("the machine is known");
+    let tables = files.tables();
     let at = Moment { space: recorded.space(), span_ns: (0, 0) };
-    let code = SpaceCode::new(&locator, at, &rules);
+    let code = SpaceCode::new(&locator, at, &tables);
     let held = &recorded.tables.held;
     ask(Memory::new(held, held.snapshots.find(1).expect("it has one"), &code))
 }
@@ -224,12 +222,13 @@ fn a_word_is_found_by_its_address() {
             (fifth + 48, Ok(CODE + 0x20)),
             (fifth + 480, Ok(CODE + 0x30)),
             (second, Ok(CODE + 0x10)),
-            // Not told, between the two, misaligned, below the stack pointer.
+            // An address that was not recorded, between the two, misaligned, below the stack pointer.
             (fifth + 56, Err(Miss::NoAddress)),
             (ANCHOR - 3 * 512, Err(Miss::NoAddress)),
             (fifth + 44, Err(Miss::Elsewhere)),
             (sp - 8, Err(Miss::Elsewhere)),
-            // The last words of the copy are told, and not held; behind it nothing is known, behind the stack nothing is.
+            // The last words of the copy held no address; after the copy the stack is unknown, and after the stack there is
+            // nothing.
             (second + 472, Err(Miss::NoAddress)),
             (second + 480, Err(Miss::Beyond)),
             (second + 504, Err(Miss::Beyond)),
@@ -317,7 +316,7 @@ fn a_stack_that_claims_the_end_of_memory_is_read_as_nothing() {
                 }
             }
         });
-        // Nothing comes of it, and nothing goes wrong.
+        // The sample keeps its walk, and nothing panics.
         recorded.repaired(&[sample(0, 0x100, 1)]);
     }
 }
@@ -385,9 +384,9 @@ fn without_registers_or_tables_the_walk_stays() {
     }
 }
 
-/// The same, up to the root.
+/// Frames up to the root.
 const ROOTED: [(u64, u32); 4] = [FRAMES[0], FRAMES[1], FRAMES[2], (0x180, 0)];
-/// So little of a stack of 0xe00 bytes that two frames are in it.
+/// A copy this short of a stack of 0xe00 bytes contains two frames.
 const LITTLE: u32 = 0x600;
 
 #[test]
@@ -395,8 +394,8 @@ fn a_stack_that_was_not_copied_whole_ends_there_whatever_other_samples_of_the_th
     let mut b = Builder::default();
     let (whole, cut) = (b.frames(0xe00, 0xe00, &ROOTED), b.frames(0xe00, LITTLE, &ROOTED));
     let recorded = b.recorded();
-    // Both have the same frame at the same place. That proves nothing about what is outside of it: the thread may have
-    // returned from there and come back by other callers.
+    // Both have the same frame in the same slot. That proves nothing about its callers: the thread may have returned and come back
+    // through other callers.
     let (stacks, repairs) = recorded.repaired(&[sample(0, 0x100, whole), sample(0, 0x200, cut)]);
     assert_eq!(
         stacks,
@@ -408,7 +407,7 @@ fn a_stack_that_was_not_copied_whole_ends_there_whatever_other_samples_of_the_th
     assert_eq!(repairs, [StackRepair::REPLACED, StackRepair::REPLACED.judged(Some(false))]);
 }
 
-/// Makes `stack` the walk of stack id 1: offsets, the outermost first.
+/// Turns stack id 1 into the walk `root_first`: offsets, the outermost first.
 fn with_walk(mut recorded: Recorded, root_first: &[u64]) -> (Recorded, u32) {
     let node = |(parent, off): (u32, &u64)| Node { parent, location: at(*off) };
     let nodes: Vec<Node> = (0..).zip(root_first).map(node).collect();

@@ -1,17 +1,17 @@
-//! Signal trampolines on walks: the kernel has put the address of their first instruction on the stack, and no call lies in
-//! front of it. What a walk along frame pointers shows outside of one is a caller of what the signal interrupted: that
-//! itself is missing.
+//! Finds signal trampolines on walks. The kernel put the address of their first instruction on the stack, so no call precedes it.
+//! The frame that a walk along frame pointers shows outside of a trampoline is a caller of the interrupted function, which is
+//! missing.
 
 use icecore_format::records::{Location, Mark, UnwindRule};
 use rayon::prelude::*;
 
-use super::rules::Recorded;
+use super::unwind_tables::Recorded;
 use crate::base::map::Map;
 use crate::stacks::locate::Locator;
 use icecore_symbolize::image::{FileOff, Finder};
 use icecore_unwind::{Machine, UnwindTables};
 
-/// What trampolines are called by C libraries, the kernel and Go.
+/// The names of trampolines in C libraries, the kernel and Go.
 const NAMES: [&[u8]; 3] = [b"__restore_rt", b"__kernel_rt_sigreturn", b"runtime.sigreturn__sigaction"];
 
 /// Their machine code: the system call `rt_sigreturn`.
@@ -21,10 +21,10 @@ const CODE: [(Machine, &[u8]); 3] = [
     (Machine::Aarch64, &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]), // mov x8, #139; svc #0
 ];
 
-/// Finds the nodes of stacks that are trampolines, and the marks that they get: by the recording's unwind tables and symbols,
-/// or, of an image for which it has neither, by the machine code.
+/// Finds the nodes of stacks that are trampolines, and their marks: by the unwind tables and symbols in the recording, or, for an
+/// image without either, by the machine code.
 ///
-/// # Cost   what is looked up, once for each address of an image that has a trampoline, or no rules in the recording
+/// # Cost   one lookup for each distinct address in images that have a trampoline, or no unwind tables in the recording
 pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u32, Mark)> {
     let tables = locator.tables;
     let Some(machine) = tables.machine() else { return Vec::new() };
@@ -68,7 +68,7 @@ pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u3
     found.flatten_iter().collect()
 }
 
-/// Tells whether an entry is what functions share that the kernel calls for signals: its augmentation has an `S`.
+/// Returns true if an entry is the common part (CIE) of signal frames: its augmentation has an `S`.
 fn is_of_signals(entry: &[u8]) -> bool {
     let is_shared = entry.get(4..8) == Some(&[0; 4]);
     let augmentation = entry.get(9..).unwrap_or_default().split(|byte| *byte == 0).next();

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::analysis::depths::{Depths, Distribution, Entries, Outermost};
 use crate::base::map::Map;
 use crate::profile::names::Side;
-use crate::profile::{Profile, Row};
+use crate::profile::{Profile, ProfileRow};
 use crate::views::owners::Owners;
 
 /// Samples of one owner, event and side.
@@ -60,7 +60,7 @@ impl Group {
         }
     }
 
-    fn add(&mut self, row: &Row, depth: u32, outermost: Outermost) {
+    fn add(&mut self, row: &ProfileRow, depth: u32, outermost: Outermost) {
         self.depths.add(depth, row.samples, outermost.is_cut());
         self.told += if outermost.is_told() { row.samples } else { 0 };
         self.not_copied += if outermost == Outermost::NotCopied { row.samples } else { 0 };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::analysis::compare::{Comparison, Metric, Row};
+use crate::analysis::compare::{ComparedRow, Comparison, Metric};
 use crate::cli::{Condition, Measure, Sort};
 
 /// A condition, and the rows for which it holds.
@@ -65,13 +65,13 @@ impl Check {
     }
 }
 
-fn name(row: &Row) -> String {
+fn name(row: &ComparedRow) -> String {
     let key = row.keys[1].as_ref().or(row.keys[0].as_ref());
     key.map_or_else(String::new, |key| key.name.clone())
 }
 
 /// The change as a share of everything before, or after divided by before.
-fn value(compared: &Comparison, row: &Row, metric: Metric, what: Measure) -> f64 {
+fn value(compared: &Comparison, row: &ComparedRow, metric: Metric, what: Measure) -> f64 {
     let estimate = &row.of(metric).estimate;
     match what {
         Measure::Ratio(_) => estimate.after / estimate.before,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::Diff;
 use super::flame::{Picture, draw};
-use crate::analysis::compare::{Comparison, Metric, Row, Sided, Status};
+use crate::analysis::compare::{ComparedRow, Comparison, Metric, Sided, Status};
 use crate::analysis::matching;
 use crate::base::shorten::line;
 use crate::base::term::path::shown;
@@ -109,8 +109,9 @@ fn renamed_process(reports: &[Sided<'_>]) -> Option<[String; 2]> {
 
 /// Keys of the functions that took more or less themselves, by more than chance and not because others did.
 fn changed(compared: &Comparison) -> HashSet<String> {
-    let is_change =
-        |row: &&Row| row.own.judged.significant && compared.status(row, Metric::Own) != Status::Diluted;
+    let is_change = |row: &&ComparedRow| {
+        row.own.judged.significant && compared.status(row, Metric::Own) != Status::Diluted
+    };
     let keys = compared.rows.iter().filter(is_change).flat_map(|row| row.keys.iter().flatten());
     keys.map(|key| matching::function(&key.name).into_owned()).collect()
 }

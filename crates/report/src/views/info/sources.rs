@@ -11,7 +11,7 @@ use crate::base::map::Map;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{count, things};
 use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::found::Found;
+use crate::profile::found::NameIndex;
 use crate::recording::load::{Tables, clean, load};
 use crate::recording::spaces::Spaces;
 use crate::stacks::locate::Locator;
@@ -120,7 +120,7 @@ impl Counts {
                 of_image.entry(image).or_default().names += 1;
             }
         }
-        let found = Found::new(&tables.names, |id| locator.image(id));
+        let found = NameIndex::new(&tables.names, |id| locator.image(id));
         for image in found.images() {
             of_image.entry(image).or_default().packed += 1;
         }

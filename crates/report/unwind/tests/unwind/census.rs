@@ -1,4 +1,4 @@
-//! Whether code keeps frame pointers is told from its unwind tables.
+//! Checks that unwind tables show whether code keeps frame pointers.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Follows a program step by step, and keeps the stack that it truly has: every call adds a return address, every return
-//! takes one away. That needs no unwind tables, and holds in every instruction, prologues and epilogues included.
+//! Follows a program step by step, and tracks its true stack: every call adds a return address, every return removes one. That
+//! needs no unwind tables, and holds in every instruction, including prologues and epilogues.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use icecore_unwind::Frame;
 use crate::images::Images;
 use crate::stopped::Memory;
 
-/// `int3`, with which a program says where to begin and to end.
+/// `int3`, by which a program marks where to begin and to end.
 pub(crate) const BREAKPOINT: u8 = 0xcc;
 
-/// The true stacks of a thread: it may have several to go around between.
+/// The true stacks of a thread: it may switch between several.
 pub(crate) struct Truth {
     stacks: Vec<Stack>,
     current: usize,
@@ -40,7 +40,7 @@ impl Truth {
         Self { stacks: vec![Stack { memory, entries: entries.collect() }], current: 0 }
     }
 
-    /// A step was made; `called` if by a call.
+    /// Records a step; `called` if it was a call.
     pub(crate) fn stepped(
         &mut self,
         sp: u64,
@@ -93,7 +93,7 @@ impl Truth {
         });
     }
 
-    /// How much of the current stack is in use.
+    /// Returns how much of the current stack is in use.
     pub(crate) fn bytes(&self, sp: u64) -> u64 {
         self.stacks[self.current].memory.end - sp
     }
@@ -118,7 +118,7 @@ impl Truth {
     }
 }
 
-/// Tells whether an instruction is a call.
+/// Returns true if an instruction is a call.
 pub(crate) fn is_call(code: [u8; 8]) -> bool {
     let prefixes =
         code.iter().take_while(|byte| matches!(byte, 0x66 | 0x67 | 0xf2 | 0xf3 | 0x2e | 0x3e | 0x40..=0x4f));

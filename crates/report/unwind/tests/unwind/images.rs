@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use framehop::ExplicitModuleSectionInfo;
 use framehop::x86_64::UnwinderX86_64;
 use icecore_elf::Svma;
-use icecore_unwind::{Machine, Modules, Place, UnwindSections, UnwindTables};
+use icecore_unwind::{Machine, ModuleAddress, Modules, UnwindSections, UnwindTables};
 use nix::unistd::Pid;
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
@@ -38,7 +38,7 @@ struct Image {
 }
 
 impl Images {
-    /// Reads what is mapped in a process that stands still, by its `maps` and memory.
+    /// Reads the mappings of a stopped process, by its `maps` and memory.
     pub(crate) fn of(maps: &str, memory: &fs::File) -> Self {
         let mut all = Self { mappings: Vec::new(), writable: Vec::new() };
         for line in maps.lines() {
@@ -127,13 +127,13 @@ impl Images {
 }
 
 impl Modules for Images {
-    fn find(&self, address: u64) -> Option<Place<'_>> {
+    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
         let (_, place) = self.at(address)?;
         let Some((image, number, bias)) = place else {
-            return Some(Place { module: None, at: Svma(address), tables: None });
+            return Some(ModuleAddress { module: None, at: Svma(address), tables: None });
         };
         let at = Svma(address.wrapping_sub(*bias));
-        Some(Place { module: Some(*number), at, tables: Some(&image.tables) })
+        Some(ModuleAddress { module: Some(*number), at, tables: Some(&image.tables) })
     }
 
     fn is_behind_call(&self, address: u64) -> Option<bool> {
@@ -145,7 +145,7 @@ impl Modules for Images {
         Some(before[3] == 0xe8 || before.contains(&0xff))
     }
 
-    /// The dynamic linker begins a program in assembly that has no rules: two calls behind its entry point.
+    /// The dynamic linker begins a program in assembly without unwind tables: two calls after its entry point.
     fn is_start(&self, return_address: u64) -> bool {
         let place = self.at(return_address).and_then(|(_, place)| place.as_ref());
         place.is_some_and(|(image, _, bias)| {

@@ -1,4 +1,4 @@
-//! Programs that make stacks in all ways, compiled in all ways.
+//! Compiles programs that make stacks in all ways.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Real programs, stopped anywhere: stacks reach a root, and framehop says the same where there are rules.
+//! Compares stacks of real programs, stopped anywhere: they reach a root, and framehop agrees where there are unwind tables.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use icecore_unwind::{By, End, Frame, Limits, Machine, Modules, StackMemory, Unwi
 use crate::images::Images;
 use crate::running::{Snapshot, snapshots};
 
-/// Stacks that are taken of a program.
+/// The number of stacks of each program.
 const STACKS: usize = 500;
 
-/// What came of the stacks of a program.
+/// The results for the stacks of a program.
 #[derive(Debug, Default)]
 struct Tally {
     stacks: usize,
@@ -23,25 +23,25 @@ struct Tally {
     rooted: usize,
     /// How the others end, and where.
     others: BTreeMap<String, usize>,
-    /// framehop says the same.
+    /// framehop finds the same.
     equal: usize,
-    /// framehop says the same as far as it gets.
+    /// framehop finds the same, but ends earlier.
     theirs_ends_before: usize,
-    /// framehop goes on where we end.
+    /// framehop continues where this library ends.
     ours_ends_before: usize,
-    /// Another frame behind code without rules, where both can only guess.
+    /// Another frame after code without unwind tables, where both can only guess.
     guesses: usize,
-    /// An address where no code is, where we have a frame.
+    /// framehop finds an address that is not code, and this library finds a frame.
     theirs_is_no_code: usize,
-    /// Frames that framehop leaves out: it goes on with one that we have further out. Where a function begins or ends
-    /// it judges by instructions, we by the rules.
+    /// Frames that framehop skips: it continues with one that this library finds further out. Where a function begins or ends,
+    /// framehop judges by instructions, this library by the tables.
     theirs_skips: Vec<String>,
-    /// Another frame behind code with rules.
+    /// Another frame after code with unwind tables.
     different: Vec<String>,
 }
 
 impl Tally {
-    /// Runs a program. Being stopped at the wrong moment may end it early; that says nothing of its stacks.
+    /// Runs a program. A stop at the wrong moment may end it early, which does not affect its stacks.
     fn of_program(command: &mut Command) -> Self {
         let mut tries = (0..3).map(|_| Self::of(&snapshots(command, STACKS)));
         let tally = tries.find(|tally| tally.stacks > STACKS / 4).expect("it runs for a while");

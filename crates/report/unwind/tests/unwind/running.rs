@@ -1,4 +1,4 @@
-//! Programs that run, stopped again and again: what a recorder would have seen.
+//! Stops running programs again and again, and collects what a recorder would have seen.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,9 +17,9 @@ use nix::unistd::Pid;
 use crate::images::Images;
 use crate::stopped::{Memory, Victim, registers};
 
-/// How long a thread may take to stop.
+/// The longest time that a thread may take to stop.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a program is looked at.
+/// The longest time that a program is observed.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Registers and the whole stack of a thread.
@@ -48,7 +48,7 @@ impl Snapshot {
     }
 }
 
-/// Runs a command, and looks at all of its threads about every two milliseconds, until it ends or there are so many.
+/// Runs a command, and takes snapshots of all its threads about every two milliseconds, until it ends or there are `count`.
 pub(crate) fn snapshots(command: &mut Command, count: usize) -> Vec<Snapshot> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let victim = Victim(child.unwrap_or_else(|error| panic!("{command:?} must be installed: {error}")));
@@ -78,7 +78,7 @@ pub(crate) fn snapshots(command: &mut Command, count: usize) -> Vec<Snapshot> {
     snapshots
 }
 
-/// What a thread holds, unless another one of its process ends them all meanwhile.
+/// Takes the snapshot of a thread, unless another thread ends the process meanwhile.
 fn snapshot(pid: Pid, stopped: &Stopped, known: &mut Option<(String, Rc<Images>)>) -> Option<Snapshot> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = Memory::of(pid)?;
@@ -94,7 +94,7 @@ fn snapshot(pid: Pid, stopped: &Stopped, known: &mut Option<(String, Rc<Images>)
     Some(Snapshot { registers, images, memory: stack, bytes })
 }
 
-/// Tells apart visits of one place.
+/// Distinguishes visits of one location.
 fn seen_count(registers: &Registers) -> u64 {
     (0..16).filter_map(|number| registers.value(number)).fold(0, |sum, value| sum.rotate_left(7) ^ value)
 }

@@ -1,4 +1,4 @@
-//! A process that stands still: registers and memory, as a debugger sees them.
+//! Reads registers and memory of a stopped process, as a debugger does.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! In every instruction of these programs the stack is exactly what it is.
+//! Compares unwound stacks with the true ones in every instruction of these programs.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,22 +17,22 @@ use crate::images::Images;
 use crate::programs::{Program, compile};
 use crate::stopped::{Memory, Victim, registers};
 
-/// Functions that leave or enter stacks by other means than calls. In them unwind tables tell where they are going.
+/// Functions that leave or enter stacks by other means than calls. In them, unwind tables describe the stack to which they switch.
 const SWITCHES: [&str; 4] = ["__longjmp", "__start_context", "setcontext", "swapcontext"];
 /// Functions that replace what their callers' registers were by those of a handler, on the stack, before they go there.
 const LANDING: [&str; 2] = ["_Unwind_RaiseException", "_Unwind_Resume"];
-/// Where the rules are wrong: GCC computes the CFA of a function with dynamic alignment from r10 in its epilogue, and still
-/// looks for the caller's rbp where rbp points to, when rbp has been restored.
+/// Functions with wrong unwind tables: GCC computes the CFA of a function with dynamic alignment from r10 in its epilogue, but
+/// still looks for the caller's rbp where rbp points, after rbp has been restored.
 const WRONG: [(&str, &str); 1] = [("gcc", "aligned_alloca")];
 
-/// What came of one program.
+/// The result for one program.
 #[derive(Default)]
 struct Tally {
     instructions: usize,
     exact: usize,
     framehop_exact: usize,
     deepest_bytes: u64,
-    /// Stacks that need not be exact, by the function that is why.
+    /// Stacks that need not be exact, by the function that is the reason.
     excused: BTreeMap<&'static str, usize>,
     /// The others.
     wrong: Vec<String>,

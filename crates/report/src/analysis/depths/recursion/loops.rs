@@ -1,4 +1,4 @@
-//! The ways from functions back to themselves, as the trie of stacks has them.
+//! Collects the ways from functions back to themselves from the trie of stacks.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -15,31 +15,31 @@ const LONGEST: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct Way {
     pub(super) from: u32,
-    /// The functions in between; nothing if it calls itself.
+    /// The functions in between; empty if the function calls itself.
     pub(super) between: Vec<u32>,
     /// Samples below its end; a stack that takes it twice counts twice.
     pub(super) samples: u64,
 }
 
-/// What the trie says about functions that occur again.
+/// Recurring functions of the trie.
 #[derive(Debug)]
 pub(super) struct Loops {
-    /// The functions between two occurrences, without what recurs among them.
+    /// The functions between two occurrences, without inner recursion.
     words: Vec<Vec<u32>>,
     /// Samples by function and word.
     short: Map<(u32, u32), u64>,
-    /// Longer ways, one for each function.
+    /// One longer way for each function.
     long: Vec<Way>,
-    /// By function: samples that have it 2, 3, … times or more.
+    /// For each function: samples in which it occurs at least 2, 3, … times.
     at_least: Map<u32, Vec<Samples>>,
-    /// By function: the first stack that ends with it.
+    /// For each function: the first stack that ends with it.
     first_seen: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Samples {
     all: u64,
-    /// Those of them whose stack was cut.
+    /// The samples whose stack was truncated.
     cut: u64,
 }
 
@@ -70,14 +70,14 @@ impl Loops {
         Self { words: words.into_items(), short, long, at_least, first_seen }
     }
 
-    /// Every way that is known: a function, and the functions between it and itself. In no order.
+    /// Lists every known way: a function, and the functions between it and itself. In no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u32])> {
         let short = self.short.keys().map(|(from, word)| (*from, &*self.words[*word as usize]));
         short.chain(self.long.iter().map(|way| (way.from, &*way.between)))
     }
 
-    /// The direct way of each function that calls itself, and of each that comes back to itself through others the one
-    /// that most samples took.
+    /// Returns the direct way of each function that calls itself, and for each function that recurs through others the way that
+    /// most samples took.
     pub(super) fn ways(&self, names: &Names) -> Vec<Way> {
         let mut best: Map<(u32, bool), Way> = Map::default();
         let short = self.short.iter().map(|((from, word), samples)| Way {
@@ -94,7 +94,7 @@ impl Loops {
         best.into_values().collect()
     }
 
-    /// How often a function occurs in the stacks in which it recurs.
+    /// Returns how often a function occurs in the stacks in which it recurs.
     pub(super) fn repeats(&self, function: u32) -> Distribution {
         let mut repeats = Distribution::default();
         let counts = self.at_least.get(&function).map(Vec::as_slice).unwrap_or_default();
@@ -110,14 +110,14 @@ impl Loops {
         repeats
     }
 
-    /// The position of the first stack that ends with a function.
+    /// Returns the position of the first stack that ends with a function.
     pub(super) fn first_seen(&self, function: u32) -> u32 {
         self.first_seen[function as usize]
     }
 }
 
 impl Way {
-    /// Which of two ways of a function stands for it: that of more samples, else the shorter, else that of the first names.
+    /// Orders two ways of a function: more samples first, then the shorter, then by name.
     fn compare(&self, other: &Self, names: &Names) -> Ordering {
         let rank = |way: &Self| (way.samples, Reverse(way.between.len()));
         let spelled = |way: &Self| -> Vec<(Box<str>, u32)> {
@@ -130,7 +130,7 @@ impl Way {
 /// Samples at each stack or below it.
 struct Below {
     all: Vec<u64>,
-    /// Those that were cut, on the user side and on the kernel's.
+    /// Truncated samples, on the user side and on the kernel side.
     cut: [Vec<u64>; 2],
 }
 
@@ -164,13 +164,13 @@ impl Below {
 
 /// A walk over the trie.
 struct Search {
-    /// The frames from the root to here: a function, and the length of the path at its occurrence before; 0 if there is none.
+    /// The frames from the root to here: a function, and the length of the path at its previous occurrence; 0 if there is none.
     path: Vec<(u32, usize)>,
-    /// By function: the length of the path at its last occurrence, and how often it is on the path.
+    /// For each function: the length of the path at its last occurrence, and how often it is on the path.
     on_path: Vec<(usize, usize)>,
     words: Interned<Vec<u32>>,
     short: Map<(u32, u32), u64>,
-    /// Samples, length of the shortest and the stack with which it ends.
+    /// For each function: samples, the length of the shortest way, and the stack with which it ends.
     long: Map<u32, (u64, usize, u32)>,
     at_least: Map<u32, Vec<Samples>>,
     first_seen: Vec<u32>,
@@ -198,7 +198,7 @@ impl Search {
         self.on_path[of] = (self.path.len(), times + 1);
     }
 
-    /// Notes the way from the last occurrence of a function to this one.
+    /// Records the way from the last occurrence of a function to this one.
     fn again(&mut self, function: u32, last: usize, position: u32, samples: u64) {
         let between = &self.path[last..];
         if between.len() <= LONGEST {
@@ -227,13 +227,13 @@ impl Search {
     }
 }
 
-/// Tells whether frames of one name are of one function: all code of a process that nothing names has one name.
+/// Returns true if all frames with one name belong to one function: all unnamed code of a process has one name.
 fn is_one(function: &Function) -> bool {
     use Reason::{Jit, Special, StackLost, Unmapped, Vdso};
     !matches!(function.reason, Some(Jit | Special | StackLost | Unmapped | Vdso))
 }
 
-/// The functions between the last frame of a stack and the occurrence of its function before.
+/// Lists the functions between the last frame of a stack and the previous occurrence of its function.
 fn between(profile: &Profile, end: u32) -> Vec<u32> {
     let own = profile.walk(end).filter(|stack| !profile.names.frames[stack.frame as usize].inlined);
     let mut functions = own.map(|stack| profile.function_id(stack));
@@ -243,7 +243,7 @@ fn between(profile: &Profile, end: u32) -> Vec<u32> {
     without_loops(between.into_iter())
 }
 
-/// Takes out what comes back to itself: `g h g k` is `g k`.
+/// Removes inner recursion: `g h g k` is `g k`.
 fn without_loops(functions: impl Iterator<Item = u32>) -> Vec<u32> {
     let mut way: Vec<u32> = Vec::new();
     let mut places: Map<u32, usize> = Map::default();

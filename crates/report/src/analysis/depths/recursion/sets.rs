@@ -1,21 +1,21 @@
-//! Functions that belong together, since each can call itself through the others.
+//! Groups functions of which each can call itself through the others.
 
 /// Disjoint sets of numbers.
 #[derive(Debug)]
 pub(super) struct Sets {
-    /// The next number on the way to the one that stands for the set.
+    /// For each number, the next one on the way to the representative of its set.
     towards: Vec<u32>,
-    /// How many numbers are in the set that this one stands for.
+    /// For each representative, the size of its set.
     lens: Vec<u32>,
 }
 
 impl Sets {
-    /// So many sets of one.
+    /// Creates `len` sets of one number each.
     pub(super) fn new(len: usize) -> Self {
         Self { towards: (0..len as u32).collect(), lens: vec![1; len] }
     }
 
-    /// The number that stands for the set of this one.
+    /// Returns the representative of a number's set.
     pub(super) fn of(&mut self, mut number: u32) -> u32 {
         while self.towards[number as usize] != number {
             let next = self.towards[number as usize];
@@ -25,7 +25,7 @@ impl Sets {
         number
     }
 
-    /// How many numbers are in the set that this one stands for.
+    /// Returns the size of the set of a representative.
     pub(super) fn len_of(&self, set: u32) -> u32 {
         self.lens[set as usize]
     }

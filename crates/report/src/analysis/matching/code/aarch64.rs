@@ -1,16 +1,16 @@
-//! Instructions of aarch64, without the addresses that they name.
+//! Decodes instructions of aarch64, without the addresses that they name.
 //!
-//! An address of data takes two of them: `adrp` makes its page, `add`, `ldr` or `str` adds the rest. Both are masked and what they
-//! name together is not compared.
+//! Two instructions compute an address of data: `adrp` makes its page, `add`, `ldr` or `str` adds the rest. Both are masked, and
+//! the address is not compared.
 
 use super::{Masked, Named, Step};
 
-/// So many instructions after `adrp` its register is taken for a page.
+/// So many instructions after an `adrp`, its register counts as a page.
 const NEAR: usize = 32;
 
-/// Splits code that begins at an address into words; what is left at the end is one word less than four bytes long.
+/// Splits code that begins at an address into words; a trailing word may be shorter than four bytes.
 pub(super) fn steps(bytes: &[u8], at: u64) -> Vec<Step> {
-    // For each register the last instruction that made a page in it.
+    // For each register, the last instruction that made a page in it.
     let mut pages = [None; 32];
     let words = bytes.chunks(4).enumerate().map(|(position, word)| {
         let Ok(word) = <[u8; 4]>::try_from(word) else {
@@ -30,7 +30,7 @@ pub(super) fn steps(bytes: &[u8], at: u64) -> Vec<Step> {
     words.collect()
 }
 
-/// The bits of a branch that tell where it goes, and how far that is.
+/// Returns the bits of a branch that hold the distance, and the distance.
 fn target(word: u32) -> Option<(u32, i64)> {
     const B: (u32, u32) = (0x7c00_0000, 0x1400_0000);
     const B_COND: (u32, u32) = (0xff00_0000, 0x5400_0000);
@@ -49,7 +49,7 @@ fn target(word: u32) -> Option<(u32, i64)> {
     Some((mask, i64::from(field.cast_signed() >> (32 - len)) * 4))
 }
 
-/// Masks what an instruction tells of the place of data.
+/// Masks the bits of an instruction that depend on the location of data.
 fn without_data(word: u32, position: usize, pages: &mut [Option<usize>; 32]) -> u32 {
     const ADR: (u32, u32) = (0x1f00_0000, 0x1000_0000);
     const ADRP_BIT: u32 = 0x8000_0000;

@@ -1,4 +1,4 @@
-//! An image whose code is compared: where its functions are, and what lies at an address.
+//! Opens an image whose code is compared: finds its functions, and the targets of addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,25 +13,25 @@ use icecore_symbolize::{readable, stub_names};
 
 /// The largest constant that is compared, bytes: a register of AVX-512.
 const MAX_CONSTANT_LEN: usize = 64;
-/// Longer texts are not compared.
+/// The longest text that is compared.
 const MAX_TEXT_LEN: u64 = 4096;
-/// Where constants are: what is not written to.
+/// The sections of constants: those that are not written to.
 const CONSTANTS: &[u8] = b".rodata";
-/// What the name of a stub begins with if its slot has no symbol.
+/// The name of a stub begins so if its slot has no symbol.
 const NAMELESS: &str = "*ABS*+0x";
-/// Programs that are not relocated begin above this; everything else begins at 0.
+/// Programs at a fixed address begin above this; everything else begins at 0.
 const MIN_FIXED: u64 = 1 << 16;
 
-/// An image that was found.
+/// An opened image.
 #[derive(Debug)]
 pub struct Code {
     file: ElfFile,
     layout: Layout,
-    /// By their beginnings; one of several names at one address.
+    /// Ordered by address; one of several names at one address.
     functions: Vec<Function>,
-    /// It is not relocated: numbers may be addresses.
+    /// The image is at a fixed address: numbers may be addresses.
     is_fixed: bool,
-    /// What the loader fills slots with.
+    /// The contents of the slots that the loader fills.
     slots: BTreeMap<u64, Slot>,
 }
 
@@ -42,7 +42,7 @@ struct Function {
     key: String,
 }
 
-/// What a slot is filled with.
+/// The content of a slot.
 #[derive(Debug)]
 enum Slot {
     Symbol(String),
@@ -50,10 +50,10 @@ enum Slot {
 }
 
 impl Code {
-    /// Finds an image, and reads its symbols.
+    /// Opens an image, and reads its symbols.
     ///
     /// # Errors  why its code cannot be compared
-    /// # Cost    makes all names of the symbol table readable: open it once for all of its functions
+    /// # Cost    demangles all names of the symbol table: open it once for all of its functions
     pub fn open(image: &Identity, finder: &Finder<'_>) -> Result<Self, Cause> {
         let files = finder.look(image).files.map_err(Cause::Image)?;
         let functions = all_functions(&files);
@@ -68,13 +68,13 @@ impl Code {
         self.layout.machine
     }
 
-    /// Finds a function and its parts: sorted by their names, then by place.
+    /// Finds a function and its parts: sorted by name, then by address.
     pub(super) fn parts(&self, name: &str) -> Parts {
         let key = function(name);
         let mut parts: Vec<_> = self.functions.iter().filter(|function| function.key == key).collect();
         parts.sort_by(|a, b| (&a.name, a.place.start).cmp(&(&b.name, b.place.start)));
         let mut known = BTreeSet::new();
-        // One place may have several names.
+        // One address may have several names.
         parts.retain(|part| known.insert(part.place.start));
         let is_ambiguous = parts.windows(2).any(|two| two[0].name == two[1].name);
         Parts { places: parts.into_iter().map(|part| part.place.clone()).collect(), is_ambiguous }
@@ -86,13 +86,13 @@ impl Code {
         (len <= rest).then(|| self.file.bytes(off, len)).flatten()
     }
 
-    /// Reports whether a number is an address of a program that is not relocated.
+    /// Returns true if a number is an address of a program at a fixed address.
     pub(super) fn is_fixed_address(&self, at: u64) -> bool {
         let has = |section: &Section| at >= section.at.0 && at - section.at.0 < section.len;
         self.is_fixed && self.layout.sections.iter().any(|section| section.at.0 > 0 && has(section))
     }
 
-    /// Tells what lies at an address; `own` are the parts of the function that names it.
+    /// Finds the target of an address; `own` are the parts of the function that names it.
     pub(super) fn thing(&self, named: Named, own: &[Range<u64>]) -> Thing {
         let at = named.at;
         if let Some(part) = own.iter().position(|part| part.contains(&at)) {
@@ -116,7 +116,7 @@ impl Code {
         let Some(stub) = stub_names(&self.file, &self.layout, &[Svma(at)]).pop().flatten() else {
             return Thing::Unknown;
         };
-        // A stub of a function that chooses its code when the program starts is named by the address of that function.
+        // The stub of a function that selects its code at program start is named by the address of that function.
         let chosen = stub.strip_prefix(NAMELESS).and_then(|rest| rest.strip_suffix("@plt"));
         let chosen = chosen.and_then(|address| self.around(u64::from_str_radix(address, 16).ok()?));
         Thing::Function(chosen.map_or_else(|| function(&stub).into_owned(), |chosen| chosen.key.clone()), 0)
@@ -127,7 +127,7 @@ impl Code {
         Some(&self.functions[before]).filter(|function| function.place.contains(&at))
     }
 
-    /// The printable text at an address; `None` if none begins there.
+    /// Returns the printable text at an address; `None` if there is none.
     fn text(&self, at: u64) -> Option<Vec<u8>> {
         self.section(at).filter(|section| section.name.starts_with(CONSTANTS))?;
         let (off, rest) = self.layout.rest_of_segment(Svma(at))?;
@@ -149,7 +149,7 @@ impl Code {
     }
 }
 
-/// Lists the functions of the first table of all symbols, else of the table of exported ones.
+/// Lists the functions of the first full symbol table, else of the table of exported symbols.
 fn all_functions(files: &Files) -> Vec<Function> {
     let debug = files.debug.as_ref().map(|found| (&found.file, &found.layout));
     let mini = files.mini.as_ref().map(|(file, layout)| (file, layout));
@@ -159,7 +159,7 @@ fn all_functions(files: &Files) -> Vec<Function> {
     found.unwrap_or_else(|| functions(image.0, true))
 }
 
-/// Lists the functions of a symbol table; nothing if it is broken.
+/// Lists the functions of a symbol table; nothing if it is malformed.
 fn functions(file: &ElfFile, exported: bool) -> Vec<Function> {
     let Some(map) = file.map() else { return Vec::new() };
     let Ok(elf) = object::File::parse(&*map) else { return Vec::new() };
@@ -180,7 +180,7 @@ fn functions(file: &ElfFile, exported: bool) -> Vec<Function> {
     symbols.into_par_iter().map(function).collect()
 }
 
-/// Reads what the loader fills slots with: symbols of other files, or addresses of this one.
+/// Reads the contents of slots: symbols of other files, or addresses of this one.
 fn slots(file: &ElfFile) -> Option<BTreeMap<u64, Slot>> {
     let map = file.map()?;
     let elf = object::File::parse(&*map).ok()?;

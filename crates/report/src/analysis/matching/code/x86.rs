@@ -1,4 +1,4 @@
-//! Instructions of x86, without the addresses that they name.
+//! Decodes instructions of x86, without the addresses that they name.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
@@ -21,8 +21,8 @@ pub(super) fn steps(bytes: &[u8], at: u64, bits: u32, code: &Code) -> Vec<Step> 
     steps
 }
 
-/// Takes out what names an address: targets, memory relative to the instruction, and, in a program that has a fixed place, numbers
-/// that are addresses of it.
+/// Masks the parts that name an address: targets, memory relative to the instruction, and numbers that are addresses in a program
+/// at a fixed address.
 fn masked(mut it: Instruction, is_address: impl Fn(u64) -> bool) -> Step {
     let mut names = [None; 2];
     if matches!(it.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64) {
@@ -36,7 +36,7 @@ fn masked(mut it: Instruction, is_address: impl Fn(u64) -> bool) -> Step {
             } else {
                 it.memory_size().size()
             };
-            // It adds as well as it takes addresses.
+            // `lea` adds numbers as well as it takes addresses.
             let is_number = it.mnemonic() == Mnemonic::Lea && !it.is_ip_rel_memory_operand();
             names[0] = Some(Named { at: it.memory_displacement64(), read_len, is_number });
             it.set_memory_displacement64(0);
@@ -46,7 +46,7 @@ fn masked(mut it: Instruction, is_address: impl Fn(u64) -> bool) -> Step {
                 matches!(it.op_kind(op), OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64);
             if is_wide && is_address(it.immediate(op)) {
                 names[1] = Some(Named { at: it.immediate(op), read_len: 0, is_number: true });
-                // A number that is made wider was a positive one; this does not change its width.
+                // A sign-extended number was positive; masking does not change its width.
                 match it.op_kind(op) {
                     OpKind::Immediate64 => it.set_immediate64(0),
                     OpKind::Immediate32to64 => it.set_immediate32to64(0),

@@ -1,8 +1,9 @@
-//! What an event is, and how its records are laid out: `struct perf_event_attr`.
+//! Decodes events and the layout of their records: `struct perf_event_attr`.
 
 use super::bytes::Bytes;
 
-/// Bits of `sample_type`: which fields a sample has, in the order of its fields but for `IDENTIFIER`, which comes first.
+/// Bits of `sample_type`: which fields a sample has. Fields are in the order of their bits, except for `IDENTIFIER`, which comes
+/// first.
 pub(super) mod field {
     pub(in super::super) const IP: u64 = 1 << 0;
     pub(in super::super) const TID: u64 = 1 << 1;
@@ -39,10 +40,10 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
-/// Of software events: one that counts nothing.
+/// The software event that counts nothing.
 const DUMMY: u64 = 9;
 
-/// The most frames if an event does not tell: `kernel.perf_event_max_stack`.
+/// The most frames if an event does not say: `kernel.perf_event_max_stack`.
 const USUAL_MAX_STACK: u32 = 127;
 
 /// Names of generic events, by their numbers.
@@ -75,29 +76,29 @@ const SOFTWARE_NAMES: [&str; 9] = [
 pub(in super::super) struct Attr {
     pub(super) kind: u32,
     pub(super) config: u64,
-    /// A frequency or a period: see `flags`.
+    /// The frequency or the period: see `flags`.
     pub(super) rate: u64,
     pub(super) sample_type: u64,
     pub(super) read_format: u64,
     pub(super) flags: u64,
     pub(super) branch_sample_type: u64,
-    /// Registers of user space in a sample, by the numbers of the kernel.
+    /// Registers of user space in a sample, as a mask of the kernel's numbers.
     pub(in super::super) user_registers: u64,
-    /// Bytes of the stack that were asked for.
+    /// Requested bytes of the stack.
     pub(in super::super) stack_bytes: u32,
-    /// Most frames of a call chain; 0 if unsaid.
+    /// Most frames of a call chain; 0 if not given.
     pub(super) max_stack: u16,
-    /// Numbers by which records name it.
+    /// The ids of the event in records.
     pub(super) ids: Vec<u64>,
-    /// As `perf` calls it; empty if the file does not tell.
+    /// The event's name in perf; empty if the file has none.
     pub(super) name: String,
 }
 
 impl Attr {
-    /// Bytes of the first version; every field behind them is 0 where it is missing.
+    /// The length of the first version, bytes; later fields are 0 if missing.
     const LEAST_LEN: usize = 64;
 
-    /// Reads one; `None` if it is too short. What a newer kernel knows besides is passed over.
+    /// Decodes an event; `None` if it is too short. Fields of newer kernels are skipped.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let len = Bytes(bytes.get(4..8)?).u32()? as usize;
         if len < Self::LEAST_LEN {
@@ -129,32 +130,32 @@ impl Attr {
         self.sample_type & field != 0
     }
 
-    /// Its records other than samples end with what tells time and CPU.
+    /// Returns true if its other records end with a time and a CPU.
     pub(super) fn tells_all(&self) -> bool {
         self.has(SAMPLE_ID_ALL)
     }
 
-    /// It counts nothing, and only tells of tasks and mappings.
+    /// Returns true if it counts nothing, and only reports tasks and mappings.
     pub(super) fn is_dummy(&self) -> bool {
         (self.kind, self.config) == (SOFTWARE, DUMMY)
     }
 
-    /// It was to begin with the command of `perf record`.
+    /// Returns true if it was enabled with the command of `perf record`.
     pub(in super::super) fn is_of_command(&self) -> bool {
         self.has(ENABLE_ON_EXEC)
     }
 
-    /// Whether user space and kernel were sampled.
+    /// Returns whether user space and whether the kernel were sampled.
     pub(in super::super) fn sides(&self) -> (bool, bool) {
         (!self.has(EXCLUDE_USER), !self.has(EXCLUDE_KERNEL))
     }
 
-    /// It has call chains.
+    /// Returns true if samples have call chains.
     pub(in super::super) fn has_chains(&self) -> bool {
         self.has_field(field::CALLCHAIN)
     }
 
-    /// The most frames of a call chain, both sides together.
+    /// Returns the most frames of a call chain, both sides together.
     pub(in super::super) fn most_frames(&self) -> u32 {
         match self.max_stack {
             0 => USUAL_MAX_STACK,
@@ -162,12 +163,12 @@ impl Attr {
         }
     }
 
-    /// The frequency that was asked for, or the period; the other is 0.
+    /// Returns the requested frequency and period; one of them is 0.
     pub(in super::super) fn rate(&self) -> (u64, u64) {
         if self.has(FREQUENCY) { (self.rate, 0) } else { (0, self.rate) }
     }
 
-    /// Its name as perf has it: told by the file, or the usual one of its number.
+    /// Returns its name in perf: from the file, or the generic one of its number.
     pub(in super::super) fn name(&self) -> String {
         match self.usual_name() {
             _ if !self.name.is_empty() => self.name.clone(),
@@ -185,7 +186,7 @@ impl Attr {
         names.get(usize::try_from(self.config).ok()?).copied()
     }
 
-    /// What its weights count.
+    /// Returns the unit of its weights.
     pub(in super::super) fn unit(&self) -> String {
         match self.usual_name() {
             Some("cpu-clock" | "task-clock") => "ns".to_owned(),
@@ -198,7 +199,7 @@ impl Attr {
         }
     }
 
-    /// The weight of a sample that tells none.
+    /// Returns the weight of a sample that has no period of its own.
     pub(in super::super) fn usual_weight(&self) -> u64 {
         match self.rate() {
             (hz @ 1.., _) if self.unit() == "ns" => 1_000_000_000 / hz,

@@ -1,11 +1,11 @@
-//! Bytes that are taken from the front, little-endian.
+//! Reads little-endian fields from the front of a slice.
 
-/// What is left of something that is read field by field.
+/// The remaining bytes of something that is read field by field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// Takes so many bytes; `None` if there are fewer, and nothing is taken.
+    /// Takes so many bytes; if there are fewer, returns `None` and takes nothing.
     pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -35,7 +35,7 @@ impl<'a> Bytes<'a> {
         self.take(len).map(Words)
     }
 
-    /// Takes a text in front of its first zero, or all that is left.
+    /// Takes a text up to its first zero, or all remaining bytes.
     pub(super) fn text(&mut self) -> &'a [u8] {
         let len = self.0.iter().position(|byte| *byte == 0);
         let text = &self.0[..len.unwrap_or(self.0.len())];
@@ -43,7 +43,7 @@ impl<'a> Bytes<'a> {
         text
     }
 
-    /// Takes a text of `perf_header_string`: a length, and so many bytes filled up with zeros.
+    /// Takes a text of `perf_header_string`: a length, and so many bytes padded with zeros.
     pub(super) fn header_text(&mut self) -> Option<String> {
         let len = self.u32()? as usize;
         let text = Bytes(self.take(len)?).text();

@@ -1,4 +1,4 @@
-//! What happened to tasks and mappings: the records of the kernel that are no samples.
+//! Decodes events of tasks and mappings: the kernel's records that are no samples.
 
 use super::attr::{Attr, field};
 use super::bytes::Bytes;
@@ -14,7 +14,7 @@ pub(super) mod kind {
     pub(in super::super) const MMAP2: u32 = 10;
     pub(in super::super) const LOST_SAMPLES: u32 = 13;
     pub(in super::super) const KSYMBOL: u32 = 17;
-    /// From here on they are made by perf itself.
+    /// Types from here on are perf's own.
     pub(in super::super) const FIRST_OF_PERF: u32 = 64;
 }
 
@@ -22,14 +22,14 @@ pub(super) mod kind {
 const MISC_DATA: u16 = 1 << 13;
 /// The new name is that of a new program.
 const MISC_EXEC: u16 = 1 << 13;
-/// There is a build-id instead of device and inode.
+/// The record has a build-id instead of device and inode.
 const MISC_BUILD_ID: u16 = 1 << 14;
 const PROT_EXEC: u32 = 4;
-/// The name of the kernel's own mapping, in front of that of a symbol.
+/// The name of the kernel's own mapping, followed by that of a symbol.
 ///
 /// # Source   Linux `tools/perf/util/synthetic-events.c`, `perf_event__synthesize_kernel_mmap`
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
-/// A kernel symbol is gone.
+/// A kernel symbol was removed.
 const UNREGISTERED: u16 = 1;
 
 /// An executable mapping.
@@ -40,18 +40,18 @@ pub(in super::super) struct Mapped {
     pub(in super::super) len: u64,
     pub(in super::super) file_off: u64,
     pub(in super::super) path: Vec<u8>,
-    /// Empty if it is not told.
+    /// The build-id; empty if unknown.
     pub(in super::super) build_id: Vec<u8>,
     pub(in super::super) dev: u64,
     pub(in super::super) inode: u64,
 }
 
-/// The kernel that ran: where one of its symbols lay.
+/// The recorded kernel: the address of one of its symbols.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Kernel {
     pub(in super::super) symbol: Vec<u8>,
     pub(in super::super) address: u64,
-    /// Empty if it is not told.
+    /// The build-id; empty if unknown.
     pub(in super::super) build_id: Vec<u8>,
 }
 
@@ -60,7 +60,7 @@ pub(in super::super) struct Kernel {
 pub(in super::super) enum Event {
     Mapped(Mapped),
     Kernel(Kernel),
-    /// A thread has this name; it runs a new program if `is_exec`.
+    /// A thread got this name; with `is_exec` it runs a new program.
     Named {
         tgid: u32,
         tid: u32,
@@ -77,7 +77,7 @@ pub(in super::super) enum Event {
         tgid: u32,
         tid: u32,
     },
-    /// Records were lost; `is_samples` if they are known to be samples.
+    /// Records were lost; with `is_samples` they are known to be samples.
     Lost {
         count: u64,
         cpu: Option<u32>,
@@ -92,7 +92,7 @@ pub(in super::super) enum Event {
 }
 
 impl Event {
-    /// Reads the body of a record; `Ok(None)` if it says nothing that is wanted.
+    /// Decodes the body of a record; `Ok(None)` if the record is not needed.
     ///
     /// # Errors
     /// If it is too short.
@@ -137,7 +137,7 @@ impl Event {
     }
 }
 
-/// A record has fewer bytes than its kind needs.
+/// A record is too short for its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooShort;
 
@@ -145,7 +145,7 @@ fn four(bytes: &mut Bytes<'_>) -> Option<[u32; 4]> {
     Some([bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?])
 }
 
-/// A mapping, if it is of user space and executable, or of the kernel itself.
+/// Decodes a mapping, if it is executable and of user space, or the kernel's own.
 fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> {
     let (tgid, _tid) = (bytes.u32()?, bytes.u32()?);
     let (start, len, file_off) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
@@ -165,7 +165,7 @@ fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> 
         bytes.u32()?;
     }
     mapped.path = bytes.text().to_vec();
-    // The kernel's own mappings are of process −1; perf tells by which symbol it knows where the kernel lies.
+    // The kernel's own mappings have the process −1; perf names the symbol by which it knows the kernel's address.
     if tgid == u32::MAX {
         let Some(symbol) = mapped.path.strip_prefix(KERNEL) else { return Some(None) };
         let symbol = symbol.to_vec();
@@ -174,20 +174,20 @@ fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> 
     Some((is_code && len > 0).then_some(Event::Mapped(mapped)))
 }
 
-/// A device as `stat` numbers it.
+/// Returns a device number in the form of `stat`.
 fn device(major: u64, minor: u64) -> u64 {
     (major & 0xfff) << 8 | (major & !0xfff) << 32 | minor & 0xff | (minor & !0xff) << 12
 }
 
-/// Fields at the end of every record that is no sample, in their order.
+/// The fields at the end of every record that is no sample, in their order.
 const TAIL: [u64; 6] = [field::TID, field::TIME, field::ID, field::STREAM_ID, field::CPU, field::IDENTIFIER];
 
-/// How many bytes they are.
+/// Returns the length of these fields.
 fn tail_len(attr: &Attr) -> usize {
     if attr.tells_all() { 8 * TAIL.iter().filter(|field| attr.has_field(**field)).count() } else { 0 }
 }
 
-/// One of these fields.
+/// Returns one of these fields.
 fn in_tail(tail: &[u8], attr: &Attr, wanted: u64) -> Option<u64> {
     let fields = TAIL.iter().filter(|field| attr.has_field(**field));
     let position = fields.into_iter().position(|field| *field == wanted)?;
@@ -198,7 +198,7 @@ fn cpu(tail: &[u8], attr: &Attr) -> Option<u32> {
     in_tail(tail, attr, field::CPU).map(|cpu| cpu as u32)
 }
 
-/// Fields at the beginning of a sample, in their order.
+/// The fields at the beginning of a sample, in their order.
 const HEAD: [u64; 8] = [
     field::IDENTIFIER,
     field::IP,
@@ -210,7 +210,7 @@ const HEAD: [u64; 8] = [
     field::CPU,
 ];
 
-/// One of the fields that most records have; `None` if it is not there.
+/// Returns one of the fields that most records have; `None` if it is missing.
 pub(super) fn common(kind: u32, body: &[u8], attr: &Attr, wanted: u64) -> Option<u64> {
     if kind != kind::SAMPLE {
         let at = body.len().checked_sub(tail_len(attr)).filter(|_| attr.tells_all())?;
@@ -221,7 +221,7 @@ pub(super) fn common(kind: u32, body: &[u8], attr: &Attr, wanted: u64) -> Option
     Bytes(body.get(8 * position..)?).u64()
 }
 
-/// The name of a type of record that is not imported; `None` of those that only help perf to read its file.
+/// Names a type of record that is not imported; `None` for types that only help perf to read its file.
 pub(super) fn unwanted(kind: u32) -> Option<&'static str> {
     Some(match kind {
         kind::MMAP..=kind::EXIT

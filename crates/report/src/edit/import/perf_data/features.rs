@@ -1,4 +1,4 @@
-//! What perf writes down about machine and recording: its feature sections, or records of a stream.
+//! Reads perf's description of machine and recording: feature sections, or records of a stream.
 
 use super::attr::Attr;
 use super::bytes::Bytes;
@@ -15,15 +15,15 @@ mod number {
     pub(super) const CLOCK_DATA: u32 = 29;
 }
 
-/// `misc` of a build-id: its length is told.
+/// `misc` of a build-id: the record has its length.
 const MISC_LEN: u16 = 1 << 15;
-/// `misc`: of the kernel or a module of it.
+/// `misc`: the record belongs to the kernel or a module.
 const MODE: u16 = 7;
 const MODE_KERNEL: u16 = 1;
-/// Names that perf has for the kernel itself.
+/// perf's names for the kernel itself.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
-/// Everything that is wanted of them.
+/// The features that the import needs.
 #[derive(Debug, Default)]
 pub(in super::super) struct Features {
     pub(in super::super) host: String,
@@ -34,7 +34,7 @@ pub(in super::super) struct Features {
     /// Path and build-id of files of user space.
     pub(in super::super) build_ids: Vec<(Vec<u8>, Vec<u8>)>,
     pub(in super::super) kernel_build_id: Vec<u8>,
-    /// One moment: since 1970, and on the clock of the records, ns.
+    /// One moment on two clocks: since 1970, and that of the records, ns.
     pub(in super::super) clock_ns: Option<(u64, u64)>,
 }
 
@@ -46,7 +46,7 @@ impl Features {
         )
     }
 
-    /// Takes what a feature tells; `None` if it is cut off.
+    /// Reads a feature; `None` if it is truncated.
     pub(super) fn take(&mut self, feature: u32, bytes: &[u8], attrs: &mut [Attr]) -> Option<()> {
         let mut bytes = Bytes(bytes);
         match feature {
@@ -69,7 +69,7 @@ impl Features {
         Some(())
     }
 
-    /// Takes a list of records, each of one build-id.
+    /// Reads a list of records with one build-id each.
     fn build_ids(&mut self, mut bytes: Bytes<'_>) -> Option<()> {
         while !bytes.0.is_empty() {
             let (_, misc, len) = (bytes.u32()?, bytes.u16()?, bytes.u16()?);
@@ -78,12 +78,12 @@ impl Features {
         Some(())
     }
 
-    /// Takes the build-id of one file: process, 24 bytes, path.
+    /// Reads the build-id of one file: process, 24 bytes, path.
     pub(super) fn build_id(&mut self, misc: u16, body: &[u8]) -> Option<()> {
         let mut bytes = Bytes(body);
         bytes.u32()?;
         let id = bytes.take(24)?;
-        // Old versions do not tell the length: build-ids do not end with four zeros.
+        // Old versions do not store the length: build-ids do not end with four zeros.
         let len = match misc & MISC_LEN {
             0 => (0..=20).rev().step_by(4).find(|len| *len == 0 || id[len - 4..*len] != [0; 4]).unwrap_or(0),
             _ => usize::from(id[20]).min(20),
@@ -99,7 +99,7 @@ impl Features {
     }
 }
 
-/// Takes the names of events, which stand in the order of the attributes.
+/// Reads the names of events, which are in the order of the attributes.
 fn event_names(mut bytes: Bytes<'_>, attrs: &mut [Attr]) -> Option<()> {
     let (count, attr_len) = (bytes.u32()?, bytes.u32()? as usize);
     for attr in attrs.iter_mut().take(count as usize) {

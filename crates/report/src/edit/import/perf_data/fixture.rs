@@ -1,4 +1,4 @@
-//! perf.data files made by hand.
+//! Builds perf.data files for tests.
 
 use super::attr::field::{CALLCHAIN, CPU, IP, PERIOD, REGS_USER, STACK_USER, TID, TIME};
 use super::*;
@@ -8,7 +8,7 @@ pub(in super::super) fn attr(sample_type: u64) -> Attr {
     Attr { sample_type, ..Attr::default() }
 }
 
-/// An event all of whose records end with process, thread and time.
+/// An event whose records all end with process, thread and time.
 pub(in super::super) fn attr_with_tail() -> Attr {
     Attr::decode(&attr_bytes(TID | TIME)).expect("long enough")
 }
@@ -34,7 +34,7 @@ pub(in super::super) fn mmap2(tgid: u32, start: u64, len: u64, off: u64, path: &
     body
 }
 
-/// A perf.data file in the making.
+/// A perf.data file under construction.
 #[derive(Debug, Default)]
 pub(in super::super) struct File {
     records: Vec<u8>,
@@ -80,7 +80,7 @@ impl File {
         self
     }
 
-    /// A text as features have it.
+    /// A text in the form of features.
     pub(in super::super) fn text(text: &str) -> Vec<u8> {
         [&(text.len() as u32 + 4).to_le_bytes()[..], text.as_bytes(), &[0; 4]].concat()
     }
@@ -119,7 +119,7 @@ impl File {
         bytes
     }
 
-    /// The same as a stream.
+    /// The same data as a stream.
     pub(in super::super) fn stream(&self) -> Vec<u8> {
         let mut stream = Self::default();
         stream.record(HEADER_ATTR, 0, &attr_bytes(DWARF));
@@ -129,18 +129,18 @@ impl File {
         [&b"PERFILE2\x10\0\0\0\0\0\0\0"[..], &stream.records, &self.records].concat()
     }
 
-    /// The same with compressed records.
+    /// The same data with compressed records.
     pub(in super::super) fn compressed(&self) -> Vec<u8> {
         let packed = zstd::encode_all(&self.records[..], 3).expect("it can be compressed");
         let mut file = Self { features: self.features.clone(), ..Self::default() };
-        // Records do not end where compressed ones do.
+        // Records do not end where the compressed ones do.
         let (first, second) = packed.split_at(packed.len() / 2);
         file.record(81, 0, first).record(81, 0, second);
         file.bytes()
     }
 }
 
-/// What ends every record that is no sample: process and thread, time, CPU.
+/// The end of every record that is no sample: process and thread, time, CPU.
 fn tail(time_ns: u64) -> Vec<u8> {
     [7 | 7 << 32, time_ns, 0].iter().flat_map(|word: &u64| word.to_le_bytes()).collect()
 }

@@ -1,4 +1,4 @@
-//! The header of a perf.data file, and the sections that it names.
+//! Reads the header of a perf.data file, and the sections to which it refers.
 
 use std::fs::File;
 use std::io;
@@ -12,18 +12,18 @@ use super::features::Features;
 use super::{Head, damage};
 
 const MAGIC: &[u8; 8] = b"PERFILE2";
-/// The same of a big-endian machine.
+/// The magic number of a file from a big-endian machine.
 const MAGIC_BIG: &[u8; 8] = b"2ELIFREP";
-/// Of a stream: the header ends behind its own length.
+/// The length of a stream's header, bytes.
 const STREAM_LEN: u64 = 16;
-/// Of a file.
+/// The length of a file's header, bytes.
 const FILE_LEN: u64 = 104;
-/// The longest attribute that is read, the place of its ids included.
+/// The longest attribute that is read, including the section of its ids, bytes.
 const MAX_ATTR_LEN: u64 = 4096;
-/// The longest feature that is read: build-ids of a hundred thousand files.
+/// The longest feature that is read, bytes: build-ids of a hundred thousand files.
 const MAX_FEATURE_LEN: u64 = 16 << 20;
 
-/// A part of the file.
+/// A section of the file.
 #[derive(Debug, Clone, Copy)]
 struct Section {
     off: u64,
@@ -35,16 +35,16 @@ impl Section {
         Some(Self { off: bytes.u64()?, len: bytes.u64()? })
     }
 
-    /// Where it ends, if that is in a file of this length.
+    /// Returns the end of the section, if a file of this length contains it.
     fn end_within(self, file_len: u64) -> Option<u64> {
         self.off.checked_add(self.len).filter(|end| *end <= file_len)
     }
 }
 
-/// Reads the header: events, features, and where the records are.
+/// Reads the header: events, features, and the position of the records.
 ///
 /// # Errors
-/// If it is no perf.data file of a little-endian machine, or its events cannot be read. What else is cut off or wrong is
+/// If it is no perf.data file of a little-endian machine, or its events cannot be read. Other truncated or invalid parts count as
 /// damage.
 pub(super) fn read(file: &File, file_len: u64) -> anyhow::Result<Head> {
     let header = part(file, 0, file_len.min(FILE_LEN))?;
@@ -56,7 +56,7 @@ pub(super) fn read(file: &File, file_len: u64) -> anyhow::Result<Head> {
         _ => bail!("it is no perf.data file: it does not begin with `PERFILE2`"),
     }
     let mut bytes = Bytes(&header[8..]);
-    let header_len = bytes.u64().context("at byte 8: the header is cut off")?;
+    let header_len = bytes.u64().context("at byte 8: the header is truncated")?;
     if header_len == STREAM_LEN {
         return Ok(Head { records: STREAM_LEN..file_len, ..Head::default() });
     }
@@ -66,10 +66,10 @@ pub(super) fn read(file: &File, file_len: u64) -> anyhow::Result<Head> {
         Section::take(&mut bytes)?;
         Some((attr_len, attrs, data, [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?]))
     })();
-    let (attr_len, attrs, data, features) = read.context("at byte 8: the header is cut off")?;
+    let (attr_len, attrs, data, features) = read.context("at byte 8: the header is truncated")?;
     let mut head = Head { attrs: read_attrs(file, file_len, attr_len, attrs)?, ..Head::default() };
     if data.off > file_len {
-        bail!("the records are to begin at byte {}, behind the end of the file", data.off);
+        bail!("the records begin at byte {}, after the end of the file", data.off);
     }
     match data.end_within(file_len) {
         Some(end) if data.len > 0 => {
@@ -79,14 +79,12 @@ pub(super) fn read(file: &File, file_len: u64) -> anyhow::Result<Head> {
         end => {
             head.records = data.off..file_len;
             let cause = match end {
-                Some(_) => {
-                    "perf record did not come to its end: what it writes last is missing, build-ids too"
-                        .to_owned()
-                }
+                Some(_) => "perf record did not finish: what it writes last is missing, including build-ids"
+                    .to_owned(),
                 None => {
                     let missing = data.len - (file_len - data.off);
                     format!(
-                        "the file is cut off: {missing} bytes of records are missing, and what is behind them"
+                        "the file is truncated: {missing} bytes of records are missing, and everything after them"
                     )
                 }
             };
@@ -99,11 +97,11 @@ pub(super) fn read(file: &File, file_len: u64) -> anyhow::Result<Head> {
 fn read_attrs(file: &File, file_len: u64, attr_len: u64, section: Section) -> anyhow::Result<Vec<Attr>> {
     let wrong = |cause: String| anyhow!("at byte {}: {cause}", section.off);
     if !(80..=MAX_ATTR_LEN).contains(&attr_len) {
-        return Err(wrong(format!("events of {attr_len} bytes each cannot be")));
+        return Err(wrong(format!("events of {attr_len} bytes each are invalid")));
     }
     section
         .end_within(file_len)
-        .ok_or_else(|| wrong(format!("events of {} bytes end behind the file", section.len)))?;
+        .ok_or_else(|| wrong(format!("events of {} bytes end after the end of the file", section.len)))?;
     let (mut attrs, mut room) = (Vec::new(), file_len / 8);
     for number in 0..section.len / attr_len {
         let off = section.off + number * attr_len;
@@ -130,8 +128,7 @@ fn read_features(file: &File, file_len: u64, at: u64, bits: [u64; 4], head: &mut
         let place = part(file, off, 16.min(file_len.saturating_sub(off))).unwrap_or_default();
         let section = Section::take(&mut Bytes(&place));
         let Some(section) = section.filter(|section| section.end_within(file_len).is_some()) else {
-            let cause =
-                format!("the place of feature {feature}, and of those behind it, is cut off or wrong");
+            let cause = format!("the table of features is truncated or invalid from feature {feature} on");
             head.damage.push(damage(off, cause));
             return;
         };
@@ -147,7 +144,7 @@ fn read_features(file: &File, file_len: u64, at: u64, bits: [u64; 4], head: &mut
     }
 }
 
-/// Reads a part of the file, which was compared with its length.
+/// Reads a section that lies within the file.
 fn part(file: &File, off: u64, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, off)?;

@@ -1,4 +1,4 @@
-//! The records of a perf.data file, one after the other, as they stand there.
+//! Lists the records of a perf.data file in the order of the file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
@@ -16,19 +16,19 @@ const HEADER_LEN: usize = 8;
 const TRACING_DATA: u32 = 66;
 const AUXTRACE: u32 = 71;
 const COMPRESSED: u32 = 81;
-/// Its length is told in front of it, since it is filled up.
+/// The record is padded, so its length precedes the compressed data.
 const COMPRESSED_2: u32 = 83;
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes that are decompressed at once: one block of zstd.
 const UNPACKED_AT_ONCE: usize = 128 << 10;
-/// The most bytes that one compressed one is believed to stand for.
+/// The largest accepted ratio of decompression.
 const MAX_RATIO: u64 = icecore_format::limits::MAX_RATIO;
 
-/// Where a record can be read again.
+/// The position of a record, for reading it again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct At {
-    /// Of its body, in the file or in what was decompressed.
+    /// The offset of its body in the file or in the decompressed data.
     off: u64,
     is_unpacked: bool,
     len: u16,
@@ -36,7 +36,7 @@ pub(in super::super) struct At {
 }
 
 impl At {
-    /// Where its body begins: in the file, or in what was decompressed.
+    /// Returns the offset of its body in the file or in the decompressed data.
     pub(super) fn offset(self) -> u64 {
         self.off
     }
@@ -54,7 +54,7 @@ pub(super) struct Record<'a> {
 #[derive(Debug)]
 pub(super) struct Records {
     file: File,
-    /// What was decompressed; a file without a name.
+    /// The decompressed data, in an unnamed file.
     unpacked: Option<File>,
 }
 
@@ -66,7 +66,7 @@ impl Records {
     /// Reads a record again.
     ///
     /// # Errors
-    /// If the file fails.
+    /// If reading fails.
     pub(super) fn body<'b>(&self, at: At, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
         let unpacked = self.unpacked.as_ref().filter(|_| at.is_unpacked);
         buffer.resize(usize::from(at.len), 0);
@@ -74,10 +74,10 @@ impl Records {
         Ok(buffer)
     }
 
-    /// Hands over every record of a part of the file, up to the first that is cut off or none.
+    /// Passes every record of a section to `take`, up to the first one that is truncated or invalid.
     ///
     /// # Errors
-    /// If the file fails, or `take` does.
+    /// If reading fails, or `take` does.
     pub(super) fn walk(
         &mut self,
         part: std::ops::Range<u64>,
@@ -94,13 +94,13 @@ impl Records {
             let broken = |cause: String| Some(damage(off, cause));
             let mut header = [0; HEADER_LEN];
             if left < HEADER_LEN as u64 {
-                break broken(format!("a record is cut off: {left} bytes are left"));
+                break broken(format!("a record is truncated: {left} bytes are left"));
             }
             file.read_exact(&mut header)?;
             let (kind, misc, len) = decode(header);
             let Some(body_len) = usize::from(len).checked_sub(HEADER_LEN).filter(|_| u64::from(len) <= left)
             else {
-                break broken(format!("a record of {len} bytes cannot be, with {left} left"));
+                break broken(format!("a record of {len} bytes is invalid: {left} bytes are left"));
             };
             body.resize(body_len, 0);
             file.read_exact(&mut body)?;
@@ -117,7 +117,7 @@ impl Records {
                         break broken(cause);
                     }
                 }
-                // What they tell of follows them.
+                // The data of these records follows them.
                 AUXTRACE | TRACING_DATA => {
                     let mut bytes = Bytes(&body);
                     let more = if kind == AUXTRACE {
@@ -128,9 +128,7 @@ impl Records {
                     let Some(end) =
                         more.and_then(|more| next.checked_add(more)).filter(|end| *end <= part.end)
                     else {
-                        break broken(
-                            "a record is cut off: what it tells of ends behind the records".to_owned(),
-                        );
+                        break broken("a record is truncated: its data ends after the records".to_owned());
                     };
                     next = end;
                     file.seek(SeekFrom::Start(next))?;
@@ -150,13 +148,13 @@ fn decode(header: [u8; HEADER_LEN]) -> (u32, u16, u16) {
     (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h]))
 }
 
-/// Unpacks records that `perf record -z` has compressed: one zstd stream over all of them.
+/// Decompresses the records of `perf record -z`: one zstd stream over all of them.
 struct Unpacker {
     decoder: Decoder<'static>,
     file: File,
     file_len: u64,
     packed_len: u64,
-    /// The beginning of a record whose end is in the next one.
+    /// The beginning of a record whose end is in the next compressed one.
     rest: Vec<u8>,
     out: Vec<u8>,
 }
@@ -169,7 +167,7 @@ impl Unpacker {
         Ok(Self { decoder, file, file_len: 0, packed_len: 0, rest: Vec::new(), out })
     }
 
-    /// Unpacks one record; tells what is wrong with it.
+    /// Decompresses one record; returns what is wrong with it.
     fn take(
         &mut self,
         kind: u32,
@@ -195,7 +193,7 @@ impl Unpacker {
             self.rest.extend_from_slice(&self.out[..len]);
             if self.file_len + self.rest.len() as u64 > self.packed_len.saturating_mul(MAX_RATIO) + (1 << 20)
             {
-                return Ok(Some("compressed records claim to be too many to be true".to_owned()));
+                return Ok(Some("compressed records claim an impossible length".to_owned()));
             }
             if let Some(cause) = self.hand_over(take)? {
                 return Ok(Some(cause));
@@ -206,7 +204,7 @@ impl Unpacker {
         }
     }
 
-    /// Hands over the whole records, and keeps them to be read again.
+    /// Passes on the whole records, and stores them for reading again.
     fn hand_over(
         &mut self,
         take: &mut impl FnMut(Record<'_>) -> anyhow::Result<()>,
@@ -215,7 +213,7 @@ impl Unpacker {
         while let Some(header) = self.rest[off..].first_chunk() {
             let (kind, misc, len) = decode(*header);
             let Some(body_len) = usize::from(len).checked_sub(HEADER_LEN) else {
-                wrong = Some(format!("a compressed record of {len} bytes cannot be"));
+                wrong = Some(format!("a compressed record of {len} bytes is invalid"));
                 break;
             };
             let Some(body) = self.rest[off + HEADER_LEN..].get(..body_len) else { break };

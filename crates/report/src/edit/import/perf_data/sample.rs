@@ -1,14 +1,14 @@
-//! Samples: `PERF_RECORD_SAMPLE`.
+//! Decodes samples: `PERF_RECORD_SAMPLE`.
 
 use super::attr::{Attr, field, read};
 use super::bytes::{Bytes, Words};
 
-/// The call chain goes on in the kernel, in user space …; what is above is one of these, not an address.
+/// Values from here on are no addresses: they say that the call chain continues in the kernel, in user space …
 const CONTEXT_LEAST: u64 = -4095_i64 as u64;
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
 
-/// `misc` of a record: where it was taken.
+/// `misc` of a record: the mode in which the sample was taken.
 const MODE: u16 = 7;
 const MODE_KERNEL: u16 = 1;
 const MODE_USER: u16 = 2;
@@ -18,7 +18,7 @@ const BRANCH_HARDWARE_INDEX: u64 = 1 << 17;
 /// Registers are those of a 64-bit program.
 const ABI_64: u64 = 2;
 
-/// Where the CPU was.
+/// The mode in which the CPU was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Side {
     User,
@@ -39,21 +39,21 @@ pub(in super::super) struct Sample<'a> {
     pub(in super::super) chain: Option<Words<'a>>,
     pub(in super::super) registers: Option<UserRegisters<'a>>,
     pub(in super::super) stack: &'a [u8],
-    /// Less than was asked for could be read: behind it, no memory is.
+    /// The copy ends before the requested length because the memory ends there.
     pub(in super::super) is_stack_whole: bool,
 }
 
 /// Registers of user space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct UserRegisters<'a> {
-    /// Of a 32-bit program they cannot be used.
+    /// False for a 32-bit program, whose registers cannot be used.
     pub(in super::super) is_64: bool,
     mask: u64,
     values: Words<'a>,
 }
 
 impl<'a> UserRegisters<'a> {
-    /// Values and numbers as the kernel numbers them, ascending.
+    /// Lists the registers with the kernel's numbers, ascending.
     pub(in super::super) fn iter(self) -> impl Iterator<Item = (u8, u64)> + 'a {
         (0..64).filter(move |number| self.mask >> number & 1 == 1).zip(self.values.iter())
     }
@@ -64,7 +64,7 @@ impl<'a> UserRegisters<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads the body of a record; `None` if it is too short.
+    /// Decodes the body of a record; `None` if it is too short.
     ///
     /// # Source   uapi/linux/perf_event.h `PERF_RECORD_SAMPLE`
     pub(in super::super) fn decode(body: &'a [u8], misc: u16, attr: &Attr) -> Option<Self> {
@@ -115,7 +115,7 @@ impl<'a> Sample<'a> {
 
     /// Divides the call chain into its kernel and its user side, each leaf first.
     ///
-    /// Without a chain there is the address alone. What belongs to neither (guests, hypervisors) is left out.
+    /// Without a chain it uses the address alone. Frames of neither side (guests, hypervisors) are skipped.
     pub(in super::super) fn sides(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
         kernel.clear();
         user.clear();
@@ -138,7 +138,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Passes over the values of counters.
+/// Skips the values of counters.
 fn pass_counts(bytes: &mut Bytes<'_>, format: u64) -> Option<()> {
     let has = |bit| u64::from(format & bit != 0);
     let times = has(read::TIME_ENABLED) + has(read::TIME_RUNNING);
@@ -157,7 +157,7 @@ fn registers<'a>(bytes: &mut Bytes<'a>, attr: &Attr) -> Option<Option<UserRegist
     Some(Some(UserRegisters { is_64: abi == ABI_64, mask, values }))
 }
 
-/// The bytes from the stack pointer on, and whether they end where the memory does.
+/// Returns the bytes from the stack pointer on, and whether they end where the memory ends.
 fn stack<'a>(bytes: &mut Bytes<'a>) -> Option<(&'a [u8], bool)> {
     let len = bytes.u64()?;
     if len == 0 {

@@ -23,7 +23,7 @@ fn read(bytes: &[u8]) -> anyhow::Result<PerfData> {
     PerfData::read(file)
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, PartialEq)]
 struct Told {
     events: Vec<(u64, Event)>,
@@ -84,7 +84,7 @@ fn a_file_that_is_cut_off_anywhere_gives_what_is_whole_or_a_clear_error() {
     }
     let cut = read(&small().bytes()[..500]).expect("its events are there");
     assert_eq!(cut.damage[0].off, 500);
-    assert!(cut.damage[0].cause.contains("the file is cut off"), "{}", cut.damage[0].cause);
+    assert!(cut.damage[0].cause.contains("the file is truncated"), "{}", cut.damage[0].cause);
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn flipped_bytes_never_end_in_a_panic() {
 #[test]
 fn a_recorder_that_was_killed_leaves_its_records() {
     let mut bytes = small().bytes();
-    // perf writes the length of its records last, and features behind them.
+    // perf writes the length of its records last, and features after them.
     bytes[48..56].fill(0);
     let records_end = bytes.len() - 2 * 16 - File::text("host").len() - 12 - File::text("cpu-clock:u").len();
     bytes.truncate(records_end);
     let data = read(&bytes).expect("its events are there");
     assert_eq!(data.samples.len(), 2);
-    assert!(data.damage[0].cause.starts_with("perf record did not come to its end"), "{:?}", data.damage);
+    assert!(data.damage[0].cause.starts_with("perf record did not finish"), "{:?}", data.damage);
     assert_eq!(data.attrs[0].name(), "cpu-clock");
 }
 
@@ -125,19 +125,19 @@ fn what_is_none_is_refused_with_the_reason() {
     assert!(refusal(b"").contains("it is no perf.data file"));
     assert!(refusal(b"PERFFILE and more").contains("it is no perf.data file"));
     assert!(refusal(b"2ELIFREP and more").contains("big-endian"));
-    assert!(refusal(b"PERFILE2\x68\0\0\0\0\0\0\0").contains("at byte 8: the header is cut off"));
+    assert!(refusal(b"PERFILE2\x68\0\0\0\0\0\0\0").contains("at byte 8: the header is truncated"));
     assert!(refusal(b"PERFILE2\x10\0\0\0\0\0\0\0").contains("there are no events in it"));
     let mut bytes = small().bytes();
     bytes[16..24].fill(0xff);
-    assert!(refusal(&bytes).contains("events of 18446744073709551615 bytes each cannot be"));
+    assert!(refusal(&bytes).contains("events of 18446744073709551615 bytes each are invalid"));
     let mut bytes = small().bytes();
     bytes[32..40].fill(0xff);
-    assert!(refusal(&bytes).contains("end behind the file"));
-    // Records of an event that comes behind them.
+    assert!(refusal(&bytes).contains("end after the end of the file"));
+    // Records precede the attributes of their event.
     let mut stream = File::default();
     stream.record(kind::SAMPLE, 2, &[]);
     let bytes = [&b"PERFILE2\x10\0\0\0\0\0\0\0"[..], &stream.bytes()[104 + 144..]].concat();
-    assert!(refusal(&bytes).contains("in front of the events"));
+    assert!(refusal(&bytes).contains("precede the attributes of their events"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn records_of_events_are_told_apart_by_their_numbers() {
     assert_eq!(two([id | field::IP, id | field::TIME]).expect("told apart"), [1, 0, 0]);
     assert_eq!(two([field::ID, field::ID]).expect("told apart"), [1, 0, 0]);
     let refusal = two([field::ID, field::ID | field::IP]).expect_err("ids lie at different places");
-    assert!(refusal.to_string().contains("cannot be told apart"));
+    assert!(refusal.to_string().contains("cannot be distinguished"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The unwind tables of images: those that the recording has, else those of the files.
+//! Finds the unwind tables of images: those in the recording, else those of the files.
 //!
-//! With the recording's own rules, one recording has the same stacks on every machine, and no file need be opened if they
-//! are for all code that stacks hold.
+//! With the recording's own tables, a recording has the same stacks on every machine. If they cover all code on the stacks, no file
+//! need be opened.
 
 mod recorded;
 
@@ -17,52 +17,52 @@ use crate::base::map::Map;
 use crate::stacks::calls::{self, Judge};
 use crate::stacks::locate::Locator;
 use icecore_symbolize::image::{FileOff, Finder, Identity, Layout, Sections, Svma};
-use icecore_unwind::{Machine, Place, UnwindSections, UnwindTables};
+use icecore_unwind::{Machine, ModuleAddress, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
-/// The first call of a program lies so close to its entry point.
+/// The first call of a program lies at most so far from its entry point.
 const ENTRY_BYTES: u64 = 64;
 /// `mov %eax, %edi; xor %eax, %eax; mov $60, %al; syscall`: what musl's `__clone` does when the function of a thread returns.
 const THREAD_END: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
 
-/// What is known of the images that stacks are in.
-pub(super) struct Rules<'a> {
+/// The unwind tables of all images that stacks hit.
+pub(super) struct TableSources<'a> {
     machine: Machine,
-    /// By position in [`Locator::images`].
-    images: Vec<Option<Source<'a>>>,
+    /// The tables of each image, by position in [`Locator::images`].
+    images: Vec<Option<TableSource<'a>>>,
 }
 
-/// What the recording has of an image, and its files where that is not all; one of them at least.
-struct Source<'a> {
+/// The recording's tables of an image, and those of its files if the recording does not have all; one of them at least.
+struct TableSource<'a> {
     recorded: Option<Recorded>,
     files: Option<Opened>,
-    /// The files of an image for which the recording has all rules: they are opened if the code itself is asked for.
+    /// The files of an image for which the recording has all tables: opened if the code itself is needed.
     code: OnceLock<Option<Opened>>,
     finder: Finder<'a>,
     image: &'a Identity,
 }
 
-/// What is read of the files of an image.
+/// The unwind sections of an image's files.
 #[derive(Debug)]
 pub(crate) struct Opened {
     layout: Layout,
     sections: Sections,
     /// `.debug_frame` of the debug file.
     debug: Option<Sections>,
-    /// Rules made of Go's tables, of the functions that stacks hold.
+    /// Entries made from Go's tables, for the functions on the stacks.
     of_go: Vec<u8>,
 }
 
-/// The rules, by position in [`Locator::images`].
-pub(super) struct Tables<'a> {
+/// A view of the tables that looks up addresses, by position in [`Locator::images`].
+pub(super) struct TableLookup<'a> {
     machine: Machine,
-    images: Vec<Option<(&'a Source<'a>, UnwindTables<'a>)>>,
-    /// The code itself; `None` if nothing is guessed.
+    images: Vec<Option<(&'a TableSource<'a>, UnwindTables<'a>)>>,
+    /// The code itself; without it nothing is guessed.
     calls: Option<&'a (dyn Judge + 'a)>,
 }
 
-impl<'a> Rules<'a> {
-    /// Finds the rules of all images of which stacks hold addresses; `None` if nothing is known of the recording's machine.
+impl<'a> TableSources<'a> {
+    /// Finds the tables of all images whose addresses occur on stacks; `None` if the recording's machine is unknown.
     pub(super) fn find(locator: &'a Locator<'_>, finder: &Finder<'a>) -> Option<Self> {
         let tables = locator.tables;
         let machine = tables.machine()?;
@@ -89,14 +89,14 @@ impl<'a> Rules<'a> {
             let lacks = recorded.as_ref().is_none_or(|recorded| recorded.lacks(machine, &wanted));
             let open = || Opened::of(&finder.look(image).files.ok()?, machine, &wanted);
             let files = if lacks && !wanted.is_empty() { open() } else { None };
-            let source = Source { recorded, files, code: OnceLock::new(), finder: *finder, image };
+            let source = TableSource { recorded, files, code: OnceLock::new(), finder: *finder, image };
             (source.recorded.is_some() || source.files.is_some()).then_some(source)
         });
         Some(Self { machine, images: images.collect() })
     }
 
-    /// Prepares them for looking up.
-    pub(super) fn tables(&self) -> Tables<'_> {
+    /// Prepares the tables for lookups.
+    pub(super) fn tables(&self) -> TableLookup<'_> {
         let images = self.images.par_iter().map(|source| {
             let source = source.as_ref()?;
             let recorded = source.recorded.as_ref().map(|it| UnwindTables::new(it.sections(self.machine)));
@@ -107,12 +107,12 @@ impl<'a> Rules<'a> {
             };
             Some((source, tables))
         });
-        Tables { machine: self.machine, images: images.collect(), calls: None }
+        TableLookup { machine: self.machine, images: images.collect(), calls: None }
     }
 }
 
 impl Opened {
-    /// With the rules of Go's functions around the offsets that are wanted.
+    /// Adds entries for Go's functions around the requested offsets.
     pub(crate) fn of(
         files: &icecore_symbolize::image::Files,
         machine: Machine,
@@ -150,7 +150,7 @@ impl Opened {
     }
 }
 
-/// Makes the rules of Go's functions around offsets, behind what they share.
+/// Makes entries for Go's functions around offsets, after their common part.
 fn made(layout: &Layout, sections: &Sections, machine: Machine, wanted: &[u64]) -> Option<Vec<u8>> {
     let table = go::open(sections.file(), layout)?;
     let (text_at, text) = (layout.section(".text")?.at.0, sections.bytes(".text"));
@@ -158,7 +158,7 @@ fn made(layout: &Layout, sections: &Sections, machine: Machine, wanted: &[u64]) 
         let begin = usize::try_from(at.checked_sub(text_at)?).ok()?;
         text.get(begin..begin.checked_add(usize::try_from(len).ok()?)?)
     };
-    // What was a return address is looked up one byte earlier, in the call.
+    // A return address is looked up one byte earlier, in its call.
     let offs = wanted.iter().flat_map(|off| [FileOff(off.saturating_sub(1)), FileOff(*off)]);
     let functions = offs.filter_map(|off| table.function(layout.svma(off)?.0));
     let functions: BTreeMap<u64, go::Function<'_>> = functions.map(|it| (it.start, it)).collect();
@@ -166,8 +166,8 @@ fn made(layout: &Layout, sections: &Sections, machine: Machine, wanted: &[u64]) 
     Some(go::shared(machine).into_iter().chain(rules.flat_map(|rule| rule.bytes)).collect())
 }
 
-impl Source<'_> {
-    /// The files, if they are at hand with their code: of what a recording brings along it may be missing.
+impl TableSource<'_> {
+    /// Returns the files if they contain code: files in a recording may lack it.
     fn with_code(&self) -> Option<&Opened> {
         let has_code = |opened: &&Opened| opened.layout.has_code();
         let open = || Opened::of(&self.finder.look(self.image).files.ok()?, Machine::X86_64, &[]);
@@ -181,8 +181,8 @@ impl Source<'_> {
     }
 }
 
-impl<'a> Tables<'a> {
-    /// The same, with code against which guesses are checked.
+impl<'a> TableLookup<'a> {
+    /// Adds the code, against which guesses are checked.
     pub(super) fn with_calls(self, calls: &'a (dyn Judge + 'a)) -> Self {
         Self { calls: Some(calls), ..self }
     }
@@ -191,12 +191,12 @@ impl<'a> Tables<'a> {
         self.calls
     }
 
-    /// The instruction set.
+    /// Returns the instruction set.
     pub(super) fn machine(&self) -> Machine {
         self.machine
     }
 
-    /// Tells from machine code whether a call stands in front of an offset; `None` if the file is not at hand.
+    /// Returns true if machine code shows a call before an offset; `None` if the file is not available.
     pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
         let (source, _) = self.images.get(image as usize)?.as_ref()?;
         let file = source.with_code()?.sections.file();
@@ -205,7 +205,7 @@ impl<'a> Tables<'a> {
         Some(calls::ends_with_call(self.machine, before))
     }
 
-    /// Tells from machine code whether a return address at an offset is the first of the stack of a program or thread.
+    /// Returns true if machine code shows that the stack of a program or thread begins with the return address at an offset.
     pub(super) fn is_start(&self, image: u32, off: FileOff) -> bool {
         let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.with_code());
         let is_entry = |files: &Opened| {
@@ -228,17 +228,17 @@ impl<'a> Tables<'a> {
         is_it && self.is_behind_call(image, off) == Some(true)
     }
 
-    /// The place of an offset in an image.
-    pub(super) fn place(&self, image: Option<u32>, off: FileOff) -> Place<'_> {
+    /// Returns the place of an offset in an image.
+    pub(super) fn place(&self, image: Option<u32>, off: FileOff) -> ModuleAddress<'_> {
         let found = image.and_then(|image| self.images.get(image as usize)?.as_ref());
         match found.and_then(|(source, tables)| Some((source.svma(off)?, tables))) {
-            Some((at, tables)) => Place { module: image, at, tables: Some(tables) },
-            None => Place { module: image, at: Svma(off.0), tables: None },
+            Some((at, tables)) => ModuleAddress { module: image, at, tables: Some(tables) },
+            None => ModuleAddress { module: image, at: Svma(off.0), tables: None },
         }
     }
 }
 
-/// Tells of the code from an entry point to a return address whether nothing but one call at its end leads elsewhere.
+/// Returns true if the code from an entry point to a return address runs straight to one call at its end.
 fn is_first_call(code: &[u8]) -> bool {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     while decoder.can_decode() {
@@ -251,7 +251,7 @@ fn is_first_call(code: &[u8]) -> bool {
     false
 }
 
-/// Tells of a section whether unwinding needs it.
+/// Returns true if unwinding needs this section.
 fn is_rule_section(name: &str) -> bool {
     matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text")
 }

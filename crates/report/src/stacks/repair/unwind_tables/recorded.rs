@@ -1,4 +1,4 @@
-//! Unwind tables that the recording has of an image: entries of its `.eh_frame`, put back to where they were.
+//! Reassembles the unwind tables of an image from the entries of its `.eh_frame` that the recording has.
 
 use icecore_elf::go;
 use icecore_format::records::UnwindRule;
@@ -6,27 +6,27 @@ use icecore_format::records::UnwindRule;
 use icecore_symbolize::image::{FileOff, Svma};
 use icecore_unwind::{Machine, UnwindSections, UnwindTables};
 
-/// The longest section that is put together, bytes: mostly gaps, which cost nothing.
+/// The longest section that is assembled, bytes; gaps take most of it, and cost nothing.
 const MAX_SECTION_BYTES: u64 = 64 << 20;
-/// The shortest gap that can be bridged: the length of an entry, and something in it.
+/// The shortest gap that a filler entry can bridge: the length field and some content.
 const LEAST_GAP: usize = 8;
 
-/// Rules of one image.
+/// The unwind tables of one image.
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    /// Where the first entry lies.
+    /// The address of the first entry.
     at: Svma,
-    /// Entries at their distances from the first. A gap between two is an entry that describes nothing.
+    /// Entries at their distances from the first. A filler entry that describes nothing bridges each gap.
     section: Vec<u8>,
-    /// Entries that were made of Go's tables, behind what they share.
+    /// Entries made from Go's tables, after their common part.
     of_go: Vec<u8>,
-    /// From which offset in the file on, what is added to an offset to get an address. Linkers and optimizers may make
-    /// several segments of code.
+    /// Each pair holds an offset in the file, and what is added to offsets from there on to get an address. Linkers and optimizers
+    /// may make several segments of code.
     biases: Vec<(u64, u64)>,
 }
 
 impl Recorded {
-    /// Puts entries together; `None` if they do not fit together. Of those that overlap the first counts.
+    /// Assembles entries; `None` if they are too far apart or inconsistent. Of overlapping entries the first counts.
     pub(in crate::stacks::repair) fn new(rules: &[&UnwindRule], machine: Machine) -> Option<Self> {
         let (of_go, mut rules): (Vec<&UnwindRule>, Vec<&UnwindRule>) =
             rules.iter().partition(|rule| rule.at >= go::FDE_AT);
@@ -56,7 +56,7 @@ impl Recorded {
         }
     }
 
-    /// Tells whether there are no rules for some of the code at these offsets, which may be return addresses.
+    /// Returns true if the tables do not cover some of the code at these offsets, which may be return addresses.
     pub(super) fn lacks(&self, machine: Machine, offsets: &[u64]) -> bool {
         let tables = UnwindTables::new(self.sections(machine));
         let has = |off: u64| tables.describes(self.svma(FileOff(off)).0);
@@ -69,7 +69,7 @@ impl Recorded {
     }
 }
 
-/// Puts entries where they were, counted from the first; `None` if they lie too far apart.
+/// Puts entries at their original distances from the first; `None` if they are too far apart.
 fn together(rules: &[&UnwindRule], first: u64) -> Option<Vec<u8>> {
     let Some(last) = rules.last() else { return Some(Vec::new()) };
     let len = last.at.checked_sub(first)?.checked_add(last.bytes.len() as u64)?;
@@ -92,7 +92,7 @@ fn together(rules: &[&UnwindRule], first: u64) -> Option<Vec<u8>> {
     Some(section)
 }
 
-/// Puts entries that were made behind what they share.
+/// Puts entries made from Go's tables after their common part.
 fn made(rules: &[&UnwindRule], machine: Machine) -> Vec<u8> {
     if rules.is_empty() {
         return Vec::new();
@@ -104,13 +104,13 @@ fn made(rules: &[&UnwindRule], machine: Machine) -> Vec<u8> {
     section
 }
 
-/// Tells whether an entry is as long as it says.
+/// Returns true if an entry is as long as its length field says.
 fn has_own_len(entry: &[u8]) -> bool {
     let len = entry.first_chunk().map(|len| u32::from_le_bytes(*len));
     len.is_some_and(|len| len > 0 && u64::from(len) + 4 == entry.len() as u64)
 }
 
-/// Tells an entry of a function from what several share.
+/// Returns true for an entry of one function (FDE), false for a common part (CIE).
 fn is_function(entry: &[u8]) -> bool {
     entry.get(4..8).is_some_and(|id| id != [0; 4])
 }

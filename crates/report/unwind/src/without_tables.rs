@@ -1,25 +1,25 @@
-//! Finds the caller of code without unwind tables: stubs of linkers, assembly, JIT code.
+//! Finds the caller of code without unwind tables: PLT stubs, assembly, JIT code.
 
 use super::registers::Registers;
-use super::{By, CallersFp, Edge, End, Limits, Miss, Modules, Place, Shape, StackMemory};
+use super::{By, CallersFp, Edge, End, Limits, Miss, ModuleAddress, Modules, Shape, StackMemory};
 use icecore_elf::Machine;
 
-/// Words at the top of the stack among which a stub's return address is: above it there are at most the two that the stub
-/// itself has pushed, a number and the address of data.
+/// How many words at the top of the stack may hold the return address of a PLT stub: the stub itself has pushed at most two, a
+/// number and the address of data.
 const STUB_WORDS: u64 = 3;
-/// The same for assembly, which may have pushed the six registers that it has to give back.
+/// The same for assembly, which may have pushed the six registers that it must restore.
 const ASSEMBLY_WORDS: u64 = 7;
 
-/// Words among which a return address is looked for of which the code proves that it is one, at its place: assembly may keep
-/// tables and blocks of data on the stack.
+/// How many words are searched for a return address that the code proves, at its exact slot: assembly may keep tables and blocks of
+/// data on the stack.
 const PROVEN_WORDS: u64 = 64;
 
-/// The longest frame of code in no file that is looked through, words.
+/// The longest frame of code in no file that is searched, words.
 const FRAME_WORDS: u64 = 512;
 
-/// A frame without rules.
+/// A frame without unwind tables.
 pub(super) struct Frame<'a, M, P> {
-    pub(super) place: Place<'a>,
+    pub(super) place: ModuleAddress<'a>,
     pub(super) is_interrupted: bool,
     pub(super) memory: &'a M,
     pub(super) modules: &'a P,
@@ -27,10 +27,10 @@ pub(super) struct Frame<'a, M, P> {
 }
 
 impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
-    /// Turns the registers into those of the caller, and says by what it was found.
+    /// Replaces the registers by those of the caller, and returns how it was found.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the caller was not found.
     pub(super) fn unwind(&self, registers: &mut Registers) -> Result<By, End> {
         match registers.machine() {
             Machine::X86_64 => match self.follow_code(registers).or_else(|| self.find_call(registers)) {
@@ -49,12 +49,12 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         self.place.tables.is_some_and(|tables| tables.is_stub(self.place.at.0))
     }
 
-    /// The address by which the function is looked up.
+    /// Returns the address by which the function is looked up.
     fn at(&self, registers: &Registers) -> u64 {
         registers.pc().wrapping_sub(u64::from(!self.is_interrupted))
     }
 
-    /// x86-64: the instructions of the function tell where its return address is, if a symbol tells where it begins.
+    /// x86-64: the instructions of the function show where its return address is, if a symbol shows where the function begins.
     fn follow_code(&self, registers: &mut Registers) -> Option<Result<By, End>> {
         let shape = self.modules.shape(registers.pc(), self.is_interrupted)?;
         let slot = slot_of(&shape, registers)?;
@@ -68,8 +68,8 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         }
     }
 
-    /// x86-64: a word further up is the address behind a direct call of this function, and just there the instructions of the
-    /// function have left it.
+    /// x86-64: finds a word further up that follows a direct call of this function, and that lies exactly where the instructions of
+    /// the function left it.
     fn find_call(&self, registers: &mut Registers) -> Option<Result<By, End>> {
         let sp = registers.sp();
         let (shape, slot, word) = self.top(sp, PROVEN_WORDS).find_map(|(slot, word)| {
@@ -81,9 +81,9 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         Some(Ok(By::Proven))
     }
 
-    /// x86-64: the return address is on top of the stack where a function begins, in the whole of one that makes no frame,
-    /// and one below where the frame pointer has just been saved. Else it is where the frame pointer leads, or further up among
-    /// registers that were pushed. The code must not speak against it.
+    /// x86-64: guesses the return address. It is on top of the stack where a function begins, and everywhere in one that makes no
+    /// frame; one word higher where the frame pointer has just been saved. Otherwise the frame pointer leads to it, or it lies
+    /// further up among pushed registers. The code must not contradict the guess.
     fn guess(&self, registers: &mut Registers) -> Result<By, End> {
         let sp = registers.sp();
         let words = if self.is_stub() { STUB_WORDS } else { 1 };
@@ -100,8 +100,8 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
             return Ok(By::TopOfStack);
         }
         match self.follow_frame_pointer(registers) {
-            Err(End::NoRules(module)) => {
-                let found = self.search(registers).ok_or(End::NoRules(module))?;
+            Err(End::NoTables(module)) => {
+                let found = self.search(registers).ok_or(End::NoTables(module))?;
                 leave(registers, found.0, found.1);
                 Ok(By::TopOfStack)
             }
@@ -109,8 +109,8 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         }
     }
 
-    /// x86-64: assembly that does not keep frame pointers has pushed nothing but registers that it will give back. Hardly
-    /// ever one of them holds an address in a function with rules.
+    /// x86-64: assembly that does not keep frame pointers pushes only registers that it restores. These rarely hold an address in a
+    /// function with unwind tables.
     fn search(&self, registers: &Registers) -> Option<(u64, u64)> {
         self.place.module?;
         let mut top = self.top(registers.sp(), ASSEMBLY_WORDS);
@@ -119,7 +119,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         })
     }
 
-    /// The first addresses on the stack, with where they are; a word that is none is passed over.
+    /// Returns the first addresses on the stack, and where they lie; skips words that are no addresses.
     fn top(&self, sp: u64, words: u64) -> impl Iterator<Item = (u64, u64)> {
         let slots = (0..words).map(move |word| sp.wrapping_add(8 * word));
         let read = slots.map(|slot| (slot, self.memory.read_u64(slot)));
@@ -127,12 +127,12 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         copied.filter_map(|(slot, word)| Some((slot, word.ok()?)))
     }
 
-    /// Tells whether a word leads into code that may have called this function; or, if `may_begin`, to where a stack may begin.
+    /// Returns true if a word leads into code that may have called this function or, with `may_begin`, to where a stack may begin.
     fn admits(&self, word: u64, registers: &Registers, may_begin: bool) -> bool {
         self.is_code(word) && self.modules.edge(word, self.at(registers), may_begin) != Edge::Impossible
     }
 
-    /// The frame of this function, if a word is the address behind a direct call of it.
+    /// Derives the frame of this function, if a word follows a direct call of it.
     fn shape_behind(&self, word: u64, registers: &Registers) -> Option<Shape> {
         if registers.machine() != Machine::X86_64 || self.place.module.is_none() {
             return None;
@@ -140,15 +140,15 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         self.modules.shape_behind(word, registers.pc(), self.is_interrupted)
     }
 
-    /// Tells whether a word may be the return address: the code does not speak against it, or against its place.
+    /// Returns true if a word may be the return address: the code contradicts neither the word nor its slot.
     fn may_be(&self, slot: u64, word: u64, registers: &Registers, may_begin: bool) -> bool {
         let shape = self.shape_behind(word, registers);
         let is_there = shape.is_none_or(|shape| slot_of(&shape, registers) == Some(slot));
         is_there && self.admits(word, registers, may_begin)
     }
 
-    /// x86-64: tells of code in no file whether a return address is proven where a frame pointer leads: it lies behind a direct
-    /// call of this very function, and no other word of the frame may be one.
+    /// x86-64: returns true if code in no file proves a return address to which the frame pointer leads: it follows a direct call
+    /// of this very function, and no other word of the frame can be a return address.
     fn is_called_from(&self, slot: u64, return_address: u64, registers: &Registers) -> bool {
         let sp = registers.sp();
         let words = slot.wrapping_sub(sp) / 8;
@@ -163,7 +163,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
             && (0..words).all(|word| is_none(sp.wrapping_add(8 * word)))
     }
 
-    /// Goes on behind a return address, with the frame pointer that the caller had.
+    /// Continues after a return address, with the frame pointer of the caller.
     fn leave_by(&self, shape: Shape, registers: &mut Registers, slot: u64, return_address: u64) {
         let fp = registers.machine().fp();
         match shape.fp {
@@ -205,7 +205,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     /// ```
     fn follow_frame_pointer(&self, registers: &mut Registers) -> Result<By, End> {
         let machine = registers.machine();
-        let no_rules = End::NoRules(self.place.module);
+        let no_rules = End::NoTables(self.place.module);
         let missed = |miss| match miss {
             Miss::Beyond => End::LeftSnapshot,
             Miss::Elsewhere | Miss::NoAddress => no_rules,
@@ -249,7 +249,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         Ok((outer, return_address & !self.limits.not_address))
     }
 
-    /// Tells whether a return address leads into an image, to code that calls: it has rules.
+    /// Returns true if a return address leads into an image, to code that has unwind tables.
     fn is_in_function(&self, return_address: u64, machine: Machine) -> bool {
         let place = self.modules.find(return_address.wrapping_sub(1));
         let tables = place.and_then(|place| place.tables.map(|tables| (tables, place.at.0)));
@@ -261,12 +261,12 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     }
 }
 
-/// Where the return address lies in a frame.
+/// Returns where the return address lies in a frame.
 fn slot_of(shape: &Shape, registers: &Registers) -> Option<u64> {
     shape.slot(registers.sp(), registers.value(registers.machine().fp()))
 }
 
-/// Goes on behind a return address.
+/// Continues after a return address.
 fn leave(registers: &mut Registers, slot: u64, return_address: u64) {
     let machine = registers.machine();
     registers.set(machine.sp(), slot.wrapping_add(8));
