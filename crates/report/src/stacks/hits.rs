@@ -1,5 +1,7 @@
 //! Counts samples by what they hit: every later stage works on distinct stacks.
 
+mod counter;
+
 use std::ops::Range;
 
 use icecore_format::index::Entry;
@@ -10,10 +12,10 @@ use rayon::prelude::*;
 use crate::base::map::Map;
 use crate::recording::cgroups::{CgroupId, Cgroups};
 use crate::recording::filter::{Filter, Sides};
-use crate::recording::load::{Tables, damage};
+use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
-use crate::recording::spans::widened;
 use crate::recording::spans::{Slices, Slicing, Spans};
+use counter::Counter;
 
 /// What samples share that hit the same code in the same thread or process. The order makes equal stacks neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -253,134 +255,6 @@ fn leaders(tables: &Tables) -> Map<u32, u32> {
         leaders.entry(task.tgid).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
     leaders.into_iter().map(|(tgid, (_, id))| (tgid, id)).collect()
-}
-
-/// Counts the samples of one block after the other.
-struct Counter<'a> {
-    rows: Map<Key, Count>,
-    /// Samples and weight by position of a row, and slice.
-    cells: Map<(u32, u32), (u32, u64)>,
-    without_frames: u64,
-    /// Which events occurred.
-    events: [bool; 1 << u8::BITS],
-    damage: Vec<Damage>,
-    /// The task under which each task is counted, and its phase at its last sample.
-    phases: Map<u32, (u32, Phase)>,
-    /// The task that stands for a process, by process id; empty if each thread is counted apart.
-    leaders: &'a Map<u32, u32>,
-    apart: Apart,
-    slices: Option<Slices>,
-}
-
-/// The counts of one key.
-#[derive(Clone, Copy)]
-struct Count {
-    /// Rows are numbered in the order of their first sample.
-    position: u32,
-    samples: u64,
-    weight: u64,
-    span_ns: (u64, u64),
-}
-
-impl<'a> Counter<'a> {
-    fn new(leaders: &'a Map<u32, u32>, apart: Apart, slices: Option<Slices>) -> Self {
-        let (rows, cells, damage, phases) = Default::default();
-        let events = [false; 1 << u8::BITS];
-        Self { rows, cells, without_frames: 0, events, damage, phases, leaders, apart, slices }
-    }
-
-    fn block(
-        &mut self,
-        selection: Selection<'_>,
-        entry: &Entry,
-        samples: Result<Vec<Sample>, icecore_format::Error>,
-    ) {
-        match samples {
-            Ok(samples) => samples.iter().for_each(|sample| self.sample(selection, sample)),
-            Err(error) => self.damage.push(damage(entry, &error)),
-        }
-    }
-
-    fn sample(&mut self, selection: Selection<'_>, sample: &Sample) {
-        let leaders = self.leaders;
-        let (counted_as, phase) = self.phases.entry(sample.task).or_insert_with(|| {
-            let leader = leaders.get(&selection.tables.task(sample.task).tgid);
-            (*leader.unwrap_or(&sample.task), selection.phase(sample.task, sample.time_ns))
-        });
-        if !phase.during_ns.contains(&sample.time_ns) {
-            *phase = selection.phase(sample.task, sample.time_ns);
-        }
-        let Some(key) = selection.key_in(phase, sample) else { return };
-        if selection.is_emptied(&key) {
-            self.without_frames += 1;
-            return;
-        }
-        let event = if self.apart.events { sample.event } else { 0 };
-        let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
-        let key = Key { task: *counted_as, user, kernel, event, ..key };
-        self.events[usize::from(sample.event)] = true;
-        let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
-        let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
-        if let Some(slices) = self.slices {
-            self.add_cell(position, slices.of(sample.time_ns), (1, weight));
-        }
-    }
-
-    /// Adds the counts of another counter.
-    fn merged(mut self, mut other: Self) -> Self {
-        if self.rows.len() < other.rows.len() {
-            std::mem::swap(&mut self.rows, &mut other.rows);
-            // Cells name rows by their positions.
-            std::mem::swap(&mut self.cells, &mut other.cells);
-        }
-        self.without_frames += other.without_frames;
-        self.events.iter_mut().zip(other.events).for_each(|(seen, too)| *seen |= too);
-        self.damage.append(&mut other.damage);
-        let mut position_of = vec![0; other.rows.len()];
-        for (key, count) in other.rows {
-            position_of[count.position as usize] = self.add(key, count);
-        }
-        for ((row, slice), more) in other.cells {
-            self.add_cell(position_of[row as usize], slice, more);
-        }
-        self
-    }
-
-    /// Adds to a row; returns its position.
-    fn add(&mut self, key: Key, more: Count) -> u32 {
-        let position = self.rows.len() as u32;
-        let add = |count: &mut Count| {
-            count.samples += more.samples;
-            count.weight = count.weight.saturating_add(more.weight);
-            count.span_ns = widened(count.span_ns, more.span_ns);
-        };
-        self.rows.entry(key).and_modify(add).or_insert(Count { position, ..more }).position
-    }
-
-    fn add_cell(&mut self, row: u32, slice: u32, (samples, weight): (u32, u64)) {
-        let cell = self.cells.entry((row, slice)).or_default();
-        *cell = (cell.0.saturating_add(samples), cell.1.saturating_add(weight));
-    }
-
-    fn into_hits(self) -> Hits {
-        let row = |(key, Count { position, samples, weight, span_ns })| {
-            (position, Hit { key, samples, weight, span_ns })
-        };
-        let mut rows: Vec<(u32, Hit)> = self.rows.into_iter().map(row).collect();
-        rows.par_sort_unstable_by_key(|(_, hit)| hit.key);
-        let mut row_of = vec![0; rows.len()];
-        (0..).zip(&rows).for_each(|(row, (position, _))| row_of[*position as usize] = row);
-        let rows = rows.into_iter().map(|(_, hit)| hit).collect();
-        let cell = |((position, slice), (samples, weight)): ((u32, u32), _)| {
-            let row = row_of[position as usize];
-            Cell { row, slice, samples, weight }
-        };
-        let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
-        cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
-        let events = (0..=u8::MAX).filter(|event| self.events[usize::from(*event)]).collect();
-        let seen = SampleFacts { without_frames: self.without_frames, events };
-        Hits { rows, cells, seen, slices: self.slices, damage: self.damage }
-    }
 }
 
 #[cfg(test)]

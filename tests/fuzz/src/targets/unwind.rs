@@ -5,7 +5,8 @@ use std::process::Command;
 
 use icecore_elf::{Endianness, Svma, eh_frame_at};
 use icecore_unwind::{
-    Limits, Machine, Miss, ModuleAddress, Modules, Registers, StackMemory, UnwindSections, UnwindTables, Unwinder,
+    Limits, Machine, Miss, ModuleAddress, Modules, Registers, StackMemory, UnwindSections, UnwindTables,
+    Unwinder,
 };
 
 use super::FREE_BYTES;

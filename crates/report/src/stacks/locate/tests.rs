@@ -4,6 +4,7 @@ use icecore_format::records::{
 
 use super::*;
 use crate::recording::load::by_id::ById;
+use crate::stacks::hits::{Hit, Key};
 
 /// Returns the tables of [`tables_of`] with nodes that are addresses.
 fn tables(nodes: &[(u32, u64)]) -> Tables {

@@ -70,7 +70,8 @@ impl Recorded {
     fn repaired(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<StackRepair>) {
         let locator = Locator::new(&self.tables, &self.spaces);
         let search = Search::nowhere();
-        let files = TableSources::find(&locator, &Finder { search: &search, embedded: None }).expect("the machine is known");
+        let files = TableSources::find(&locator, &Finder { search: &search, embedded: None })
+            .expect("the machine is known");
         let tables = files.tables();
         let (cgroups, filter) = (Cgroups::replay(&self.tables), Filter::default());
         let selection =
@@ -190,7 +191,8 @@ impl Builder {
 fn with_memory<T>(recorded: &Recorded, ask: impl FnOnce(Option<Memory<'_>>) -> T) -> T {
     let locator = Locator::new(&recorded.tables, &recorded.spaces);
     let search = Search::nowhere();
-    let files = TableSources::find(&locator, &Finder { search: &search, embedded: None }).expect("the machine is known");
+    let files = TableSources::find(&locator, &Finder { search: &search, embedded: None })
+        .expect("the machine is known");
     let tables = files.tables();
     let at = Moment { space: recorded.space(), span_ns: (0, 0) };
     let code = SpaceCode::new(&locator, at, &tables);
