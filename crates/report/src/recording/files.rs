@@ -5,12 +5,12 @@
 //! the length that the file is said to have, and no more of them than [`MAX_UNPACKED_BYTES`] in all.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, anyhow, ensure};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::ImagePartsV1;
@@ -59,11 +59,10 @@ impl<'a> EmbeddedFiles<'a> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note(&self, error: &anyhow::Error) {
+    fn note(&self, error: &Unpack) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.get_or_insert_with(|| {
-            format!("cannot unpack a file that the recording brings along: {error:#}")
-        });
+        trouble
+            .get_or_insert_with(|| format!("cannot unpack a file that the recording brings along: {error}"));
     }
 
     /// The blocks that may have pieces of an image, and the id that it has in them.
@@ -75,17 +74,15 @@ impl<'a> EmbeddedFiles<'a> {
     }
 
     /// Writes the pieces into a file; `None` if there are none.
-    fn unpack(&self, blocks: &[(u32, Entry)], path: &str) -> anyhow::Result<Option<ElfFile>> {
+    fn unpack(&self, blocks: &[(u32, Entry)], path: &str) -> Result<Option<ElfFile>, Unpack> {
         let mut sparse: Option<Sparse> = None;
         for (image, entry) in blocks {
             match self.take(*image, entry, &mut sparse) {
                 Ok(()) => {}
                 // What the other blocks have is good for something; sections that miss a byte count as absent.
-                Err(error) if error.is::<icecore_format::Error>() => {
-                    let damage = error.downcast_ref().map(|error| damage(entry, error));
-                    self.note(
-                        &damage.map_or(error, |damage| anyhow!("{damage}; see `icecore-report verify`")),
-                    );
+                Err(Unpack::Damaged(error)) => {
+                    let damage = damage(entry, &error);
+                    self.note(&Unpack::Refused(format!("{damage}; see `icecore-report verify`")));
                 }
                 Err(error) => return Err(error),
             }
@@ -95,7 +92,7 @@ impl<'a> EmbeddedFiles<'a> {
         Ok(sparse.map(|sparse| ElfFile::of_pieces(sparse.file, sparse.len, path, sparse.present)))
     }
 
-    fn take(&self, image: u32, entry: &Entry, sparse: &mut Option<Sparse>) -> anyhow::Result<()> {
+    fn take(&self, image: u32, entry: &Entry, sparse: &mut Option<Sparse>) -> Result<(), Unpack> {
         let payload = self.recording.payload(entry)?;
         let view = payload.view::<ImagePartsV1>()?;
         if view.image.to_native() != image {
@@ -103,12 +100,14 @@ impl<'a> EmbeddedFiles<'a> {
         }
         let (len, rows) = (view.file_bytes.to_native(), view.rows()?);
         let unpacked = self.unpacked_bytes.fetch_add(view.bytes.len() as u64, Ordering::Relaxed);
-        ensure!(unpacked <= MAX_UNPACKED_BYTES, "more than {} GiB in all", MAX_UNPACKED_BYTES >> 30);
+        require(unpacked <= MAX_UNPACKED_BYTES, || {
+            format!("more than {} GiB in all", MAX_UNPACKED_BYTES >> 30)
+        })?;
         let sparse = match sparse {
             Some(sparse) => sparse,
             None => sparse.insert(Sparse::new(len)?),
         };
-        ensure!(len == sparse.len, "it is said to have {len} and {} bytes", sparse.len);
+        require(len == sparse.len, || format!("it is said to have {len} and {} bytes", sparse.len))?;
         rows.iter().try_for_each(|piece| sparse.put(piece.off, piece.bytes))
     }
 }
@@ -156,22 +155,40 @@ struct Sparse {
 }
 
 impl Sparse {
-    fn new(len: u64) -> anyhow::Result<Self> {
-        ensure!(len <= MAX_FILE_BYTES, "a file of {len} bytes");
+    fn new(len: u64) -> Result<Self, Unpack> {
+        require(len <= MAX_FILE_BYTES, || format!("a file of {len} bytes"))?;
         let file =
-            tempfile::tempfile().and_then(|file| file.set_len(len).map(|()| file)).with_context(no_room)?;
+            tempfile::tempfile().and_then(|file| file.set_len(len).map(|()| file)).map_err(Unpack::NoRoom)?;
         Ok(Self { file, len, present: Present::default() })
     }
 
-    fn put(&mut self, off: u64, bytes: &[u8]) -> anyhow::Result<()> {
-        ensure!(self.present.add(off, bytes.len() as u64), "two pieces for byte {off} or behind it");
-        self.file.write_all_at(bytes, off).with_context(no_room)
+    fn put(&mut self, off: u64, bytes: &[u8]) -> Result<(), Unpack> {
+        require(self.present.add(off, bytes.len() as u64), || {
+            format!("two pieces for byte {off} or behind it")
+        })?;
+        self.file.write_all_at(bytes, off).map_err(Unpack::NoRoom)
     }
 }
 
-fn no_room() -> String {
-    let folder = std::env::temp_dir();
-    format!("the folder for temporary files `{}` takes nothing (set TMPDIR to another)", folder.display())
+/// Why the file of an image cannot be put together.
+#[derive(Debug, thiserror::Error)]
+enum Unpack {
+    /// A block of its pieces is damaged.
+    #[error(transparent)]
+    Damaged(#[from] icecore_format::Error),
+    /// The pieces contradict each other, or exceed a limit.
+    #[error("{0}")]
+    Refused(String),
+    /// The folder for temporary files is full.
+    #[error(
+        "the folder for temporary files `{folder}` takes nothing (set TMPDIR to another): {0}",
+        folder = std::env::temp_dir().display()
+    )]
+    NoRoom(io::Error),
+}
+
+fn require(is_so: bool, otherwise: impl FnOnce() -> String) -> Result<(), Unpack> {
+    if is_so { Ok(()) } else { Err(Unpack::Refused(otherwise())) }
 }
 
 #[cfg(test)]

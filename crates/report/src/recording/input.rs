@@ -5,24 +5,80 @@ mod spool;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
 use icecore_format::header::FileHeader;
 use icecore_format::read::Recording;
 
 use crate::base::meant::of_others;
-use crate::recording::filter::Filter;
+use crate::recording::filter::{Filter, Moment};
 use spool::spool;
 
 /// What the files of `perf record` begin with, on little-endian and on big-endian machines.
 const PERF_DATA: [&[u8; 8]; 2] = [b"PERFILE2", b"2ELIFREP"];
 
+/// Why a recording cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Stdin is a terminal.
+    #[error("cannot read a recording from a terminal: pipe one in, or name a file")]
+    Terminal,
+    /// Stdin cannot be read, or holds no recording.
+    #[error("cannot open the recording on stdin")]
+    Stdin(#[source] Cause),
+    /// A file cannot be read, or is no recording.
+    #[error("cannot open recording `{}`{hint}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The command that may have been meant; else empty.
+        hint: String,
+        /// The reason.
+        source: Cause,
+    },
+}
+
+/// Why a file or a pipe cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The system refuses.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The bytes are no recording.
+    #[error(transparent)]
+    Format(#[from] icecore_format::Error),
+    /// `perf record` has written the file.
+    #[error(
+        "this is a perf.data file, not an icecore recording; make one of it with `icecore-report import`"
+    )]
+    PerfData,
+    /// Stdin is a terminal.
+    #[error("it would come from a terminal: pipe one in, or name a file")]
+    Terminal,
+    /// A pipe failed after its first bytes.
+    #[error("cannot read on")]
+    Pipe(#[source] io::Error),
+    /// The folder for temporary files does not take what came out of a pipe.
+    #[error(
+        "cannot keep it in the folder for temporary files `{folder}`: {0}; set TMPDIR to a folder with more room",
+        folder = std::env::temp_dir().display()
+    )]
+    NoRoom(io::Error),
+}
+
+/// The filter keeps no time.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot report on no time: --from {from} is not before --to {to}")]
+pub struct NoTime {
+    from: Moment,
+    to: Moment,
+}
+
 /// Opens a recording: a file, a pipe by its name, or stdin as `-`.
 ///
 /// # Errors
 /// With the path and the cause.
-pub fn open(path: &Path) -> anyhow::Result<Recording> {
+pub fn open(path: &Path) -> Result<Recording, OpenError> {
     open_as(path, Recording::from_file)
 }
 
@@ -30,26 +86,26 @@ pub fn open(path: &Path) -> anyhow::Result<Recording> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_by_index(path: &Path) -> anyhow::Result<Recording> {
+pub fn open_by_index(path: &Path) -> Result<Recording, OpenError> {
     open_as(path, Recording::by_index)
 }
 
 type Map = fn(&File) -> Result<Recording, icecore_format::Error>;
 
-fn open_as(path: &Path, map: Map) -> anyhow::Result<Recording> {
+fn open_as(path: &Path, map: Map) -> Result<Recording, OpenError> {
     if path.as_os_str() == "-" {
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            bail!("cannot read a recording from a terminal: pipe one in, or name a file");
+            return Err(OpenError::Terminal);
         }
         let open = || from(stdin.as_fd().try_clone_to_owned()?.into(), map);
-        return open().context("cannot open the recording on stdin");
+        return open().map_err(OpenError::Stdin);
     }
     let open = || from(File::open(path)?, map);
-    open().with_context(|| {
+    open().map_err(|source| {
         let word = path.to_str().filter(|_| !path.exists()).and_then(of_others);
         let hint = word.map(|hint| format!(" (if it was meant as a command: {hint})")).unwrap_or_default();
-        format!("cannot open recording `{}`{hint}", path.display())
+        OpenError::File { path: path.to_owned(), hint, source }
     })
 }
 
@@ -57,13 +113,14 @@ fn open_as(path: &Path, map: Map) -> anyhow::Result<Recording> {
 ///
 /// # Errors
 /// With the cause.
-pub fn open_perf_data(path: &Path) -> anyhow::Result<File> {
+pub fn open_perf_data(path: &Path) -> Result<File, Cause> {
     let stdin = io::stdin();
-    let mut file: File = match path.as_os_str() == "-" {
-        true if stdin.is_terminal() => bail!("it would come from a terminal: pipe one in, or name a file"),
-        true => stdin.as_fd().try_clone_to_owned()?.into(),
-        false => File::open(path)?,
-    };
+    let is_stdin = path.as_os_str() == "-";
+    if is_stdin && stdin.is_terminal() {
+        return Err(Cause::Terminal);
+    }
+    let mut file: File =
+        if is_stdin { stdin.as_fd().try_clone_to_owned()?.into() } else { File::open(path)? };
     let kind = file.metadata()?;
     if kind.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
@@ -85,7 +142,7 @@ pub fn is_nameless(path: &Path) -> bool {
     ["-", "/dev/stdin", "/dev/fd", "/proc"].iter().any(|name| path.starts_with(name))
 }
 
-fn from(mut file: File, map: Map) -> anyhow::Result<Recording> {
+fn from(mut file: File, map: Map) -> Result<Recording, Cause> {
     let kind = file.metadata()?;
     if kind.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
@@ -97,17 +154,13 @@ fn from(mut file: File, map: Map) -> anyhow::Result<Recording> {
 }
 
 /// Names a file that is none of ours.
-fn explain(error: icecore_format::Error, mut file: &File) -> anyhow::Error {
+fn explain(error: icecore_format::Error, mut file: &File) -> Cause {
     let mut magic = [0; 8];
     let is_perf_data =
         file.rewind().and_then(|()| file.read_exact(&mut magic)).is_ok() && PERF_DATA.contains(&&magic);
     match error {
         icecore_format::Error::Io(cause) => cause.into(),
-        _ if is_perf_data => {
-            anyhow!(
-                "this is a perf.data file, not an icecore recording; make one of it with `icecore-report import`"
-            )
-        }
+        _ if is_perf_data => Cause::PerfData,
         other => other.into(),
     }
 }
@@ -116,11 +169,9 @@ fn explain(error: icecore_format::Error, mut file: &File) -> anyhow::Error {
 ///
 /// # Errors
 /// If it ends before it begins.
-pub fn check(filter: &Filter) -> anyhow::Result<()> {
+pub fn check(filter: &Filter) -> Result<(), NoTime> {
     match (filter.from, filter.to) {
-        (Some(from), Some(to)) if from.ns >= to.ns => {
-            bail!("cannot report on no time: --from {from} is not before --to {to}")
-        }
+        (Some(from), Some(to)) if from.ns >= to.ns => Err(NoTime { from, to }),
         _ => Ok(()),
     }
 }
@@ -128,10 +179,9 @@ pub fn check(filter: &Filter) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::filter::Moment;
 
-    fn refusal<T>(result: anyhow::Result<T>) -> String {
-        format!("{:#}", result.err().expect("refused"))
+    fn refusal<T, E: Into<anyhow::Error>>(result: Result<T, E>) -> String {
+        format!("{:#}", result.err().expect("refused").into())
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
     let servers = lookup::servers(&select.lookup)?;
     let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let recordings = wanted.iter().map(|piece| input::open_by_index(&piece.path));
-    let recordings: Vec<Recording> = recordings.collect::<anyhow::Result<_>>()?;
+    let recordings: Vec<Recording> = recordings.collect::<Result<_, _>>()?;
     let loaded: Vec<Loaded<'_>> = wanted
         .iter()
         .zip(&recordings)

@@ -1,6 +1,5 @@
 //! Why a view cannot be shown.
 
-use std::error::Error as StdError;
 use std::io;
 
 use crate::base::output::WriteError;
@@ -20,9 +19,6 @@ pub enum Error {
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] WriteError),
-    /// A flame graph cannot be drawn.
-    #[error(transparent)]
-    Graph(Box<dyn StdError + Send + Sync>),
 }
 
 impl Error {
@@ -31,7 +27,7 @@ impl Error {
         match self {
             Self::Output(error) => Some(error.kind()),
             Self::Json(error) => error.io_error_kind(),
-            Self::Refused(_) | Self::File(_) | Self::Graph(_) => None,
+            Self::Refused(_) | Self::File(_) => None,
         }
     }
 }

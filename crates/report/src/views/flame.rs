@@ -6,7 +6,6 @@ pub(crate) mod fit;
 use std::convert::Infallible;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
@@ -120,8 +119,7 @@ impl Export<Graph<'_>> for Svg {
             report.filtered.as_deref().into_iter().chain(drawn.left_out.as_deref()).collect();
         let subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
         let unit = if *weight == Weight::Samples { "samples" } else { &report.profile.unit };
-        let svg = draw(&lines, title, subtitle.as_deref(), unit, &mut colors);
-        svg.map_err(|error| Error::Graph(error.into()))
+        draw(&lines, title, subtitle.as_deref(), unit, &mut colors)
     }
 }
 
@@ -193,7 +191,7 @@ fn draw(
     filtered: Option<&str>,
     unit: &str,
     colors: &mut PaletteMap,
-) -> anyhow::Result<Vec<u8>> {
+) -> Result<Vec<u8>> {
     let mut options = Options::default();
     options.title = title.to_owned();
     options.subtitle = filtered.map(str::to_owned);
@@ -211,7 +209,7 @@ fn draw(
     options.flame_chart = true;
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
-    drawn.context("cannot draw flame graph")?;
+    drawn.map_err(|error| Error::Refused(format!("cannot draw flame graph: {error}")))?;
     Ok(svg)
 }
 

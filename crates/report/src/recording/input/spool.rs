@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use anyhow::{Context as _, anyhow};
 use icecore_format::header;
+
+use super::Cause;
 
 /// Bytes that are moved at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -14,12 +15,12 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// # Errors
 /// If the pipe or the folder for temporary files fails. What `is_one` does not take by its first bytes is not read on: it may have
 /// no end.
-pub(super) fn spool(pipe: impl Read, is_one: impl Fn(&[u8]) -> bool) -> anyhow::Result<File> {
+pub(super) fn spool(pipe: impl Read, is_one: impl Fn(&[u8]) -> bool) -> Result<File, Cause> {
     let mut pipe = Patient(pipe);
-    let mut file = tempfile::tempfile().map_err(|error| no_room(&error))?;
+    let mut file = tempfile::tempfile().map_err(Cause::NoRoom)?;
     let mut head = Vec::with_capacity(header::LEN);
     pipe.by_ref().take(header::LEN as u64).read_to_end(&mut head)?;
-    file.write_all(&head).map_err(|error| no_room(&error))?;
+    file.write_all(&head).map_err(Cause::NoRoom)?;
     if !is_one(&head) {
         // Whoever maps it says what is wrong.
         return Ok(file);
@@ -30,9 +31,9 @@ pub(super) fn spool(pipe: impl Read, is_one: impl Fn(&[u8]) -> bool) -> anyhow::
             Ok(0) => return Ok(file),
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error).context("cannot read on"),
+            Err(error) => return Err(Cause::Pipe(error)),
         };
-        file.write_all(&buffer[..len]).map_err(|error| no_room(&error))?;
+        file.write_all(&buffer[..len]).map_err(Cause::NoRoom)?;
     }
 }
 
@@ -50,13 +51,6 @@ impl<R: Read> Read for Patient<R> {
             }
         }
     }
-}
-
-fn no_room(error: &io::Error) -> anyhow::Error {
-    anyhow!(
-        "cannot keep it in the folder for temporary files `{}`: {error}; set TMPDIR to a folder with more room",
-        std::env::temp_dir().display()
-    )
 }
 
 #[cfg(test)]
@@ -108,12 +102,12 @@ mod tests {
         let head = head();
         let broken = (&head[..]).chain(Source(Some(io::ErrorKind::ConnectionReset)));
         let error = spool(broken, is_recording).expect_err("broken");
-        assert_eq!(format!("{error:#}"), "cannot read on: connection reset");
+        assert_eq!(format!("{:#}", anyhow::Error::from(error)), "cannot read on: connection reset");
     }
 
     #[test]
     fn a_full_folder_for_temporary_files_is_named_with_the_variable_that_moves_it() {
-        let text = no_room(&io::ErrorKind::StorageFull.into()).to_string();
+        let text = Cause::NoRoom(io::ErrorKind::StorageFull.into()).to_string();
         assert!(text.contains("folder for temporary files `/") && text.contains("set TMPDIR"), "{text}");
     }
 }

@@ -12,10 +12,10 @@ use crate::base::shorten::line;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::bytes;
 use crate::profile::tree::Root;
+use crate::views::Result;
 use crate::views::export::{self, Export};
 use crate::views::flame::fit::drawn;
 use crate::views::folded::{Labels, Merged};
-use crate::views::{Error, Result};
 
 /// A comparison, and the recordings that were compared.
 struct Compared<'a> {
@@ -37,7 +37,7 @@ impl Export<Compared<'_>> for Svg {
     }
 
     fn bytes(&self, of: &Compared<'_>) -> Result<Vec<u8>> {
-        graph(of.view, of.compared, of.reports).map_err(|error| Error::Graph(error.into()))
+        graph(of.view, of.compared, of.reports)
     }
 }
 
@@ -69,7 +69,7 @@ pub fn write(
 }
 
 /// Draws the flame graph of both sides.
-fn graph(view: &Diff, compared: &Comparison, reports: &[Sided<'_>]) -> anyhow::Result<Vec<u8>> {
+fn graph(view: &Diff, compared: &Comparison, reports: &[Sided<'_>]) -> Result<Vec<u8>> {
     // A program that is called otherwise now is still the same, where it is alone.
     let is_alone = |(report, _): &Sided<'_>| {
         report.profile.threads.windows(2).all(|pair| pair[0].process == pair[1].process)

@@ -10,13 +10,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use anyhow::{Context as _, anyhow};
 use inferno::flamegraph::color::BackgroundColor;
 use inferno::flamegraph::{self, FuncFrameAttrsMap, Options, TextTruncateDirection};
 
 use crate::analysis::matching::function;
 use crate::base::map::Map;
 use crate::views::flame::FONT_WIDTH;
+use crate::views::{Error, Result};
 
 /// Everything together is so many parts, in whole numbers as inferno wants them.
 const WHOLE: f64 = 1e6;
@@ -68,15 +68,12 @@ pub struct Picture<'a> {
 /// function must have one label.
 ///
 /// # Errors  if a side has no weight
-pub fn draw(
-    before: &[(String, f64)],
-    after: &[(String, f64)],
-    picture: Picture<'_>,
-) -> anyhow::Result<Vec<u8>> {
+pub fn draw(before: &[(String, f64)], after: &[(String, f64)], picture: Picture<'_>) -> Result<Vec<u8>> {
     let sums = [before, after].map(|side| side.iter().map(|(_, weight)| weight).sum::<f64>());
     for (sum, side) in sums.iter().zip(["before", "after"]) {
         if !(sum.is_finite() && *sum > 0.0) {
-            return Err(anyhow!("cannot draw a graph of a difference: there are no samples {side}"));
+            let text = format!("cannot draw a graph of a difference: there are no samples {side}");
+            return Err(Error::Refused(text));
         }
     }
     let wholes = if picture.as_shares { sums } else { [sums[0].max(sums[1]); 2] };
@@ -90,7 +87,7 @@ pub fn draw(
     }
     let above = graph(&now, picture, &classes, false)?;
     let below = graph(&then, Picture { title: "widths: before", filtered: None, ..picture }, &classes, true)?;
-    stacked(&above, &below).context("cannot put two flame graphs into one file")
+    stacked(&above, &below).ok_or_else(|| foreign("put two flame graphs into one file"))
 }
 
 /// Merges the stacks of both sides, each with its parts before and after: a stack in front of those that go on from it.
@@ -162,7 +159,7 @@ fn divided(label: &str) -> (&str, &str) {
 
 /// Draws one graph: widths are the second numbers of the lines. `is_before`: these are the old ones, and what is blue
 /// elsewhere is blue here. `classes` tells which functions stay grey.
-fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool) -> anyhow::Result<String> {
+fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool) -> Result<String> {
     let mut options = Options::default();
     options.title = picture.title.to_owned();
     let colors = match picture.changed {
@@ -185,11 +182,12 @@ fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool)
     options.text_truncate_direction = TextTruncateDirection::Right;
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
-    drawn.context("cannot draw flame graph")?;
+    drawn.map_err(|error| Error::Refused(format!("cannot draw flame graph: {error}")))?;
     // Widths are of a frame with all that it calls, differences are its own. inferno has no option for the words between them.
     let own = |svg: String, begin: &str| svg.replace(&format!("%; {begin}"), &format!("%; itself {begin}"));
-    let svg = ["+", "-", "0.00%)"].into_iter().fold(String::from_utf8(svg)?, own);
-    greyed(&svg).context("inferno draws otherwise than expected")
+    let svg = String::from_utf8(svg).map_err(|_| foreign("draw the graph of a difference"))?;
+    let svg = ["+", "-", "0.00%)"].into_iter().fold(svg, own);
+    greyed(&svg).ok_or_else(|| foreign("color the graph of a difference"))
 }
 
 /// Takes the color of what may be chance: inferno colors every frame of a difference by its size, whatever palette it is given. A style
@@ -208,11 +206,10 @@ fn greyed(svg: &str) -> Option<String> {
 
 /// Puts the second graph below the first, as a part of it that its script leaves alone: inferno draws one graph in a file, with a title
 /// and controls that no option takes away.
-fn stacked(above: &str, below: &str) -> anyhow::Result<Vec<u8>> {
+fn stacked(above: &str, below: &str) -> Option<Vec<u8>> {
     let [height, below_height] = [height(above)?, height(below)?];
     let total = height + below_height;
-    let foreign = || anyhow!("inferno draws otherwise than expected");
-    let (_, frames) = below.split_once("</script>").ok_or_else(foreign)?;
+    let (_, frames) = below.split_once("</script>")?;
     // Elements are found by their names, which are those of the first graph.
     let frames = frames
         .replace("<svg id=\"frames\"", "<svg id=\"frames-before\"")
@@ -221,26 +218,28 @@ fn stacked(above: &str, below: &str) -> anyhow::Result<Vec<u8>> {
         ["details", "unzoom", "search", "matched"].into_iter().try_fold(frames, |frames, control| {
             let (begin, rest) = frames.split_once(&format!("<text id=\"{control}\""))?;
             Some(format!("{begin}{}", rest.split_once("</text>")?.1))
-        });
-    let frames = frames.ok_or_else(foreign)?;
+        })?;
     let head = format!("height=\"{height}\" onload=\"init(evt)\" viewBox=\"0 0 {WIDTH} {height}\"");
     let new_head = format!("height=\"{total}\" onload=\"init(evt)\" viewBox=\"0 0 {WIDTH} {total}\"");
-    if !above.contains(&head) {
-        return Err(foreign());
-    }
-    let above = above.replacen(&head, &new_head, 1);
+    let (before_head, after_head) = above.split_once(&head)?;
+    let above = [before_head, &new_head, after_head].concat();
     let style = ".title { text-anchor:middle; font-size:17px; }\n</style>";
     let above = above.replacen("</style>", style, 1);
-    let body = above.strip_suffix("</svg>").ok_or_else(foreign)?;
+    let body = above.strip_suffix("</svg>")?;
     let below = format!("<svg y=\"{height}\" width=\"{WIDTH}\" height=\"{below_height}\">{frames}");
-    Ok(format!("{body}{FOLLOW}{below}</svg>").into_bytes())
+    Some(format!("{body}{FOLLOW}{below}</svg>").into_bytes())
 }
 
 /// The height of a graph in pixels.
-fn height(svg: &str) -> anyhow::Result<usize> {
-    let (_, rest) = svg.split_once(" height=\"").context("no height")?;
-    let (height, _) = rest.split_once('"').context("no height")?;
-    Ok(height.parse()?)
+fn height(svg: &str) -> Option<usize> {
+    let (_, rest) = svg.split_once(" height=\"")?;
+    let (height, _) = rest.split_once('"')?;
+    height.parse().ok()
+}
+
+/// The error of an edit of what inferno has drawn.
+fn foreign(edit: &str) -> Error {
+    Error::Refused(format!("cannot {edit}: inferno draws otherwise than expected"))
 }
 
 #[cfg(test)]
