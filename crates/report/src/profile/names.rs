@@ -114,11 +114,6 @@ impl Names {
         };
         (self.shortened > 0).then(text)
     }
-
-    /// Returns the source line of a frame as `file:line`; `None` if the file is unknown.
-    pub fn file_line(&self, frame: &Frame) -> Option<(&str, Option<u32>)> {
-        frame.file.map(|file| (&*self.files[file as usize], frame.line))
-    }
 }
 
 /// Names all places, and reports progress to `tick` in addresses. Answers that an earlier report stored in the recording are used

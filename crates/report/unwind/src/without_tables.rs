@@ -26,6 +26,14 @@ pub(super) struct Frame<'a, M, P> {
     pub(super) limits: &'a Limits,
 }
 
+/// Returns true if the code of this machine is decoded: only then it shows where a return address lies.
+fn reads_code(machine: Machine) -> bool {
+    match machine {
+        Machine::X86_64 => true,
+        Machine::Aarch64 => false,
+    }
+}
+
 impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     /// Replaces the registers by those of the caller, and returns how it was found.
     ///
@@ -134,7 +142,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
 
     /// Derives the frame of this function, if a word follows a direct call of it.
     fn shape_behind(&self, word: u64, registers: &Registers) -> Option<Shape> {
-        if registers.machine() != Machine::X86_64 || self.place.module.is_none() {
+        if !reads_code(registers.machine()) || self.place.module.is_none() {
             return None;
         }
         self.modules.shape_behind(word, registers.pc(), self.is_interrupted)
@@ -152,7 +160,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     fn is_called_from(&self, slot: u64, return_address: u64, registers: &Registers) -> bool {
         let sp = registers.sp();
         let words = slot.wrapping_sub(sp) / 8;
-        if registers.machine() != Machine::X86_64 || self.place.tables.is_some() || words > FRAME_WORDS {
+        if !reads_code(registers.machine()) || self.place.tables.is_some() || words > FRAME_WORDS {
             return false;
         }
         let is_none = |slot| match self.memory.read_u64(slot) {

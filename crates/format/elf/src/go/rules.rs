@@ -68,7 +68,8 @@ pub fn shared(machine: Machine) -> [u8; SHARED_LEN] {
         });
         let columns = columns(machine);
         let own = [DEF_CFA, columns.sp, columns.at_entry];
-        let link = [OFFSET | columns.link & 0x3f, 1].into_iter().filter(|_| machine == Machine::X86_64);
+        let link =
+            [OFFSET | columns.link & 0x3f, 1].into_iter().filter(|_| machine.link_register().is_none());
         let rules: Vec<u8> = match kind {
             Kind::Frame | Kind::Mark => own.into_iter().chain(link).collect(),
             Kind::Top => own.into_iter().chain([UNDEFINED, columns.link]).collect(),
@@ -161,9 +162,10 @@ pub fn rule<'d, 'c, S: Source<'d>>(
     let kind = named(function.name).or(flagged).unwrap_or_else(|| named_before_flags(function.name));
     let mut entry = Entry { start: function.start, at: function.start, rules: Vec::new() };
     let kind = match kind {
-        Kind::Top if function.name == b"runtime.mcall" && machine == Machine::X86_64 => {
-            entry.x86_64_switch(function, &table.depths(function)?, &code)?
-        }
+        Kind::Top if function.name == b"runtime.mcall" => match machine {
+            Machine::X86_64 => entry.x86_64_switch(function, &table.depths(function)?, &code)?,
+            Machine::Aarch64 => kind,
+        },
         Kind::Top | Kind::Mark => kind,
         Kind::Switch if is_of_signal(function.name) => kind,
         Kind::Frame | Kind::Switch => {

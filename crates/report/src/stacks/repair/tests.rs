@@ -1,6 +1,6 @@
 use icecore_format::records::{
-    Image, ImageKind, Location, Mapping, Mark, Origin, PIECE_BYTES, Sample, Snapshot, StackNode, StackPiece,
-    Task, WalkEnd, Word,
+    Image, ImageKind, Location, Mapping, Mark, Origin, PIECE_BYTES, Sample, SessionV1, Snapshot, StackNode,
+    StackPiece, Task, WalkEnd, Word,
 };
 
 use super::batch::Stack;
@@ -50,6 +50,7 @@ impl Recorded {
         let node = |file_off| Node { parent: 0, location: at(file_off) };
         let task = |tid| Task { tgid: 7, tid, comm: 0 };
         let tables = Tables {
+            session: SessionV1 { arch: "x86_64".to_owned(), ..SessionV1::default() },
             images: ById::from_blocks(vec![(0, vec![image])]),
             nodes: ById::from_blocks(vec![(1, (1..0x1000).map(node).collect())]),
             tasks: ById::from_blocks(vec![(0, vec![task(7), task(8)])]),
