@@ -54,7 +54,12 @@ pub(super) fn look_up(
     let ask = |symbolizer: &Symbolizer, at: Svma| {
         let answer = symbolizer.symbolize_single(&source, Input::VirtOffset(at.0));
         match answer.map_err(|_| Broken)? {
-            Symbolized::Sym(symbol) => Ok(Some(Named::new(&symbol, strings))),
+            Symbolized::Sym(symbol) => {
+                let named = Named::new(&symbol, strings);
+                // A broken file may lead to an empty string.
+                let has_names = named.functions.iter().all(|function| !function.name.is_empty());
+                if has_names { Ok(Some(named)) } else { Err(Broken) }
+            }
             Symbolized::Unknown(_) => Ok(None),
         }
     };
