@@ -9,7 +9,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 
 /// Crates of several rooms.
-const CRATES: [&str; 2] = ["crates/record/src", "crates/report/src"];
+const CRATES: [&str; 3] = ["crates/format/src", "crates/record/src", "crates/report/src"];
 
 /// Rooms that a room uses, by name.
 type Uses = BTreeMap<String, BTreeSet<String>>;

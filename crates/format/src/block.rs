@@ -1,97 +1,14 @@
 //! The block header: 64 bytes in front of every payload, hand-encoded.
 
-use crate::{Error, field, limits};
+use crate::bytes::field;
+use crate::error::Error;
+pub use crate::kind::Kind;
+use crate::limits;
 
 /// Length of a block header in bytes.
 pub const LEN: usize = 64;
 /// The first four bytes of every block.
 pub const MAGIC: [u8; 4] = *b"ICBK";
-
-/// What a block holds. A number that was given to a kind is never given to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kind(pub u16);
-
-/// Makes the constants of [`Kind`] and their names from one list.
-macro_rules! kinds {
-    ($($(#[$doc:meta])+ $name:ident = $number:literal,)+) => {
-        impl Kind {
-            $($(#[$doc])+ pub const $name: Self = Self($number);)+
-
-            /// Returns the name in lower case, or `kind_` and the number of a kind that this build does not know.
-            pub fn name(self) -> String {
-                match self {
-                    $(Self::$name => stringify!($name).to_ascii_lowercase(),)+
-                    Self(other) => format!("kind_{other}"),
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// Host, clock, events, options of the recorder.
-    SESSION = 1,
-    /// Interned text.
-    STRINGS = 2,
-    /// Interned (process, thread, name) triples, to which samples refer.
-    TASKS = 3,
-    /// Fork, exec, exit and renaming of tasks.
-    LIFECYCLE = 4,
-    /// Identities of executable files.
-    IMAGES = 5,
-    /// Executable mappings and when they appeared.
-    MAPPINGS = 6,
-    /// The trie of stacks.
-    STACKS = 7,
-    /// Samples, as columns.
-    SAMPLES = 8,
-    /// Kernel symbols that samples need.
-    KERNEL_SYMBOLS = 9,
-    /// What was lost, by cause and CPU.
-    LOSSES = 10,
-    /// What the recording cost, written when the recorder ends.
-    RECEIPT = 11,
-    /// The table of all blocks.
-    INDEX = 12,
-    /// Symbols of images that samples need.
-    SYMBOLS = 13,
-    /// Pieces of the files of images.
-    IMAGE_PARTS = 14,
-    /// JIT code that samples need.
-    JIT = 15,
-    /// Cgroups of processes.
-    CGROUPS = 16,
-    /// What a report found out about code: functions, inlined ones too, and source lines.
-    NAMES = 17,
-    /// Files of images that were requested and are missing from the recording, or are incomplete.
-    LEFT_OUT = 18,
-    /// Addresses of code that stacks held.
-    STACK_CODE = 19,
-    /// Pieces of stacks.
-    STACK_PIECES = 20,
-    /// How pieces of stacks are nested.
-    STACK_NODES = 21,
-    /// What registers and stacks held at samples.
-    SNAPSHOTS = 22,
-    /// Unwind tables of code that stacks hold.
-    UNWIND_RULES = 23,
-    /// What a reader should know of frames besides their locations.
-    STACK_MARKS = 24,
-    /// CPU time of threads by the kernel's own account.
-    CPU_TIMES = 25,
-    /// The bytes before return addresses in JIT code.
-    CALL_SITES = 26,
-}
-
-impl Kind {
-    /// The largest stored and the largest raw payload of this kind, bytes.
-    pub(crate) fn max_lens(self) -> (u32, u32) {
-        match self {
-            Self::INDEX => (limits::MAX_INDEX_LEN, limits::MAX_INDEX_LEN),
-            _ => (limits::MAX_STORED_LEN, limits::MAX_RAW_LEN),
-        }
-    }
-}
 
 /// The processes that a payload concerns, hashed to 64 bits: bit `(tgid × 0x9E3779B1 mod 2³²) >> 26` is set for
 /// each. A reader that wants one process skips blocks that cannot hold it.

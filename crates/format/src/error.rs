@@ -1,6 +1,6 @@
 //! What can be wrong with a recording. Every error says what is wrong, and where.
 
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// A broken file, or a file that this version must not interpret.
 ///
@@ -21,7 +21,7 @@ pub enum Error {
     /// The file is shorter than its header.
     #[error(
         "the file has {len} bytes, shorter than the header of {} bytes: the recorder was stopped before it wrote anything",
-        crate::header::LEN
+        crate::limits::HEADER_LEN
     )]
     NoHeader {
         /// Length of the file in bytes.
@@ -30,7 +30,7 @@ pub enum Error {
     /// The envelope has a version that this build does not know.
     #[error(
         "envelope version {found} at byte 8: this build reads version {}; a newer icecore-report is needed",
-        crate::header::VERSION
+        crate::limits::ENVELOPE_VERSION
     )]
     Version {
         /// The version in the file.

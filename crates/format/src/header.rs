@@ -1,13 +1,15 @@
 //! The file header: 64 bytes at offset 0, hand-encoded.
 
-use crate::{Error, field};
+use crate::bytes::field;
+use crate::error::Error;
+use crate::limits;
 
 /// Length of the header in bytes.
-pub const LEN: usize = 64;
+pub const LEN: usize = limits::HEADER_LEN;
 /// The first eight bytes of every recording. The last two change if a program translates line ends.
 pub const MAGIC: [u8; 8] = *b"ICECOR\r\n";
 /// The version of the envelope (header, block header, index, tail). It never changes meaning.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = limits::ENVELOPE_VERSION;
 /// Incompatible features that this build understands; the first release has none.
 pub const KNOWN_INCOMPATIBLE: u64 = 0;
 

@@ -3,8 +3,11 @@
 //! The payload of the index is transposed: byte 0 of every row, then byte 1 of every row, and so on. Most of these
 //! planes hardly change from row to row, so zstd leaves 18 bytes of the 64.
 
-use crate::block::{BlockHeader, Codec, Kind, Processes};
-use crate::{Error, field, limits};
+use crate::block::{BlockHeader, Codec, Processes};
+use crate::bytes::field;
+use crate::error::Error;
+use crate::kind::Kind;
+use crate::limits;
 
 /// The version of the index payload.
 pub const VERSION: u16 = 1;

@@ -5,6 +5,7 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`limits`] | the largest values that a reader accepts |
+//! | `kind`, `error` | what blocks hold; what can be wrong |
 //! | [`header`], [`block`], [`index`] | the envelope: hand-encoded, fixed, checked |
 //! | [`records`] | the payloads: one frozen module per (kind, version) |
 //! | [`write`](mod@write) | the streaming writer |
@@ -13,10 +14,12 @@
 //! The writer and the reader never see each other; both stand on the envelope and the records.
 
 pub mod block;
+mod bytes;
 mod codec;
 mod error;
 pub mod header;
 pub mod index;
+mod kind;
 pub mod limits;
 #[cfg(feature = "read")]
 pub mod read;
@@ -25,10 +28,3 @@ pub mod records;
 pub mod write;
 
 pub use error::Error;
-
-/// Reads `N` bytes at a fixed offset of a fixed-size envelope part.
-fn field<const N: usize>(bytes: &[u8], off: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[off..off + N]);
-    out
-}

@@ -5,6 +5,11 @@
 /// Every header, block and index starts at a multiple of this many bytes, so that payloads can be used in place.
 pub const ALIGN: u64 = 8;
 
+/// Length of the file header in bytes.
+pub(crate) const HEADER_LEN: usize = 64;
+/// The version of the envelope that this build reads.
+pub(crate) const ENVELOPE_VERSION: u32 = 1;
+
 /// The largest stored (compressed) payload of one block, in bytes.
 pub const MAX_STORED_LEN: u32 = 64 << 20;
 

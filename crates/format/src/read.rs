@@ -19,8 +19,8 @@ use std::path::Path;
 
 use rkyv::util::AlignedVec;
 
-use crate::Error;
 use crate::block::{BlockHeader, Codec};
+use crate::error::Error;
 use crate::header::{FileHeader, Mark};
 use crate::index::{self, Entry, Tail};
 use crate::records::Payload;

@@ -1,18 +1,21 @@
 //! The streaming writer: it appends blocks, then the index and the tail.
 
 mod sink;
-#[cfg(all(test, feature = "read"))]
+#[cfg(test)]
+#[cfg(feature = "read")]
 mod tests;
 
 use std::fs::File;
 use std::io::Write;
 
-use crate::block::{BlockHeader, Codec, Kind, Processes};
+use crate::block::{BlockHeader, Codec, Processes};
 use crate::codec::Compressor;
+use crate::error::Error;
 use crate::header::{FileHeader, Mark};
 use crate::index::{self, Entry, Tail};
+use crate::kind::Kind;
+use crate::limits;
 use crate::records::Payload;
-use crate::{Error, limits};
 use sink::{Sink, Stream};
 
 /// Payloads up to this many bytes are stored raw, ready to be used in place.

@@ -2,8 +2,8 @@
 
 use super::damage::Findings;
 use super::scan::Seen;
-use crate::block::Kind;
 use crate::index::Entry;
+use crate::kind::Kind;
 
 /// Blocks in the order of writing.
 #[derive(Debug, Default)]

@@ -2,9 +2,11 @@
 //! by looking for the magic of a block.
 
 use super::damage::{Damage, Findings};
-use crate::block::{self, BlockHeader, Kind};
+use crate::block::{self, BlockHeader};
+use crate::error::Error;
 use crate::index::{Entry, TAIL_LEN, Tail};
-use crate::{Error, limits};
+use crate::kind::Kind;
+use crate::limits;
 
 /// A block that the walk came by.
 #[derive(Debug, Clone, Copy)]

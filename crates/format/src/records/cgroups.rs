@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// A process, or one of its threads, belongs to this cgroup from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

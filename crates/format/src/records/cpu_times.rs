@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// Resolution on disk, ns: the kernel's account of a thread that runs is older than that by itself.
 const UNIT_NS: u64 = 1_000;

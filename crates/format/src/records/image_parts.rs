@@ -4,8 +4,10 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
 use super::{items, payload};
-use crate::block::{Kind, Processes};
-use crate::{Error, limits};
+use crate::block::Processes;
+use crate::error::Error;
+use crate::kind::Kind;
+use crate::limits;
 
 /// A stretch of the file of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

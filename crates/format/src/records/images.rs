@@ -4,8 +4,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
 use super::{items, payload, references};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// What backs an executable mapping; the numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

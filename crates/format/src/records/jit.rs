@@ -4,8 +4,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
 use super::{expect_rows, items, payload, references};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// One piece of JIT code that was hit, as the process told it.
 ///

@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// One kernel function that was hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// Why a file is missing or incomplete; the numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// What happened to a task; the numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

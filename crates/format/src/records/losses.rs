@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// Why something is missing; the numbers are on disk and, up to 15, in `bpf/wire.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// How the recorder learnt of a mapping; the numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

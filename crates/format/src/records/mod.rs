@@ -69,8 +69,9 @@ use rkyv::util::AlignedVec;
 
 use references::references;
 
-use crate::Error;
-use crate::block::{BlockHeader, Kind, Processes};
+use crate::block::{BlockHeader, Processes};
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// A payload that can be written as one block and read back from it.
 pub trait Payload: Sized {
@@ -191,7 +192,7 @@ macro_rules! payload {
         const _: $crate::records::Layout = $crate::records::Layout::$type;
 
         impl $crate::records::Payload for $type {
-            const KIND: $crate::block::Kind = $kind;
+            const KIND: $crate::kind::Kind = $kind;
             const VERSION: u16 = $version;
             type View = $archived;
 
@@ -211,11 +212,11 @@ macro_rules! payload {
                 $type::label(self.$image)
             })?
 
-            fn to_bytes(&self) -> Result<rkyv::util::AlignedVec<16>, $crate::Error> {
+            fn to_bytes(&self) -> Result<rkyv::util::AlignedVec<16>, $crate::error::Error> {
                 $crate::records::archive(self)
             }
 
-            fn view(bytes: &[u8]) -> Result<&$archived, $crate::Error> {
+            fn view(bytes: &[u8]) -> Result<&$archived, $crate::error::Error> {
                 let view: &$archived = $crate::records::access($kind, bytes)?;
                 let _rows = $crate::records::rows_of($kind, stringify!($count), &view.$count)?;
                 $($crate::records::expect_rows($kind, stringify!($column), &view.$column, _rows)?;)*
@@ -296,10 +297,12 @@ macro_rules! owned {
             ///
             /// # Errors
             /// [`Error::Payload`](crate::Error::Payload) if a value cannot be copied.
-            pub fn to_owned_record(&self) -> Result<$type, $crate::Error> {
-                rkyv::deserialize::<$type, rkyv::rancor::Error>(self).map_err(|e| $crate::Error::Payload {
-                    kind: <$type as $crate::records::Payload>::KIND,
-                    cause: e.to_string(),
+            pub fn to_owned_record(&self) -> Result<$type, $crate::error::Error> {
+                rkyv::deserialize::<$type, rkyv::rancor::Error>(self).map_err(|e| {
+                    $crate::error::Error::Payload {
+                        kind: <$type as $crate::records::Payload>::KIND,
+                        cause: e.to_string(),
+                    }
                 })
             }
         }

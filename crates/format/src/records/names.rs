@@ -6,8 +6,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
 use super::{items, payload, references};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// Places in the code of images, and the functions that each is in, inlined ones too, with the lines of their source.
 /// Every text is kept once, so that memory stays in proportion to the file.

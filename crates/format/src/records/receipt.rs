@@ -3,7 +3,7 @@
 use rkyv::{Archive, Deserialize, Serialize};
 
 use super::payload;
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// The overhead receipt. The last block of a session; absent if the recorder was killed.
 #[derive(Debug, Clone, Default, PartialEq, Archive, Serialize, Deserialize)]

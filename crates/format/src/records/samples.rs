@@ -6,8 +6,9 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{StackRepair, WalkEnd, payload, references};
-use crate::Error;
-use crate::block::{Kind, Processes};
+use crate::block::Processes;
+use crate::error::Error;
+use crate::kind::Kind;
 use relative::{Expected, Side, Told};
 
 /// One sample.

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Deserialize, Serialize};
 
 use super::payload;
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// One recording session. The first block of every file and of every further session in it.
 #[derive(Debug, Clone, Default, PartialEq, Archive, Serialize, Deserialize)]

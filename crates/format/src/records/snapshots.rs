@@ -5,8 +5,8 @@ use rkyv::{Archive, Serialize};
 use super::packed::{Packed, narrow};
 use super::stack_memory::{Words, told};
 use super::{Word, payload, references};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// Registers and stack of user space at one sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
 use super::payload;
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// What is to be known of a frame: bits, which are on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

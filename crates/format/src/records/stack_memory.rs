@@ -17,8 +17,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{ArchivedPacked, Packed, fold, narrow, unfold};
 use super::{Location, payload, references, rows_of};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// The part of a stack that one piece tells of, bytes. The first ends at the anchor of the snapshot.
 pub const PIECE_BYTES: u64 = 512;

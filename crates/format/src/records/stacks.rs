@@ -4,8 +4,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
 use super::{payload, references, rows_of};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// Where the code of a frame lies: where a leaf was interrupted, or the return address of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,8 +4,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
 use super::{items, payload};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// Text that other records name by id. Ids count up over the whole session; 0 is the empty string and is
 /// never written.

@@ -4,8 +4,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::Packed;
 use super::{items, payload, references};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// One function of an image that was hit, as a symbol table of that image tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{payload, references};
-use crate::block::Kind;
+use crate::kind::Kind;
 
 /// A thread under one name. A thread that renames itself becomes a second task, so a sample's task
 /// says what the thread was called at that moment.

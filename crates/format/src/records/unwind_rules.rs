@@ -4,8 +4,8 @@ use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
 use super::{items, payload, references};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// One entry of the `.eh_frame` of an image: rules of a function (FDE), or what several of them share (CIE);
 /// or an entry of `.debug_frame` that was made of Go's tables (crate `icecore-elf`).

@@ -2,8 +2,8 @@
 
 use super::super::packed::ArchivedPacked;
 use super::super::{StackRepair, WalkEnd, rows_of};
-use crate::Error;
-use crate::block::Kind;
+use crate::error::Error;
+use crate::kind::Kind;
 
 /// How a walk ended, and what became of it.
 pub(super) type End = (WalkEnd, StackRepair);
