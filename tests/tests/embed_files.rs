@@ -167,7 +167,7 @@ fn root_what_is_too_large_is_told_and_has_its_names() {
         let options = ["-F", "997", "--embed", "all", "--embed-max", max];
         let recorded = Recorded::new(&options, &[&program]);
         let said = text(&recorded.output.stderr);
-        let line = said.lines().find(|line| line.contains(words) && line.contains("inlining: it has "));
+        let line = said.lines().find(|line| line.contains(words) && line.contains("inlining: it needs "));
         assert!(line.is_some_and(|line| line.ends_with("(--embed-max)")), "{max}: {said}");
         let recording = Recording::open(&recorded.path()).expect("it opens");
         assert!(piece_bytes(&recording) < 4 << 20);
