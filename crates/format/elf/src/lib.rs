@@ -2,7 +2,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`Layout`], [`build_id`] | segments, sections, and who the file is |
+//! | [`Layout`], [`build_id()`] | segments, sections, and who the file is |
 //! | [`SymbolTable`] | the function around an address, by the name that people know |
 //! | [`plt`] | which function a PLT stub calls |
 //! | [`go`] | what Go writes into its programs: names of functions, and how deep their stacks are |

@@ -8,7 +8,7 @@
 
 /// The sections that may hold the table, each with the name of a section that the file must have, too. The linker of Go writes the first, and
 /// the second in an executable that may lie anywhere (PIE). If a PIE contains C, the linker of C merges the table with other data into the third;
-/// [`beginnings`] finds it there.
+/// `beginnings` finds it there.
 pub const SECTIONS: [(&str, &str); 3] = [
     (".gopclntab", ".gopclntab"),
     (".data.rel.ro.gopclntab", ".data.rel.ro.gopclntab"),
