@@ -10,8 +10,9 @@ use object::{Endian as _, Endianness};
 
 use crate::{Layout, Svma};
 
-/// The longest entry that is taken, bytes; real ones have tens.
-pub const MAX_ENTRY_BYTES: u32 = 16 << 10;
+/// The longest entry of unwind tables that is read, bytes: it bounds the work for one function. Most have tens; the longest of some
+/// hundred programs and libraries, in rustc, has 33 KiB.
+pub const MAX_ENTRY_BYTES: u32 = 128 << 10;
 /// Version 1; address of `.eh_frame` relative to itself, 4 bytes; count, 4 bytes; rows relative to the section, 2 × 4
 /// bytes. Every linker writes that.
 const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
@@ -162,6 +163,21 @@ mod tests {
         let (first, _) = table.row(0).expect("more than none");
         assert_eq!(table.before(Svma(first.0 - 1)), None);
         assert_eq!(table.within(&(first.0..u64::MAX)), 0..table.rows.len());
+    }
+
+    #[test]
+    fn a_function_with_long_unwind_tables_is_found() {
+        // As large functions of compilers have them: more than 16 KiB.
+        let source = ".globl _start; _start: .cfi_startproc
+            .rept 4000; nop; .cfi_adjust_cfa_offset 8; nop; .cfi_adjust_cfa_offset -8; .endr
+            nop; .cfi_endproc";
+        let elf = crate::fixture::assembled(source);
+        let layout = Layout::read(&elf[..]).expect("ELF");
+        let table = EhFrameHdr::of_file(&elf[..], &layout).expect("the linker made it");
+        let (start, fde_at) = table.row(0).expect("a function");
+        let entries = Entries::read(&elf[..], &layout, fde_at).expect("its tables are read");
+        assert!(entries.fde.len() > 20_000, "{}", entries.fde.len());
+        assert_eq!(table.start(&elf[..], &layout, Svma(start.0 + 7_999)), Some(start));
     }
 
     #[test]

@@ -3,16 +3,13 @@
 use gimli::{
     BaseAddresses, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindSection,
 };
-use icecore_elf::{EhFrameHdr, Endianness, Svma};
+use icecore_elf::{EhFrameHdr, Endianness, MAX_ENTRY_BYTES, Svma};
 
 /// Bytes of a section.
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 type Cie<'d> = CommonInformationEntry<Slice<'d>>;
 type Fde<'d> = FrameDescriptionEntry<Slice<'d>>;
 
-/// The longest description of a function that is read, bytes: it bounds the work for one row. The longest of some hundred programs
-/// and libraries, in rustc, has 33 KiB.
-const MAX_FDE_BYTES: u32 = 128 << 10;
 /// The longest common part of descriptions that is read, bytes. Compilers write 20 to 40.
 const MAX_CIE_BYTES: u32 = 1 << 10;
 
@@ -99,7 +96,7 @@ pub(super) fn read<'d, S: UnwindSection<Slice<'d>>>(
     cie: &mut Option<(usize, Cie<'d>)>,
 ) -> Option<Fde<'d>> {
     let bytes = *section.section();
-    if word(bytes, off)? > MAX_FDE_BYTES {
+    if word(bytes, off)? > MAX_ENTRY_BYTES {
         return None;
     }
     let fde = section.partial_fde_from_offset(bases, off.into()).ok()?;
