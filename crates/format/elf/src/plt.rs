@@ -4,7 +4,7 @@
 //! call memcpy@plt ─► stub: jump to what the slot says ─► slot, filled by the loader as a relocation tells ─► memcpy
 //! ```
 //!
-//! No symbol covers a stub. The instructions in it tell the slot, the relocation of the slot tells the symbol.
+//! No symbol covers a stub. The instructions of a stub show its slot; the relocation of the slot names the symbol.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use object::{Endian as _, elf};
 
 use crate::{Layout, Section, Svma, Symbol, relocations};
 
-/// What people write behind the name of a stub.
+/// The suffix of the name of a PLT stub.
 pub const SUFFIX: &str = "@plt";
 
-/// What the names of sections of stubs begin with.
+/// The prefix of the names of sections that hold PLT stubs.
 const SECTIONS: &[u8] = b".plt";
 /// The section whose stubs are short, because they cannot be filled late.
 const SHORT: &[u8] = b".plt.got";

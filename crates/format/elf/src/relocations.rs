@@ -1,4 +1,4 @@
-//! What a loader is told to write where, as far as names depend on it.
+//! Reads the relocations that name symbols: which address the loader writes to which location.
 
 use object::Endian as _;
 use object::read::ReadRef;

@@ -98,9 +98,9 @@ struct Candidate {
 struct Candidates {
     /// Those that cover one.
     sized: Vec<Candidate>,
-    /// Of each address the last without a size before it, and behind the address before.
+    /// For each address, the last symbol without a size that begins between the previous address and this one.
     sizeless: Vec<Option<Candidate>>,
-    /// In the same way the start of the last with a size: one without does not reach beyond it.
+    /// Likewise the start of the last symbol with a size: a symbol without one does not reach beyond it.
     sized_before: Vec<u64>,
 }
 
@@ -209,9 +209,9 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
     }
 }
 
-/// Whether only its own file knows a function, underscores in front of its name, the length of that, and the name: `free` comes
-/// before `__libc_free`. What other files know comes first, because a stripped file has no other names; for the same reason a
-/// version counts for nothing, which only some tables have in the name.
+/// Orders the names of a function: global names before local ones, then by the number of leading underscores, the length, and the
+/// name, so that `free` precedes `__libc_free`. A stripped file has only global names. Versions do not count, because only some
+/// tables have them in the names.
 fn rank(is_local: bool, name: &[u8]) -> (bool, usize, usize, &[u8]) {
     let name = unversioned(name);
     (is_local, name.iter().take_while(|byte| **byte == b'_').count(), name.len(), name)

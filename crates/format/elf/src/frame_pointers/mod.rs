@@ -1,7 +1,7 @@
 //! Tells from unwind tables whether code keeps frame pointers.
 //!
 //! A chain of frame pointers is whole only if every function in it keeps one; a function that does not makes its caller
-//! vanish, or ends the chain anywhere. What a compiler was told is written nowhere, but unwind tables show it: on x86-64 the CFA of a
+//! vanish, or ends the chain anywhere. No file records the options of its compiler, but unwind tables show them: on x86-64 the CFA of a
 //! function with a frame pointer is computed from rbp, on aarch64 x29 and x30 are saved side by side.
 
 use std::ops::Range;
@@ -15,8 +15,8 @@ use object::read::ReadRef;
 
 use crate::{EhFrameHdr, Entries, Layout, Machine};
 
-/// What lies between two functions and is shorter does not count: the second one is aligned. What every program begins with,
-/// which is in no chain, is not longer either.
+/// Gaps between functions up to this length do not count: they align the next function. The start code of a program, which is in no
+/// chain, is not longer either.
 const PADDING_BYTES: u64 = 256;
 /// `DW_OP_breg6`: an expression that begins with rbp.
 const BREG6: u8 = 0x76;
@@ -47,7 +47,7 @@ impl Frames {
 /// Counts the code of a file by so many functions at most, evenly spread; `None` if it has no sorted table of its functions, or
 /// is of another machine. `go` is the code that Go has made: it keeps frame pointers, and its unwind tables are elsewhere.
 ///
-/// # Cost  5 µs a function
+/// # Cost  all rows of the unwind tables of each counted function
 pub fn frames<'d>(file: impl ReadRef<'d>, layout: &Layout, most: usize, go: &Range<u64>) -> Option<Frames> {
     let machine = Machine::of_elf(layout.machine.0).filter(|_| layout.is_little_64())?;
     let table = EhFrameHdr::of_file(file, layout)?;
@@ -121,7 +121,7 @@ impl Counter {
         }
     }
 
-    /// Counts a function, which stands for as many as its weight says, and what lies between it and the next one.
+    /// Counts a function, which stands for as many as its weight says, and the gap after it.
     fn function(&mut self, reach: Range<u64>, entries: Option<Entries<'_>>, go: &Range<u64>, weight: u64) {
         let function = entries.and_then(|entries| function(self.machine, &entries, &mut self.context));
         let len = reach.end.saturating_sub(reach.start);

@@ -12,7 +12,7 @@ const EXPRESSION: u8 = 0x0f;
 const X86_64: Machine = Machine::X86_64;
 const AARCH64: Machine = Machine::Aarch64;
 
-/// What is told of a function by what it has alone and what it shares.
+/// Judges a function by its own entry and by the entry that it shares with others.
 fn told(machine: Machine, fde: &[u8], cie: &[u8]) -> Option<Function> {
     function(machine, &Entries { fde, cie, cie_at: Svma(0) }, &mut UnwindContext::new())
 }

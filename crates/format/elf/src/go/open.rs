@@ -80,7 +80,7 @@ mod tests {
     }
 
     /// A program with functions at 0x10010, 0x10020 and 0x10030, up to 0x10038, and the table of them in a layout:
-    /// the numbers behind the first, how an address is written, what offsets of names and of what is known count from.
+    /// the numbers after the first, the directive of an address, and the bases of the offsets of names and of the functions' data.
     fn program(magic: u32, numbers: &str, address: &str, base: &str, names: &str, known: &str) -> Vec<u8> {
         let row = |at: u32, name: &str| format!("{address} {base}{at:#x}; {address} of_{name} - {known};");
         let of =
