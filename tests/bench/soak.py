@@ -6,7 +6,7 @@ usage: soak.py FOLDER-WITH-PROGRAMS [SECONDS]     (600 by default)
 Storms are those of tests/programs/storm.c, in an order that is the same in every run, two at a time. Memory is the
 recorder's resident set, read twice a second; `to obey` is the longest time in which it did not look whether it is to end;
 the end is from the moment that was asked for to the end of the process. Fails if a stated bound is broken
-(docs/ARCHITECTURE.md, "What is bounded").
+(docs/DECISIONS.md, "What the recorder bounds").
 """
 
 import json
