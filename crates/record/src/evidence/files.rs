@@ -1,4 +1,4 @@
-//! Files of images on their way into the recording: pieces of the wanted size, one block in memory at a time.
+//! Writes requested files of images into the recording, in pieces; holds one block in memory at a time.
 
 use std::fs::File;
 use std::io;
@@ -12,43 +12,43 @@ use rustc_hash::FxHashSet;
 use super::sections;
 use crate::machine::build_id;
 
-/// Bytes of pieces in one block. With the columns beside them a block stays below a MiB, so that even zeros are
-/// compressed (FORMAT.md §3 believes any ratio up to there).
+/// The most bytes of all pieces in one block. With the columns beside them a block stays below a MiB: up to there a reader
+/// accepts any ratio of compression, so pieces of zeros are compressed as well (FORMAT.md §3).
 const BLOCK_BYTES: usize = (1 << 20) - (16 << 10);
-/// Pieces of one block.
+/// The most pieces in one block.
 const BLOCK_PIECES: usize = 512;
-/// One image may have this part of what all may have.
+/// One file may use this part of the space for all files: a quarter.
 const PART_OF_ONE: u64 = 4;
 
-/// How much of a file is wanted.
+/// How much of a file is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// What names its code and tells how to unwind through it.
+    /// The sections that name its code, or show how to unwind through it.
     Sections,
-    /// Everything.
+    /// The whole file.
     Whole,
 }
 
-/// What is read.
+/// The content of an image.
 #[derive(Debug)]
 pub(super) enum Content {
     File(File),
     Memory(Vec<u8>),
 }
 
-/// What became of the files.
+/// What the recording contains of the requested files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
-    /// Files of which the recording has all or some sections.
+    /// The number of files that it contains whole, and in sections.
     pub(crate) whole: u64,
     pub(crate) in_sections: u64,
-    /// Bytes of them, before compression.
+    /// The size of their pieces before compression.
     pub(crate) bytes: u64,
-    /// Files of which the recording has not what was wanted, in the order of their turns.
+    /// Files that it lacks or has only in part, in the order of their turns.
     pub(crate) left_out: Vec<Omitted>,
 }
 
-/// A file that is left out, or reduced.
+/// A requested file that the recording lacks or has only in part.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Omitted {
     pub(crate) row: LeftOut,
@@ -56,25 +56,25 @@ pub(crate) struct Omitted {
 }
 
 impl Omitted {
-    /// Nobody looked how large it is.
+    /// Makes a row without sizes: nobody looked how large the file is.
     pub(super) fn of(image: u32, path: &[u8], why: Omission) -> Self {
         let path = String::from_utf8_lossy(path).into_owned();
         Self { row: LeftOut { image, why, needed_bytes: 0, free_bytes: 0 }, path }
     }
 }
 
-/// Writes files until their room is used up, or nobody takes more.
+/// Writes files until their space is used up, or the receiver takes no more.
 pub(super) struct Carrier<'a> {
     extent: Extent,
     max_bytes: u64,
-    /// Build-ids of files that are in the recording: images can have one file.
+    /// Build-ids of files that are in the recording: several images can have one file.
     known: FxHashSet<Vec<u8>>,
-    /// Takes a block; `false`: no more are wanted.
+    /// Takes a block; returns false if it wants no more.
     put: &'a mut dyn FnMut(ImagePartsV1) -> bool,
     carried: Carried,
 }
 
-/// Why a file is not in the recording, or not all of it.
+/// Why a file was not written to its end.
 enum Stopped {
     Unreadable,
     Unwanted,
@@ -86,7 +86,7 @@ impl<'a> Carrier<'a> {
         Self { extent, max_bytes, known, put, carried }
     }
 
-    /// Carries the file of an image; `false` if nobody takes more.
+    /// Writes the file of an image; returns false if the receiver takes no more.
     pub(super) fn carry(&mut self, image: u32, path: &[u8], content: Option<&Content>) -> bool {
         let planned = content.and_then(|content| Some((content, Plan::of(content, self.extent)?)));
         let Some((content, plan)) = planned else {
@@ -131,12 +131,12 @@ impl<'a> Carrier<'a> {
         self.carried.left_out.push(omitted);
     }
 
-    /// What is left for one file.
+    /// Returns how many bytes the next file may use.
     fn free_bytes(&self) -> u64 {
         (self.max_bytes / PART_OF_ONE).min(self.max_bytes.saturating_sub(self.carried.bytes))
     }
 
-    /// Tells what became of the files; `left` were not carried, or not to their end.
+    /// Returns the result; `left` are the files that were not written, or not to their end.
     pub(super) fn end(mut self, left: Vec<Omitted>) -> Carried {
         self.carried.left_out.extend(left);
         self.carried
@@ -182,24 +182,24 @@ impl<'a> Carrier<'a> {
     }
 }
 
-/// What of a file is wanted.
+/// The requested parts of a file.
 struct Plan {
     build_id: Option<Vec<u8>>,
     len: u64,
-    /// All of it, if that is wanted.
+    /// The whole file, if that is requested.
     whole: Option<Vec<Range<u64>>>,
     sections: Vec<Range<u64>>,
 }
 
 impl Plan {
-    /// Looks at a file; `None` if it is no program.
+    /// Examines a file; `None` if it is no ELF file.
     fn of(content: &Content, extent: Extent) -> Option<Self> {
         let (len, build_id, wanted) = match content {
             Content::File(file) => {
                 let cache = ReadCache::new(file);
                 (file.metadata().ok()?.len(), build_id::of_elf(&cache), sections::wanted(&cache)?)
             }
-            // The vDSO has two pages.
+            // This is the vDSO, of two pages: all of it counts as sections.
             Content::Memory(bytes) => {
                 let len = bytes.len() as u64;
                 (len, build_id::of_elf(&bytes[..]), std::iter::once(0..len).collect())
@@ -233,7 +233,8 @@ mod tests {
         Content::File(File::open("/proc/self/exe").expect("we are running"))
     }
 
-    /// Carries this program as several images; returns what became of it, and how many blocks were taken.
+    /// Writes this program as several images to a receiver that takes `taken` blocks; returns the result, and how many blocks
+    /// were taken.
     fn carry(extent: Extent, max_bytes: u64, images: &[u32], taken: usize) -> (Carried, usize) {
         let mut blocks = 0;
         let mut put = |parts: ImagePartsV1| {

@@ -1,4 +1,4 @@
-//! Which functions of an ELF file lie around some of its offsets, as its symbol tables tell it.
+//! Finds the functions around offsets of an ELF file, by symbol tables, Go's table and PLT stubs.
 
 use std::cell::OnceCell;
 
@@ -12,13 +12,13 @@ const MAX_TABLE_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Function {
     pub(crate) start: u64,
-    /// Behind its last byte; if nothing tells its size, behind the last offset that was asked for.
+    /// The offset after its last byte; if no table has its size, the offset after the last requested one.
     pub(crate) end: u64,
-    /// As the table has it, mangled; of a stub with `@plt` behind it.
+    /// As the table has it, mangled; for a PLT stub the name of its target and `@plt`.
     pub(crate) name: Vec<u8>,
 }
 
-/// An offset that is asked for, and the address that the file gives it.
+/// A requested offset, and its address by the headers of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) off: FileOff,
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 pub(super) type Found<'d> = Option<Vec<Option<Symbol<'d>>>>;
 
 impl Asked {
-    /// By offsets; `None` if they make no sense.
+    /// Converts the addresses of a function to offsets; `None` if they are invalid.
     fn function(&self, Symbol { start, len, name }: Symbol<'_>) -> Option<Function> {
         let start = self.off.0.checked_sub(self.at.0.checked_sub(start.0)?)?;
         let end = if len > 0 { start.checked_add(len)? } else { self.off.0 + 1 };
@@ -37,8 +37,8 @@ impl Asked {
     }
 }
 
-/// Finds the functions around offsets of a file; each once, in their order. `debug` is a file of debug information that
-/// belongs to it. What they do not tell, or tell in a way that makes no sense, is left out: they may be anybody's.
+/// Finds the functions around offsets of a file, each once, in order. `debug` is the file with its debug information. Skips
+/// offsets for which the files have no function, or an invalid one: anyone may have written these files.
 pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     file: R,
     debug: Option<D>,
@@ -55,7 +55,7 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
         let hdr = hdr.get_or_init(|| EhFrameHdr::of_file(capped(file), &layout)).as_ref()?;
         hdr.start(capped(file), &layout, at)
     };
-    // What knows most comes first, as in a report: the table of a stripped file has fewer names for a function.
+    // The source with the most names comes first, as in a report: the table of a stripped file has fewer names for one function.
     take(&mut asked, &mut found, |at| reaching(around(SymbolTable::Static, at)?, at, start));
     if let Some(debug) = debug {
         take(&mut asked, &mut found, |at| {
@@ -66,7 +66,7 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     take(&mut asked, &mut found, |at| of_go(file, &layout, at));
     take(&mut asked, &mut found, |at| Some(stubs(file, &layout, at)));
     found.sort_unstable();
-    // A function is found once for each of its offsets. Of those without a size the longest stretch comes last.
+    // Each offset of a function finds it again. Of those without a size, the longest comes last.
     let mut functions: Vec<Function> = Vec::new();
     for function in found {
         match functions.last_mut() {
@@ -77,13 +77,13 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     functions
 }
 
-/// The functions around addresses by the table of Go, which stripping leaves.
+/// Finds the functions around addresses in the table of Go, which stripping leaves.
 fn of_go<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Found<'d> {
     let table = go::open(capped(file), layout)?;
     Some(at.iter().map(|at| table.function(at.0).map(Symbol::from)).collect())
 }
 
-/// The stubs around addresses, named as objdump does.
+/// Finds the PLT stubs around addresses, and names them as objdump does.
 fn stubs<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<Option<Symbol<'d>>> {
     let named = |symbol: Symbol<'d>| Symbol {
         name: [&symbol.name, plt::SUFFIX.as_bytes()].concat().into(),
@@ -92,8 +92,8 @@ fn stubs<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<Option
     plt::around(capped(file), layout, at).into_iter().map(|symbol| symbol.map(named)).collect()
 }
 
-/// Leaves out what a symbol table has no size for and that does not reach an address: a function begins between that the unwind
-/// tables of the file know by its `start`.
+/// Drops functions without a size that do not reach their address: by the unwind tables of the file (`start`), another function
+/// begins in between.
 fn reaching<'d>(
     mut around: Vec<Option<Symbol<'d>>>,
     at: &[Svma],
@@ -107,23 +107,23 @@ fn reaching<'d>(
     Some(around)
 }
 
-/// Reads the headers of a file of this machine's word size and byte order.
+/// Reads the headers of a 64-bit little-endian file; `None` for others.
 pub(super) fn layout<'d>(file: impl ReadRef<'d>) -> Option<Layout> {
     Layout::read(file).filter(Layout::is_little_64)
 }
 
-/// What is kept of a file that is read: no table is larger.
+/// Bounds every read, because the reader keeps what it has read; no table may be larger.
 pub(super) fn capped<R>(file: R) -> Capped<R> {
     Capped { file, most_bytes: MAX_TABLE_BYTES }
 }
 
-/// The addresses at which a file wants offsets of its code to be.
+/// Finds the addresses of offsets; skips offsets outside of the code.
 pub(super) fn addresses(layout: &Layout, offsets: impl Iterator<Item = u64>) -> Vec<Asked> {
     let asked = |off| Some(Asked { off: FileOff(off), at: layout.code(FileOff(off))? });
     offsets.filter_map(asked).collect()
 }
 
-/// Asks one source of names for what no other has told, and leaves what it does not tell either.
+/// Asks one source for the offsets that still have no function, and removes those that it answers.
 fn take<'d>(asked: &mut Vec<Asked>, found: &mut Vec<Function>, source: impl FnOnce(&[Svma]) -> Found<'d>) {
     let at: Vec<Svma> = asked.iter().map(|asked| asked.at).collect();
     if at.is_empty() {
@@ -148,7 +148,7 @@ pub(super) mod fixture {
 
     use super::Asked;
 
-    /// A program that was assembled; its code begins at 0x10000.
+    /// Assembles a program, whose code begins at 0x10000.
     pub(in crate::evidence) fn assembled(source: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("x.s"), source).expect("written");
@@ -158,7 +158,7 @@ pub(super) mod fixture {
         std::fs::read(dir.path().join("x")).expect("just made")
     }
 
-    /// Addresses, as if offsets were the same.
+    /// Requests addresses, as if their offsets were the same.
     pub(in crate::evidence) fn asked(at: &[u64]) -> Vec<Asked> {
         at.iter().map(|at| Asked { off: FileOff(*at), at: Svma(*at) }).collect()
     }
@@ -168,7 +168,7 @@ pub(super) mod fixture {
 mod tests {
     use super::*;
 
-    /// Offsets and names of some functions of this very program.
+    /// A function of this very program.
     #[inline(never)]
     fn here() -> u64 {
         std::hint::black_box(7)

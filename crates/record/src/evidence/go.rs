@@ -1,4 +1,4 @@
-//! Makes unwind tables of what Go's runtime knows of its stacks, which stripping leaves.
+//! Makes unwind tables from Go's own table of stack depths, which stripping leaves.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use object::read::ReadRef;
 use super::functions::Asked;
 use super::rules::Rule;
 
-/// Makes the unwind tables of the functions around addresses, each once; none if this is no program of Go.
+/// Makes the unwind tables of the functions around addresses, each once; `None` if the file is not a Go program.
 pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, asked: &[Asked]) -> Option<Vec<Rule>> {
     let table = go::open(file, layout)?;
     let machine = Machine::of_elf(layout.machine.0)?;
@@ -18,7 +18,7 @@ pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, asked: &[Asked]
         let Some(function) = table.function(asked.at.0).filter(|it| !rules.contains_key(&it.start)) else {
             continue;
         };
-        // Code lies in the file as in memory, from one function to the next.
+        // Within a function, code lies in the file as in memory.
         let bias = asked.at.0.wrapping_sub(asked.off.0);
         let code = |at: u64, len| file.read_bytes_at(at.checked_sub(bias)?, len).ok();
         let Some(made) = go::rule(machine, &table, &function, code) else { continue };

@@ -1,8 +1,8 @@
-//! What a report on another machine needs and this one has: the names of the functions that were hit, and the files
-//! that they are in, or the sections of them that matter.
+//! Collects from this machine what a report on another machine needs: the names of the functions that were hit, and their files,
+//! or the sections of these files that matter.
 //!
-//! Files are opened when their first mapping is seen, since they may be deleted or replaced before the recording ends,
-//! and read when it has ended.
+//! The recorder opens a file when it first sees a mapping of it, because the file may be deleted or replaced before the recording
+//! ends. It reads the file when the recording has ended.
 
 pub(crate) mod files;
 pub(crate) mod functions;
@@ -33,16 +33,16 @@ use jit::{Jit, Told};
 use room::{Held, Room};
 use rules::{Rule, rules};
 
-/// Images that are remembered. What is hit in those beyond stays unnamed.
+/// The number of images that are remembered. Code that is hit in further images stays unnamed.
 const MAX_IMAGES: usize = 64 << 10;
-/// Distinct pieces of code that are remembered: 16 MiB and more of memory. Those beyond stay unnamed.
+/// The number of distinct code locations that are remembered: 16 MiB of memory and more. Further ones stay unnamed.
 const MAX_HITS: usize = 1 << 20;
-/// Where systems install debug information, by build-id.
+/// The folder in which systems install debug files, by build-id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
-/// The largest vDSO; real ones have a few pages.
+/// The largest vDSO that is read; real ones have a few pages.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 
-/// What is known of images and what was hit in them.
+/// The images of a recording, and where they were hit.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     /// By image id.
@@ -50,10 +50,10 @@ pub(crate) struct Evidence {
     /// Offsets in the files of images.
     hits: FxHashMap<u32, FxHashSet<u64>>,
     hit_count: usize,
-    /// How often, by image.
+    /// The number of hits, by image.
     counts: FxHashMap<u32, u64>,
     left_out: u64,
-    /// For files that are held open. Those beyond are looked for once more at the end.
+    /// The number of files that may be held open. Further files are searched again at the end.
     room: Room,
     jit: Jit,
 }
@@ -61,9 +61,9 @@ pub(crate) struct Evidence {
 /// Where the symbols of an image can be read.
 #[derive(Debug)]
 enum Source {
-    /// An open file. It may be overwritten in its place until it is read.
+    /// An open file. Somebody may overwrite it in place before it is read.
     Held(Held, Identity),
-    /// It could not be opened, or too many others are.
+    /// The file could not be opened, or too many others are open.
     Path(Identity),
     Vdso,
     Nowhere,
@@ -74,17 +74,17 @@ enum Source {
 pub(crate) struct Found {
     /// Ordered by image and start.
     pub(crate) symbols: Vec<Symbol>,
-    /// Ordered by image and address; none if nothing is to be unwound.
+    /// Ordered by image and address; empty if nothing is to be unwound.
     pub(crate) rules: Vec<UnwindRule>,
     /// Images that gave at least one symbol.
     pub(crate) images: u64,
-    /// Pieces of code that were too many.
+    /// The number of code locations that were not remembered.
     pub(crate) left_out: u64,
-    /// JIT code: what was not taken before.
+    /// The names of JIT code that were not taken before.
     pub(crate) jit: Vec<Made>,
-    /// Likewise.
+    /// The bytes around return addresses in JIT code that were not taken before.
     pub(crate) call_sites: Vec<CallSite>,
-    /// What is said of all of it.
+    /// The counts of all JIT code.
     pub(crate) jit_told: Told,
 }
 
@@ -95,7 +95,7 @@ impl Evidence {
         Self { sources, hits, hit_count: 0, counts, left_out: 0, jit: Jit::new(room.clone()), room }
     }
 
-    /// Looks at an image when it is mapped; only the first time counts, but for code that is in no file.
+    /// Opens the file of an image when it is mapped. Only the first mapping counts, except for code that no file backs.
     pub(crate) fn see(&mut self, time_ns: u64, image: u32, identity: &Identity, place: Place) {
         self.jit.see(time_ns, identity, place);
         if self.sources.contains_key(&image) || self.sources.len() >= MAX_IMAGES {
@@ -112,7 +112,7 @@ impl Evidence {
         self.sources.insert(image, source);
     }
 
-    /// Remembers code that was hit: an offset in the file of an image.
+    /// Remembers code that was hit, by its offset in the file of an image.
     pub(crate) fn hit(&mut self, image: u32, file_off: u64) {
         if self.hit_count >= MAX_HITS {
             self.left_out += 1;
@@ -128,23 +128,23 @@ impl Evidence {
         }
     }
 
-    /// Takes what the tracker tells of processes.
+    /// Takes the tracker's notes about processes.
     pub(crate) fn note(&mut self, notes: &[Note]) {
         self.jit.note(notes);
     }
 
-    /// Looks again for files that tell JIT code, and hands over what those of ended processes told.
+    /// Searches again for files that name JIT code, and returns the names from those of ended processes.
     pub(crate) fn take_jit(&mut self) -> Vec<Made> {
         self.jit.take_rows()
     }
 
-    /// Hands over the bytes around return addresses in JIT code, of processes that have ended.
+    /// Returns the bytes around return addresses in JIT code of ended processes.
     pub(crate) fn take_call_sites(&mut self) -> Vec<CallSite> {
         self.jit.take_sites()
     }
 
-    /// Reads the symbol tables of the images that were hit, and their unwind tables: by these stacks are unwound, and walks along frame
-    /// pointers are judged.
+    /// Reads the symbol tables and the unwind tables of the images that were hit. By the latter a report unwinds stacks, and
+    /// judges walks along frame pointers.
     pub(crate) fn find(&mut self) -> Found {
         self.jit.finish();
         let (jit, call_sites, jit_told) = (self.jit.take_rows(), self.jit.take_sites(), self.jit.told);
@@ -153,7 +153,7 @@ impl Evidence {
             self.hits.iter().map(|(id, offs)| (*id, offs)).collect();
         images.sort_unstable_by_key(|(image, _)| *image);
         for (image, offsets) in images {
-            // What was a return address is looked up one byte earlier, in the call: that may be another function.
+            // A return address is looked up one byte earlier, in the call, which may belong to another function.
             let offsets = offsets.iter().flat_map(|off| [off.saturating_sub(1), *off]);
             let read = |file: &File| {
                 let file = ReadCache::new(file);
@@ -187,8 +187,8 @@ impl Evidence {
         found
     }
 
-    /// Hands over the files of the images that were hit, those that were hit most first, in blocks: at most `max_bytes`
-    /// of all. It ends when `put` takes no more.
+    /// Hands over the files of the images that were hit, those with the most hits first, in blocks of `max_bytes` together at
+    /// most. Ends when `put` takes no more.
     pub(crate) fn carry(
         self,
         extent: Extent,
@@ -196,7 +196,7 @@ impl Evidence {
         put: &mut dyn FnMut(ImagePartsV1) -> bool,
     ) -> Carried {
         let mut images: Vec<(u32, Source)> = self.sources.into_iter().collect();
-        // Code that only copied stacks hold is on no walk: its image comes last.
+        // Code that only copied stacks contain is on no walk: its image comes last.
         let is_hit = |image: &u32| self.counts.contains_key(image) || self.hits.contains_key(image);
         images.retain(|(image, source)| !matches!(source, Source::Nowhere) && is_hit(image));
         images.sort_unstable_by_key(|(image, _)| (Reverse(self.counts.get(image)), *image));
@@ -216,7 +216,6 @@ impl Evidence {
 }
 
 impl Source {
-    /// The path of an image.
     fn path(&self) -> &[u8] {
         match self {
             Self::Held(_, identity) | Self::Path(identity) => &identity.path,
@@ -225,7 +224,7 @@ impl Source {
         }
     }
 
-    /// The path of an image, and what there is.
+    /// Returns the path of an image, and its content if that is available.
     fn open(self) -> (Vec<u8>, Option<Content>) {
         match self {
             Self::Held(held, identity) => {
@@ -245,7 +244,7 @@ impl Source {
     }
 }
 
-/// The unwind tables for offsets of a file.
+/// Finds the unwind tables for offsets of a file.
 pub(crate) fn wanted_rules<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> Vec<Rule> {
     let Some(layout) = functions::layout(file) else { return Vec::new() };
     let asked = functions::addresses(&layout, offsets);
@@ -253,7 +252,7 @@ pub(crate) fn wanted_rules<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<It
     [rules(file, &layout, &asked), unlisted::rules(file, &layout, asked).unwrap_or_default(), of_go].concat()
 }
 
-/// The file with the debug information of a stripped one, if it is installed.
+/// Opens the debug file of a stripped file, if it is installed.
 fn debug_file(file: &ReadCache<&File>) -> Option<File> {
     let id = build_id::of_elf(file)?;
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -262,7 +261,7 @@ fn debug_file(file: &ReadCache<&File>) -> Option<File> {
     (build_id::of_elf(&ReadCache::new(&debug)) == Some(id)).then_some(debug)
 }
 
-/// The vDSO of the recorder: the kernel gives all programs of one word size the same.
+/// Reads the vDSO of the recorder: the kernel gives the same one to all programs of one word size.
 fn vdso() -> Vec<u8> {
     let read = || {
         let own_maps = std::fs::read("/proc/self/maps").ok()?;

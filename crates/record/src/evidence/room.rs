@@ -1,4 +1,4 @@
-//! How many files are held open: those that are needed later may be gone by then.
+//! Limits the files that are held open because they may be gone when they are needed.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use crate::sys::usage;
 
-/// Files that are held open at most, and as a part of those that the recorder may open besides all that it has open when it begins:
-/// it still has to attach the sampler.
+/// The most files that are held open, and their part of the files that the recorder may open besides those that are open when it
+/// begins: it still has to attach the sampler.
 const MAX_HELD: usize = 512;
 const HELD_PART: usize = 3;
 
-/// Room for open files, shared by all that hold some.
+/// Room for open files, shared by all who hold some.
 #[derive(Debug, Clone)]
 pub(super) struct Room(Rc<Cell<usize>>);
 
@@ -41,7 +41,7 @@ impl Room {
 }
 
 impl Held {
-    /// Holds a file for a moment, room or not.
+    /// Holds a file for a moment, even if there is no room.
     pub(super) fn for_a_moment(file: File) -> Self {
         Self { file, _taken: None }
     }

@@ -1,5 +1,5 @@
-//! Which unwind tables of an ELF file are for some of its offsets: entries of `.eh_frame`, found by the sorted table of
-//! `.eh_frame_hdr`. They are copied, not understood.
+//! Finds the unwind tables for offsets of an ELF file: entries of `.eh_frame`, by the sorted index in `.eh_frame_hdr`. It copies
+//! the entries and does not interpret them.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,19 @@ use object::read::ReadRef;
 
 use super::functions::{Asked, capped};
 
-/// An entry.
+/// An entry of the unwind tables.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
-    /// Where it lies in memory, as the file has it.
+    /// Its address, by the headers of the file.
     pub(crate) at: u64,
-    /// Offset in the file of its function; 0 if several share it.
+    /// The offset of its function in the file; 0 if several functions share the entry.
     pub(crate) start: u64,
-    /// What is added to that to get the function's address; 0 if several share it.
+    /// The address of its function minus that offset; 0 if several functions share the entry.
     pub(crate) bias: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Finds the rules for code, each entry once, in the order of their addresses. What makes no sense is left out: the file
-/// may be anybody's.
+/// Finds the entries for code, each once, in the order of their addresses. Skips invalid ones: anyone may have written the file.
 pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, asked: &[Asked]) -> Vec<Rule> {
     let Some(table) = EhFrameHdr::of_file(capped(file), layout) else { return Vec::new() };
     let wanted = asked.iter().filter_map(|asked| {

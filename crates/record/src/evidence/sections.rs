@@ -1,5 +1,5 @@
-//! Which bytes of an ELF file name its code and tell how to unwind through it: headers, symbol tables, unwind tables,
-//! notes, stubs of the linker. No other code, no data, no DWARF but unwind tables.
+//! Finds the bytes of an ELF file that name its code or show how to unwind through it: headers, symbol tables, unwind tables,
+//! notes, PLT stubs. It takes no other code, no data, and no DWARF except unwind tables.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use object::read::ReadRef;
 use object::read::elf::{Dyn as _, FileHeader, ProgramHeader as _, SectionHeader as _};
 use object::{Endianness, FileKind};
 
-/// The most sections and segments of a file that is looked into; names of sections may be read with 4 KiB each.
+/// The most sections and segments of a file that is examined; the reader may read 4 KiB for the name of each section.
 const MAX_SECTIONS: u32 = 4 << 10;
 const MAX_SEGMENTS: u16 = 1024;
 /// The largest table of headers that is read, bytes.
@@ -17,7 +17,7 @@ const MAX_HEADERS_BYTES: u64 = 8 << 20;
 /// The largest dynamic section that is read, bytes.
 const MAX_DYNAMIC_BYTES: u64 = 64 << 10;
 
-/// Sections that are taken by the beginning of their names.
+/// The beginnings of the names of sections that are taken.
 const WANTED: [&[u8]; 10] = [
     b".eh_frame",
     b".debug_frame",
@@ -31,8 +31,8 @@ const WANTED: [&[u8]; 10] = [
     b".rel.plt",
 ];
 
-/// Lists the stretches of a file that are wanted, ascending and apart; `None` if it is no ELF file. They may reach
-/// behind its end.
+/// Lists the requested byte ranges of a file, ascending and apart; `None` if it is no ELF file. A range may reach beyond the end
+/// of the file.
 pub(crate) fn wanted<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
     match FileKind::parse(file).ok()? {
         FileKind::Elf32 => of::<elf::FileHeader32<Endianness>>(file),
@@ -85,7 +85,7 @@ fn of<'d, E: FileHeader<Endian = Endianness>>(file: impl ReadRef<'d>) -> Option<
     Some(wanted.settled())
 }
 
-/// Without section headers: dynamic symbols by the dynamic section, unwind tables by the table that leads to them.
+/// Takes a file without section headers: finds dynamic symbols by the dynamic section, and unwind tables by `.eh_frame_hdr`.
 fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
     header: &E,
     endian: Endianness,
@@ -93,7 +93,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
     wanted: &mut Stretches,
 ) {
     let Ok(segments) = header.program_headers(endian, file) else { return };
-    // The offset of an address, and how much of its segment follows there.
+    // Returns the offset of an address, and how much of its segment follows there.
     let place = |address: u64| {
         let loads = segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
         loads.into_iter().find_map(|load| {
@@ -109,7 +109,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
                 let Some(at) = eh_frame_at(table, Svma(segment.p_vaddr(endian).into()), endian) else {
                     continue;
                 };
-                // They say themselves where they end.
+                // Unwind tables mark their own end.
                 if let Some((off, left)) = place(at.0) {
                     wanted.add(off, left);
                 }
@@ -120,7 +120,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
                     let row = rows.iter().find(|row| row.d_tag(endian) == tag)?;
                     Some(row.d_val(endian).into())
                 };
-                // Linkers put hashes, symbols and names one behind the other.
+                // Linkers put hashes, symbols and names one after the other.
                 let tables = [elf::DT_HASH, elf::DT_GNU_HASH, elf::DT_SYMTAB, elf::DT_STRTAB].map(value);
                 let first = tables.into_iter().flatten().filter_map(&place).min();
                 let names = value(elf::DT_STRTAB).and_then(place).zip(value(elf::DT_STRSZ));
@@ -133,7 +133,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
     }
 }
 
-/// Stretches of a file.
+/// Byte ranges of a file.
 #[derive(Debug, Default)]
 struct Stretches(Vec<Range<u64>>);
 
@@ -145,7 +145,7 @@ impl Stretches {
         }
     }
 
-    /// Joins those that touch or overlap.
+    /// Sorts the ranges, and joins those that touch or overlap.
     fn settled(mut self) -> Vec<Range<u64>> {
         self.0.sort_unstable_by_key(|stretch| (stretch.start, stretch.end));
         let mut settled: Vec<Range<u64>> = Vec::new();

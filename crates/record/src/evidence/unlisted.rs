@@ -1,4 +1,4 @@
-//! Finds unwind tables that no search table lists: in an `.eh_frame` without `.eh_frame_hdr`, as static programs of glibc have it, and in
+//! Finds unwind tables without an index: in an `.eh_frame` without `.eh_frame_hdr`, as static programs of glibc have it, and in
 //! `.debug_frame`. It reads the whole section once.
 
 use std::collections::BTreeSet;
@@ -10,15 +10,16 @@ use object::read::ReadRef;
 use super::functions::{Asked, capped};
 use super::rules::Rule;
 
-/// The longest entry that others share, bytes: it is read once for each of them. Compilers write 20 to 40.
+/// The longest shared entry (CIE) that is accepted, bytes: it is read again for each entry that shares it. Compilers write 20 to
+/// 40.
 const MAX_SHARED_BYTES: usize = 1 << 10;
-/// Where the version stands in what several entries share. Text that says how to read the entry follows, up to a zero.
+/// The offset of the version in a shared entry. A text that says how to read the entry follows, up to a zero.
 const VERSION_AT: usize = 8;
-/// In version 4 of it, addresses have eight bytes, and segments none.
+/// Version 4 also states the bytes of an address and of a segment: only 8 and 0 are accepted.
 const SIZES: [u8; 2] = [8, 0];
 
-/// Finds the rules for code, each entry once, in the order of their addresses. Those of `.debug_frame` are written as `.eh_frame`
-/// would have them, and lie behind that.
+/// Finds the entries for code, each once, in the order of their addresses. Converts those of `.debug_frame` to the form of
+/// `.eh_frame`, and places them after that section.
 pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, mut asked: Vec<Asked>) -> Option<Vec<Rule>> {
     asked.sort_unstable_by_key(|asked| asked.at);
     asked.dedup_by_key(|asked| asked.at);
@@ -46,7 +47,7 @@ pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, mut asked: Vec<
     Some(rules.into_iter().collect())
 }
 
-/// A section with entries, and where it lies in memory.
+/// A section of unwind tables, and its address.
 struct Section<'d> {
     at: u64,
     bytes: &'d [u8],
@@ -62,20 +63,20 @@ struct Found {
 }
 
 impl<'d> Section<'d> {
-    /// Reads a section; an empty one if it is not there, compressed or too long.
+    /// Reads a section; returns an empty one if it is missing, compressed or too long.
     fn read(file: impl ReadRef<'d>, layout: &Layout, name: &str) -> Self {
         let section = layout.section(name);
         let bytes = section.and_then(|section| layout.bytes_of(section, capped(file))).unwrap_or_default();
         Self { at: section.map_or(0, |section| section.at.0), bytes }
     }
 
-    /// An entry, from its length on.
+    /// Returns an entry, which begins with its length.
     fn entry(&self, off: usize) -> Option<&'d [u8]> {
         let len = entry_len(self.bytes, off).filter(|len| (8..=MAX_ENTRY_BYTES as usize).contains(len))?;
         self.bytes.get(off..)?.get(..4 + len)
     }
 
-    /// An entry of `.debug_frame` that others share, as `.eh_frame` has it: with another number in front, and no sizes.
+    /// Returns a shared entry of `.debug_frame` in the form of `.eh_frame`: with another identifier, and without sizes.
     fn shared(&self, off: usize) -> Option<Vec<u8>> {
         let mut bytes = self.entry(off)?.to_vec();
         bytes[4..8].fill(0);
@@ -84,7 +85,7 @@ impl<'d> Section<'d> {
             (1 | 3, 0) => {}
             (4, 0) if rest.starts_with(&SIZES) => {
                 *version = 3;
-                // At the end, zeros are instructions that do nothing.
+                // Zeros at the end are instructions that do nothing.
                 rest.rotate_left(SIZES.len());
                 let end = rest.len() - SIZES.len();
                 rest[end..].fill(0);
@@ -94,7 +95,7 @@ impl<'d> Section<'d> {
         Some(bytes)
     }
 
-    /// An entry of `.debug_frame`, with the way back to what it shares as `.eh_frame` has it.
+    /// Returns an entry of `.debug_frame` in the form of `.eh_frame`, which states the distance back to the shared entry.
     fn own(&self, found: &Found) -> Option<Vec<u8>> {
         let mut bytes = self.entry(found.own)?.to_vec();
         let back = u32::try_from((found.own + 4).checked_sub(found.shared)?).ok()?;
@@ -102,7 +103,7 @@ impl<'d> Section<'d> {
         Some(bytes)
     }
 
-    /// Both as a recording has them.
+    /// Returns both entries as a recording has them.
     fn rules(&self, found: &Found, (shared, own): (Vec<u8>, Vec<u8>)) -> [Rule; 2] {
         let bias = found.asked.at.0.wrapping_sub(found.asked.off.0);
         let at = |off: usize| self.at.wrapping_add(off as u64);
@@ -113,7 +114,7 @@ impl<'d> Section<'d> {
     }
 }
 
-/// Passes over a section, and takes the addresses, ascending, that its entries cover.
+/// Goes through a section, and takes from the ascending addresses those that its entries cover.
 fn take<'d, S>(section: S, bases: &BaseAddresses, asked: &mut Vec<Asked>) -> Vec<Found>
 where
     S: UnwindSection<EndianSlice<'d, LittleEndian>>,
@@ -134,14 +135,14 @@ where
         } else if len == 0 && S::has_zero_terminator() {
             break;
         }
-        // An entry of the 64-bit format is passed over with what it seems to hold: nobody writes them.
+        // An entry of the 64-bit format is skipped by its apparent length: nobody writes such entries.
         let Some(next) = off.checked_add(4).and_then(|off| off.checked_add(len)) else { break };
         off = next;
     }
     found
 }
 
-/// The length of the entry at an offset, without the length itself.
+/// Returns the length of the entry at an offset, without the four bytes of the length itself.
 fn entry_len(bytes: &[u8], off: usize) -> Option<usize> {
     let len = bytes.get(off..)?.first_chunk().map(|len| u32::from_le_bytes(*len))?;
     usize::try_from(len).ok()
@@ -153,7 +154,8 @@ mod tests {
     use crate::evidence::functions::fixture::{asked, assembled};
     use crate::evidence::functions::layout;
 
-    /// A program with one function of eight bytes at 0x10010, and what is shared with it in `.debug_frame`, up to the factors.
+    /// Returns a program with one function of eight bytes at 0x10010; `shared` begins its shared entry in `.debug_frame`, up to
+    /// the factors.
     fn program(shared: &str) -> Vec<u8> {
         assembled(&format!(
             ".globl _start; _start: .fill 64

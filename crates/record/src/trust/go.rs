@@ -1,5 +1,5 @@
-//! Where a program of Go keeps what its runtime notes of its goroutines, as the code of the runtime has it: no symbol tells it, and
-//! it changes with the version of Go.
+//! Finds where the runtime of a Go program keeps its notes about goroutines. No symbol shows this, and it changes with the
+//! version of Go, so it is read from the code of the runtime.
 //!
 //! ```text
 //! systemstack   mov rcx, -8   mov rax, fs:[rcx]   mov rbx, [rax+m]   …   cmp rax, [rbx+curg]
@@ -14,17 +14,17 @@ use object::read::ReadRef;
 use icecore_elf::Layout;
 use icecore_elf::go::{self, Function, Source, Table};
 
-/// Where Go has its code and keeps what its runtime notes. `struct go_places` of bpf/walk.h.
+/// Where Go's code lies, and where the runtime keeps its notes: `struct go_places` of bpf/go.h.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct GoPlaces {
     pub(super) notes: Notes,
-    /// Where its code is in the file.
+    /// The offset of the code in the file.
     pub(super) code_off: u64,
     pub(super) code_len: u32,
     pub(super) functions: Functions,
 }
 
-/// Offsets: of `g` in a thread's own memory, in a `g`, in an `m`.
+/// Offsets: of `g` in a thread's own memory, and of fields in a `g` and in an `m`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Notes {
     g: i32,
@@ -35,24 +35,24 @@ pub(super) struct Notes {
     bp_of_g: u32,
 }
 
-/// Functions that the sampler must know, by their distance from where the code begins; without any, the range is empty.
+/// Functions that the sampler must know, by their distance from the beginning of the code; the range of a missing one is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Functions {
-    /// Stacks begin with what these call, in the order of [`TOPS`].
+    /// The functions that call the first function of a stack, in the order of [`TOPS`].
     tops: [(u32, u32); TOPS.len()],
-    /// Those that call others and have no frame.
+    /// Functions without a frame that call others.
     bare: (u32, u32),
     cgocallback: (u32, u32),
     cgocall: (u32, u32),
-    /// How deep the stack is in the last two where they call.
+    /// The depth of the stack in the last two functions, where they call.
     back_depth: u32,
     call_depth: u32,
-    /// An address in the one that stands for the place where a stack was left.
+    /// An address in the function that marks where a stack was left.
     mark: u32,
 }
 
 impl GoPlaces {
-    /// The places in a process, as the sampler has them.
+    /// Encodes the places in a process for the sampler.
     pub(super) fn bytes(&self, code: u64) -> Vec<u8> {
         let Notes { g, m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g } = self.notes;
         let Functions { tops, bare, cgocallback, cgocall, back_depth, call_depth, mark } = self.functions;
@@ -63,27 +63,27 @@ impl GoPlaces {
     }
 }
 
-/// The code of a program that is Go's, and where it keeps what.
+/// Go's code in a program, and where its runtime keeps its notes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Go {
     pub(super) code: Range<u64>,
-    /// The share of it in the section that it is in, 0 to 1: what is not Go's is nobody's.
+    /// The share of Go's code in the section that contains it, 0 to 1.
     pub(super) share: f64,
     pub(super) places: Option<GoPlaces>,
 }
 
 const SWITCHES: &[u8] = b"runtime.systemstack";
 const SAVES: &[u8] = b"gosave_systemstack_switch";
-/// Threads begin with the first; the others have given up their goroutine, which may be another thread's by now.
+/// The first calls the first functions of threads; the others have given up their goroutine, which another thread may run by now.
 const TOPS: [&[u8]; 4] = [b"mstart", b"mcall", b"gopreempt_m", b"preemptPark"];
-/// Until Go 1.20 they call `gcWriteBarrier`.
+/// The beginning of the names of functions that call `gcWriteBarrier`, until Go 1.20.
 const BARRIERS: &[u8] = b"gcWriteBarrier";
-/// The most code of these two that is looked at; they have a hundred bytes.
+/// The most code that is read of `systemstack` and `gosave_systemstack_switch`, which have a hundred bytes.
 const MAX_CODE_BYTES: u64 = 512;
-/// The largest offset that is believed.
+/// The largest offset that is accepted.
 const MAX_OFF: u32 = 4096;
 
-/// Reads it; `None` if this is no program of Go.
+/// Reads the table and the code of Go; `None` if the file is not a Go program.
 ///
 /// # Cost   a look at the name of each function: 1 µs
 pub(super) fn go<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<Go> {
@@ -120,7 +120,7 @@ pub(super) fn go<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<Go> {
 }
 
 impl Functions {
-    /// Notes a function, if it is one of them.
+    /// Notes a function if it is one of those.
     fn meet<'d, S: Source<'d>>(&mut self, table: &Table<'d, S>, function: &Function<'d>) {
         let Some(name) = function.name.strip_prefix(b"runtime.") else { return };
         let begin = table.code().start;
@@ -128,15 +128,15 @@ impl Functions {
             let distance = |at: u64| u32::try_from(at.saturating_sub(begin)).unwrap_or(0);
             (distance(function.start), distance(function.end))
         };
-        // Where assembly calls, its stack is as deep as it gets.
+        // In assembly the stack is deepest where it calls.
         let depths = || table.depths(function).unwrap_or_default();
         let depth = || depths().iter().map(|(_, depth)| *depth).max().unwrap_or(0);
         match name {
             b"cgocallback" => (self.cgocallback, self.back_depth) = (range(), depth()),
             b"cgocall" => (self.cgocall, self.call_depth) = (range(), depth()),
-            // As a return address, to be looked up in it.
+            // As a return address, which is looked up one byte earlier.
             b"systemstack_switch" => self.mark = range().0 + 1,
-            // One for each register, side by side.
+            // There is one for each register, and they lie side by side.
             name if name.starts_with(BARRIERS) && depth() == 0 => {
                 let (low, high) = range();
                 self.bare = if self.bare.1 == low { (self.bare.0, high) } else { (low, high) };
@@ -150,7 +150,7 @@ impl Functions {
     }
 }
 
-/// Reads the places from the code of the two functions.
+/// Reads the offsets from the code of the two functions.
 fn notes(switches: &[u8], saves: &[u8]) -> Option<Notes> {
     let own = after(switches, &[0x48, 0xc7, 0xc1]).filter(|own| {
         switches.get(own + 4..).is_some_and(|rest| rest.starts_with(&[0x64, 0x48, 0x8b, 0x01]))
@@ -172,7 +172,7 @@ fn notes(switches: &[u8], saves: &[u8]) -> Option<Notes> {
     (notes.curg_of_m < MAX_OFF).then_some(notes)
 }
 
-/// Where some bytes end for the first time.
+/// Returns the end of the first occurrence of some bytes.
 fn after(code: &[u8], bytes: &[u8]) -> Option<usize> {
     code.windows(bytes.len()).position(|window| window == bytes).map(|at| at + bytes.len())
 }
@@ -181,7 +181,7 @@ fn after(code: &[u8], bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// As Go 1.19 has them.
+    /// The code of Go 1.19.
     const SYSTEMSTACK: [u8; 43] = *b"\x48\x8b\x7c\x24\x08\x48\xc7\xc1\xf8\xff\xff\xff\x64\x48\x8b\x01\x48\x8b\x58\x30\x48\x3b\x43\x50\x74\x53\x48\x8b\x13\x48\x39\xd0\x74\x4b\x48\x3b\x83\xc0\x00\x00\x00\x75\x4a";
     const GOSAVE: [u8; 32] = *b"\x4c\x8d\x0d\xd9\x0d\x00\x00\x4d\x89\x4e\x40\x4c\x8d\x4c\x24\x08\x4d\x89\x4e\x38\x49\xc7\x46\x58\x00\x00\x00\x00\x49\x89\x6e\x68";
 

@@ -1,4 +1,4 @@
-//! Which images keep frame pointers, as far as they have been judged.
+//! Remembers which images keep frame pointers, as far as they have been judged.
 
 use icecore_format::records::ImageKind;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -7,17 +7,18 @@ use super::go::GoPlaces;
 use super::judge::{Judge, Judged, Wanted};
 use crate::machine::identity::{Identity, Place};
 
-/// Images that are remembered; those beyond are not trusted.
+/// The number of images that are remembered; further ones are not trusted.
 const MAX_IMAGES: usize = 64 << 10;
 
-/// Images by id. Those of one build-id are judged once.
+/// Images by id. Images with the same build-id are judged once.
 pub(super) struct Images {
     judge: Judge,
-    /// The image that was judged for it; `None` if it cannot be trusted, whatever it holds.
+    /// The image that is judged in its place; `None` if it is not trusted, whatever it contains.
     judged_as: FxHashMap<u32, Option<u32>>,
     by_build_id: FxHashMap<Vec<u8>, u32>,
     judged: FxHashMap<u32, Judged>,
-    /// Images whose file could not be opened, or that were too many. They are tried again when they are mapped again.
+    /// Images whose file could not be opened, or for which no room was left in the queue. They are tried again when they are
+    /// mapped again.
     unread: FxHashSet<u32>,
 }
 
@@ -27,7 +28,7 @@ impl Images {
         Ok(Self { judge: Judge::start()?, judged_as, by_build_id, judged, unread })
     }
 
-    /// Has an image judged, unless it or its like was.
+    /// Has an image judged, unless that or another image with its build-id was judged already.
     pub(super) fn see(&mut self, image: u32, identity: &Identity, place: Place) {
         let judged_as = match self.judged_as.get(&image) {
             Some(known) => *known,
@@ -41,7 +42,7 @@ impl Images {
         }
     }
 
-    /// Notes a new image; returns what is judged for it.
+    /// Notes a new image; returns the image that is judged in its place.
     fn meet(&mut self, image: u32, identity: &Identity) -> Option<u32> {
         let judged_as = match identity.kind {
             ImageKind::FILE if identity.build_id.is_empty() => Some(image),
@@ -51,7 +52,7 @@ impl Images {
         };
         self.judged_as.insert(image, judged_as);
         if identity.kind == ImageKind::VDSO {
-            // It calls nobody.
+            // The vDSO calls nobody.
             self.judged.insert(image, Judged { keeps: true, places: None });
         } else if judged_as == Some(image) {
             self.unread.insert(image);
@@ -59,7 +60,7 @@ impl Images {
         judged_as
     }
 
-    /// Tells whether the code of an image keeps frame pointers; `None` if it is being judged.
+    /// Returns whether the code of an image keeps frame pointers; `None` while it is being judged.
     pub(super) fn keeps(&self, image: u32) -> Option<bool> {
         match self.judged_as.get(&image) {
             Some(Some(judged_as)) if !self.unread.contains(judged_as) => {
@@ -69,13 +70,13 @@ impl Images {
         }
     }
 
-    /// Where a program of Go keeps what it notes of its stacks, if the image is one and was judged.
+    /// Returns where a Go program keeps the notes about its stacks, if the image is one and has been judged.
     pub(super) fn places(&self, image: u32) -> Option<GoPlaces> {
         let judged_as = self.judged_as.get(&image).copied()??;
         self.judged.get(&judged_as)?.places
     }
 
-    /// Takes what has been judged meanwhile; tells whether anything was.
+    /// Takes the answers that have arrived; returns true if there were any.
     pub(super) fn take_answers(&mut self) -> bool {
         let mut any = false;
         for (image, judged) in self.judge.answers() {

@@ -1,4 +1,5 @@
-//! A thread that reads unwind tables. It does not wait for others: until it has answered, stacks are copied, which costs more.
+//! A thread that reads unwind tables. Nobody waits for its answers: until they arrive the sampler copies whole stacks, which
+//! costs more.
 
 use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -12,30 +13,30 @@ use super::ENOUGH;
 use super::go::{GoPlaces, go};
 use crate::machine::identity::{Identity, Place};
 
-/// The most functions of an image that are looked at: their share is within a percent of that of all.
+/// The most functions of an image that are examined: their share is within a percent of the share of all.
 const MAX_FUNCTIONS: usize = 2048;
-/// Functions that are looked at first, and the share below which these will do.
+/// The number of functions that are examined first, and the share below which they suffice.
 const GLANCE: usize = 64;
 const ENOUGH_AT_A_GLANCE: f64 = 0.5;
-/// Images that may wait.
+/// The number of images that may wait.
 const MAX_WAITING: usize = 4096;
 
-/// The thread. It ends when this is dropped.
+/// The handle of the thread, which ends when the handle is dropped.
 pub(super) struct Judge {
     wanted: SyncSender<Wanted>,
     answers: Receiver<(u32, Option<Judged>)>,
 }
 
-/// What is known of an image.
+/// The verdict on an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Its code keeps frame pointers.
     pub(super) keeps: bool,
-    /// It is a program of Go, and keeps there what it notes of its stacks.
+    /// The places in which the runtime of a Go program keeps the notes about its stacks.
     pub(super) places: Option<GoPlaces>,
 }
 
-/// An image that is to be judged, and where one of its processes has it mapped.
+/// An image that is to be judged, and where one of its processes has mapped it.
 pub(super) struct Wanted {
     pub(super) image: u32,
     pub(super) identity: Identity,
@@ -57,24 +58,24 @@ impl Judge {
         Ok(Self { wanted, answers })
     }
 
-    /// Has an image judged; false if too many wait.
+    /// Requests that an image is judged; returns false if too many wait.
     pub(super) fn ask(&self, wanted: Wanted) -> bool {
         self.wanted.try_send(wanted).is_ok()
     }
 
-    /// The images that were judged since the last call; `None` of those whose file could not be found.
+    /// Returns the answers since the last call; `None` for an image whose file could not be found.
     pub(super) fn answers(&self) -> impl Iterator<Item = (u32, Option<Judged>)> + '_ {
         self.answers.try_iter()
     }
 }
 
-/// Most images can be told at a glance: all that do not keep frame pointers on purpose.
+/// Judges a file. The first few functions suffice for most images: for all that do not keep frame pointers on purpose.
 fn judged(file: &File) -> Judged {
     let file = ReadCache::new(file);
     let layout = Layout::read(&file);
     let go = layout.as_ref().and_then(|layout| go(&file, layout));
     let code = go.as_ref().map_or(0..0, |go| go.code.clone());
-    // A program of Go without C has no rules.
+    // A Go program without C has no unwind tables.
     let own = go.as_ref().map_or(0.0, |go| go.share);
     let share = |most| {
         let frames = layout.as_ref().and_then(|layout| frames(&file, layout, most, &code));

@@ -1,16 +1,17 @@
-//! Which processes keep frame pointers: walks through their code are believed, and of their stacks only the top is copied.
+//! Decides which processes keep frame pointers: the sampler believes walks through their code, and copies only the top of their
+//! stacks.
 //!
 //! ```text
 //! new image ─► Judge (a thread of its own) ─► Images ─┐
 //! changed address space ─► /proc/PID/maps ────────────┴─► verdict ─► trusted_tgids (bpf/maps.h)
 //! ```
 //!
-//! A process is trusted if all of its code is in images that keep frame pointers: at least [`ENOUGH`] of each. What calls nobody
-//! back (the vDSO, instructions that uprobes have moved) breaks no chain. Code in no file, code that can be written, and code
-//! without unwind tables is not trusted, but for that of Go, which keeps them.
+//! A process is trusted if all of its code lies in images that keep frame pointers, at least [`ENOUGH`] of each. Code that calls
+//! nobody back (the vDSO, instructions that uprobes have moved) breaks no chain. Code in no file, writable code, and code without
+//! unwind tables is not trusted, except for Go's own code, which keeps frame pointers.
 //!
-//! A verdict is about the pages of code that were looked at, and tells their number. The sampler compares it with that of the
-//! process, so code that is mapped later ends the trust at once, without anybody being told.
+//! A verdict contains the number of pages of code that were examined. The sampler compares it with the process's own number, so
+//! code that is mapped later ends the trust at once, before the recorder learns of it.
 
 mod go;
 mod images;
@@ -26,26 +27,26 @@ use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
 use images::Images;
 
-/// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, those that
-/// were compiled to keep them (8) have 0.99 and more, all others 0.82 at most. What is left is assembly, which calls nobody.
+/// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, the 8 that were
+/// compiled to keep them have 0.99 and more, all others 0.82 at most. The rest is assembly, which calls nobody.
 const ENOUGH: f64 = 0.95;
 
-/// Gives verdicts.
+/// Gives verdicts on processes.
 pub(crate) struct Trust {
     trusted: Trusted,
     of_go: OfGo,
     images: Images,
-    /// Processes with code that is being judged.
+    /// Processes with code that is still being judged.
     waiting: FxHashSet<u32>,
-    /// Pages of code, by version of the address space: a forked process has those of its parent.
+    /// The number of pages of code, by version of the address space: a forked process has the version of its parent.
     known: FxHashMap<u32, u64>,
     page_bytes: u64,
 }
 
-/// What is thought of a process.
+/// A verdict on a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Its code keeps frame pointers, so many pages.
+    /// All of its code, this many pages, keeps frame pointers.
     Trusted(u64),
     /// Some of its code has not been judged.
     Open,
@@ -59,15 +60,16 @@ impl Trust {
         Ok(Self { trusted, of_go, images: Images::new()?, waiting, known, page_bytes })
     }
 
-    /// Looks at an image when it is mapped; only the first time counts.
+    /// Has an image judged when it is mapped, unless it was judged already.
     pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: Place) {
         self.images.see(image, identity, place);
     }
 
-    /// Gives the verdicts that can be given now: about processes that have changed, or whose code has been judged meanwhile.
+    /// Gives the verdicts that are possible now: on processes that have changed, and on those whose code has been judged
+    /// meanwhile.
     ///
     /// # Cost
-    /// A look into `/proc` for each change of a process all of whose images keep frame pointers; of others next to nothing.
+    /// Reads `/proc` for each change of a process whose images all keep frame pointers; costs next to nothing for others.
     pub(crate) fn settle(&mut self, mut changed: FxHashSet<u32>, tracker: &Tracker) {
         if self.images.take_answers() {
             changed.extend(self.waiting.drain());
@@ -118,10 +120,10 @@ impl Trust {
     }
 }
 
-/// Judges by all mappings that a process has. They must be those of its address space, or that is not up to date.
+/// Judges all code that a process has mapped. A mapping that its address space lacks is not trusted.
 fn look(space: &Space, maps: &[u8], page_bytes: u64, keeps: impl Fn(u32) -> Option<bool>) -> Verdict {
     let mut bytes = 0;
-    // What lies in the kernel's half is none of the process's pages.
+    // Mappings in the kernel's half are no pages of the process.
     for line in maps::executable(maps).filter(|line| line.start <= i64::MAX as u64) {
         let calls_nobody = line.inode == 0 && matches!(&*line.path, b"[vdso]" | b"[uprobes]");
         let image = space.code(line.start).filter(|(_, file_off)| *file_off == line.file_off);

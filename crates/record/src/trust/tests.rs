@@ -10,7 +10,7 @@ fn space(spaces: &mut Spaces) -> &Space {
     spaces.of(1).expect("just mapped")
 }
 
-/// The verdict on a process with these mappings, if image 3 keeps frame pointers and image 4 does not.
+/// Returns the verdict on a process with these mappings, if image 3 keeps frame pointers and image 4 does not.
 fn verdict(maps: &str) -> Verdict {
     let keeps = |image| match image {
         3 => Some(true),
@@ -35,7 +35,7 @@ fn what_the_kernel_has_mapped_breaks_no_chain_and_is_counted_if_it_is_the_proces
     let uprobes = "7ffd00005000-7ffd00006000 --xp 00000000 00:00 0 [uprobes]";
     let vsyscall = "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]";
     assert_eq!(verdict(&[KEEPING, vdso, "\n", uprobes, "\n", vsyscall].concat()), Verdict::Trusted(5));
-    // A file can be called anything.
+    // A file can have any name.
     let forged = "7ffd00001000-7ffd00003000 r-xp 00000000 fe:00 9 [vdso]";
     assert_eq!(verdict(&[KEEPING, forged].concat()), Verdict::NotTrusted);
 }
