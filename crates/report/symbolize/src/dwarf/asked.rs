@@ -1,22 +1,22 @@
-//! The addresses that want a name.
+//! Holds the requested addresses.
 
 use std::ops::Range;
 
 use icecore_elf::Svma;
 
-/// Addresses in ascending order, and where code can begin at all.
+/// Requested addresses in ascending order, and the lowest address of code.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) at: &'a [Svma],
-    /// No function of the image begins before.
+    /// No function of the image begins before this address.
     pub(super) code: Svma,
 }
 
 impl Asked<'_> {
     /// Finds the positions of the addresses in a range.
     ///
-    /// Linkers leave the debug information of functions that they have dropped, at 0, at 1, or at the highest addresses;
-    /// such ranges hold nothing.
+    /// Linkers leave the debug information of functions that they have dropped at 0, at 1, or at the highest addresses; such
+    /// ranges contain nothing.
     pub(super) fn within(&self, begin: u64, end: u64) -> Range<usize> {
         if begin == 0 || begin < self.code.0 || begin >= end {
             return 0..0;

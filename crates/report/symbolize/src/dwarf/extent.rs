@@ -1,11 +1,11 @@
-//! Where an entry says that its code is.
+//! Reads where the code of an entry is.
 
 use gimli::{Attribute, AttributeValue, Unit, constants as dw};
 
 use super::asked::Asked;
 use super::{Broken, Dwarf, Guard, Slice};
 
-/// The attributes of an entry that tell its addresses, as they were read.
+/// The attributes of an entry that give its addresses, not yet decoded.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Extent<'d> {
     low: Option<AttributeValue<Slice<'d>>>,
@@ -14,7 +14,7 @@ pub(super) struct Extent<'d> {
 }
 
 impl<'d> Extent<'d> {
-    /// Keeps an attribute if it is one of them.
+    /// Keeps an attribute if it is one of these.
     pub(super) fn note(&mut self, attribute: &Attribute<Slice<'d>>) {
         match attribute.name() {
             dw::DW_AT_low_pc => self.low = Some(attribute.value()),
@@ -24,20 +24,20 @@ impl<'d> Extent<'d> {
         }
     }
 
-    /// Reports whether it says anything.
+    /// Returns true if the entry has addresses.
     pub(super) fn is_some(&self) -> bool {
         self.ranges.is_some() || (self.low.is_some() && self.high.is_some())
     }
 
-    /// The lowest address, which lists of ranges of the unit begin at.
+    /// Returns the lowest address, which is the base of the unit's lists of ranges.
     pub(super) fn low(&self, dwarf: &Dwarf<'d>, unit: &Unit<Slice<'d>>) -> Option<u64> {
         dwarf.attr_address(unit, self.low?).ok()?
     }
 
-    /// Hands over the positions of all asked addresses in it, range by range.
+    /// Hands over the positions of all requested addresses in the entry, range by range.
     ///
     /// # Errors
-    /// [`Broken`] if the list of ranges ends in the middle; what came before it has been handed over.
+    /// [`Broken`] if the list of ranges breaks; the ranges before have been handed over.
     pub(super) fn each(
         &self,
         dwarf: &Dwarf<'d>,

@@ -1,4 +1,4 @@
-//! One `.debug_info` with everything that is needed to read an entry anywhere in it.
+//! Holds one `.debug_info`, and everything that reading an entry in it needs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,18 +21,18 @@ pub(super) struct Info<'d> {
     pub(super) headers: Vec<UnitHeader<Slice<'d>>>,
     /// Tables of abbreviations that several units share, by offset.
     shared: Map<usize, OnceLock<Option<Arc<Abbreviations>>>>,
-    /// Units that entries of other units refer to.
+    /// Units to which entries of other units refer.
     referred: Vec<OnceLock<Option<Box<Unit<Slice<'d>>>>>>,
 }
 
-/// A unit, and what its first entry says.
+/// A unit, and the attributes of its first entry.
 pub(super) struct Root<'d> {
     pub(super) unit: Unit<Slice<'d>>,
     pub(super) tag: DwTag,
     pub(super) language: Option<DwLang>,
     pub(super) extent: Extent<'d>,
     pub(super) line_program: Option<DebugLineOffset>,
-    /// Where its other half is, if it is split: a name relative to the directory of compilation.
+    /// The file of its other half, if it is split: a name relative to the directory of compilation.
     pub(super) split_name: Option<Slice<'d>>,
 }
 
@@ -40,7 +40,7 @@ impl<'d> Info<'d> {
     /// Lists the units; those after a broken header are skipped.
     ///
     /// # Errors
-    /// [`Broken`] if tables of abbreviations lie in each other: reading them would take for ever.
+    /// [`Broken`] if tables of abbreviations overlap: reading them would take for ever.
     pub(super) fn new(dwarf: Dwarf<'d>, guard: &Guard) -> Result<Self, Broken> {
         let mut headers = Vec::new();
         let mut units = dwarf.units();
@@ -126,7 +126,7 @@ impl<'d> Info<'d> {
         Ok(Root { unit, tag, language, extent, line_program, split_name })
     }
 
-    /// The unit that holds an entry, kept for the next one that refers there.
+    /// Returns the unit that contains an entry, and keeps it for the next reference.
     pub(super) fn unit_around(&self, off: DebugInfoOffset) -> Option<&Unit<Slice<'d>>> {
         let begins = |header: &UnitHeader<_>| header.debug_info_offset().is_some_and(|begin| begin <= off);
         let index = self.headers.partition_point(begins).checked_sub(1)?;
@@ -144,13 +144,13 @@ impl<'d> Info<'d> {
     }
 }
 
-/// Refuses entries with an absurd number of attributes: they may have no bytes, so that an entry of one byte could cost
-/// as much work as the whole table of abbreviations is long. Real ones have 30 at most.
+/// Refuses entries with an absurd number of attributes. Attributes may take no bytes, so an entry of one byte could cost as much
+/// work as the whole table of abbreviations. Real entries have 30 at most.
 pub(super) fn check_attributes(abbreviation: &Abbreviation) -> Result<(), Broken> {
     if abbreviation.attributes().len() > MAX_ATTRIBUTES { Err(Broken) } else { Ok(()) }
 }
 
-/// Refuses tables that lie in each other: with as many tables as bytes, reading each costs the square of the section.
+/// Refuses tables that overlap: with as many tables as bytes, reading all would take the square of the section's length.
 fn check_tables(section: &Slice<'_>, sorted: &[usize]) -> Result<(), Broken> {
     let mut total = 0usize;
     let mut last = None;
@@ -169,7 +169,7 @@ fn check_tables(section: &Slice<'_>, sorted: &[usize]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Bytes of a table of abbreviations, up to where it breaks.
+/// Returns the length of a table of abbreviations, up to where it breaks.
 fn table_len(whole: Slice<'_>) -> usize {
     let mut rest = whole;
     let mut skip_table = || -> gimli::Result<()> {
@@ -188,6 +188,6 @@ fn table_len(whole: Slice<'_>) -> usize {
         }
         Ok(())
     };
-    let _ = skip_table(); // what breaks it, breaks the units that use it
+    let _ = skip_table(); // whatever breaks it also breaks the units that use it
     whole.len() - rest.len()
 }

@@ -1,4 +1,4 @@
-//! Which source line is at an address: runs a line program once.
+//! Finds the source lines of addresses: runs a line program once.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ impl<'d> Lines<'d> {
         Ok(Some(Self { program }))
     }
 
-    /// Runs the program and hands over the row of each asked address, of the first sequence that covers it first.
+    /// Runs the program, and hands over the row of each requested address; if several sequences cover an address, the row of the
+    /// first one comes first.
     ///
     /// ```text
     /// rows      0x10 ──────── 0x18 ─ 0x1a ────────── 0x20 end
@@ -43,7 +44,7 @@ impl<'d> Lines<'d> {
     /// ```
     ///
     /// # Errors
-    /// [`Broken`] where the program breaks; what came before it has been handed over.
+    /// [`Broken`] where the program breaks; the rows before have been handed over.
     pub(super) fn run(
         &self,
         asked: Asked<'_>,
@@ -52,7 +53,7 @@ impl<'d> Lines<'d> {
     ) -> Result<(), Broken> {
         let mut rows = self.program.clone().rows();
         let mut last: Option<(u64, SourceLine)> = None;
-        // Linkers put sequences of dropped functions at 0: no row of them counts, wherever it comes to.
+        // Linkers put sequences of dropped functions at 0: none of their rows counts, whatever its address.
         let mut is_dropped = false;
         while let Some((_, row)) = rows.next_row()? {
             let at = row.address();
@@ -72,7 +73,7 @@ impl<'d> Lines<'d> {
     }
 }
 
-/// Names of source files, by their numbers in a line program.
+/// The names of source files, by their numbers in a line program.
 pub(super) struct Files<'j, 'd> {
     dwarf: &'j Dwarf<'d>,
     unit: &'j Unit<Slice<'d>>,
@@ -85,7 +86,7 @@ impl<'j, 'd> Files<'j, 'd> {
         Self { dwarf, unit, lines, paths: Map::default() }
     }
 
-    /// The path of a file as the compiler wrote it, from the directory of compilation if it is relative.
+    /// Returns the path of a file as the compiler wrote it; a relative one follows the directory of compilation.
     pub(super) fn path(
         &mut self,
         file: u64,
@@ -106,7 +107,7 @@ impl<'j, 'd> Files<'j, 'd> {
         let header = self.lines?.program.header();
         let file = header.file(file)?;
         let mut path = self.unit.comp_dir.map(|dir| dir.slice().to_vec()).unwrap_or_default();
-        // Directory 0 is the directory of compilation, as an attribute of the unit has it.
+        // Directory 0 is the directory of compilation, which is an attribute of the unit.
         if file.directory_index() != 0
             && let Some(directory) = file.directory(header)
         {
@@ -117,7 +118,7 @@ impl<'j, 'd> Files<'j, 'd> {
     }
 }
 
-/// Appends to a path, or replaces it with one that is absolute.
+/// Appends a path; an absolute one replaces what was there.
 fn push(path: &mut Vec<u8>, part: &[u8]) {
     if part.starts_with(b"/") {
         path.clear();

@@ -7,15 +7,15 @@
 //!
 //! | room | what lives there |
 //! |---|---|
-//! | `sources` | the files that belong together, as gimli reads them |
-//! | `info`, `extent` | units, and where an entry says that its code is |
+//! | `sources` | gives the files of one image to gimli |
+//! | `info`, `extent` | units, and where the code of an entry is |
 //! | `asked`, `sweep` | which units may know which address |
-//! | `unit` | everything about the addresses of one unit; nothing of it remains but answers |
+//! | `unit` | everything about the addresses of one unit; keeps only the answers |
 //! | `scopes`, `lines`, `origin` | functions and inlined calls, source lines, names |
 //! | `split` | the other half of a unit, in a `.dwo` or `.dwp` file |
 //!
-//! Each unit that claims an address is read once, in one pass, whatever the number of addresses in it. Nothing here
-//! recurses: entries may be nested as deep as a file is long. The room opens no file by itself.
+//! Each unit that claims an address is read once, in one pass, whatever the number of its addresses. Nothing here recurses:
+//! entries may be nested as deep as a file is long. This room opens no file by itself.
 
 mod asked;
 mod extent;
@@ -49,17 +49,17 @@ type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
 /// Sections of a file.
 type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
 
-/// What DWARF tells.
+/// The answers of DWARF.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// Of each address the functions, innermost first. The last one may be without a name, if all that is known is its line.
+    /// The functions at each address, innermost first. The last one has no name if only its line is known.
     pub(super) functions: Vec<Option<Vec<Function>>>,
-    /// Some of it could not be read; the answers are of what could be.
+    /// Part of the DWARF could not be read; the answers come from the rest.
     pub(super) is_broken: bool,
 }
 
-/// Finds the functions at addresses, which ascend and differ. `code` is where the executable segments begin. `tick` is
-/// told when so many more addresses are done; those that no unit claims are not among them.
+/// Finds the functions at addresses, which are ascending and distinct. `code` is the beginning of the executable segments.
+/// `tick(n)` is called when `n` more addresses are done; addresses that no unit claims do not count.
 ///
 /// # Shape   one answer per address, in the same order; the same for any number of threads
 /// # Errors  [`Broken`] if the file asks for more work than its size and the addresses justify
@@ -95,9 +95,9 @@ pub(super) fn look_up(
     Ok(Answers { functions: merge(answers, at.len()), is_broken: guard.is_broken() })
 }
 
-/// Asks all units that claim an address, and puts their answers in the order of the file.
+/// Asks all units that claim an address, and returns their answers in the order of the file.
 fn name(context: &Context<'_, '_>, claims: Vec<Claim>, tick: &(dyn Fn(u64) + Sync)) -> Vec<unit::Answers> {
-    // Progress counts an address when the first unit that claims it is done.
+    // An address counts as done when the first unit that claims it is done.
     let mut is_first = vec![true; context.asked.at.len()];
     let mut jobs: Vec<(Claim, u64)> = claims
         .into_iter()
@@ -108,7 +108,7 @@ fn name(context: &Context<'_, '_>, claims: Vec<Claim>, tick: &(dyn Fn(u64) + Syn
         })
         .collect();
     jobs.sort_by_key(|(claim, _)| (Reverse(context.info.headers[claim.unit].unit_length()), claim.unit));
-    // One after the other from the list, largest first, keeps all threads busy to the end.
+    // Taking one unit after the other from the list, largest first, keeps all threads busy to the end.
     let answers = jobs.into_iter().par_bridge().map(|(claim, new)| {
         let answers = unit::name(context, &claim);
         tick(new);
@@ -119,7 +119,7 @@ fn name(context: &Context<'_, '_>, claims: Vec<Claim>, tick: &(dyn Fn(u64) + Syn
     answers.into_iter().map(|(_, answers)| answers).collect()
 }
 
-/// Of several units that claim an address, the first that has a function there is believed, else the first that has a line.
+/// Takes the first answer with a function of the units that claim an address, otherwise the first with a line.
 fn merge(answers: Vec<unit::Answers>, len: usize) -> Vec<Option<Vec<Function>>> {
     let mut merged: Vec<Option<Vec<Function>>> = vec![None; len];
     for (position, functions) in answers.into_iter().flatten() {

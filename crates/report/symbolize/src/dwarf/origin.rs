@@ -1,4 +1,4 @@
-//! What a function is called: its own entry says so, or one that it comes from.
+//! Finds the name of a function: in its own entry, or in an entry to which that refers.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use super::info::{Info, check_attributes};
 use super::{Broken, Guard, Slice, Strings};
 use crate::map::Map;
 
-/// How many entries are followed for a name: an instance, its abstract origin, its declaration, and some to spare.
+/// How many entries are followed for a name: an instance, its abstract origin, its declaration, and some spare ones.
 const MAX_HOPS: usize = 16;
 
-/// An entry that an attribute refers to.
+/// A reference to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Entry {
-    /// In the unit at hand.
+    /// In the same unit.
     Here(UnitOffset),
-    /// In any unit of its file: link-time optimization refers to the unit that a function was compiled in.
+    /// In any unit of the file: link-time optimization refers to the unit in which a function was compiled.
     There(DebugInfoOffset),
-    /// In the supplementary file, where dwz has moved what several files share.
+    /// In the supplementary file, to which dwz has moved entries that several files share.
     Supplement(DebugInfoOffset),
 }
 
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-/// Names of functions that entries of one unit refer to.
+/// Names of functions to which entries of one unit refer.
 pub(super) struct Origins<'j, 'd> {
     info: &'j Info<'d>,
     unit: &'j Unit<Slice<'d>>,
@@ -41,7 +41,7 @@ pub(super) struct Origins<'j, 'd> {
     names: Map<Entry, Option<Arc<str>>>,
 }
 
-/// What an entry says about its name.
+/// The attributes of an entry that concern its name.
 #[derive(Default)]
 struct Said<'d> {
     linkage_name: Option<AttributeValue<Slice<'d>>>,
@@ -58,7 +58,7 @@ impl<'j, 'd> Origins<'j, 'd> {
         Self { info, unit, supplement, names: Map::default() }
     }
 
-    /// The name of the function that an entry describes; `None` if it has none.
+    /// Returns the name of the function that an entry describes; `None` if it has none.
     pub(super) fn name(
         &mut self,
         entry: Entry,
@@ -78,7 +78,7 @@ impl<'j, 'd> Origins<'j, 'd> {
         Ok(name)
     }
 
-    /// The linkage name that comes first on the way from an entry to where it comes from, else the first name.
+    /// Follows an entry to its origins, and returns the first linkage name, otherwise the first name.
     fn raw(&self, mut entry: Entry) -> Option<Slice<'d>> {
         let (mut info, mut unit) = (self.info, self.unit);
         let mut name = None;

@@ -1,4 +1,4 @@
-//! One pass over the entries of a unit: which functions, and which calls inlined into them, are at the asked addresses.
+//! Finds in one pass over the entries of a unit the functions, and the calls inlined into them, at the requested addresses.
 
 use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, constants as dw};
 
@@ -8,34 +8,34 @@ use super::info::check_attributes;
 use super::origin::Entry;
 use super::{Broken, Dwarf, Guard, Slice};
 
-/// Inlined calls deeper in each other than this are left out: real programs stay below 100.
+/// Inlined calls that are nested deeper are skipped: real programs stay below 100.
 const MAX_NESTED: u32 = 1000;
 
-/// A function, or a call that was inlined.
+/// A function, or an inlined call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope {
-    /// Where its name is.
+    /// The entry with its name.
     pub(super) entry: Entry,
-    /// The scope that it was inlined into, a position in [`Scopes::all`]; `None` for a function.
+    /// The scope into which it was inlined, by position in [`Scopes::all`]; `None` for a function.
     pub(super) caller: Option<u32>,
-    /// The line of the call; 0 if unknown.
+    /// The file and line of the call; 0 if unknown.
     pub(super) call_file: u64,
     pub(super) call_line: u32,
     nested: u32,
 }
 
-/// The scopes of a unit that hold asked addresses.
+/// The scopes of a unit that contain requested addresses.
 #[derive(Debug)]
 pub(super) struct Scopes {
     pub(super) all: Vec<Scope>,
-    /// The innermost scope of each asked address.
+    /// The innermost scope of each requested address.
     pub(super) innermost: Vec<Option<u32>>,
 }
 
 /// An entry whose children are being read.
 struct Open {
     depth: isize,
-    /// `None` if it holds no asked address.
+    /// `None` if it contains no requested address.
     scope: Option<u32>,
 }
 
@@ -46,11 +46,11 @@ struct Walk<'w, 'd> {
     asked: Asked<'w>,
     guard: &'w Guard,
     found: Scopes,
-    /// Functions and inlined calls around the entry at hand, outermost first.
+    /// The functions and inlined calls around the current entry, outermost first.
     open: Vec<Open>,
 }
 
-/// What a pass reads of an entry.
+/// The attributes of an entry that a pass reads.
 #[derive(Default)]
 struct Attributes<'d> {
     extent: Extent<'d>,
@@ -61,11 +61,11 @@ struct Attributes<'d> {
 }
 
 impl Scopes {
-    /// Reads all entries of a unit, without recursion. Where they break, the pass ends with what it has found.
+    /// Reads all entries of a unit, without recursion. If they break, the pass ends with what it has found.
     ///
-    /// `has_plain_types`: what lies in a type outside of functions is not code. So it is in C and C++, whose trees of types
-    /// are most of all entries. (Methods of a type inside of a function do lie in the type, in what GCC makes without
-    /// optimization.)
+    /// With `has_plain_types` it skips types outside of functions, because they contain no code. This holds for C and C++, whose
+    /// trees of types are most of all entries. (GCC without optimization puts the methods of a type inside of a function into the
+    /// type.)
     pub(super) fn read<'d>(
         dwarf: &Dwarf<'d>,
         unit: &Unit<Slice<'d>>,
@@ -85,7 +85,7 @@ impl Scopes {
 impl<'d> Walk<'_, 'd> {
     fn run(&mut self, has_plain_types: bool) -> Result<(), Broken> {
         let mut entries = self.unit.entries_raw(None)?;
-        // A reader that was moved past a skipped entry counts its depth from 0 again.
+        // After a skipped entry, the reader counts its depth from 0 again.
         let mut base = 0;
         while !entries.is_empty() {
             let (off, depth) = (entries.next_offset(), base + entries.next_depth());
@@ -126,13 +126,13 @@ impl<'d> Walk<'_, 'd> {
         Ok(())
     }
 
-    /// Gives a function the asked addresses that no function before it has.
+    /// Gives a function the requested addresses that no function before has.
     fn function(&mut self, off: UnitOffset, attributes: &Attributes<'d>) -> Result<Option<u32>, Broken> {
         let scope = Scope { entry: Entry::Here(off), caller: None, call_file: 0, call_line: 0, nested: 0 };
         self.enter(scope, attributes)
     }
 
-    /// Gives an inlined call those addresses of its caller that lie in it.
+    /// Gives an inlined call those addresses of its caller that it contains.
     fn inlined(
         &mut self,
         off: UnitOffset,
@@ -163,7 +163,7 @@ impl<'d> Walk<'_, 'd> {
             self.found.all.push(scope);
         }
         match ranges {
-            // A list of ranges that cannot be read is lost alone, unless all work has been spent.
+            // A list of ranges that cannot be read is the only loss, unless the whole budget is spent.
             Err(Broken) if self.guard.is_exhausted() => return Err(Broken),
             Err(Broken) => self.guard.note(),
             Ok(()) => {}

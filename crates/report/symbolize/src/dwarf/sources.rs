@@ -1,4 +1,4 @@
-//! The files that belong together, as gimli reads them.
+//! Gives the files of one image to gimli.
 
 use gimli::{DwarfPackage, EndianSlice, RunTimeEndian, SectionId};
 use object::Endianness;
@@ -6,28 +6,28 @@ use object::Endianness;
 use super::{Dwarf, Slice};
 use crate::image::Sections;
 
-/// The files in which the DWARF of one image is, opened.
+/// The open files that contain the DWARF of one image.
 pub(crate) struct Sources<'a> {
     /// The image, or its debug file.
     pub(crate) main: &'a Sections,
-    /// What dwz has moved out of it.
+    /// The file to which dwz has moved parts of it.
     pub(crate) supplement: Option<&'a Sections>,
-    /// All `.dwo` files of it in one: its `.dwp` file.
+    /// The `.dwp` file, which contains all of its `.dwo` files.
     pub(crate) package: Option<&'a Sections>,
     /// Opens a `.dwo` file.
     pub(crate) open_split: &'a OpenSplit<'a>,
 }
 
-/// Opens the first file of a name that the second argument finds to be the right one.
+/// Opens the first file with a name that the second argument accepts.
 pub(crate) type OpenSplit<'a> =
     dyn Fn(SplitName<'_>, &dyn Fn(&Sections) -> bool) -> Option<Sections> + Sync + 'a;
 
-/// What a `.dwo` file is called.
+/// The name of a `.dwo` file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SplitName<'a> {
     /// The directory in which the unit was compiled; empty if unknown.
     pub(crate) directory: &'a [u8],
-    /// Absolute, or from there.
+    /// Absolute, or relative to that directory.
     pub(crate) name: &'a [u8],
 }
 
@@ -46,7 +46,7 @@ const READ: [SectionId; 11] = [
     SectionId::DebugTuIndex,
 ];
 
-/// Sections of `.dwp` files that are not read, but must be there: a package is refused if its index points beyond them.
+/// Sections of `.dwp` files that are not read, but must be present: gimli refuses a package whose index points beyond them.
 const INDEXED: [SectionId; 5] = [
     SectionId::DebugLoc,
     SectionId::DebugLocLists,
@@ -55,20 +55,20 @@ const INDEXED: [SectionId; 5] = [
     SectionId::DebugTypes,
 ];
 
-/// Reports whether a section must be opened.
+/// Returns true if a section must be opened.
 pub(crate) fn is_read(name: &str) -> bool {
     let is_named = |id: &SectionId| id.dwo_name() == Some(name);
     READ.iter().any(|id| id.name() == name || is_named(id)) || INDEXED.iter().any(is_named)
 }
 
 impl<'a> Sources<'a> {
-    /// Bytes of debug information.
+    /// Returns the number of bytes of debug information.
     pub(super) fn len(&self) -> usize {
         let others = self.supplement.into_iter().chain(self.package);
         others.fold(self.main.len(), |sum, file| sum.saturating_add(file.len()))
     }
 
-    /// Reads the main file, which knows the supplement, and the supplement.
+    /// Reads the main file with its supplement, and the supplement itself.
     pub(super) fn load(&self) -> (Dwarf<'a>, Option<Dwarf<'a>>) {
         let mut dwarf = load(self.main);
         let supplement = self.supplement.map(load);
@@ -88,7 +88,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Reads sections as a `.dwo` file has them.
+/// Reads sections under their names in a `.dwo` file.
 pub(super) fn load_split(sections: &Sections) -> Dwarf<'_> {
     let section =
         |id: SectionId| id.dwo_name().map_or_else(|| slice(sections, ""), |name| slice(sections, name));

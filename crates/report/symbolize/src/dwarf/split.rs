@@ -10,14 +10,14 @@ use crate::image::Sections;
 
 /// A file that may hold the other half of a unit.
 pub(super) enum Half {
-    /// The package of the image has it.
+    /// The package of the image contains it.
     Packed,
     /// A file of its own.
     Alone(Sections),
 }
 
-/// Finds the file; `None` if the unit is whole, or the file is not here. Builds leave old files behind: of several by
-/// the right name, the one with the right id is taken.
+/// Finds the file; `None` if the unit is whole, or the file is missing. Builds leave old files behind: of several files with the
+/// right name this takes the one with the right id.
 pub(super) fn find(context: &Context<'_, '_>, root: &Root<'_>) -> Option<(DwoId, Half)> {
     let name = root.split_name?;
     let id = root.unit.dwo_id?;
@@ -30,7 +30,7 @@ pub(super) fn find(context: &Context<'_, '_>, root: &Root<'_>) -> Option<(DwoId,
     Some((id, Half::Alone(sections)))
 }
 
-/// Reports whether a file has the other half, without reading more of it than heads of units.
+/// Returns true if a file contains the other half; reads only the heads of units.
 fn holds(context: &Context<'_, '_>, id: DwoId, sections: &Sections) -> bool {
     let read = || {
         let dwarf = load_split(sections);
@@ -39,11 +39,11 @@ fn holds(context: &Context<'_, '_>, id: DwoId, sections: &Sections) -> bool {
         context.guard.spend(info.headers.len())?;
         Ok::<_, Broken>(with_id(&info, id).is_some())
     };
-    // A broken file is none of this unit.
+    // A broken file does not count as the other half.
     read().unwrap_or(false)
 }
 
-/// Reads the file, which borrows what the halves share from the image.
+/// Reads the file, which shares sections with the image.
 pub(super) fn read<'d: 's, 's>(
     context: &Context<'d, '_>,
     id: DwoId,
@@ -63,14 +63,14 @@ pub(super) fn read<'d: 's, 's>(
     Info::new(dwarf, context.guard)
 }
 
-/// Finds the unit that says to be the other half; `None` if the file is of another build.
+/// Finds the unit that is the other half; `None` if the file is of another build.
 pub(super) fn root<'d: 's, 's>(info: &Info<'s>, id: DwoId, skeleton: &Root<'d>) -> Option<Root<'s>> {
     let mut root = with_id(info, id)?;
     root.unit.copy_relocated_attributes(&skeleton.unit);
     Some(root)
 }
 
-/// Finds the unit of an id. DWARF 5 has it in the header, before it is an attribute.
+/// Finds the unit with an id. DWARF 5 has the id in the header, earlier versions in an attribute.
 fn with_id<'s>(info: &Info<'s>, id: DwoId) -> Option<Root<'s>> {
     let may_be = |header: &UnitHeader<Slice<'s>>| match header.type_() {
         UnitType::Compilation => true,

@@ -1,4 +1,4 @@
-//! Decides which units may know an asked address, by what their first entries say.
+//! Finds the units that may know a requested address, by their first entries.
 
 use gimli::{UnitType, constants as dw};
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use super::asked::Asked;
 use super::info::{Info, Root};
 use super::{Broken, Guard, lines};
 
-/// A unit, and the asked addresses that it claims.
+/// A unit, and the requested addresses that it claims.
 #[derive(Debug)]
 pub(super) struct Claim {
     /// Position of the unit.
@@ -18,7 +18,7 @@ pub(super) struct Claim {
 
 /// Reads the first entry of every unit. Several units can claim one address: claims come in the order of the file.
 ///
-/// `.debug_aranges` would be less to read, but compilers leave it out or incomplete.
+/// `.debug_aranges` would be shorter to read, but compilers omit it or leave it incomplete.
 pub(super) fn claims(info: &Info<'_>, asked: Asked<'_>, guard: &Guard) -> Vec<Claim> {
     let claim = |unit| {
         let claimed = claimed(info, unit, asked, guard).unwrap_or_else(|Broken| {
@@ -35,7 +35,7 @@ fn claimed(info: &Info<'_>, unit: usize, asked: Asked<'_>, guard: &Guard) -> Res
         return Ok(Vec::new());
     }
     let root = info.root(unit)?;
-    // Before DWARF 5 only the tag tells a partial unit; its functions are reached through others.
+    // Before DWARF 5 only the tag marks a partial unit; entries of other units refer to its functions.
     if root.tag != dw::DW_TAG_compile_unit && root.tag != dw::DW_TAG_skeleton_unit {
         return Ok(Vec::new());
     }
@@ -51,7 +51,7 @@ fn claimed(info: &Info<'_>, unit: usize, asked: Asked<'_>, guard: &Guard) -> Res
     Ok(claimed)
 }
 
-/// Some compilers and assemblers do not say where the code of a unit is; its lines do.
+/// Some compilers and assemblers do not say where the code of a unit is; its line program does.
 fn without_extent<'d>(
     info: &Info<'d>,
     root: &Root<'d>,

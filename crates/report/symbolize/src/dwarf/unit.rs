@@ -1,4 +1,4 @@
-//! Everything about the asked addresses of one unit. Nothing remains but the answers.
+//! Reads everything about the requested addresses of one unit, and keeps only the answers.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ pub(super) struct Context<'d, 'a> {
     pub(super) guard: &'a Guard,
 }
 
-/// Positions of asked addresses, and their functions, innermost first.
+/// Positions of requested addresses, and their functions, innermost first.
 pub(super) type Answers = Vec<(u32, Vec<Function>)>;
 
-/// Names the addresses that a unit claims, as far as it can.
+/// Names the addresses that a unit claims, as far as the unit can be read.
 pub(super) fn name(context: &Context<'_, '_>, claim: &Claim) -> Answers {
     named(context, claim).unwrap_or_else(|Broken| {
         context.guard.note();
@@ -51,14 +51,14 @@ fn named(context: &Context<'_, '_>, claim: &Claim) -> Result<Answers, Broken> {
                     return writer.answers(&info, None, &split, asked);
                 }
             }
-            // Lines are left.
+            // The lines remain.
             Err(Broken) => context.guard.note(),
         }
     }
     writer.answers(context.info, context.supplement, &root, asked)
 }
 
-/// Reads the row of each address. What is wrong with lines costs lines.
+/// Reads the source line of each address. A broken line program costs only lines.
 fn read_lines<'d>(
     context: &Context<'d, '_>,
     root: &Root<'d>,
@@ -79,7 +79,7 @@ fn read_lines<'d>(
     })
 }
 
-/// Puts answers together.
+/// Composes the answers of a unit.
 struct Writer<'w, 'd, 'a> {
     context: &'w Context<'d, 'a>,
     claim: &'w Claim,
@@ -109,8 +109,8 @@ impl Writer<'_, '_, '_> {
         Ok(answers)
     }
 
-    /// Goes from the innermost scope outwards: the sampled line belongs to the first, the line of each call to the one
-    /// around it.
+    /// Goes from the innermost scope outwards: the line of the sample belongs to the first scope, the line of each call to the
+    /// scope around it.
     fn functions(
         &mut self,
         scopes: &Scopes,
@@ -124,10 +124,10 @@ impl Writer<'_, '_, '_> {
         let mut next = innermost;
         while let Some(scope) = next {
             let Scope { entry, caller, call_file, call_line, .. } = scopes.all[scope as usize];
-            // Answers must not become more than the file and the addresses justify.
+            // The size of the answers must not exceed what the file and the addresses justify.
             guard.spend(8)?;
             let name = origins.name(entry, strings, guard)?;
-            // An inlined call without a name is left out; of a function the symbol table may know more.
+            // An inlined call without a name is skipped; a function without one may have a name in the symbol table.
             if name.is_some() || caller.is_none() {
                 functions.push(self.function(name, place)?);
             }
@@ -151,7 +151,7 @@ impl Writer<'_, '_, '_> {
     }
 }
 
-/// Reports whether types have no code in them unless they lie in functions.
+/// Returns true if a type contains code only inside of functions.
 fn has_plain_types(language: Option<DwLang>) -> bool {
     language.is_some_and(|language| {
         matches!(
