@@ -1,4 +1,4 @@
-//! What a report may spend on downloads, and what of it is left.
+//! Bounds what a report may spend on downloads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,7 +57,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// What is left of a budget; all threads spend from it.
+/// The rest of a budget; all threads spend from it.
 #[derive(Debug)]
 pub(super) struct Spending {
     budget: Budget,
@@ -70,22 +70,22 @@ impl Spending {
         Self { budget, begun: Instant::now(), spent_bytes: AtomicU64::new(0) }
     }
 
-    /// Tells how many bytes are left.
+    /// Returns how many bytes are left.
     pub(super) fn left_bytes(&self) -> u64 {
         self.budget.bytes.saturating_sub(self.spent_bytes.load(Ordering::Relaxed))
     }
 
-    /// Tells how much time is left; `None` if none is.
+    /// Returns how much time is left; `None` if it is over.
     pub(super) fn left_time(&self) -> Option<Duration> {
         self.budget.time.checked_sub(self.begun.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// Pays for bytes that have arrived; false if they were too many.
+    /// Spends bytes that have arrived; returns false if they were too many.
     pub(super) fn pay(&self, bytes: u64) -> bool {
         self.spent_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= self.budget.bytes
     }
 
-    /// Tells whether nothing more can be had.
+    /// Returns true if no bytes or no time are left.
     pub(super) fn is_empty(&self) -> bool {
         self.left_bytes() == 0 || self.left_time().is_none()
     }

@@ -1,4 +1,4 @@
-//! The folder of downloads, in the layout of elfutils, whose tools find them there and which cleans it up:
+//! Keeps downloads in a folder with the layout of elfutils, whose tools find them there and clean the folder up:
 //!
 //! ```text
 //! <folder>/<build-id>/debuginfo      0400   a download
@@ -17,30 +17,30 @@ use tempfile::NamedTempFile;
 use super::Artifact;
 use crate::image;
 
-/// How long a server's "not found" is believed.
+/// How long the report believes a server's "not found".
 const MISS_AGE: Duration = Duration::from_secs(600);
-/// The longest file that tells another age, in bytes.
+/// The longest `cache_miss_s` that is read, bytes.
 const MAX_AGE_LEN: u64 = 32;
 
-/// Where downloads are kept.
+/// The folder of downloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
     folder: PathBuf,
 }
 
-/// What is known of a download.
+/// What the folder has of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is there.
+    /// The file.
     Present,
-    /// Not long ago no server had it.
+    /// The note that a short time ago no server had it.
     Missed,
-    /// Nothing.
+    /// Nothing, or an old note.
     Unknown,
 }
 
 impl Cache {
-    /// Nothing is made before the first download.
+    /// Takes the folder; creates nothing before the first download.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -50,7 +50,7 @@ impl Cache {
         &self.folder
     }
 
-    /// Tells what is known of a download.
+    /// Looks a download up in the folder.
     pub(super) fn state(&self, build_id: &[u8], what: Artifact) -> State {
         let Some(meta) = self.place(build_id, what).and_then(|path| fs::metadata(path).ok()) else {
             return State::Unknown;
@@ -58,12 +58,12 @@ impl Cache {
         if meta.len() > 0 {
             return State::Present;
         }
-        // A time in the future is not believed.
+        // A time in the future does not count.
         let age = meta.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
         if age.is_some_and(|age| age < self.miss_age()) { State::Missed } else { State::Unknown }
     }
 
-    /// Begins a download, beside its place.
+    /// Begins a download, in a temporary file beside its place.
     pub(super) fn begin(&self, build_id: &[u8], what: Artifact) -> io::Result<NamedTempFile> {
         let path = self.place(build_id, what).ok_or(io::ErrorKind::InvalidInput)?;
         let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -71,7 +71,7 @@ impl Cache {
         tempfile::Builder::new().prefix(&format!("{}.", what.name())).tempfile_in(dir)
     }
 
-    /// Puts a download that has been proven into its place.
+    /// Puts a checked download into its place.
     pub(super) fn finish(&self, file: NamedTempFile, build_id: &[u8], what: Artifact) -> io::Result<()> {
         self.place_with_mode(file, build_id, what, 0o400)
     }
@@ -95,7 +95,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Where a download lies; `None` if it has no sound build-id.
+    /// Returns the path of a download; `None` if the build-id is invalid.
     pub(super) fn place(&self, build_id: &[u8], what: Artifact) -> Option<PathBuf> {
         image::download(&self.folder, build_id, what.name())
     }

@@ -14,43 +14,43 @@ use super::budget::Spending;
 use super::{Artifact, Settings};
 use crate::image::{ElfFile, hex};
 
-/// Redirections that are followed.
+/// The most redirections that are followed.
 const MAX_REDIRECTS: u32 = 5;
-/// A server that has failed so often is not asked again.
+/// A server that has failed this often is not asked again.
 const MAX_FAILURES: u32 = 3;
-/// What must arrive before the time of [`Settings::stall`] is over, in bytes; that of elfutils.
+/// How many bytes must arrive within [`Settings::stall`]; elfutils requires the same.
 const STALL_BYTES: u64 = 100 << 10;
-/// Bytes that are read at once.
+/// The bytes that are read at once.
 const STEP: usize = 1 << 16;
 
-/// What came of asking.
+/// The outcome of asking the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Got {
-    /// It is in the cache.
+    /// The file is in the cache.
     Stored,
-    /// No server has it.
+    /// No server has the file.
     NotServed,
-    /// A server failed; perhaps it has it.
+    /// A server failed, which may have the file.
     Failed,
-    /// It would have cost more than is left.
+    /// The file costs more than the rest of the budget.
     TooDear,
 }
 
-/// Why one server did not give it.
+/// Why one server gave no file.
 enum Refusal {
     NotFound,
     TooDear,
-    /// The same for every file: the server is not asked again.
+    /// The server fails for every file: it is not asked again.
     Down(String),
     Bad(String),
 }
 
-/// The servers.
+/// Asks the servers, and counts their failures.
 #[derive(Debug)]
 pub(super) struct Client<'s> {
     settings: &'s Settings,
     agent: Agent,
-    /// Of each server.
+    /// The number of failures of each server.
     failures: Vec<AtomicU32>,
     /// The first failure of each server.
     warnings: Mutex<Vec<String>>,
@@ -58,7 +58,7 @@ pub(super) struct Client<'s> {
 
 impl<'s> Client<'s> {
     pub(super) fn new(settings: &'s Settings) -> Self {
-        // The certificates of the system: a company's own server has one of the company.
+        // The system's certificates: a company's own server may have one of the company.
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let agent = Agent::config_builder()
             .tls_config(tls)
@@ -72,7 +72,7 @@ impl<'s> Client<'s> {
         Self { settings, agent: agent.into(), failures, warnings: Mutex::new(Vec::new()) }
     }
 
-    /// Asks the servers in turn, and stores what one of them gives.
+    /// Asks the servers in turn, and stores the file that one of them gives.
     pub(super) fn get(&self, build_id: &[u8], what: Artifact, spending: &Spending) -> Got {
         let mut got = Got::NotServed;
         for (server, failures) in self.settings.servers.iter().zip(&self.failures) {
@@ -91,13 +91,13 @@ impl<'s> Client<'s> {
             }
         }
         if got == Got::NotServed {
-            // A cache that cannot be written costs the same question next time.
+            // If the cache cannot be written, the next report asks again.
             drop(self.settings.cache.note_miss(build_id, what));
         }
         got
     }
 
-    /// Messages about servers that failed.
+    /// Returns the messages about servers that failed.
     pub(super) fn warnings(self) -> Vec<String> {
         self.warnings.into_inner().unwrap_or_default()
     }
@@ -179,7 +179,7 @@ impl<'s> Client<'s> {
     }
 }
 
-/// Proves that what has come is what was asked for.
+/// Checks that a download is an ELF file with the requested build-id.
 fn prove(path: &std::path::Path, build_id: &[u8]) -> Result<(), Refusal> {
     let layout = ElfFile::open(path).and_then(|file| file.layout());
     match layout {
@@ -192,7 +192,7 @@ fn prove(path: &std::path::Path, build_id: &[u8]) -> Result<(), Refusal> {
 fn refusal(error: &ureq::Error, is_spent: bool) -> Refusal {
     match error {
         ureq::Error::StatusCode(404) => Refusal::NotFound,
-        // What DEBUGINFOD_MAXSIZE makes of a file that is too large.
+        // The answer to DEBUGINFOD_MAXSIZE if the file is larger.
         ureq::Error::StatusCode(406) => Refusal::Bad("the file is larger than DEBUGINFOD_MAXSIZE".to_owned()),
         ureq::Error::StatusCode(_) | ureq::Error::TooManyRedirects => Refusal::Bad(error.to_string()),
         ureq::Error::Timeout(_) if is_spent => Refusal::TooDear,
@@ -200,7 +200,7 @@ fn refusal(error: &ureq::Error, is_spent: bool) -> Refusal {
     }
 }
 
-/// Trouble on this side.
+/// Reports a failure on this machine.
 fn local(error: &dyn Display) -> Refusal {
     Refusal::Down(format!("cannot write to the cache: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Fetches what is missing, for the images that would gain most first.
+//! Downloads missing files, first for the images that gain most.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -8,35 +8,35 @@ use super::client::{Client, Got};
 use super::{Artifact, Settings};
 use crate::image::{Finder, Identity, Knowledge, Looked, Outcome};
 
-/// Downloads at the same time.
+/// The number of downloads at the same time.
 const THREADS: usize = 4;
-/// Files that one image may need: its debug file, itself, what dwz took out.
+/// The most files that one image may need: its debug file, the image itself, the supplement of dwz.
 const MOST: usize = 3;
 
-/// An image that may want files.
+/// An image that may lack files.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
     /// The image.
     pub image: &'a Identity,
-    /// How much there is to gain.
+    /// How much there is to gain; images with more come first.
     pub weight: u64,
 }
 
-/// What came of all wishes.
+/// The result of all downloads.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// Files that were downloaded.
     pub files: u64,
-    /// Bytes that the server sent, also those that were not kept.
+    /// Bytes that servers sent, also those that were not kept.
     pub bytes: u64,
-    /// Images for which the budget was too small.
+    /// The number of images for which the budget was too small.
     pub left_out: u64,
     /// One sentence for each server that failed.
     pub warnings: Vec<String>,
 }
 
-/// Downloads into the cache what is not found, heaviest wish first. `tick(n)` is called when `n` more
-/// wishes are done; all calls add up to the number of wishes.
+/// Downloads missing files into the cache, for the heaviest image first. `tick(n)` is called when `n` more wishes are done; all
+/// calls add up to the number of wishes.
 pub fn fetch(
     wishes: &[Wish<'_>],
     finder: Finder<'_>,
@@ -54,7 +54,7 @@ pub fn fetch(
         left_out: AtomicU64::new(0),
     };
     let next = AtomicUsize::new(0);
-    // Threads of their own: they wait, and the pool is for work.
+    // These are threads of their own, because they wait, and the pool is for work.
     std::thread::scope(|scope| {
         for _ in 0..THREADS.min(order.len()) {
             scope.spawn(|| {
@@ -81,7 +81,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Fetches what one image needs, file by file: what is needed next depends on what came.
+    /// Downloads the files that one image lacks, one after the other: each file decides which one is needed next.
     fn fulfil(&self, image: &Identity) {
         let mut asked: Vec<(Vec<u8>, Artifact)> = Vec::new();
         while asked.len() < MOST {
@@ -105,8 +105,8 @@ impl Run<'_> {
         }
     }
 
-    /// Tells whether servers are to be asked. A download that is there and was refused, because it is torn, or of another
-    /// build, is fetched anew.
+    /// Returns true if servers are to be asked. A file in the cache that was rejected, because it is torn, or of another build,
+    /// is downloaded again.
     fn is_wanted(&self, (build_id, what): &(Vec<u8>, Artifact), looked: &Looked) -> bool {
         let cache = &self.settings.cache;
         match cache.state(build_id, *what) {
@@ -121,8 +121,8 @@ impl Run<'_> {
     }
 }
 
-/// Lists what an image lacks. The debug file comes first: that of eu-strip tells where the code is, and then the
-/// image itself is not needed.
+/// Lists the files that an image lacks. The debug file comes first: one of eu-strip shows where the code is, and then the image
+/// itself is not needed.
 fn needs(looked: &Looked, image: &Identity) -> Vec<(Vec<u8>, Artifact)> {
     let mut needs = Vec::new();
     if image.build_id.is_empty() {
@@ -131,7 +131,7 @@ fn needs(looked: &Looked, image: &Identity) -> Vec<(Vec<u8>, Artifact)> {
     match &looked.files {
         Ok(files) if files.knowledge() == Knowledge::Dwarf => {}
         Ok(_) => needs.push((image.build_id.clone(), Artifact::Debuginfo)),
-        // There is no file to look for: jit, vdso.
+        // This image has no file: JIT code, the vDSO.
         Err(_) if looked.attempts.is_empty() => {}
         Err(_) => {
             if !looked.attempts.iter().any(|step| step.outcome == Outcome::NoOffsets) {

@@ -1,11 +1,11 @@
-//! Downloads debug files and images by their build-id, if the user asked for it. The only room that uses a network.
+//! Downloads debug files and images by their build-id, if the user asked for it. No other room uses a network.
 //!
 //! ```text
 //! settings ─► fetch: images, most sampled first ─► several threads ─► client ─► cache ─► (image: found among downloads)
 //! ```
 //!
-//! Nothing that comes is believed before its build-id is the one that was asked for. A server that fails costs its
-//! answers and one warning, never the report.
+//! It checks the build-id of a download before anything else uses the file. A server that fails costs its answers and one
+//! warning, never the report.
 
 mod budget;
 mod cache;
@@ -18,7 +18,7 @@ pub use cache::Cache;
 pub use fetch::{Fetched, Wish, fetch};
 pub use settings::{Settings, SettingsError};
 
-/// What a server is asked for.
+/// The kind of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Artifact {
     /// A file with DWARF.
@@ -28,7 +28,7 @@ pub enum Artifact {
 }
 
 impl Artifact {
-    /// The last part of its address, and its name in the cache.
+    /// The last part of its URL, and its name in the cache.
     pub fn name(self) -> &'static str {
         match self {
             Self::Debuginfo => "debuginfo",

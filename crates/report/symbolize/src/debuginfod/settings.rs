@@ -1,4 +1,4 @@
-//! What was asked for: servers, limits, the place of the cache.
+//! Reads the user's settings: servers, limits, the folder of the cache.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,56 +6,56 @@ use std::time::Duration;
 
 use super::{Budget, Cache};
 
-/// How long a server may say nothing, unless `DEBUGINFOD_TIMEOUT` says otherwise; that of elfutils.
+/// How long a server may send too little, unless `DEBUGINFOD_TIMEOUT` says otherwise; elfutils has the same.
 const STALL: Duration = Duration::from_secs(90);
 
-/// Why servers cannot be used as was asked for.
+/// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// An address of another scheme.
+    /// An address whose scheme is not HTTP.
     #[error("cannot ask debuginfod server `{0}`: it must begin with http:// or https://")]
     Scheme(String),
-    /// A variable of the environment is no number.
+    /// A variable of the environment that is no number.
     #[error("cannot read {name}=`{value}`")]
     Number {
         /// Its name.
         name: String,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What is wrong with that.
+        /// Why it is no number.
         source: std::num::ParseIntError,
     },
-    /// No folder for downloads.
+    /// There is no folder for downloads.
     #[error("cannot tell where downloads belong: set DEBUGINFOD_CACHE_PATH or HOME, or use --no-debuginfod")]
     Folder,
 }
 
-/// How servers are used.
+/// How the servers are used.
 #[derive(Debug)]
 pub struct Settings {
-    /// Addresses without a slash at their ends, asked in this order.
+    /// Addresses without a slash at their ends; the servers are asked in this order.
     pub servers: Vec<String>,
-    /// Addresses of the environment that cannot be asked: other clients know more schemes than HTTP.
+    /// Addresses of the environment that are skipped: other clients know more schemes than HTTP.
     pub ignored: Vec<String>,
-    /// Where downloads are kept, in the layout of elfutils.
+    /// The folder of downloads, in the layout of elfutils.
     pub cache: Cache,
-    /// 100 KB must arrive within this time.
+    /// 100 KiB must arrive within this time.
     pub stall: Duration,
-    /// The largest file, in bytes.
+    /// The largest file, bytes.
     pub max_bytes: Option<u64>,
-    /// The longest download.
+    /// The longest time of one download.
     pub max_time: Option<Duration>,
-    /// What a whole report may spend.
+    /// What all downloads of a report together may cost.
     pub budget: Budget,
 }
 
 impl Settings {
-    /// Puts together what was typed and what the environment says, in the way of elfutils: `DEBUGINFOD_URLS`,
-    /// `_TIMEOUT` (s), `_MAXSIZE` (bytes), `_MAXTIME` (s), `_CACHE_PATH`, `XDG_CACHE_HOME`. `None` if there is no
-    /// server: then nothing is downloaded, and nothing is looked up in the cache.
+    /// Combines the command line with the environment, as elfutils does: `DEBUGINFOD_URLS`, `_TIMEOUT` (s), `_MAXSIZE` (bytes),
+    /// `_MAXTIME` (s), `_CACHE_PATH`, `XDG_CACHE_HOME`. `None` if there is no server: then the report downloads nothing, and does
+    /// not look into the cache.
     ///
     /// # Errors
-    /// If an address that was typed is none of HTTP, a limit is no number, or there is no place for the cache.
+    /// If an address on the command line is not HTTP, a limit is no number, or there is no folder for the cache.
     pub fn new(
         typed: &[String],
         budget: Budget,
@@ -63,7 +63,7 @@ impl Settings {
     ) -> Result<Option<Self>, SettingsError> {
         let text = |name: &str| env(name).and_then(|value| value.into_string().ok()).unwrap_or_default();
         let of_env = text("DEBUGINFOD_URLS");
-        // elfutils has words in this list that are no servers, such as `ima:enforcing`.
+        // elfutils allows words in this list that are no servers, such as `ima:enforcing`.
         let of_env = of_env.split_whitespace().filter(|word| !word.starts_with("ima:"));
         let servers: Vec<String> =
             if typed.is_empty() { of_env.map(str::to_owned).collect() } else { typed.to_vec() };
@@ -78,7 +78,7 @@ impl Settings {
         }
         let number = |name: &str| -> Result<Option<u64>, SettingsError> {
             match text(name).trim() {
-                // As elfutils: 0 is no limit.
+                // As for elfutils, 0 means no limit.
                 "" | "0" => Ok(None),
                 value => value.parse().map(Some).map_err(|source| {
                     let (name, value) = (name.to_owned(), value.to_owned());

@@ -5,27 +5,27 @@ use std::path::PathBuf;
 
 use crate::Reason;
 
-/// Where a file was looked for.
+/// The place where a file was searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileSource {
-    /// In the recording itself.
+    /// The recording itself.
     Embedded,
-    /// Below a folder of `--symbols`, by build-id.
+    /// A folder of `--symbols`, by build-id.
     Symbols,
-    /// In a `.build-id` folder, or under the image's own path in a debug directory, or in `.debug` beside it.
+    /// A `.build-id` folder, the image's own path in a debug directory, or `.debug` beside the image.
     DebugDir,
-    /// Where the image says that its debug file is, by `.gnu_debuglink`.
+    /// The name that the image gives its debug file in `.gnu_debuglink`.
     Debuglink,
-    /// At the recorded path, perhaps mapped.
+    /// The recorded path, perhaps mapped.
     Path,
-    /// At the recorded path below `--sysroot`.
+    /// The recorded path below `--sysroot`.
     Sysroot,
-    /// Among what was downloaded from debuginfod servers.
+    /// The downloads from debuginfod servers.
     Debuginfod,
 }
 
 impl FileSource {
-    /// Names the source in JSON; these texts never change.
+    /// Returns the name of the source in JSON; these names never change.
     pub fn code(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
@@ -42,30 +42,30 @@ impl FileSource {
 /// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// It is used.
+    /// The file is used.
     Taken,
-    /// It is the right one, and what it has is there already.
+    /// The file is the right one, but adds nothing.
     NotNeeded,
-    /// It is the debug file, but only the image, which is missing, says at which file offsets the code is.
+    /// The file is the debug file, but only the image, which is missing, shows at which file offsets the code is.
     NoOffsets,
-    /// There is nothing.
+    /// No file is there.
     Absent,
-    /// Something that is no regular file.
+    /// What is there is no regular file.
     NotAFile,
-    /// It cannot be read, or is broken, or is no ELF file.
+    /// The file cannot be read, is broken, or is not ELF.
     Unreadable,
-    /// It has another build-id, or none.
+    /// The file has another build-id, or none.
     OtherBuild,
     /// There is no build-id, and size or modification time differ, or were not recorded.
     Changed,
-    /// It has not the checksum that `.gnu_debuglink` tells.
+    /// The file does not have the checksum that `.gnu_debuglink` states.
     OtherChecksum,
-    /// The debuginfod servers said, not long ago, that they do not have it.
+    /// The debuginfod servers have said, not long ago, that they do not have the file.
     NotServed,
 }
 
 impl Outcome {
-    /// Names the outcome in JSON; these texts never change.
+    /// Returns the name of the outcome in JSON; these names never change.
     pub fn code(self) -> &'static str {
         match self {
             Self::Taken => "taken",
@@ -81,7 +81,7 @@ impl Outcome {
         }
     }
 
-    /// Why frames stay unnamed if this came of the recorded path.
+    /// Returns why frames stay unnamed if this is the outcome for the recorded path.
     pub(super) fn reason(self) -> Option<Reason> {
         Some(match self {
             Self::Absent => Reason::ImageMissing,
@@ -128,10 +128,10 @@ impl From<Reason> for Outcome {
 /// One path that was tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// Where this is.
+    /// The place of the path.
     pub source: FileSource,
-    /// On this machine.
+    /// The path on this machine.
     pub path: PathBuf,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }

@@ -28,7 +28,7 @@ impl Drop for Held {
     }
 }
 
-/// Counts how often bytes were refused to any thread. If the count did not change during some work, that work was refused nothing.
+/// Counts how often a thread was refused bytes. If the count did not change during some work, that work was refused nothing.
 pub(crate) fn refusals() -> u64 {
     REFUSED.load(Relaxed)
 }

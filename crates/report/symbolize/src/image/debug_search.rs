@@ -1,4 +1,4 @@
-//! Looks for the files of one image, in one order, and proves of each that it belongs to it.
+//! Searches the files of one image in a fixed order, and checks that each of them belongs to it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use super::{
 use super::{gsym, mini, places, split};
 use crate::Reason;
 
-/// A search that goes on.
+/// A search in progress.
 pub(super) struct DebugSearch<'s> {
     wanted: &'s Identity,
-    /// The build-id of the image; empty if it is not known (yet), or has none.
+    /// The build-id of the image; empty if it is unknown so far, or the image has none.
     build_id: Vec<u8>,
     search: &'s Search,
     attempts: Vec<Attempt>,
@@ -26,7 +26,7 @@ pub(super) struct DebugSearch<'s> {
 }
 
 impl<'s> DebugSearch<'s> {
-    /// Begins; `embedded` is what the recording has of the file.
+    /// Begins a search; `embedded` is the file that the recording contains.
     pub(super) fn new(wanted: &'s Identity, search: &'s Search, embedded: Option<FoundFile>) -> Self {
         let mut begun = Self {
             wanted,
@@ -46,13 +46,13 @@ impl<'s> DebugSearch<'s> {
         begun
     }
 
-    /// Looks no further than into the recording: what is no file is nowhere else.
+    /// Ends the search after the recording: what is no file is found nowhere else.
     pub(super) fn nowhere(mut self, reason: Reason) -> Looked {
         self.reason = reason;
         self.finish()
     }
 
-    /// Looks everywhere, until there is the image and its DWARF.
+    /// Searches all places, until it has the image and its DWARF.
     pub(super) fn run(mut self) -> Looked {
         self.by_build_id();
         self.at_path();
@@ -76,8 +76,8 @@ impl<'s> DebugSearch<'s> {
         }
     }
 
-    /// Tries the recorded path. What lies there after the file was deleted is a new version, or the same one put
-    /// back: only a build-id can tell.
+    /// Tries the recorded path. If the file was deleted since, another version may lie there, or the same file was put back: only
+    /// a build-id can tell.
     fn at_path(&mut self) {
         let (path, is_deleted) = self.path();
         if self.is_complete() || (is_deleted && self.wanted.build_id.is_empty()) {
@@ -93,7 +93,7 @@ impl<'s> DebugSearch<'s> {
         };
     }
 
-    /// Takes the build-id of the image if the recording has none.
+    /// Takes the build-id from the image if the recording has none.
     fn learn_build_id(&mut self) {
         if let (true, Some(image)) = (self.build_id.is_empty(), &self.image) {
             self.build_id = image.layout.build_id.clone();
@@ -101,7 +101,7 @@ impl<'s> DebugSearch<'s> {
         }
     }
 
-    /// Tries where debug files lie by the path of their image.
+    /// Tries the paths at which debug directories keep the debug file of an image.
     fn in_debug_dirs(&mut self) {
         let (path, _) = self.path();
         let (Some(name), false) = (path.file_name(), self.build_id.is_empty()) else { return };
@@ -114,7 +114,7 @@ impl<'s> DebugSearch<'s> {
         }
     }
 
-    /// Tries where the image says that its debug file is.
+    /// Tries the debug file that the image names.
     fn by_debuglink(&mut self) {
         if self.is_complete() {
             return;
@@ -142,7 +142,7 @@ impl<'s> DebugSearch<'s> {
         }
     }
 
-    /// Tries what was downloaded. An empty file says that no server has it.
+    /// Tries the downloads. An empty file means that no server has it.
     fn among_downloads(&mut self) {
         let Some(dir) = &self.search.downloads else { return };
         for what in ["debuginfo", "executable"] {
@@ -157,13 +157,13 @@ impl<'s> DebugSearch<'s> {
         }
     }
 
-    /// Tries a file that must have the build-id.
+    /// Tries a file that must have the build-id of the image.
     fn try_build(&mut self, source: FileSource, spot: &Spot<'_>) {
         let build_id = self.build_id.clone();
         self.offer(source, spot, |file| of_build(file, &build_id));
     }
 
-    /// Opens a file, unless all is there, and takes it if it proves what it is and has something new.
+    /// Opens a file, unless the search is complete, and takes it if it passes its check and adds something.
     fn offer(
         &mut self,
         source: FileSource,
@@ -182,7 +182,7 @@ impl<'s> DebugSearch<'s> {
         Some(outcome)
     }
 
-    /// Gives a file its role.
+    /// Uses a file as image, as its stand-in, or as debug file.
     fn take(&mut self, found: FoundFile) -> Outcome {
         if self.image.is_none() && found.layout.has_code() {
             let before = [self.debug.take(), self.stand_in.take()];
@@ -206,7 +206,7 @@ impl<'s> DebugSearch<'s> {
         self.image.is_some() && self.knowledge() == Some(Knowledge::Dwarf)
     }
 
-    /// The recorded path, and whether the file was deleted.
+    /// Returns the recorded path, and whether the file was deleted.
     fn path(&self) -> (&'s Path, bool) {
         match self.wanted.path.strip_suffix(DELETED) {
             Some(path) => (Path::new(path), true),
@@ -241,7 +241,7 @@ impl<'s> DebugSearch<'s> {
         Looked { files: Ok(files), attempts: self.attempts, missing_alt }
     }
 
-    /// Opens the supplement of dwz.
+    /// Finds the supplement of dwz.
     fn supplement(&mut self, of: &FoundFile, link: &Altlink) -> Option<FoundFile> {
         let search = self.search;
         let here = |path: &Path| Spot::here(path.to_owned());
@@ -273,13 +273,13 @@ impl<'s> DebugSearch<'s> {
     }
 }
 
-/// Reads the headers of a file if it is the supplement that is meant.
+/// Reads the headers of a file if it is the supplement that the link means.
 fn supplement(file: &ElfFile, link: &Altlink) -> Result<Layout, Outcome> {
     let layout = file.layout()?;
     if is_supplement(file, &layout, link) { Ok(layout) } else { Err(Outcome::OtherBuild) }
 }
 
-/// The program headers may say where the table was in the image; other bytes are there now.
+/// Drops the place of the unwind tables in a debug file that has no bytes of them: the program headers may still name that place.
 fn without_unwind_table(mut debug: FoundFile) -> FoundFile {
     if debug.layout.section(".eh_frame_hdr").is_some_and(|section| section.is_nobits) {
         debug.layout.unwind_table = None;

@@ -1,4 +1,4 @@
-//! The files of an image, and what is to be learned from each.
+//! Finds the files of an image, and tells how much each of them can name.
 
 use std::fmt;
 
@@ -11,49 +11,49 @@ use crate::Reason;
 /// The files of an image that were found.
 #[derive(Debug)]
 pub struct Files {
-    /// The image itself, or a file that tells the same of its code: file offsets are those of this one.
+    /// The image itself, or a debug file that shows where the image's code is: file offsets are those of this file.
     pub image: FoundFile,
-    /// Another file of the same build that has DWARF, or at least a symbol table, where the image has none.
+    /// Another file of the same build, with DWARF or at least a symbol table that the image lacks.
     pub debug: Option<FoundFile>,
-    /// What dwz took out of the DWARF of several files.
+    /// The supplement to which dwz moved DWARF of several files.
     pub(crate) alt: Option<FoundFile>,
-    /// The symbol table that was packed into the image, if there is no other.
+    /// The symbol table that was packed into the image, if no file has another.
     pub mini: Option<(ElfFile, Layout)>,
     /// The package of split DWARF.
     pub(crate) dwp: Option<(ElfFile, Layout)>,
-    /// The GSYM that was made of the DWARF, if there is no DWARF.
+    /// The GSYM that was made from the DWARF, if no file has DWARF.
     pub(crate) gsym: Option<Gsym>,
 }
 
-/// A file, and where it was found.
+/// A file, and its source.
 #[derive(Debug)]
 pub struct FoundFile {
     /// The file.
     pub file: ElfFile,
-    /// What its headers say.
+    /// Its headers.
     pub layout: Layout,
-    /// Where it was found.
+    /// Its source.
     pub source: FileSource,
 }
 
-/// How much a file tells about functions.
+/// How much of its code a file can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Knowledge {
-    /// At most the symbols that it exports.
+    /// At most the exported functions.
     Exports,
-    /// A symbol table.
+    /// The functions of a symbol table.
     Symbols,
-    /// DWARF, or GSYM that was made of it: lines and inlined functions.
+    /// Lines and inlined functions, too: the file has DWARF, or GSYM that was made from it.
     Dwarf,
 }
 
 impl FoundFile {
-    /// This file, and no other one.
+    /// Returns this file as the only one of its image.
     pub fn alone(self) -> Files {
         Files { image: self, debug: None, alt: None, mini: None, dwp: None, gsym: None }
     }
 
-    /// Tells how much is to be learned from it.
+    /// Returns how much of the code this file can name.
     pub fn knowledge(&self) -> Knowledge {
         match (self.layout.has_dwarf(), self.layout.has(".symtab")) {
             (true, _) => Knowledge::Dwarf,
@@ -64,7 +64,7 @@ impl FoundFile {
 }
 
 impl Files {
-    /// The file that has DWARF.
+    /// Returns the file with DWARF.
     pub(crate) fn dwarf(&self) -> Option<&FoundFile> {
         [Some(&self.image), self.debug.as_ref()]
             .into_iter()
@@ -72,7 +72,7 @@ impl Files {
             .find(|found| found.knowledge() == Knowledge::Dwarf)
     }
 
-    /// What the files are: as long as they are that, they tell the same.
+    /// Returns the identity of all files: as long as it stays the same, their answers do.
     pub(crate) fn stamps(&self) -> Vec<Stamp> {
         let found = [Some(&self.image), self.debug.as_ref(), self.alt.as_ref()];
         let files = found.into_iter().flatten().map(|found| &found.file);
@@ -90,7 +90,7 @@ impl Files {
         files.map(stamp).collect()
     }
 
-    /// Tells how much is to be learned from all of them.
+    /// Returns how much of the code all files together can name.
     pub fn knowledge(&self) -> Knowledge {
         let debug = self.debug.as_ref().map_or(Knowledge::Exports, FoundFile::knowledge);
         let mini = if self.mini.is_some() { Knowledge::Symbols } else { Knowledge::Exports };
@@ -98,13 +98,13 @@ impl Files {
         self.image.knowledge().max(debug).max(mini).max(gsym)
     }
 
-    /// Where the file was found that names most: the one with DWARF, else with a symbol table, else the image.
+    /// Returns the source of the file that names most: the one with DWARF, otherwise with a symbol table, otherwise the image.
     pub fn source(&self) -> FileSource {
         self.debug.as_ref().unwrap_or(&self.image).source
     }
 }
 
-/// What a file was when names were taken from it: if one of these changes, it may tell others.
+/// The state of a file when names were taken from it: after a change, its answers may differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
     /// Its path on this machine.
@@ -115,35 +115,35 @@ pub struct Stamp {
     pub modified_unix_ns: u64,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Looked {
     /// The files, or why the frames of the image stay unnamed.
     pub files: Result<Files, Reason>,
     /// Every path that was tried, in order.
     pub attempts: Vec<Attempt>,
-    /// The supplement of dwz that is not there.
+    /// The supplement of dwz that was not found.
     pub(crate) missing_alt: Option<Altlink>,
 }
 
-/// Files of images that something else brings along, such as a recording.
+/// Files of images that another source provides, such as a recording.
 pub trait Carried: fmt::Debug + Sync {
-    /// Opens the file of an image; `None` if it is not among them.
+    /// Opens the file of an image; `None` if this source does not have it.
     fn open(&self, image: &Identity) -> Option<ElfFile>;
 }
 
 /// Finds the files of images.
 #[derive(Debug, Clone, Copy)]
 pub struct Finder<'a> {
-    /// Where on this machine.
+    /// The places on this machine.
     pub search: &'a Search,
-    /// Those that were brought along.
+    /// The files that the recording contains.
     pub embedded: Option<&'a dyn Carried>,
 }
 
 impl Finder<'_> {
-    /// Looks for the files of an image: in the recording, by build-id below `--symbols` and in debug directories, at the
-    /// recorded path, as debug file beside it, by its debuglink, and among downloads; until there is the image and its DWARF.
+    /// Searches the files of an image: in the recording, by build-id below `--symbols` and in debug directories, at the recorded
+    /// path, as a debug file beside it, by its debuglink, and among downloads. Stops as soon as it has the image and its DWARF.
     ///
     /// # Cost   a few system calls for each path; a debuglink reads the whole debug file for its checksum
     pub fn look(&self, wanted: &Identity) -> Looked {

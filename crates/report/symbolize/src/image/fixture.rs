@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::{ElfFile, FileOff, Identity, Search};
 
-/// Two functions deep inlining; line numbers are asserted, so do not move a line.
+/// Inlining is two functions deep. Tests assert line numbers, so do not move a line.
 pub const SOURCE: &str = r#"volatile int sink;
 __attribute__((always_inline)) static inline void inner(int x) {
   sink += x;
@@ -31,14 +31,14 @@ void exported(int x) {
 }
 "#;
 
-/// The files; all but `without_build_id` have the same build-id and the same code.
+/// The files; all except `without_build_id` have the same build-id and the same code.
 pub struct Fixture {
     _dir: TempDir,
     /// Symbol table, DWARF.
     pub with_debug: PathBuf,
     /// Symbol table, no DWARF.
     pub with_symbols: PathBuf,
-    /// Dynamic symbols only; its debug file is in [`Fixture::search`].
+    /// Dynamic symbols only; [`Fixture::search`] has its debug file.
     pub stripped: PathBuf,
     /// As `stripped`, and no `.eh_frame_hdr` in the section or program headers.
     pub without_unwind_table: PathBuf,
@@ -48,7 +48,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Compiles, unless another test that still runs has; the last one deletes the files.
+    /// Compiles the files, unless another running test has done so; the last test deletes them.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Fixture>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ fn without_table(from: &Path, to: &Path) {
     std::fs::write(to, bytes).expect("written");
 }
 
-/// What a recorder would have written of this file.
+/// Returns the identity that a recorder would have written for this file.
 pub fn identity(path: &Path) -> Identity {
     let meta = std::fs::metadata(path).expect("the file is there");
     let layout = ElfFile::open(path).and_then(|file| file.layout()).expect("ELF");
@@ -127,7 +127,7 @@ pub fn identity(path: &Path) -> Identity {
     }
 }
 
-/// Lists the symbols of `nm`: address, size, name; those without a size are left out.
+/// Lists the symbols of `nm`: address, size, name; skips those without a size.
 pub fn nm(path: &Path, more: &[&str]) -> Vec<(u64, u64, String)> {
     let out = run(Path::new("/"), "nm", &[&["-S", "--defined-only"], more, &[text(path)]].concat());
     let hex = |word: &str| u64::from_str_radix(word, 16).ok();
@@ -141,7 +141,7 @@ pub fn nm(path: &Path, more: &[&str]) -> Vec<(u64, u64, String)> {
         .collect()
 }
 
-/// Finds address, size and file offset of a function by `nm`; shared objects of GNU ld have both equal in the
+/// Finds address, size and file offset of a function by `nm`. In shared objects of GNU ld address and offset are equal in the
 /// first executable segment, which is checked.
 pub fn function(path: &Path, name: &str) -> (FileOff, u64) {
     let (at, len, _) = nm(path, &[])
@@ -153,7 +153,7 @@ pub fn function(path: &Path, name: &str) -> (FileOff, u64) {
     (FileOff(at), len)
 }
 
-/// Runs a program to its success.
+/// Runs a program, which must succeed.
 pub fn run(dir: &Path, program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).current_dir(dir).output().expect("the program is installed");
     assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));

@@ -5,23 +5,23 @@ use std::path::Path;
 use super::search::Spot;
 use super::{Attempt, ElfFile, FileOff, FileSource, FoundFile, Outcome, Search, Svma};
 
-/// The section, if it is in the image.
+/// The name of the section, if the image contains it.
 const SECTION: &str = ".gsym";
-/// Bytes of the header.
+/// The length of the header, bytes.
 pub(crate) const HEADER_LEN: usize = 48;
-/// `GSYM`, as a little-endian number: machines that are recorded have this byte order, and `llvm-gsymutil` writes that of the image.
+/// `GSYM`, as a little-endian number: recorded machines have this byte order, and `llvm-gsymutil` writes that of the image.
 const MAGIC: u32 = 0x4753_594d;
 /// The only version that is read.
 const VERSION: u16 = 1;
-/// Bytes of the header that have room for a build-id.
+/// The bytes of the header that are reserved for a build-id.
 const MAX_UUID_LEN: usize = 20;
 
-/// Where the GSYM of an image is.
+/// The GSYM of an image.
 #[derive(Debug)]
 pub(crate) enum Gsym {
-    /// In the image: so many bytes from there.
+    /// A section of the image: its offset and length.
     Section(FileOff, u64),
-    /// In a file of its own, which is not ELF.
+    /// A file of its own, which is not ELF.
     Alone(ElfFile),
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Header {
     pub(crate) count: u32,
     pub(crate) strings_off: u32,
     pub(crate) strings_len: u32,
-    /// Empty if there is none.
+    /// Empty if the file has none.
     pub(crate) build_id: Vec<u8>,
 }
 
 impl Header {
-    /// Reads the header; `None` if this is no GSYM of the known version.
+    /// Reads the header; `None` if this is not GSYM of the known version.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<HEADER_LEN>()?;
         let word = |off: usize| Some(u32::from_le_bytes(*bytes.get(off..)?.first_chunk()?));
@@ -76,13 +76,13 @@ impl Header {
     }
 }
 
-/// Reads for which build a file of its own was made; `None` if it is no GSYM, or does not say.
+/// Reads the build-id of the image for which a GSYM file was made; `None` if the file is not GSYM, or has none.
 pub(super) fn build_id(file: &ElfFile) -> Option<Vec<u8>> {
     let header = Header::parse(&file.bytes(FileOff(0), HEADER_LEN as u64)?)?;
     Some(header.build_id).filter(|build_id| !build_id.is_empty())
 }
 
-/// Finds the GSYM of an image; files that were tried are added to the attempts.
+/// Finds the GSYM of an image, and adds the files that it tried to the attempts.
 pub(super) fn find(
     image: &FoundFile,
     recorded: &Path,
@@ -92,7 +92,7 @@ pub(super) fn find(
     section(image).or_else(|| alone(image, recorded, search, attempts))
 }
 
-/// Finds the section; one with another build-id was made for another build.
+/// Finds the section. One with another build-id was made for another build.
 fn section(image: &FoundFile) -> Option<Gsym> {
     let layout = &image.layout;
     let section = layout.section(SECTION).filter(|_| layout.has(SECTION))?;
@@ -110,7 +110,7 @@ fn alone(image: &FoundFile, recorded: &Path, search: &Search, attempts: &mut Vec
     let beside = [search.beside(&image.file.real_path, name), search.spot(recorded).1];
     let beside = beside.into_iter().map(|spot| (FileSource::DebugDir, spot.with_suffix(SECTION)));
     for (source, spot) in in_tree.chain(beside) {
-        // Few users have such files: a path where there is none is no attempt worth a line.
+        // Few users have such files, so a path without one is not listed as an attempt.
         let Ok(file) = spot.open() else { continue };
         let is_own = !wanted.is_empty() && build_id(&file).as_ref() == Some(wanted);
         let outcome = if is_own { Outcome::Taken } else { Outcome::OtherBuild };
@@ -126,7 +126,7 @@ fn alone(image: &FoundFile, recorded: &Path, search: &Search, attempts: &mut Vec
 mod tests {
     use super::*;
 
-    /// A header of these bytes: magic, version, bytes of an address, bytes of the build-id.
+    /// Returns a header with these values: magic, version, bytes of an address, bytes of the build-id.
     fn header(magic: u32, version: u16, address_len: u8, uuid_len: u8) -> Vec<u8> {
         let mut bytes = [&magic.to_le_bytes()[..], &version.to_le_bytes(), &[address_len, uuid_len]].concat();
         bytes.extend(0x1000_u64.to_le_bytes());

@@ -1,14 +1,14 @@
-//! Proves that a file is the one that ran.
+//! Checks that a file is the one that ran.
 
 use crate::image::Kind;
 
 use super::{ElfFile, Identity, Layout, Outcome};
 use crate::Reason;
 
-/// What the kernel appends to the path of a mapping whose file was unlinked.
+/// The text that the kernel appends to the path of a mapping whose file was deleted.
 pub const DELETED: &str = " (deleted)";
 
-/// Tells why there is no file to look for; `None` if there is one.
+/// Returns why an image has no file; `None` if it has one.
 pub(super) fn without_file(kind: Kind) -> Option<Reason> {
     match kind {
         Kind::File => None,
@@ -18,11 +18,11 @@ pub(super) fn without_file(kind: Kind) -> Option<Reason> {
     }
 }
 
-/// Reads the headers of a file if it is the one that the recording means.
+/// Reads the headers of a file if it is the one in the recording.
 ///
-/// With a recorded build-id the file's must be equal, and nothing else counts (stripping a file changes its
-/// size, not its code). Without one the size must be equal, and the modification time if it was recorded;
-/// a recording that has none of the three cannot be matched with anything.
+/// If the recording has a build-id, the file's must be equal, and nothing else counts (stripping a file changes its size, not its
+/// code). Otherwise the size must be equal, and also the modification time if it was recorded. A recording with none of the three
+/// matches no file.
 pub(super) fn prove(file: &ElfFile, wanted: &Identity) -> Result<Layout, Outcome> {
     if !wanted.build_id.is_empty() {
         return of_build(file, &wanted.build_id);

@@ -10,16 +10,16 @@ use super::{ElfFile, Layout};
 
 /// The largest section that is unpacked, in bytes; those of distributions are below 4 MiB.
 const MAX_PACKED_LEN: u64 = 64 << 20;
-/// The largest symbol table that comes of it, in bytes.
+/// The largest symbol table that is unpacked, bytes.
 const MAX_UNPACKED_LEN: u64 = 512 << 20;
-/// The largest ratio that is believed: symbol tables shrink to a fourth to a tenth.
+/// The largest ratio that is accepted: symbol tables shrink to a fourth to a tenth.
 const MAX_RATIO: u64 = 64;
 /// This many bytes are unpacked at any ratio.
 const FREE_LEN: u64 = 1 << 20;
 /// Memory that the decoder may take, in bytes; `xz -9` needs 65 MiB.
 const MAX_MEMORY_BYTES: u64 = 128 << 20;
 
-/// Unpacks the section into a file without a name; `None` if there is none, or it is broken or absurdly large.
+/// Unpacks the section into an unnamed file; `None` if there is none, or it is broken or absurdly large.
 pub(super) fn unpack(file: &ElfFile, layout: &Layout) -> Option<(ElfFile, Layout)> {
     let section = layout.section(".gnu_debugdata").filter(|section| section.len <= MAX_PACKED_LEN)?;
     let unpacked = ElfFile::unlinked(decode(&file.section_bytes(section)?)?, &file.real_path).ok()?;

@@ -1,9 +1,8 @@
 //! Finds the ELF file of a recorded image, and reads its headers.
 //!
-//! A recording is untrusted data, and so are the files it leads to: a path is opened without acting on what
-//! lies there, the identity is compared *before* anything else is read, sizes are compared with a limit before
-//! they are allocated. This room reads headers and notes, and hands out the bytes of sections; it knows nothing of
-//! symbols, DWARF or unwind tables.
+//! A recording is untrusted data, and so are the files to which it leads. This room opens a path without effects on what lies
+//! there, compares the identity *before* it reads anything else, and compares sizes with a limit before it allocates. It reads
+//! headers and notes, and provides the bytes of sections; it knows nothing about symbols, DWARF or unwind tables.
 
 mod attempts;
 pub(crate) mod budget;
@@ -40,25 +39,25 @@ pub use sections::{Readable, Sections};
 pub(crate) use split::units;
 pub use tree::Symbols;
 
-/// What backs a mapping.
+/// The kind of memory behind a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A file.
     File,
     /// Anonymous memory: JIT code.
     Anonymous,
-    /// The kernel's own page in user space.
+    /// The vDSO: code that the kernel maps into every process.
     Vdso,
     /// Anything else without a file: `[vsyscall]`, `[uprobes]`.
     Special,
 }
 
-/// What the recording says of an image, with text resolved.
+/// The recording's description of an image, with its texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// What backs the mapping.
+    /// The kind of its memory.
     pub kind: Kind,
-    /// Path as the process saw it; may end in ` (deleted)`.
+    /// Its path as the process saw it; may end in ` (deleted)`.
     pub path: String,
     /// Build-id; empty if the recording has none.
     pub build_id: Vec<u8>,
@@ -68,7 +67,7 @@ pub struct Identity {
     pub modified_unix_ns: u64,
 }
 
-/// A build-id as people write it.
+/// Writes a build-id in hexadecimal.
 pub fn hex(build_id: &[u8]) -> String {
     build_id.iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}"); // a String takes everything

@@ -1,4 +1,4 @@
-//! Opens a path from a recording without acting on what lies there.
+//! Opens a path from a recording without effects on what lies there.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -18,15 +18,15 @@ use crate::Reason;
 const PSEUDO: [&str; 2] = ["/proc", "/sys"];
 /// The same wherever they are mounted: proc, sysfs, debugfs, tracefs; uapi/linux/magic.h.
 const PSEUDO_MAGIC: [u64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163];
-/// Attempts at a path while somebody moves its folders: the kernel gives up with EAGAIN rather than risk an escape.
+/// Attempts to resolve a path while somebody moves its folders: the kernel gives up with EAGAIN rather than risk an escape.
 const RACES: usize = 8;
 
 /// The largest section that is read into memory at once, in bytes; the largest `.eh_frame` seen is 60 MB.
 const MAX_SECTION_LEN: u64 = 1 << 30;
-/// Bytes that are read at once for a checksum.
+/// The bytes that are read at once for a checksum.
 const CHECKSUM_STEP: u64 = 1 << 18;
 
-/// A regular file with sound ELF headers. Its identity is still unknown.
+/// A regular file. Its identity is not checked yet.
 #[derive(Debug)]
 pub struct ElfFile {
     file: File,
@@ -36,17 +36,17 @@ pub struct ElfFile {
     pub len: u64,
     /// Last modification, ns since 1970-01-01 UTC; 0 if unknown.
     pub modified_unix_ns: u64,
-    /// What of it is there, if it was put together from pieces.
+    /// The pieces that exist, if the file was composed of pieces.
     present: Option<Present>,
 }
 
 impl ElfFile {
-    /// Opens a regular file; its contents are not looked at.
+    /// Opens a regular file, without reading it.
     ///
-    /// First with O_PATH, which waits for no writer of a FIFO and wakes no device; then, when it is known to be
-    /// a regular file, through `/proc/self/fd`, which leads to that same file whatever the path means by now.
+    /// It first opens the path with O_PATH, which waits for no writer of a FIFO and wakes no device. If that is a regular file,
+    /// it opens the file through `/proc/self/fd`, which leads to that same file whatever the path means by now.
     pub fn open(path: &Path) -> Result<Self, Reason> {
-        // A relative path would mean something else in every directory that the report is started from.
+        // A relative path would mean something else in every directory in which the report is started.
         if !path.is_absolute() {
             return Err(Reason::ImageMissing);
         }
@@ -61,13 +61,13 @@ impl ElfFile {
         Self::at(&below, |flags| Ok(beneath(root, path, flags)?))
     }
 
-    /// Takes a file that has no path, whose contents were made from those of another.
+    /// Takes a file without a path, whose contents were made from those of another file.
     pub(crate) fn unlinked(file: File, made_from: &Path) -> Result<Self, Reason> {
         let len = file.metadata().map_err(cause)?.len();
         Ok(Self { file, real_path: made_from.to_owned(), len, modified_unix_ns: 0, present: None })
     }
 
-    /// Opens what `open` leads to; `path` is what it is called where nothing tells its real path.
+    /// Opens the file to which `open` leads; `path` is its name if `/proc` does not show its real path.
     fn at(path: &Path, open: impl Fn(OFlags) -> std::io::Result<File>) -> Result<Self, Reason> {
         let place = open(OFlags::PATH).map_err(cause)?;
         let meta = place.metadata().map_err(cause)?;
@@ -79,7 +79,7 @@ impl ElfFile {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = match &real_path {
             Ok(_) => OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(&link),
-            // In a root without /proc. The path is gone through once more, and must lead to the same file.
+            // This root has no /proc. The path is resolved once more, and must lead to the same file.
             Err(_) => open(flags).and_then(|file| match file.metadata()? {
                 again if (again.dev(), again.ino()) == (meta.dev(), meta.ino()) => Ok(file),
                 _ => Err(ErrorKind::NotFound.into()),
@@ -95,7 +95,7 @@ impl ElfFile {
         })
     }
 
-    /// A file that was put together from pieces; `path` is where the image was.
+    /// Takes a file that was composed of pieces; `path` is that of the image.
     pub fn of_pieces(file: File, len: u64, path: PathBuf, present: Present) -> Self {
         Self { file, real_path: path, len, modified_unix_ns: 0, present: Some(present) }
     }
@@ -109,7 +109,7 @@ impl ElfFile {
         Ok(layout)
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub(super) fn handle(&self) -> &File {
         &self.file
     }
@@ -118,7 +118,7 @@ impl ElfFile {
         self.present.as_ref()
     }
 
-    /// Reads the bytes of a section; `None` if it has none in the file, is compressed, too long, or torn.
+    /// Reads the bytes of a section; `None` if it has no bytes in the file, is compressed, too long, or torn.
     pub fn section_bytes(&self, section: &Section) -> Option<Vec<u8>> {
         if section.compressed_from.is_some() || section.is_nobits {
             return None;
@@ -159,10 +159,10 @@ fn cause(error: std::io::Error) -> Reason {
     }
 }
 
-/// Tells whether paths can be kept below a directory.
+/// Checks whether the kernel can keep paths below a directory.
 ///
 /// # Errors
-/// If the kernel cannot, or the directory cannot be opened.
+/// If it cannot, or the directory cannot be opened.
 pub fn supports_sysroot(root: &Path) -> std::io::Result<()> {
     match beneath(root, Path::new("."), OFlags::PATH) {
         Ok(_) => Ok(()),
@@ -171,7 +171,7 @@ pub fn supports_sysroot(root: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Opens a path below a directory; with O_PATH without opening what lies there.
+/// Opens a path below a directory; with O_PATH, without effects on what lies there.
 ///
 /// # Errors
 /// ENOSYS before Linux 5.6; else as open(2).
@@ -186,7 +186,7 @@ fn beneath(root: &Path, path: &Path, flags: OFlags) -> rustix::io::Result<File> 
 
 fn is_pseudo(place: &File, real_path: &Path) -> bool {
     PSEUDO.iter().any(|root| real_path.starts_with(root))
-        // What cannot be asked is no file system of a disk.
+        // A file system that cannot be queried is not on a disk.
         || fstatfs(place.as_fd()).map_or(true, |fs| PSEUDO_MAGIC.contains(&(fs.f_type as u64)))
 }
 
@@ -212,7 +212,7 @@ mod tests {
     fn directories_devices_and_pseudo_files_are_not_files() {
         for path in ["/", "/dev/null", "/dev/tty", "/proc/self/status", "/proc/self/exe/../status", "/sys"] {
             let reason = ElfFile::open(Path::new(path)).err();
-            // /dev/tty and a path through a file may as well be absent.
+            // /dev/tty, or a path through a file, may just as well be absent.
             assert!(matches!(reason, Some(Reason::NotAFile | Reason::ImageMissing)), "{path}: {reason:?}");
         }
     }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn pseudo_files_are_refused_wherever_they_are_mounted() {
-        // As seen below a root that has a /proc of its own.
+        // This is the path below a root that has a /proc of its own.
         let reason = ElfFile::open_beneath(Path::new("/"), Path::new("/proc/self/status")).err();
         assert_eq!(reason, Some(Reason::NotAFile));
         let place = beneath(Path::new("/proc"), Path::new("self/status"), OFlags::PATH).expect("it is there");

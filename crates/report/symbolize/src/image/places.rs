@@ -1,13 +1,14 @@
-//! Where files lie by convention: `.build-id` folders, debug directories, beside each other.
+//! Lists where files lie by convention: `.build-id` folders, debug directories, beside each other.
 
 use std::path::{Path, PathBuf};
 
 use super::hex;
 
-/// Lengths of build-ids that are looked for: SHA-1 has 20 bytes, xxhash 8, `--build-id=0x…` any.
+/// The lengths of build-ids that are searched: SHA-1 has 20 bytes, xxhash 8, `--build-id=0x…` any.
 const LENGTHS: std::ops::RangeInclusive<usize> = 2..=64;
 
-/// The path of a file by its build-id, below a debug directory: `.debug` for its debug file, nothing for itself.
+/// Returns the path of a file by its build-id, below a debug directory: with `.debug` for its debug file, without for the file
+/// itself.
 pub(super) fn by_build_id(build_id: &[u8], suffix: &str) -> Option<PathBuf> {
     if !LENGTHS.contains(&build_id.len()) {
         return None;
@@ -17,7 +18,7 @@ pub(super) fn by_build_id(build_id: &[u8], suffix: &str) -> Option<PathBuf> {
     Some(Path::new(".build-id").join(first).join(format!("{rest}{suffix}")))
 }
 
-/// The path of a download, below the folder of downloads.
+/// Returns the path of a download, below the folder of downloads.
 pub(crate) fn download(downloads: &Path, build_id: &[u8], what: &str) -> Option<PathBuf> {
     LENGTHS.contains(&build_id.len()).then(|| downloads.join(hex(build_id)).join(what))
 }

@@ -1,6 +1,6 @@
 //! Reads the sections that name other files: `.gnu_debuglink`, `.gnu_debugaltlink`, `.debug_sup`.
 //!
-//! A name is data. Only what is wanted of it is taken, and whatever it leads to must prove its identity.
+//! A name is data: the readers take only the part that they need, and the file to which it leads must prove its identity.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,22 +10,22 @@ use object::Endianness;
 
 use super::{ElfFile, Layout};
 
-/// The longest path with its build-id or checksum, in bytes.
+/// The longest path with its build-id or checksum, bytes.
 const MAX_LEN: u64 = 8192;
 
-/// What `.gnu_debuglink` says.
+/// The contents of `.gnu_debuglink`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Debuglink {
-    /// A name without folders.
+    /// A file name without folders.
     pub(super) name: PathBuf,
     /// CRC-32 of the whole file.
     pub(super) checksum: u32,
 }
 
-/// What `.gnu_debugaltlink` or `.debug_sup` says of the file that dwz has moved common entries to.
+/// The contents of `.gnu_debugaltlink` or `.debug_sup`: the file to which dwz has moved common entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Altlink {
-    /// Absolute, or relative to the file that names it.
+    /// Absolute, or relative to the file that contains the link.
     pub(crate) path: PathBuf,
     /// Its build-id.
     pub(crate) build_id: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct Altlink {
 pub(super) fn debuglink(file: &ElfFile, layout: &Layout) -> Option<Debuglink> {
     let bytes = section(file, layout, ".gnu_debuglink")?;
     let len = bytes.iter().position(|&byte| byte == 0)?;
-    // The name, zeros up to a multiple of four, the checksum.
+    // The section has the name, zeros up to a multiple of four, and the checksum.
     let at = (len + 4) & !3;
     let checksum = bytes.get(at..at + 4)?.try_into().ok()?;
     let checksum = match layout.endian {
@@ -59,19 +59,19 @@ pub(crate) fn altlink(file: &ElfFile, layout: &Layout) -> Option<Altlink> {
     (link.path != Path::new("") && !link.build_id.is_empty()).then_some(link)
 }
 
-/// Reports whether a file is the supplement that is meant. One of DWARF 5 has no build-id, and a `.debug_sup` of its own.
+/// Returns true if a file is the supplement that a link means. One of DWARF 5 has no build-id, but a `.debug_sup` of its own.
 pub(super) fn is_supplement(file: &ElfFile, layout: &Layout, link: &Altlink) -> bool {
     layout.build_id == link.build_id
         || sup(file, layout)
             .is_some_and(|(is_supplement, own)| is_supplement && own.build_id == link.build_id)
 }
 
-/// The id of a supplement of DWARF 5, which has no build-id.
+/// Returns the id of a supplement of DWARF 5, which has no build-id.
 pub(super) fn supplement_id(file: &ElfFile, layout: &Layout) -> Option<Vec<u8>> {
     sup(file, layout).filter(|(is_supplement, _)| *is_supplement).map(|(_, own)| own.build_id)
 }
 
-/// Reads `.debug_sup`, and whether it is that of the supplement itself.
+/// Reads `.debug_sup`, and whether the file is the supplement itself.
 ///
 /// # Source  DWARF 5 §7.3.6: version, u16; is_supplementary, u8; name, 0; length, ULEB128; checksum
 fn sup(file: &ElfFile, layout: &Layout) -> Option<(bool, Altlink)> {
@@ -93,7 +93,7 @@ mod tests {
     use super::super::fixture::{Fixture, run, text};
     use super::*;
 
-    /// A library with a section of these bytes.
+    /// Compiles a library with a section of these bytes.
     fn with(section: &str, bytes: &[u8]) -> (tempfile::TempDir, ElfFile, Layout) {
         let dir = tempfile::tempdir().expect("a directory");
         let out = dir.path().join("linked.so");

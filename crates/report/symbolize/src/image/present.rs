@@ -1,16 +1,16 @@
-//! Which bytes of a file are there, if it was put together from pieces.
+//! Remembers which bytes exist in a file that was composed of pieces.
 
 use std::collections::BTreeMap;
 
-/// Stretches of a file that are there; the others were not in the recording, and read as zeros by mistake only.
+/// The stretches of a file that exist. The recording did not contain the others; they read as zeros, which are not their contents.
 #[derive(Debug, Default)]
 pub struct Present {
-    /// Begin and end; they neither touch nor overlap.
+    /// Begin and end of each; they neither touch nor overlap.
     stretches: BTreeMap<u64, u64>,
 }
 
 impl Present {
-    /// Adds a stretch; `false`, and nothing is added, if a byte of it is there already.
+    /// Adds a stretch. If one of its bytes exists already, adds nothing and returns false.
     pub fn add(&mut self, off: u64, len: u64) -> bool {
         let Some(end) = off.checked_add(len) else { return false };
         if len == 0 {
@@ -26,13 +26,13 @@ impl Present {
         true
     }
 
-    /// Tells whether all bytes of a stretch are there.
+    /// Returns true if all bytes of a stretch exist.
     pub fn has(&self, off: u64, len: u64) -> bool {
         let Some(end) = off.checked_add(len) else { return false };
         len == 0 || self.stretches.range(..=off).next_back().is_some_and(|(_, last)| end <= *last)
     }
 
-    /// Counts the bytes.
+    /// Counts the existing bytes.
     #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.stretches.iter().map(|(begin, end)| end - begin).sum()

@@ -1,4 +1,4 @@
-//! Where files are looked for: what was typed, and how a recorded path becomes one of this machine.
+//! Knows where files are searched: the user's options, and how a recorded path becomes one of this machine.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -8,20 +8,20 @@ use super::tree::Symbols;
 use super::{ElfFile, FileSource};
 use crate::{Known, Reason};
 
-/// Where files are looked for, besides the recorded path.
+/// The places where files are searched, besides the recorded path.
 #[derive(Debug)]
 pub struct Search {
-    /// Folders of any layout, searched by build-id.
+    /// Folders with any layout, searched by build-id.
     pub symbols: Symbols,
-    /// Directories that hold `.build-id/xx/rest.debug`, or the image itself without `.debug`; tried in this order.
+    /// Directories that contain `.build-id/xx/rest.debug`, or the image itself without `.debug`; tried in this order.
     pub debug_dirs: Vec<PathBuf>,
-    /// Recorded paths are looked up below this directory, and never outside; absolute and real.
+    /// The directory below which recorded paths are looked up, and never outside of it; absolute and real.
     pub sysroot: Option<PathBuf>,
-    /// Prefixes of recorded paths that mean something else here; the first that fits counts.
+    /// Replacements of the beginnings of recorded paths; the first that fits counts.
     pub maps: Vec<PathMap>,
-    /// What was downloaded, as `<build-id>/executable` and `<build-id>/debuginfo`.
+    /// The folder of downloads: `<build-id>/executable` and `<build-id>/debuginfo`.
     pub downloads: Option<PathBuf>,
-    /// Answers from earlier.
+    /// The cached answers of earlier reports.
     pub known: Option<Arc<dyn Known>>,
 }
 
@@ -31,10 +31,10 @@ impl Default for Search {
     }
 }
 
-/// A prefix of recorded paths, and what it is here.
+/// The beginning of recorded paths, and what replaces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathMap {
-    /// As it was recorded, or as the compiler wrote it.
+    /// As the recording has it, or as the compiler wrote it.
     pub from: PathBuf,
     /// On this machine; absolute.
     pub to: PathBuf,
@@ -53,7 +53,7 @@ impl std::str::FromStr for PathMap {
     }
 }
 
-/// A path, and what its `/` is.
+/// A path, and the directory that is its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spot<'s> {
     /// The directory that is `/` to the path and to every symbolic link on the way.
@@ -62,12 +62,12 @@ pub(crate) struct Spot<'s> {
 }
 
 impl Spot<'_> {
-    /// A path of this machine.
+    /// Returns a path of this machine.
     pub(crate) fn here(path: PathBuf) -> Self {
         Self { root: None, path }
     }
 
-    /// Opens what lies there, if it is a regular file.
+    /// Opens the file at this path, if it is a regular file.
     pub(crate) fn open(&self) -> Result<ElfFile, Reason> {
         match self.root {
             Some(root) => ElfFile::open_beneath(root, &self.path),
@@ -75,7 +75,7 @@ impl Spot<'_> {
         }
     }
 
-    /// The path as this machine has it, for people.
+    /// Returns the path on this machine, for messages.
     pub(crate) fn shown(&self) -> PathBuf {
         match self.root {
             Some(root) => root.join(self.path.strip_prefix("/").unwrap_or(&self.path)),
@@ -85,7 +85,7 @@ impl Spot<'_> {
 }
 
 impl Search {
-    /// Looks at recorded paths only.
+    /// Searches recorded paths only.
     pub fn nowhere() -> Self {
         Self {
             symbols: Symbols::default(),
@@ -97,10 +97,10 @@ impl Search {
         }
     }
 
-    /// Finds the spot of a path that a recording, or a file that it led to, names.
+    /// Finds the spot of a path from a recording, or from a file to which the recording led.
     ///
-    /// A mapped path is one of this machine: the user typed it. `..` is resolved first, so that no path leaves the mapped
-    /// folder by it.
+    /// A mapped path is one of this machine, because the user gave it. `..` is resolved first, so that no path can leave the
+    /// mapped folder.
     pub(crate) fn spot(&self, path: &Path) -> (FileSource, Spot<'_>) {
         let clean = lexical(path);
         let mapped = self.maps.iter().find_map(|map| Some(map.to.join(clean.strip_prefix(&map.from).ok()?)));
@@ -112,7 +112,7 @@ impl Search {
         }
     }
 
-    /// Finds the spot of a file in the same directory as another that was opened, or below it.
+    /// Finds the spot of a file beside an open file, or in a folder beside it.
     pub(crate) fn beside(&self, file: &Path, name: impl AsRef<Path>) -> Spot<'_> {
         let path = file.with_file_name("").join(name);
         match self.sysroot.as_deref().and_then(|root| Some((root, path.strip_prefix(root).ok()?))) {
@@ -130,12 +130,12 @@ impl Search {
 }
 
 impl<'s> Spot<'s> {
-    /// A path from the folder that this one is in.
+    /// Returns a path in the folder of this one.
     pub(crate) fn beside(&self, path: impl AsRef<Path>) -> Spot<'s> {
         Spot { root: self.root, path: self.path.with_file_name("").join(path) }
     }
 
-    /// A path below this one, whatever it begins with.
+    /// Returns a path below this one, even if it is absolute.
     pub(crate) fn below(&self, path: &Path) -> Spot<'s> {
         let inside = lexical(path);
         Spot { root: self.root, path: self.path.join(inside.strip_prefix("/").unwrap_or(&inside)) }
@@ -150,7 +150,7 @@ impl<'s> Spot<'s> {
     }
 }
 
-/// Takes `.` and `..` out of a path without looking at any file; above the root there is nothing.
+/// Removes `.` and `..` from a path without looking at any file; `..` of the root is the root.
 pub(crate) fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {

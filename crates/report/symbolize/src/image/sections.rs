@@ -1,9 +1,9 @@
-//! Gives the bytes of sections: mapped as they lie in the file, or decompressed once.
+//! Provides the bytes of sections: mapped as they lie in the file, or decompressed once.
 //!
-//! The file is mapped, not read: `.debug_info` alone may have a gigabyte, of which little is looked at. If another
-//! program cuts the file short meanwhile, the operating system ends the report with SIGBUS. Linkers, compilers and package
-//! managers write a new file instead; the length is compared once more when the map is there, so what remains is a
-//! program that overwrites, in these very seconds, the build that the recording is about.
+//! The file is mapped, not read: `.debug_info` alone may have a gigabyte, of which the report reads little. If another program
+//! truncates the file meanwhile, the operating system ends the report with SIGBUS. Linkers, compilers and package managers write
+//! a new file instead. The length is compared once more after mapping. So the only danger left is a program that overwrites, in
+//! these very seconds, the build that the recording is about.
 
 use std::io::Read;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use rayon::prelude::*;
 use super::budget::Held;
 use super::{ElfFile, Layout, Present, Section};
 
-/// The largest ratio that is believed; zlib cannot do better, and debug information does not do better with zstd.
+/// The largest ratio that is accepted: zlib cannot do better, and zstd does not with debug information.
 const MAX_RATIO: u64 = 1032;
 
-/// ELF: compressed with zlib, with zstd.
+/// The types of compression in ELF: zlib, zstd.
 const ELFCOMPRESS: [(u32, Codec); 2] = [(1, Codec::Zlib), (2, Codec::Zstd)];
-/// What `.zdebug_*` begins with, before the length (big-endian, 8 bytes) and a zlib stream.
+/// The beginning of `.zdebug_*`, before the length (big-endian, 8 bytes) and a zlib stream.
 const ZDEBUG_MAGIC: &[u8] = b"ZLIB";
 
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ enum Codec {
     Zstd,
 }
 
-/// A mapped file, of which what is missing cannot be read.
+/// A mapped file whose missing bytes cannot be read.
 #[derive(Debug, Clone, Copy)]
 pub struct Readable<'a> {
     map: &'a [u8],
@@ -53,25 +53,25 @@ impl<'a> ReadRef<'a> for Readable<'a> {
     }
 }
 
-/// Sections of one file.
+/// The sections of one file.
 #[derive(Debug)]
 pub struct Sections {
     map: Mmap,
     endian: Endianness,
     parts: Vec<(Vec<u8>, Bytes)>,
-    /// What the decompressed ones take of the budget.
+    /// The part of the budget that the decompressed sections take.
     _held: Held,
 }
 
 #[derive(Debug)]
 enum Bytes {
-    /// In the map.
+    /// A range of the map.
     Mapped(Range<usize>),
     Decompressed(Vec<u8>),
 }
 
 impl ElfFile {
-    /// Maps the whole file; `None` if it is not what it was when it was opened.
+    /// Maps the whole file; `None` if the file has changed since it was opened.
     pub fn map(&self) -> Option<Mmap> {
         let len = usize::try_from(self.len).ok().filter(|len| *len > 0)?;
         // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be ensured; the consequence
@@ -81,16 +81,16 @@ impl ElfFile {
         (self.handle().metadata().ok()?.len() == self.len).then_some(map)
     }
 
-    /// The file as readers of headers and tables have it: by its map, without what is missing of a file of pieces.
+    /// Returns the file for readers of headers and tables: its map, without the missing bytes of a file of pieces.
     pub fn readable<'a>(&'a self, map: &'a Mmap) -> Readable<'a> {
         Readable { map, present: self.present() }
     }
 }
 
 impl Sections {
-    /// Opens the sections that `is_wanted` chooses by name. `.zdebug_x` goes by the name `.debug_x`. A section that is
-    /// torn, claims too much, or does not decompress, is empty; `None` if the file cannot be mapped, or they claim more
-    /// than is left of the budget.
+    /// Opens the sections that `is_wanted` chooses by name; `.zdebug_x` goes by the name `.debug_x`. A section that is torn,
+    /// claims too much, or does not decompress is empty. `None` if the file cannot be mapped, or the sections claim more than the
+    /// rest of the budget.
     pub fn open(file: &ElfFile, layout: &Layout, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
         let map = file.map()?;
         let is_64 = layout.address_size == 8;
@@ -113,12 +113,12 @@ impl Sections {
         Some(Self { map, endian: layout.endian, parts, _held: held })
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn file(&self) -> &[u8] {
         &self.map
     }
 
-    /// The bytes of a section; empty if it is not there.
+    /// Returns the bytes of a section; none if the file lacks it.
     pub fn bytes(&self, name: &str) -> &[u8] {
         match self.parts.iter().find(|part| part.0 == name.as_bytes()) {
             Some((_, Bytes::Mapped(range))) => &self.map[range.clone()],
@@ -127,7 +127,7 @@ impl Sections {
         }
     }
 
-    /// How many bytes the sections have together.
+    /// Returns how many bytes the sections have together.
     pub(crate) fn len(&self) -> usize {
         let len = |part: &(Vec<u8>, Bytes)| match &part.1 {
             Bytes::Mapped(range) => range.len(),
@@ -136,13 +136,13 @@ impl Sections {
         self.parts.iter().map(len).sum()
     }
 
-    /// Byte order of the file.
+    /// Returns the byte order of the file.
     pub(crate) fn endian(&self) -> Endianness {
         self.endian
     }
 }
 
-/// A section as it lies in the file, its claims believed.
+/// A section as it lies in the file, after its claims were checked.
 enum Packed {
     Plain(Range<usize>),
     Compressed { codec: Codec, stream: Range<usize>, raw_len: usize },

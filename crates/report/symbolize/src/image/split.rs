@@ -10,7 +10,7 @@ use super::{ElfFile, FoundFile, Layout, Search};
 
 /// Opens the package of a file that has DWARF; the recorded path of the image may lead to it as well.
 pub(super) fn package(of: &FoundFile, recorded: &Path, search: &Search) -> Option<(ElfFile, Layout)> {
-    // Units elsewhere share a table of addresses with those here.
+    // The other halves of units use a table of addresses in this file.
     if !of.layout.has(".debug_addr") {
         return None;
     }
@@ -23,8 +23,8 @@ pub(super) fn package(of: &FoundFile, recorded: &Path, search: &Search) -> Optio
     found.next()
 }
 
-/// Opens, one after the other, the files that a skeleton unit may mean by this directory and name. Identities are
-/// not proven: the first whose unit has the id of the skeleton is the right one. A folder of builds may have hundreds of
+/// Opens, one after the other, the files that a skeleton unit may mean by this directory and name. It does not check their
+/// identity: the first file with a unit that has the id of the skeleton is the right one. A folder of builds may have hundreds of
 /// `main.dwo`: those with most folders in common with the name come first.
 pub(crate) fn units<'s>(
     of: &'s ElfFile,

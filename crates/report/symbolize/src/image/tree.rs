@@ -1,4 +1,4 @@
-//! Folders that somebody filled with binaries and debug files, in any layout: found by build-id.
+//! Finds binaries and debug files by build-id in folders of any layout.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -10,32 +10,32 @@ use std::sync::OnceLock;
 use super::{ElfFile, gsym, pointers};
 use crate::map::Map;
 
-/// The most files and folders that are looked at; the symbols of a whole distribution release are fewer.
+/// The most files and folders that are examined; the symbols of a whole distribution release are fewer.
 const MAX_ENTRIES: usize = 1 << 18;
-/// The most folders in each other.
+/// The deepest nesting of folders.
 const MAX_DEPTH: usize = 32;
 
-/// Folders that are scanned once, when the first image is looked for.
+/// Folders that are scanned once, when the first image is searched.
 #[derive(Debug, Default)]
 pub struct Symbols {
     dirs: Vec<PathBuf>,
     tree: OnceLock<Tree>,
 }
 
-/// What is in the folders.
+/// The files in the folders.
 #[derive(Debug, Default)]
 struct Tree {
     by_build_id: Map<Vec<u8>, Vec<PathBuf>>,
     /// ELF files without a build-id, such as `.dwo` and `.dwp`.
     by_name: Map<OsString, Vec<PathBuf>>,
-    /// Files of GSYM, by the build-id of their image.
+    /// GSYM files, by the build-id of their image.
     gsym: Map<Vec<u8>, Vec<PathBuf>>,
     entries: usize,
     is_cut: bool,
 }
 
 impl Symbols {
-    /// Will scan these folders, which are absolute.
+    /// Takes these folders, which are absolute, and scans them later.
     pub fn below(dirs: Vec<PathBuf>) -> Self {
         Self { dirs, tree: OnceLock::new() }
     }
@@ -45,17 +45,17 @@ impl Symbols {
         self.tree().by_build_id.get(build_id).map_or(&[], Vec::as_slice)
     }
 
-    /// Lists the ELF files of a name that have no build-id.
+    /// Lists the ELF files with this name that have no build-id.
     pub(crate) fn of_name(&self, name: &OsStr) -> &[PathBuf] {
         self.tree().by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Lists the files of GSYM that were made for a build.
+    /// Lists the GSYM files that were made for a build.
     pub(crate) fn gsym_of_build_id(&self, build_id: &[u8]) -> &[PathBuf] {
         self.tree().gsym.get(build_id).map_or(&[], Vec::as_slice)
     }
 
-    /// Tells whether there is more in the folders than was looked at.
+    /// Returns true if the folders contain more than was examined.
     pub fn is_cut(&self) -> bool {
         self.tree.get().is_some_and(|tree| tree.is_cut)
     }
@@ -75,8 +75,7 @@ impl Symbols {
 }
 
 impl Tree {
-    /// Adds the files of a folder, in the order of their names. Symbolic links are followed; no folder is entered
-    /// twice.
+    /// Adds the files of a folder, in the order of their names. It follows symbolic links, and enters no folder twice.
     fn scan(&mut self, dir: &Path, depth: usize, seen: &mut HashSet<(u64, u64)>) {
         let Ok(entries) = std::fs::read_dir(dir) else { return };
         let room = MAX_ENTRIES - self.entries;

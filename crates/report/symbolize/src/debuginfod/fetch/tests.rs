@@ -1,4 +1,4 @@
-//! Against a little server that answers as it is told.
+//! Tests downloads against a small server that gives prepared replies.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,31 +12,32 @@ use crate::Reason;
 use crate::image::fixture::{Fixture, identity};
 use crate::image::{Files, Finder, Search, hex};
 
-/// What the server answers.
+/// A reply of the server.
 #[derive(Debug, Clone)]
 enum Reply {
     File(PathBuf),
-    /// The file, its length told, but not all of it.
+    /// States the length of the file, and sends only a part of it.
     Torn(PathBuf),
-    /// The first half of the file, its length not told.
+    /// Sends the first half of the file without a length.
     Half(PathBuf),
     Status(u16),
     Endless,
     Silence,
-    /// To itself.
+    /// Redirects to itself.
     Redirect,
-    /// Once, to this address.
+    /// Redirects once, to this address.
     RedirectTo(String),
 }
 
-/// A server that gives every debug file the first reply, and every executable the second.
+/// A server that answers every request for a debug file with the first reply, and every request for an executable with the
+/// second.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// Answers until the test ends.
+    /// Answers requests until the test ends.
     fn start(debuginfo: Reply, executable: Reply) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -52,7 +53,7 @@ impl Server {
                     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
                     let reply = if path.ends_with("/debuginfo") { debuginfo } else { executable };
                     log.lock().expect("no panic").push(path.clone());
-                    // The client may have gone.
+                    // The client may have closed the connection.
                     drop(answer(stream, &reply, &path));
                 });
             }
@@ -101,7 +102,7 @@ fn answer(mut to: TcpStream, reply: &Reply, path: &str) -> std::io::Result<()> {
     }
 }
 
-/// One report: settings, an empty cache, and a search that finds nothing else.
+/// One report: its settings, an empty cache, and a search that finds no other files.
 struct Trial {
     settings: Settings,
     search: Search,
@@ -124,7 +125,7 @@ impl Trial {
         Self { settings, search, _dir: dir }
     }
 
-    /// Waits less long for servers that say nothing.
+    /// Shortens the wait for silent servers.
     fn impatient(mut self) -> Self {
         self.settings.stall = Duration::from_secs(2);
         self
@@ -150,7 +151,7 @@ impl Trial {
     }
 }
 
-/// An image that is nowhere, its stripped file and its debug file.
+/// An image whose file is missing, its stripped file and its debug file.
 fn gone(fixture: &Fixture) -> (Identity, Reply, Reply) {
     let wanted = Identity { path: "/no/such".into(), ..identity(&fixture.stripped) };
     let hex = hex(&wanted.build_id);
@@ -338,7 +339,7 @@ fn the_heaviest_image_comes_first() {
     fetch(&wishes, trial.finder(), &trial.settings, &|_| ());
     let asked = server.asked.lock().expect("no panic");
     let position = |id: u8| asked.iter().position(|path| path.contains(&hex(&[id; 20]))).expect("asked");
-    // Several are asked for at once, so neighbours may change places.
+    // Several requests run at once, so neighbours may change places.
     let mean = |ids: std::ops::Range<u8>| ids.map(position).sum::<usize>() / 20;
     assert!(mean(20..40) + 10 < mean(0..20), "{asked:?}");
 }

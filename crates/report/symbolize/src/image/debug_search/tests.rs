@@ -1,4 +1,4 @@
-//! From an identity to its files, wherever they lie.
+//! Tests the search from an identity to its files, wherever they lie.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ impl Dir {
         self.0.path().canonicalize().expect("a real path").join(path)
     }
 
-    /// Copies a file to a path in the folder, whose parents are made.
+    /// Copies a file to a path in the folder, and creates its parent folders.
     fn put(&self, from: &Path, path: &str) -> PathBuf {
         let to = self.path(path);
         std::fs::create_dir_all(to.parent().expect("a parent")).expect("made");
@@ -35,7 +35,7 @@ impl Dir {
     }
 }
 
-/// The separate debug file of the fixture.
+/// Returns the separate debug file of the fixture.
 fn debug_file(fixture: &Fixture) -> PathBuf {
     fixture.search().debug_dirs[0].join(by_id(&identity(&fixture.stripped), ".debug"))
 }
@@ -49,7 +49,7 @@ fn gone(wanted: &Identity) -> Identity {
     Identity { path: "/no/such/lib.so".into(), ..wanted.clone() }
 }
 
-/// FileSource of the image and of its debug file.
+/// Returns the sources of the image and of its debug file.
 fn sources(looked: &Looked) -> Result<(FileSource, Option<FileSource>), Reason> {
     let files = looked.files.as_ref().map_err(|reason| *reason)?;
     Ok((files.image.source, files.debug.as_ref().map(|debug| debug.source)))
@@ -93,7 +93,7 @@ fn a_debug_file_alone_must_tell_where_the_code_was() {
     assert_eq!(sources(&looked), Err(Reason::ImageMissing), "objcopy changes the offsets");
     assert_eq!(outcomes(&looked)[0], (FileSource::DebugDir, Outcome::NoOffsets));
 
-    // eu-strip copies the program headers: put those of the image into what objcopy made.
+    // eu-strip copies the program headers: this puts those of the image into the file that objcopy made.
     let dir = Dir::new();
     let original = std::fs::read(&fixture.with_debug).expect("read");
     let mut bytes = std::fs::read(debug_file(&fixture)).expect("read");
@@ -147,7 +147,7 @@ fn debug_files_lie_under_the_path_of_their_image_or_beside_it() {
     assert_eq!(sources(&looked), Ok((FileSource::Path, None)), "a neighbour of another build");
 }
 
-/// A stripped copy of a library that names its debug file, which is beside it.
+/// Makes a stripped copy of a library, and the debug file that it names, beside it.
 fn linked(dir: &Dir, from: &Path) -> (PathBuf, PathBuf) {
     let [image, debug] = ["lib/x.so", "lib/named.dbg"].map(|path| dir.put(from, path));
     run(&dir.path("lib"), "objcopy", &["--only-keep-debug", text(from), text(&debug)]);
@@ -170,7 +170,7 @@ fn a_debuglink_counts_if_the_checksum_is_right_and_else_the_search_goes_on() {
             looked.attempts
         );
 
-        // A byte of a comment: the same build-id, another checksum.
+        // This changes a byte of a comment: the build-id is the same, the checksum is not.
         let mut bytes = std::fs::read(&debug).expect("read");
         let at = bytes.windows(4).position(|window| window == b"GCC:").expect("the compiler signs");
         bytes[at] = b'g';
