@@ -1,4 +1,4 @@
-//! `cache`: what is kept of earlier reports.
+//! `cache`: the cached answers of earlier reports.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, things};
 use crate::profile::cache::{Cache, Stats};
 
-/// What is in the cache, or was.
+/// The contents of the cache, or what was removed from it.
 #[derive(Debug, Serialize)]
 pub struct CacheView {
     schema: &'static str,
@@ -18,13 +18,13 @@ pub struct CacheView {
 }
 
 impl CacheView {
-    /// Describes a cache; `cleared` if all of this was just removed.
+    /// Describes a cache; with `cleared` all of it was just removed.
     pub fn new(cache: &Cache, stats: &Stats, cleared: bool) -> Self {
         let dir = cache.dir().display().to_string();
         Self { schema: "icecore.cache/1", dir, images: stats.files, bytes: stats.bytes, cleared }
     }
 
-    /// Says it to people.
+    /// Writes the text.
     pub fn text(&self, page: &mut Page) {
         let what = format!("names of {}, {}", things(self.images, "image"), bytes(self.bytes));
         let dir = shown(std::path::Path::new(&self.dir));

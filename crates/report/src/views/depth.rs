@@ -63,7 +63,7 @@ pub struct Depth {
     by: &'static str,
     samples: u64,
     filter: Option<String>,
-    /// Groups there are; `groups` may hold fewer.
+    /// The number of all groups; `groups` may have fewer.
     group_count: u64,
     groups: Vec<GroupRow>,
     recursion_count: u64,
@@ -73,7 +73,7 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// Measures the stacks of a profile whose events are apart.
+    /// Measures the stacks of a profile whose events are counted apart.
     pub fn new(report: &Report<'_>, options: &Args) -> Self {
         let profile = &report.profile;
         let depths = Depths::new(profile);

@@ -24,39 +24,41 @@ pub struct Diff {
     schema: &'static str,
     by: &'static str,
     sort: &'static str,
-    /// What rates are: `share`, `cpu_s_per_s`, `cpu_s_per_work`, `cpu_s_per_run`; of other weights than times `weight_per_s` and so on.
+    /// The unit of the rates: `share`, `cpu_s_per_s`, `cpu_s_per_work`, `cpu_s_per_run`; `weight_per_s` and so on if weights are
+    /// not times.
     unit: &'static str,
     weight_unit: String,
-    /// Weight of all recordings of the side.
+    /// The weight of all recordings of a side.
     before_total: u64,
     after_total: u64,
-    /// The smallest change of a row of 1 % that would have been found with a probability of 80 %.
+    /// The smallest change of a row of 1 % that `diff` would have found with a probability of 80 %.
     detectable: f64,
     detectable_at: Vec<Detectable>,
     before: Vec<Recording>,
     after: Vec<Recording>,
-    /// Everything: per run of whole runs, per unit of work, or per second of wall time, which is CPUs in use where weights are times.
+    /// The rates of everything: per run if recordings are whole runs, per unit of work, or per second of wall time, which is CPUs
+    /// in use if weights are times.
     whole: Rates,
     whole_unit: &'static str,
-    /// CPU time per run of whole runs, else per second of wall time.
+    /// CPU time per run if recordings are whole runs, else per second of wall time.
     cpu_time: totals::Total,
-    /// Wall time per run of whole runs, s; of others what was recorded, which is not tested.
+    /// Wall time per run if recordings are whole runs, s; otherwise the recorded time, which is not tested.
     wall_time: totals::Total,
     noise: Noise,
-    /// Rows that were tested.
+    /// The number of rows that were tested.
     tested: u64,
-    /// Rows that changed, those that only follow others left out.
+    /// The number of rows that changed, without those that only follow others.
     changed: u64,
-    /// By what the shares of most rows were multiplied, because a few took more or less.
+    /// The factor by which the shares of most rows changed, because a few rows took more or less.
     common_factor: Option<f64>,
-    /// Images of which all functions are one row, because one side has no names for them.
+    /// Images whose functions form one row together, because one side has no names for them.
     images_without_names: Vec<String>,
-    /// Rows that were found at all; `rows` may hold fewer.
+    /// The number of all rows; `rows` may have fewer.
     row_count: u64,
     rows: Vec<Row>,
-    /// Conditions of `--fail-on`, and the rows for which they hold.
+    /// The conditions of `--fail-on`, and the rows for which they hold.
     fail_on: Vec<check::Check>,
-    /// Rates of everything, in the unit of the rows.
+    /// The rates of everything, in the unit of the rows.
     #[serde(skip)]
     everything: [f64; 2],
     #[serde(skip)]
@@ -65,7 +67,7 @@ pub struct Diff {
     with_noise: bool,
 }
 
-/// What could have been found.
+/// The smallest change that would have been found, for a row with this share.
 #[derive(Debug, Serialize)]
 struct Detectable {
     share: f64,
@@ -82,26 +84,27 @@ struct Recording {
     duration_s: f64,
     lost_share: f64,
     filter: Option<String>,
-    /// Stretches of the file that could not be used.
+    /// The number of stretches of the file that could not be used.
     damaged: u64,
 }
 
-/// How noise was learned.
+/// How `diff` estimated noise.
 #[derive(Debug, Serialize)]
 struct Noise {
-    /// `blocks` of time, `steps` from slice to slice of whole runs, or `runs`: what several recordings differ by, too.
+    /// `blocks` of time, `steps` from slice to slice of whole runs, or `runs`, if the differences between several recordings
+    /// count as well.
     from: &'static str,
     block_s: f64,
     resamples: u64,
     seed: u64,
-    /// By how much it was raised because rows differ by more than chance inside recordings explains.
+    /// The factor by which the noise was raised, because rows differ by more than chance inside of recordings explains.
     widened: f64,
     false_discovery_rate: f64,
-    /// The probability below which a row is called changed.
+    /// The probability below which a row counts as changed.
     threshold: f64,
 }
 
-/// Rates of a row, or of everything.
+/// The rates of a row, or of everything.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Rates {
     before: f64,
@@ -110,12 +113,12 @@ struct Rates {
     /// 95 % confidence interval of the difference.
     low: f64,
     high: f64,
-    /// There were enough samples to test it.
+    /// There were enough samples to test the difference.
     tested: bool,
-    /// Probability of such a difference by chance; 1 if it was not tested.
+    /// The probability of such a difference by chance; 1 if it was not tested.
     p: f64,
     significant: bool,
-    /// The smallest change that would have been found with a probability of 80 %.
+    /// The smallest change that `diff` would have found with a probability of 80 %.
     detectable: f64,
     before_samples: u64,
     after_samples: u64,
@@ -126,7 +129,7 @@ struct Rates {
 struct Row {
     name: String,
     image: Option<String>,
-    /// As it was called before, where that differs.
+    /// Its name before, if that was another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     before_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,27 +141,28 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     before_line: Option<u32>,
     status: &'static str,
-    /// The metric that was asked for.
+    /// The rates by the requested metric.
     #[serde(flatten)]
     rates: Rates,
     #[serde(rename = "self")]
     own: Rates,
     total: Rates,
-    /// How alike callers and callees are, of a row that was renamed.
+    /// The similarity of callers and callees, for a row that was renamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     likeness: Option<f64>,
-    /// The machine code is `identical` or `different`, or both are the `same_build`; absent where the files are not here.
+    /// The machine code is `identical` or `different`, or both images are the `same_build`; absent if the files are not
+    /// available.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     #[serde(skip)]
     what: Status,
 }
 
-/// Rows of which the code is compared, the first.
+/// The number of rows whose code is compared: the first ones.
 const CODE_ROWS: usize = 50;
 
 impl Diff {
-    /// Makes rows of a comparison.
+    /// Makes the rows of a comparison.
     pub fn new(compared: &Comparison, reports: &[Sided<'_>], options: &cli::Diff) -> Self {
         let metric = match options.sort {
             Sort::Own => Metric::Own,
@@ -232,12 +236,12 @@ impl Diff {
         }
     }
 
-    /// Tells whether a condition of `--fail-on` holds.
+    /// Returns true if a condition of `--fail-on` holds.
     pub fn fails(&self) -> bool {
         self.fail_on.iter().any(check::Check::holds)
     }
 
-    /// The rows to show people, and how many there would be.
+    /// Returns the rows that the text shows, and how many there would be without a limit.
     fn shown(&self) -> (&[Row], usize) {
         let end = if self.with_noise {
             self.rows.len()
@@ -247,7 +251,7 @@ impl Diff {
         (&self.rows[..end.min(self.shown)], end)
     }
 
-    /// The recordings of a side, for a title.
+    /// Describes the recordings of a side, for a title.
     fn files(&self, side: usize) -> String {
         match &[&self.before, &self.after][side][..] {
             [one] => one.file.clone(),
@@ -261,7 +265,8 @@ impl Diff {
 }
 
 impl Status {
-    /// Tells whether it is shown: a change by itself, and more than chance, or a rename, whatever it takes.
+    /// Returns true if the text shows a row of this status: one that changed by itself, and by more than chance, or that was
+    /// renamed.
     pub(super) fn is_shown(self) -> bool {
         !matches!(self, Self::Same | Self::Diluted)
     }
@@ -375,7 +380,7 @@ impl Row {
         }
     }
 
-    /// What rows of equal weight are ordered by.
+    /// Returns the key that orders rows of equal weight.
     fn identity(&self) -> impl Ord + '_ {
         (&self.name, &self.image, &self.before_name, &self.file, self.line, self.before_line)
     }

@@ -1,11 +1,11 @@
-//! What writes a view into a file: a format for each extension.
+//! Writes views into files: a format for each extension.
 
 use std::path::Path;
 
 use super::{Error, Result};
 use crate::base::output::write_view;
 
-/// A format of files. A view lists its formats in one place, each with what it makes of `S`.
+/// A format of files. A view lists its formats in one place, each with the data `S` that it exports.
 pub trait Export<S> {
     /// The extension of its files, without the dot.
     fn extension(&self) -> &'static str;
@@ -17,7 +17,7 @@ pub trait Export<S> {
     fn bytes(&self, of: &S) -> Result<Vec<u8>>;
 }
 
-/// Finds the format that a file's extension asks for.
+/// Finds the format of a file's extension.
 ///
 /// # Errors
 /// If there is none.
@@ -31,8 +31,8 @@ pub fn by_extension<'e, S>(exports: &[&'e dyn Export<S>], path: &Path) -> Result
     })
 }
 
-/// Writes a file in the format that its extension asks for; returns its length in bytes. The file is written whole or not at all,
-/// and never over one of `inputs` or over another recording.
+/// Writes a file in the format of its extension; returns its length in bytes. It writes the file whole or not at all, and never
+/// over one of `inputs` or over another recording.
 ///
 /// # Errors
 /// If there is no such format, or the file cannot be written.

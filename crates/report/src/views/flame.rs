@@ -73,11 +73,11 @@ impl View for Args {
 /// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.
 const MIN_WIDTH_PERCENT: f64 = 0.1 / 1200.0 * 100.0;
 
-/// Width of a character by its height: 0.60 in the usual monospace fonts, and of three, the shortest label, so much more as there is
-/// space in front of it. Labels must fit where no script measures them.
+/// The width of a character divided by its height: 0.60 in the usual monospace fonts, and more by the space before the shortest
+/// label, which has three characters. Labels must fit where no script measures them.
 pub(crate) const FONT_WIDTH: f64 = 0.69;
 
-/// What was written.
+/// The result of `flame`.
 #[derive(Debug, Serialize)]
 struct Written {
     schema: &'static str,
@@ -90,7 +90,7 @@ struct Written {
     title: String,
 }
 
-/// A graph that is not drawn yet.
+/// A graph before it is drawn.
 struct Graph<'a> {
     report: &'a Report<'a>,
     labels: Labels,
@@ -99,7 +99,7 @@ struct Graph<'a> {
     weight: Weight,
 }
 
-/// The formats of graphs. A file of another extension is in the first one.
+/// The formats of graphs. A file with an unknown extension gets the first one.
 fn exports<'a>() -> [&'a dyn Export<Graph<'a>>; 1] {
     [&Svg]
 }
@@ -123,7 +123,7 @@ impl Export<Graph<'_>> for Svg {
     }
 }
 
-/// Draws the graph and says what was written; to stdout, the graph only.
+/// Draws the graph, and says what it wrote; on stdout it writes only the graph.
 fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result<()> {
     let to_stdout = options.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
     if to_stdout && screen.json {
@@ -168,7 +168,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
     })
 }
 
-/// One line per stack, in the order of their frames: a stack stands beside those that go on from it.
+/// Makes one line per stack, in the order of frames: a stack stands beside those that continue it.
 fn lines(stacks: &Merged, weight: Weight) -> Vec<String> {
     let mut lines = Vec::with_capacity(stacks.len());
     let handed = stacks.each(|frames, amount| {
@@ -204,8 +204,8 @@ fn draw(
     options.palette_map = Some(colors);
     options.bgcolors = Some(BackgroundColor::Grey);
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // inferno orders lines as text, where `f2` lies between `f` and `f;g`, and would draw `f` in two pieces. A chart is drawn in
-    // the order that it has, from its end.
+    // inferno orders lines as text, where `f2` lies between `f` and `f;g`, so that it would draw `f` in two pieces. It draws a
+    // chart in the given order, from its end.
     options.flame_chart = true;
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
@@ -213,7 +213,7 @@ fn draw(
     Ok(svg)
 }
 
-/// Colors frames by what they are; the shade depends on the name alone.
+/// Colors frames by their kind; the shade depends only on the name.
 fn colors(names: &Names, labels: &Labels, name_bytes: usize) -> PaletteMap {
     let mut colors = PaletteMap::default();
     for (number, frame) in (0..).zip(&names.frames) {

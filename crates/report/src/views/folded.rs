@@ -61,14 +61,14 @@ impl View for Args {
     }
 }
 
-/// The document. Its stacks are put together one by one, as they are written.
+/// The document. Each stack is composed when it is written.
 #[derive(Debug, Serialize)]
 pub struct Folded {
     schema: &'static str,
     unit: String,
     total_weight: u64,
     total_samples: u64,
-    /// Stacks of which frames are left out, since they are longer than a megabyte.
+    /// The number of stacks with frames left out, because they are longer than a megabyte.
     stacks_shortened: u64,
     stacks: Stacks,
     #[serde(skip)]
@@ -137,7 +137,7 @@ impl Folded {
         out.flush()
     }
 
-    /// Tells what was left out, for people.
+    /// Describes what was left out.
     pub fn remark(&self) -> Option<String> {
         let count = self.stacks_shortened;
         (count > 0).then(|| {
@@ -146,7 +146,7 @@ impl Folded {
     }
 }
 
-/// So many bytes are written at once.
+/// The bytes that are written at once.
 const FLUSHED_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `health`: how good the data is, and what makes it better.
+//! `health`: how good the data is, and how to improve it.
 
 use std::collections::BTreeMap;
 
@@ -59,35 +59,35 @@ pub struct Health {
     schema: &'static str,
     file: String,
     samples: u64,
-    /// What was asked for, by event; 0 if samples were taken every so many units.
+    /// The requested rate, by event; 0 if a sample was taken every so many units.
     asked_hz: Vec<u64>,
     /// CPU time by the kernel's own account, and by samples; `None` if they cannot be compared.
     cpu_time: Option<Account>,
-    /// Why not.
+    /// Why they cannot be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_time_unknown: Option<&'static str>,
-    /// Samples per second of CPU time that they stand for; `None` if weights are no times.
+    /// Samples per second of CPU time that they represent; `None` if weights are not times.
     achieved_hz: Option<f64>,
-    /// Everything that was lost, by cause.
+    /// All losses, by cause.
     lost: BTreeMap<String, u64>,
     lost_share: f64,
-    /// Of these samples only the receipt tells: blocks of the file are gone.
+    /// The lost samples that only the receipt counts: their blocks are missing.
     samples_missing: u64,
     #[serde(flatten)]
     quality: Quality,
-    /// User stacks that were unwound by the rules of their code.
+    /// User stacks that were unwound by the unwind tables of their code.
     unwound_share: f64,
-    /// User stacks that show more than the walk along frame pointers did.
+    /// User stacks that show more than the walk along frame pointers.
     repaired_share: f64,
-    /// User stacks whose outer part, which was not copied, is from another sample of the thread.
+    /// User stacks whose outer part was not copied, and comes from another sample of the thread.
     completed_share: f64,
-    /// Where user stacks end that reach no root.
+    /// Where the user stacks end that reach no root.
     images: Vec<ImageRow>,
-    /// What makes the next recording, or this report, better.
+    /// How to improve the next recording, or this report.
     advice: Vec<String>,
 }
 
-/// Where stacks end.
+/// A place at which stacks end.
 #[derive(Debug, Serialize)]
 struct ImageRow {
     image: Option<String>,
@@ -96,7 +96,7 @@ struct ImageRow {
     share: f64,
 }
 
-/// Rows of images that people see.
+/// The number of images that the text shows.
 const SHOWN: usize = 10;
 
 impl Health {
@@ -136,12 +136,12 @@ impl Health {
         }
     }
 
-    /// Tells whether conclusions can be drawn without reservations.
+    /// Returns true if the data supports conclusions without reservations.
     pub fn is_good(&self) -> bool {
         self.quality.verdict == Verdict::Good
     }
 
-    /// The page for people.
+    /// Writes the page.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         let (style, verdict) = match self.quality.verdict {
             Verdict::Good => (Style::Good, "good"),

@@ -1,4 +1,4 @@
-//! `info`: what is in the file.
+//! `info`: the contents of the file.
 
 mod sizes;
 mod sources;
@@ -31,7 +31,7 @@ pub struct Info {
     closed: bool,
     /// The only session, or the first.
     session: SessionRow,
-    /// Each session; nothing if there is one.
+    /// All sessions; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions: Vec<EachSession>,
     blocks: Vec<BlockRow>,
@@ -102,7 +102,7 @@ pub(crate) struct EventRow {
     pub(crate) period: u64,
 }
 
-/// What the recording cost.
+/// The cost of the recording.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReceiptRow {
     pub(crate) end_ns: u64,
@@ -117,7 +117,7 @@ pub(crate) struct ReceiptRow {
     pub(crate) bpf_ns: u64,
     pub(crate) ring_high_water_bytes: u64,
     pub(crate) file_bytes: u64,
-    /// CPU time per wall time: 1 is one CPU.
+    /// CPU time divided by wall time: 1 is one CPU.
     pub(crate) cpu_share: Option<f64>,
     pub(crate) cpu_ns_per_sample: Option<f64>,
     pub(crate) bpf_ns_per_run: Option<f64>,
@@ -137,7 +137,7 @@ struct BlockRow {
     last_ns: u64,
 }
 
-/// Blocks that this build does not know.
+/// Blocks of kinds that this version does not know.
 #[derive(Debug, Serialize)]
 pub(super) struct UnknownRow {
     pub(super) kind: String,
@@ -159,7 +159,7 @@ impl EventRow {
 }
 
 impl ReceiptRow {
-    /// Tells whether the recorder wrote it: a repair knows of no cost.
+    /// Returns true if the recorder wrote it: a repair knows no cost.
     pub(crate) fn is_known(&self) -> bool {
         self.peak_rss_bytes > 0
     }
@@ -225,15 +225,15 @@ impl Info {
         }
     }
 
-    /// Adds where the names of each image come from.
+    /// Adds the sources of the names of each image.
     pub fn with_symbol_sources(self, recording: &Recording, search: &Search) -> Self {
         Self { symbol_sources: Some(SourceRow::list(recording, search)), ..self }
     }
 
-    /// Adds where the bytes of the file go.
+    /// Adds the bytes of the file by kind and column.
     ///
     /// # Errors
-    /// If there is no memory to compress in.
+    /// If there is no memory for compression.
     pub fn with_sizes(self, recording: &Recording) -> Result<Self, icecore_format::Error> {
         Ok(Self { sizes: Some(SizeRow::list(recording)?), ..self })
     }

@@ -1,4 +1,4 @@
-//! Files that were to travel with the recording and do not, or not whole.
+//! Describes files that the user wanted in the recording, and that are not there, or not whole.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::recording::load::Tables;
 pub(crate) struct LeftOutRow {
     why: String,
     files: u64,
-    /// What was wanted of them, as far as somebody looked.
+    /// Their requested size, as far as the recorder determined it.
     needed_bytes: u64,
 }
 
@@ -30,13 +30,13 @@ impl LeftOutRow {
         by_cause.into_iter().map(row).collect()
     }
 
-    /// Tells whether names can be missing for it.
+    /// Returns true if names may be missing because of it.
     pub(crate) fn costs_names(&self) -> bool {
         self.why != Omission::REDUCED.name()
     }
 }
 
-/// Says how many there are; `None` without any.
+/// Returns how many files there are; `None` if there are none.
 pub(crate) fn told<'r>(rows: impl Iterator<Item = &'r LeftOutRow>) -> Option<String> {
     let rows: Vec<&LeftOutRow> = rows.collect();
     let causes: Vec<String> = rows.iter().map(|row| format!("{} {}", row.why, count(row.files))).collect();
@@ -46,7 +46,7 @@ pub(crate) fn told<'r>(rows: impl Iterator<Item = &'r LeftOutRow>) -> Option<Str
     (!rows.is_empty()).then(|| format!("of the files to embed: {}{remedy}", causes.join(", ")))
 }
 
-/// Says what of the file of one image is not in the recording.
+/// Describes what the recording lacks of the file of one image.
 pub(crate) fn why(row: &LeftOut) -> String {
     let (needed, free) = (bytes(row.needed_bytes), bytes(row.free_bytes));
     match row.why {

@@ -1,4 +1,4 @@
-//! `missing`: which files would name more, where they were looked for, and how to get them.
+//! `missing`: which files would name more, where the report searched them, and how to get them.
 
 mod advice;
 mod count;
@@ -69,16 +69,16 @@ pub struct Missing {
     filter: Option<String>,
     total_weight: u64,
     unit: String,
-    /// Frames with a name, of all frames; `None` if there are none.
+    /// The share of frames with a name; `None` if there are no frames.
     named_share: Option<f64>,
-    /// Images without which frames have no name.
+    /// Images whose frames have no name without them.
     names: Vec<Row>,
-    /// Rows there are; `names` may hold fewer.
+    /// The number of all rows; `names` may have fewer.
     names_count: u64,
-    /// Images whose frames have names, and whose debug files are missing.
+    /// Images whose frames have names, but whose debug files are missing.
     lines: Vec<Row>,
     lines_count: u64,
-    /// Share of all frames that no file would name, by reason.
+    /// The share of all frames that no file would name, by reason.
     others: BTreeMap<&'static str, f64>,
     #[serde(skip)]
     shows_paths: bool,
@@ -89,27 +89,27 @@ pub struct Missing {
 pub struct Row {
     image: String,
     build_id: Option<String>,
-    /// Weight of the samples with such a frame, of all.
+    /// The share of the weight of samples with such a frame.
     samples_share: f64,
     samples: u64,
-    /// Such frames, of all.
+    /// The share of such frames among all frames.
     frames_share: f64,
-    /// Why the frames have no name; of rows of lines `None`.
+    /// Why the frames have no name; `None` in rows of lines.
     reason: Option<&'static str>,
     #[serde(skip)]
     why: String,
-    /// Where the file lies that tells most; `None` if there is none.
+    /// The source of the file that names most; `None` if there is none.
     source: Option<&'static str>,
     tried: Vec<Tried>,
-    /// Only processes of other mount namespaces than the recorder's had mapped it: its path is one of theirs.
+    /// Only processes in other mount namespaces than the recorder's had mapped it, so its path is one of theirs.
     other_mounts: bool,
-    /// Why the recording does not have the file, or not all of it, though that was asked for.
+    /// Why the recording does not have the requested file, or not all of it.
     left_out: Option<LeftOutOf>,
     /// Commands that may get it.
     get: Vec<String>,
 }
 
-/// What of a file was to be embedded, and is not.
+/// A requested file that the recording lacks, or has only in part.
 #[derive(Debug, Clone, Serialize)]
 pub struct LeftOutOf {
     why: String,
@@ -130,7 +130,7 @@ pub struct Tried {
 }
 
 impl Missing {
-    /// Looks for the files of every image with frames that lack something.
+    /// Searches the files of every image whose frames lack a name or a line.
     pub fn new(report: &Report<'_>, options: &Args) -> Self {
         let search = report.loaded.search;
         let Count { lacks, mut others, frames } = count(&report.profile);
@@ -187,8 +187,8 @@ impl Missing {
     }
 }
 
-/// Lists the images of a path. One build may be several, if the recorder could not always look at the file: it is one file
-/// to look for. `left_out` tells more of some.
+/// Groups the images by path. One build may be several images, if the recorder could not always read the file; the report
+/// searches for one file. `left_out` says more about some images.
 fn builds<'a>(images: &'a [Identity], path: &str, left_out: &Map<u32, LeftOut>) -> Vec<(u32, &'a Identity)> {
     let mut images: Vec<(u32, &Identity)> =
         (0..).zip(images).filter(|(_, image)| image.path == path).collect();
@@ -198,11 +198,11 @@ fn builds<'a>(images: &'a [Identity], path: &str, left_out: &Map<u32, LeftOut>) 
     images
 }
 
-/// Tells whether another file could name the frames, or add lines: not if the one with DWARF is there.
+/// Returns true if another file could name the frames or add lines: not if the report has the one with DWARF.
 fn could_tell_more(looked: &Looked, reason: Option<Reason>) -> bool {
     match (&looked.files, reason) {
         (Ok(files), _) => files.knowledge() < Knowledge::Dwarf,
-        // Neither mapped memory nor the vdso is in a file.
+        // Neither anonymous memory nor the vDSO is in a file.
         (Err(_), None) => !looked.attempts.is_empty(),
         (Err(found), Some(_)) => !matches!(found, Reason::Jit | Reason::Vdso | Reason::Special),
     }
@@ -215,7 +215,7 @@ impl LeftOutOf {
     }
 }
 
-/// What all rows of a document are made with.
+/// The data from which all rows of a document are made.
 struct Scope<'a> {
     host: Option<&'a str>,
     search: &'a Search,

@@ -1,5 +1,4 @@
-//! What is printed. Every view builds its rows once and shows them as text or as JSON; docs/JSON.md
-//! describes the latter.
+//! Prints the results. Every view builds its rows once and shows them as text or as JSON; docs/JSON.md describes the latter.
 
 pub mod cache;
 pub mod depth;
@@ -33,7 +32,7 @@ use crate::base::term::{Page, Style};
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
 
-/// The program that recorded: our own has its version alone, others have their names (`perf 6.1`).
+/// Returns the program that recorded: for our own only its version, for others their name, too (`perf 6.1`).
 fn recorder(version: &str) -> String {
     if version.starts_with(|first: char| first.is_ascii_alphabetic()) {
         version.to_owned()
@@ -59,7 +58,7 @@ impl DamageRow {
     }
 }
 
-/// Says what the shares of a view are shares of, and what limits its truth.
+/// Writes what the shares of a view are shares of, and what limits their accuracy.
 fn preface(report: &Report<'_>, whole: Amount, page: &mut Page) {
     let unit = &report.profile.unit;
     let all = things(whole.samples, "sample");
@@ -72,7 +71,7 @@ fn preface(report: &Report<'_>, whole: Amount, page: &mut Page) {
     caveats(report, page);
 }
 
-/// Says how many samples a view is made of that adds up no weights, and what limits its truth.
+/// Writes how many samples a view has that does not add up weights, and what limits its accuracy.
 fn preface_of_samples(report: &Report<'_>, samples: u64, page: &mut Page) {
     let filtered = report.filtered.as_ref().map(|filter| format!(" · {filter}")).unwrap_or_default();
     let text = format!("{}: {}{filtered}", shown(report.loaded.path), things(samples, "sample"));

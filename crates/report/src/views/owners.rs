@@ -1,4 +1,4 @@
-//! Whose samples they are: processes and threads, as several views list them.
+//! Describes the owners of samples, processes or threads, for several views.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use crate::cli;
 use crate::profile::Thread;
 use crate::profile::pipeline::Report;
 
-/// Processes, or threads, and to which of them each thread of the profile belongs.
+/// Processes or threads, and the one to which each thread of the profile belongs.
 pub(super) struct Owners {
-    /// Positions in `keys`, in the order of the profile's threads.
+    /// Positions in `keys`, by the profile's threads.
     pub(super) of_thread: Vec<u32>,
     pub(super) keys: Vec<Owner>,
 }
@@ -18,11 +18,11 @@ pub(super) struct Owners {
 /// A process, or a thread, under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub(super) struct Owner {
-    /// Told if there are several sessions.
+    /// Present if there are several sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<String>,
     pub(super) tgid: u32,
-    /// Told of threads.
+    /// Present for threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tid: Option<u32>,
     pub(super) comm: Box<str>,
@@ -44,7 +44,7 @@ impl Owners {
 }
 
 impl Owner {
-    /// Host, if there are several, numbers and name as text.
+    /// Returns the host, if there are several, then numbers and name.
     pub(super) fn cells(&self) -> Vec<String> {
         let id = match self.tid {
             Some(tid) => format!("{}/{tid}", self.tgid),

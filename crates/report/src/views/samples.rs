@@ -41,14 +41,14 @@ impl View for Args {
     }
 }
 
-/// Frames that one thread prints at once, or the samples if these are more: a stack has up to a thousand.
+/// The frames that one thread prints at once; also the samples, if there are more of them. A stack has up to a thousand frames.
 const PIECE: usize = 1 << 12;
-/// Bytes of names that one thread prints at once, if no single sample has more.
+/// The bytes of names that one thread prints at once, unless a single sample has more.
 const PIECE_BYTES: usize = 1 << 20;
-/// Pieces that are printed before they are written: bounds the memory.
+/// The pieces that are printed before they are written; bounds the memory.
 const PIECES: usize = 64;
 
-/// Writes all samples that the filters keep, as lines of text or of JSON.
+/// Writes all samples that the filters select, as lines of text or of JSON.
 pub fn write(shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<()> {
     let Shown { report, located, .. } = *shown;
     let (json, out) = (screen.json, &mut *screen.out);
@@ -78,8 +78,8 @@ pub fn write(shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Cuts a list of samples so that no piece has more than `most` frames, unless it is a single sample. A sample
-/// counts for one more than its frames.
+/// Splits a list of samples into pieces with at most `most` frames, unless one sample alone has more. A sample counts as one more
+/// than its frames.
 fn pieces(frames: &[usize], most: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let (mut begin, mut sum) = (0, 0);
@@ -96,7 +96,7 @@ fn pieces(frames: &[usize], most: usize) -> Vec<Range<usize>> {
     pieces
 }
 
-/// Lists the wanted samples by time. Blocks that cannot be read were counted before.
+/// Lists the requested samples by time. Blocks that cannot be read were counted before.
 fn selected(loaded: &Loaded<'_>) -> Vec<(Sample, Key)> {
     let selection = loaded.selection();
     let of_block = |entry| {

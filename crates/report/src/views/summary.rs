@@ -1,4 +1,4 @@
-//! `summary`: the first screen. What this is, how good it is, where time went.
+//! `summary`: the first screen. It shows what the recording is, how good it is, and where time went.
 
 mod sessions;
 mod text;
@@ -60,21 +60,21 @@ impl View for Args {
 pub struct Summary {
     schema: &'static str,
     file: String,
-    /// Samples that the filters keep.
+    /// Samples that the filters select.
     samples: u64,
     /// Samples in the file.
     samples_in_file: u64,
     /// Samples that were lost while recording.
     lost: u64,
-    /// Of these only the receipt tells: blocks of the file are gone.
+    /// The lost samples that only the receipt counts: their blocks are missing.
     samples_missing: u64,
     /// Wall time in which any session ran.
     duration_s: f64,
-    /// The same of each session by itself, in sum.
+    /// The sum of the wall times of all sessions.
     sessions_s: f64,
     /// Samples per second of wall time, all CPUs together.
     rate_hz: f64,
-    /// Samples per second of CPU time that they stand for; `None` if weights are no times.
+    /// Samples per second of CPU time that they represent; `None` if weights are not times.
     achieved_hz: Option<f64>,
     file_bytes: u64,
     bytes_per_sample: f64,
@@ -82,17 +82,17 @@ pub struct Summary {
     #[serde(flatten)]
     quality: Quality,
     hosts: Vec<String>,
-    /// Each session; nothing if there is one.
+    /// All sessions; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions: Vec<sessions::Row>,
     labels: BTreeMap<String, String>,
     filter: Option<String>,
     unit: String,
     total_weight: u64,
-    /// `None` if it was not sampled.
+    /// `None` if that side was not sampled.
     user_share: Option<f64>,
     kernel_share: Option<f64>,
-    /// From here to `events`: of several sessions what all of them have alike, else nothing; `sessions` has each.
+    /// From here to `events`: what all sessions have in common, if there are several; `sessions` has each.
     recorder: String,
     command_line: Vec<String>,
     kernel_release: String,
@@ -108,14 +108,14 @@ pub struct Summary {
     left_out: Vec<LeftOutRow>,
     damage: Vec<DamageRow>,
     processes: Vec<Process>,
-    /// The heaviest cgroups; nothing if there are not several.
+    /// The heaviest cgroups; empty unless there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cgroups: Vec<Cgroup>,
     functions: Vec<top::Row>,
     receipt: Option<ReceiptRow>,
 }
 
-/// All processes of one name.
+/// All processes with one name.
 #[derive(Debug, Serialize)]
 struct Process {
     comm: String,
@@ -125,7 +125,7 @@ struct Process {
     share: f64,
 }
 
-/// A cgroup; those below it are apart.
+/// A cgroup, without those below it.
 #[derive(Debug, Serialize)]
 struct Cgroup {
     /// `None` if there is one session.
@@ -138,7 +138,7 @@ struct Cgroup {
     share: f64,
 }
 
-/// Rows of each ranking.
+/// The number of rows of each ranking.
 const PROCESSES: usize = 5;
 const CGROUPS: usize = 5;
 const FUNCTIONS: usize = 10;
@@ -209,7 +209,7 @@ impl Summary {
             processes,
             cgroups: cgroups(report),
             functions,
-            // Of several sessions each has its own.
+            // If there are several sessions, each has its own.
             receipt: tables
                 .receipt
                 .as_ref()
@@ -219,7 +219,7 @@ impl Summary {
     }
 }
 
-/// Ranks processes by name; those of one name are added up.
+/// Ranks processes by name; adds up those with one name.
 fn processes(report: &Report<'_>) -> Vec<Process> {
     let (by_process, _) = Top::rank(report, By::Process, Sort::Own, usize::MAX);
     let mut by_name: BTreeMap<&str, Process> = BTreeMap::new();
@@ -256,7 +256,7 @@ fn cgroups(report: &Report<'_>) -> Vec<Cgroup> {
         samples: row.total_samples,
         total: row.total,
     };
-    // Unknown ones of several hosts tell nothing.
+    // Unknown cgroups of several hosts mean nothing.
     let is_told = count > 1 && rows.iter().any(|row| row.cgroup.is_some());
     if is_told { rows.into_iter().map(cgroup).collect() } else { Vec::new() }
 }

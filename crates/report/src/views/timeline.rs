@@ -1,4 +1,4 @@
-//! `timeline`: what was spent when, and when that changed.
+//! `timeline`: how much time rows took when, and when that changed.
 
 mod csv;
 mod found;
@@ -72,7 +72,7 @@ impl View for Args {
             apart: Apart {
                 threads: self.by == TimelineBy::Thread,
                 slices: Some(slicing(self, width)),
-                // A heat map shows no functions, and a second of it has more slices than other views have in all.
+                // A heat map shows no functions, and a second of it has more slices than the whole of other views.
                 no_stacks: self.heatmap && select.focus.is_none() && select.hide.is_none(),
                 ..Apart::default()
             },
@@ -121,11 +121,11 @@ impl TimelineBy {
     }
 }
 
-/// Slices that changes are looked for in, if no resolution is given.
+/// The number of slices in which changes are searched, if the user gives no resolution.
 const FINE: u32 = 288;
-/// More slices are not counted apart.
+/// The most slices that are counted apart.
 const MOST: u32 = 1 << 18;
-/// Columns beside the lines that are drawn.
+/// The columns beside the drawn lines.
 const BESIDE: u32 = 40;
 
 /// The document.
@@ -135,7 +135,7 @@ pub struct Timeline {
     by: &'static str,
     sort: &'static str,
     unit: String,
-    /// What `values` and `peak` are.
+    /// The unit of `values` and `peak`.
     value_unit: String,
     total_weight: u64,
     total_samples: u64,
@@ -149,7 +149,7 @@ pub struct Timeline {
     rows: Vec<Line>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heatmap: Option<Heat>,
-    /// Length of the slices in which changes were looked for.
+    /// The length of the slices in which changes were searched.
     change_resolution_s: f64,
     changes: Vec<ChangeRow>,
     #[serde(skip)]
@@ -159,7 +159,7 @@ pub struct Timeline {
     select: String,
 }
 
-/// How time is divided for a timeline that is as wide as the terminal.
+/// Chooses the slices of time for a timeline that is as wide as the terminal.
 pub fn slicing(options: &Args, width: u32) -> Slicing {
     match (options.heatmap, options.resolution) {
         (true, _) => Slicing::Length(MOST, heat::STEP_NS),
@@ -175,25 +175,25 @@ fn buckets(options: &Args, width: u32) -> u32 {
     options.buckets.unwrap_or_else(|| drawn(width))
 }
 
-/// How many characters a line has.
+/// Returns how many characters a line has.
 fn drawn(width: u32) -> u32 {
     width.saturating_sub(BESIDE).max(20)
 }
 
-/// Slices of a bucket: changes are looked for in smaller ones than are shown.
+/// Returns the slices of a bucket: changes are searched in smaller stretches than the line shows.
 fn per_bucket(buckets: u32) -> u32 {
     (FINE / buckets.max(1)).max(1)
 }
 
-/// Stretches of time of equal length, each of some slices, and the moment behind the last.
+/// Buckets of time of equal length, each of some slices.
 #[derive(Debug, Clone, Copy)]
 struct Buckets {
     slices: Slices,
-    /// Slices of each.
+    /// The number of slices in a bucket.
     each: u32,
-    /// The last may be shorter.
+    /// The end of the last bucket, which may be shorter.
     end_ns: u64,
-    /// What times are counted from.
+    /// The moment from which times are counted.
     zero_ns: u64,
 }
 
@@ -206,18 +206,18 @@ impl Buckets {
         self.slices.len_ns.saturating_mul(u64::from(self.each))
     }
 
-    /// Begin of a bucket, or the end of the last, ns on the common clock.
+    /// Returns the begin of a bucket, or the end of the last, ns on the common clock.
     fn begin_ns(self, bucket: usize) -> u64 {
         let begin = self.slices.begin_ns.saturating_add(self.each_ns().saturating_mul(bucket as u64));
         begin.min(self.end_ns.max(self.slices.begin_ns))
     }
 
-    /// The same in seconds, as views count time.
+    /// Returns the same in seconds, as views count time.
     fn begin_s(self, bucket: usize) -> f64 {
         self.begin_ns(bucket).saturating_sub(self.zero_ns) as f64 / 1e9
     }
 
-    /// Weight for each second of each bucket, in CPUs if it is time.
+    /// Returns the weight per second of each bucket, in CPUs if weights are times.
     fn rates(self, of_slices: &[u64], unit: &str) -> Vec<f64> {
         let per = if unit == "ns" { 1.0 } else { 1e9 };
         let rate = |(bucket, slices): (usize, &[u64])| {
@@ -229,7 +229,7 @@ impl Buckets {
 }
 
 impl Timeline {
-    /// Adds up a profile whose slices are apart, as [`slicing`] says.
+    /// Adds up a profile whose slices are counted apart as [`slicing`] says.
     ///
     /// # Errors
     /// If the time is too long for a heat map.
@@ -255,7 +255,7 @@ impl Timeline {
         let whole: Vec<u64> = of_slices.iter().map(|sum| sum.weight).collect();
         let values = shown.rates(&whole, &profile.unit);
         let all = profile.whole();
-        // A heat map shows the whole alone.
+        // A heat map shows only the whole.
         let series: Vec<Series> = if options.heatmap {
             Vec::new()
         } else {

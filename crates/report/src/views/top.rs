@@ -91,7 +91,7 @@ pub struct Top {
     total_weight: u64,
     total_samples: u64,
     filter: Option<String>,
-    /// Rows there are; `rows` may hold fewer.
+    /// The number of all rows; `rows` may have fewer.
     row_count: u64,
     rows: Vec<Row>,
     #[serde(skip)]
@@ -168,7 +168,7 @@ impl Top {
         }
     }
 
-    /// Ranks the rows; at most `most` are left, of as many as are said.
+    /// Ranks the rows, and keeps at most `most`; also returns how many there are.
     pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> (Vec<Row>, u64) {
         let whole = report.profile.whole();
         let (mut rows, count): (Vec<Row>, u64) = match by {
@@ -218,14 +218,14 @@ impl Row {
         }
     }
 
-    /// What rows of equal weight are ordered by.
+    /// Returns the key that orders rows of equal weight.
     fn identity(&self) -> impl Ord + '_ {
         (&self.name, &self.image, &self.file, self.line, &self.host, self.tgid, self.tid, self.reason)
     }
 }
 
-/// Positions of the sums that can be among the `most` heaviest, and how many there are of samples: rows have long
-/// names, and most of them are light.
+/// Returns the positions of the sums that can be among the `most` heaviest, and how many sums have samples: rows have long names,
+/// and most of them are light.
 fn heaviest(sums: &[Sum], sort: Sort, most: usize) -> (Vec<usize>, u64) {
     let weights = |sum: &Sum| match sort {
         Sort::Own => (sum.own.weight, sum.total.weight),
@@ -239,7 +239,7 @@ fn heaviest(sums: &[Sum], sort: Sort, most: usize) -> (Vec<usize>, u64) {
     (heavy.map(|(position, _)| position).collect(), count)
 }
 
-/// Sums up functions, lines or images. What occurs several times in one stack is counted once.
+/// Sums up functions, lines or images. One that occurs several times in one stack counts once.
 fn code_sums(profile: &Profile, by: By) -> (Vec<Key>, Vec<Sum>) {
     let mut keys: Interned<Key> = Interned::new();
     let key_of_frame: Vec<u32> = profile
@@ -285,15 +285,15 @@ fn code_row(names: &Names, key: &Key, sum: Sum, whole: Amount) -> Row {
 /// What a row of tasks stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Task {
-    /// Process, thread and name, on a host.
+    /// A process or thread with its name, on a host.
     Of(usize, u32, u32, Box<str>),
     /// A cgroup of a host.
     Cgroup(usize, CgroupId),
     Host(usize),
 }
 
-/// Sums up processes (of one number and name on one host), threads, cgroups or hosts. Behind what a row stands for is the
-/// cgroup in which all of it was.
+/// Sums up processes (with one number and name on one host), threads, cgroups or hosts. Each comes with the cgroup in which all
+/// of it ran.
 fn task_sums(report: &Report<'_>, by: By) -> (Vec<(Task, CgroupId)>, Vec<Sum>) {
     let (profile, parts) = (&report.profile, &report.loaded.tables.parts);
     let key = |thread: &Thread| {
@@ -322,7 +322,7 @@ fn task_sums(report: &Report<'_>, by: By) -> (Vec<(Task, CgroupId)>, Vec<Sum>) {
     (keys.into_items().into_iter().zip(cgroups).collect(), sums)
 }
 
-/// A row of tasks. Hosts are named if there are several sessions.
+/// Makes a row of tasks. It names hosts if there are several sessions.
 fn task_row(report: &Report<'_>, (key, cgroup): &(Task, CgroupId), sum: Amount, whole: Amount) -> Row {
     let parts = &report.loaded.tables.parts;
     let host_name = |host: &usize| (parts.len() > 1).then(|| parts.hosts()[*host].clone());

@@ -86,7 +86,7 @@ pub struct TreeView<'a> {
 /// A node with everything below it.
 #[derive(Debug, Serialize)]
 struct Branch<'a> {
-    /// Borrowed: a function may be in a million nodes.
+    /// Borrowed, because a function may be in a million nodes.
     name: Cow<'a, str>,
     image: Option<&'a str>,
     #[serde(rename = "self")]
@@ -122,7 +122,7 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// The indented tree.
+    /// Writes the indented tree.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         let whole = Amount { samples: self.total_samples, weight: self.total_weight };
         super::preface(report, whole, page);
@@ -136,7 +136,7 @@ impl<'a> TreeView<'a> {
             page.line(why);
             return;
         }
-        // A caller has no self time: its callee was running.
+        // A caller has no self time, because its callee was running.
         let own = self.direction == "callees";
         page.styled(Style::Dim, if own { " TOTAL    SELF" } else { " TOTAL" });
         for child in &self.root.children {
@@ -150,7 +150,7 @@ impl<'a> TreeView<'a> {
     }
 }
 
-/// Turns nodes into nested branches. The depth is bounded by the limits of the tree.
+/// Converts nodes to nested branches. The limits of the tree bound the depth.
 fn branch<'a>(
     report: &'a Report<'_>,
     tree: &Tree,
@@ -180,7 +180,7 @@ fn branch<'a>(
 }
 
 impl Branch<'_> {
-    /// Prints a node and what is below it. A straight chain stays in its column.
+    /// Writes a node and everything below it. A straight chain stays in its column.
     ///
     /// ```text
     /// a            one child each: a chain

@@ -19,11 +19,11 @@ use crate::recording::filter::Moment;
 use crate::recording::load::clean;
 use crate::views::Result;
 
-/// The probability that any change is listed where nothing changes, at most.
+/// The highest probability that recordings without a change show any change.
 const FALSE_ALARMS: f64 = 0.05;
-/// Recordings of a level, at least.
+/// A level has at least this many recordings.
 const SHORTEST: usize = 3;
-/// Rows in which changes are looked for, the heaviest, though fewer are shown.
+/// The number of rows in which changes are searched: the heaviest, though the view shows fewer.
 const SEARCHED: usize = 200;
 
 /// The document.
@@ -35,11 +35,11 @@ pub struct Trend {
     unit: &'static str,
     /// In the order of the trend.
     recordings: Vec<Recording>,
-    /// Rows there are; `rows` may hold fewer.
+    /// The number of all rows; `rows` may have fewer.
     row_count: u64,
-    /// Rows in which changes were looked for, the heaviest.
+    /// The number of rows in which changes were searched: the heaviest.
     searched: u64,
-    /// Those that are shown, and those that changed.
+    /// The rows that are shown, and those that changed.
     rows: Vec<Row>,
     /// The options that a comparison of these rows needs.
     #[serde(skip)]
@@ -74,25 +74,25 @@ struct Share {
     high: f64,
 }
 
-/// A change of level.
+/// A change point.
 #[derive(Debug, Serialize)]
 struct Change {
-    /// Position of the first recording that shows it.
+    /// The position of the first recording that shows it.
     at: usize,
     /// That recording.
     file: String,
-    /// Mean shares of the levels on both sides.
+    /// The mean shares of the levels on both sides.
     before: f64,
     after: f64,
-    /// The share of shuffled series that show as clear a change.
+    /// The share of shuffled series that show an equally clear change.
     p: f64,
 }
 
 impl Trend {
-    /// Puts measured recordings in order and side by side.
+    /// Orders measured recordings, and puts them side by side.
     ///
     /// # Errors
-    /// If they are to be ordered by a label that none of them has.
+    /// If the user orders them by a label that none of them has.
     pub fn new(mut recorded: Vec<Recorded>, options: &cli::Trend) -> Result<Self> {
         let label = order::order(&mut recorded, &options.order)?;
         let keys: BTreeSet<&Key> = recorded.iter().flat_map(|it| it.rows.keys()).collect();
@@ -104,7 +104,7 @@ impl Trend {
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
         let row_count = ranked.len() as u64;
         let most = if options.top > 0 { options.top.min(ranked.len()) } else { ranked.len() };
-        // A row that became heavy lately is not among the heaviest.
+        // A row that became heavy only recently is not among the heaviest.
         ranked.truncate(most.max(SEARCHED));
         let rule = Rule { false_alarms: FALSE_ALARMS / ranked.len().max(1) as f64, shortest: SHORTEST };
         let rows = ranked.par_iter().map(|(mean, key)| Row::new(key, *mean, &recorded, rule));
@@ -140,7 +140,7 @@ impl Trend {
     }
 }
 
-/// How `diff` compares the same rows.
+/// Returns how `diff` compares the same rows.
 fn compared_by(options: &cli::Trend) -> String {
     let by = match options.by {
         TrendBy::Function => "",
@@ -172,7 +172,7 @@ impl Row {
             after: change.after.mean,
             p: change.p,
         });
-        // As the newest recording that has it calls it.
+        // The name is that in the newest recording that has it.
         let newest = recorded.iter().rev().find_map(|it| it.rows.get(key));
         Self {
             name: newest.map_or_else(|| key.0.clone(), |row| row.name.clone()),

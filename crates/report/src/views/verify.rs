@@ -1,4 +1,4 @@
-//! `verify`: whether everything in a file is as it was written, and what to do if not.
+//! `verify`: whether everything in a file is as it was written, and what to do if it is not.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub struct Verify {
     closed: bool,
     blocks: u64,
     samples: u64,
-    /// By the receipts; `None` without one.
+    /// The number of samples by the receipts; `None` without one.
     samples_expected: Option<u64>,
     problems: Vec<ProblemRow>,
     more: u64,
@@ -32,7 +32,7 @@ pub struct Verify {
     unknown: Vec<UnknownRow>,
 }
 
-/// Something that is wrong.
+/// A problem of the file.
 #[derive(Debug, Serialize)]
 struct ProblemRow {
     block: Option<u64>,
@@ -53,7 +53,7 @@ impl ProblemRow {
 }
 
 impl Verify {
-    /// Describes what was found.
+    /// Describes the problems.
     pub fn new(path: &Path, recording: &Recording, found: &Findings) -> Self {
         let samples = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SAMPLES);
         Self {
@@ -73,7 +73,7 @@ impl Verify {
         }
     }
 
-    /// Prints it for people.
+    /// Writes the text.
     pub fn text(&self, page: &mut Page) {
         if !self.ok {
             page.table(&self.table());

@@ -1,4 +1,4 @@
-//! What a command that shows the samples of one recording is: its arguments implement [`View`].
+//! Defines a command that shows the samples of one recording: its arguments implement [`View`].
 
 use std::fmt::Display;
 use std::io::Write;
@@ -13,12 +13,12 @@ use crate::recording::load::clean;
 use crate::stacks::hits::Apart;
 use crate::stacks::locate::Located;
 
-/// A command that shows the samples of one recording. What was typed implements it; `run/commands.rs` lists all commands.
+/// A command that shows the samples of one recording. Its arguments implement this; `run/commands.rs` lists all commands.
 pub trait View {
     /// The recording, and which of its samples are shown.
     fn source(&self) -> &Source;
 
-    /// What must be counted before [`show`](Self::show), on a page that is `width` characters wide.
+    /// Returns what must be counted before [`show`](Self::show), on a page that is `width` characters wide.
     fn needs(&self, _width: u32) -> Needs {
         Needs::default()
     }
@@ -26,7 +26,7 @@ pub trait View {
     /// Shows the view, as text or as JSON. Returns false if a check that the user requested has failed.
     ///
     /// # Errors
-    /// If the samples make no such view, or the output cannot be written.
+    /// If the samples give no such view, or the output cannot be written.
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool>;
 }
 
@@ -35,29 +35,29 @@ pub trait View {
 pub struct Needs {
     /// What is counted apart.
     pub apart: Apart,
-    /// The view itself says how good the data is, or shows no stack: no warning precedes it.
+    /// The view itself says how good the data is, or shows no stack, so no warning precedes it.
     pub tells_quality: bool,
 }
 
 impl Needs {
-    /// Samples of each thread if `threads`, else those of each process.
+    /// Requests the samples of each thread with `threads`, else those of each process.
     pub fn threads(threads: bool) -> Self {
         Self { apart: Apart { threads, ..Apart::default() }, tells_quality: false }
     }
 }
 
-/// What a view shows.
+/// The data that a view shows.
 #[derive(Clone, Copy)]
 pub struct Shown<'a> {
     /// The samples, with names.
     pub report: &'a Report<'a>,
-    /// Distinct stacks as places.
+    /// The distinct stacks as locations.
     pub located: &'a Located,
-    /// Characters on a line of the terminal, or of a page.
+    /// The characters on a line of the terminal, or of a page.
     pub width: u32,
 }
 
-/// Where a command writes.
+/// The streams to which a command writes.
 pub struct Screen<'a> {
     /// The view.
     pub out: &'a mut (dyn Write + Send),
@@ -67,7 +67,7 @@ pub struct Screen<'a> {
     pub json: bool,
     /// Text is colored.
     pub color: bool,
-    /// Warnings are not wanted.
+    /// The user wants no warnings.
     pub quiet: bool,
 }
 

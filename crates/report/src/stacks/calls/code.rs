@@ -210,7 +210,6 @@ impl<'a> Code<'a> {
 
     /// Returns true if control does not run on into an address from the instruction before it, or only from the first of a
     /// function: a stack may begin there.
-    /// stack may have been begun there.
     fn is_begin(&self, at: u64) -> bool {
         let is_first = self.function(at).is_some_and(|function| at.wrapping_sub(function.start) <= 4);
         is_first

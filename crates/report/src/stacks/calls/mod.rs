@@ -4,7 +4,6 @@
 //!   caller   call f        ◄─ `before`: a direct call, one through a register or memory, or none
 //!            …             ◄─ return address
 //!   f        jmp g         ◄─ `flow`: where control can go from f without another call
-//!   f        jmp g         ◄─ `flow`: where control can go from f without another call
 //!   g        …             ◄─ the callee: reached, so this edge is possible
 //!
 //! | room | what lives there |

@@ -1,4 +1,4 @@
-//! Samples that are measured together.
+//! Groups of samples that are measured together.
 
 use std::cmp::Reverse;
 
@@ -14,17 +14,17 @@ pub(super) struct Group {
     pub(super) event: u8,
     pub(super) side: Side,
     pub(super) depths: Distribution,
-    /// Samples of which the walk tells how it ended.
+    /// Samples whose walk says how it ended.
     pub(super) told: u64,
-    /// Those of them that end where the copy of the stack did.
+    /// Those of them that end with the copy of the stack.
     pub(super) not_copied: u64,
-    /// Those of them that end elsewhere than at a root, and were not cut.
+    /// Those of them that end neither at a root nor at a cut.
     pub(super) broken: u64,
-    /// The deepest: its frames, samples and position.
+    /// The deepest stack: its frames, samples and position.
     pub(super) deepest: (u32, u64, u32),
 }
 
-/// Measures all samples that have a frame on a side; the group with most of them comes first.
+/// Measures all samples that have a frame on a side; the group with the most samples comes first.
 pub(super) fn groups(profile: &Profile, depths: &Depths, owners: &Owners) -> Vec<Group> {
     let mut known: Map<(u32, u8, Side), Group> = Map::default();
     for row in &profile.rows {
@@ -72,15 +72,15 @@ impl Group {
     }
 }
 
-/// Samples of one owner that are in interpreters of one language.
+/// The samples of one owner in interpreters of one language.
 pub(super) struct Interpreted {
     pub(super) owner: u32,
     pub(super) language: &'static str,
-    /// How often they were entered again.
+    /// How often interpreters were entered again.
     pub(super) again: Distribution,
 }
 
-/// Counts how often interpreters were entered again; those first in which it happened most often.
+/// Counts how often interpreters were entered again; the owners with the most such samples come first.
 pub(super) fn interpreters(
     profile: &Profile,
     depths: &Depths,

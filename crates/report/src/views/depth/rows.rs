@@ -1,4 +1,4 @@
-//! The rows as JSON has them.
+//! The rows of the JSON document.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::profile::names::Side;
 use crate::profile::pipeline::Report;
 use crate::views::owners::{Owner, Owners};
 
-/// Stacks of one process or thread, event and side.
+/// The stacks of one process or thread, event and side.
 #[derive(Debug, Serialize)]
 pub(super) struct GroupRow {
     #[serde(flatten)]
@@ -21,14 +21,14 @@ pub(super) struct GroupRow {
     #[serde(flatten)]
     pub(super) figures: Figures,
     pub(super) cut_share: f64,
-    /// Of them those whose copy ended there.
+    /// The share of those that end with the copy of the stack.
     pub(super) not_copied_share: f64,
     pub(super) incomplete_share: Option<f64>,
     pub(super) histogram: Vec<Range>,
     pub(super) deepest: Deepest,
 }
 
-/// What a distribution comes to.
+/// The figures of a distribution.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) min: u32,
@@ -37,7 +37,7 @@ pub(super) struct Figures {
     pub(super) p90: u32,
     pub(super) p99: u32,
     pub(super) max: u32,
-    /// Those of them that stacks which were cut make too small.
+    /// The names of the figures that are least values, because stacks were cut.
     pub(super) at_least: Vec<&'static str>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Deepest {
     pub(super) stack: Vec<Link>,
 }
 
-/// Functions in a row, and how often.
+/// A sequence of functions, and how often it repeats.
 #[derive(Debug, Serialize)]
 pub(super) struct Link {
     pub(super) functions: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) struct RecursionRow {
     pub(super) function_count: u32,
 }
 
-/// How often an interpreter was entered again.
+/// How often the interpreters of one language were entered again.
 #[derive(Debug, Serialize)]
 pub(super) struct InterpreterRow {
     #[serde(flatten)]
@@ -92,7 +92,7 @@ pub(super) struct InterpreterRow {
 }
 
 impl Figures {
-    /// Sums up a distribution that is not empty.
+    /// Computes the figures of a distribution that is not empty.
     fn new(of: &Distribution) -> Self {
         let none = Figure { value: 0, at_least: false };
         let [min, max] = [of.min(), of.max()].map(|figure| figure.unwrap_or(none));

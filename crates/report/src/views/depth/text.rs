@@ -1,4 +1,4 @@
-//! The rows as tables for people.
+//! Writes the rows as tables.
 
 use icecore_format::records::{Cause, StackRepair};
 
@@ -14,19 +14,19 @@ use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
 use crate::views::top::clip;
 
-/// Groups of which the histogram and the deepest stack are shown.
+/// The number of groups whose histogram and deepest stack are shown.
 const DRAWN: usize = 3;
 /// The width of the bar of the fullest bucket.
 const BAR: u64 = 40;
-/// How many of the outermost and of the innermost of a long stack are shown.
+/// How many of the outermost and of the innermost links of a long stack are shown.
 const ENDS: usize = 8;
-/// What stands between caller and callee.
+/// Separates caller and callee.
 const ARROW: &str = " → ";
-/// Characters of a name.
+/// The most characters of a name.
 const NAME: usize = 40;
 
 impl Depth {
-    /// The tables for people.
+    /// Writes the tables.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         preface_of_samples(report, self.samples, page);
         page.gap();
@@ -147,7 +147,7 @@ impl Depth {
 }
 
 impl Figures {
-    /// Minimum, mean, percentiles and maximum.
+    /// Returns minimum, mean, percentiles and maximum.
     fn cells(&self) -> [String; 6] {
         let figure = |name, value| self.marked(name, count(u64::from(value)));
         [
@@ -160,14 +160,14 @@ impl Figures {
         ]
     }
 
-    /// A figure that says whether it is a least value.
+    /// Returns a figure, and marks it if it is a least value.
     fn marked(&self, name: &str, value: String) -> String {
         if self.at_least.contains(&name) { format!("{value} (cut)") } else { value }
     }
 }
 
 impl GroupRow {
-    /// Draws the histogram, and the deepest stack.
+    /// Draws the histogram and the deepest stack.
     fn draw(&self, page: &mut Page) {
         let Self { owner, side, event, .. } = self;
         let heading = format!("{}: {side} frames, {event}", owner.cells().join(" "));
@@ -193,14 +193,14 @@ impl Range {
     }
 }
 
-/// A bar; what is there has at least the thinnest.
+/// Returns a bar; a part that is not 0 has at least the thinnest bar.
 fn bar(part: u64, whole: u64) -> String {
     let eighths = (u128::from(part) * u128::from(BAR) * 8).div_ceil(u128::from(whole)) as usize;
     let tip = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
     format!("{}{tip}", "█".repeat(eighths / 8))
 }
 
-/// A folded stack in one line: `main → [walk ×812] → leaf`.
+/// Returns a folded stack as one line: `main → [walk ×812] → leaf`.
 fn folded(stack: &[Link]) -> String {
     let link = |link: &Link| {
         let names = link.functions.iter().map(|name| clip(name, NAME)).collect::<Vec<_>>().join(ARROW);
@@ -210,12 +210,12 @@ fn folded(stack: &[Link]) -> String {
     shortened(stack, link, |hidden| hidden.iter().map(frames).sum())
 }
 
-/// A cycle in one line: `f → g → f`.
+/// Returns a cycle as one line: `f → g → f`.
 fn cycle(names: &[String]) -> String {
     shortened(names, |name| clip(name, NAME), |hidden| hidden.len() as u64)
 }
 
-/// The outermost and the innermost of a list, and how many frames there are between them.
+/// Lists the outermost and the innermost items, and the number of frames between them.
 fn shortened<T>(list: &[T], text: impl Fn(&T) -> String, frames: impl Fn(&[T]) -> u64) -> String {
     let joined = |part: &[T]| part.iter().map(&text).collect::<Vec<_>>().join(ARROW);
     if list.len() <= 2 * ENDS + 1 {

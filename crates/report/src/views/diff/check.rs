@@ -1,4 +1,4 @@
-//! `--fail-on`: conditions, and what makes them hold.
+//! `--fail-on`: checks conditions.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::cli::{Condition, Measure, Sort};
 pub(super) struct Check {
     pub(super) condition: String,
     holds: bool,
-    /// Their names, and by how much: a fraction.
+    /// The names of the rows, and their values as fractions.
     pub(super) rows: Vec<Cause>,
 }
 
@@ -18,18 +18,18 @@ pub(super) struct Check {
 #[derive(Debug, Serialize)]
 pub(super) struct Cause {
     pub(super) name: String,
-    /// Not finite if there was nothing before.
+    /// Not finite if the value before was 0.
     #[serde(serialize_with = "finite")]
     pub(super) value: f64,
 }
 
-/// JSON has no infinity: `null`.
+/// Writes a number that is not finite as `null`, because JSON has none.
 fn finite<S: serde::Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
     value.is_finite().then_some(*value).serialize(to)
 }
 
 impl Check {
-    /// Looks at every row that changed by itself, and by more than chance.
+    /// Tests the condition on every row that changed by itself, and by more than chance.
     pub(super) fn new(condition: Condition, compared: &Comparison) -> Self {
         let holds =
             |value: f64| if condition.is_above { value > condition.bound } else { value < condition.bound };
@@ -70,7 +70,7 @@ fn name(row: &ComparedRow) -> String {
     key.map_or_else(String::new, |key| key.name.clone())
 }
 
-/// The change as a share of everything before, or after divided by before.
+/// Returns the change as a share of everything before, or after divided by before.
 fn value(compared: &Comparison, row: &ComparedRow, metric: Metric, what: Measure) -> f64 {
     let estimate = &row.of(metric).estimate;
     match what {

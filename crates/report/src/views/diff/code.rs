@@ -1,4 +1,4 @@
-//! Whether the machine code of what changed is the same on both sides: then the change is not in that function.
+//! Compares the machine code of changed functions: if it is the same on both sides, the change is not in that function.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::profile::pipeline::Loaded;
 use crate::stacks::locate::Locator;
 use icecore_symbolize::image::{Finder, Identity};
 
-/// Compares the code of rows that are functions of both sides, where the files of both are at hand.
+/// Compares the code of functions that both sides have, if the files of both are available.
 pub(super) fn compare_code(reports: &[Sided<'_>], rows: &mut [&mut Row]) {
     let first = |side: usize| reports.iter().find(|(_, of)| *of == side).map(|(report, _)| report.loaded);
     let (Some(before), Some(after)) = (first(0), first(1)) else { return };
@@ -45,7 +45,7 @@ impl<'a> Files<'a> {
         Self { loaded, images, opened: HashMap::new() }
     }
 
-    /// The image of a path; `None` if there were several.
+    /// Finds the image with a path; `None` if there are several.
     fn identity(&self, path: &str) -> Option<&Identity> {
         let mut of_path = self.images.iter().filter(|image| image.path == path);
         of_path.next().filter(|_| of_path.next().is_none())

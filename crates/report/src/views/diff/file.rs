@@ -1,4 +1,4 @@
-//! Files that `diff -o` writes.
+//! Writes the files of `diff -o`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -53,7 +53,7 @@ impl Export<Compared<'_>> for Markdown {
     }
 }
 
-/// Writes a file in the format that its extension asks for; returns a line that says so.
+/// Writes a file in the format of its extension; returns a line that says so.
 ///
 /// # Errors
 /// If there is no such format, or the file cannot be written.
@@ -70,7 +70,7 @@ pub fn write(
 
 /// Draws the flame graph of both sides.
 fn graph(view: &Diff, compared: &Comparison, reports: &[Sided<'_>]) -> Result<Vec<u8>> {
-    // A program that is called otherwise now is still the same, where it is alone.
+    // If each recording has a single process, its name does not matter: the command may have another name now.
     let is_alone = |(report, _): &Sided<'_>| {
         report.profile.threads.windows(2).all(|pair| pair[0].process == pair[1].process)
     };
@@ -84,7 +84,7 @@ fn graph(view: &Diff, compared: &Comparison, reports: &[Sided<'_>]) -> Result<Ve
     draw(&before, &after, Picture { title: &title, filtered, changed: changed.as_ref(), as_shares })
 }
 
-/// What the filters keep: of stretches of one recording, each side its own.
+/// Describes the filters of both sides; with two stretches of one recording, each side has its own.
 fn filters(view: &Diff) -> Option<String> {
     let [before, after] = [&view.before, &view.after]
         .map(|side| side.first().and_then(|recording| recording.filter.as_deref()));
@@ -94,7 +94,7 @@ fn filters(view: &Diff) -> Option<String> {
     }
 }
 
-/// The one process that is gone and the one that is new, by their names: a command that is called otherwise now.
+/// Finds a process that was renamed: one name that only the side before has, and one that only the side after has.
 fn renamed_process(reports: &[Sided<'_>]) -> Option<[String; 2]> {
     let [before, after] = [0, 1].map(|side| -> BTreeSet<&str> {
         let of_side = reports.iter().filter(|(_, of)| *of == side);
@@ -107,7 +107,7 @@ fn renamed_process(reports: &[Sided<'_>]) -> Option<[String; 2]> {
     Some([lone(&before, &after)?, lone(&after, &before)?])
 }
 
-/// Keys of the functions that took more or less themselves, by more than chance and not because others did.
+/// Returns the keys of the functions whose own time changed, by more than chance and not only because others changed.
 fn changed(compared: &Comparison) -> HashSet<String> {
     let is_change = |row: &&ComparedRow| {
         row.own.judged.significant && compared.status(row, Metric::Own) != Status::Diluted
@@ -116,7 +116,7 @@ fn changed(compared: &Comparison) -> HashSet<String> {
     keys.map(|key| matching::function(&key.name).into_owned()).collect()
 }
 
-/// The stacks of a side, in the unit of the comparison; of several recordings all. What is one function has one name.
+/// Returns the stacks of all recordings of a side, in the unit of the comparison. A function that was renamed has one name.
 fn stacks(
     view: &Diff,
     compared: &Comparison,
@@ -128,7 +128,7 @@ fn stacks(
     let of_report = |(number, (report, _)): &(usize, &Sided<'_>)| {
         let profile = &report.profile;
         let whole = profile.whole().weight as f64;
-        // Each recording of a side counts as much as the others.
+        // All recordings of a side count equally.
         let scale = view.everything[side] / whole / of_side.len() as f64;
         let labels = Labels::new(&profile.names, true, |function| compared.called(*number, function));
         let drawn = drawn(Merged::new(profile, root, &labels)).stacks;

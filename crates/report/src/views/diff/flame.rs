@@ -1,11 +1,12 @@
-//! A differential flame graph as SVG, drawn by inferno: what grew is red, what shrank is blue.
+//! Draws a differential flame graph as SVG, through inferno: frames that grew are red, frames that shrank are blue.
 //!
-//! One width per frame cannot show both sides. So there are two graphs in one file: above with widths of AFTER, below with
-//! widths of BEFORE, where what is gone can be seen. The one above can be zoomed and searched. Both are as wide as the window.
+//! One width per frame cannot show both sides. So one file has two graphs: the upper one has the widths of AFTER, the lower one
+//! has the widths of BEFORE and shows frames that are gone. The user can zoom and search the upper one. Both are as wide as the
+//! window.
 //!
-//! Widths are inclusive; colors are not: a frame is colored by what it took itself, without what it called, in this very
-//! stack. So the places that changed stand out, and not all that is below them. Functions of which the change may be chance
-//! stay grey: the brightest color is that of the largest difference, be it chance or not.
+//! Widths are inclusive; colors are not: the color of a frame shows its own time in this very stack, without its callees. So the
+//! places that changed stand out, and not everything below them. Functions whose change may be chance stay grey; otherwise the
+//! brightest color would be that of the largest difference, even if it is chance.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -18,13 +19,13 @@ use crate::base::map::Map;
 use crate::views::flame::FONT_WIDTH;
 use crate::views::{Error, Result};
 
-/// Everything together is so many parts, in whole numbers as inferno wants them.
+/// The weight of everything, in parts: inferno takes whole numbers.
 const WHOLE: f64 = 1e6;
-/// What one of them is called.
+/// The name of such a part.
 const PART: &str = "ppm";
-/// Pixels, where no script runs; else both graphs follow the window's width. It is what inferno takes.
+/// The width in pixels where no script runs; inferno's default. With scripts both graphs follow the width of the window.
 const WIDTH: usize = 1200;
-/// Makes the second graph follow the window as inferno's script does with the first, labels cut to their frames.
+/// Makes the second graph follow the window, and cuts its labels to their frames, as inferno's script does for the first.
 const FOLLOW: &str = r#"<script type="text/ecmascript"><![CDATA[
         var init_above = init;
         init = function(evt) {
@@ -42,30 +43,30 @@ const FOLLOW: &str = r#"<script type="text/ecmascript"><![CDATA[
 ]]></script>"#;
 /// Frames narrower than this many pixels are not drawn, in percent of the width.
 const MIN_WIDTH_PERCENT: f64 = 0.1 / WIDTH as f64 * 100.0;
-/// The class of what may be chance, and its color.
+/// The class of functions whose change may be chance, and their color.
 const CHANCE: &str = "chance";
 const GREY: &str = "rgb(225,225,225)";
-/// What behind a name tells inlined functions and those of the kernel, in labels of folded stacks.
+/// Marks after names in folded stacks: a function of the kernel, an inlined function.
 const ANNOTATIONS: [&str; 2] = ["_[k]", "_[i]"];
 
-/// What is drawn.
+/// What the graphs show.
 #[derive(Debug, Clone, Copy)]
 pub struct Picture<'a> {
-    /// Above everything.
+    /// The title above both graphs.
     pub title: &'a str,
-    /// What both sides were filtered by.
+    /// The filters of both sides.
     pub filtered: Option<&'a str>,
-    /// Keys of the functions that changed; all others stay grey. `None`: nobody knows, and all are colored.
+    /// Keys of the functions that changed; all others stay grey. `None` if that is unknown: then all have colors.
     pub changed: Option<&'a HashSet<String>>,
-    /// Each side is a whole, whatever its weights add up to. Else weights of both sides mean the same, and the
-    /// larger side is the whole.
+    /// Each side is a whole, whatever its weights add up to. Otherwise the weights of both sides have one meaning, and the larger
+    /// side is the whole.
     pub as_shares: bool,
 }
 
-/// Draws both graphs. A side is stacks, root first, their labels divided by `;`, and their weights.
+/// Draws both graphs. A side consists of stacks, root first, with `;` between their labels, and their weights.
 ///
-/// Labels with one [`function`] key are one frame, under the shortest of their names; what else is known to be one
-/// function must have one label.
+/// Labels with the same [`function`] key become one frame, with the shortest of their names. A caller that knows more about equal
+/// functions must give them one label.
 ///
 /// # Errors  if a side has no weight
 pub fn draw(before: &[(String, f64)], after: &[(String, f64)], picture: Picture<'_>) -> Result<Vec<u8>> {
@@ -90,7 +91,7 @@ pub fn draw(before: &[(String, f64)], after: &[(String, f64)], picture: Picture<
     stacked(&above, &below).ok_or_else(|| foreign("put two flame graphs into one file"))
 }
 
-/// Merges the stacks of both sides, each with its parts before and after: a stack in front of those that go on from it.
+/// Merges the stacks of both sides, each with its parts before and after. A stack comes before those that continue it.
 fn stacks(labels: &Labels<'_>, sides: [&[(String, f64)]; 2], wholes: [f64; 2]) -> Vec<(String, [u64; 2])> {
     let mut merged: BTreeMap<Vec<&str>, [f64; 2]> = BTreeMap::new();
     for (side, stacks) in sides.into_iter().enumerate() {
@@ -99,7 +100,7 @@ fn stacks(labels: &Labels<'_>, sides: [&[(String, f64)]; 2], wholes: [f64; 2]) -
             merged.entry(stack).or_default()[side] += weight / wholes[side] * WHOLE;
         }
     }
-    // What rounding takes from one stack the next one gets, so that sums are right.
+    // Rounding carries the rest over to the next stack, so that sums are right.
     let mut exact = [0.0; 2];
     let parts = |weights: [f64; 2]| {
         [0, 1].map(|side| {
@@ -113,7 +114,7 @@ fn stacks(labels: &Labels<'_>, sides: [&[(String, f64)]; 2], wholes: [f64; 2]) -
     stacks.zip(values).filter(|(_, parts)| *parts != [0, 0]).collect()
 }
 
-/// Which name stands for all names of one key.
+/// Knows which name stands for all names with one key.
 struct Labels<'s> {
     key_of: Map<&'s str, String>,
     shown: Map<String, Cow<'s, str>>,
@@ -128,7 +129,7 @@ impl<'s> Labels<'s> {
             }
             let (name, annotation) = divided(label);
             let key = function(name).into_owned() + annotation;
-            // An address says nothing that is true of both sides.
+            // An address means nothing that is true for both sides.
             let name = if key.contains("+?") { Cow::Owned(key.clone()) } else { Cow::Borrowed(label) };
             let shown = labels.shown.entry(key.clone()).or_insert_with(|| name.clone());
             if (name.len(), &name) < (shown.len(), &*shown) {
@@ -144,21 +145,21 @@ impl<'s> Labels<'s> {
         &self.shown[key]
     }
 
-    /// Which labels are to stay grey, as inferno is told it.
+    /// Lists the grey labels in the form that inferno reads.
     fn classes(&self, changed: &HashSet<String>) -> String {
         let grey = self.shown.iter().filter(|(key, _)| !changed.contains(divided(key).0));
         grey.map(|(_, label)| format!("{label}\tclass={CHANCE}\n")).collect()
     }
 }
 
-/// Divides a label from its annotation.
+/// Splits a label into name and mark.
 fn divided(label: &str) -> (&str, &str) {
     let annotation = ANNOTATIONS.into_iter().find(|annotation| label.ends_with(annotation)).unwrap_or("");
     label.split_at(label.len() - annotation.len())
 }
 
-/// Draws one graph: widths are the second numbers of the lines. `is_before`: these are the old ones, and what is blue
-/// elsewhere is blue here. `classes` tells which functions stay grey.
+/// Draws one graph, whose widths are the second numbers of the lines. With `is_before` these are the widths before, and colors
+/// are reversed, so that blue means the same in both graphs. `classes` lists the grey functions.
 fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool) -> Result<String> {
     let mut options = Options::default();
     options.title = picture.title.to_owned();
@@ -176,22 +177,22 @@ fn graph(lines: &[String], picture: Picture<'_>, classes: &str, is_before: bool)
     options.no_javascript = is_before;
     options.func_frameattrs = FuncFrameAttrsMap::from_reader(classes.as_bytes())?;
     options.bgcolors = Some(BackgroundColor::Grey);
-    // inferno orders lines as text, where `f.g` lies between `f` and `f;g`, and would draw `f` in two pieces. A chart is drawn in
-    // the order that it has, from its end.
+    // inferno orders lines as text, where `f.g` lies between `f` and `f;g`, so that it would draw `f` in two pieces. It draws a
+    // chart in the given order, from its end.
     options.flame_chart = true;
     options.text_truncate_direction = TextTruncateDirection::Right;
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
     drawn.map_err(|error| Error::Refused(format!("cannot draw flame graph: {error}")))?;
-    // Widths are of a frame with all that it calls, differences are its own. inferno has no option for the words between them.
+    // The width of a frame includes its callees, the difference does not. inferno has no option for the words between them.
     let own = |svg: String, begin: &str| svg.replace(&format!("%; {begin}"), &format!("%; itself {begin}"));
     let svg = String::from_utf8(svg).map_err(|_| foreign("draw the graph of a difference"))?;
     let svg = ["+", "-", "0.00%)"].into_iter().fold(svg, own);
     greyed(&svg).ok_or_else(|| foreign("color the graph of a difference"))
 }
 
-/// Takes the color of what may be chance: inferno colors every frame of a difference by its size, whatever palette it is given. A style
-/// would hide what the search of the graph finds.
+/// Greys functions whose change may be chance: inferno colors every frame of a difference by its size, whatever palette it gets.
+/// A style would hide what the search of the graph finds.
 fn greyed(svg: &str) -> Option<String> {
     let opening = format!("<g class=\"{CHANCE}\">");
     let mut pieces = svg.split(&opening);
@@ -204,13 +205,13 @@ fn greyed(svg: &str) -> Option<String> {
     Some(greyed)
 }
 
-/// Puts the second graph below the first, as a part of it that its script leaves alone: inferno draws one graph in a file, with a title
-/// and controls that no option takes away.
+/// Puts the second graph below the first, as a part that the script of the first ignores: inferno draws one graph in a file, with
+/// a title and controls that no option removes.
 fn stacked(above: &str, below: &str) -> Option<Vec<u8>> {
     let [height, below_height] = [height(above)?, height(below)?];
     let total = height + below_height;
     let (_, frames) = below.split_once("</script>")?;
-    // Elements are found by their names, which are those of the first graph.
+    // The script finds elements by their names, which belong to the first graph.
     let frames = frames
         .replace("<svg id=\"frames\"", "<svg id=\"frames-before\"")
         .replace("<text id=\"title\"", "<text class=\"title\"");
@@ -230,14 +231,14 @@ fn stacked(above: &str, below: &str) -> Option<Vec<u8>> {
     Some(format!("{body}{FOLLOW}{below}</svg>").into_bytes())
 }
 
-/// The height of a graph in pixels.
+/// Returns the height of a graph in pixels.
 fn height(svg: &str) -> Option<usize> {
     let (_, rest) = svg.split_once(" height=\"")?;
     let (height, _) = rest.split_once('"')?;
     height.parse().ok()
 }
 
-/// The error of an edit of what inferno has drawn.
+/// Returns the error of an edit of inferno's output.
 fn foreign(edit: &str) -> Error {
     Error::Refused(format!("cannot {edit}: inferno draws otherwise than expected"))
 }

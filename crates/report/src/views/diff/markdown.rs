@@ -1,11 +1,11 @@
-//! The page for a pull request.
+//! Writes the page for a pull request.
 
 use super::Diff;
 use crate::base::term::quantity::things;
 use crate::profile::names::short;
 
 impl Diff {
-    /// Markdown as GitHub and GitLab draw it.
+    /// Writes Markdown for GitHub and GitLab.
     pub fn markdown(&self) -> String {
         let mut text = String::from("### CPU profile: before and after\n\n");
         let (_, found) = self.found();
@@ -53,7 +53,7 @@ impl Diff {
     }
 }
 
-/// A name as code in a cell of a table: nothing in it is Markdown.
+/// Returns a name as code in a cell of a table: nothing in it counts as Markdown.
 fn code(name: &str) -> String {
     let name = name.replace('|', "\\|");
     let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The rows as a table for people.
+//! Writes the rows as a table.
 
 use super::totals::signed_percent;
 use super::{Diff, Recording, Row};
@@ -9,15 +9,15 @@ use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::names::short;
 use crate::views::top::clip;
 
-/// A recording with so many times fewer samples than another of its side is tiny.
+/// A recording is tiny if another one of its side has this many times as many samples.
 const TINY: u64 = 10;
-/// The mark of a function that has another name and other code, or is another one.
+/// Marks a function with another name and other code; it may be another function.
 const OTHER_CODE: &str = "renamed? other code";
-/// The mark of a function that changed though its code did not.
+/// Marks a function that changed although its code did not.
 const SAME_CODE: &str = "same code";
 
 impl Diff {
-    /// The page for people.
+    /// Writes the page.
     pub fn text(&self, page: &mut Page) {
         self.preface(page);
         let (rows, _) = self.shown();
@@ -46,7 +46,7 @@ impl Diff {
         page.item("noise", &self.noise());
     }
 
-    /// What the numbers are.
+    /// Describes the numbers.
     pub(super) fn rates(&self) -> String {
         let of = match self.unit {
             "share" => "share of all that was sampled",
@@ -61,7 +61,7 @@ impl Diff {
         format!("{of}, {what}")
     }
 
-    /// What a row is, for people.
+    /// Names the kind of the rows.
     fn kind(&self) -> &'static str {
         match self.by {
             "process" => "process name",
@@ -70,7 +70,7 @@ impl Diff {
         }
     }
 
-    /// How noise was learned.
+    /// Describes how noise was estimated.
     pub(super) fn noise(&self) -> String {
         let noise = &self.noise;
         let blocks = duration((noise.block_s * 1e9) as u64);
@@ -89,7 +89,7 @@ impl Diff {
         format!("{from}; 95% intervals, ×{:.2} {why}", noise.widened)
     }
 
-    /// What was found, and what could have been.
+    /// Describes what was found, and what could have been.
     pub(super) fn found(&self) -> (bool, String) {
         let rows = things(self.tested, self.kind());
         match self.changed {
@@ -114,7 +114,7 @@ impl Diff {
         }
     }
 
-    /// The smallest changes that could have been found.
+    /// Lists the smallest changes that would have been found.
     pub(super) fn detectable(&self) -> String {
         let whole = ((self.everything[0] + self.everything[1]) / 2.0).max(f64::MIN_POSITIVE);
         let points = |change: f64| format!("{:.2}", change / whole * 100.0);
@@ -161,7 +161,7 @@ impl Diff {
         page.table(&table);
     }
 
-    /// Before, after, change and interval as text.
+    /// Returns before, after, change and interval as text.
     pub(super) fn cells(&self, row: &Row) -> [String; 4] {
         let rates = &row.rates;
         let amount = |value: f64| self.amount(value);
@@ -179,7 +179,7 @@ impl Diff {
         }
     }
 
-    /// What is not among the rows, and what marks mean.
+    /// Explains which rows are not shown, and what the marks mean.
     pub(super) fn remarks(&self) -> Vec<String> {
         let (rows, all) = self.shown();
         let mut remarks = Vec::new();
@@ -222,8 +222,8 @@ impl Diff {
         remarks
     }
 
-    /// That shares do not tell what changed and what only followed: they add up to a whole, and hardly any row stayed
-    /// as it was, so that nothing tells by what it is to be measured.
+    /// Says that shares do not show which rows changed and which only followed: shares add up to a whole, and if hardly any row
+    /// stayed as it was, nothing serves as a reference.
     fn undecided(&self, rows: &[Row]) -> Option<String> {
         let changed = rows.iter().filter(|row| row.what.is_shown());
         let share: f64 = changed.clone().map(|row| row.own.before.max(row.own.after)).sum();
@@ -237,7 +237,7 @@ impl Diff {
         })
     }
 
-    /// Recordings that hardly count, beside others that have as much to say.
+    /// Names recordings that have few samples, but count as much as the others of their side.
     fn tiny(&self) -> Vec<String> {
         let sides = [&self.before, &self.after].into_iter().filter(|side| side.len() > 1);
         let tiny = sides.flat_map(|side| {
@@ -254,7 +254,7 @@ impl Diff {
         .collect()
     }
 
-    /// Where a change of the whole can be looked for, if no row shows it.
+    /// Says where to look for a change of the whole, if no row shows it.
     fn elsewhere(&self) -> Option<String> {
         let is_share_of_cpu = self.unit == "share" && self.weight_unit == "ns";
         let is_of_runs = self.whole_unit == "cpu_s_per_run";
@@ -309,7 +309,7 @@ impl Recording {
 }
 
 impl Row {
-    /// Its name, and the one before if that was another.
+    /// Returns its name, and its name before if that was another one.
     pub(super) fn called(&self) -> String {
         match &self.before_name {
             Some(before) if self.what == Status::Renamed => format!("{before} → {}", self.name),

@@ -1,4 +1,4 @@
-//! What is at the head of a diff: CPU time and wall time in all.
+//! Computes the head of a diff: total CPU time and wall time.
 
 use serde::Serialize;
 
@@ -6,21 +6,22 @@ use super::{Diff, Rates, noise, unit};
 use crate::analysis::compare::{CPU_NOISE, Comparison, LEAST_NOISE_S, TotalsNoise, WALL_NOISE};
 use crate::base::term::quantity::{duration, percent};
 
-/// CPU time or wall time in all.
+/// The total of CPU time or wall time.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Total {
-    /// `cpu_s_per_run`, else `cpu_s_per_s`; of other weights than times `weight_per_run`, `weight_per_s`. Wall time: `s_per_run`, else `s`.
+    /// CPU time: `cpu_s_per_run`, else `cpu_s_per_s`; `weight_per_run` or `weight_per_s` if weights are not times. Wall time:
+    /// `s_per_run`, else `s`.
     unit: &'static str,
     #[serde(flatten)]
     rates: Rates,
-    /// By the kernel's account or a clock, and not by samples.
+    /// The kernel's account or a clock measured it, not samples.
     exact: bool,
-    /// How it is known how recordings differ: `assumed`, `assumed_and_runs`, `runs`; of what is no whole run `blocks` of time or
-    /// `runs`; `None`: it is not known.
+    /// The source of the noise between recordings: `assumed`, `assumed_and_runs`, `runs`; if recordings are no whole runs,
+    /// `blocks` of time or `runs`; `None` if it is unknown.
     noise: Option<&'static str>,
 }
 
-/// The CPU time.
+/// Computes the CPU time.
 pub(super) fn cpu(compared: &Comparison) -> Total {
     let (total, per) = &compared.cpu_time;
     Total {
@@ -31,7 +32,7 @@ pub(super) fn cpu(compared: &Comparison) -> Total {
     }
 }
 
-/// The wall time: how long something was recorded is nobody's but the user's affair, unless it was a run.
+/// Computes the wall time. It is tested only for whole runs: otherwise the user chose how long to record.
 pub(super) fn wall(compared: &Comparison) -> Total {
     let Some(totals) = &compared.totals else {
         let mean = |side: usize| {
@@ -66,7 +67,7 @@ fn name(noise: TotalsNoise) -> &'static str {
 }
 
 impl Total {
-    /// Before, after and the interval of the change, for people.
+    /// Returns before, after and the interval of the change as text.
     fn text(&self) -> String {
         let Rates { before, after, delta, low, high, significant, .. } = self.rates;
         let amount = |value: f64| match self.unit {
@@ -91,7 +92,7 @@ impl Total {
 }
 
 impl Diff {
-    /// The lines at the head: label and text.
+    /// Returns the lines at the head: label and text.
     pub(super) fn totals(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("CPU time", self.cpu_time.text()), ("wall time", self.wall_time.text())];
         if self.weight_unit != "ns" {
@@ -123,7 +124,7 @@ impl Diff {
     }
 }
 
-/// A share with its sign, in tenths of a percent.
+/// Returns a share with its sign, in tenths of a percent.
 pub(super) fn signed_percent(share: f64) -> String {
     let tenths = (share * 1000.0).round();
     format!("{}{:.1}%", if tenths < 0.0 { "-" } else { "+" }, tenths.abs() / 10.0)

@@ -1,4 +1,4 @@
-//! Where the graph is written.
+//! Chooses the file of the graph.
 
 use std::path::{Path, PathBuf};
 

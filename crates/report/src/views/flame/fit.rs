@@ -1,4 +1,4 @@
-//! What of the stacks is drawn: a picture has room for so much, and its lines lie in memory together.
+//! Chooses which stacks are drawn: a picture has limited room, and all of its lines are in memory at once.
 
 use crate::base::shorten::{MAX_NAME_BYTES, shorten};
 use crate::base::term::quantity::percent;
@@ -10,24 +10,25 @@ pub(crate) const MIN_SHARE: f64 = 0.1 / 1200.0;
 const MAX_LINES_BYTES: u64 = 128 << 20;
 /// The deepest stack that is drawn.
 const MAX_DEPTH: usize = 16 << 10;
-/// How often the bounds are halved: then names have 64 bytes, stacks 256 frames, and frames 0.5 % of the width.
+/// How often the bounds may be halved: then names have 64 bytes, stacks 256 frames, and frames 0.5 % of the width.
 const MAX_HALVED: u32 = 6;
 
-/// What is drawn.
+/// The stacks that are drawn.
 #[derive(Debug)]
 pub(crate) struct Drawn {
     pub(crate) stacks: Merged,
     /// The longest name, bytes.
     pub(crate) name_bytes: usize,
-    /// What is left out that could be seen, for people.
+    /// Says which visible parts are left out.
     pub(crate) left_out: Option<String>,
 }
 
-/// Leaves out what is too narrow to be seen; and of what does not fit into memory then, the narrowest, deepest and longest.
+/// Leaves out frames that are too narrow to be seen. If the rest does not fit into memory, it also leaves out the narrowest,
+/// deepest and longest parts.
 pub(crate) fn drawn(stacks: Merged) -> Drawn {
     let totals = stacks.totals();
     let whole = totals.first().copied().unwrap_or_default();
-    // Both are drawn, as the command line says: by samples or by weight.
+    // The command line chooses whether samples or weights are drawn; a frame stays if one of them is wide enough.
     let share = |node: usize| {
         let samples = totals[node].samples as f64 / (whole.samples as f64).max(1.0);
         samples.max(totals[node].share_of(whole))

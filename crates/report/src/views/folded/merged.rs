@@ -1,4 +1,5 @@
-//! The stacks of a profile as a trie of labels: what is called alike is one, and no line is built before it is needed.
+//! Holds the stacks of a profile as a trie of labels: frames with one label are one node, and no line is built before it is
+//! needed.
 
 use crate::base::map::{Interned, Map};
 use crate::base::shorten::MAX_LINE_BYTES;
@@ -7,7 +8,7 @@ use crate::profile::tree::Root;
 use crate::profile::tree::roots;
 use crate::profile::{Amount, Profile};
 
-/// What frames are called in a folded line.
+/// The labels of frames in folded lines.
 #[derive(Debug)]
 pub(crate) struct Labels {
     texts: Vec<String>,
@@ -16,7 +17,7 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// Labels frames by what their functions are called; `annotate` marks those of the kernel and inlined ones.
+    /// Labels frames by the names of their functions; with `annotate` it marks those of the kernel and inlined ones.
     pub(crate) fn new<'n>(names: &'n Names, annotate: bool, called: impl Fn(u32) -> &'n str) -> Self {
         let mut texts = Vec::new();
         let mut known: Map<(u32, &str), u32> = Map::default();
@@ -36,37 +37,37 @@ impl Labels {
         Self { texts, of_frame }
     }
 
-    /// What each frame of the names is called in a folded line.
+    /// Labels frames by their own names.
     pub(crate) fn own(names: &Names, annotate: bool) -> Self {
         Self::new(names, annotate, |function| &names.functions[function as usize].name)
     }
 
-    /// The label of a frame.
+    /// Returns the label of a frame.
     pub(crate) fn of(&self, frame: u32) -> &str {
         &self.texts[self.of_frame[frame as usize] as usize]
     }
 }
 
-/// Stacks merged by what their frames are called, root first. Node 0 is above all outermost frames.
+/// Stacks merged by the labels of their frames, root first. Node 0 is above all outermost frames.
 #[derive(Debug)]
 pub(crate) struct Merged {
     /// Distinct labels, in their order.
     texts: Vec<String>,
     /// Parent and label of each node; a parent comes before its children.
     nodes: Vec<(u32, u32)>,
-    /// What hit exactly there.
+    /// The samples that hit exactly there.
     pub(crate) own: Vec<Amount>,
-    /// All nodes but the first: a stack in front of those that go on from it, these by their labels.
+    /// All nodes except the first: a stack before those that continue it, and these by their labels.
     order: Vec<u32>,
 }
 
-/// What stands for a stack without frames.
+/// Stands for a stack without frames.
 const NO_STACK: &str = "[no stack]";
-/// What stands for outermost frames that are too narrow to be drawn.
+/// Stands for outermost frames that are too narrow to be drawn.
 const TOO_NARROW: &str = "[too narrow to be drawn]";
 
 impl Merged {
-    /// Merges the stacks of a profile, below the names that `root` asks for.
+    /// Merges the stacks of a profile, below the names that `root` requests.
     pub(crate) fn new(profile: &Profile, root: Root, labels: &Labels) -> Self {
         let (names, of_thread) = roots(profile, root);
         let names: Vec<String> = names.iter().map(|name| name.replace(';', ":")).collect();
@@ -112,12 +113,13 @@ impl Merged {
         Self { texts, nodes, own, order }
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(crate) fn len(&self) -> usize {
         self.own.iter().filter(|own| own.samples > 0).count()
     }
 
-    /// Hands on each distinct stack that was hit, root first, until one is refused: a stack in front of those that go on from it.
+    /// Hands over each distinct stack that was hit, root first, until the receiver refuses one. A stack comes before those that
+    /// continue it.
     pub(crate) fn each<E>(&self, mut hand: impl FnMut(&[&str], Amount) -> Result<(), E>) -> Result<(), E> {
         let mut path: Vec<&str> = Vec::new();
         let mut nodes: Vec<u32> = vec![0];
@@ -137,7 +139,7 @@ impl Merged {
         Ok(())
     }
 
-    /// How many lines are too long to be written whole.
+    /// Counts the lines that are too long to be written whole.
     pub(crate) fn too_long(&self) -> u64 {
         let mut bytes = vec![0_usize; self.nodes.len()];
         let mut too_long = 0;
@@ -148,7 +150,7 @@ impl Merged {
         too_long
     }
 
-    /// Counts what went through each node.
+    /// Adds up the samples of each node and of all nodes below it.
     pub(crate) fn totals(&self) -> Vec<Amount> {
         let mut totals = self.own.clone();
         for node in (1..totals.len()).rev() {
@@ -158,8 +160,8 @@ impl Merged {
         totals
     }
 
-    /// Cuts what a picture cannot show: a node for which `is_kept` does not hold, told its position and its depth from 1 on, counts
-    /// for the nearest one that is kept, and so does all below it. `called` shortens labels.
+    /// Returns only the nodes for which `is_kept` holds, which gets their position and their depth from 1 on. A node that is not
+    /// kept, and everything below it, counts for the nearest kept node. `called` shortens labels.
     pub(crate) fn kept(
         &self,
         is_kept: impl Fn(usize, usize) -> bool,
@@ -168,7 +170,7 @@ impl Merged {
         let mut texts: Vec<String> = self.texts.iter().map(|text| called(text)).collect();
         let mut nodes: Interned<(u32, u32)> = Interned::new();
         nodes.intern(self.nodes[0]);
-        // The node that stands for each, and the depth of those that are kept.
+        // The node that stands for each node, and the depth of the kept ones.
         let (mut of, mut depths) = (vec![0_u32; self.nodes.len()], vec![Some(0_usize); self.nodes.len()]);
         let mut own = vec![self.own[0]];
         for (node, (parent, label)) in self.nodes.iter().enumerate().skip(1) {
@@ -192,7 +194,7 @@ impl Merged {
         Self { texts, nodes, own, order }
     }
 
-    /// How many bytes all lines have together, were they whole.
+    /// Counts the bytes of all lines, if they were whole.
     pub(crate) fn line_bytes(&self) -> u64 {
         let mut bytes = vec![0_u64; self.nodes.len()];
         let mut all = 0_u64;
@@ -204,7 +206,7 @@ impl Merged {
     }
 }
 
-/// Orders nodes as they are read: a parent in front of its children, these by their labels.
+/// Orders nodes for reading: a parent before its children, and these by their labels.
 fn ordered(nodes: &[(u32, u32)]) -> Vec<u32> {
     let mut by_parent: Vec<u32> = (1..nodes.len() as u32).collect();
     by_parent.sort_unstable_by_key(|node| nodes[*node as usize]);

@@ -1,4 +1,4 @@
-//! Where the bytes of a file go.
+//! Divides the bytes of a file among kinds of blocks and columns.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ use crate::base::ratio;
 use crate::base::term::quantity::{bytes, count, percent};
 use crate::base::term::{Align, Page, Style, Table};
 
-/// What belongs to no payload.
+/// The bytes that belong to no payload.
 const ENVELOPE: &str = "envelope";
 
-/// How the shares of columns come about.
+/// Explains how the shares of columns are computed.
 const EXPLAINED: &str = "the columns of a block are compressed together: each is charged what it takes when compressed \
                          alone, scaled so that they add up to what is stored";
 
-/// What one column of all blocks of a kind takes.
+/// The bytes of one column in all blocks of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct SizeRow {
     kind: String,
-    /// `None`: the payload could not be divided.
+    /// `None` if the payload could not be divided.
     column: Option<&'static str>,
     bytes: u64,
     share: f64,
@@ -38,7 +38,7 @@ impl SizeRow {
     /// envelope last.
     ///
     /// # Errors
-    /// If there is no memory to compress in.
+    /// If there is no memory for compression.
     pub(crate) fn list(recording: &Recording) -> Result<Vec<Self>, Error> {
         let measured = |measure: &mut Option<Measure>, entry: &Entry| {
             let measure = match measure {
@@ -98,7 +98,7 @@ fn divide(
     Ok(names.zip(apportion(stored, &alone)).collect())
 }
 
-/// Divides a number in the ratio of some parts, so that nothing is left. Numbers are lengths of blocks: below 2³².
+/// Divides a number in the ratio of some parts, without a rest. Numbers are lengths of blocks: below 2³².
 fn apportion(whole: u64, parts: &[u64]) -> Vec<u64> {
     let sum = parts.iter().sum::<u64>().max(1);
     let mut before = 0;
@@ -132,7 +132,7 @@ fn envelope(recording: &Recording) -> BTreeMap<Option<&'static str>, u64> {
     rows.into_iter().map(|(name, bytes)| (Some(name), bytes)).collect()
 }
 
-/// Prints the rows for people.
+/// Writes the rows as text.
 pub(super) fn text(rows: &[SizeRow], samples: u64, page: &mut Page) {
     let columns = [
         ("BYTES", Align::Right),

@@ -1,4 +1,4 @@
-//! Where the names of each image come from: the recording itself, and files that are found now.
+//! Finds the sources of each image's names: the recording itself, and files that exist now.
 
 use std::collections::BTreeMap;
 
@@ -18,38 +18,38 @@ use crate::stacks::locate::Locator;
 use crate::stacks::mounts::Elsewhere;
 use icecore_symbolize::image::{Finder, Identity, Knowledge, Search, hex};
 
-/// What the columns are.
+/// Explains the columns.
 const EXPLAINED: &str = "NAMES: of functions that were hit, in the recording; PACKED: places whose functions and lines are in \
                          it; FILE: where the best file is found now, and TELLS: lines, symbols (its symbol table) or \
                          exports";
 
-/// Behind a path that is none of the recorded machine's.
+/// Follows a path that is not a path of the recorded machine itself.
 const OTHER_MOUNTS: &str = " (in another mount namespace)";
 
-/// One image whose code stacks hold.
+/// One image whose code is on stacks.
 #[derive(Debug, Serialize)]
 pub(crate) struct SourceRow {
     image: String,
     build_id: String,
-    /// Functions that the recording names.
+    /// The number of functions that the recording names.
     names: u64,
-    /// Places whose functions and lines an earlier report has written into the recording.
+    /// The number of locations whose functions and lines an earlier report has written into the recording.
     packed: u64,
-    /// Where the file was found that tells most.
+    /// The source of the file that names most.
     source: Option<&'static str>,
     path: Option<String>,
-    /// What it tells: lines, symbols, exports.
+    /// What that file has: lines, symbols, exports.
     tells: Option<&'static str>,
-    /// Why there is none.
+    /// Why there is no such file.
     reason: Option<&'static str>,
-    /// Only processes of other mount namespaces than the recorder's had mapped it.
+    /// Only processes in other mount namespaces than the recorder's had mapped it.
     other_mounts: bool,
     #[serde(skip)]
     why: String,
 }
 
 impl SourceRow {
-    /// Looks for the files of all images whose code stacks hold; by path, then build-id.
+    /// Searches the files of all images whose code is on stacks; orders the images by path, then build-id.
     pub(crate) fn list(recording: &Recording, search: &Search) -> Vec<Self> {
         let tables = load(recording);
         let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
@@ -93,14 +93,14 @@ impl SourceRow {
     }
 }
 
-/// What the recording has of an image.
+/// The names that the recording has for an image.
 #[derive(Debug, Default)]
 struct Counted {
     names: u64,
     packed: u64,
 }
 
-/// The same of all images whose code stacks hold, by position among the locator's images.
+/// Collects these for all images whose code is on stacks, by position among the locator's images.
 struct Counts {
     of_image: BTreeMap<u32, Counted>,
 }
@@ -128,7 +128,7 @@ impl Counts {
     }
 }
 
-/// Prints them for people.
+/// Writes the rows as text.
 pub(super) fn text(rows: &[SourceRow], page: &mut Page) {
     let columns = [
         ("NAMES", Align::Right),

@@ -1,4 +1,4 @@
-//! The contents of a file as text.
+//! Writes the contents of a file as text.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::base::term::{Align, Page, Style, Table};
 use crate::views::{left_out, recorder};
 
 impl Info {
-    /// Prints it for people; `each` lists every block.
+    /// Writes the text; `each` lists every block.
     pub fn text(&self, each: bool, page: &mut Page) {
         let state =
             if self.closed { "closed" } else { "not closed: the recorder was stopped, or still runs" };

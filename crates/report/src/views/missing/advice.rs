@@ -1,4 +1,4 @@
-//! Why a file is missing, and what may get it.
+//! Explains why a file is missing, and how to get it.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use crate::profile::pipeline::Report;
 use icecore_symbolize::Reason;
 use icecore_symbolize::image::{Identity, Knowledge, Looked, Outcome, Search, hex};
 
-/// What the kernel appends to the path of a mapping whose file was unlinked.
+/// The text that the kernel appends to the path of a mapping whose file was deleted.
 const DELETED: &str = " (deleted)";
 
-/// Says why, for people.
+/// Returns the reason as text.
 pub(super) fn why(reason: Option<Reason>, looked: &Looked) -> String {
     let has_debug_file = looked.attempts.iter().any(|step| step.outcome == Outcome::NoOffsets);
     match reason {
@@ -23,7 +23,7 @@ pub(super) fn why(reason: Option<Reason>, looked: &Looked) -> String {
     }
 }
 
-/// The host of the recording, if it is a single one that has a name.
+/// Returns the host of the recording, if there is only one, and it has a name.
 pub(super) fn host<'r>(report: &'r Report<'_>) -> Option<&'r str> {
     match report.loaded.tables.parts.hosts() {
         [host] if !host.is_empty() => Some(host),
@@ -31,19 +31,19 @@ pub(super) fn host<'r>(report: &'r Report<'_>) -> Option<&'r str> {
     }
 }
 
-/// Where an image comes from.
+/// The origin of an image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin<'a> {
-    /// None if it is not known.
+    /// `None` if it is unknown.
     pub(super) host: Option<&'a str>,
-    /// A process in whose mount namespace its path is one, if it is not one of the host itself.
+    /// A process whose mount namespace its path belongs to, if the path is not one of the host itself.
     pub(super) process: Option<u32>,
-    /// All files were to be in the recording, and why this one is not is told apart.
+    /// The user wanted all files in the recording; another text explains why this one is missing.
     pub(super) embeds_all: bool,
 }
 
-/// The command that copies an image from the recorded host. Without a build-id it is known by its path, size and
-/// modification time alone.
+/// Returns the command that copies an image from the recorded host. Without a build-id only path, size and modification time
+/// identify the image.
 fn copy(image: &Identity, origin: Origin<'_>) -> String {
     let root = origin.process.map(|process| format!("/proc/{process}/root")).unwrap_or_default();
     let from = format!("{}:{root}{}", origin.host.unwrap_or("HOST"), image.path);

@@ -6,31 +6,31 @@ use crate::profile::names::{Frame, Side};
 use crate::profile::{Amount, Profile, groups, sums, through};
 use icecore_symbolize::Reason;
 
-/// What the frames of one image lack.
+/// The frames of one image that lack something.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lack {
-    /// A position in the images of the names.
+    /// Its position in the images of the names.
     pub(super) image: u32,
-    /// Why the frames have no name; `None` if all they lack is a source line.
+    /// Why the frames have no name; `None` if they only lack a source line.
     pub(super) reason: Option<Reason>,
-    /// Samples with such a frame.
+    /// The samples with such a frame.
     pub(super) through: Amount,
-    /// Such frames.
+    /// The number of such frames.
     pub(super) frames: u64,
 }
 
-/// What all frames lack.
+/// The counts of all frames.
 #[derive(Debug)]
 pub(super) struct Count {
     /// By the weight of their samples, heaviest first.
     pub(super) lacks: Vec<Lack>,
-    /// Frames that are in no file, by reason.
+    /// The frames in no file, by reason.
     pub(super) others: BTreeMap<&'static str, u64>,
     /// All frames, each counted once per sample.
     pub(super) frames: u64,
 }
 
-/// A file would name the frame, or would if it were the right one.
+/// Returns true if a file, or the right version of a file, would name the frame.
 fn is_of_a_file(reason: Reason) -> bool {
     match reason {
         Reason::ImageMissing
@@ -48,7 +48,7 @@ fn is_of_a_file(reason: Reason) -> bool {
     }
 }
 
-/// What one frame lacks; `None` if nothing, or nothing that a file could give.
+/// Returns what one frame lacks; `None` if nothing, or nothing that a file would have.
 fn lack(profile: &Profile, frame: &Frame) -> Option<(u32, Option<Reason>)> {
     let function = &profile.names.functions[frame.function as usize];
     match function.reason {
@@ -67,7 +67,7 @@ pub(super) fn unnamed_frames(profile: &Profile) -> u64 {
 
 /// Counts all frames of a profile by what they lack.
 pub(super) fn count(profile: &Profile) -> Count {
-    // Images that lack names, then those that lack lines; group 0 lacks nothing.
+    // Group 0 lacks nothing; then come images that lack names, then images that lack lines.
     let images = profile.names.images.len();
     let group = |frame: &Frame| match lack(profile, frame) {
         Some((image, Some(_))) => image + 1,
@@ -79,7 +79,7 @@ pub(super) fn count(profile: &Profile) -> Count {
     let sums = sums(profile, &group_of, 2 * images + 1);
     let amounts = through(profile, profile.at_stacks());
     let mut of_group = vec![0u64; sums.len()];
-    // The weightiest reason speaks for the image.
+    // The reason with the most weight stands for the image.
     let mut reasons: BTreeMap<u32, BTreeMap<Reason, u64>> = BTreeMap::new();
     let mut others = BTreeMap::new();
     for (stack, amount) in profile.stacks.iter().zip(&amounts).skip(1) {

@@ -1,4 +1,4 @@
-//! The page for people.
+//! Writes the page.
 
 use super::{Missing, Row, Tried};
 use crate::analysis::asked::Asked;
@@ -10,7 +10,7 @@ use crate::profile::pipeline::Report;
 use icecore_symbolize::Reason;
 
 impl Missing {
-    /// The page: what would give names, what would give lines, what no file would name.
+    /// Writes the page: files that would give names, files that would give lines, frames that no file would name.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         let whole = report.profile.whole();
         super::super::preface(report, Amount { samples: whole.samples, weight: whole.weight }, page);
@@ -89,7 +89,7 @@ impl Missing {
         }
     }
 
-    /// What was tried: every path if that is wanted, else what was there, and how many were not.
+    /// Lists the attempts: every path if the user wants that, otherwise the paths that had a file, and the number of the others.
     fn tried(&self, row: &Row) -> Vec<String> {
         let (absent, there): (Vec<_>, Vec<_>) =
             row.tried.iter().partition(|tried| tried.outcome == "absent" && !self.shows_paths);
@@ -147,7 +147,7 @@ impl Missing {
     }
 }
 
-/// How many are shown, if not all.
+/// Returns how many rows are shown, if not all.
 fn of(shown: usize, all: u64) -> String {
     if shown as u64 == all { String::new() } else { format!(", of which {shown} are shown (-n 0: all)") }
 }

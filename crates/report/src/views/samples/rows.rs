@@ -1,4 +1,4 @@
-//! One sample as text or as a JSON object.
+//! Prints one sample as text or as a JSON object.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub(super) struct Lister<'a> {
     pub(super) names: &'a Names,
     pub(super) locator: Locator<'a>,
     pub(super) matches: Matches,
-    /// Of each function, whether it is an entry point.
+    /// For each function, whether it is an entry point.
     pub(super) entries: Vec<bool>,
 }
 
@@ -43,7 +43,7 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "is_false")]
     incomplete: bool,
     frames: Vec<Frame<'a>>,
-    /// The outermost ones, if they are too long to be listed.
+    /// The number of outermost frames that are not listed, because the list would be too long.
     #[serde(skip_serializing_if = "is_zero")]
     frames_left_out: usize,
 }
@@ -64,7 +64,7 @@ struct Frame<'a> {
     file: Option<&'a str>,
     line: Option<u32>,
     reason: Option<&'static str>,
-    /// What people see instead of a name.
+    /// The text that stands for a missing name.
     #[serde(skip)]
     shown: &'a str,
 }
@@ -72,14 +72,14 @@ struct Frame<'a> {
 /// The frames of a sample.
 struct Listed<'a> {
     frames: Vec<Frame<'a>>,
-    /// Frames further out that would make the row too long.
+    /// The number of outer frames that would make the row too long.
     left_out: usize,
-    /// The outermost of user space is an entry point by its name.
+    /// The outermost frame of user space is an entry point by its name.
     begins: bool,
 }
 
 impl<'a> Lister<'a> {
-    /// Prints a sample, unless the focus leaves it out or nothing of its stack is left.
+    /// Prints a sample, unless the focus excludes it or nothing of its stack is left.
     pub(super) fn print(&'a self, sample: &Sample, key: &Key, json: bool, out: &mut Vec<u8>) {
         let Some(Listed { frames, left_out, begins }) = self.frames(key) else { return };
         let is_walked = key.end != WalkEnd::NONE && key.end != WalkEnd::UNSAID;
@@ -141,7 +141,7 @@ impl<'a> Lister<'a> {
         (focused && !(hidden && frames.is_empty())).then_some(Listed { frames, left_out, begins })
     }
 
-    /// About how many bytes it takes to name a frame.
+    /// Estimates how many bytes it takes to name a frame.
     pub(super) fn bytes(&self, id: u32) -> usize {
         let frame = &self.names.frames[id as usize];
         let function = &self.names.functions[frame.function as usize];

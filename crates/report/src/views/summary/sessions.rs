@@ -1,4 +1,4 @@
-//! When each session ran, and what it has of the samples.
+//! Describes when each session ran, and which part of the samples it has.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +25,9 @@ pub(super) struct Row {
     pub(super) start_unix_ns: u64,
     pub(super) end_unix_ns: u64,
     pub(super) duration_s: f64,
-    /// Samples that the filters keep.
+    /// Samples that the filters select.
     pub(super) samples: u64,
-    /// These per second of its own duration.
+    /// These samples per second of the session's own duration.
     pub(super) rate_hz: f64,
     pub(super) receipt: Option<ReceiptRow>,
 }
@@ -63,14 +63,14 @@ pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<Row> {
     .collect()
 }
 
-/// What all sessions have alike; the default if they differ.
+/// Returns the value that all sessions have in common; the default if they differ.
 pub(super) fn alike<T: PartialEq + Default>(tables: &Tables, of: impl Fn(&SessionV1) -> T) -> T {
     let mut each = tables.parts.iter().map(|part| of(&part.session));
     let first = each.next().unwrap_or_default();
     if each.all(|other| other == first) { first } else { T::default() }
 }
 
-/// Labels of all sessions; values that differ are joined. Of one key in one session the last counts.
+/// Joins the labels of all sessions, and values that differ. If a session has a key twice, the last value counts.
 pub(super) fn labels(tables: &Tables) -> BTreeMap<String, String> {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for part in &tables.parts {
@@ -85,7 +85,7 @@ pub(super) fn labels(tables: &Tables) -> BTreeMap<String, String> {
     values.into_iter().map(|(key, values)| (key.to_owned(), values.join(", "))).collect()
 }
 
-/// Notes of all sessions, those of equal text once.
+/// Returns the notes of all sessions; equal notes once.
 pub(super) fn notes(tables: &Tables) -> Vec<String> {
     let mut known = std::collections::HashSet::new();
     let notes = tables.parts.iter().flat_map(|part| &part.session.notes);

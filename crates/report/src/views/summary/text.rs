@@ -1,4 +1,4 @@
-//! The first screen as text.
+//! Writes the first screen as text.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::views::flame::file::default_name;
 use crate::views::top::clip;
 use crate::views::{left_out, recorder};
 
-/// Longer names are cut here; `top` shows them whole.
+/// Longer names are cut; `top` shows them whole.
 const NAME_LEN: usize = 72;
 /// How many cgroups are listed.
 const CGROUPS: usize = 3;
@@ -20,9 +20,9 @@ const CGROUPS: usize = 3;
 const REASONS: usize = 3;
 
 impl Summary {
-    /// Prints the screen.
+    /// Writes the screen.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
-        // What is not good comes first.
+        // Problems come first.
         if self.quality.verdict == Verdict::Good {
             self.what(page);
             page.gap();
@@ -132,7 +132,7 @@ impl Summary {
         if let Some(agreement) = self.quality.cpu_time_agreement {
             page.item("  CPU time", &format!("{} of what the kernel accounts for", percent(agreement)));
         }
-        // The filters are in front of it.
+        // The filters stand before it.
         let restrictions = self.quality.restrictions.iter().filter(|line| !line.starts_with("filtered"));
         restrictions.for_each(|line| page.item("  restricted", line));
         self.quality.refused().into_iter().for_each(|line| page.item("  refused", &line));
@@ -142,7 +142,7 @@ impl Summary {
         if let Some(names) = self.names() {
             page.item("  names", &names);
         }
-        // Of files that were reduced to sections all names are there.
+        // If files were reduced to sections, all names are there.
         let nameless = self.left_out.iter().filter(|row| row.costs_names());
         if let Some(left_out) = left_out::told(nameless).filter(|_| !self.quality.unnamed.is_empty()) {
             page.item("  left out", &left_out);
@@ -239,7 +239,7 @@ impl Summary {
     }
 
     fn cost(&self, page: &mut Page) {
-        // Of several sessions it would be that of the first: `info` and --json have each.
+        // With several sessions this would be the cost of the first: `info` and --json have each.
         if !self.sessions.is_empty() {
             return;
         }
@@ -269,13 +269,13 @@ fn machine(host: &str, kernel_release: &str, arch: &str, cpus: &[u32]) -> String
     let known = |text: &str| if text.is_empty() { "?".to_owned() } else { text.to_owned() };
     let machine = format!("{} · Linux {} · {arch}", known(host), known(kernel_release));
     match cpus {
-        // perf need not tell which CPUs it sampled.
+        // perf may not record which CPUs it sampled.
         [] => machine,
         cpus => format!("{machine} · {} ({})", things(cpus.len() as u64, "CPU"), ranges(cpus)),
     }
 }
 
-/// A list of numbers as `0-3,7`.
+/// Returns a list of numbers as `0-3,7`.
 fn ranges(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for number in numbers {

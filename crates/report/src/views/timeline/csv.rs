@@ -1,4 +1,4 @@
-//! Comma-separated values, one line for each row and bucket.
+//! Writes comma-separated values, one line for each row and bucket.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ impl Timeline {
     /// Writes a heading and the values, quoted as RFC 4180 says.
     ///
     /// # Errors
-    /// If `out` does not take them.
+    /// If `out` cannot be written.
     pub fn csv(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
         if let Some(heat) = &self.heatmap {
             writeln!(out, "time_s,offset_s,{}", self.value_unit.replace('/', "_per_"))?;
@@ -34,7 +34,7 @@ impl Timeline {
     }
 }
 
-/// Kind, name, image, host, process and thread.
+/// Returns kind, name, image, host, process and thread.
 fn cells(what: &What) -> [String; 6] {
     let none = String::new;
     match what {

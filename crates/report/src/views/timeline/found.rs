@@ -1,4 +1,4 @@
-//! When a row went over to another level.
+//! Finds change points: the moments from which on a row is at another level.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -9,28 +9,28 @@ use crate::analysis::changes::{Change, Level, Rule, changes as changes_of};
 use crate::analysis::compare::estimate::p_of_counts;
 use crate::profile::Amount;
 
-/// The probability that any change is listed of a file in which nothing changes, at most.
+/// The highest probability that a file in which nothing changes shows any change.
 const FALSE_ALARMS: f64 = 0.05;
-/// A level lasts so many slices at least.
+/// A level lasts at least this many slices.
 const SHORTEST: usize = 6;
-/// Smaller changes of a share are of no use to anybody.
+/// Smaller changes of a share are useless.
 const LEAST: f64 = 0.01;
 
 /// A change.
 #[derive(Debug, Serialize)]
 pub(super) struct ChangeRow {
-    /// From when on.
+    /// The change point.
     pub(super) time_s: f64,
     #[serde(flatten)]
     pub(super) what: What,
-    /// What `before` and `after` are: `share` of all that was spent meanwhile, or for everything a rate.
+    /// The meaning of `before` and `after`: `share` of everything in the meantime, or a rate, for everything.
     pub(super) measure: &'static str,
     pub(super) before: f64,
     pub(super) after: f64,
     pub(super) p: f64,
-    /// The time behind the change up to the next one of this row.
+    /// The time after the change, up to the next change of this row.
     pub(super) slice: Stretch,
-    /// The time in front of it since the one before.
+    /// The time before the change, from the previous one on.
     pub(super) against: Stretch,
 }
 
@@ -56,8 +56,8 @@ pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[S
     found
 }
 
-/// Changes of the share of a row, whose weights are those of the fine slices. Slices in which nothing was sampled say
-/// nothing about shares.
+/// Finds the changes of a row's share. The weights of the row belong to the fine slices. Slices without samples say nothing about
+/// shares.
 fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<ChangeRow> {
     let own = &row.weights;
     let busy: Vec<usize> = (0..whole.len()).filter(|slice| whole[*slice].weight > 0).collect();
@@ -65,7 +65,7 @@ fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<Chan
     let shares: Vec<f64> = busy.iter().map(share).collect();
     let sum = |of: &dyn Fn(usize) -> u64| busy.iter().map(|slice| of(*slice) as f64).sum::<f64>();
     let mean = sum(&|slice| own[slice]) / sum(&|slice| whole[slice].weight).max(1.0);
-    // As many samples as there are draw the share; the fewer they are, the less it is known.
+    // The share of a slice is drawn from its samples: the fewer they are, the less is known.
     let error = |slice: &usize| (mean * (1.0 - mean) / whole[*slice].samples.max(1) as f64).max(0.0).sqrt();
     let errors: Vec<f64> = busy.iter().map(error).collect();
     let mut found = changes_of(&shares, Some(&errors), rule);
@@ -74,7 +74,7 @@ fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<Chan
         let own: f64 = slices.iter().map(|slice| own[*slice] as f64).sum();
         own / slices.iter().map(|slice| whole[*slice].weight as f64).sum::<f64>()
     };
-    // Samples of the row, and of everything.
+    // Returns the samples of the row, and of everything.
     let counted = |of: Level| {
         let all: u64 = busy[of.begin..of.end].iter().map(|slice| whole[*slice].samples).sum();
         [level(of) * all as f64, all as f64]
@@ -82,7 +82,7 @@ fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<Chan
     let sampled: u64 = whole.iter().map(|sum| sum.samples).sum();
     drop_unclear(&mut found, rule.false_alarms, |before, after| {
         let levels = [before, after].map(counted);
-        // A stretch as short as the shorter of both may show as much anywhere.
+        // Anywhere in the recording, a stretch as short as the shorter of both may show as much by chance.
         let stretches = sampled as f64 / levels[0][1].min(levels[1][1]).max(1.0);
         let is_of_use = (level(after) - level(before)).abs() >= LEAST;
         if is_of_use { p_of_levels(levels) * stretches } else { f64::INFINITY }
@@ -94,8 +94,8 @@ fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<Chan
     found.iter().map(row).collect()
 }
 
-/// Takes out changes, one after the other, that the values as they are show less clearly than by `most`: what was taken
-/// out of neighbours may make a step that is not there. The levels on both sides become one.
+/// Removes, one after the other, changes that the original values show less clearly than by `most`: removing the influence of
+/// neighbours may create a step that does not exist. The levels on both sides become one.
 fn drop_unclear(found: &mut Vec<Change>, most: f64, p: impl Fn(Level, Level) -> f64) {
     loop {
         let all = found.iter().map(|change| p(change.before, change.after)).enumerate();
@@ -112,8 +112,8 @@ fn drop_unclear(found: &mut Vec<Change>, most: f64, p: impl Fn(Level, Level) -> 
     }
 }
 
-/// The probability that samples are spread over two levels as unevenly, if a row has the same share of both: by those of
-/// the row, or by all others if these tell more.
+/// Returns the probability that samples are distributed over two levels as unevenly, if a row has the same share in both: by the
+/// samples of the row, or by all others if these say more.
 fn p_of_levels(levels: [[f64; 2]; 2]) -> f64 {
     let wholes = levels.map(|[_, all]| all);
     let own = levels.map(|[own, _]| own.round() as u64);
@@ -121,7 +121,7 @@ fn p_of_levels(levels: [[f64; 2]; 2]) -> f64 {
     p_of_counts(own, wholes).min(p_of_counts(others, wholes))
 }
 
-/// Changes of what was spent in all. The last slice may be too short to say anything.
+/// Finds the changes of everything. The last slice may be too short to say anything.
 fn of_whole(fine: Buckets, rates: &[f64], rule: Rule) -> Vec<ChangeRow> {
     let last = rates.len().saturating_sub(1);
     let is_short = fine.begin_ns(rates.len()).saturating_sub(fine.begin_ns(last)) < fine.each_ns() / 2;
@@ -133,7 +133,7 @@ fn of_whole(fine: Buckets, rates: &[f64], rule: Rule) -> Vec<ChangeRow> {
     found.iter().map(row).collect()
 }
 
-/// `at` tells the slice of a position in the series.
+/// Makes a row of a change; `at` returns the slice of a position in the series.
 fn new(
     fine: Buckets,
     what: &What,

@@ -1,17 +1,17 @@
-//! The heat map: seconds from left to right, and in each the offset within it from bottom to top, so that what happens
-//! for a tenth of a second, or every second, is seen.
+//! Draws the heat map: seconds from left to right, and the offset within each from bottom to top. So it shows what happens for a
+//! tenth of a second, or every second.
 
 use serde::Serialize;
 
 use super::{Buckets, peak};
 use crate::base::term::{Page, Style};
 
-/// Length of a cell.
+/// The length of a cell.
 pub(super) const STEP_NS: u64 = 50_000_000;
-/// Cells of a second.
+/// The cells of a second.
 pub(super) const STEPS: u32 = 20;
 
-/// Rates of every cell.
+/// The rates of all cells.
 #[derive(Debug, Serialize)]
 pub(super) struct Heat {
     pub(super) offset_s: f64,
@@ -23,12 +23,12 @@ pub(super) struct Heat {
 #[derive(Debug, Serialize)]
 pub(super) struct Second {
     pub(super) begin_s: f64,
-    /// From its begin on; the last may have fewer.
+    /// The rates from its begin on; the last second may have fewer.
     pub(super) values: Vec<f64>,
 }
 
 impl Heat {
-    /// Spreads the weight of slices of [`STEP_NS`] over seconds.
+    /// Distributes the weights of slices of [`STEP_NS`] over seconds.
     pub(super) fn new(seconds: Buckets, of_slices: &[u64], unit: &str) -> Self {
         let cells = Buckets { each: 1, ..seconds };
         let values = cells.rates(of_slices, unit);
@@ -69,10 +69,10 @@ impl Heat {
     }
 }
 
-/// Shades, from nothing to the most.
+/// The shades, from nothing to the most.
 const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 
-/// The offsets that are written: every quarter of a second.
+/// The offsets that are labelled: every quarter of a second.
 fn label(step: usize) -> String {
     let ms = step as u64 * STEP_NS / 1_000_000;
     if ms.is_multiple_of(250) { format!("{ms} ms") } else { String::new() }

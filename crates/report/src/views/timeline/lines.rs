@@ -1,4 +1,4 @@
-//! The rows: processes, threads, functions or images, the heaviest first.
+//! Adds up the rows: processes, threads, functions or images, the heaviest first.
 
 use std::cmp::Reverse;
 
@@ -12,9 +12,9 @@ use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, groups, sums};
 use crate::views::owners::{Owner, Owners};
 
-/// Functions that are shown behind processes.
+/// The number of functions that follow the processes.
 const FUNCTIONS: usize = 5;
-/// Rows of each kind in which changes are looked for, the heaviest, though fewer are shown.
+/// The number of rows of each kind in which changes are searched: the heaviest, though the view shows fewer.
 const SEARCHED: usize = 100;
 
 /// A row.
@@ -36,12 +36,12 @@ pub(super) enum What {
     All,
     Process(Owner),
     Thread(Owner),
-    /// All processes of one name.
+    /// All processes with one name.
     #[serde(rename = "process")]
     Processes {
         comm: Box<str>,
     },
-    /// All threads of one name.
+    /// All threads with one name.
     #[serde(rename = "thread")]
     Threads {
         comm: Box<str>,
@@ -75,7 +75,7 @@ impl Line {
     }
 }
 
-/// Adds up the heaviest rows of what is asked for.
+/// Adds up the heaviest rows of the requested kind.
 pub(super) fn series(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<Series> {
     let profile = &report.profile;
     let most = if options.rows > 0 { options.rows } else { usize::MAX };
@@ -91,8 +91,8 @@ pub(super) fn series(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<
     }
 }
 
-/// Adds up the rows in which changes are looked for: more than are shown, and processes and threads by name, as `diff` has
-/// them.
+/// Adds up the rows in which changes are searched. They are more than the view shows, and processes and threads go by name, as in
+/// `diff`.
 pub(super) fn searched(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<Series> {
     let profile = &report.profile;
     let most = if options.rows > 0 { options.rows.max(SEARCHED) } else { usize::MAX };
@@ -129,7 +129,7 @@ fn of_owners(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) ->
     of_threads(profile, time, &owners.of_thread, owners.keys.len(), what, most)
 }
 
-/// Adds up so many groups of threads.
+/// Adds up the heaviest groups of threads.
 fn of_threads(
     profile: &Profile,
     time: Buckets,
@@ -171,7 +171,7 @@ fn of_code(profile: &Profile, by: TimelineBy, sort: Sort, time: Buckets, most: u
     heaviest(profile, time, grouping, &totals, what, most)
 }
 
-/// Adds up the heaviest groups bucket by bucket; of equal ones the first names.
+/// Adds up the heaviest groups bucket by bucket; of equally heavy ones it takes the first names.
 fn heaviest(
     profile: &Profile,
     time: Buckets,
@@ -184,7 +184,7 @@ fn heaviest(
         (0..totals.len() as u32).filter(|group| totals[*group as usize].weight > 0).collect();
     let weight = |group: &u32| Reverse(totals[*group as usize].weight);
     ranked.sort_by_key(weight);
-    // All that may be among the first are named; the others need no name.
+    // All groups that may be among the first get names; the others need none.
     let least = ranked.get(most.saturating_sub(1)).map(weight);
     let mut named: Vec<(u32, What)> = ranked
         .into_iter()

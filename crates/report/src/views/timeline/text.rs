@@ -1,4 +1,4 @@
-//! Lines, the heat map and changes for people.
+//! Writes lines, the heat map and changes as text.
 
 use super::Timeline;
 use super::found::{ChangeRow, Stretch};
@@ -13,15 +13,15 @@ use crate::views::owners::columns;
 use crate::views::preface;
 use crate::views::top::clip;
 
-/// Characters of the line of everything, one above the other.
+/// The height of the line of everything, in characters.
 const TALL: usize = 3;
-/// Characters of a name in a sentence.
+/// The most characters of a name in a sentence.
 const NAME: usize = 60;
-/// Changes that are listed, the largest.
+/// The most changes that are listed: the largest ones.
 const CHANGES: usize = 12;
 
 impl Timeline {
-    /// The page for people.
+    /// Writes the page.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         preface(report, self.whole(), page);
         if self.total_samples == 0 {
@@ -51,7 +51,7 @@ impl Timeline {
         self.changes_text(report, page);
     }
 
-    /// A rate with its unit.
+    /// Returns a rate with its unit.
     fn value(&self, value: f64) -> String {
         match self.value_unit.as_str() {
             "cpus" => format!("{value:.2} CPUs"),
@@ -146,7 +146,7 @@ impl Line {
 }
 
 impl What {
-    /// Options of the `diff` that shows a change of it.
+    /// Returns the options of the `diff` that shows a change of it.
     fn explained_by(&self, sort: &str) -> &'static str {
         match (self, sort) {
             (Self::All, _) => " --unit cpu",
@@ -159,7 +159,7 @@ impl What {
         }
     }
 
-    /// Cells of a table.
+    /// Returns the cells of a table.
     fn cells(&self) -> Vec<String> {
         match self {
             Self::All | Self::Processes { .. } | Self::Threads { .. } => Vec::new(),
@@ -171,7 +171,7 @@ impl What {
         }
     }
 
-    /// The name in a sentence.
+    /// Returns the name in a sentence.
     fn name(&self) -> String {
         match self {
             Self::All => "all".to_owned(),
@@ -189,7 +189,7 @@ impl What {
 }
 
 impl Stretch {
-    /// As `--slice` takes it.
+    /// Returns the stretch as `--slice` takes it.
     fn text(self) -> String {
         let plain = |seconds: f64| {
             let text = format!("{seconds:.3}");
@@ -199,7 +199,7 @@ impl Stretch {
     }
 }
 
-/// A number of seconds: as many digits as tell something.
+/// Returns a number of seconds, with as many digits as are significant.
 fn seconds(seconds: f64) -> String {
     match seconds {
         0.0 => "0 s".to_owned(),
@@ -210,7 +210,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Means of neighbours, and the largest.
+/// Returns the means of neighbours, and the largest mean.
 fn squeezed(values: &[f64], per: usize) -> (Vec<f64>, f64) {
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     let values: Vec<f64> = values.chunks(per).map(mean).collect();

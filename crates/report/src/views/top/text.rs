@@ -1,4 +1,4 @@
-//! The rows as tables for people.
+//! Writes the rows as tables.
 
 use super::By;
 use super::{Row, Top};
@@ -9,7 +9,7 @@ use crate::profile::names::short;
 use crate::profile::pipeline::Report;
 
 impl Top {
-    /// The table for people.
+    /// Writes the table.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         let whole = Amount { samples: self.total_samples, weight: self.total_weight };
         super::super::preface(report, whole, page);
@@ -103,7 +103,7 @@ impl Top {
 }
 
 impl Row {
-    /// Self, total, image and name as text.
+    /// Returns self, total, image and name as text.
     pub(in crate::views) fn cells(&self) -> [String; 4] {
         let image = clip(short(self.image.as_deref().unwrap_or("-")), 24);
         [percent(self.self_share), percent(self.total_share), image, self.name.clone()]

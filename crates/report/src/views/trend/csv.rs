@@ -1,4 +1,4 @@
-//! Comma-separated values, one line for each row and recording.
+//! Writes comma-separated values, one line for each row and recording.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ impl Trend {
     /// Writes a heading and the shares.
     ///
     /// # Errors
-    /// If `out` does not take them.
+    /// If `out` cannot be written.
     pub fn csv(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
         writeln!(out, "position,file,start_unix_ns,label,name,image,share,low,high")?;
         for row in &self.rows {

@@ -1,4 +1,4 @@
-//! The order of recordings.
+//! Orders recordings.
 
 use crate::analysis::trend::Recorded;
 use crate::cli::Order;
@@ -21,7 +21,7 @@ pub(super) fn order(recorded: &mut [Recorded], order: &Order) -> Result<Option<S
                     "cannot order by the label `{key}`: no recording has it (icecore-record --label {key}=VALUE)"
                 )));
             }
-            // Those without the label come first.
+            // Recordings without the label come first.
             recorded.sort_by_cached_key(|it| {
                 (it.labels.get(key).map(|value| natural(value)), it.start_unix_ns, it.path.clone())
             });
@@ -37,7 +37,7 @@ enum Piece {
     Text(String),
 }
 
-/// A key by which `1.10` comes behind `1.9`.
+/// Returns a key that puts `1.10` after `1.9`.
 fn natural(value: &str) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let characters: Vec<char> = value.chars().collect();

@@ -1,4 +1,4 @@
-//! Lines and changes for people.
+//! Writes lines and changes as text.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::names::short;
 use crate::views::top::clip;
 
-/// Characters of a line.
+/// The characters of a line.
 const WIDTH: usize = 48;
-/// Recordings on each side of the command that explains a change.
+/// The number of recordings on each side of the command that explains a change.
 const EXPLAINED_BY: usize = 3;
 
 impl Trend {
-    /// The page for people.
+    /// Writes the page.
     pub fn text(&self, page: &mut Page) {
         let what = if self.sort == "self" { "itself" } else { "and all that it calls" };
         let of = things(self.recordings.len() as u64, "recording");
@@ -110,7 +110,7 @@ impl Trend {
         }
     }
 
-    /// The command that compares the recordings in front of a change with those behind it.
+    /// Returns the command that compares the recordings before a change with those after it.
     fn explained(&self, at: usize) -> String {
         let files = |recordings: &[Recording]| {
             let files: Vec<String> = recordings.iter().map(|it| quoted(Path::new(&it.file))).collect();
@@ -124,7 +124,7 @@ impl Trend {
 }
 
 impl Row {
-    /// Its name, and the image if that is another thing.
+    /// Returns its name, and the image if that is something else.
     fn called(&self) -> String {
         let name = clip(&self.name, 60);
         match self.image.as_deref().map(short) {
@@ -143,7 +143,7 @@ impl Recording {
     }
 }
 
-/// A line of characters; where there are more recordings than characters, each is the mean of neighbours.
+/// Returns a line of characters; if there are more recordings than characters, each is the mean of neighbours.
 fn line(shares: &[f64], highest: f64) -> String {
     let each = shares.len().div_ceil(WIDTH).max(1);
     let means: Vec<f64> =

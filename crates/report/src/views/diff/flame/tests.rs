@@ -8,7 +8,7 @@ fn picture() -> Picture<'static> {
     Picture { title: "t", filtered: None, changed: None, as_shares: true }
 }
 
-/// The frames of both graphs, above and below: what the mouse is told of each, and its color.
+/// Returns the frames of both graphs, upper and lower: the text for the mouse, and the color.
 fn frames(before: &[(&str, f64)], after: &[(&str, f64)], picture: Picture<'_>) -> [Vec<String>; 2] {
     let svg = String::from_utf8(draw(&side(before), &side(after), picture).expect("drawn")).expect("UTF-8");
     let (above, below) = svg.split_once("frames-before").expect("two graphs");
@@ -34,7 +34,7 @@ fn frames(before: &[(&str, f64)], after: &[(&str, f64)], picture: Picture<'_>) -
             format!("{color} {title}")
         };
         let mut frames: Vec<String> = titles.map(frame).collect();
-        // Their order in the file says nothing.
+        // The order of frames in the file means nothing.
         frames.sort();
         frames
     })
