@@ -1,4 +1,4 @@
-//! `diff`: two sides of recordings.
+//! The arguments of `diff`, which compares two sides of recordings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,21 +21,23 @@ Examples:
   icecore-report diff before.icecore after.icecore --sort total
   icecore-report diff old.icecore new.icecore -o diff.svg      and a flame graph: red grew, blue shrank
   icecore-report diff --before a1 a2 a3 --after b1 b2 b3       several runs: what differs between runs is no change
-  icecore-report diff FILE --slice 12.4..13 --against ..12     the spike against the calm in front of it
+  icecore-report diff FILE --slice 12.4..13 --against ..12     the spike against the calm before it
   icecore-report diff old new --unit work --work-before 5000 --work-after 8000      CPU time per request
   icecore-report diff old new --fail-on 'self>2%' || exit 1    in CI: a function takes 2 points more than before
 
-Shown are changes that chance does not explain: of the rows that are called changed, 5% may be chance (Benjamini and \
-Hochberg). Noise is learned from how rates vary over time inside the recordings, and with several recordings on a side from \
-how these differ; of whole runs of a command only what varies from moment to moment counts. Rates, lengths and periods may \
-differ: all is compared as shares, or per time or work.
+diff shows changes that chance does not explain: at most 5% of the reported changes are chance (Benjamini and \
+Hochberg). It estimates noise from how rates vary over time inside of the recordings, and with several recordings on a \
+side from how these differ; in whole runs of a command only variation from moment to moment counts. Sampling rates, \
+lengths and periods of the recordings may differ: diff compares shares, or rates per time or work.
 
---fail-on: `self>2%` a function's self time grew by more than 2% of everything before, `total<-5%` shrank; `self_ratio>1.2` it \
-is 1.2 times what it was. Of whole runs of a command, `cpu>5%` a run takes 5% more CPU time, `wall>5%` it takes 5% longer. \
-`whole>5%` is `cpu` of whole runs; else everything takes 5% more CPU per second, or with --work-before and --work-after per unit of work. Changes \
-that may be chance never count, and neither do those of shares that only follow from the changes of others. One run a side shows \
-changes of CPU time of a fifth and more, and of wall time if it more than triples: how runs differ is assumed then (docs/COMPARING.md), and measured \
-with three and more on each side.
+--fail-on: `self>2%` holds if the self time of a function grew by more than 2% of everything before, `total<-5%` if \
+its total time shrank by more than 5%, `self_ratio>1.2` if its self time is more than 1.2 times what it was. If the \
+recordings are whole runs of a command, `cpu>5%` holds if a run takes over 5% more CPU time, `wall>5%` if it takes \
+over 5% longer. `whole>5%` means `cpu` for whole runs; otherwise it holds if everything takes over 5% more CPU per \
+second, or with --work-before and --work-after per unit of work. Changes that may be chance never count, and neither \
+do changes of shares that only follow from the changes of others. With one run on a side, diff assumes how runs differ \
+(docs/COMPARING.md): it finds changes of CPU time of a fifth and more, and of wall time if it more than triples. With \
+three and more on each side it measures how runs differ.
 
 Exit codes: 0 done; 1 a condition of --fail-on holds; 2 failed.")]
 pub struct Diff {
@@ -48,20 +50,20 @@ pub struct Diff {
     /// Recordings of the side after
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     pub after: Vec<PathBuf>,
-    /// Of one recording: the stretch of time in question, A..B, seconds after the start
+    /// The stretch of one recording to examine: A..B, seconds after the start
     #[arg(long, value_name = "A..B", requires = "against", conflicts_with_all = ["from", "to", "before"])]
     pub slice: Option<Stretch>,
-    /// Of one recording: the stretch to compare it with
+    /// The stretch of the same recording to compare it with
     #[arg(long, value_name = "C..D", requires = "slice")]
     pub against: Option<Stretch>,
-    /// What a row is: function, line, image, process, thread or stack
+    /// Show rows of this kind: function, line, image, process, thread or stack
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: DiffBy,
-    /// What is compared: self or total
+    /// Compare self or total
     #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
     pub sort: Sort,
-    /// What rates are: share (of all that was sampled), cpu (CPU seconds per second of wall time) or work (per unit of work; of
-    /// whole runs of a command one run is the unit)
+    /// Compare rates of this kind: share (of everything that was sampled), cpu (CPU seconds per second of wall time) or work (per
+    /// unit of work, which is one run if the recordings are whole runs of a command)
     #[arg(long, value_name = "UNIT", hide_possible_values = true)]
     pub unit: Option<DiffUnit>,
     /// Units of work that each recording before did: requests, rows, builds
@@ -70,16 +72,16 @@ pub struct Diff {
     /// Units of work that each recording after did
     #[arg(long, value_name = "N", requires = "work_before", value_parser = positive)]
     pub work_after: Option<f64>,
-    /// Compare functions as they were compiled: what was inlined into one counts for it
+    /// Compare functions as they were compiled: inlined code counts for the function around it
     #[arg(long)]
     pub physical: bool,
-    /// Of the rows that are called changed, so many percent may be chance
+    /// Let at most this many percent of the reported changes be chance
     #[arg(long, value_name = "P", default_value_t = 5.0, value_parser = level)]
     pub false_discoveries: f64,
-    /// Show rows of which the change may be chance, too
+    /// Also show rows whose change may be chance
     #[arg(long)]
     pub all: bool,
-    /// How many rows; 0: all
+    /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
     /// Write a flame graph of the difference (.svg), or the page for a pull request (.md)
@@ -91,7 +93,7 @@ pub struct Diff {
     /// Print Markdown, for a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Exit with 1 if this holds; may be repeated
+    /// Exit with 1 if this condition holds; may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<Condition>,
     /// Which samples of all the recordings.
@@ -108,10 +110,10 @@ words!(DiffBy {
     Stack: "stack"
 });
 
-/// What is compared.
+/// The kind of the rates that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DiffUnit {
-    /// Shares of all that was sampled.
+    /// Shares of everything that was sampled.
     Share,
     /// CPU seconds per second of wall time.
     Cpu,
@@ -128,29 +130,29 @@ pub struct Stretch {
     pub to: Option<Moment>,
 }
 
-/// What makes `diff` exit with 1.
+/// A condition with which `diff` exits with 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Condition {
-    /// What is looked at.
+    /// The measure that is compared with the bound.
     pub what: Measure,
-    /// It holds if a value is larger than the bound, else if it is smaller.
+    /// The condition holds if the value is larger than the bound, else if it is smaller.
     pub is_above: bool,
-    /// As a fraction: 2% is 0.02.
+    /// The bound as a fraction: 2% is 0.02.
     pub bound: f64,
 }
 
-/// What a condition looks at.
+/// The measure of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// Change of a row, as a share of everything before.
+    /// The change of a row, as a share of everything before.
     Change(Sort),
     /// After divided by before.
     Ratio(Sort),
-    /// Change of everything, as a share of what it was.
+    /// The change of everything, as a share of everything before.
     Whole,
-    /// Change of the CPU time per run, likewise.
+    /// The change of the CPU time per run, as a share of that before.
     Cpu,
-    /// Change of the wall time per run, likewise.
+    /// The change of the wall time per run, as a share of that before.
     Wall,
 }
 
@@ -178,7 +180,7 @@ impl FromStr for Condition {
         let scale = if percent.is_some() { 0.01 } else { 1.0 };
         let is_possible = match what {
             Measure::Ratio(_) => bound >= 0.0,
-            // 2 is 200% to a program and 2% to most people.
+            // A program reads 2 as 200%, most people as 2%.
             _ => percent.is_some() || bound.abs() <= 1.0,
         };
         if !bound.is_finite() || !is_possible {
@@ -194,14 +196,14 @@ impl fmt::Display for Condition {
         let sign = if self.is_above { '>' } else { '<' };
         match self.what {
             Measure::Ratio(_) => write!(f, "{name}{sign}{}", self.bound),
-            // 2% is not 2.0000000000000004%.
+            // Rounded, because 2% must not become 2.0000000000000004%.
             _ => write!(f, "{name}{sign}{}%", (self.bound * 1e8).round() / 1e6),
         }
     }
 }
 
 impl Stretch {
-    /// Tells whether two stretches have a moment in common.
+    /// Returns true if two stretches have a moment in common.
     pub fn overlaps(self, other: Self) -> bool {
         let begins_before_end = |a: Self, b: Self| match (a.from, b.to) {
             (Some(from), Some(to)) => from.ns < to.ns,

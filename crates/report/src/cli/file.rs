@@ -1,4 +1,4 @@
-//! Commands about the file itself.
+//! The arguments of commands about the file itself.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ Examples:
 
 Without options only headers, sessions, receipts and losses are read, so this takes milliseconds whatever the size. \
 Use verify to check the rest of the file.")]
-// Files of images are looked for only if their sources are to be shown.
+// The search for files of images is needed only to show their sources.
 #[command(group = ArgGroup::new("looked_for").args(LOOKUP).multiple(true).requires("symbol_source"))]
 pub struct Info {
     /// The recording; `-`: stdin
@@ -27,10 +27,10 @@ pub struct Info {
     /// List every block
     #[arg(long)]
     pub blocks: bool,
-    /// Show where the bytes go, by kind of block and column; this reads everything
+    /// Show the bytes of each kind of block and column; this reads everything
     #[arg(long, conflicts_with = "blocks")]
     pub sizes: bool,
-    /// Show where the names of each image come from: the recording, or files that are found now
+    /// Show the sources of each image's names: the recording, or files that exist now
     #[arg(long, conflicts_with_all = ["blocks", "sizes"])]
     pub symbol_source: bool,
     /// Where images and debug files are found.
@@ -61,11 +61,11 @@ pub struct Verify {
 #[command(after_help = "\
 Examples:
   icecore-report repair torn.icecore -o whole.icecore
-  icecore-report summary whole.icecore                    what was lost is counted there
+  icecore-report summary whole.icecore                    counts what was lost
 
-Every whole block is copied as it is, and the new file is closed. Samples of blocks that cannot be read are noted \
-in it as lost, with the cause `damaged`; a session without a receipt gets one that says `repaired`. Of a file \
-that needs no repair OUT is a copy. FILE is never changed.")]
+repair copies every whole block as it is, and closes the new file. It counts samples of blocks that it cannot read as \
+lost, with the cause `damaged`, and gives a session without a receipt one that says `repaired`. If FILE needs no \
+repair, OUT is a copy. repair never changes FILE.")]
 pub struct Repair {
     /// The recording; `-`: stdin
     pub file: PathBuf,
@@ -83,9 +83,9 @@ Examples:
   icecore-report top fleet.icecore --by host
   icecore-report flame fleet.icecore --host web1
 
-Nothing is decoded or lost: every block is copied, and each recording stays a session of its own, with its \
-host, its processes, its kernel and its clock. Times count from the earliest start. Files that were merged \
-can be merged again. Of a damaged file the rest is merged, and what is missing is noted in it as lost.")]
+merge copies every block and loses nothing: each recording stays a session of its own, with its host, its processes, \
+its kernel and its clock. Times count from the earliest start. Merged files can be merged again. If a file is damaged, \
+merge takes the rest, and counts what is missing as lost.")]
 pub struct Merge {
     /// The recordings; `-`: stdin
     #[arg(required = true, value_name = "FILE")]
@@ -95,7 +95,7 @@ pub struct Merge {
     pub output: Output,
 }
 
-/// Where a recording is written.
+/// The recording that a command writes.
 #[derive(Debug, Args)]
 pub struct Output {
     /// The new recording
@@ -115,9 +115,9 @@ Examples:
   icecore-report cut build.icecore -o cc1.icecore --comm cc1
   icecore-report cut fleet.icecore -o web1.icecore --host web1
 
-A report on the new file equals one on the old file with these filters, and times stay the same. With the \
-samples go the names, images, mappings and stacks that only others needed; sessions, losses and receipts stay. \
-What was cut is noted in the session.")]
+A report on the new file equals one on the old file with these filters, and times stay the same. cut also removes the \
+names, images, mappings and stacks that only other samples needed. It keeps sessions, losses and receipts, and notes \
+in the session what it cut.")]
 pub struct Cut {
     /// The recording; `-`: stdin
     #[arg(help_heading = "Arguments")]
@@ -138,9 +138,9 @@ Examples:
   icecore-report pack build.icecore -o build-packed.icecore
   icecore-report pack old.icecore -o packed.icecore --debug-dir symbols
 
-OUT is the whole recording, and the name, inlined functions and source lines of every place that its stacks hold. It \
-needs no image and no debug file any more, wherever and whenever it is read. What an earlier pack has found stays, \
-wherever less is found now.")]
+OUT is the whole recording, with the name, inlined functions and source lines of every location in its stacks. Reports \
+on OUT need no image and no debug file, wherever and whenever they run. If an earlier pack has found more about a \
+location, its answer stays.")]
 pub struct Pack {
     /// The recording; `-`: stdin
     pub file: PathBuf,
@@ -160,12 +160,12 @@ Examples:
   icecore-report compact build.icecore -o build-compact.icecore
   icecore-report compact prod.icecore -o share.icecore --redact args,paths,comm,labels,host
 
-Stacks are unwound here and now, with the unwind tables that the recording has or that are found here. Then registers \
-and stack memory are left out: no report needs them any more, and every report on OUT equals one on FILE.
+compact unwinds the stacks now, with the unwind tables in the recording or in files on this machine. Then it removes \
+registers and stack memory: no report needs them any more, and every report on OUT equals one on FILE.
 
-What is redacted has pseudonyms in OUT: equal texts have equal ones in every recording, so that comparisons hold. \
-Whoever guesses a text can check the guess, unless --redact-key is given. Names of functions stay; names that come \
-from files are found by build-id, or are in OUT if FILE was packed before.")]
+--redact replaces texts by pseudonyms: equal texts have equal pseudonyms in every recording, so that comparisons hold. \
+Whoever guesses a text can check the guess, unless you give --redact-key. Names of functions stay; reports find names \
+from files by build-id, or in OUT if FILE was packed before.")]
 pub struct Compact {
     /// The recording; `-`: stdin
     pub file: PathBuf,
@@ -175,7 +175,7 @@ pub struct Compact {
     /// Replace texts by pseudonyms: args, paths, comm (names of threads and processes), labels, host
     #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_possible_values = true)]
     pub redact: Vec<Redact>,
-    /// Make the pseudonyms with the content of this file, which nobody else knows
+    /// Derive the pseudonyms from the content of this file, which must stay secret
     #[arg(long, value_name = "FILE", requires = "redact")]
     pub redact_key: Option<PathBuf>,
     /// Where images and debug files are found.
@@ -183,7 +183,7 @@ pub struct Compact {
     pub lookup: Lookup,
 }
 
-/// What nobody is to read.
+/// The texts that `compact` can replace by pseudonyms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Redact {
     /// Arguments of the command that was recorded, and of the recorder.
@@ -199,7 +199,7 @@ pub enum Redact {
 }
 
 impl Redact {
-    /// As it is typed.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Args => "args",
@@ -221,12 +221,13 @@ Examples:
   icecore-report import perf.data -o build.icecore
   ssh HOST perf record -a -g --buildid-mmap -o - -- sleep 10 | icecore-report import - -o host.icecore
 
-Samples, call chains, mappings, build-ids and names of tasks become a recording. Of `--call-graph dwarf`, registers and \
-stacks are kept as a recorder keeps them, addresses alone, and every report unwinds them. perf.data has no names of \
-kernel functions. A truncated file is imported up to where it ends; the command reports what is missing, and what a recording cannot hold.
+import makes a recording of samples, call chains, mappings, build-ids and names of tasks. From `--call-graph dwarf` it \
+keeps registers and stacks as the recorder does, only their addresses, and every report unwinds them. perf.data has no \
+names of kernel functions. If the file is truncated, import takes it up to its end. It reports what is missing, and \
+what a recording cannot hold.
 
-With --buildid-mmap perf notes the build-ids of all files; without it, of those alone that a sample's leaf is in. Other \
-files are recognised only where the recording was made, as long as they are unchanged.")]
+With --buildid-mmap perf records the build-ids of all files; without it, only of files that contain the leaf of a \
+sample. import recognizes other files only on the recorded machine, and only if they have not changed.")]
 pub struct Import {
     /// The perf.data file; `-`: stdin
     pub file: PathBuf,
@@ -244,14 +245,15 @@ Examples:
   icecore-report cache --clear
   icecore-report top demo.icecore --no-cache
 
-A report keeps what it finds out about the code of an image, so that the next report need not search again. \
-It is kept in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore, by build-id (else by path, size and time), as long as the \
-files that told it stay as they are, or are gone. A broken file there is ignored and written anew.")]
+A report caches what it finds out about the code of an image, so that the next report need not search again. The cache \
+is in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore, by build-id (else by path, size and time). A cached answer is \
+valid as long as the files from which it came stay as they are, or are gone. Reports ignore a broken file there, and \
+write it anew.")]
 pub struct Cache {
-    /// Say what is there (the default)
+    /// List the cache (the default)
     #[arg(long)]
     pub stats: bool,
-    /// Remove it
+    /// Remove the cache
     #[arg(long, conflicts_with = "stats")]
     pub clear: bool,
 }

@@ -1,4 +1,4 @@
-//! Where images and debug files are found.
+//! Options that say where images and debug files are searched.
 
 use std::path::PathBuf;
 
@@ -32,19 +32,19 @@ pub struct Lookup {
     /// Look up recorded paths below this directory, and never outside
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
-    /// What begins with FROM in a recorded path begins with TO here; may be repeated, the first that fits counts
+    /// Replace FROM at the beginning of recorded paths by TO; may be repeated, the first that fits counts
     #[arg(long, value_name = "FROM=TO")]
     pub map: Vec<PathMap>,
-    /// Ask the files themselves, whatever earlier reports have found out, and keep nothing
+    /// Use no cached answers of earlier reports, and cache none
     #[arg(long)]
     pub no_cache: bool,
-    /// Download what is missing from this server [default: those of $DEBUGINFOD_URLS]; may be repeated
+    /// Download missing files from this server [default: those of $DEBUGINFOD_URLS]; may be repeated
     #[arg(long, value_name = "URL")]
     pub debuginfod: Vec<String>,
     /// Download nothing, whatever the environment says
     #[arg(long, conflicts_with = "debuginfod")]
     pub no_debuginfod: bool,
-    /// What downloads may take: bytes, time, or both
+    /// Limit all downloads together: bytes, time, or both
     #[arg(long, value_name = "BUDGET", default_value_t)]
     pub debuginfod_budget: Budget,
 }

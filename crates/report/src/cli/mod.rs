@@ -1,6 +1,6 @@
-//! Options that several commands have, and the arguments of commands that show no samples of one recording.
+//! Defines options that several commands have, and the arguments of commands that do not show the samples of one recording.
 
-/// Names the values of an enum of another room as they are typed.
+/// Gives the values of an enum of another room their names on the command line.
 macro_rules! words {
     ($type:ty { $($value:ident: $word:literal),+ $(,)? }) => {
         impl clap::ValueEnum for $type {

@@ -1,4 +1,4 @@
-//! The recording, which samples of it, and where their names are found.
+//! Options that name the recording, select samples of it, and say where their names are searched.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::recording::filter::{Cpus, Filter, Moment, Sides};
 /// The recording, and which samples of it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filters")]
-// Arguments in another struct are in no group, which would tell whether there is a source.
+// Only a group shows whether there is a source, and arguments in another struct are in none.
 #[group(arg = "file")]
 pub struct Source {
     /// The recording; `-`: stdin
@@ -83,7 +83,7 @@ pub struct Which {
 }
 
 impl Which {
-    /// The same as a filter.
+    /// Returns these options as a filter.
     pub fn filter(&self) -> Filter {
         Filter {
             pids: self.pid.clone(),
@@ -101,7 +101,7 @@ impl Which {
 }
 
 impl Select {
-    /// The filters that need no names.
+    /// Returns the filters that need no names.
     pub fn filter(&self) -> Filter {
         Filter {
             sides: match (self.user, self.kernel) {
@@ -113,7 +113,7 @@ impl Select {
         }
     }
 
-    /// The same on a command line, with a space in front of each word; without times, and without where names are found.
+    /// Returns the filters as options of a command line, with a space before each word; without times, and without the search of names.
     pub fn words(&self) -> String {
         let list = |name: &'static str, all: Vec<String>| (!all.is_empty()).then(|| (name, all.join(",")));
         let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect();
@@ -136,7 +136,7 @@ impl Select {
         options.map(|(name, value)| format!(" {}", word(&format!("--{name}={value}")))).chain(flags).collect()
     }
 
-    /// The filters that need names.
+    /// Returns the filters that need names.
     pub fn patterns(&self) -> Patterns {
         Patterns { focus: self.focus.clone(), hide: self.hide.clone() }
     }

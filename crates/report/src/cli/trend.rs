@@ -1,4 +1,4 @@
-//! `trend`: many recordings.
+//! The arguments of `trend`, which compares many recordings.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,13 +16,13 @@ use crate::analysis::trend::By as TrendBy;
 Examples:
   icecore-report trend archive/*.icecore                          the heaviest functions over time
   icecore-report trend archive/*.icecore --function '^compress'
-  icecore-report trend builds/*.icecore --order label:version     ordered by what --label version=… said
+  icecore-report trend builds/*.icecore --order label:version     ordered by the values of --label version=…
   icecore-report trend archive/*.icecore --csv > trend.csv
 
-Shown are shares of all that was sampled, so recordings of different rates and lengths can be mixed. A change is listed if \
-hardly any shuffling of the recordings shows one as clear (5% for all rows together), with the first recording that \
-shows it; a level needs three recordings. Functions are matched by \
-name and image, without what compilers and linkers add to them.")]
+trend shows shares of everything that was sampled, so recordings of different rates and lengths can be mixed. It lists \
+a change if hardly any shuffling of the recordings shows an equally clear one (5% for all rows together), with the \
+first recording that shows it; a level needs three recordings. It matches functions by name and image, without what \
+compilers and linkers add to names.")]
 pub struct Trend {
     /// The recordings
     #[arg(required = true, value_name = "FILE", help_heading = "Arguments")]
@@ -30,20 +30,20 @@ pub struct Trend {
     /// Only rows whose name matches
     #[arg(long, value_name = "REGEX")]
     pub function: Option<Regex>,
-    /// How many rows, the heaviest; 0: all
+    /// Show this many of the heaviest rows; 0: all
     #[arg(long, short = 'n', visible_alias = "rows", value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// What a row is: function, image, process or thread
+    /// Show rows of this kind: function, image, process or thread
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: TrendBy,
-    /// What is followed: self or total
+    /// Follow self or total
     #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
     pub sort: Sort,
-    /// Compare functions as they were compiled: what was inlined into one counts for it
+    /// Compare functions as they were compiled: inlined code counts for the function around it
     #[arg(long)]
     pub physical: bool,
-    /// How recordings are ordered: time, given (as they are typed) or label:KEY (numbers in it by their value;
-    /// those without it first)
+    /// Order recordings by time, given (as on the command line) or label:KEY (numbers in it by their value;
+    /// recordings without it first)
     #[arg(long, value_name = "ORDER", default_value = "time")]
     pub order: Order,
     /// Print comma-separated values instead of text
@@ -56,12 +56,12 @@ pub struct Trend {
 
 words!(TrendBy { Function: "function", Image: "image", Process: "process", Thread: "thread" });
 
-/// How recordings are ordered.
+/// The order of recordings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// By their start.
     Time,
-    /// As they are typed.
+    /// As on the command line.
     Given,
     /// By the value of a label.
     Label(String),

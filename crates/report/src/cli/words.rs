@@ -1,10 +1,10 @@
-//! Words that several commands take.
+//! Words that several commands take as values of options.
 
 use clap::ValueEnum;
 
 use crate::profile::tree::Root;
 
-/// Which weight of a function counts.
+/// The weight of a function that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// Time in the function itself.
@@ -14,7 +14,7 @@ pub enum Sort {
     Total,
 }
 
-/// What a stack counts for.
+/// The weight of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Weight {
     /// One per sample.
@@ -23,7 +23,7 @@ pub enum Weight {
     Period,
 }
 
-/// Whose stacks are taken together.
+/// The owners by which stacks are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Owner {
     /// Those of a process.

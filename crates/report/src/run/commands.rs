@@ -1,4 +1,4 @@
-//! The list of commands, and what is typed in front of them.
+//! Lists the commands, and the options before them.
 
 use clap::{Parser, Subcommand};
 
@@ -84,11 +84,11 @@ commands! {
     Info: cli::Info => file::info,
     /// Check everything in the file
     Verify: cli::Verify => file::verify,
-    /// Make a whole recording of what is whole in a damaged one
+    /// Make a whole recording of the intact blocks of a damaged one
     Repair: cli::Repair => file::repair,
     /// Several recordings, of one or of many hosts, in one file
     Merge: cli::Merge => file::merge,
-    /// A recording with only the samples that the filters keep
+    /// A recording with only the samples that the filters select
     Cut: cli::Cut => file::cut,
     /// The same recording with the names, inlined functions and source lines that are found here
     Pack: cli::Pack => file::pack,
@@ -96,7 +96,7 @@ commands! {
     Compact: cli::Compact => file::compact,
     /// A recording made of a file of `perf record`
     Import: cli::Import => file::import,
-    /// What is kept of earlier reports, so that the next one is fast
+    /// The cached answers of earlier reports, which make the next one fast
     Cache: cli::Cache => file::cache,
 }
 

@@ -24,14 +24,14 @@ Examples:
   icecore-report depth demo.icecore --json | jq '.groups[0].max'     like max(len(ustack)) of bpftrace
 
 A depth is a number of frames as the machine has them: inlined functions have none. A stack that was cut is \
-deeper than it seems: a figure that this may change says (cut), and is a least value. INCOMPLETE is the share \
+deeper than it seems: a figure that this affects is marked (cut), and is a least value. INCOMPLETE is the share \
 of stacks that end elsewhere than at a root, for other reasons: these are deeper, too. Recursion is listed \
 for functions that call themselves, and once for functions that call each other.")]
 pub struct Args {
-    /// What a row is: process or thread (with its event, and the user or the kernel side)
+    /// Show rows of this kind: process or thread (with its event, and the user or the kernel side)
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub by: Owner,
-    /// How many rows of each table; 0: all
+    /// Show this many rows of each table; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
     /// The recording, and which samples of it.

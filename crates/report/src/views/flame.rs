@@ -41,10 +41,10 @@ pub struct Args {
     /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,
-    /// What widths mean: samples or period (their weight)
+    /// Draw widths by samples or period (their weight)
     #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
     pub weight: Weight,
-    /// What the stacks begin with: the name of the process, the thread, or none
+    /// Begin stacks with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
     /// Title of the graph

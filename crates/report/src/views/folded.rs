@@ -26,10 +26,10 @@ Examples:
 
 A line is `process;outermost;…;innermost count`. Kernel frames end with _[k], inlined ones with _[i].")]
 pub struct Args {
-    /// What is counted: samples or period (their weight)
+    /// Count samples or period (their weight)
     #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
     pub weight: Weight,
-    /// What the stacks begin with: the name of the process, the thread, or none
+    /// Begin stacks with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
     /// Leave out the marks after the names of kernel frames and inlined frames

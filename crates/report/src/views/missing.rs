@@ -35,10 +35,10 @@ Examples:
   icecore-report missing demo.icecore --symbols ~/binaries    what is still missing with these
   icecore-report missing demo.icecore --json | jq -r '.names[].build_id'
 
-First the images without which frames have no name, by the share of the samples that have such a frame; then \
-those that have names, and whose debug files would add source lines and inlined functions.")]
+missing lists first the images without which frames have no name, by the share of the samples that have such a frame; \
+then those that have names, and whose debug files would add source lines and inlined functions.")]
 pub struct Args {
-    /// How many images of each kind; 0: all
+    /// Show this many images of each kind; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 10)]
     pub rows: usize,
     /// List every path that was tried

@@ -30,27 +30,27 @@ Examples:
   icecore-report timeline demo.icecore --heatmap          tenths of seconds: what comes in bursts, or every second
   icecore-report timeline demo.icecore --resolution 100ms --csv > demo.csv
 
-Changes are listed so that at most one of twenty recordings in which nothing changes shows any. Shares \
-are those of what was spent at that time; a level lasts at least six of the slices in which changes are looked for. The 100 heaviest \
-rows of each kind are searched, shown or not; processes and threads of one name count as one, as in diff.")]
+Of twenty recordings in which nothing changes, at most one shows a change. A share of a row is its share of everything \
+at that time; a level lasts at least six of the slices in which timeline searches changes. It searches the 100 \
+heaviest rows of each kind, shown or not; processes and threads with one name count as one, as in diff.")]
 pub struct Args {
-    /// What a row is: process (with the heaviest functions), thread, function or image
+    /// Show rows of this kind: process (with the heaviest functions), thread, function or image
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub by: TimelineBy,
-    /// What of functions and images is shown: self or total
+    /// Show self or total of functions and images
     #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
     pub sort: Sort,
-    /// How many rows; 0: all
+    /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 10)]
     pub rows: usize,
-    /// Divide the time into so many parts [default: as many as fit]
+    /// Divide the time into this many parts [default: as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub buckets: Option<u32>,
-    /// Divide the time into parts of this length: 100ms, 1s (longer if these were more than 262,144); changes are looked for in
+    /// Divide the time into parts of this length: 100ms, 1s (longer if there would be more than 262,144), and search changes in
     /// these
     #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "buckets")]
     pub resolution: Option<Moment>,
-    /// A map of seconds from left to right, and of the time within each from bottom to top
+    /// Draw a map: seconds from left to right, the time within each from bottom to top
     #[arg(long, conflicts_with_all = ["buckets", "resolution"])]
     pub heatmap: bool,
     /// Print comma-separated values instead of text

@@ -27,16 +27,16 @@ Examples:
   icecore-report top demo.icecore --by inlined            the compiler's inlining undone
 
 Self is the time in the function itself, total the time in it and in what it calls; a function that \
-occurs several times in one stack is counted once. What was inlined into a function counts for it, \
-as in perf; --by inlined shows every inlined function as a row of its own.")]
+occurs several times in one stack is counted once. Inlined code counts for the function around it, as in perf; --by \
+inlined shows every inlined function as a row of its own.")]
 pub struct Args {
-    /// What a row is: function, inlined, line, image, process, thread, cgroup or host
+    /// Show rows of this kind: function, inlined, line, image, process, thread, cgroup or host
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: By,
-    /// What the rows are ordered by: self or total
+    /// Order rows by self or total
     #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
     pub sort: Sort,
-    /// How many rows; 0: all
+    /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
     /// The recording, and which samples of it.

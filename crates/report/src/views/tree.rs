@@ -33,7 +33,7 @@ pub struct Args {
     /// Cut branches at this depth
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_depth: u32,
-    /// What the callees begin with: the name of the process, the thread, or none
+    /// Begin the callees with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
     /// The recording, and which samples of it.
