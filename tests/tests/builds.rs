@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use icecore_tests::machine::{Recorded, has_ebpf, text};
 use serde_json::Value;
 
-/// One build at a time has the machine.
+/// Only one build at a time uses the machine.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// Returns true if nearly nothing was lost: other programs may leave too little CPU time for the tracker.
+/// Returns true if almost nothing was lost: other programs may leave too little CPU time for the tracker.
 fn has_all(recorded: &Recorded) -> bool {
     let lost = recorded.lost();
     let lost: u64 = lost.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();
@@ -107,6 +107,6 @@ fn root_a_build_by_rustc_has_whole_stacks() {
     std::fs::write(dir.path().join("x.rs"), source).expect("room");
     let (recorded, rooted) = build(dir.path(), "rustc -O --crate-type=cdylib x.rs");
     assert!(rooted > 0.95, "{rooted}");
-    // Its first thread, and all that it starts.
+    // The shell itself, and everything that it starts.
     assert_stands_on(&recorded, "rustc", &["main", "_start", "__libc_start_main", "clone3", "__clone3"]);
 }

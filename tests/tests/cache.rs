@@ -41,7 +41,7 @@ fn root_what_a_report_finds_out_is_there_for_the_next() {
     assert!(kept["images"].as_u64() > Some(0) && kept["bytes"].as_u64() > Some(200), "{kept}");
     assert_eq!(lines(&[]), bare);
 
-    // What lies there is torn: it is found out again, and is whole again.
+    // The cache file is torn: the report finds the names again, and writes it whole.
     let files = || {
         let entries = std::fs::read_dir(cache.join("icecore")).expect("it is there");
         entries.map(|entry| entry.expect("ours").path()).collect::<Vec<_>>()
@@ -52,7 +52,7 @@ fn root_what_a_report_finds_out_is_there_for_the_next() {
     }
     assert_eq!(lines(&[]), bare);
 
-    // The program is gone; what is known of it is not, unless nobody asks.
+    // The program is gone, but the cache still answers, unless the report must not use it.
     std::fs::remove_file(&program).expect("it was there");
     assert_eq!(lines(&[]), bare);
     assert!(!lines(&[&"--no-cache"]).contains("inlined.c:3"));

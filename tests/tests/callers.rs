@@ -5,13 +5,13 @@ use std::path::Path;
 
 use icecore_tests::machine::{Recorded, Sample, callers, callers_with_frames, has_ebpf};
 
-/// Enough for shares of two thousand samples.
+/// The rate gives two thousand samples, enough for the shares.
 const OPTIONS: [&str; 3] = ["-F", "1999", "-q"];
 
 /// Records a part of `tests/programs/callers.c` for a second; returns its samples in user space below `main`.
 fn recorded(program: &Path, name: &str, options: &[&str]) -> Vec<Sample> {
     let options = [&OPTIONS[..], options].concat();
-    // Nothing is random, so that a program that is executed again has the same stack pointers.
+    // Without randomization, a program that is executed again has the same stack pointers.
     let command =
         ["setarch".as_ref(), "-R".as_ref(), program.as_os_str(), OsStr::new(name), OsStr::new("1000")];
     let recorded = Recorded::until(
@@ -24,7 +24,7 @@ fn recorded(program: &Path, name: &str, options: &[&str]) -> Vec<Sample> {
     samples
 }
 
-/// Returns the shares of samples below each of these functions; of the others every stack must say that it is incomplete.
+/// Returns the shares of samples below each of these functions; every other stack must be marked as incomplete.
 fn shares<const N: usize>(samples: &[Sample], callers: [&str; N]) -> [f64; N] {
     let known: Vec<&Sample> =
         samples.iter().filter(|sample| callers.iter().any(|caller| sample.has(caller))).collect();

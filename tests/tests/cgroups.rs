@@ -158,7 +158,7 @@ fn root_only_what_runs_in_the_cgroup_or_below_it_is_sampled() {
     std::fs::create_dir(group.folder.join("in/below")).expect("root may make cgroups");
     let path = |name: &str| format!("{}/{name}", group.path);
     let running = [group.run("out", "shares"), group.run("in/below", "recursion")];
-    // One comes when sampling has begun: its functions are named nevertheless.
+    // One process starts after sampling has begun: its functions have names all the same.
     let late = group.run("out", "threads");
     let inside = path("in");
     let options = [&RATE[..], &["-d", "2.5", "--cgroup", &inside]].concat();

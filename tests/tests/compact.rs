@@ -20,7 +20,7 @@ fn told() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     broken_walks().write(&dir.path().join("walks"), true).expect("written");
     story().write(&dir.path().join("told"), true).expect("written");
-    // A recording may be in a file only once: these are others.
+    // A recording may be in a file only once: these are different ones.
     report(dir.path(), "cut DIR/told -o DIR/story");
     report(dir.path(), "cut DIR/walks -o DIR/again");
     report(dir.path(), "merge DIR/walks DIR/story DIR/again -o DIR/whole");

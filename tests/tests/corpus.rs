@@ -259,7 +259,7 @@ fn newer() -> Vec<u8> {
     bytes
 }
 
-/// Two sessions of two hosts, one of a single sample.
+/// Returns two sessions of two hosts; the second has a single sample.
 fn merged() -> Vec<u8> {
     let dir = tempfile::tempdir().expect("a directory");
     let [one, other, both] = ["one", "other", "both"].map(|name| dir.path().join(name));

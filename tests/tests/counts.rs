@@ -10,8 +10,8 @@ use icecore_tests::inside::run_in;
 use icecore_tests::synthetic::{START_NS, story};
 use serde_json::Value;
 
-/// Writes a closed recording, and its copy without some of its blocks of samples, as whole as it is; returns how many samples
-/// there were and are.
+/// Writes a closed recording, and a copy that lacks some blocks of samples but is otherwise whole; returns how many samples each
+/// has.
 fn write(dir: &Path) -> (u64, u64) {
     let mut story = story();
     let all = story.samples.len() as u64;
@@ -77,7 +77,7 @@ fn a_repaired_file_says_what_it_lacks() {
     assert_eq!(json(dir.path(), &["verify", "DIR/repaired"]).0, 0);
     let (_, said) = json(dir.path(), &["health", "DIR/repaired"]);
     assert_eq!((&said["lost"]["damaged"], &said["samples_missing"]), (&(all - kept).into(), &0.into()));
-    // Once more changes nothing.
+    // A second repair changes nothing.
     assert_eq!(json(dir.path(), &["merge", "DIR/repaired", "-o", "DIR/merged"]).0, 0);
     assert_eq!(json(dir.path(), &["verify", "DIR/merged"]).0, 0);
 }
@@ -90,7 +90,7 @@ fn a_lost_block_that_the_index_still_knows_is_counted_once() {
     let whole = Recording::from_bytes(&bytes).expect("whole");
     let entry = *whole.entries().iter().find(|entry| entry.header.kind == Kind::SAMPLES).expect("samples");
     drop(whole);
-    // Its header, so that no scan finds it.
+    // This damages the header of a block, so that no scan finds the block.
     bytes[entry.off as usize..][..64].fill(0);
     std::fs::write(dir.path().join("torn"), &bytes).expect("room");
     assert_eq!(json(dir.path(), &["verify", "DIR/torn"]).0, 1);

@@ -22,7 +22,7 @@ fn said(recorded: &Recorded) -> BTreeMap<String, u64> {
     said.lines().filter_map(line).collect()
 }
 
-/// Processes that are compared: (by the kernel's account, by samples), by name, ns.
+/// The CPU time of processes by the kernel's account and by samples, by name.
 fn compared(health: &Value) -> BTreeMap<String, (u64, u64)> {
     let row = |row: &Value| {
         let ns = |key: &str| row[key].as_u64().expect("a number");
@@ -46,7 +46,7 @@ fn root_sampling_in_step_with_a_program_is_told_with_both_figures() {
     assert_eq!(said.len(), 4, "{said:?}");
     for (name, ns) in said {
         let (kernel_ns, _) = compared[&name];
-        // Both are the scheduler's own: only what runs behind the last look is between them.
+        // Both figures come from the scheduler: only the time after the last reading is between them.
         assert!(kernel_ns >= ns && kernel_ns < ns + 20_000_000, "{name}: {ns} {kernel_ns}");
     }
     let problems = problems(&health);
@@ -118,7 +118,7 @@ fn root_a_piece_and_a_process_of_a_recording_are_compared_by_themselves() {
     if !has_ebpf() {
         return;
     }
-    // A recorder that gets no CPU looks at the account too seldom for a piece of two seconds.
+    // A recorder that gets no CPU reads the account too seldom for a piece of two seconds.
     let has_account = |recorded: &Recorded| {
         let health = recorded.json("health", &["--from", "0.5", "--to", "2.7"]);
         health["cpu_time"]["kernel_ns"].as_u64() > Some(0)
@@ -148,7 +148,7 @@ fn root_a_piece_and_a_process_of_a_recording_are_compared_by_themselves() {
     let health = report(&["health", cut.to_str().expect("text"), "--json"]);
     assert_eq!(agrees(&serde_json::from_str(&health).expect("JSON")), piece);
     report(&["verify", cut.to_str().expect("text")]);
-    // A filter that keeps a part of what threads ran leaves nothing to compare.
+    // A filter that keeps only a part of the threads' time leaves nothing to compare.
     assert_eq!(recorded.json("health", &["--cpu", "0"])["cpu_time"], Value::Null);
 }
 

@@ -1,4 +1,4 @@
-//! A piece of a recording: a report on it equals one on the whole with the same filters.
+//! `cut`: a report on a piece of a recording equals one on the whole with the same filters.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ const FILTERS: [&str; 10] = [
     " --pid 4711",
 ];
 
-/// Returns the numbers of a receipt that are of the whole recording, also after `cut`.
+/// Returns the numbers of a receipt that describe the whole recording, also after `cut`.
 fn shortened(summary: &Value) -> Value {
     let mut receipt = summary["receipt"].clone();
     if let Some(receipt) = receipt.as_object_mut() {
@@ -64,7 +64,7 @@ fn shortened(summary: &Value) -> Value {
     receipt
 }
 
-/// A piece is as long as the filters leave.
+/// A piece is as long as the filters allow.
 fn says_what_it_lacks(piece: &Value, whole: &Value, filter: &str) {
     let words: Vec<&str> = filter.split(' ').collect();
     let time = |end: &str| words.windows(2).find(|pair| pair[0] == end).map(|pair| pair[1]);
@@ -74,7 +74,7 @@ fn says_what_it_lacks(piece: &Value, whole: &Value, filter: &str) {
         .filter_map(|end| Some(format!("cut {end} {} s", in_seconds(time(end)?))));
     let expected: Vec<String> = ["duration".to_owned()].into_iter().chain(lacks).collect();
     let seconds = [piece, whole].map(|summary| summary["duration_s"].as_f64().expect("a number"));
-    // Without a receipt nothing but the last sample tells of an end.
+    // Without a receipt only the last sample shows when the recording ended.
     if piece["receipt"] != Value::Null {
         assert_eq!(seconds[0], seconds[1], "{filter}");
         let said = piece["receipt"]["ended_by"].as_array().expect("a list");
@@ -215,7 +215,7 @@ fn a_session_that_nobody_dated_stays_where_it_stood() {
     let dir = told(true);
     let mut b = story();
     b.uuid = Some([9; 16]);
-    // The first samples are half a second late: by them it will be placed.
+    // The first samples are half a second late, and the session is placed by them.
     b.samples.retain(|sample| sample.time_ns >= icecore_tests::synthetic::START_NS + 500_000_000);
     b.write(&dir.path().join("b"), true).expect("written");
     let mut bytes = std::fs::read(dir.path().join("b")).expect("written");

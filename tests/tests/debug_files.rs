@@ -1,4 +1,4 @@
-//! Names, lines and inlined functions of a stripped program, from a debug file that is somewhere else; names of stubs.
+//! Tests names, lines and inlined functions of a stripped program whose debug file lies elsewhere, and names of PLT stubs.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use icecore_tests::elsewhere::samples_elsewhere;
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, report_output, text};
 use serde_json::Value;
 
-/// An inlined function in a function that takes nearly all of the time; the lines are asserted.
+/// An inlined function in a function that takes nearly all of the time. Tests assert the lines.
 const SOURCE: &str = r#"#include <ctime>
 #include <vector>
 volatile unsigned sink;
@@ -63,7 +63,7 @@ impl Story {
         self.dir.path().canonicalize().expect("a real path").join(name)
     }
 
-    /// Moves the debug file into a `.build-id` folder below a new one.
+    /// Moves the debug file into a `.build-id` folder below a new folder.
     fn put_by_build_id(&self, folder: &str) -> PathBuf {
         let (first, rest) = self.build_id.split_at(2);
         let place = self.path(folder).join(".build-id").join(first);
@@ -139,7 +139,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits until it serves a build-id. `None` if it is not installed and need not be.
+    /// Starts the server, and waits until it serves a build-id; `None` if it is not installed and need not be.
     fn start(folder: &Path, build_id: &str, artifact: &str) -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = port.expect("a port");
@@ -158,7 +158,7 @@ impl Server {
         let serves = || -> std::io::Result<bool> {
             let mut stream = TcpStream::connect(address)?;
             stream.write_all(request.as_bytes())?;
-            // HTTP/1.x 200
+            // The reply begins with HTTP/1.x 200.
             let mut head = [0; 12];
             stream.read_exact(&mut head)?;
             Ok(head.ends_with(b"200"))
@@ -198,7 +198,7 @@ fn root_a_debug_file_in_a_build_id_folder_gives_lines_and_inlined_functions() {
         assert_eq!(story.missing("names", &[option, folder]), None);
         assert_eq!(story.missing("lines", &[option, folder]), None);
     }
-    // The recorded machine, copied: the program and its debug file below a root.
+    // This copies the recorded machine: the program and its debug file lie below a root.
     let root = story.path("root");
     for from in [story.program.clone(), story.path("debug")] {
         let to = if from.ends_with("debug") {
@@ -277,8 +277,8 @@ fn an_address_that_is_none_of_http_is_refused() {
     assert!(said.contains("cannot ask debuginfod server `ftp://x`: it must begin with http"), "{said}");
 }
 
-/// Calls functions of another file which do nothing, one after the other. Their stubs and slots are more than a processor
-/// remembers, so that it waits in stubs, and samples fall there.
+/// Calls functions of another file that do nothing, one after the other. There are more PLT stubs and slots than the processor
+/// caches, so it waits in stubs, and samples hit them.
 const CALLS: &str = r#"#include <time.h>
 void calls_all(void);
 int main(void) {
@@ -287,7 +287,7 @@ int main(void) {
 "#;
 const CALLED: usize = 20_000;
 
-/// Compiles that program with its library, in assembly.
+/// Compiles that program with its library, which is assembly.
 fn calls(dir: &Path) -> PathBuf {
     let [main, calls, functions, library, program] =
         ["main.c", "calls.s", "functions.s", "libfunctions.so", "calls"].map(|name| dir.join(name));

@@ -108,7 +108,7 @@ fn root_a_maximum_that_is_the_limit_of_the_walk_says_so() {
     assert!(shown.contains(" 64 (cut) ") && shown.contains("larger --max-depth"), "{shown}");
 }
 
-/// Enters the evaluator anew at every level, through the C library's or the interpreter's own sorting.
+/// Enters the evaluator anew at every level, through sorting by the C library or by the interpreter.
 const REENTERING: &str = "
 import ctypes, sys, time
 compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -150,7 +150,7 @@ fn root_entries_into_an_interpreter_are_counted_and_its_own_calls_are_not() {
         let command = ["python3".as_ref(), program.as_os_str(), way.as_ref(), levels.to_string().as_ref()]
             .map(std::ffi::OsStr::to_owned);
         let recorded = Recorded::new(&["-F", "997"], &command);
-        // Imports enter the evaluator as well, and hardly ask for the time.
+        // Imports enter the evaluator as well, but hardly read the clock.
         let while_spinning = ["--focus", "^clock_gettime$"];
         let depth = recorded.json("depth", &while_spinning);
         let found = row(&depth["interpreters"], "language", "python");
@@ -202,7 +202,7 @@ fn root_events_of_an_import_are_groups_apart() {
     assert_is_empty(&recording);
 }
 
-/// No event of that name: no samples, and no error.
+/// Without events of that name, the view shows no samples, and reports no error.
 fn assert_is_empty(recording: &Path) {
     let shown = report(&["depth".as_ref(), recording.as_os_str(), "--event".as_ref(), "cycles".as_ref()]);
     assert!(shown.contains("event cycles") && shown.contains("no samples"), "{shown}");

@@ -25,7 +25,7 @@ fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_else(|| panic!("`{key}` is a number: {row:#}"))
 }
 
-/// Records a second of a program that goes on.
+/// Records a second of a running program.
 fn window(hz: &str, command: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let mut running = Command::new(command[0]).args(&command[1..]).spawn().expect("the program runs");
@@ -91,7 +91,7 @@ fn root_the_same_program_twice_shows_no_change() {
         }
     }
     println!("false alarms in {alarms} of {pairs} pairs; the stated rate is 5 %");
-    // At the stated rate three of eight come once in 170 times.
+    // At the stated rate, three of eight occur once in 170 runs.
     assert!(alarms <= 2, "{alarms} of {pairs}");
 }
 
@@ -151,7 +151,7 @@ fn root_another_build_shows_no_function_both_new_and_gone_and_what_has_the_same_
         assert_eq!(compresses["status"], "grew");
         assert_ne!(compresses["before_image"], compresses["image"]);
         if build.ends_with("work-1.1") {
-            // It has twice the work and the same instructions, though everything lies elsewhere.
+            // The function does twice the work with the same instructions, though everything lies elsewhere.
             assert_eq!(compresses["code"], "identical", "{compresses:#}");
         }
     }

@@ -9,7 +9,7 @@ use icecore_tests::machine::{
     Recorded, Sample, copy, has_ebpf, record, report, target, text, wait_for_samples,
 };
 
-/// Works for a moment of CPU time, however fast the processor is.
+/// Uses a fixed amount of CPU time, however fast the processor is.
 const PYTHON: &str =
     "exec(\"import time\\nwhile time.process_time() < 0.4: sum(len(str(i*i)) for i in range(9999))\")";
 
@@ -32,7 +32,7 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
         source.display()
     );
     let recorded = Recorded::new(&["-F", "997", "-q"], &["sh", "-c", &script]);
-    // Callers of code without unwind tables are read from its instructions, where the file is at hand: few stacks differ.
+    // The report reads callers of code without unwind tables from its instructions if it has the file: few stacks differ.
     let (here, elsewhere) = (recorded.samples(&[]), samples_elsewhere(&recorded.path()));
     let all = here.len();
     let called = |sample: &Sample| {
@@ -64,7 +64,7 @@ fn root_a_frame_has_one_name_whatever_is_embedded_and_wherever_it_is_read() {
     if !has_ebpf() {
         return;
     }
-    // Names of the physical function at each place of code in files, and where they come from.
+    // Returns the name of the physical function at each location in files, and the source of the name.
     let mut names: BTreeMap<(String, u64), BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     let script = format!("python3 -c '{PYTHON}'; ls -lR /usr/include >/dev/null");
     for embed in ["none", "hits", "sections", "all"] {
@@ -85,13 +85,13 @@ fn root_a_frame_has_one_name_whatever_is_embedded_and_wherever_it_is_read() {
     let of_libc = |((_, _), names): (&(String, u64), &BTreeMap<String, BTreeSet<String>>)| {
         names.get("__libc_start_main").map_or(0, BTreeSet::len)
     };
-    // Nobody has names elsewhere if none are embedded.
+    // Without embedded names another machine has none.
     assert_eq!(names.iter().map(of_libc).max(), Some(7));
     let several: Vec<_> = names.iter().filter(|(_, names)| names.len() > 1).collect();
     assert!(names.len() > 200 && several.is_empty(), "{} of {}: {several:?}", several.len(), names.len());
 }
 
-/// Spends its time in `main.spin`, which calls nothing.
+/// A program that spends its time in `main.spin`, which calls nothing.
 const GO: &str = r#"
 package main
 import "time"
@@ -113,7 +113,7 @@ fn root_a_stripped_program_of_go_is_named_where_nothing_is() {
     }
     let work = tempfile::tempdir().expect("a folder for temporary files");
     std::fs::write(work.path().join("main.go"), GO).expect("room");
-    // At a fixed address, anywhere, and linked by the linker of C.
+    // The modes are: at a fixed address, position-independent, and linked by the linker of C.
     for (mode, cgo, flags) in
         [("exe", "0", "-s -w"), ("pie", "0", "-s -w"), ("exe", "1", "-s -w -linkmode=external")]
     {

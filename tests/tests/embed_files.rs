@@ -14,8 +14,8 @@ use icecore_tests::elsewhere::{
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, send, target, text};
 use serde_json::Value;
 
-/// Two functions deep inlining. Each of the inlined functions loops by itself: on which of two neighbouring instructions a
-/// sample falls is up to the processor.
+/// Inlining is two functions deep. Each inlined function has its own loop, because the processor decides on which of two
+/// neighbouring instructions a sample falls.
 const SOURCE: &str = r#"
 #include <time.h>
 volatile unsigned long sink;
@@ -107,7 +107,7 @@ fn root_whole_files_bring_lines_and_inlined_functions_to_a_machine_without_files
         elsewhere.iter().filter(is_it).filter(|frame| frame["line"].is_u64()).count()
     };
     assert!(inlined("inner") > 50 && inlined("middle") > 50, "{} of {}", inlined("inner"), elsewhere.len());
-    // Without a folder for temporary files the names are there all the same.
+    // The names are there even without a folder for temporary files.
     let bare = samples_elsewhere(&recorded.path());
     assert!(bare.iter().filter(|sample| sample.has("outer")).count() > 50);
 }
@@ -124,7 +124,7 @@ fn root_sections_bring_all_names_and_the_beginnings_of_functions_without_names()
         assert!(done.expect("binutils").success());
     };
     strip(&inlining(dir.path(), None), &stripped);
-    // Another build, without even section headers: e_shoff, and e_shnum with e_shstrndx.
+    // This makes another build without section headers: e_shoff, and e_shnum with e_shstrndx.
     let pad = dir.path().join("pad");
     std::fs::write(&pad, noise(64)).expect("room");
     strip(&inlining(dir.path(), Some(&pad)), &headless);
@@ -147,7 +147,7 @@ fn root_sections_bring_all_names_and_the_beginnings_of_functions_without_names()
         names.filter(|name| name.starts_with(beginning)).collect()
     };
     for beginning in ["stripped+0x", "headless+0x"] {
-        // Its own functions, and what the C library needs in every program.
+        // These are its own functions, and those that the C library needs in every program.
         assert!((1..6).contains(&names(beginning).len()), "{:?}", names(beginning));
     }
     assert_eq!(names("takes_half"), ["takes_half"]);
@@ -162,7 +162,7 @@ fn root_what_is_too_large_is_told_and_has_its_names() {
     let pad = dir.path().join("pad");
     std::fs::write(&pad, noise(2 << 20)).expect("room");
     let program = inlining(dir.path(), Some(&pad));
-    // A quarter for one file: less than the program, more than its sections; then less than these.
+    // One file may use a quarter of the space: less than the program, more than its sections; then less than the sections.
     for (max, words, why) in [("4M", "only sections of /", "reduced"), ("16K", "skipped /", "too_large")] {
         let options = ["-F", "997", "--embed", "all", "--embed-max", max];
         let recorded = Recorded::new(&options, &[&program]);
@@ -221,7 +221,7 @@ fn root_a_signal_ends_the_taking_of_files_and_the_recording_is_whole() {
     recorder.args(["-F", "997", "--embed", "all", "-o", "-", "--"]).arg(&program);
     let mut recorder = recorder.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let mut stream = recorder.stdout.take().expect("a pipe");
-    // Nobody reads on: the recorder waits in the middle of the first large file, however fast the machine is.
+    // Nobody reads the pipe: the recorder waits in the middle of the first large file, however fast the machine is.
     let mut bytes = vec![0; 2 << 20];
     stream.read_exact(&mut bytes).expect("so much is recorded");
     send(libc::SIGINT, recorder.id());
@@ -286,7 +286,7 @@ fn root_a_disk_that_fills_up_with_files_has_all_samples() {
     let info: Value =
         serde_json::from_str(&report(&["info".as_ref(), repaired.as_os_str(), "--json".as_ref()]))
             .expect("JSON");
-    // What is left of the disk takes it as a rule: the block that did not fit was cut off.
+    // The rest of the disk usually has room for it, because the block that did not fit was cut off.
     assert!(!is_closed || left_out(&repaired, "write_failed") > 0);
     let samples = samples_of(&repaired);
     assert_eq!(info["receipt"]["samples"], samples.len());
@@ -315,6 +315,6 @@ fn root_a_piece_of_a_recording_keeps_its_files_and_a_merged_one_has_those_of_all
         frames.iter().filter(|frame| frame["name"] == "inner" && frame["line"].is_u64()).count()
     };
     let (of_piece, of_both) = (lines(&piece), lines(&both));
-    // What one session has of a file is good for the other, too.
+    // If one session has pieces of a file, they serve the other session, too.
     assert!(of_piece > 30 && of_both > of_piece + 30, "{of_piece}, {of_both}");
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const SAMPLES: u64 = 400;
 
-/// Samples of two seconds; every one of `with_frames` has two frames, and of all others there is no stack.
+/// Makes two seconds of samples; each in `with_frames` has two frames, the others have no stack.
 fn write(dir: &Path, name: &str, with_frames: u64) {
     let mut b = Builder::default();
     let task = b.task(100, 100, "service");
@@ -41,7 +41,7 @@ fn recordings_without_any_frame_are_compared_and_shown() {
             for options in [&[][..], &["--all"], &["--sort", "self"], &["-o", "DIR/d.html"]] {
                 let line = [&["diff", before, after, "--by", by, "--json"][..], options].concat();
                 let (code, out, err) = run_in(dir.path(), &line);
-                // A picture of no frames is refused, in words.
+                // The report refuses a picture without frames, and says so.
                 let is_drawn = options.first() == Some(&"-o");
                 assert!(code == 0 || is_drawn && err.starts_with("error: "), "{line:?}: {err}");
                 if code == 0 {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use icecore_tests::machine::{Recorded, Sample, has_ebpf};
 
-/// As distributions compile.
+/// The options with which distributions compile.
 const WITHOUT_FRAMES: [&str; 3] = ["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"];
 
 fn run(compiler: &str, options: &[&str], files: &[&Path]) {
@@ -44,7 +44,7 @@ fn is_told(sample: &Sample) -> bool {
     sample.has("spin") || sample.has("at_its_first")
 }
 
-/// Returns the samples of the scenario itself: not of the program's start.
+/// Returns the samples of the scenario itself, without the start of the program.
 fn told(recorded: &Recorded) -> Vec<Sample> {
     let mut samples = recorded.samples(&[]);
     samples.retain(is_told);
@@ -55,7 +55,7 @@ fn is_incomplete(sample: &Sample) -> bool {
     sample.0["incomplete"] == true
 }
 
-/// Asserts that stacks are these, leaf first, up to what begins them, and rooted.
+/// Asserts that stacks are these, leaf first, up to the function that begins them, and that they are rooted.
 fn assert_stacks(samples: &[Sample], frames: &[&str]) {
     for sample in samples {
         let names = sample.names("user");
@@ -79,7 +79,7 @@ fn root_what_a_signal_interrupted_is_looked_up_where_it_is() {
         let names = sample.names("user");
         let handler = names.iter().position(|name| *name == "handler").expect("it has it");
         assert_eq!(names[handler + 2..handler + 5], ["at_its_first", "interrupted", "main"]);
-        // The trampoline has its name where libc has symbols for it.
+        // The trampoline has a name only if libc has symbols for it.
         assert!(["__restore_rt", ""].contains(&names[handler + 1]), "{names:?}");
         let frame =
             &sample.0["frames"].as_array().expect("a list").iter().find(|f| f["name"] == "at_its_first");
@@ -101,7 +101,7 @@ fn root_a_walk_through_a_signal_is_not_whole() {
             assert!(sample.has("at_its_first") || is_incomplete(sample), "{:?}", sample.names("user"));
         }
     }
-    // What unwinding finds is whole, what it does not find says so.
+    // A stack that unwinding finds is whole; any other stack is marked.
     let recorded = recorded(&program, "alternate", &[]);
     for sample in told(&recorded).iter().filter(|sample| sample.has("handler")) {
         assert!(sample.has("at_its_first") || is_incomplete(sample), "{:?}", sample.names("user"));
@@ -173,6 +173,6 @@ fn root_a_stack_that_lacks_its_outer_frames_is_not_rooted() {
             assert!(sample.has(start) || is_incomplete(&sample), "{:?}", sample.names("user"));
         }
     }
-    // The beginning of a fiber is proven by the code: no call stands in front of its return address.
+    // The code proves the beginning of a fiber: no call precedes its return address.
     assert_stacks(&told(&recorded(&program, "fiber", &[])), &["spin", "repeat", "fiber"]);
 }

@@ -11,7 +11,7 @@ use icecore_format::records::SnapshotsV1;
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, text};
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
-/// What stacks of Go begin with: goroutines, threads, the first thread, the scheduler where a goroutine gave up its thread.
+/// Functions that begin stacks of Go: goroutines, threads, the first thread, the scheduler after a goroutine gave up its thread.
 const STARTS: [&str; 6] = [
     "runtime.goexit",
     "runtime.mstart",
@@ -21,7 +21,7 @@ const STARTS: [&str; 6] = [
     "runtime.preemptPark",
 ];
 
-/// Builds what lies in `tests/programs/go`, with symbols and without; returns the folder.
+/// Builds the programs in `tests/programs/go`, with symbols and without; returns the folder.
 fn built() -> &'static Path {
     static BUILT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let dir = BUILT.get_or_init(|| {
@@ -38,14 +38,14 @@ fn built() -> &'static Path {
         build("stacks-stripped", "stacks.go", &["-ldflags=-s -w"]);
         build("stacks-anywhere", "stacks.go", &["-ldflags=-s -w", "-buildmode=pie"]);
         build("callbacks", "./callbacks", &[]);
-        // With C in it the linker of C puts Go's table among other data.
+        // If a program contains C, the linker of C puts Go's table among other data.
         build("callbacks-anywhere", "./callbacks", &["-ldflags=-s -w", "-buildmode=pie"]);
         dir
     });
     dir.path()
 }
 
-/// Records a part of a program; where the machine was too busy to keep up, once more.
+/// Records a part of a program; once more, if the machine was too busy to keep up.
 fn recorded(program: &str, part: &str, options: &[&str]) -> Recorded {
     let program = built().join(program);
     let command = [program.as_os_str(), part.as_ref(), "1500".as_ref()];
@@ -53,7 +53,8 @@ fn recorded(program: &str, part: &str, options: &[&str]) -> Recorded {
     Recorded::until(|recorded| recorded.lost() == serde_json::json!({}), || Recorded::new(&options, &command))
 }
 
-/// Samples of the program itself, once it was looked at: until then Go is copied like anybody.
+/// Returns the samples of the program itself without its first half second: until the recorder has examined a program, it copies
+/// whole stacks of Go, too.
 fn samples(recorded: &Recorded) -> Vec<Sample> {
     let mut samples = recorded.samples(&[]);
     samples.retain(|sample| !sample.names("user").is_empty() && sample.text("comm") != "icecore-record");
@@ -63,7 +64,7 @@ fn samples(recorded: &Recorded) -> Vec<Sample> {
     samples
 }
 
-/// What a return address of a program follows: a call of a function, or one that no address tells.
+/// The call before each return address: the called function, or `None` for a call through a register or memory.
 type Calls = BTreeMap<u64, Option<String>>;
 
 /// Reads all calls of a program, and the functions that each function jumps on to.
@@ -100,14 +101,14 @@ fn calls(program: &Path) -> (Calls, BTreeMap<String, BTreeSet<String>>) {
     (calls, jumps)
 }
 
-/// Names calls that the code does not make: callee, caller, and whom the caller calls there. Programs that lie where they were
-/// linked, and have no inlined frames because they are stripped.
+/// Lists calls that the code does not make: callee, caller, and the function that the caller calls there. It works for programs
+/// that run at their linked addresses and have no inlined frames because they are stripped.
 fn impossible(samples: &[Sample], image: &str, program: &Path) -> Vec<String> {
     let (calls, jumps) = calls(program);
     let reaches = |from: &str, to: &str| {
         let next = |name: &str| jumps.get(name).into_iter().flatten().cloned().collect::<Vec<_>>();
         let (first, second) = (next(from), next(from).iter().flat_map(|name| next(name)).collect::<Vec<_>>());
-        // An empty name is a jump that no address tells.
+        // An empty name is a jump through a register or memory.
         from == to || first.iter().chain(&second).any(|name| name == to || name.is_empty())
     };
     let mut found = Vec::new();
@@ -117,7 +118,7 @@ fn impossible(samples: &[Sample], image: &str, program: &Path) -> Vec<String> {
         for pair in frames.windows(2) {
             let (callee, caller) = (pair[0]["name"].as_str(), pair[1]["name"].as_str());
             let is_own = pair[1]["image"].as_str().is_some_and(|path| path.ends_with(image));
-            // Nobody has called these: their addresses are put on the stack.
+            // Nobody calls these functions: their addresses are put on the stack.
             if !is_own || caller == Some("runtime.goexit") || callee == Some("runtime.asyncPreempt") {
                 continue;
             }
@@ -134,7 +135,7 @@ fn impossible(samples: &[Sample], image: &str, program: &Path) -> Vec<String> {
     found
 }
 
-/// Names of the user's frames as Go writes them.
+/// Returns the names of user frames as Go writes them.
 fn plain(sample: &Sample) -> Vec<&str> {
     sample.names("user").into_iter().map(|name| name.trim_end_matches(".abi0")).collect()
 }
@@ -165,7 +166,7 @@ fn root_stripped_go_has_whole_stacks_and_is_hardly_copied() {
     }
 }
 
-/// Returns the share of snapshots that have all of their stack.
+/// Returns the share of snapshots that contain the whole stack.
 fn copied_share(recorded: &Recorded) -> f64 {
     let recording = Recording::open(&recorded.path()).expect("it was just written");
     let blocks = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SNAPSHOTS);
@@ -187,17 +188,17 @@ fn root_the_runtime_of_go_makes_no_impossible_calls() {
         let samples = samples(&recorded);
         let found = impossible(&samples, "stacks-stripped", &built().join("stacks"));
         assert!(found.is_empty(), "{part}: {} of {}: {:?}", found.len(), samples.len(), &found[..1]);
-        // Until the recorder has looked at the program, which takes long on a busy machine, stacks of it end early.
+        // Stacks end early until the recorder has examined the program, which takes long on a busy machine.
         let known = &samples[samples.len() / 3..];
         let whole = known.iter().filter(|sample| begins_with_a_start(sample)).count();
         println!("{part}: {whole} of {} stacks begin with a start", known.len());
         assert!(whole * 100 > known.len() * 97, "{part}: {whole} of {}", known.len());
-        // What does not says so.
+        // A stack that is not whole is marked.
         for sample in samples.iter().filter(|sample| !begins_with_a_start(sample)) {
             let ended = sample.text("ended");
             assert!(!["root", "unwound"].contains(&ended), "{part}: {ended} {:?}", sample.names("user"));
         }
-        // Where the stack of a goroutine was left, the function that has left it is there.
+        // If a goroutine's stack was left, the stack shows the function that left it.
         let switches = known.iter().filter(|sample| sample.has("runtime.systemstack"));
         let (mut all, mut gone_on) = (0, 0);
         for sample in switches {
@@ -238,7 +239,7 @@ fn root_go_that_calls_c_without_frame_pointers_goes_on_behind_it() {
     assert!(whole * 100 > in_c.len() * 97, "{whole} of {}", in_c.len());
 }
 
-/// Returns the frames from a function of C on that Go calls, as it is called from Go.
+/// Returns the frames from a C function that Go calls up to the call in Go.
 fn called(c: &[&'static str], by: &'static str) -> Vec<&'static str> {
     let go = ["runtime.asmcgocall", "runtime.cgocall", by, "main.main", "runtime.main", "runtime.goexit"];
     [c, &go].concat()
@@ -261,7 +262,7 @@ fn root_what_c_calls_back_has_the_stacks_of_both() {
         assert!(in_leaf.len() > 100, "{}", in_leaf.len());
         let mut whole = 0;
         for sample in &in_leaf {
-            // What the tools make between C and Go has names of their versions.
+            // The functions that the tools generate between C and Go have different names in different versions.
             let is_own = |name: &&str| {
                 !name.contains("_cgo") && !name.contains("_Cfunc") && !name.starts_with("clone")
             };
@@ -270,7 +271,7 @@ fn root_what_c_calls_back_has_the_stacks_of_both() {
             let is_whole =
                 at.is_some_and(|at| names[at + 1..] == outer && names[at - 1] == "runtime.cgocallback");
             whole += usize::from(is_whole);
-            // What is not whole says so.
+            // A stack that is not whole is marked.
             assert!(
                 is_whole || sample.0["incomplete"] == true,
                 "{part}: {}: {names:?}",

@@ -84,7 +84,7 @@ fn a_view_that_does_not_show_the_verdict_warns_in_one_line_if_data_misleads() {
         let (code, out, err) = run_in(dir.path(), &[view, "DIR/story.icecore"]);
         assert!(code == 0 && err.is_empty() && out.contains("misleading"), "{view}: {err}");
     }
-    // Frames of the kernel have names.
+    // The frames of the kernel have names.
     assert_eq!(run_in(dir.path(), &["top", "DIR/story.icecore", "--kernel"]).2, "");
 }
 

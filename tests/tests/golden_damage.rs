@@ -1,4 +1,4 @@
-//! Recordings that are torn, damaged, newer than this build, or lie: read as far as they can be.
+//! Tests recordings that are torn, damaged, newer than this build, or wrong: the report reads them as far as it can.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -30,7 +30,7 @@ fn bytes() -> Vec<u8> {
     std::fs::read(&path).expect("read back")
 }
 
-/// Offset and header of every block of a kind.
+/// Returns offset and header of every block of a kind.
 fn blocks(bytes: &[u8], kind: Kind) -> Vec<(usize, BlockHeader)> {
     let recording = Recording::from_bytes(bytes).expect("opens");
     let entries = recording.entries().iter().filter(|entry| entry.header.kind == kind);
@@ -135,7 +135,7 @@ fn what_is_no_recording_is_refused_with_exit_code_2() {
     );
 }
 
-/// A reader that has gone away.
+/// A reader that has closed its end.
 struct Gone;
 
 impl Write for Gone {

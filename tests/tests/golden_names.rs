@@ -1,4 +1,4 @@
-//! Names of a real program: a recording that is made up around functions compiled here.
+//! Tests names of a real program: a synthetic recording of functions that the test compiles.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn compile(dir: &Path) -> std::path::PathBuf {
     program
 }
 
-/// Address and size of a function.
+/// Returns address and size of a function.
 fn symbol(program: &Path, name: &str) -> (u64, u64) {
     let out = Command::new("nm").arg("-S").arg(program).output().expect("nm");
     let text = String::from_utf8(out.stdout).expect("UTF-8");
@@ -55,8 +55,8 @@ fn functions_of_a_compiled_program_are_named_with_their_inlined_callers_and_line
     b.change(0, Change::FOUND, 9, 1, "p");
     // The mapping begins at 0x400000 with offset 0x1000 of the file: move it back by as much.
     b.map(1, 9, 0x40_1000, image, Origin::SCAN);
-    // A leaf at the first byte of a function is exact. A return address behind the last byte of a
-    // function belongs to that function: the −1 of return addresses.
+    // A leaf at the first byte of a function is exact. A return address after the last byte of a function belongs to that
+    // function: this is the −1 of return addresses.
     b.sample(10, 0, task, &[leaf, caller + caller_len], &[]);
     b.sample(20, 0, task, &[leaf, leaf + leaf_len], &[]);
     // The call of `leaf` stands in the inlined function: find an address inside it.

@@ -1,4 +1,5 @@
-//! `depth` and `timeline` of recordings that are made up, as text and as JSON, at one and at several threads.
+//! Compares `depth` and `timeline` of synthetic recordings with their snapshots, as text and as JSON, at one and at several
+//! threads.
 //!
 //! `INSTA_UPDATE=always cargo test -p icecore-tests --test golden_time` rewrites `tests/golden/`.
 
@@ -89,7 +90,7 @@ fn samples_of_an_event_are_those_that_have_it() {
     assert!(lines(&["--event", "cycles"]).is_empty());
 }
 
-/// Twenty seconds of two functions at 100 Hz; the second has a tenth of the time, and from 8 to 12 s half of it.
+/// Makes twenty seconds of two functions at 100 Hz; the second has a tenth of the time, and half of it from 8 to 12 s.
 fn spike() -> Builder {
     let mut builder = Builder::default();
     builder.block_len = 500;
@@ -98,7 +99,7 @@ fn spike() -> Builder {
     builder.change(0, Change::FOUND, 7, 1, "app");
     builder.map(1, 7, 0x1_0000, image, Origin::SCAN);
     for n in 0..2000u64 {
-        // A share of numbers that looks like chance, and is the same every time.
+        // These numbers look random, and are the same every time.
         let chance = n.wrapping_mul(2_654_435_761).rotate_left(17) % 1000;
         let limit = if (800..1200).contains(&n) { 500 } else { 100 };
         let leaf = if chance < limit { 0x1_0200 } else { 0x1_0100 };
@@ -155,7 +156,7 @@ fn a_spike_is_told_with_the_command_that_explains_it() {
         assert_eq!(row["against"]["to_s"], row["time_s"]);
     }
     assert_eq!((of("app+0x1200").len(), of("app+0x1100").len(), changes.len()), (2, 2, 4), "{changes:#?}");
-    // What is shown decides nothing.
+    // The number of shown rows does not change what is found.
     let one = report(dir.path(), &["timeline", "DIR/story.icecore", "--json", "-n", "1"]);
     let one: Value = serde_json::from_str(&one).expect("JSON");
     assert_eq!((one["rows"].as_array().map(Vec::len), &one["changes"]), (Some(2), &timeline["changes"]));
@@ -183,7 +184,7 @@ fn buckets_hold_the_samples_of_their_time_one_by_one() {
     }
     let check = |thread: &str, values: &Value| {
         for (bucket, value) in values.as_array().expect("a list").iter().enumerate() {
-            // The last is shorter: two seconds are 13 times 150 ms, and 50.
+            // The last bucket is shorter: two seconds are 13 times 150 ms, and 50.
             let len_ns = if bucket == 13 { 50e6 } else { 150e6 };
             let expected = counted.get(&(thread.to_owned(), bucket)).copied().unwrap_or_default() / len_ns;
             assert!(value.as_f64().is_some_and(|value| (value - expected).abs() < 1e-9), "{thread} {bucket}");
@@ -194,7 +195,7 @@ fn buckets_hold_the_samples_of_their_time_one_by_one() {
     for row in timeline["rows"].as_array().expect("a list") {
         check(&format!("{} {}", row["tid"], row["comm"]), &row["values"]);
     }
-    // Whatever the division, everything is in it.
+    // However the time is divided, the buckets contain everything.
     for buckets in ["1", "7", "1000"] {
         let timeline = json(&["timeline", file, "--json", "--buckets", buckets]);
         let bucket_s = timeline["bucket_s"].as_f64().expect("a number");

@@ -1,11 +1,11 @@
-//! Assembly without unwind tables, through real eBPF: its callers are read from the code, and a caller that the code does not
-//! call is shown nowhere.
+//! Assembly without unwind tables, through real eBPF: the report reads its callers from the code, and never shows a caller that
+//! the code does not call.
 
 use std::path::Path;
 
 use icecore_tests::machine::{Recorded, guesses, guesses_without_symbols, has_ebpf};
 
-/// Parts of `tests/programs/guesses.c`, and who is on the stack.
+/// Parts of `tests/programs/guesses.c`, and the functions on the stack.
 const PARTS: [(&str, &[&str]); 4] = [
     ("stale", &["stale", "stale_caller", "main"]),
     ("pushed", &["pushed", "pushed_caller", "main"]),
@@ -19,10 +19,10 @@ fn recorded(program: &Path, part: &str) -> Recorded {
     Recorded::until(|recorded| recorded.lost() == serde_json::json!({}), record)
 }
 
-/// Calls that were checked, and those of them that the code does not make.
+/// Returns how many calls were checked, and how many of them the code does not make.
 fn calls(recorded: &Recorded) -> (u64, u64) {
     let found = &recorded.json("health", &[])["impossible"];
-    // There is none where no stack has a caller.
+    // The view has no such row if no stack has a caller.
     let number = |key: &str| found.get(key).map_or(0, |number| number.as_u64().expect("a number"));
     (number("checked"), number("impossible"))
 }
@@ -54,12 +54,12 @@ fn root_no_caller_is_shown_that_the_code_does_not_call() {
     }
     for (part, chain) in PARTS {
         let recorded = recorded(&guesses_without_symbols(), part);
-        // What is called through a pointer cannot be read from the code: such a stack ends, and no call of it is checked.
+        // The report cannot read from the code who calls through a pointer: such a stack ends, and none of its calls is checked.
         let is_read = part != "pointer";
         let (checked, impossible) = calls(&recorded);
         assert!(impossible == 0 && (checked > 100 || !is_read), "{part}: {impossible} of {checked}");
         let whole = recorded.samples(&[]).into_iter().filter(|sample| {
-            // `__libc_start_call_main`, `__libc_start_main`, `_start`.
+            // These are `__libc_start_call_main`, `__libc_start_main`, `_start`.
             sample.names("user").len() == chain.len() + 3
         });
         let rooted = recorded.json("health", &[])["rooted_share"].as_f64().expect("walked");
@@ -74,7 +74,7 @@ fn root_a_walk_that_skips_callers_holds_impossible_calls() {
     if !has_ebpf() {
         return;
     }
-    // Along frame pointers the caller of `middle` is skipped, and nothing but the code tells.
+    // A walk along frame pointers skips the caller of `middle`, and only the code shows that.
     let command = [guesses().into_os_string(), "middle".into(), "1000".into()];
     let recorded = Recorded::new(&["-F", "499", "-q", "--unwind", "fp"], &command);
     let health = recorded.json("health", &[]);

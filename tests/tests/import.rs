@@ -1,4 +1,4 @@
-//! Files of `perf record`, imported: chains of callers are known, whether perf walked frame pointers or copied stacks.
+//! Tests imported files of `perf record`: the chains of callers are known, whether perf walked frame pointers or copied stacks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ impl Imported {
     fn new(program: &Path, name: &str, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let mut perf = Command::new("perf");
-        // Build-ids of all files, not only of those that leaves are in.
+        // This records the build-ids of all files, not only of those that contain leaves.
         perf.args(["record", "-q", "--buildid-mmap", "-e", "cpu-clock", "-F", "997"]).args(options);
         perf.arg("-o").arg(dir.path().join("perf.data")).arg("--").arg(program).args([name, "500"]);
         let out = perf.output().expect("perf runs");
@@ -42,7 +42,7 @@ impl Imported {
         serde_json::from_str(&out).expect("the report prints JSON")
     }
 
-    /// Samples that hit in the function where the program spends its time: most of them.
+    /// Returns the samples in the function in which the program spends its time: most of them.
     fn in_leaf(&self) -> Vec<Sample> {
         let out = report(&["samples".as_ref(), self.path().as_os_str(), "--json".as_ref()]);
         let samples: Vec<Sample> =
@@ -94,7 +94,7 @@ fn root_stacks_that_perf_copied_are_unwound_to_the_root() {
     }
 }
 
-/// Reasons why frames of the kernel have no name, and how many have one.
+/// Returns the reasons why kernel frames have no name, and how many have one.
 fn kernel_frames(path: &Path) -> (std::collections::BTreeSet<String>, usize) {
     let out = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
     let samples = out.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON")));
@@ -116,7 +116,7 @@ fn root_functions_of_the_kernel_are_named_where_it_still_runs_and_nowhere_else()
     assert!(notes.contains("named by /proc/kallsyms of the importing machine"), "{notes}");
     let top = imported.json("top")["rows"].to_string();
     assert!(top.contains("read_zero") || top.contains("clear_user") || top.contains("vfs_read"), "{top}");
-    // The same file, as if another kernel had run.
+    // This is the same file, as if another kernel had run.
     let data = imported.dir.path().join("perf.data");
     let mut bytes = std::fs::read(&data).expect("there");
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("it runs");
@@ -167,13 +167,13 @@ fn root_made_code_is_named_by_the_map_of_its_process_and_by_no_other() {
     if !has_perf() {
         return;
     }
-    // It calls a function that has no frame pointer: only unwinding finds it.
+    // It calls a function without a frame pointer: only unwinding finds it.
     let imported = Imported::new(&jit(), "called", &["--call-graph", "dwarf"]);
     let callers = |samples: &[Sample]| {
         let in_numbers = samples.iter().filter(|sample| sample.names("user").first() == Some(&"numbers"));
         let caller = |sample: &Sample| {
             let frames = sample.0["frames"].as_array().expect("a list");
-            // Some hit in the kernel.
+            // Some samples hit in the kernel.
             let user: Vec<&Value> = frames.iter().filter(|frame| frame["side"] == "user").collect();
             let text = |key: &str| user[1][key].as_str().map(str::to_owned);
             text("reason").map_or_else(|| text("name").expect("it has one"), |reason| format!("[{reason}]"))
@@ -188,7 +188,7 @@ fn root_made_code_is_named_by_the_map_of_its_process_and_by_no_other() {
     };
     let before = again();
     assert!(callers(&before).len() > 50 && callers(&before).iter().all(|name| name == "[jit]"));
-    // The program takes its map away; it is written once more for each process, as if at its end.
+    // The program removes its map; this writes it once more for each process, as if at its end.
     let touch = |path: &Path, time: &str| {
         let touched = Command::new("touch").args(["-d", time]).arg(path).status();
         assert!(touched.expect("touch is everywhere").success());

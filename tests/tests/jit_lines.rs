@@ -1,4 +1,4 @@
-//! Source lines of JIT code, from the jitdump files of its programs.
+//! Tests source lines of JIT code, from the jitdump files of its programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
 
-/// Returns how often each line is that of a frame of JIT code whose function has such a name; `None`: it has none.
+/// Returns how often each line occurs in frames of JIT code whose function has such a name; `None` stands for a missing line.
 fn lines(samples: &[Sample], function: &str) -> BTreeMap<Option<(String, u64)>, usize> {
     let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
     let is_it = |frame: &&Value| {
@@ -22,7 +22,7 @@ fn lines(samples: &[Sample], function: &str) -> BTreeMap<Option<(String, u64)>, 
     lines
 }
 
-/// Records `tests/programs/jit.c`, which spends its time in two loops, one of them in two places.
+/// Records `tests/programs/jit.c`, which spends its time in two loops; one of them is in two places.
 fn recorded(folder: &Path) -> Recorded {
     let script = format!("cd '{}' && exec '{}' dump 1200", folder.display(), jit().display());
     Recorded::new(&OPTIONS, &["sh", "-c", &script])
@@ -41,7 +41,7 @@ fn root_code_has_the_lines_of_its_jitdump_where_it_was_made_and_where_it_moved()
         let lines = lines(&samples, function);
         let of = |line: u64| lines.get(&Some((file.to_owned(), line))).copied().unwrap_or(0);
         let all: usize = lines.values().sum();
-        // The first line are the few instructions in front of the loop.
+        // The first line belongs to the few instructions before the loop.
         assert!(of(first + 1) > least && of(first + 1) * 100 >= all * 95, "{lines:?}");
         assert_eq!(of(first) + of(first + 1), all, "{lines:?}");
     }
@@ -75,7 +75,7 @@ fn root_lines_of_made_code_are_ranked_and_go_into_a_part_of_the_recording() {
     }
 }
 
-/// Calls functions of node itself: V8 tells the files of other scripts wrongly.
+/// Calls functions of node itself: V8 reports wrong files for other scripts.
 const JAVASCRIPT: &str = "const path = require('path');
 while (process.cpuUsage().user < 1200000)
     for (let i = 0; i < 20000; i++) path.normalize('/a/b/../c/./d//e');
@@ -91,7 +91,7 @@ fn root_functions_of_node_have_the_lines_of_its_jitdump() {
     let node = "exec node --perf-prof --no-turbo-inlining work.js";
     let run = format!("cd '{}' && {node}", folder.path().display());
     let samples = Recorded::new(&OPTIONS, &["sh", "-c", &run]).samples(&[]);
-    // A name tells file, line and column of the function: `JS:*normalizeString node:path:94:25`.
+    // A name contains file, line and column of the function: `JS:*normalizeString node:path:94:25`.
     let name =
         samples.iter().flat_map(|sample| sample.names("user")).find(|name| name.contains("normalizeString "));
     let begin = name

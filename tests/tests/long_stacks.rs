@@ -1,4 +1,5 @@
-//! A recording of two kilobytes that means gigabytes: stacks of thousands of frames with names of 64 KiB, sampled everywhere.
+//! Tests a recording of two kilobytes that stands for gigabytes: stacks of thousands of frames with names of 64 KiB, sampled
+//! everywhere.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use icecore_format::records::{Change, ImageKind, Origin, Symbol};
 use icecore_tests::machine::program;
 use icecore_tests::synthetic::Builder;
 
-/// The most memory of a view, KiB: the bounds of docs/DECISIONS.md, and what a program takes anyway.
+/// The most memory of a view, KiB: the bounds of docs/DECISIONS.md, and the memory of any program.
 const MOST_KIB: u64 = 1 << 20;
 
 /// One function that calls itself, sampled at every eighth depth.
@@ -23,14 +24,14 @@ fn write(path: &Path) {
         b.symbols.push(Symbol { image, start: 0x1000 + number * 0x100, end: 0x1100 + number * 0x100, name });
     }
     let frames: Vec<u64> = (0..u64::from(MAX_FRAMES)).map(|depth| 0x1_0010 + depth % 16 * 0x100).collect();
-    // Children behind their callers: each stack goes on from the one before.
+    // Children follow their callers: each stack continues the one before.
     for depth in (8..=frames.len()).step_by(8) {
         b.sample(depth as u64 * 1_000_000, 0, task, &frames[frames.len() - depth..], &[]);
     }
     b.write(path, true).expect("written");
 }
 
-/// Runs a view, and returns the largest resident set, KiB, and how many bytes it printed.
+/// Runs a view; returns the largest resident set, KiB, and how many bytes it printed.
 fn peak(line: &[&str], path: &Path) -> (u64, u64) {
     let script = "ulimit -v 6000000; \"$@\" | wc -c";
     let mut shell = std::process::Command::new("python3");

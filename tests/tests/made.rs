@@ -10,13 +10,13 @@ fn recorded(how: &str) -> Recorded {
     Recorded::new(&["-F", "499", "-q"], &command)
 }
 
-/// All samples of a file.
+/// Returns all samples of a file.
 fn samples_of(path: &Path) -> Vec<Sample> {
     let text = report(&["samples".as_ref(), path.as_os_str(), "--json".as_ref()]);
     text.lines().map(|line| Sample(serde_json::from_str(line).expect("a JSON object a line"))).collect()
 }
 
-/// Samples whose leaf is a function.
+/// Returns the samples whose leaf is a function.
 fn in_leaf(recorded: &Recorded, leaf: &str) -> Vec<Sample> {
     let mut samples = recorded.samples(&[]);
     samples.retain(|sample| sample.names("user").first() == Some(&leaf));
@@ -24,7 +24,7 @@ fn in_leaf(recorded: &Recorded, leaf: &str) -> Vec<Sample> {
     samples
 }
 
-/// Of each frame of user space whether it is a guess.
+/// Returns for each frame of user space whether it is a guess.
 fn guesses(sample: &Sample) -> Vec<bool> {
     let frames = sample.0["frames"].as_array().expect("a list");
     frames.iter().filter(|frame| frame["side"] == "user").map(|frame| frame["guessed"] == true).collect()
@@ -53,14 +53,14 @@ fn root_direct_calls_between_pieces_of_made_code_are_proven() {
     let samples = in_leaf(&recorded, "leaf");
     let is_proven = |sample: &&Sample| is_right(sample, "leaf") && guesses(sample)[..3] == [false; 3];
     let proven = samples.iter().filter(is_proven).count();
-    // Not where the frame is being made or taken down.
+    // These samples do not hit where the frame is being made or removed.
     assert!(proven * 100 >= samples.len() * 97, "{proven} of {}", samples.len());
     // The program calls through a pointer.
     assert!(samples.iter().all(|sample| guesses(sample).get(3) == Some(&true)), "`run` is a guess");
     let (all, impossible) = checked(&recorded);
     assert!(all >= 2 * proven as u64 && impossible == 0, "{impossible} of {all}");
     report(&["verify".as_ref(), recorded.path().as_os_str()]);
-    // What is written anew says the same.
+    // The rewritten recording says the same.
     let cut = recorded.path().with_extension("cut");
     report(&["cut".as_ref(), recorded.path().as_os_str(), "-o".as_ref(), cut.as_os_str()]);
     let again = samples_of(&cut);
@@ -77,7 +77,7 @@ fn root_an_address_of_made_code_that_no_call_is_in_front_of_is_no_caller() {
         let samples = in_leaf(&recorded, "leaf");
         let right = samples.iter().filter(|sample| is_right(sample, "leaf")).count();
         println!("{how}: {right} of {} right", samples.len());
-        // What is seen first and last is read later and no more.
+        // The first samples come before the first reading of an address, the last ones after its last reading.
         assert!(right * 100 >= samples.len() * 60, "{how}: {right} of {}", samples.len());
         let wrong = samples.iter().filter(|sample| !is_right(sample, "leaf"));
         assert!(

@@ -26,7 +26,7 @@ fn samples(dir: &Path, line: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Returns the story on another host, whose clock is ahead by `up_ns`, begun `late_ns` later.
+/// Returns the story on another host, whose clock is ahead by `up_ns`; it begins `late_ns` later.
 fn elsewhere(host: &str, up_ns: u64, late_ns: u64) -> Builder {
     let mut b = story();
     b.uuid = Some(std::array::from_fn(|i| host.as_bytes()[i % host.len()]));
@@ -125,7 +125,7 @@ fn times_count_from_the_earliest_start() {
     assert_eq!((first("station"), first("web")), (Value::from(0), Value::from(SECOND)));
     assert!(all.is_sorted_by_key(|sample| sample["time_ns"].as_i64()));
     assert!(samples(dir.path(), "DIR/ab --to 1s").iter().all(|sample| sample["host"] == "station"));
-    // Two seconds each, one of them together.
+    // The recordings have two seconds each, and one second in common.
     let summary = json(dir.path(), "DIR/ab");
     assert_eq!(summary["duration_s"], 3.0);
     assert_eq!(json(dir.path(), "DIR/ab --host web")["duration_s"], 2.0);
@@ -172,20 +172,20 @@ fn a_merged_file_that_is_torn_or_damaged_still_keeps_its_hosts_apart() {
     let bytes = std::fs::read(dir.path().join("ab")).expect("written");
     let recording = Recording::from_bytes(&bytes).expect("opens");
     let write = |bytes: &[u8]| std::fs::write(dir.path().join("x"), bytes).expect("written");
-    // Without its tail it is scanned.
+    // Without its tail the reader scans the file.
     write(&bytes[..bytes.len() - 8]);
     assert_eq!(
         json(dir.path(), "top DIR/x --by host")["rows"],
         json(dir.path(), "top DIR/ab --by host")["rows"]
     );
-    // Wherever it is torn, every sample that is left has its host.
+    // Wherever the file is torn, every remaining sample has its host.
     for cut in (64..bytes.len()).step_by(211) {
         write(&bytes[..cut]);
         for sample in samples(dir.path(), "DIR/x") {
             assert!(["station", "web"].contains(&sample["host"].as_str().expect("text")), "cut at {cut}");
         }
     }
-    // The second session block is lost: what follows is not the first host's.
+    // The second session block is lost: the samples after it do not belong to the first host.
     let second = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SESSION).nth(1);
     let mut damaged = bytes.clone();
     damaged[second.expect("two").off as usize + 70] ^= 1;

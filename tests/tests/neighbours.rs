@@ -25,7 +25,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// Counts samples by how their stacks ended, of those whose leaf is `leaf`; `whole` are those that have all callers.
+/// Counts samples with the leaf `leaf` by how their stacks ended; `whole` counts those with all callers.
 fn ends(recorded: &Recorded) -> BTreeMap<String, usize> {
     let mut ends = BTreeMap::new();
     let samples = recorded.samples(&["--comm", "stacks"]);
@@ -53,7 +53,8 @@ fn root_a_neighbour_that_maps_code_all_the_time_takes_no_callers_away() {
         );
         let (all, ends, lost) = (all(&recorded), ends(&recorded), recorded.lost());
         eprintln!("{options:?}: {ends:?}; lost {lost}");
-        // If the recorder gets no CPU, stacks are not copied, or the program has ended when it is looked at: that is told.
+        // If the recorder gets no CPU, it copies no stacks, or the program has ended before the recorder looks at it: then the
+        // recording says so.
         let left_out = lost["stack_shortened"].as_u64().unwrap_or(0) as usize;
         let of = |end: &str| ends.get(end).copied().unwrap_or(0);
         let (whole, is_told) = (of("whole"), left_out + of("mappings_lost"));

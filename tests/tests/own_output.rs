@@ -104,7 +104,7 @@ fn root_a_file_that_is_renamed_or_replaced_is_named_as_it_is_now() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains(&format!("the recording is now `{}`", other.display())), "{said}");
     assert_whole(&other);
-    // What another recorder does that was told to replace the file in the same moment.
+    // Another recorder does this if it must replace the file at the same moment.
     let output = meddled(&path, || std::fs::rename(&other, &path).expect("there"));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -152,7 +152,7 @@ fn root_a_stop_before_recording_begins_runs_nothing_and_leaves_no_file() {
     if !has_ebpf() {
         return;
     }
-    // A second one does not abort yet.
+    // A second signal does not abort yet.
     for signals in [&[INTERRUPT][..], &[TERMINATE], &[HANGUP], &[INTERRUPT, TERMINATE]] {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let (path, trace) = (dir.path().join("r.icecore"), dir.path().join("it ran"));
@@ -172,7 +172,7 @@ fn root_a_stop_before_recording_begins_runs_nothing_and_leaves_no_file() {
             });
             send(STOP, recorder.id());
             wait_until("it is stopped", || status(recorder.id(), "State:").contains('T'));
-            // As a rule it is still loading.
+            // Usually it is still loading.
             if !path.exists() {
                 break recorder;
             }

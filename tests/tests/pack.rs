@@ -15,7 +15,7 @@ fn listed(path: &Path) -> Vec<Sample> {
     lines.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON"))).collect()
 }
 
-/// Function, line and whether it was inlined, of all user frames.
+/// Returns function, line and whether it was inlined, for all user frames.
 fn frames(samples: &[Sample]) -> Vec<(String, Value, bool)> {
     let frames = samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list"));
     let user = frames.filter(|frame| frame["side"] == "user");
@@ -46,7 +46,7 @@ fn root_lines_and_inlined_functions_are_told_where_nothing_is() {
     assert!(frames(&samples_elsewhere(&recorded.path())).iter().all(|(_, line, _)| line.is_null()));
     assert_eq!(frames(&samples_elsewhere(&packed)), here);
 
-    // What is made of it has the same, and so has it when it is packed where less is known.
+    // Recordings made of it have the same names, also after packing where less is known.
     let [piece, both, again] = ["piece", "both", "again"].map(|name| dir.path().join(name));
     run(&[&"cut", &packed, &"--to", &"100", &"-o", &piece]);
     assert_eq!(frames(&samples_elsewhere(&piece)), here);

@@ -15,7 +15,7 @@ fn recorded(options: &[&str], script: &str) -> Recorded {
     Recorded::new(&[&["-q", "-F", "1997"], options].concat(), &command)
 }
 
-/// Frames with and without a name in images whose name begins so, by image.
+/// Counts frames with and without a name in images whose name begins so, by image.
 fn frames(samples: &[Sample], image: &str) -> BTreeMap<String, (usize, usize)> {
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for frame in samples.iter().flat_map(|sample| sample.0["frames"].as_array().expect("a list")) {
@@ -29,16 +29,16 @@ fn frames(samples: &[Sample], image: &str) -> BTreeMap<String, (usize, usize)> {
     counts
 }
 
-/// Counts the images that were hit, and those of which nearly all frames are named: stubs of the linker are not.
+/// Counts the images that were hit, and those with names for nearly all frames: PLT stubs have none.
 fn named(samples: &[Sample], image: &str) -> (usize, usize) {
     let frames = frames(samples, image);
     eprintln!("{image}: named and unnamed frames {frames:?}");
     (frames.len(), frames.values().filter(|(named, unnamed)| *named > 9 * unnamed).count())
 }
 
-/// Asserts that of the programs that live for a moment, at least so many of which were sampled, half are named. The recorder
-/// is woken for the first run of a file, and must get a CPU while it lasts: on a busy machine it does not always. Without
-/// being woken it would name one in eight, and half of them in no recording of three.
+/// Asserts that at least this many of the short-lived programs were sampled, and half of these have names. The recorder is woken
+/// for the first run of a file, and must get a CPU while the program lives: on a busy machine it sometimes does not. Without
+/// waking, it would name one in eight, and would fail to name half in each of three recordings.
 fn assert_half_are_named(script: &str, image: &str, least: usize) {
     let half = |recorded: &Recorded| {
         let (all, named) = named(&recorded.samples(&[]), image);
@@ -48,7 +48,7 @@ fn assert_half_are_named(script: &str, image: &str, least: usize) {
     assert!(half(&recorded), "it says above how many are named");
 }
 
-/// Ten programs of five milliseconds, each a file of its own in a file system that is gone with its namespace.
+/// Runs ten programs of five milliseconds, each a file of its own in a file system that disappears with its namespace.
 const BRIEF: &str = r#"
     for i in 0 1 2 3 4 5 6 7 8 9; do
         d=$(mktemp -d)
@@ -131,6 +131,6 @@ fn root_a_program_that_is_in_no_file_is_named() {
     let samples = recorded.samples(&["--focus", "^shares$"]);
     assert_eq!(named(&samples, "memfd:service"), (1, 1));
     assert!(samples.iter().filter(|sample| sample.has("takes_half")).count() > 50);
-    // Not by a file that happens to lie where its name would lead.
+    // The name does not come from a file that happens to lie at the path.
     assert!(!Path::new("/memfd:service (deleted)").exists());
 }

@@ -1,5 +1,5 @@
-//! `tests/read_recording.py`, a reader that was written from docs/FORMAT.md alone, reads what `icecore-report` reads:
-//! so the document is enough, and it is right.
+//! Compares `tests/read_recording.py`, a reader that was written from docs/FORMAT.md alone, with `icecore-report`: so the
+//! document is sufficient and right.
 
 mod python_reader {
     pub(crate) mod held;
@@ -37,7 +37,7 @@ fn told_by_report(path: &Path, view: &str) -> String {
 fn as_python_says(sample: &Value) -> Value {
     let frames = || sample["frames"].as_array().expect("a list").iter();
     let kernel: Vec<&Value> = frames().filter(|f| f["side"] == "kernel").map(|f| &f["address"]).collect();
-    // An inlined function shares the address of the frame behind it.
+    // An inlined function has the address of the frame after it.
     let user: Vec<Value> = frames()
         .filter(|f| f["side"] == "user" && f["inlined"] == false)
         .map(|f| {
@@ -56,8 +56,8 @@ fn as_python_says(sample: &Value) -> Value {
     said
 }
 
-/// Completes the frames of a Python sample: it tells an address only where the recording does, and an offset only
-/// where something is mapped.
+/// Completes the frames of a Python sample: it has an address only if the recording has one, and an offset only if something is
+/// mapped there.
 fn completed(mut sample: Value, like: &Value) -> Value {
     let frames = sample["user"].as_array_mut().expect("a list");
     for (frame, like) in frames.iter_mut().zip(like["user"].as_array().expect("a list")) {
@@ -68,7 +68,7 @@ fn completed(mut sample: Value, like: &Value) -> Value {
         if !frame.contains_key("address") {
             frame.insert("address".into(), like["address"].clone());
         }
-        // Which name JIT code has is not the reader's matter; it reads the rows that tell.
+        // The reader does not choose the name of JIT code; it reads the rows that contain names.
         let is_jit = like["image"] == "[jit]";
         for key in ["image", "offset"] {
             frame.entry(key).or_insert(Value::Null);
@@ -80,7 +80,7 @@ fn completed(mut sample: Value, like: &Value) -> Value {
     sample
 }
 
-/// Takes what the report shows of a user stack that it has unwound: this reader only walks. The leaf is the same.
+/// Takes the report's frames for a user stack that the report has unwound, because this reader only walks. The leaf is the same.
 fn repaired(mut sample: Value, like: &Value) -> Value {
     let has_snapshot = sample.as_object_mut().and_then(|sample| sample.remove("has_snapshot"));
     let frames = |sample: &Value| sample["user"].as_array().map_or(0, Vec::len);
@@ -95,7 +95,7 @@ fn repaired(mut sample: Value, like: &Value) -> Value {
 fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     let python = told_by_python(path, options)?;
     let info: Value = serde_json::from_str(&told_by_report(path, "info")).expect("JSON");
-    // `info` believes a whole index without a look at the blocks.
+    // `info` trusts a whole index and does not look at the blocks.
     let believed = options.is_empty() && python["index"] != json!([]);
     let blocks = if believed { &python["index"] } else { &python["blocks"] };
     assert_eq!(*blocks, info["blocks"], "{}", path.display());
@@ -105,7 +105,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     let summary: Value = serde_json::from_str(&told_by_report(path, "summary")).expect("JSON");
     let (damage, nothing) = (&summary["damage"], json!([]));
     assert!(python["said"] != nothing || *damage == nothing, "{damage}");
-    // That a tail is missing is no damage.
+    // A missing tail is no damage.
     let is_whole = info["closed"] == true && options.is_empty();
     assert!(python["said"] == nothing || *damage != nothing || !is_whole, "{}", python["said"]);
     let lines = told_by_report(path, "samples");
@@ -186,7 +186,7 @@ fn cpu_times(path: &Path) -> Value {
     rows::<CpuTimesV1>(path, |view| Some(view.rows().map(row).collect()))
 }
 
-/// Returns the unwind tables of a file: image id, where the entry lies, first offset, bias, bytes in hexadecimal.
+/// Returns the unwind tables of a file: image id, address of the entry, first offset, bias, bytes in hexadecimal.
 fn unwind_rules(path: &Path) -> Value {
     rows::<UnwindRulesV1>(path, |view| {
         let row = |UnwindRule { image, at, start, bias, bytes }: UnwindRule<&[u8]>| {
@@ -240,7 +240,7 @@ fn image_parts(path: &Path) -> Value {
     entries.filter_map(of_block).collect()
 }
 
-/// Returns the story, and with it a process whose code is told by offsets in files, measured as the recorder does.
+/// Returns the story with one more process, whose code is stored by offsets in files, as by the recorder.
 fn mixed() -> Builder {
     let mut b = story();
     b.basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, newest_stack: 20, ..Basis::default() };
@@ -307,7 +307,7 @@ fn mixed() -> Builder {
         frames: (0..9).map(frame).collect(),
         texts: (0..5).map(|n| vec![b'f'; n].into()).collect(),
     };
-    // Process 200 is forked by 100 and again by it; a thread of 100, and one of 400, are elsewhere for a while.
+    // Process 100 forks 200 twice; a thread of 100, and one of 400, are elsewhere for a while.
     for (at_ns, tgid, path) in [
         (5_000_000, 100, "/a"),
         (400_000_000, 400, "/b"),
@@ -364,7 +364,7 @@ fn python_agrees_on_torn_and_damaged_recordings() {
     let mut damaged: Vec<Vec<u8>> = Vec::new();
     for kind in [Kind::STRINGS, Kind::TASKS, Kind::IMAGES, Kind::MAPPINGS, Kind::STACKS, Kind::SAMPLES] {
         let entry = blocks(kind).next_back().expect("one of each");
-        // Its header, and its payload: found by scanning, or when it is opened.
+        // This damages its header, and its payload: a scan finds that, or the report when it opens the block.
         for at in [20, 70] {
             let mut bytes = bytes.clone();
             bytes[entry.off as usize + at] ^= 1;
@@ -434,7 +434,7 @@ fn root_python_agrees_on_a_real_recording() {
     }
     let target = target();
     let command = format!("{0} recursion 300; ls / >&2; {0} threads 300", target.display());
-    // What comes of unwinding is not the reader's matter.
+    // The reader does not unwind.
     let recorded =
         Recorded::new(&["-a", "-F", "997", "--flush", "0.3", "--unwind", "fp"], &["sh", "-c", &command]);
     let Some(samples) = agree(&recorded.path(), &[]) else { return };

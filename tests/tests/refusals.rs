@@ -44,7 +44,7 @@ fn root_a_command_needs_no_dashes_and_its_options_are_its_own() {
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert!(!said.contains("no samples") || said.contains("less than the 10.1 ms"), "{said}");
     let info = report(&["info".as_ref(), path.as_os_str()]);
-    // A reader tells the options of the command from those of the recorder.
+    // A reader can distinguish the options of the command from those of the recorder.
     assert!(info.contains("-- sh -c 'exit 7' -- --unwind dwarf"), "{info}");
 }
 
@@ -69,7 +69,7 @@ fn root_without_privileges_the_remedy_is_named() {
     if !has_ebpf() {
         return;
     }
-    // The program must be readable to a user who has nothing.
+    // A user without privileges must be able to read the program.
     let dir = tempfile::Builder::new()
         .prefix("icecore")
         .permissions(open_to_all())
@@ -158,7 +158,7 @@ fn root_a_command_that_cannot_be_recorded_is_not_left_behind() {
     if !has_ebpf() {
         return;
     }
-    // So that nobody else sleeps for so long.
+    // A unique duration, so that nobody else sleeps for as long.
     let seconds = format!("8639.{}", std::process::id());
     let output =
         record().args(["-o", "/nonexistent/x", "--", "sleep", &seconds]).output().expect("the recorder runs");
@@ -174,7 +174,7 @@ fn root_a_kernel_without_type_information_is_refused_with_the_option_that_it_nee
         return;
     }
     let program = icecore_tests::machine::program("icecore-record");
-    // In a mount namespace of its own, nothing lies where the kernel offers its types.
+    // In a mount namespace of its own, the path at which the kernel offers its types is empty.
     let script = format!("mount -t tmpfs none /sys/kernel/btf && exec {} -a -d 0.1", program.display());
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().expect("util-linux");
     let said = text(&output.stderr);

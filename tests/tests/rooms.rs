@@ -1,5 +1,5 @@
-//! Imports go one way: each room uses the rooms that docs/ARCHITECTURE.md ("Rooms") lists for it, which stand above it there. So
-//! there is no circle, and the table is true.
+//! Checks that imports go one way: each room uses only the rooms that docs/ARCHITECTURE.md ("Rooms") lists for it, and these
+//! stand above it in the table. So there is no circle, and the table is true.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 
-/// Crates of several rooms.
+/// Crates with several rooms.
 const CRATES: [&str; 3] = ["crates/format/src", "crates/record/src", "crates/report/src"];
 
-/// Rooms that a room uses, by name.
+/// The rooms that a room uses, by name.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the rooms of each folder of sources, in the order of its table: name, and rooms that it uses.
+/// Returns the rooms of each source folder in the order of its table: name, and the rooms that it uses.
 fn tables(architecture: &str) -> BTreeMap<String, Vec<(String, BTreeSet<String>)>> {
     let mut tables: BTreeMap<String, Vec<_>> = BTreeMap::new();
     let mut folder = None;
@@ -33,7 +33,7 @@ fn tables(architecture: &str) -> BTreeMap<String, Vec<(String, BTreeSet<String>)
     tables
 }
 
-/// Returns what is wrong with a table: a room below another one that uses it, or uses that are not those of the code.
+/// Returns the faults of a table: a room below one that uses it, or uses that differ from those of the code.
 fn faults(table: &[(String, BTreeSet<String>)], used: &Uses) -> Vec<String> {
     let mut faults = Vec::new();
     let mut above = BTreeSet::new();
@@ -52,18 +52,18 @@ fn faults(table: &[(String, BTreeSet<String>)], used: &Uses) -> Vec<String> {
     faults
 }
 
-/// Reads which room uses which, of a crate whose sources lie in a folder. Tests may use anything.
+/// Reads the uses of all rooms of a crate, whose sources lie in a folder. Tests may use anything.
 fn uses(sources: &Path) -> Uses {
     let mut reader = Reader { dir: sources.to_owned(), module: Vec::new(), uses: Uses::new() };
     reader.file(&sources.join("lib.rs"));
     let rooms: BTreeSet<String> = reader.uses.keys().cloned().collect();
-    // What else the root of a crate has is a name that it hands on.
+    // Other names in the root of a crate are re-exported.
     reader.uses.values_mut().for_each(|used| used.retain(|name| rooms.contains(name)));
     reader.uses
 }
 
 struct Reader {
-    /// Where modules of the current one lie.
+    /// The folder with the modules of the current module.
     dir: PathBuf,
     /// The current module; its first name is the room.
     module: Vec<String>,
@@ -86,7 +86,7 @@ impl Reader {
         self.visit_file(&file);
     }
 
-    /// Notes a path, which begins where the current module is.
+    /// Notes a path that begins in the current module.
     fn note(&mut self, segments: &[String]) {
         let outwards = segments.iter().take_while(|segment| *segment == "super").count();
         let named = match segments.first().map(String::as_str) {
@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Notes paths in the tokens that a macro is given, which are not parsed yet.
+    /// Notes paths in the tokens of a macro call, which are not parsed yet.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         for token in tokens {
@@ -202,7 +202,7 @@ fn rooms_use_what_the_table_of_the_architecture_says() {
     }
 }
 
-/// Reads which package uses which, of those whose manifests lie below a folder. Tests may use anything.
+/// Reads the uses of all packages whose manifests lie below a folder. Tests may use anything.
 fn packages(folder: &Path, packages: &mut Uses) {
     let own = |line: &str| {
         line.split(['.', ' ', '"']).find_map(|word| word.strip_prefix("icecore-").map(str::to_owned))

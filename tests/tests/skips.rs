@@ -15,7 +15,7 @@ fn compile(dir: &Path, compiler: &str, source: &str, options: &[&str]) -> PathBu
     program
 }
 
-/// Records a scenario until enough samples of its leaf are there.
+/// Records a scenario until it has enough samples of its leaf.
 fn recorded(program: &Path, scenario: &str, options: &[&str]) -> Recorded {
     let options = [&["-F", "499", "-q"], options].concat();
     Recorded::until(
@@ -38,8 +38,8 @@ fn facts(sample: &Sample) -> Vec<&str> {
     facts.map(|frame| frame["name"].as_str().unwrap_or("")).collect()
 }
 
-/// Asserts that what samples show as facts is one of these stacks, leaf first, or their beginning; and that one that is not all of it is
-/// marked. Returns how many are whole.
+/// Asserts that the frames that samples show as facts are one of these stacks, leaf first, or its beginning, and that an
+/// incomplete stack is marked. Returns how many are whole.
 fn assert_right_or_marked(samples: &[Sample], truths: &[&[&str]]) -> usize {
     let mut whole = 0;
     for sample in samples {
@@ -76,7 +76,7 @@ fn root_a_walk_does_not_go_on_behind_code_that_keeps_no_frame_pointer() {
         assert_right_or_marked(&of_leaf(&recorded), &truths);
         assert_told(&recorded);
     }
-    // In a recording of walks alone nothing is cut: it is told of each that it is not whole.
+    // A recording of walks alone cuts nothing: each stack is marked as incomplete.
     let recorded = recorded(&program, "pointer", &["--unwind", "fp"]);
     let samples = of_leaf(&recorded);
     let is_right =
@@ -152,7 +152,7 @@ fn root_a_leaf_without_a_frame_pointer_has_its_caller_where_all_others_keep_one(
     let truths: [&[&str]; 2] = [&["leaf", "ten", "either", "begin"], &["leaf", "ninety", "either", "begin"]];
     let whole = assert_right_or_marked(&samples, &truths);
     assert!(whole * 100 >= samples.len() * 95, "{whole} of {} stacks are whole", samples.len());
-    // The walk alone shows none of the callers, and says so.
+    // The walk alone shows none of the callers, and is marked.
     let walked = Recorded::new(&["-F", "499", "-q", "--unwind", "fp"], &[&program]);
     for sample in of_leaf(&walked) {
         assert!(

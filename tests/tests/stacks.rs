@@ -39,7 +39,7 @@ fn stacks_are_mended_as_far_as_they_were_copied() {
     let dir = told();
     let samples = samples(dir.path(), "DIR/whole");
     assert_eq!(samples.len(), 400);
-    // Every other stack of the first thread was not copied whole, and is completed by no other sample.
+    // Every other stack of the first thread was not copied whole, and no other sample completes it.
     let cut = samples.iter().filter(|sample| sample["tid"] == 100 && sample["ended"] == "not_copied").count();
     assert!(cut > 0 && samples.iter().any(|sample| sample["tid"] == 100 && sample["ended"] == "unwound"));
     for sample in &samples {
@@ -100,7 +100,7 @@ fn what_other_processes_held_is_cut_away() {
         let entries = recording.entries().iter().filter(move |entry| entry.header.kind == kind);
         entries.map(|entry| entry.header.items).sum::<u32>()
     };
-    // Two return addresses; three innermost frames, which lie at three depths, and two outer ones.
+    // There are two return addresses; three innermost frames, which lie at three depths; and two outer ones.
     assert_eq!(items(Kind::STACK_CODE), 2);
     assert!(items(Kind::STACK_PIECES) <= 5 && items(Kind::STACK_NODES) <= 5);
 }
@@ -111,7 +111,7 @@ fn a_merged_recording_has_the_stacks_of_both() {
     let mut other = broken_walks();
     other.uuid = Some([2; 16]);
     other.session = Some(SessionV1 { host: "other".into(), ..session() });
-    // What it held has other numbers.
+    // Its contents have other numbers.
     other.held.code.reverse();
     let turned = other.held.code.len() as u32 - 1;
     for word in other.held.pieces.iter_mut().flat_map(|piece| &mut piece.words) {
@@ -148,7 +148,7 @@ fn where_blocks_of_stacks_are_damaged_walks_stay() {
         let rows = samples(dir.path(), "DIR/damaged");
         assert_eq!(rows.len(), 400, "{kind:?}");
         for row in rows.iter().filter(|row| row["tid"] == 100) {
-            // Without the addresses of code nothing leads on; the walk is all there is.
+            // Without the addresses of code nothing leads on: only the walk remains.
             assert_eq!(callers(row), ("root", vec![0x1040]), "{kind:?}: {row}");
         }
         assert_eq!(report(dir.path(), "verify DIR/damaged").0, 1, "{kind:?}");

@@ -7,8 +7,8 @@ use icecore_tests::inside::{commands, run_in};
 use icecore_tests::machine::{Recorded, copy, has_ebpf, record, target, text};
 use icecore_tests::synthetic::named;
 
-/// Sets the title of a terminal, goes back to the beginning of the line, begins another, a sequence in C1, text from the
-/// right to the left.
+/// Sets the title of a terminal, returns to the beginning of the line, begins another line, and has a sequence in C1 and text
+/// from right to left.
 const STEERING: &str = "\x1b]0;x\x07\r\n\u{9b}31m\u{202e}~";
 /// The same number of harmless characters.
 const HARMLESS: &str = "??????????????";
@@ -70,7 +70,7 @@ fn no_view_passes_on_what_steers_a_terminal() {
     for more in [&[][..], &["--markdown"], &["--by", "thread"], &["--by", "image"]] {
         lines.push([&["diff", "DIR/r.icecore", "DIR/s.icecore", "--all"], more].concat());
     }
-    // What they write is a recording, or nothing that others named.
+    // Their output is a recording, or contains no names from others.
     let others = ["repair", "merge", "cut", "pack", "compact", "import", "cache"];
     let shown: Vec<&str> = lines.iter().map(|line| line[0]).chain(others).collect();
     assert!(
@@ -137,7 +137,7 @@ fn root_the_recorder_passes_on_nothing_that_steers_a_terminal() {
     if !has_ebpf() {
         return;
     }
-    // A file name; a thread takes its name from it.
+    // This is the name of a file, from which a thread takes its name.
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let folder = dir.path().join(STEERING);
     std::fs::create_dir(&folder).expect("room");
@@ -165,7 +165,7 @@ fn root_the_recorder_passes_on_nothing_that_steers_a_terminal() {
         let (code, said) = said(args, &[&folder.join("nobody")]);
         assert!(args[0] == "-a" && args.contains(&"-o") || code == Some(2), "{args:?}: {said}");
     }
-    // In JSON, too.
+    // The same holds for JSON.
     let recorded =
         Recorded::new(&["-F", "499"], &[program.as_os_str(), "recursion".as_ref(), "300".as_ref()]);
     for view in ["summary", "top", "samples", "info"] {

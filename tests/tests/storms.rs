@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames, storm, text};
 
-/// A storm beside a recording, killed behind it.
+/// A storm beside a recording; killed after it.
 struct Storm(Child);
 
 impl Storm {
@@ -30,7 +30,7 @@ impl Drop for Storm {
     }
 }
 
-/// One storm at a time: they take the machine from each other.
+/// Storms run one at a time, because they take the machine from each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Returns the recorded time, seconds.
@@ -51,7 +51,7 @@ fn root_a_recording_ends_in_time_however_much_is_copied() {
     let peak = recorded.json("info", &[])["receipt"]["peak_rss_bytes"].as_u64().expect("it is told");
     let (seconds, samples) = (seconds(&recorded), recorded.samples(&[]).len());
     eprintln!("{seconds:.2} s, {samples} samples, {} MiB", peak >> 20);
-    // One pass over the ring at most is between the end and its being seen.
+    // Between the end and the moment when the recorder sees it, there is at most one pass over the ring.
     assert!((1.9..4.0).contains(&seconds), "{seconds} s");
     assert!(samples > 100 && peak < 512 << 20, "{samples} samples, {peak} bytes");
 }
@@ -116,7 +116,7 @@ fn root_few_open_files_lose_no_names_or_it_is_said() {
     let (stdout, stderr, unnamed) = record("-S -n 56");
     assert_eq!(stdout, "56\n");
     assert!(unnamed < 0.05 && !stderr.contains("may be open"), "{unnamed}: {stderr}");
-    // What is held open for names leaves room for what sampling needs, whoever is faster.
+    // The files that are held open for names leave room for sampling, whoever is faster.
     for _ in 0..8 {
         let (stdout, stderr, _) = record("-n 56");
         assert_eq!(stdout, "56\n", "{stderr}");

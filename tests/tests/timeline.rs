@@ -1,9 +1,9 @@
-//! Change points: programs of known phases, recorded through real eBPF.
+//! Tests change points: programs with known phases, recorded through real eBPF.
 
 use icecore_tests::machine::{Recorded, has_ebpf};
 use serde_json::Value;
 
-/// Functions with what they call, in the program itself: the kernel's share depends on whoever else runs.
+/// Shows functions with their callees, only in the program itself: the kernel's share depends on other programs.
 const OPTIONS: [&str; 7] = ["--by", "function", "--sort", "total", "-n", "0", "--user"];
 
 /// Returns the changes of functions of the target program.
@@ -20,7 +20,7 @@ fn root_a_phase_begins_when_it_does_and_takes_what_it_does() {
         return;
     }
     let recorded = Recorded::target(&["-F", "997"], "phases", 6000);
-    // Time is that of the CPU, so the moment depends on whoever else runs: the samples tell it.
+    // The program counts its CPU time, so the moment depends on other programs: the samples show it.
     let first = recorded.samples(&["--focus", "^only_later$"])[0].number("time_ns") as f64 / 1e9;
     let changes = changes(&recorded, "^phases$");
     let near = |row: &Value, key: &str, value: f64, by: f64| {
@@ -41,7 +41,7 @@ fn root_a_phase_begins_when_it_does_and_takes_what_it_does() {
         near(row, "after", after, 0.06);
         assert_eq!(row["measure"], "share");
     }
-    // One recording in twenty may show another one by chance, which ends as well.
+    // One recording in twenty may show another change by chance, which ends as well.
     assert!(changes.len() <= 4, "{changes:#?}");
 }
 

@@ -8,9 +8,9 @@ use icecore_format::records::SnapshotsV1;
 use icecore_tests::machine::{Recorded, Sample, alone, alone_with_a_gap, has_ebpf, stacks_without_frames};
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
-/// More than the top of a stack (`TOP_LEN` of bpf/wire.h) and the frame of the caller of a leaf, and less than the whole.
+/// More bytes than the top of a stack (`TOP_LEN` of bpf/wire.h) and the frame of a leaf's caller, and fewer than the whole stack.
 const LITTLE: u32 = 1 << 10;
-/// What the stack holds of a sample in the assembly of `alone.c`.
+/// The bytes of the stack of a sample in the assembly of `alone.c`.
 const CHAIN: [&str; 6] = ["leaf", "calls", "outer", "spend", "begin", "_start"];
 
 fn recorded(options: &[&str], program: &Path, arguments: &[&str]) -> Recorded {
@@ -29,7 +29,7 @@ fn copied(recorded: &Recorded) -> Vec<u32> {
     rows.map(|row| row.copied).collect()
 }
 
-/// Samples in the leaf without a frame.
+/// Returns the samples in the leaf without a frame.
 fn in_leaf(recorded: &Recorded) -> Vec<Sample> {
     let mut samples = recorded.samples(&[]);
     samples.retain(|sample| sample.names("user").first() == Some(&"leaf"));
@@ -46,7 +46,7 @@ fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
     let small = copied.iter().filter(|len| **len <= LITTLE).count();
     let bytes = std::fs::metadata(auto.path()).expect("it was written").len();
     println!("{small} of {} stacks are tops; {} bytes per sample", copied.len(), bytes / copied.len() as u64);
-    // Until its images have been looked at a program is not trusted; from then on it is.
+    // The recorder trusts the program from the moment at which it has examined its images.
     let first = copied.iter().position(|len| *len <= LITTLE).expect("it is trusted");
     assert!(copied.len() > 500 && first * 10 < copied.len() * 8, "{first} of {} came before", copied.len());
     assert!(small * 100 >= (copied.len() - first) * 95, "{small} of {} are tops", copied.len() - first);
@@ -55,10 +55,10 @@ fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
     for sample in &samples {
         assert_eq!(sample.names("user"), CHAIN, "{}", sample.text("ended"));
     }
-    // Most of them end as the walk did: its frames are there, behind those that it has skipped.
+    // Most of them end like the walk: its frames follow those that it has skipped.
     let walked = samples.iter().filter(|sample| sample.text("ended") == "root").count();
     assert!(walked * 10 > small * 7, "{walked} of {small}");
-    // Without the top the caller is missing, so this test can fail.
+    // Without the top the caller is missing: this shows that the test can fail.
     let walked = in_leaf(&recorded(&["--unwind", "fp"], &alone(), &["300"]));
     assert!(walked.iter().all(|sample| !sample.has("calls")) && walked.len() > 50, "{}", walked.len());
 }
@@ -70,7 +70,7 @@ fn root_trust_ends_with_code_that_nobody_has_looked_at() {
     }
     let library = stacks_without_frames();
     let library = library.to_str().expect("a path of this test");
-    // The library comes when half of the time is over.
+    // The program loads the library after half of the time.
     let copied = copied(&recorded(&[], &alone(), &["800", "map", library]));
     let last = copied.iter().rposition(|len| *len <= LITTLE).expect("it was trusted at first");
     let after = copied.len() - last;

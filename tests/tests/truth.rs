@@ -91,7 +91,7 @@ fn root_a_stack_deeper_than_the_limit_is_cut_and_says_so() {
     if !has_ebpf() {
         return;
     }
-    // The limit is that of the walk: what is unwound is deeper.
+    // This is the limit of the walk: unwound stacks are deeper.
     let recorded = Recorded::target(&["-F", "997", "--unwind", "fp"], "deeper", 300);
     let cut = recorded.samples(&["--focus", "^at_the_bottom$"]);
     assert!(!cut.is_empty());
@@ -147,7 +147,7 @@ fn root_fork_and_exec_keep_processes_and_programs_apart() {
     assert!(samples.iter().all(|s| !(s.has("in_forked_child") && s.has("after_exec"))));
 }
 
-/// A running target program, killed at the end.
+/// A running instance of the target program; killed at the end.
 struct Running(std::process::Child);
 
 impl Running {
@@ -165,7 +165,7 @@ impl Running {
         self.0.id()
     }
 
-    /// Records it, or one of its threads, for a second that has some samples.
+    /// Records the program, or one of its threads, for a second with enough samples.
     fn recorded(&self, who: &[&str]) -> Recorded {
         let none: [&str; 0] = [];
         let options = [&["-F", "997", "-d", "1"], who].concat();
@@ -274,7 +274,7 @@ fn root_idle_time_is_sampled_when_asked_for() {
         return;
     }
     let none: [&str; 0] = [];
-    // A machine that is busy with something else may not idle in any one second.
+    // A machine that is busy with something else may not be idle in a given second.
     for _ in 0..60 {
         let recorded = Recorded::new(&["-a", "-C", "0", "-d", "1", "-F", "97", "--include-idle"], &none);
         let samples = recorded.samples(&[]);
@@ -389,7 +389,7 @@ fn root_a_target_that_ends_while_the_recorder_arms_ends_the_recording() {
         recorder.args(["-q", "-p", &target.id().to_string(), "-o"]).arg(dir.path().join("r.icecore"));
         let output = recorder.output().expect("the recorder runs");
         target.wait().expect("it ended");
-        // It ended before, or the recording ended with it; it never goes on for ever.
+        // It ended before, or the recording ended with it; it never runs for ever.
         assert!(matches!(output.status.code(), Some(0 | 2)), "{delay}: {}", text(&output.stderr));
     }
 }
@@ -406,7 +406,7 @@ fn root_a_recorder_that_cannot_keep_up_loses_samples_and_counts_every_one() {
     recorder.args(["-q", "-F", "9973", "--ring", "256K", "-p", &running.pid().to_string(), "-o"]).arg(&path);
     let mut child = recorder.spawn().expect("the recorder runs");
     wait_for_samples(&path);
-    // What a slow disk would do: nobody empties the ring.
+    // This imitates a slow disk: nobody empties the ring.
     send(libc::SIGSTOP, child.id());
     std::thread::sleep(Duration::from_millis(4000));
     send(libc::SIGCONT, child.id());
@@ -423,7 +423,7 @@ fn root_a_recorder_that_cannot_keep_up_loses_samples_and_counts_every_one() {
     let (taken, lost) = (number(&summary["samples"]), number(&summary["lost"]));
     assert!(lost > 100, "{lost} lost, {taken} taken");
     assert_eq!(number(&info["lost_by_cause"]["ring_full_sample"]), lost);
-    // Every run of the sampler that took or lost a sample is one of the two; runs for other processes are neither.
+    // Every run of the sampler that took or lost a sample counts as one of the two; runs for other processes count as neither.
     assert!(taken + lost <= number(&info["receipt"]["bpf_runs"]), "{taken} + {lost}: {}", info["receipt"]);
     assert!(report(&["summary".as_ref(), path.as_os_str()]).contains("lost"));
 }

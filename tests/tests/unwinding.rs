@@ -1,5 +1,5 @@
-//! Stacks of programs without frame pointers, through real eBPF: chains of callers are known, and every sample has all of
-//! its own, or says where it ends.
+//! Stacks of programs without frame pointers, through real eBPF: chains of callers are known, and every sample has all of its
+//! callers, or says where its stack ends.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use icecore_tests::machine::{Recorded, Sample, has_ebpf, stacks_with_frames, sta
 /// nothing runs in lockstep.
 const RATE: [&str; 3] = ["-F", "499", "-q"];
 
-/// Records a part of `tests/programs/stacks.c`; returns the samples that hit in its `leaf`, or where `is_wanted` says. What
-/// the recorder did not have the time to copy is none of its claims: then it is recorded once more.
+/// Records a part of `tests/programs/stacks.c`; returns the samples that hit in its `leaf`, or those that `is_wanted` chooses. If
+/// the recorder had too little time to copy stacks, this records once more.
 fn recorded(
     program: &Path,
     name: &str,
@@ -37,12 +37,12 @@ fn in_leaf(sample: &Sample) -> bool {
     sample.names("user").first() == Some(&"leaf")
 }
 
-/// Returns true if the outermost frame is that of a program or of a thread.
+/// Returns true if a program or a thread begins with the outermost frame.
 fn is_rooted(sample: &Sample) -> bool {
     matches!(sample.names("user").last(), Some(&("_start" | "clone3" | "__clone3")))
 }
 
-/// Asserts of every sample that it begins with these frames and reaches the root.
+/// Asserts that every sample begins with these frames and reaches the root.
 fn assert_whole(samples: &[Sample], chain: &[&str]) {
     for sample in samples {
         let names = sample.names("user");
@@ -60,7 +60,7 @@ fn root_a_program_without_frame_pointers_has_whole_stacks() {
     for options in [&[][..], &["--unwind", "dwarf"]] {
         assert_whole(&recorded(&stacks_without_frames(), "chain", options, in_leaf), &chain);
     }
-    // Without unwinding they are not, so this test can fail.
+    // Without unwinding they are not whole: this shows that the test can fail.
     let walked = recorded(&stacks_without_frames(), "chain", &["--unwind", "fp"], in_leaf);
     assert!(walked.iter().all(|sample| !sample.names("user").starts_with(&chain)));
 }
@@ -70,7 +70,7 @@ fn root_who_called_memcpy_is_in_every_stack() {
     if !has_ebpf() {
         return;
     }
-    // The program also asks libc for the time, now and then.
+    // The program also reads the time from libc, now and then.
     let in_libc = |sample: &Sample| {
         let image = sample.0["frames"][0]["image"].as_str();
         image.is_some_and(|image| image.contains("libc")) && !sample.has("cpu_ms")
@@ -106,7 +106,7 @@ fn root_a_stack_of_which_little_is_copied_has_no_wrong_callers() {
         assert_eq!(sample.text("ended"), "not_copied", "{names:?}");
         assert!(names.len() > 4 && names[1..].iter().all(|name| *name == "deep"), "{names:?}");
     }
-    // Where frame pointers lead on, they are followed.
+    // Where frame pointers lead on, the report follows them.
     let chain = [&["leaf"][..], &["deep"; 300], &["recursion", "main"]].concat();
     for sample in recorded(&stacks_with_frames(), "deep", &["--stack-bytes", "4K"], in_leaf) {
         assert!(sample.names("user").starts_with(&chain), "{}", sample.0);
@@ -158,7 +158,7 @@ fn root_python_without_frame_pointers_reaches_its_root() {
     let script = "import time\ndef f(n):\n return sum(i * i for i in range(n))\nwhile time.process_time() < 0.6: f(10000)";
     let recorded = Recorded::new(&RATE, &["/usr/bin/python3", "-c", script]);
     let mut samples = recorded.samples(&[]);
-    // Until the dynamic linker has begun there is no stack to speak of.
+    // Before the dynamic linker has begun there is no stack.
     samples.retain(|sample| !sample.names("user").is_empty() && sample.text("comm") == "python3");
     let rooted = samples.iter().filter(|sample| is_rooted(sample)).count();
     println!("python3: {rooted} of {} stacks are rooted", samples.len());

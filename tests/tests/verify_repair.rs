@@ -10,7 +10,7 @@ use icecore_tests::inside::run_in;
 use icecore_tests::synthetic::story;
 use serde_json::Value;
 
-/// A folder with the recording of a story.
+/// A folder with a recording of the story.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -44,7 +44,7 @@ impl Folder {
         self.put(&bytes);
     }
 
-    /// Runs a command line, `DIR` being this folder; returns exit code, stdout and stderr without its name.
+    /// Runs a command line, in which `DIR` stands for this folder; returns exit code, stdout and stderr without its name.
     fn run(&self, args: &[&str]) -> (u8, String, String) {
         run_in(self.0.path(), args)
     }

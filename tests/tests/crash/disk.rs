@@ -1,4 +1,4 @@
-//! The disk fills up, or fails.
+//! Tests disks that fill up or fail.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,9 +12,9 @@ use super::{Churn, Trying, alone, in_lanes, record_often};
 
 /// Sizes at which a disk is full, KiB: inside the first blocks, and everywhere in the first batches.
 const SIZES_KIB: [u64; 16] = [4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256];
-/// Room for the last losses, the receipt, the index and the tail of a few hundred blocks.
+/// The space for the last losses, the receipt, the index and the tail of a few hundred blocks.
 const ROOM_FOR_AN_END_BYTES: u64 = 16 << 10;
-/// Room for the last losses.
+/// The space for the last losses.
 const ROOM_FOR_LOSSES_BYTES: u64 = 512;
 
 /// A file system in a folder of its own, unmounted at the end.
@@ -28,7 +28,7 @@ impl Mounted {
         Self(dir)
     }
 
-    /// One in memory that holds so many bytes.
+    /// Makes a file system in memory that holds this many bytes.
     fn small(bytes: u64) -> Self {
         Self::new(&["-t", "tmpfs", "-o", &format!("size={bytes}"), "icecore"])
     }
@@ -44,7 +44,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Runs a recorder that the disk stops long before its duration is over.
+/// Runs a recorder, which the disk stops long before its duration is over.
 fn until_refused(recorder: &mut Command) -> Output {
     recorder.args(["-d", "600"]).output().expect("the recorder runs")
 }
@@ -64,7 +64,7 @@ fn said_lost(said: &str) -> u64 {
     count.and_then(|count| count.replace(',', "").parse().ok()).unwrap_or_else(|| panic!("a number: {said}"))
 }
 
-/// Asserts that the file agrees with the message, as far as it has the numbers.
+/// Asserts that the file agrees with the message, if it has the numbers.
 fn assert_same_losses(remains: &Remains, said: &str) -> bool {
     let lost = said_lost(said);
     let cause = &remains.info["lost_by_cause"]["write_failed"];
@@ -195,8 +195,8 @@ fn root_a_disk_that_fails_at_any_write_keeps_the_blocks_before_it() {
     assert!(kept.contains(&Some(0)) && kept.iter().any(|kept| *kept > Some(0)), "{kept:?}");
 }
 
-/// Lets the write of this number fail, and all behind it or none; `None` if there are fewer. Returns the samples that
-/// are left in the file, if there is one.
+/// Lets the write with this number fail, and all after it, or none of them; `None` if there are fewer writes. Returns the samples
+/// that remain in the file, if there is one.
 fn fail_at_write(number: u64, churn: &Churn) -> Option<Option<u64>> {
     let how = if number.is_multiple_of(2) { "once" } else { "dead" };
     let _trying = Trying(format!("{how}:{number}"));
@@ -247,7 +247,7 @@ fn root_a_disk_that_takes_half_of_every_write_gets_everything() {
     assert!(remains.samples() > 0);
 }
 
-/// A real disk whose blocks are a file in memory. The kernel takes writes to it; what becomes of them it learns later.
+/// A block device whose blocks are a file in memory. The kernel accepts writes, and only later learns whether they succeeded.
 struct Loop {
     mounted: Mounted,
     below: Mounted,
@@ -295,7 +295,7 @@ fn root_a_disk_that_fails_behind_the_recorders_back_is_told_at_the_end() {
     let output = recorder.wait_with_output().expect("it ends");
     let said = assert_failed(&output, &["cannot write", "Input/output error", "the disk", "with -o"]);
     eprint!("{said}");
-    // The kernel may still remember what the disk does not have.
+    // The kernel may still cache what the disk does not have.
     let copy = tempfile::tempdir().expect("a folder for temporary files");
     let copy = copy.path().join("r.icecore");
     match std::fs::copy(&path, &copy) {

@@ -18,9 +18,9 @@ use super::{Churn, FLUSH_NS, Random, Trying, alone, in_lanes, record_often};
 const SEED: u64 = 0x1ce_c0de;
 const KILLS: u64 = 200;
 
-/// Far more than a recorder needs to name functions for the first time, and a busy disk to take a block.
+/// Far more time than a recorder needs to name functions for the first time, and than a busy disk needs to take a block.
 const SLACK_NS: u64 = 20_000_000_000;
-/// What half of the recorders need for that, unless the machine is so slow that it takes longer to begin.
+/// The time that half of the recorders need for that, unless the machine is so slow that they take longer to begin.
 const USUAL_SLACK_NS: u64 = 250_000_000;
 
 /// When the recorder is killed.
@@ -34,7 +34,7 @@ enum Phase {
     End,
 }
 
-/// How far the file had come.
+/// The progress of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
     NoFile,
@@ -46,19 +46,19 @@ enum Reached {
     Closed,
 }
 
-/// What became of one recording.
+/// The outcome of one recording.
 struct Killed {
     phase: Phase,
     reached: Reached,
     torn: bool,
-    /// It came to its end before it was killed.
+    /// The recorder had ended before it was killed.
     well: bool,
-    /// How much older than the kill the newest sample is.
+    /// The age of the newest sample when the recorder was killed.
     missing_ns: Option<u64>,
 }
 
-/// The longest delays, in µs, after which a recorder is killed that begins, or was asked to end: measured once, and then
-/// led by the recorders themselves, so that half of them come that far, however slow the disk has become.
+/// The longest delays, in µs, after which a recorder is killed that begins, or was asked to end. They are measured once; then the
+/// recorders themselves adjust them, so that half of them come that far, however slow the disk has become.
 #[derive(Debug)]
 struct Pace {
     start: AtomicU64,
@@ -87,7 +87,7 @@ fn root_killed_at_any_moment_a_recording_keeps_all_but_its_last_interval() {
         "{pace:?}, fell {fell:?}, {torn} torn, {median_ns} ns missing in the middle, {most_ns} at most"
     );
 
-    // Anything may hold one recorder up; what holds half of them up is their own.
+    // Anything may delay one recorder; what delays half of them is their own fault.
     assert!(median_ns <= FLUSH_NS + slack_ns, "{median_ns} ns are missing in the middle");
     let count = |wanted: fn(&Killed) -> bool| killed.iter().filter(|killed| wanted(killed)).count();
     assert!(count(|k| k.phase == Phase::Start && k.reached < Reached::Session) > 3, "{fell:?}");
@@ -128,7 +128,7 @@ fn wait_for_samples(recorder: &mut Child, path: &Path) {
     }
 }
 
-/// Records and kills the recorder at a moment of its own.
+/// Records, and kills the recorder at a random moment.
 fn kill(number: u64, churn: &Churn, pace: &Pace) -> Killed {
     let mut random = Random::new(SEED, number);
     let phase = [Phase::Start, Phase::Middle, Phase::Middle, Phase::Middle, Phase::End][number as usize % 5];
@@ -172,25 +172,25 @@ fn kill(number: u64, churn: &Churn, pace: &Pace) -> Killed {
     Killed { phase, reached, torn, well, missing_ns }
 }
 
-/// Makes the next delay shorter if this recorder was faster than its killer, else longer.
+/// Makes the next delay shorter if this recorder was faster than its killer, otherwise longer.
 fn lead(delay: &AtomicU64, was_faster: bool) {
     let micros = delay.load(Relaxed);
     delay.store(if was_faster { micros * 3 / 4 } else { micros * 4 / 3 }, Relaxed);
 }
 
-/// Returns how long the threads of a process have waited for a CPU, all together: what a busy machine is to blame for.
+/// Returns how long the threads of a process have waited for a CPU, all together: a busy machine is to blame for this time.
 fn held_up_ns(tgid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
     let waited = threads.filter_map(|thread| {
-        // "time on a CPU, time waiting for one, time slices"
+        // The file has "time on a CPU, time waiting for one, time slices".
         let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
         schedstat.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
     waited.sum()
 }
 
-/// Returns how far a file came, whether its last block is torn, and how much older its newest sample is than the end of
-/// its recorder.
+/// Returns the progress of a file, whether its last block is torn, and how much older its newest sample is than the end of its
+/// recorder.
 fn look(path: &Path, killed_ns: u64) -> (Reached, bool, Option<u64>) {
     let remains = match left_in(path) {
         Left::NoFile => return (Reached::NoFile, false, None),
@@ -220,7 +220,7 @@ fn root_killed_in_front_of_and_inside_every_write_a_recording_keeps_the_blocks_b
     }
     let _alone = alone();
     let churn = Churn::start("crowd");
-    // How many writes there are differs. Those of the end are counted from its first.
+    // The number of writes varies. Those of the end are counted from the first of them.
     let of_end = format!("@{}", Kind::RECEIPT.0);
     let [all, end] = ["", &of_end].map(|from| {
         let mut reached = in_lanes(1, |number| kill_at_write(number, from, &churn));
@@ -236,14 +236,14 @@ fn root_killed_in_front_of_and_inside_every_write_a_recording_keeps_the_blocks_b
     }
 }
 
-/// Kills the recorder before its write of this number, or in the middle of it; `None` if the recorder ends earlier.
+/// Kills the recorder before its write with this number, or in the middle of it; `None` if the recorder ends earlier.
 fn kill_at_write(number: u64, from: &str, churn: &Churn) -> Option<(u64, Reached)> {
     let how = if number.is_multiple_of(2) { "kill" } else { "torn" };
     let _trying = Trying(format!("{how}:{number}{from}"));
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let mut recorder = record_often("997", churn, &path);
-    // Up to its end it must have had samples.
+    // The recording must have had samples before its end.
     let duration = if from.is_empty() { "0.3" } else { "1" };
     recorder
         .args(["-d", duration])

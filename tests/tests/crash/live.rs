@@ -1,4 +1,4 @@
-//! A recording is read while it is written.
+//! Reads a recording while it is being written.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::remains::{Remains, left_in, number};
 use super::{Churn, alone, record_often};
 
-/// The default limit of the recorder, with half a second for taking a copy.
+/// The default limit of the recorder, and half a second for making a copy.
 const USUALLY_LATE_NS: u64 = 2_500_000_000;
 /// The same limit on a busy machine.
 const LATE_NS: u64 = 10_000_000_000;
@@ -22,7 +22,7 @@ fn start(churn: &Churn, hz: &str, path: &Path) -> Child {
     recorder.stderr(Stdio::inherit()).spawn().expect("the recorder runs")
 }
 
-/// Asks the recorder to end, and returns what it wrote.
+/// Asks the recorder to end, and returns the recording.
 fn finish(mut recorder: Child, path: &Path) -> Box<Remains> {
     send(libc::SIGINT, recorder.id());
     assert!(recorder.wait().expect("it ends").success());
@@ -31,7 +31,7 @@ fn finish(mut recorder: Child, path: &Path) -> Box<Remains> {
     remains
 }
 
-/// Returns what a copy of the file has by now; `None` before its session is there.
+/// Returns the contents of a copy of the file; `None` while it has no session.
 fn copy(path: &Path, to: &Path) -> Option<Box<Remains>> {
     std::fs::copy(path, to).ok().filter(|bytes| *bytes > 64)?;
     Some(left_in(to).some()).filter(|remains| remains.start_ns().is_some())
@@ -49,10 +49,10 @@ fn root_samples_reach_the_file_though_nothing_happens_after_them() {
     let recorder = start(&churn, "99", &path);
     let copied = || copy(&path, &dir.path().join("copy.icecore"));
     wait_for_session(&path);
-    // It is busy for a moment, and then falls asleep for ever.
+    // The program is busy for a moment, and then sleeps for ever.
     send(libc::SIGUSR1, churn.0.id());
     wait_until("what was sampled is in the file", || copied().is_some_and(|copy| copy.samples() > 0));
-    // What the copy has is all that there is.
+    // The copy contains everything.
     let early = left_in(&dir.path().join("copy.icecore")).some().newest_ns();
     let late = finish(recorder, &path).newest_ns();
     assert!(early > late.map(|ns| ns - LATE_NS), "{early:?}, {late:?}");
@@ -101,7 +101,7 @@ fn times(path: &Path) -> Vec<u64> {
     text.lines().map(|line| number(&row(line)["time_ns"])).collect()
 }
 
-/// Returns how many different ones there are of numbers in order.
+/// Returns the number of distinct values in an ordered list.
 fn steps(seen: &[u64]) -> usize {
     seen.chunk_by(|a, b| a == b).count()
 }

@@ -23,8 +23,8 @@ use icecore_tests::machine::{churn, record};
 /// How many recorders run at once.
 const LANES: u64 = 4;
 
-/// Waits until no other of these tests runs, in this process or another: they load the machine, and some measure time.
-/// The lock is held as long as the file is open.
+/// Waits until no other of these tests runs, in this process or another: they load the machine, and some measure time. The lock
+/// is held as long as the file is open.
 fn alone() -> File {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash.lock");
     let file = File::create(path).expect("a folder for the files of tests");
@@ -35,7 +35,7 @@ fn alone() -> File {
 /// How long rows wait before they are written when many blocks are wanted: as short as the recorder allows.
 const FLUSH_NS: u64 = 100_000_000;
 
-/// Returns the recorder, quiet, with many blocks, at this rate on this process.
+/// Returns the recorder with `--quiet`, many blocks, and this rate, for this process.
 fn record_often(hz: &str, process: &Churn, path: &Path) -> Command {
     let mut recorder = record();
     recorder.args(["-q", "--flush", "0.1", "-F", hz, "-p", &process.0.id().to_string()]);
@@ -43,7 +43,7 @@ fn record_often(hz: &str, process: &Churn, path: &Path) -> Command {
     recorder
 }
 
-/// One of the programs of `tests/programs/churn.c`, killed at the end.
+/// One of the programs of `tests/programs/churn.c`; killed at the end.
 struct Churn(Child);
 
 impl Churn {
@@ -59,7 +59,7 @@ impl Drop for Churn {
     }
 }
 
-/// Does something for the numbers from `first` on, several at once, until it returns `None`; collects the rest.
+/// Runs a function for the numbers from `first` on, several at once, until it returns `None`; collects the other results.
 fn in_lanes<T: Send>(first: u64, act: impl Fn(u64) -> Option<T> + Sync) -> Vec<T> {
     let next = AtomicU64::new(first);
     let lane = || std::iter::from_fn(|| act(next.fetch_add(1, Ordering::Relaxed))).collect::<Vec<T>>();
@@ -73,7 +73,7 @@ fn in_lanes<T: Send>(first: u64, act: impl Fn(u64) -> Option<T> + Sync) -> Vec<T
 struct Random(u64);
 
 impl Random {
-    /// Of many sequences of one seed, this one.
+    /// Returns one of many sequences of one seed.
     fn new(seed: u64, number: u64) -> Self {
         Self((seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1))
     }
@@ -87,7 +87,7 @@ impl Random {
     }
 }
 
-/// Says what was tried if the test fails meanwhile.
+/// Prints what was tried if the test fails meanwhile.
 struct Trying(String);
 
 impl Drop for Trying {

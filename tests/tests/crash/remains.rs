@@ -9,7 +9,7 @@ use icecore_format::read::Recording;
 use icecore_report::{Streams, run};
 use serde_json::Value;
 
-/// A recording that could be opened, and was found to be right as far as it goes.
+/// A recording that could be opened, and that is right as far as it goes.
 pub(crate) struct Remains {
     pub(crate) recording: Recording,
     pub(crate) summary: Value,
@@ -26,7 +26,7 @@ pub(crate) enum Left {
 }
 
 impl Left {
-    /// Returns the readable recording; panics if the file is none.
+    /// Returns the readable recording; panics if the file is not readable.
     pub(crate) fn some(self) -> Box<Remains> {
         match self {
             Self::Some(remains) => remains,
@@ -84,7 +84,7 @@ fn was_closed(recording: &Recording) -> bool {
 }
 
 impl Remains {
-    /// Samples in whole blocks.
+    /// Counts the samples in whole blocks.
     pub(crate) fn samples(&self) -> u64 {
         self.of_kind(Kind::SAMPLES).map(|entry| u64::from(entry.header.items)).sum()
     }

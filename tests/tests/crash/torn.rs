@@ -1,4 +1,4 @@
-//! The machine loses its power: the end of the file that had not reached the disk is cut off, or zero.
+//! Tests machines that lose power: the part of the file that had not reached the disk is cut off, or zero.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{Churn, Random, Trying, alone, record_often};
 const SEED: u64 = 0x7042;
 const PAGE_BYTES: usize = 4096;
 
-/// Returns a real recording of many blocks, and where these are.
+/// Returns a real recording with many blocks, and the positions of these.
 fn recording() -> (Vec<u8>, Vec<Entry>) {
     let churn = Churn::start("crowd");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -26,7 +26,7 @@ fn recording() -> (Vec<u8>, Vec<Entry>) {
     (bytes, remains.recording.entries().to_vec())
 }
 
-/// Returns the blocks of which no byte differs.
+/// Returns the blocks without a changed byte.
 fn whole<'a>(entries: &'a [Entry], before: &[u8], after: &[u8]) -> Vec<&'a Entry> {
     let is_same = |entry: &&Entry| {
         let range = entry.off as usize..entry.header.end(entry.off) as usize;
@@ -75,7 +75,7 @@ fn root_pages_of_zeros_at_its_end_cost_a_real_recording_only_the_blocks_in_them(
     let (bytes, entries) = recording();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("x.icecore");
-    // A file system that knows the length of the file already, but has not written all of it.
+    // A file system may have stored the length of the file already, but not all of its contents.
     for pages in 1..bytes.len() / PAGE_BYTES {
         let _trying = Trying(format!("{pages} pages of zeros at the end of {} bytes", bytes.len()));
         let from = bytes.len().next_multiple_of(PAGE_BYTES) - pages * PAGE_BYTES;
@@ -83,7 +83,7 @@ fn root_pages_of_zeros_at_its_end_cost_a_real_recording_only_the_blocks_in_them(
         torn[from..].fill(0);
         let wanted = whole(&entries, &bytes, &torn);
         assert_keeps_whole_blocks(&path, &torn, &wanted);
-        // One that has given the file more room than was written.
+        // Another may have reserved more space than was written.
         torn.truncate(from);
         torn.resize(from + pages * PAGE_BYTES, 0);
         assert_keeps_whole_blocks(&path, &torn, &wanted);
@@ -100,7 +100,7 @@ fn root_a_page_of_zeros_in_its_middle_costs_a_real_recording_only_the_blocks_in_
     for page in 1..bytes.len() / PAGE_BYTES {
         let mut torn = bytes.clone();
         torn[page * PAGE_BYTES..][..PAGE_BYTES].fill(0);
-        // With the index, and without: it may be what is lost.
+        // The index may be lost, too: this tests both.
         for len in [bytes.len(), bytes.len() - 1] {
             let recording = Recording::from_bytes(&torn[..len]).expect("the header is in the first page");
             let wanted = whole(&entries, &bytes, &torn);

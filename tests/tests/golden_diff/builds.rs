@@ -32,7 +32,7 @@ fn functions_are_the_same_in_another_build_whatever_compilers_add_to_their_names
         (with_status(&diff, "added"), with_status(&diff, "removed")),
         (vec!["is_new"], vec!["is_gone"])
     );
-    // Both parts of `parse` are one row.
+    // Both parts of `parse` form one row.
     assert_eq!(row(&diff, "parse")["before_name"], "parse.isra.0");
 }
 

@@ -91,7 +91,7 @@ fn what_cannot_be_compared_is_refused_with_the_remedy() {
         let err = refused(args);
         assert!(err.contains(text), "{args:?}: {err}");
     }
-    // Nothing of it is left behind, and no recording is written over.
+    // No part of the file remains, and no recording is overwritten.
     let err = refused(&["diff", "DIR/a", "DIR/faults", "-o", "DIR/a"]);
     assert!(err.contains("cannot compare"), "{err}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 2);

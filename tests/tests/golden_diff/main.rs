@@ -25,7 +25,7 @@ fn json(dir: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&report(dir, &[args, &["--json"]].concat())).expect("JSON")
 }
 
-/// A service: its image, how it is sampled, and its functions with the time that each takes.
+/// A service: its image, its sampling, and its functions with the time that each takes.
 #[derive(Clone, Copy)]
 struct Service<'a> {
     image: &'a str,
@@ -44,7 +44,7 @@ const USUAL: Service<'_> = Service {
 };
 
 impl Service<'_> {
-    /// Records it: at every sample another function runs, at random.
+    /// Records the service: at every sample a random function runs.
     fn recorded(&self) -> Builder {
         let mut b = Builder::default();
         b.block_len = 500;
@@ -60,7 +60,7 @@ impl Service<'_> {
         b
     }
 
-    /// Goes on with other times for the same functions.
+    /// Continues with other times for the same functions.
     fn goes_on(&self, b: &mut Builder, from_s: u64) {
         let task = b.task(100, 100, "service");
         let whole: u32 = self.functions.iter().map(|(_, weight)| weight).sum();
@@ -96,7 +96,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-/// Names of the rows with a status.
+/// Returns the names of the rows with a status.
 fn with_status<'a>(diff: &'a Value, status: &str) -> Vec<&'a str> {
     let rows = diff["rows"].as_array().expect("rows");
     rows.iter().filter(|row| row["status"] == status).filter_map(|row| row["name"].as_str()).collect()

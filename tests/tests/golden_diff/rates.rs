@@ -1,4 +1,4 @@
-//! Which functions changed, and which only have another share of a whole that changed.
+//! Tests which functions changed, and which only have another share of a whole that changed.
 
 use icecore_tests::inside::{golden, report};
 
@@ -76,7 +76,7 @@ fn what_takes_more_is_told_from_what_only_has_a_smaller_share_of_more() {
     let number = |key: &str| found[key].as_f64().expect("a number");
     let truth = 800.0 / 1400.0 - 0.4;
     assert!(number("low") < truth && truth < number("high") && number("detectable") < truth, "{found}");
-    // Turned around, everything is.
+    // With the sides swapped, everything is swapped.
     let back = json(dir.path(), &["diff", "DIR/after", "DIR/before"]);
     assert_eq!(with_status(&back, "shrank"), ["compress"]);
     assert!((row(&back, "compress")["delta"].as_f64().expect("a number") + number("delta")).abs() < 1e-12);
@@ -104,7 +104,7 @@ fn where_nearly_all_changed_it_is_told_that_shares_do_not_tell_why() {
     }
     let shares = report(dir.path(), &["diff", "DIR/a", "DIR/b"]);
     assert!(shares.contains("2 of 2 functions changed") && shares.contains(ambiguous), "{shares}");
-    // It does 600 jobs at first, and 600 · 10/7 when each takes 7/10 of the time.
+    // The service does 600 jobs at first, and 600 · 10/7 when each job takes 7/10 of the time.
     let work = ["diff", "DIR/a", "DIR/b", "--work-before", "600", "--work-after", "857"];
     let work = report(dir.path(), &work);
     assert!(work.contains("1 of 2 functions changed") && !work.contains(ambiguous), "{work}");

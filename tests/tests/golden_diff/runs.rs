@@ -1,4 +1,4 @@
-//! Several recordings: whole runs of a command, sides of several recordings, and a trend.
+//! Tests several recordings: whole runs of a command, sides of several recordings, and a trend.
 
 use icecore_format::records::{LabelV1, SessionV1};
 use icecore_tests::inside::{golden, report, run_in};
@@ -28,7 +28,7 @@ fn a_run_that_takes_more_fails_the_build_though_no_share_changed() {
         ("after", "cpu>40%", 0),
         ("after", "cpu<-5%", 0),
         ("after", "self>2%", 0),
-        // That a run took longer by so little may be others' doing.
+        // Other programs may cause such a small increase of a run's duration.
         ("after", "wall>5%", 0),
         ("long", "wall>5%", 1),
     ] {
@@ -42,12 +42,12 @@ fn a_run_that_takes_more_fails_the_build_though_no_share_changed() {
         (&diff["whole_unit"], &diff["cpu_time"]["noise"]),
         (&"cpu_s_per_run".into(), &"assumed".into())
     );
-    // A recording of two runs has the mean of them.
+    // A recording of two runs has their mean.
     report(dir.path(), &["merge", "DIR/before", "DIR/after", "-o", "DIR/both"]);
     let both = json(dir.path(), &["diff", "DIR/both", "DIR/long"]);
     let near = |key: &str, value: f64| (both[key]["before"].as_f64().expect("a number") - value).abs() < 0.02;
     assert!(near("cpu_time", 8.0) && near("wall_time", 8.0), "{both:#}");
-    // A piece is no run.
+    // A piece is not a run.
     let (code, _, err) = run_in(dir.path(), &[&sides[..], &["--from", "1", "--fail-on", "cpu>5%"]].concat());
     assert!(code == 2 && err.contains("use no --from and --to"), "{err}");
 }
@@ -57,7 +57,7 @@ fn what_differs_between_runs_of_one_side_is_no_change() {
     let dir = folder();
     let weights =
         |compress| vec![("compress", compress), ("parse", 300), ("hash", 200), ("send", 90), ("log", 10)];
-    // Each run is as it is for all of its time: nothing inside it shows that the next one is another.
+    // Each run stays the same for all of its time: nothing inside of it shows that the next one differs.
     for (name, compress, seed) in
         [("a1", 360, 1), ("a2", 440, 2), ("a3", 400, 3), ("b1", 450, 4), ("b2", 380, 5), ("b3", 430, 6)]
     {

@@ -1,4 +1,4 @@
-//! Perf maps that another user, a mistake or an attacker has put there.
+//! Tests perf maps that another user, a mistake or an attacker has written.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -10,7 +10,7 @@ use icecore_tests::machine::{Recorded, has_ebpf, jit, text};
 
 use super::{assert_named, names, until};
 
-/// A program that has made its code and written its map, and is killed in the end.
+/// A program that has made its code and written its map; killed at the end.
 struct Running {
     child: Child,
     map: PathBuf,
@@ -24,7 +24,7 @@ impl Running {
         Self { child, map }
     }
 
-    /// Records it for a moment: the names, and what the recorder said.
+    /// Records the program for a moment; returns the names, and the recorder's messages.
     fn recorded(&self) -> (BTreeMap<String, usize>, String) {
         let begin = Instant::now();
         let pid = self.child.id().to_string();

@@ -1,4 +1,4 @@
-//! JIT code, named by what its process tells of it: perf maps and jitdump files.
+//! Tests JIT code, which perf maps and jitdump files of its process name.
 //!
 //! | room | what it checks |
 //! |---|---|
@@ -50,7 +50,7 @@ fn names(samples: &[Sample]) -> BTreeMap<String, usize> {
     names
 }
 
-/// Asserts that nearly all JIT code has one of these names, and each name occurs often.
+/// Asserts that nearly all JIT code has one of these names, and that each name occurs often.
 fn assert_named(names: &BTreeMap<String, usize>, expected: &[&str]) {
     let all: usize = names.values().sum();
     let of = |name: &&str| names.get(*name).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Perf maps of processes that are gone, and of their children.
+//! Tests perf maps of processes that are gone, and of their children.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ fn root_code_at_an_address_that_had_other_code_before_has_both_names() {
     if !has_ebpf() {
         return;
     }
-    // Nothing tells when the one became the other: neither name is a fact.
+    // Nothing shows when the one became the other: neither name is a fact.
     let names = names(&recorded("reused").samples(&[]));
     assert!(names.len() == 1 && names.get("alpha or gamma").is_some_and(|count| *count > 40), "{names:?}");
 }
@@ -53,7 +53,7 @@ fn root_a_map_that_comes_late_or_is_replaced_counts_as_it_is_in_the_end() {
     for how in ["late", "replaced"] {
         let program = jit();
         let command = [program.as_os_str(), how.as_ref(), "2600".as_ref()];
-        // The recorder looks at a map that has changed within a second: on a busy machine the program is gone by then.
+        // The recorder looks at a changed map within a second: on a busy machine the program may be gone by then.
         let is_named = |recorded: &Recorded| names(&recorded.samples(&[])).len() == 2;
         let recorded = Recorded::until(is_named, || Recorded::new(&OPTIONS, &command));
         assert_named(&names(&recorded.samples(&[])), &["alpha", "beta /x y.js:1:2"]);
@@ -101,7 +101,7 @@ fn root_jit_code_that_only_unwinding_finds_is_named() {
     }
     let recorded = recorded("called");
     let samples = recorded.samples(&[]);
-    // In the process that made the code, and in its child.
+    // The functions run in the process that made the code, and in its child.
     let processes: BTreeSet<u64> = samples.iter().map(|sample| sample.number("tgid")).collect();
     let mut found = 0;
     for tgid in processes {
@@ -109,7 +109,7 @@ fn root_jit_code_that_only_unwinding_finds_is_named() {
         let (all, callers) = callers(&own, "numbers");
         if all > 20 {
             found += 1;
-            // A copy may have been skipped or shortened.
+            // The recorder may have skipped or shortened a copy.
             assert!(callers.get("alpha").copied().unwrap_or(0) * 10 > all * 9, "{all}: {callers:?}");
             assert!(callers.keys().all(|name| name == "alpha"), "{all}: {callers:?}");
         }

@@ -1,4 +1,4 @@
-//! What runtimes write: jitdump files, and the perf maps of Node.js and Python.
+//! Tests the files of runtimes: jitdump files, and the perf maps of Node.js and Python.
 
 use icecore_tests::machine::{Recorded, has_ebpf, has_node, jit};
 
@@ -35,7 +35,7 @@ fn root_functions_of_node_are_named() {
     let source = "function fibonacci(n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }\n\
                   while (process.cpuUsage().user < 900000) fibonacci(20);\n";
     std::fs::write(&script, source).expect("room");
-    // It leaves a log in the folder at hand, and its map.
+    // It leaves a log in the current folder, and its map.
     let run = format!(
         "cd '{}'; node --perf-basic-prof '{}' & wait; rm /tmp/perf-$!.map",
         folder.path().display(),
@@ -49,7 +49,7 @@ fn root_functions_of_node_are_named() {
     assert!(named * 2 > samples.len() && named > 50, "{named} of {}", samples.len());
 }
 
-/// A Python program that makes code and tells its name as Python 3.12 does with `-X perf`.
+/// A Python program that makes code and reports its name, as Python 3.12 does with `-X perf`.
 const PYTHON: &str = r#"
 import ctypes, mmap, os, platform, time
 code = {

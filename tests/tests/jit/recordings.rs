@@ -1,4 +1,4 @@
-//! Names of JIT code in synthetic recordings that are packed, cut and merged.
+//! Tests names of JIT code in synthetic recordings that are packed, cut and merged.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -95,7 +95,7 @@ fn jit_code_is_named_by_process_and_moment_in_pieces_and_in_merged_recordings() 
     let mut second = story("second-");
     second.uuid = Some([7; 16]);
     second.write(&at("b"), true).expect("room");
-    // The return address lies behind the piece that it belongs to, and 0x9_0100 - 1 in it.
+    // The return address lies after the piece to which it belongs, and 0x9_0100 - 1 in it.
     let of = |p: &str| {
         let name = |tgid, name: &str| format!("{tgid} {p}{name};{p}{name}");
         vec![

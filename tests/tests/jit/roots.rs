@@ -38,7 +38,7 @@ fn root_a_link_out_of_the_root_of_a_process_is_not_followed() {
     }
     let (root, outside) = (root(), tempfile::tempdir_in("/var/tmp").expect("a folder for temporary files"));
     std::fs::remove_dir(root.path().join("tmp")).expect("it is empty");
-    // In the root this leads to a folder of the same name there, which is where the program writes.
+    // In the root this path leads to a folder of the same name, in which the program writes.
     symlink(outside.path(), root.path().join("tmp")).expect("room");
     let inner = root.path().join(outside.path().strip_prefix("/").expect("it begins so"));
     std::fs::create_dir_all(&inner).expect("room");
@@ -47,7 +47,7 @@ fn root_a_link_out_of_the_root_of_a_process_is_not_followed() {
     let file = outside.path().join("r.icecore");
     recorder.args(OPTIONS).arg("-o").arg(&file).args(["--", "chroot", &path, "/jit", "map", "900"]);
     let mut recorder = recorder.spawn().expect("the recorder runs");
-    // The same number may be anybody's outside: wrong names wait there.
+    // Outside, another process may have the same number: the test puts wrong names there.
     let inner_map = until(|| std::fs::read_dir(&inner).ok()?.flatten().find(|entry| is_map(&entry.path())));
     let wrong = outside.path().join(inner_map.file_name());
     std::fs::write(wrong, format!("{FIRST:x} 100 wrong\n{SECOND:x} 100 wrong\n")).expect("room");

@@ -1,4 +1,4 @@
-//! Registers and stack memory in the format of the Python reader, put together here as docs/FORMAT.md says.
+//! Compares registers and stack memory with the Python reader's, built here as docs/FORMAT.md says.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn find<T>(rows: &[(u32, T)], id: u32) -> &T {
 }
 
 impl Session {
-    /// Stack pointer, where the copy ends, registers by number, words by address.
+    /// The stack pointer, the end of the copy, registers by number, words by address.
     fn told(&self, row: &Snapshot) -> Value {
         let sp = row.anchor - u64::from(row.depth);
         let numbers = (0..64_u32).filter(|number| row.mask >> number & 1 == 1);
@@ -104,7 +104,7 @@ impl Session {
     }
 }
 
-/// Gives samples snapshots of all sorts, none of which leads to a caller: the stacks that a report shows stay as they are.
+/// Gives samples snapshots of all kinds, none of which leads to a caller: the stacks that a report shows stay as they are.
 pub(crate) fn add(b: &mut Builder) {
     let codes: Vec<u32> = (0..9_u64)
         .map(|n| match n % 3 {
@@ -120,12 +120,12 @@ pub(crate) fn add(b: &mut Builder) {
             0 => Word::Stack((n % 7) as i64 * 8 - 16),
             _ => Word::Code(codes[(n + k) as usize % codes.len()]),
         };
-        // Whole pieces without words, words at both ends of the copy.
+        // These pieces have no words, or words at both ends of the copy.
         let words = (0..u64::from(copied) / 8).filter(|k| k % 64 % 13 == n % 13 && k / 64 % 3 != 1);
         let words: Vec<(u64, Word)> = words.map(|k| (sp + 8 * k, word(k))).collect();
         let registers: Vec<(u8, Word)> = [0, 3, 15].into_iter().zip((0..n % 4).map(word)).collect();
         let id = b.held.snapshot(Copied { anchor, depth, copied }, &registers, &words);
-        // Some samples have none, and two CPUs take them out of order.
+        // Some samples have no snapshot, and two CPUs take them out of order.
         let row = (n * 2 + n % 3 / 2 * 3) as usize;
         b.samples[row].snapshot = id;
     }
