@@ -1,20 +1,21 @@
-//! Tables of three functions, as the versions of Go lay them out.
+//! Makes tables of three functions in the layouts of Go's versions.
 
 use super::Table;
 use super::table::Where;
 
-/// What the first number of a table is.
+/// The first number of a table, by version.
 pub(super) const MAGICS: [u32; 4] = [0xffff_fffb, 0xffff_fffa, 0xffff_fff0, 0xffff_fff1];
 pub(super) const TEXT: u64 = 0x4000;
 const NAMES: [&str; 3] = ["main.main", "_rt0_amd64_linux", "main.F[...]"];
-/// Bytes of what is known of a function, more than any version has.
+/// The bytes of a function's record: more than any version has.
 const KNOWN_LEN: usize = 64;
 
 pub(super) fn place() -> Where {
     Where { is_big_endian: false, word_len: 8, text: Some(TEXT), entry: 0 }
 }
 
-/// A table with functions at 0x10, 0x20, 0x30 behind the beginning of the code, up to 0x40, with these depths and flags each.
+/// Returns a table with functions at 0x10, 0x20, 0x30 after the beginning of the code, up to 0x40, each with these depths and
+/// flags.
 pub(super) fn table(magic: u32, text: u64, depths: &[u8], flags: u8) -> Vec<u8> {
     let is_old = magic == MAGICS[0];
     let counts_from_text = magic == MAGICS[2] || magic == MAGICS[3];
@@ -30,7 +31,7 @@ pub(super) fn table(magic: u32, text: u64, depths: &[u8], flags: u8) -> Vec<u8> 
     let names: Vec<u8> = NAMES.iter().flat_map(|name| [name.as_bytes(), &[0]].concat()).collect();
     let head_len = 8 + 8 * number_count;
     let list_len = 7 * len;
-    // Functions come first in the oldest, and all counts from the beginning of the table.
+    // In the oldest layout functions come first, and all offsets count from the beginning of the table.
     let list_off = if is_old { head_len } else { head_len + names.len() + depths.len() };
     let known_off = list_off + list_len;
     let names_off = if is_old { known_off + 3 * KNOWN_LEN } else { head_len };

@@ -1,13 +1,13 @@
-//! What Go writes into its programs for its own stack traces, and what stripping leaves: names and stack depths of functions.
-//! Recorder and report read it; there is one understanding of it.
+//! Reads the table that Go writes into its programs for its own stack traces, and that stripping leaves: names and stack depths
+//! of functions. Recorder and report both use this reader.
 //!
 //! | room | what lives there |
 //! |---|---|
 //! | `open` | finds the table in a file |
-//! | `table` | `.gopclntab`: functions by address, names, how deep the stack is |
-//! | `rules` | the same as unwind tables, in the format of `.debug_frame` |
+//! | `table` | `.gopclntab`: functions by address, names, stack depths |
+//! | `rules` | makes unwind tables of it, in the format of `.debug_frame` |
 //!
-//! What is read is hostile: every size is checked, every loop is bounded, nothing panics.
+//! The table may be hostile: the reader checks every size and bounds every loop, and nothing panics.
 
 #[cfg(test)]
 mod fixture;

@@ -6,11 +6,12 @@ use object::read::ReadRef;
 use super::table::{MAX_BEGINNINGS, SECTIONS, Source, Table, Where, beginnings};
 use crate::{Layout, Section, relocations};
 
-/// How many bytes of a section are searched for the table, and how many of them are read at once: reading stops where the table begins.
+/// How many bytes of a section are searched for the table, and how many of them are read at once. The search ends where the table
+/// begins.
 const MAX_SEARCHED_BYTES: u64 = 64 << 20;
 const SEARCHED_BYTES: u64 = 64 << 10;
 
-/// The rest of a section, in a file.
+/// The part of a section from an offset on, in a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<R> {
     file: R,
@@ -29,13 +30,13 @@ impl<'d, R: ReadRef<'d>> Source<'d> for Part<R> {
     }
 }
 
-/// Finds the section that the table lies in, if this is a program of Go.
+/// Finds the section that contains the table, if this is a Go program.
 fn section(layout: &Layout) -> Option<&Section> {
     let named = SECTIONS.iter().filter(|(_, beside)| layout.section(beside).is_some());
     named.filter_map(|(name, _)| layout.section(name)).next()
 }
 
-/// Opens the table of a file; `None` if this is no program of Go.
+/// Opens the table of a file; `None` if the file is not a Go program.
 pub fn open<'d, R: ReadRef<'d>>(file: R, layout: &Layout) -> Option<Table<'d, Part<R>>> {
     let section =
         section(layout).filter(|section| !section.is_nobits && section.compressed_from.is_none())?;

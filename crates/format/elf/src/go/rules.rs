@@ -1,4 +1,4 @@
-//! Unwind tables made of Go's own table of stack depths, which tells where the return address lies in every instruction.
+//! Makes unwind tables from Go's own table of stack depths, which shows for each instruction where the return address lies.
 //!
 //! ```text
 //! CFA            = sp + depth + 8            x86-64      sp + depth                 aarch64
@@ -6,62 +6,62 @@
 //! caller's fp    = m[CFA - 16] in a frame                m[CFA - depth - 8]
 //! ```
 //!
-//! A rule is an entry of `.debug_frame` (FDE). What entries share (CIE) is made here, too, always the same, and says of which
-//! kind a function is: [`shared`] stands in front of the entries.
+//! A rule is an entry of `.debug_frame` (FDE). The entries that several functions share (CIE) are made here as well, and are
+//! always the same; they show the kind of a function. [`shared`] stands before the entries.
 //!
-//! Four kinds of functions are told apart. That Go marks them is said by the table since Go 1.17, before that by their names.
+//! There are four kinds of functions. Since Go 1.17 the table marks them; before, only their names show them.
 
 use super::table::{Function, Source, Table};
 use crate::Machine;
 
-/// The most bytes of a rule.
+/// The longest rule, bytes.
 const MAX_RULE_BYTES: usize = 16 << 10;
-/// Bytes of what entries of one kind share.
+/// The length of the shared entry of one kind.
 const KIND_LEN: usize = 24;
-/// Bytes of all that entries share.
+/// The length of all shared entries.
 pub const SHARED_LEN: usize = 4 * KIND_LEN;
-/// An entry of `unwind_rules` of this address and above is not part of the image: it was made here. The rest of the number is
-/// the address of its function.
+/// An entry of `unwind_rules` at this address or above is not part of the image, but was made here. The rest of the number is the
+/// address of its function.
 pub const FDE_AT: u64 = 1 << 63;
 
-/// What a function does to the stack.
+/// The effect of a function on the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It uses it.
+    /// It uses the stack, and changes nothing else about it.
     Frame,
     /// Stacks begin with it.
     Top,
-    /// It goes over to another stack: what it leaves, Go itself keeps (`g.sched`).
+    /// It switches to another stack. Go notes where it left the old one (`g.sched`).
     Switch,
-    /// It stands for the place where a stack was left, and calls nobody.
+    /// It marks the place where a stack was left, and calls nobody.
     Mark,
 }
 
 impl Kind {
     const ALL: [Self; 4] = [Self::Frame, Self::Top, Self::Switch, Self::Mark];
 
-    /// The kind of the entries that share what lies at this offset of [`shared`].
+    /// Returns the kind of the shared entry at this offset of [`shared`].
     pub fn at(off: usize) -> Option<Self> {
         off.is_multiple_of(KIND_LEN).then(|| Self::ALL.get(off / KIND_LEN).copied())?
     }
 }
 
-/// A rule.
+/// An unwind table entry of one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeRule {
-    /// Address of the function.
+    /// The address of the function.
     pub start: u64,
-    /// An entry of `.debug_frame`, of which the shared part lies in [`shared`].
+    /// An entry of `.debug_frame`, which refers to its shared entry in [`shared`].
     pub bytes: Vec<u8>,
 }
 
-/// Makes the beginning of a section of rules: what they share.
+/// Makes the beginning of the section: the shared entries.
 pub fn shared(machine: Machine) -> [u8; SHARED_LEN] {
     let mut section = [0; SHARED_LEN];
     for (kind, bytes) in Kind::ALL.into_iter().zip(section.as_chunks_mut::<KIND_LEN>().0) {
         bytes[0] = KIND_LEN as u8 - 4;
         bytes[4..8].fill(0xff);
-        // Version 1, no augmentation, unit of code, unit of data -8, column of the return address.
+        // The fields are: version 1, no augmentation, code unit 1, data unit -8, the column of the return address.
         bytes[8..13].copy_from_slice(&match machine {
             Machine::X86_64 => [1, 0, 1, 0x78, X86_64.link],
             Machine::Aarch64 => [1, 0, 1, 0x78, AARCH64.link],
@@ -73,7 +73,7 @@ pub fn shared(machine: Machine) -> [u8; SHARED_LEN] {
         let rules: Vec<u8> = match kind {
             Kind::Frame | Kind::Mark => own.into_iter().chain(link).collect(),
             Kind::Top => own.into_iter().chain([UNDEFINED, columns.link]).collect(),
-            // An expression that cannot be evaluated: nobody can tell.
+            // This expression cannot be evaluated, because the caller is unknown.
             Kind::Switch => [DEF_CFA_EXPRESSION, 1, DROP].into_iter().chain(link).collect(),
         };
         bytes[13..13 + rules.len()].copy_from_slice(&rules);
@@ -81,12 +81,12 @@ pub fn shared(machine: Machine) -> [u8; SHARED_LEN] {
     section
 }
 
-/// Numbers of registers.
+/// The numbers of registers.
 struct Columns {
     sp: u8,
     fp: u8,
     link: u8,
-    /// The CFA where a function begins, from the stack pointer on.
+    /// The distance of the CFA from the stack pointer at the beginning of a function.
     at_entry: u8,
 }
 
@@ -100,7 +100,7 @@ fn columns(machine: Machine) -> &'static Columns {
     }
 }
 
-/// Instructions of rules, `DW_CFA_…`.
+/// The instructions of entries, `DW_CFA_…`.
 const ADVANCE: u8 = 0x40;
 const OFFSET: u8 = 0x80;
 const ADVANCE_4: u8 = 0x04;
@@ -108,14 +108,14 @@ const UNDEFINED: u8 = 0x07;
 const SAME: u8 = 0x08;
 const DEF_CFA: u8 = 0x0c;
 const DEF_CFA_EXPRESSION: u8 = 0x0f;
-/// `DW_OP_drop`, of an empty stack.
+/// `DW_OP_drop`, which fails on an empty stack.
 const DROP: u8 = 0x13;
 
-/// Functions that begin stacks or switch them, where the table does not say so, or says it of what is something else.
+/// Returns the kind of functions that begin or switch stacks, but whose flags in the table do not say so, or say something else.
 fn named(name: &[u8]) -> Option<Kind> {
     Some(match name {
         b"runtime.systemstack_switch" => Kind::Mark,
-        // Their caller gave the stack up: it may be another thread's by now.
+        // Their caller gave the stack up: another thread may run on it by now.
         b"runtime.mcall" | b"runtime.gopreempt_m" | b"runtime.preemptPark" => Kind::Top,
         name if is_of_signal(name) => Kind::Switch,
         b"runtime.morestack" | b"runtime.systemstack" | b"runtime.asmcgocall" => Kind::Switch,
@@ -123,14 +123,14 @@ fn named(name: &[u8]) -> Option<Kind> {
     })
 }
 
-/// Tells whether a signal has interrupted what is below a function: Go takes it for the beginning of a stack.
+/// Returns true if a signal has interrupted the code outside of this function: Go's table says that a stack begins with it.
 fn is_of_signal(name: &[u8]) -> bool {
     name.starts_with(b"runtime.sigtramp")
         || name.starts_with(b"runtime.sigreturn")
         || name == b"runtime.cgoSigtramp"
 }
 
-/// The same for versions of Go whose table says nothing of it.
+/// Returns the kind by the name, for versions of Go whose table has no flags.
 fn named_before_flags(name: &[u8]) -> Kind {
     match name {
         b"runtime.goexit" | b"runtime.mstart" | b"runtime.rt0_go" => Kind::Top,
@@ -145,7 +145,7 @@ fn named_before_flags(name: &[u8]) -> Kind {
     }
 }
 
-/// Makes the rule of a function; `None` if its depths make no sense. `code` reads machine code.
+/// Makes the entry of a function; `None` if its depths are invalid. `code` reads machine code.
 ///
 /// # Cost   one pass over the depths: 1 µs for most
 pub fn rule<'d, 'c, S: Source<'d>>(
@@ -186,7 +186,7 @@ struct Entry {
     rules: Vec<u8>,
 }
 
-/// Where on x86-64 a function has saved its caller's frame pointer, and where its own is that of its frame.
+/// The addresses from which on an x86-64 function has saved its caller's frame pointer, and has set its own.
 struct Frame {
     saved: u64,
     made: u64,
@@ -243,7 +243,7 @@ impl Entry {
             self.cfa(X86_64.sp, depth + 8);
             match &frame {
                 _ if depth == 0 => self.rules.extend([SAME, X86_64.fp]),
-                // It may be anything there.
+                // The register may hold anything there.
                 None => self.rules.extend([UNDEFINED, X86_64.fp]),
                 Some(frame) => {
                     if (begin..end).contains(&frame.saved) {
@@ -258,7 +258,7 @@ impl Entry {
                         }
                         if self.at >= frame.made {
                             self.cfa(X86_64.fp, 16);
-                            // The last two instructions give the frame pointer back, and the stack.
+                            // The last two instructions restore the frame pointer, and then the stack.
                             if let Some(given_back) = gives_back(end, depth, code).filter(|at| *at >= self.at)
                             {
                                 self.advance(given_back)?;
@@ -294,8 +294,8 @@ impl Entry {
         Some(Kind::Frame)
     }
 
-    /// A function without a frame that goes over to another stack: until it does, the one that it was called on is as deep as the
-    /// table says.
+    /// Makes the rules of a function without a frame that switches to another stack. Until it does, the table gives the depth of
+    /// the stack on which it was called.
     ///
     /// ```text
     /// exact   mov rsp, …  │ nobody can tell   mov rsp, … │ systemstack: exact again
@@ -315,7 +315,7 @@ impl Entry {
         let mut writes = (0..bytes.len()).filter(|at| writes_stack_pointer(&bytes[*at..]));
         let Some(first) = writes.next() else { return Some(kind) };
         let first = self.start + first as u64 + 1;
-        // A function that comes back is as deep again behind the instruction that brings it back; it has four bytes.
+        // A function that switches back is at the same depth again after the instruction that does so, which has four bytes.
         let back = writes.next_back().filter(|_| function.name == b"runtime.systemstack");
         let back = back.map_or(u64::MAX, |at| self.start + at as u64 + 4);
         let mut begin = self.start;
@@ -350,7 +350,7 @@ impl Entry {
     }
 }
 
-/// Finds how a function makes its frame where the stack has become deep for the first time.
+/// Finds how a function makes its frame, where the stack first grows.
 ///
 /// ```text
 /// until Go 1.20   sub rsp, N  ‖  mov [rsp+N-8], rbp   lea rbp, [rsp+N-8]
@@ -367,8 +367,8 @@ fn frame<'c>(begin: u64, depth: u64, code: &impl Fn(u64, u64) -> Option<&'c [u8]
     Some(Frame { saved: begin + saves, made: begin + saves + makes })
 }
 
-/// Tells whether bytes may be those of an instruction that gives the stack pointer a value that is none of its own: `mov`, `lea`,
-/// `xchg`, `and`. Bytes inside of another instruction may look like one.
+/// Returns true if bytes may begin an instruction that sets the stack pointer to a value unrelated to it: `mov`, `lea`, `xchg`,
+/// `and`. Bytes inside of another instruction may look like one.
 fn writes_stack_pointer(bytes: &[u8]) -> bool {
     match bytes {
         [0x48..=0x4b, 0x87 | 0x8b | 0x8d, operands, ..] if operands & 0x38 == 0x20 => true,
@@ -379,7 +379,7 @@ fn writes_stack_pointer(bytes: &[u8]) -> bool {
 }
 
 /// Returns the address from which on a function has its caller's frame pointer again. Go restores that one instruction before it
-/// gives the frame back, which is where its table changes.
+/// releases the frame, which is where its table changes.
 fn gives_back<'c>(end: u64, depth: u64, code: &impl Fn(u64, u64) -> Option<&'c [u8]>) -> Option<u64> {
     let (place, short, long) = (depth.checked_sub(8)?, end.checked_sub(4)?, end.checked_sub(7)?);
     let gives = match (code(short, 4), code(long, 7)) {
@@ -392,14 +392,14 @@ fn gives_back<'c>(end: u64, depth: u64, code: &impl Fn(u64, u64) -> Option<&'c [
     [4, 5, 8].into_iter().any(restores).then_some(gives)
 }
 
-/// The length of the instruction `operation rbp, [rsp+place]`, if it is there.
+/// Returns the length of the instruction `operation rbp, [rsp+place]`, if it is there.
 fn stack_access<'c>(
     operation: u8,
     at: u64,
     place: u64,
     code: &impl Fn(u64, u64) -> Option<&'c [u8]>,
 ) -> Option<u64> {
-    // With eight, with 32 and without bits of the place.
+    // The place has eight bits, 32 bits, or is not encoded.
     match code(at, 4)? {
         [0x48, found, 0x6c, 0x24] if *found == operation => {
             (code(at, 5)?[4] == u8::try_from(place).ok()?).then_some(5)

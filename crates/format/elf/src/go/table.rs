@@ -1,7 +1,7 @@
-//! The table of functions.
+//! Reads Go's table of functions.
 //!
 //! ```text
-//! header │ names │ … │ depths │ functions: (address, offset of what is known of it)…, end │ what is known: address, name, …
+//! header │ names │ … │ depths │ functions: (address, offset of its record)…, end │ records of functions: address, name, …
 //! ```
 //!
 //! # Source   `runtime/symtab.go`, `cmd/link/internal/ld/pcln.go` of Go 1.2 to 1.26
@@ -17,7 +17,7 @@ pub const SECTIONS: [(&str, &str); 3] = [
 /// The table begins at a multiple of this many bytes.
 const ALIGNMENT: usize = 32;
 
-/// Bytes before the numbers of the header: magic, two zeros, unit of code, bytes of an address.
+/// The bytes before the numbers of the header: magic, two zeros, unit of code, bytes of an address.
 const NUMBERS_OFF: u64 = 8;
 /// The number that says where the code begins.
 const TEXT: u64 = 2;
@@ -27,9 +27,9 @@ const MAX_LIST_BYTES: u64 = 64 << 20;
 const MAX_NAME_BYTES: u64 = 4 << 10;
 /// The longest list of depths of a function that is read, bytes. The longest of the Go distribution has 500.
 const MAX_DEPTHS_BYTES: u64 = 16 << 10;
-/// What the name of the function that a program begins with begins with.
+/// The beginning of the name of the function with which a program begins.
 const ENTRY: &[u8] = b"_rt0_";
-/// Bits of what is known of a function, since Go 1.17.
+/// The flags of a function, since Go 1.17.
 const TOP_FRAME: u8 = 1;
 const WRITES_SP: u8 = 2;
 
@@ -51,9 +51,9 @@ pub(super) fn beginnings(bytes: &[u8]) -> impl Iterator<Item = u64> {
 
 /// The bytes of a section.
 pub trait Source<'d>: Copy {
-    /// Reads bytes at an offset; `None` if not all of them are there.
+    /// Reads bytes at an offset; `None` if the section ends before.
     fn bytes(self, off: u64, len: u64) -> Option<&'d [u8]>;
-    /// Bytes of all of it.
+    /// Returns the length of the section.
     fn byte_len(self) -> u64;
 }
 
@@ -68,7 +68,7 @@ impl<'d> Source<'d> for &'d [u8] {
     }
 }
 
-/// How the table is laid out.
+/// The layout of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Version {
     Go1_2,
@@ -86,16 +86,16 @@ const MAGICS: [(u32, Version); 4] = [
     (0xffff_fff1, Version::Go1_20),
 ];
 
-/// What the file around the table says.
+/// Facts about the file around the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Where {
-    /// How numbers are written.
+    /// The byte order of numbers.
     pub is_big_endian: bool,
-    /// Bytes of an address.
+    /// The bytes of an address.
     pub word_len: u8,
-    /// Where `.text` begins.
+    /// The address of `.text`.
     pub text: Option<u64>,
-    /// Where the program begins.
+    /// The address at which the program begins.
     pub entry: u64,
 }
 
@@ -105,16 +105,16 @@ pub struct Table<'d, S> {
     section: S,
     version: Version,
     is_big_endian: bool,
-    /// What addresses count from.
+    /// The address from which addresses count.
     text: u64,
-    /// The smallest instruction, bytes.
+    /// The length of the smallest instruction, bytes.
     unit: u64,
-    /// Bytes of an address in the list of functions, and in what is known of one.
+    /// The bytes of an address in the list of functions, and in a record of one.
     address_len: usize,
     count: usize,
-    /// Rows of an address and an offset; at the end an address alone.
+    /// Rows of an address and an offset; the last row is an address alone.
     functions: &'d [u8],
-    /// Offsets in the section: what offsets of what is known count from, those of names, and those of depths.
+    /// Offsets in the section, from which the offsets of records, of names, and of depths count.
     known_off: u64,
     names_off: u64,
     depths_off: u64,
@@ -125,17 +125,17 @@ pub struct Table<'d, S> {
 pub struct Function<'d> {
     /// Its first address.
     pub start: u64,
-    /// Where the next one begins.
+    /// The address after it, where the next function begins.
     pub end: u64,
-    /// As Go writes it: `main.(*T).method`.
+    /// Its name as Go writes it: `main.(*T).method`.
     pub name: &'d [u8],
-    /// Where in the section it is described.
+    /// The offset of its record in the section.
     known_off: u64,
 }
 
 impl<'d, S: Source<'d>> Table<'d, S> {
-    /// Finds the parts; `None` if this is none of the known versions, or it is torn. `told_text` tells from what offset in the
-    /// section a loader is told to write where the code begins.
+    /// Finds the parts of the table; `None` if its version is unknown, or it is torn. `told_text` returns the address that a
+    /// loader must write at an offset of the section: there the table has the beginning of the code.
     pub fn open(section: S, place: Where, told_text: impl FnOnce(u64) -> Option<u64>) -> Option<Self> {
         let Where { is_big_endian, word_len, .. } = place;
         let head = section.bytes(0, NUMBERS_OFF)?;
@@ -185,8 +185,8 @@ impl<'d, S: Source<'d>> Table<'d, S> {
         Some(table)
     }
 
-    /// Go 1.26 no longer writes where its code begins. A program without C begins with `.text`, and is entered in Go: if so,
-    /// the table names its entry.
+    /// Go 1.26 no longer writes where its code begins. In a program without C the code begins with `.text` and contains the entry
+    /// point: this checks that the table names it.
     fn text_by_entry(&mut self, place: Where) -> Option<u64> {
         self.text = place.text?;
         let first = self.function(place.entry)?;
@@ -200,7 +200,7 @@ impl<'d, S: Source<'d>> Table<'d, S> {
             let middle = low + (high - low) / 2;
             if self.address(middle)? <= at { low = middle + 1 } else { high = middle }
         }
-        // Behind the last one there is an address, but nothing is known.
+        // After the last function there is an address, but no record.
         self.function_at(low.checked_sub(1)?)
     }
 
@@ -209,7 +209,7 @@ impl<'d, S: Source<'d>> Table<'d, S> {
         (0..self.count).filter_map(|position| self.function_at(position))
     }
 
-    /// From the first function to the end of the last.
+    /// Returns the range from the first function to the end of the last.
     pub fn code(&self) -> std::ops::Range<u64> {
         let end = self.address(self.count).unwrap_or(0);
         self.address(0).unwrap_or(0).min(end)..end
@@ -233,8 +233,8 @@ impl<'d, S: Source<'d>> Table<'d, S> {
         })
     }
 
-    /// Tells whether nobody has called a function, and whether it writes the stack pointer itself; `None` if this version of Go
-    /// did not note it.
+    /// Returns whether a stack begins with a function, and whether it writes the stack pointer itself; `None` if this version of
+    /// Go does not record that.
     pub fn is_top_or_writes_sp(&self, function: &Function<'_>) -> Option<(bool, bool)> {
         let field = match self.version {
             Version::Go1_2 => return None,
@@ -242,13 +242,13 @@ impl<'d, S: Source<'d>> Table<'d, S> {
             Version::Go1_20 => 9,
         };
         let flags = self.section.bytes(self.field_off(function.known_off, field)?.checked_add(1)?, 1)?[0];
-        // Go 1.16 has the same layout, and a zero there.
+        // Go 1.16 has the same layout, with a zero there.
         let is_said = self.version > Version::Go1_16 || flags != 0;
         is_said.then_some((flags & TOP_FRAME != 0, flags & WRITES_SP != 0))
     }
 
-    /// Lists how deep the stack of a function is, in bytes from the stack pointer to what its caller has left it: up to which
-    /// address, and how deep. `None` if the list is torn, too long, or about other code.
+    /// Lists the stack depths of a function: the end address of each range, and the bytes from the stack pointer to where it was when
+    /// the function began. `None` if the list is torn, too long, or belongs to other code.
     pub fn depths(&self, function: &Function<'_>) -> Option<Vec<(u64, u32)>> {
         let off = self.depths_off.checked_add(self.field(function.known_off, 3)?.into())?;
         let rest = self.section.byte_len().checked_sub(off)?;
@@ -278,7 +278,7 @@ impl<'d, S: Source<'d>> Table<'d, S> {
         self.text.checked_add(relative)
     }
 
-    /// A number of four bytes of what is known of a function, behind its address.
+    /// Reads a number of four bytes from the record of a function, after its address.
     fn field(&self, known_off: u64, field: u64) -> Option<u32> {
         let bytes = self.section.bytes(self.field_off(known_off, field)?, 4)?;
         number(bytes, 0, 4, self.is_big_endian).map(|number| number as u32)
