@@ -9,10 +9,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use object::Endian as _;
 use object::read::ReadRef;
-use object::{Endian as _, elf};
 
-use crate::{Layout, Section, Svma, Symbol, relocations};
+use crate::{Layout, Machine, Section, Svma, Symbol, relocations};
 
 /// The suffix of the name of a PLT stub.
 pub const SUFFIX: &str = "@plt";
@@ -71,10 +71,10 @@ pub fn around<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<O
         let Some(bytes) = (count > 0).then(|| layout.bytes_of(section, file)).flatten() else { continue };
         for position in first..first + count {
             let off = (at[position].0 - section.at.0) as usize;
-            let stub = match layout.machine {
-                elf::EM_X86_64 => x86_64(bytes, off, section.at.0, section.name == SHORT),
-                elf::EM_AARCH64 => aarch64(bytes, off, section.at.0),
-                _ => None,
+            let stub = match Machine::of_elf(layout.machine.0) {
+                Some(Machine::X86_64) => x86_64(bytes, off, section.at.0, section.name == SHORT),
+                Some(Machine::Aarch64) => aarch64(bytes, off, section.at.0),
+                None => None,
             };
             stubs[position] = stub.map(|stub| (Svma(section.at.0.wrapping_add(stub.off as u64)), stub));
         }

@@ -21,6 +21,7 @@ mod x86;
 use std::fmt;
 use std::ops::Range;
 
+use icecore_elf::Machine;
 use icecore_symbolize::Reason;
 use icecore_symbolize::image::Identity;
 
@@ -196,11 +197,11 @@ fn steps(code: &Code, part: &Range<u64>) -> Result<Vec<Step>, Cause> {
     let len = part.end - part.start;
     let bytes = if len <= MAX_LEN { code.bytes(part.start, len) } else { None };
     let bytes = bytes.ok_or(Cause::Bytes)?;
-    match code.machine() {
-        object::elf::EM_X86_64 => Ok(x86::steps(&bytes, part.start, 64, code)),
-        object::elf::EM_386 => Ok(x86::steps(&bytes, part.start, 32, code)),
-        object::elf::EM_AARCH64 => Ok(aarch64::steps(&bytes, part.start)),
-        _ => Err(Cause::Processor),
+    match Machine::of_elf(code.machine().0) {
+        Some(Machine::X86_64) => Ok(x86::steps(&bytes, part.start, 64, code)),
+        Some(Machine::Aarch64) => Ok(aarch64::steps(&bytes, part.start)),
+        None if code.machine() == object::elf::EM_386 => Ok(x86::steps(&bytes, part.start, 32, code)),
+        None => Err(Cause::Processor),
     }
 }
 
