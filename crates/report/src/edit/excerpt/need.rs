@@ -137,16 +137,42 @@ impl Need {
             rows.tasks.iter().for_each(|(id, _)| self.note(Table::Tasks, id));
             rows.images.iter().for_each(|(id, _)| self.note(Table::Images, id));
         }
+        // All fields are listed, so that nobody adds one without deciding whether its rows name others, which then are written, too.
+        let Rows {
+            lifecycle,
+            cgroups,
+            mappings,
+            // The samples, or rows that they need, name these.
+            strings: _,
+            tasks: _,
+            images: _,
+            nodes: _,
+            held: _,
+            kernel_symbols: _,
+            jit: _,
+            call_sites: _,
+            // These are written only for images and nodes that are needed anyway, or name nothing.
+            session: _,
+            marks: _,
+            unwind_rules: _,
+            symbols: _,
+            image_parts: _,
+            names: _,
+            left_out: _,
+            cpu_times: _,
+            losses: _,
+            receipt: _,
+        } = rows;
         let tgids = self.ids(Table::Tasks).iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
         let mut processes = with_ancestors(rows, tgids.collect());
         if extent == Extent::Machine {
-            processes.extend(rows.lifecycle.iter().map(|row| row.tgid));
-            processes.extend(rows.mappings.iter().map(|row| row.tgid));
-            processes.extend(rows.cgroups.iter().map(|row| row.tgid));
+            processes.extend(lifecycle.iter().map(|row| row.tgid));
+            processes.extend(mappings.iter().map(|row| row.tgid));
+            processes.extend(cgroups.iter().map(|row| row.tgid));
         }
-        rows.lifecycle.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
-        rows.cgroups.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
-        rows.mappings.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
+        lifecycle.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
+        cgroups.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
+        mappings.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         let outer = outer_snapshots(rows, self.ids(Table::Snapshots));
         outer.into_iter().for_each(|id| self.note(Table::Snapshots, id));
         self.follow(rows);
