@@ -145,7 +145,7 @@ fn rewrite() {
     }
 }
 
-/// Returns a recording with every kind of block, most kinds of rows, and two blocks of samples.
+/// Returns a recording with most kinds of blocks and rows, and two blocks of samples.
 fn tiny() -> Builder {
     let basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, ..Basis::default() };
     let mut b = Builder::default();

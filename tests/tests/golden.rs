@@ -208,6 +208,21 @@ fn an_empty_recording_divides_by_nothing() {
 }
 
 #[test]
+fn the_pages_have_every_command() {
+    let (readme, json) = (include_str!("../../README.md"), include_str!("../../docs/JSON.md"));
+    for command in commands() {
+        assert!(
+            json.contains(&format!("\n## `icecore.{command}/")),
+            "docs/JSON.md has no keys of `{command}`"
+        );
+        // A recording without a command is its summary.
+        let called = if command == "summary" { "icecore-report FILE" } else { &command };
+        let is_named = [format!("`{called}`"), format!("`icecore-report {called}")];
+        assert!(is_named.iter().any(|name| readme.contains(name)), "README.md does not name `{command}`");
+    }
+}
+
+#[test]
 fn help_of_every_command() {
     let commands = commands();
     assert!(commands.iter().any(|command| command == "top"), "{commands:?}");
@@ -218,6 +233,9 @@ fn help_of_every_command() {
         }
         let (code, out, err) = report(Path::new("/"), &args);
         assert_eq!((code, err.as_str()), (0, ""));
-        assert!(out.contains("Examples:") && out.contains("--json"), "{command}");
+        assert!(
+            out.contains("Examples:") && out.contains("--json"),
+            "no examples in the help of `{command}`"
+        );
     }
 }

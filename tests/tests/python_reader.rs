@@ -91,6 +91,15 @@ fn repaired(mut sample: Value, like: &Value) -> Value {
     sample
 }
 
+#[test]
+fn python_has_every_kind() {
+    let script = include_str!("../read_recording.py");
+    let kinds = (1..).map(|number| Kind(number).name()).take_while(|name| !name.starts_with("kind_"));
+    for kind in kinds {
+        assert!(script.contains(&format!("\"{kind}\"")), "`KINDS` of read_recording.py lacks `{kind}`");
+    }
+}
+
 /// Compares both readers; returns the number of samples.
 fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     let python = told_by_python(path, options)?;

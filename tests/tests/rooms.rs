@@ -232,6 +232,30 @@ fn packages_use_what_the_table_of_the_architecture_says() {
 }
 
 #[test]
+fn the_files_that_a_change_begins_with_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = |name: &str| std::fs::read_to_string(root.join(name)).expect("it is there");
+    let architecture = page("docs/ARCHITECTURE.md");
+    let table = architecture
+        .split("\n## ")
+        .find(|part| part.starts_with("Where to change what"))
+        .expect("it is there");
+    // Both shorten paths to what the text before them has said.
+    let [record, report] = ["crates/record/src", "crates/report/src"];
+    let folders = ["", "crates", "crates/format/src", record, report, "crates/report/src/recording"];
+    let is_path = |word: &&str| {
+        word.contains('/')
+            && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_./".contains(c))
+    };
+    for text in [table, &page("CONTRIBUTING.md")] {
+        for path in text.split('`').skip(1).step_by(2).filter(is_path) {
+            let is_there = folders.iter().any(|folder| root.join(folder).join(path).exists());
+            assert!(is_there, "there is no `{path}`");
+        }
+    }
+}
+
+#[test]
 fn whatever_way_a_room_is_used_is_seen() {
     let dir = tempfile::tempdir().expect("a directory");
     let write = |path: &str, text: &str| {

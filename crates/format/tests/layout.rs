@@ -6,10 +6,11 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
-    LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample, SamplesV1,
-    SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece,
-    StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1, WalkEnd, Word,
+    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, Layout,
+    LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample,
+    SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
+    StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1,
+    WalkEnd, Word,
 };
 
 /// The document.
@@ -65,7 +66,7 @@ macro_rules! compiled {
 
 #[test]
 fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
-    for root in [
+    let roots = [
         compiled!("session", SessionV1: recorder command_line host kernel_release kernel_version arch boot_id
             kernel_build_id start_ns start_unix_ns cpus page_bytes target events max_depth user kernel idle
             ring_bytes labels notes mount_ns),
@@ -99,7 +100,9 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("call_sites", CallSitesV1: tgid address first_ns lasted_ns front front_lens behind
             behind_lens),
         compiled!("stack_marks", StackMarksV1: node mark),
-    ] {
+    ];
+    assert_eq!(roots.len(), Layout::ALL.len(), "every payload is in this list");
+    for root in roots {
         assert_eq!(root, documented(&root.name), "compiled, and documented");
     }
 }
