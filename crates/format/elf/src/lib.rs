@@ -10,7 +10,7 @@
 //! | [`frame_pointers`] | whether code keeps frame pointers |
 //! | [`calls`] | which bytes are call instructions |
 //! | [`Machine`] | machines, their registers by DWARF's numbers |
-//! | [`FileOff`], [`Svma`] | offsets in files, addresses as files have them |
+//! | [`FileOff`], [`Svma`], [`Avma`] | offsets in files, addresses as files have them, addresses in processes |
 //! | [`Capped`] | bounds what a file may make its reader hold |
 //!
 //! What is read is hostile: every size is checked, every loop is bounded, nothing panics; what cannot be read is `None`. It knows no
@@ -54,7 +54,7 @@ pub mod plt;
 mod relocations;
 mod symbols;
 
-pub use address::{FileOff, Svma};
+pub use address::{Avma, FileOff, Svma};
 pub use build_id::{build_id, build_id_of_notes};
 pub use capped::Capped;
 pub use eh_frame_hdr::{EhFrameHdr, Entries, MAX_ENTRY_BYTES, eh_frame_at};
