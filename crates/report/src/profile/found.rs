@@ -30,11 +30,11 @@ impl Draft {
         if let Answer::Unnamed { start: None, at: None, .. } = answer {
             return;
         }
-        let at = |svma: &Option<Svma>| svma.map_or(0, |svma| svma.0);
-        let (address, start, functions) = match answer {
-            Answer::Named(functions) => (0, 0, &functions[..]),
-            Answer::Unnamed { at: address, start, .. } => (at(address), at(start), &[][..]),
+        let (at, start, functions) = match answer {
+            Answer::Named(functions) => (None, None, &functions[..]),
+            Answer::Unnamed { at, start, .. } => (*at, *start, &[][..]),
         };
+        let [Svma(address), Svma(start)] = [at, start].map(Option::unwrap_or_default);
         let place = NamedPlace { image, file_off: off.0, address, start, frames: 0..0 };
         let frame = |function: &'_ Function| {
             (
@@ -153,10 +153,10 @@ impl<'a> StoredPlace<'a> {
             file: frame.file.map(text),
             line: Some(frame.line).filter(|line| *line > 0),
         };
-        let at = |address: u64| Some(Svma(address)).filter(|svma| svma.0 > 0);
         match self.frames() {
             [] => {
-                let (start, at) = (at(self.place.start), at(self.place.address));
+                let known = |at: Svma| Some(at).filter(|at| at.0 > 0);
+                let (start, at) = (known(Svma(self.place.start)), known(Svma(self.place.address)));
                 Answer::Unnamed { reason: Reason::NoSymbol, start, at }
             }
             frames => Answer::Named(frames.iter().map(function).collect()),
