@@ -1,5 +1,6 @@
 //! Converts addresses of processes to code of images.
 
+use icecore_elf::Avma;
 use icecore_format::records::{Image, ImageKind, Location};
 
 use crate::recording::spaces::{SpaceId, Spaces};
@@ -12,7 +13,7 @@ pub(super) struct Code<'a> {
     /// Cached pages, each in the one slot where it can be.
     seen: Vec<Slot>,
     /// Addresses of code in no file, found since the last `take_nameless`.
-    nameless: Vec<u64>,
+    nameless: Vec<Avma>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +43,8 @@ impl<'a> Code<'a> {
     }
 
     /// Finds the code at an address; `None` if there is none.
-    pub(super) fn at(&mut self, space: SpaceId, address: u64) -> Option<Location> {
-        let page = address >> PAGE_BITS;
+    pub(super) fn at(&mut self, space: SpaceId, address: Avma) -> Option<Location> {
+        let page = address.0 >> PAGE_BITS;
         let hash = (page ^ u64::from(space.0) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let slot = (hash >> (64 - SLOT_BITS)) as usize;
         if (self.seen[slot].space, self.seen[slot].page) != (space, page) {
@@ -53,37 +54,38 @@ impl<'a> Code<'a> {
             PageContent::NoCode => None,
             PageContent::Nameless => {
                 self.nameless.push(address);
-                Some(Location::Address(address))
+                Some(Location::Address(address.0))
             }
             PageContent::Image(image, add) => {
-                Some(Location::Image { image, file_off: address.wrapping_add(add) })
+                Some(Location::Image { image, file_off: address.0.wrapping_add(add) })
             }
         }
     }
 
     /// Takes the addresses of code in no file that were found since the last call.
-    pub(super) fn take_nameless(&mut self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn take_nameless(&mut self) -> impl Iterator<Item = Avma> + '_ {
         self.nameless.drain(..)
     }
 
     /// Finds the code before a return address; the location is that of the return address itself.
-    pub(super) fn before(&mut self, space: SpaceId, address: u64) -> Option<Location> {
-        Some(match self.at(space, address.checked_sub(1)?)? {
+    pub(super) fn before(&mut self, space: SpaceId, address: Avma) -> Option<Location> {
+        Some(match self.at(space, address.wrapping_sub(1))? {
             Location::Image { image, file_off } => {
                 Location::Image { image, file_off: file_off.wrapping_add(1) }
             }
-            Location::Address(_) => Location::Address(address),
+            Location::Address(_) => Location::Address(address.0),
         })
     }
 
-    fn find(&self, space: SpaceId, address: u64) -> PageContent {
-        let Some(mapping) = self.spaces.find(space, address) else { return PageContent::NoCode };
+    fn find(&self, space: SpaceId, address: Avma) -> PageContent {
+        let Some(mapping) = self.spaces.find(space, address.0) else { return PageContent::NoCode };
         let is_file = self.images.get(mapping.image as usize);
         let is_file =
             is_file.is_some_and(|image| image.kind == ImageKind::FILE || image.kind == ImageKind::VDSO);
         let add = mapping.file_off.wrapping_sub(mapping.start);
         // If the offset does not determine the address, the location has to be an address.
-        let is_unique = self.spaces.address(space, mapping.image, address.wrapping_add(add)) == Some(address);
+        let off = address.0.wrapping_add(add);
+        let is_unique = self.spaces.address(space, mapping.image, off) == Some(address.0);
         if is_file && is_unique { PageContent::Image(mapping.image, add) } else { PageContent::Nameless }
     }
 }

@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use icecore_elf::Avma;
 use icecore_format::records::JitCode;
 
 /// The most addresses of all processes; code at further addresses stays unnamed.
@@ -25,7 +26,7 @@ const TICKS_PER_SECOND: u64 = 100;
 /// Addresses of code that is in no file, by process.
 #[derive(Debug, Default)]
 pub(super) struct Made {
-    of: BTreeMap<u32, BTreeSet<u64>>,
+    of: BTreeMap<u32, BTreeSet<Avma>>,
     count: usize,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct When<'a> {
 
 impl Made {
     /// Notes addresses of code on a stack, or in its words.
-    pub(super) fn note(&mut self, tgid: u32, addresses: impl Iterator<Item = u64>) {
+    pub(super) fn note(&mut self, tgid: u32, addresses: impl Iterator<Item = Avma>) {
         for address in addresses {
             if self.count < MAX_ADDRESSES {
                 self.count += usize::from(self.of.entry(tgid).or_default().insert(address));
@@ -105,7 +106,7 @@ fn began(tgid: u32) -> Option<u64> {
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
-fn pieces(mut map: BufReader<impl std::io::Read>, tgid: u32, addresses: &BTreeSet<u64>) -> Vec<JitCode> {
+fn pieces(mut map: BufReader<impl std::io::Read>, tgid: u32, addresses: &BTreeSet<Avma>) -> Vec<JitCode> {
     let (mut pieces, mut line, mut number) = (BTreeMap::new(), Vec::new(), 0_u64);
     while map.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         if let Some((start, end, name)) = parsed(&line)
@@ -118,12 +119,13 @@ fn pieces(mut map: BufReader<impl std::io::Read>, tgid: u32, addresses: &BTreeSe
     }
     let mut pieces: Vec<_> = pieces.into_iter().collect();
     pieces.sort_by_key(|(_, (number, _))| *number);
-    let row = |((start, end), (_, name))| JitCode { tgid, start, end, name, ..JitCode::default() };
+    let row =
+        |((Avma(start), Avma(end)), (_, name))| JitCode { tgid, start, end, name, ..JitCode::default() };
     pieces.into_iter().map(row).collect()
 }
 
 /// Parses a line: start, end and name.
-fn parsed(line: &[u8]) -> Option<(u64, u64, &[u8])> {
+fn parsed(line: &[u8]) -> Option<(Avma, Avma, &[u8])> {
     let mut words = line.trim_ascii().splitn(3, |byte| *byte == b' ');
     let mut number = || {
         let word = std::str::from_utf8(words.next()?).ok()?;
@@ -132,7 +134,7 @@ fn parsed(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (start, size) = (number()?, number()?);
     let name = words.next()?.trim_ascii();
     let end = start.checked_add(size).filter(|end| *end > start)?;
-    (!name.is_empty() && !name.contains(&0)).then_some((start, end, name))
+    (!name.is_empty() && !name.contains(&0)).then_some((Avma(start), Avma(end), name))
 }
 
 #[cfg(test)]
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn lines_that_hold_an_address_are_taken_and_the_last_counts() {
         let text = "1000 20 py::f:/a b.py\n0x2000 0x10 g\n3000 10 other\n2000 10 h\n1000\nx 10 f\n4000 0 f\n";
-        let addresses = BTreeSet::from([0x1010, 0x2010, 0x4000]);
+        let addresses = BTreeSet::from([0x1010, 0x2010, 0x4000].map(Avma));
         let rows = pieces(BufReader::new(text.as_bytes()), 7, &addresses);
         let told: Vec<_> = rows.iter().map(|row| (row.start, row.end, &row.name[..])).collect();
         assert_eq!(told, [(0x1000, 0x1020, &b"py::f:/a b.py"[..]), (0x2000, 0x2010, &b"h"[..])]);

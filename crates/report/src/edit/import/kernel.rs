@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use icecore_elf::Avma;
 use icecore_format::records::KernelSymbol;
 
 use super::perf_data::{Features, Kernel};
@@ -50,8 +51,8 @@ pub(super) struct Functions {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Function {
-    start: u64,
-    end: u64,
+    start: Avma,
+    end: Avma,
     name: Vec<u8>,
     /// The module of the function; empty for the kernel itself.
     module: Vec<u8>,
@@ -72,8 +73,9 @@ impl Functions {
                 return Self { rows: Vec::new(), note };
             }
         };
-        let end =
-            |at: usize, start: u64| rows.get(at + 1).map_or(start.saturating_add(LAST_LEN), |next| next.0);
+        let end = |at: usize, start: Avma| {
+            rows.get(at + 1).map_or(Avma(start.0.saturating_add(LAST_LEN)), |next| next.0)
+        };
         let function = |(at, (start, _, name, module)): (usize, &Line<'_>)| Function {
             start: *start,
             end: end(at, *start),
@@ -92,7 +94,7 @@ impl Functions {
         }
     }
 
-    fn find(&self, address: u64) -> Option<usize> {
+    fn find(&self, address: Avma) -> Option<usize> {
         let at = self.rows.partition_point(|function| function.start <= address).checked_sub(1)?;
         (address < self.rows[at].end).then_some(at)
     }
@@ -105,14 +107,14 @@ impl Functions {
         mut string: impl FnMut(&[u8]) -> u32,
     ) -> Vec<KernelSymbol> {
         let is_told = |function: &Function| {
-            let at = told.partition_point(|symbol| symbol.start < function.end);
-            at.checked_sub(1).is_some_and(|at| told[at].end > function.start)
+            let at = told.partition_point(|symbol| symbol.start < function.end.0);
+            at.checked_sub(1).is_some_and(|at| told[at].end > function.start.0)
         };
         let hits: BTreeSet<usize> = addresses.0.iter().filter_map(|address| self.find(*address)).collect();
         let functions = hits.into_iter().map(|at| &self.rows[at]).filter(|function| !is_told(function));
         let row = |Function { start, end, name, module }: &Function| {
             let module = if module.is_empty() { 0 } else { string(module) };
-            KernelSymbol { start: *start, end: *end, name: string(name), module }
+            KernelSymbol { start: start.0, end: end.0, name: string(name), module }
         };
         functions.map(row).collect()
     }
@@ -120,15 +122,15 @@ impl Functions {
 
 /// Addresses of kernel code on stacks.
 #[derive(Debug, Default)]
-pub(super) struct Hit(BTreeSet<u64>);
+pub(super) struct Hit(BTreeSet<Avma>);
 
 impl Hit {
     /// Notes a stack, leaf first.
-    pub(super) fn note(&mut self, leaf_first: &[u64]) {
+    pub(super) fn note(&mut self, leaf_first: &[Avma]) {
         for (at, address) in leaf_first.iter().enumerate() {
             if self.0.len() < MAX_ADDRESSES {
                 // A return address may lie after the end of the calling function.
-                self.0.insert(address.saturating_sub(u64::from(at > 0)));
+                self.0.insert(Avma(address.0.saturating_sub(u64::from(at > 0))));
             }
         }
     }
@@ -225,7 +227,7 @@ fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A parsed line: address, rank among names of one address, name, module.
-type Line<'a> = (u64, (bool, usize), &'a [u8], &'a [u8]);
+type Line<'a> = (Avma, (bool, usize), &'a [u8], &'a [u8]);
 
 /// Parses `address type name [module]`. Of several names at one address the global one is kept, else the one with fewer leading
 /// underscores, as the recorder does. Hidden addresses are 0, and are skipped.
@@ -240,13 +242,18 @@ fn parsed(text: &[u8]) -> Vec<Line<'_>> {
 
 fn line(text: &[u8]) -> Option<Line<'_>> {
     let mut words = text.split(|byte| *byte == b' ' || *byte == b'\t').filter(|word| !word.is_empty());
-    let start = u64::from_str_radix(std::str::from_utf8(words.next()?).ok()?, 16).ok()?;
+    let start = Avma(u64::from_str_radix(std::str::from_utf8(words.next()?).ok()?, 16).ok()?);
     let (kind, name) = (words.next()?, words.next()?);
     let module =
         words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]")).unwrap_or_default();
     let underscores = name.iter().take_while(|byte| **byte == b'_').count();
     let is_function = matches!(kind, b"t" | b"T" | b"w" | b"W");
-    (start != 0 && is_function).then_some((start, (!kind[0].is_ascii_uppercase(), underscores), name, module))
+    (start.0 != 0 && is_function).then_some((
+        start,
+        (!kind[0].is_ascii_uppercase(), underscores),
+        name,
+        module,
+    ))
 }
 
 #[cfg(test)]
@@ -269,7 +276,7 @@ mod tests {
     }
 
     fn kernel() -> Kernel {
-        Kernel { symbol: b"_text".to_vec(), address: 0xffff_0000, build_id: vec![7; 20] }
+        Kernel { symbol: b"_text".to_vec(), address: Avma(0xffff_0000), build_id: vec![7; 20] }
     }
 
     /// Returns the names of all functions that are hit, and the note.
@@ -278,7 +285,7 @@ mod tests {
         let times = Times { last_ns: HOUR, changed_unix_ns };
         let functions = Functions::by(here, &features, Some(kernel), times);
         let mut hit = Hit::default();
-        hit.note(&[0xffff_0110, 0xffff_0200, 0xffff_0050, 0xffff_9001, 0xffff_9101, 5]);
+        hit.note(&[0xffff_0110, 0xffff_0200, 0xffff_0050, 0xffff_9001, 0xffff_9101, 5].map(Avma));
         let mut texts = Vec::new();
         let rows = functions.rows(&hit, &[], |text| {
             texts.push(String::from_utf8_lossy(text).into_owned());
@@ -302,7 +309,7 @@ mod tests {
         let earlier = 9 * HOUR;
         assert_eq!(named(&here(), &kernel(), earlier).0, ["_stext", "vfs_read"]);
         let untold = Kernel { build_id: vec![], ..kernel() };
-        let moved = Kernel { address: 0xfff0_0000, ..kernel() };
+        let moved = Kernel { address: Avma(0xfff0_0000), ..kernel() };
         let rebuilt = Kernel { build_id: vec![8; 20], ..kernel() };
         for (kernel, changed) in [(untold, earlier), (moved, 11 * HOUR), (rebuilt, 11 * HOUR)] {
             let (names, note) = named(&here(), &kernel, changed);
@@ -326,7 +333,7 @@ mod tests {
             Times { last_ns: HOUR, changed_unix_ns: 11 * HOUR },
         );
         let mut hit = Hit::default();
-        hit.note(&[0xffff_9001]);
+        hit.note(&[Avma(0xffff_9001)]);
         let told = KernelSymbol { start: 0xffff_9000, end: 0xffff_9010, name: 1, module: 0 };
         assert_eq!(functions.rows(&hit, &[told], |_| 1), []);
     }

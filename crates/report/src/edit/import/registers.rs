@@ -1,6 +1,6 @@
 //! Converts between the kernel's and DWARF's numbers of registers.
 
-use icecore_elf::Machine;
+use icecore_elf::{Avma, Machine};
 
 use super::perf_data::UserRegisters;
 
@@ -13,19 +13,21 @@ pub(super) fn machine(arch: &str) -> Option<Machine> {
 }
 
 /// The program counter of a sample.
-pub(super) fn program_counter(machine: Machine, registers: UserRegisters<'_>) -> Option<u64> {
-    registers.find(match machine {
+pub(super) fn program_counter(machine: Machine, registers: UserRegisters<'_>) -> Option<Avma> {
+    let number = match machine {
         Machine::X86_64 => 8,
         Machine::Aarch64 => 32,
-    })
+    };
+    registers.find(number).map(Avma)
 }
 
 /// The stack pointer of a sample.
-pub(super) fn stack_pointer(machine: Machine, registers: UserRegisters<'_>) -> Option<u64> {
-    registers.find(match machine {
+pub(super) fn stack_pointer(machine: Machine, registers: UserRegisters<'_>) -> Option<Avma> {
+    let number = match machine {
         Machine::X86_64 => 7,
         Machine::Aarch64 => 31,
-    })
+    };
+    registers.find(number).map(Avma)
 }
 
 /// Returns DWARF's number; `None` for the stack pointer, the program counter, and those that unwinding does not need.
@@ -41,8 +43,8 @@ pub(super) fn dwarf_number(machine: Machine, kernel: u8) -> Option<u8> {
 }
 
 /// The address of code that a word stands for, without the signature of a return address.
-pub(super) fn code_address(machine: Machine, word: u64) -> u64 {
-    word & !machine.signature_bits()
+pub(super) fn code_address(machine: Machine, word: u64) -> Avma {
+    Avma(word & !machine.signature_bits())
 }
 
 #[cfg(test)]
@@ -63,7 +65,7 @@ mod tests {
 
     #[test]
     fn signatures_of_return_addresses_are_no_part_of_the_address() {
-        assert_eq!(code_address(Machine::Aarch64, 0x00aa_ffff_8000_1234), 0xffff_8000_1234);
-        assert_eq!(code_address(Machine::X86_64, 0x00aa_ffff_8000_1234), 0x00aa_ffff_8000_1234);
+        assert_eq!(code_address(Machine::Aarch64, 0x00aa_ffff_8000_1234), Avma(0xffff_8000_1234));
+        assert_eq!(code_address(Machine::X86_64, 0x00aa_ffff_8000_1234), Avma(0x00aa_ffff_8000_1234));
     }
 }

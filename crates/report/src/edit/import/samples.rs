@@ -1,6 +1,6 @@
 //! Converts samples with their stacks to rows, in the order of time.
 
-use icecore_elf::Machine;
+use icecore_elf::{Avma, Machine};
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
@@ -62,8 +62,8 @@ pub(super) struct Samples<'a> {
     /// All addresses of the kernel, and the code that may lie there.
     hit: Hit,
     functions: &'a Functions,
-    kernel: Vec<u64>,
-    user: Vec<u64>,
+    kernel: Vec<Avma>,
+    user: Vec<Avma>,
     counts: Counts,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Samples<'a> {
         } else {
             let space = self.world.spaces.space(sample.tgid, time_ns);
             let kernel_end = self.kernel_end(attr, &kernel);
-            let kernel_stack = self.stack(&kernel, |_, address, _| Location::Address(address))?;
+            let kernel_stack = self.stack(&kernel, |_, address, _| Location::Address(address.0))?;
             let user_stack =
                 self.stack(&user, |code, address, is_leaf| located(code, space, address, is_leaf))?;
             // The kernel does not say why its walk ended; a copied stack is not unwound yet.
@@ -184,9 +184,9 @@ impl<'a> Samples<'a> {
     }
 
     /// Returns the end of a kernel walk, which the kernel does not state. Notes which of its code was hit.
-    fn kernel_end(&mut self, attr: &Attr, leaf_first: &[u64]) -> WalkEnd {
+    fn kernel_end(&mut self, attr: &Attr, leaf_first: &[Avma]) -> WalkEnd {
         self.hit.note(leaf_first);
-        for address in leaf_first {
+        for Avma(address) in leaf_first {
             let symbols = &self.world.kernel_symbols;
             let position = symbols.partition_point(|symbol| symbol.start <= *address);
             if let Some(hit) = position.checked_sub(1).filter(|at| *address <= symbols[*at].end) {
@@ -199,8 +199,8 @@ impl<'a> Samples<'a> {
     /// Returns the id of a stack, 0 if it is empty.
     fn stack(
         &mut self,
-        leaf_first: &[u64],
-        locate: impl Fn(&mut Code<'_>, u64, bool) -> Location,
+        leaf_first: &[Avma],
+        locate: impl Fn(&mut Code<'_>, Avma, bool) -> Location,
     ) -> anyhow::Result<u32> {
         let mut parent = 0;
         for (at, address) in leaf_first.iter().enumerate().take(MAX_FRAMES as usize).rev() {
@@ -226,10 +226,10 @@ impl<'a> Samples<'a> {
 }
 
 /// Finds the code of a frame. An unmapped address stays as it is, because some mappings may be unknown.
-fn located(code: &mut Code<'_>, space: Option<SpaceId>, address: u64, is_leaf: bool) -> Location {
+fn located(code: &mut Code<'_>, space: Option<SpaceId>, address: Avma, is_leaf: bool) -> Location {
     let found =
         space.and_then(|space| if is_leaf { code.at(space, address) } else { code.before(space, address) });
-    found.unwrap_or(Location::Address(address))
+    found.unwrap_or(Location::Address(address.0))
 }
 
 fn no_ids() -> anyhow::Error {

@@ -1,7 +1,7 @@
 //! Reduces registers and stacks to what unwinding needs: addresses of code and of the stack. It drops every other word, as a
 //! recorder does (docs/UNWINDING.md).
 
-use icecore_elf::Machine;
+use icecore_elf::{Avma, Machine};
 use icecore_format::records::{
     Location, PIECE_BYTES, PIECE_WORDS, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
     StackPiece, StackPiecesV1, Word,
@@ -19,7 +19,7 @@ use crate::recording::spaces::SpaceId;
 /// stack: addresses that point there are kept, and unwinding that reaches them has left the copy.
 const REST_BYTES: u64 = 8 << 20;
 /// Stacks of processes lie below this address.
-const HIGHEST: u64 = 1 << 56;
+const HIGHEST: Avma = Avma(1 << 56);
 
 /// Assigns ids to snapshots and to their parts.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Snapshots {
     /// Stores the snapshot of a sample; returns its id, or `None` if it holds nothing useful.
     pub(super) fn note(&mut self, sample: &Sample<'_>, space: SpaceId, code: &mut Code<'_>) -> Option<u32> {
         let registers = sample.registers.filter(|registers| registers.is_64)?;
-        let sp = registers::stack_pointer(self.machine, registers).filter(|sp| *sp < HIGHEST)?;
+        let Avma(sp) = registers::stack_pointer(self.machine, registers).filter(|sp| *sp < HIGHEST)?;
         let end = sp + sample.stack.len() as u64;
         let anchor = match sample.is_stack_whole {
             true => end.next_multiple_of(8),
@@ -57,8 +57,8 @@ impl Snapshots {
         if sample.stack.is_empty() {
             return None;
         }
-        let mut words =
-            Words { machine: self.machine, space, code, ids: &mut self.code, low: sp, high: anchor };
+        let (low, high) = (Avma(sp), Avma(anchor));
+        let mut words = Words { machine: self.machine, space, code, ids: &mut self.code, low, high };
         let (mask, registers) = words.registers(registers)?;
         let memory = memory(sample.stack, &mut words, &mut self.pieces, &mut self.nodes)?;
         let (depth, copied) = ((anchor - sp) as u32, sample.stack.len() as u32);
@@ -95,7 +95,7 @@ fn memory(
     pieces: &mut Ids<StackPiece>,
     nodes: &mut Ids<StackNode>,
 ) -> Option<u32> {
-    let (sp, anchor) = (words.low, words.high);
+    let (Avma(sp), Avma(anchor)) = (words.low, words.high);
     let end = sp + stack.len() as u64;
     let first = (anchor - end) / PIECE_BYTES;
     let (mut node, mut gap) = (0, first as u32);
@@ -103,7 +103,7 @@ fn memory(
         let high = anchor - number * PIECE_BYTES;
         let low = (high - PIECE_BYTES).max(sp).next_multiple_of(8);
         let held = (low - sp) as usize..(high.min(end) - sp) as usize;
-        let piece = words.piece(stack.get(held).unwrap_or_default(), low);
+        let piece = words.piece(stack.get(held).unwrap_or_default(), Avma(low));
         if piece.mask == 0 {
             gap += 1;
         } else {
@@ -121,9 +121,9 @@ struct Words<'a, 'c> {
     code: &'a mut Code<'c>,
     ids: &'a mut Ids<Location>,
     /// The stack pointer.
-    low: u64,
+    low: Avma,
     /// The anchor.
-    high: u64,
+    high: Avma,
 }
 
 impl Words<'_, '_> {
@@ -143,12 +143,12 @@ impl Words<'_, '_> {
     }
 
     /// Returns the piece of the stack that begins at an address.
-    fn piece(&mut self, bytes: &[u8], from: u64) -> StackPiece {
+    fn piece(&mut self, bytes: &[u8], from: Avma) -> StackPiece {
         let mut piece = StackPiece::default();
-        for (word, at) in bytes.as_chunks().0.iter().zip((from..).step_by(8)) {
-            if let Some(word) = self.word(u64::from_le_bytes(*word), at) {
+        for (word, at) in bytes.as_chunks().0.iter().zip((from.0..).step_by(8)) {
+            if let Some(word) = self.word(u64::from_le_bytes(*word), Avma(at)) {
                 // Bits count from the lowest address of the piece.
-                let bit = PIECE_WORDS as u64 - 1 - (self.high - at - 8) / 8 % PIECE_WORDS as u64;
+                let bit = PIECE_WORDS as u64 - 1 - (self.high.0 - at - 8) / 8 % PIECE_WORDS as u64;
                 piece.mask |= 1 << bit;
                 piece.words.push(word);
             }
@@ -157,12 +157,12 @@ impl Words<'_, '_> {
     }
 
     /// Classifies a word, given the address at which it lies.
-    fn word(&mut self, value: u64, at: u64) -> Option<Word> {
+    fn word(&mut self, value: u64, at: Avma) -> Option<Word> {
         // The end of the stack is a guess, so code takes precedence.
         let code = registers::code_address(self.machine, value);
         if let Some(location) = self.code.before(self.space, code) {
             return self.ids.id(location).map(Word::Code);
         }
-        (self.low..=self.high).contains(&value).then(|| Word::Stack(value.wrapping_sub(at) as i64))
+        (self.low..=self.high).contains(&Avma(value)).then(|| Word::Stack(value.wrapping_sub(at.0) as i64))
     }
 }

@@ -1,5 +1,6 @@
 //! Converts tasks, images and mappings to rows, and replays their address spaces.
 
+use icecore_elf::Avma;
 use icecore_format::records::{
     Cause, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin,
 };
@@ -120,9 +121,9 @@ impl<'a> Draft<'a> {
                 self.mappings.push(Mapping {
                     time_ns,
                     tgid,
-                    start,
+                    start: start.0,
                     len,
-                    file_off,
+                    file_off: file_off.0,
                     image,
                     origin,
                     mount_ns: 0,
@@ -158,8 +159,9 @@ impl<'a> Draft<'a> {
             }
             Event::KernelCode { start, len, name } => {
                 let name = self.string(name);
+                let Avma(start) = *start;
                 let end = start.saturating_add(u64::from(*len));
-                self.kernel_symbols.push(KernelSymbol { start: *start, end, name, module: 0 });
+                self.kernel_symbols.push(KernelSymbol { start, end, name, module: 0 });
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Decodes events of tasks and mappings: the kernel's records that are no samples.
 
+use icecore_elf::{Avma, FileOff};
+
 use super::attr::{Attr, field};
 use super::bytes::Bytes;
 
@@ -36,9 +38,9 @@ const UNREGISTERED: u16 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Mapped {
     pub(in super::super) tgid: u32,
-    pub(in super::super) start: u64,
+    pub(in super::super) start: Avma,
     pub(in super::super) len: u64,
-    pub(in super::super) file_off: u64,
+    pub(in super::super) file_off: FileOff,
     pub(in super::super) path: Vec<u8>,
     /// The build-id; empty if unknown.
     pub(in super::super) build_id: Vec<u8>,
@@ -50,7 +52,7 @@ pub(in super::super) struct Mapped {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Kernel {
     pub(in super::super) symbol: Vec<u8>,
-    pub(in super::super) address: u64,
+    pub(in super::super) address: Avma,
     /// The build-id; empty if unknown.
     pub(in super::super) build_id: Vec<u8>,
 }
@@ -85,7 +87,7 @@ pub(in super::super) enum Event {
     },
     /// Code that was loaded into the kernel.
     KernelCode {
-        start: u64,
+        start: Avma,
         len: u32,
         name: Vec<u8>,
     },
@@ -126,7 +128,7 @@ impl Event {
                 Some(Self::Lost { count: bytes.u64()?, cpu: cpu(tail, attr), is_samples: true })
             }
             kind::KSYMBOL => {
-                let (start, len) = (bytes.u64()?, bytes.u32()?);
+                let (start, len) = (Avma(bytes.u64()?), bytes.u32()?);
                 bytes.u16()?;
                 let is_gone = bytes.u16()? & UNREGISTERED != 0;
                 let name = bytes.text().to_vec();
@@ -149,7 +151,8 @@ fn four(bytes: &mut Bytes<'_>) -> Option<[u32; 4]> {
 fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> {
     let (tgid, _tid) = (bytes.u32()?, bytes.u32()?);
     let (start, len, file_off) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
-    let mut mapped = Mapped { tgid, start, len, file_off, ..Mapped::default() };
+    let mut mapped =
+        Mapped { tgid, start: Avma(start), len, file_off: FileOff(file_off), ..Mapped::default() };
     let mut is_code = misc & MISC_DATA == 0;
     if kind == kind::MMAP2 {
         let mut identity = Bytes(bytes.take(24)?);
@@ -169,7 +172,11 @@ fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> 
     if tgid == u32::MAX {
         let Some(symbol) = mapped.path.strip_prefix(KERNEL) else { return Some(None) };
         let symbol = symbol.to_vec();
-        return Some(Some(Event::Kernel(Kernel { symbol, address: file_off, build_id: mapped.build_id })));
+        return Some(Some(Event::Kernel(Kernel {
+            symbol,
+            address: Avma(file_off),
+            build_id: mapped.build_id,
+        })));
     }
     Some((is_code && len > 0).then_some(Event::Mapped(mapped)))
 }
@@ -262,7 +269,10 @@ mod tests {
         let map = |kind, misc, body: &[u8]| Event::decode(kind, misc, body, &attr);
         let body = mmap2(7, 0x40_0000, 0x1000, 0x2000, b"/bin/x", PROT_EXEC);
         let Ok(Some(Event::Mapped(mapped))) = map(kind::MMAP2, 0, &body) else { panic!("it is code") };
-        assert_eq!((mapped.tgid, mapped.start, mapped.len, mapped.file_off), (7, 0x40_0000, 0x1000, 0x2000));
+        assert_eq!(
+            (mapped.tgid, mapped.start.0, mapped.len, mapped.file_off.0),
+            (7, 0x40_0000, 0x1000, 0x2000)
+        );
         assert_eq!((mapped.dev, mapped.inode, &mapped.path[..]), (device(8, 1), 99, &b"/bin/x"[..]));
         let Ok(Some(Event::Mapped(named))) = map(kind::MMAP2, MISC_BUILD_ID, &body) else {
             panic!("it is code")

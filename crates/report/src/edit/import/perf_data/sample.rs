@@ -1,5 +1,7 @@
 //! Decodes samples: `PERF_RECORD_SAMPLE`.
 
+use icecore_elf::Avma;
+
 use super::attr::{Attr, field, read};
 use super::bytes::{Bytes, Words};
 
@@ -33,7 +35,7 @@ pub(in super::super) struct Sample<'a> {
     pub(in super::super) side: Side,
     pub(in super::super) tgid: u32,
     pub(in super::super) tid: u32,
-    pub(in super::super) ip: u64,
+    pub(in super::super) ip: Avma,
     pub(in super::super) cpu: Option<u32>,
     pub(in super::super) period: Option<u64>,
     pub(in super::super) chain: Option<Words<'a>>,
@@ -73,7 +75,7 @@ impl<'a> Sample<'a> {
         if has(field::IDENTIFIER) {
             bytes.u64()?;
         }
-        let ip = if has(field::IP) { bytes.u64()? } else { 0 };
+        let ip = Avma(if has(field::IP) { bytes.u64()? } else { 0 });
         let (tgid, tid) = if has(field::TID) { (bytes.u32()?, bytes.u32()?) } else { (0, 0) };
         for field in [field::TIME, field::ADDR, field::ID, field::STREAM_ID] {
             if has(field) {
@@ -116,7 +118,7 @@ impl<'a> Sample<'a> {
     /// Divides the call chain into its kernel and its user side, each leaf first.
     ///
     /// Without a chain it uses the address alone. Frames of neither side (guests, hypervisors) are skipped.
-    pub(in super::super) fn sides(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
+    pub(in super::super) fn sides(&self, kernel: &mut Vec<Avma>, user: &mut Vec<Avma>) {
         kernel.clear();
         user.clear();
         let mut side = self.side;
@@ -125,8 +127,8 @@ impl<'a> Sample<'a> {
                 CONTEXT_KERNEL => side = Side::Kernel,
                 CONTEXT_USER => side = Side::User,
                 CONTEXT_LEAST.. => side = Side::Other,
-                _ if side == Side::Kernel => kernel.push(address),
-                _ if side == Side::User => user.push(address),
+                _ if side == Side::Kernel => kernel.push(Avma(address)),
+                _ if side == Side::User => user.push(Avma(address)),
                 _ => {}
             }
         }
@@ -194,15 +196,15 @@ mod tests {
         let rest = [ABI_64, 20, 70, 16, 11, 12, 8];
         let body = bytes(&[&head[..], &counts, &chain, &raw, &branches, &rest].concat());
         let sample = Sample::decode(&body, MODE_KERNEL, &attr).expect("whole");
-        assert_eq!((sample.ip, sample.tgid, sample.tid, sample.cpu), (0x1000, 7, 8, Some(3)));
+        assert_eq!((sample.ip.0, sample.tgid, sample.tid, sample.cpu), (0x1000, 7, 8, Some(3)));
         assert_eq!((sample.period, sample.side), (Some(99), Side::Kernel));
         let registers = sample.registers.expect("there");
         assert_eq!(registers.iter().collect::<Vec<_>>(), [(2, 20), (7, 70)]);
         assert_eq!((registers.find(7), registers.find(3), registers.is_64), (Some(70), None, true));
         assert_eq!((sample.stack, sample.is_stack_whole), (&bytes(&[11])[..], true));
-        let (mut kernel, mut user) = (vec![9], vec![9]);
+        let (mut kernel, mut user) = (vec![Avma(9)], vec![Avma(9)]);
         sample.sides(&mut kernel, &mut user);
-        assert_eq!((kernel, user), (vec![0x2000], vec![0x1000, 0x1010]));
+        assert_eq!((kernel, user), (vec![Avma(0x2000)], vec![Avma(0x1000), Avma(0x1010)]));
         for len in 0..body.len() {
             assert_eq!(Sample::decode(&body[..len], 0, &attr), None, "{len} bytes are not enough");
         }
@@ -225,8 +227,8 @@ mod tests {
         let (mut kernel, mut user) = Default::default();
         let body = bytes(&[0x1234]);
         for (misc, expected) in [
-            (MODE_USER, (vec![], vec![0x1234])),
-            (MODE_KERNEL, (vec![0x1234], vec![])),
+            (MODE_USER, (vec![], vec![Avma(0x1234)])),
+            (MODE_KERNEL, (vec![Avma(0x1234)], vec![])),
             (5, (vec![], vec![])),
         ] {
             Sample::decode(&body, misc, &attr(field::IP)).expect("whole").sides(&mut kernel, &mut user);

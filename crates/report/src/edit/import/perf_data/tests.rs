@@ -38,7 +38,7 @@ fn told(bytes: &[u8]) -> Told {
     let mut buffer = Vec::new();
     let ip =
         |at: &SampleAt, buffer: &mut Vec<u8>| data.sample(*at, buffer).expect("there").expect("whole").ip;
-    let samples = data.samples.iter().map(|at| (at.time_ns, ip(at, &mut buffer))).collect();
+    let samples = data.samples.iter().map(|at| (at.time_ns, ip(at, &mut buffer).0)).collect();
     assert!(data.damage.is_empty(), "{:?}", data.damage);
     assert_eq!(data.not_imported.iter().collect::<Vec<_>>(), [(&"namespaces", &1)]);
     assert_eq!((data.cpus.iter().copied().collect::<Vec<_>>(), data.has_idle), (vec![1], false));
