@@ -146,7 +146,7 @@ pub fn name(
             Place::Kernel(part, address) => match kernel.find(*part, *address) {
                 Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
                 None => {
-                    let name = format!("[kernel]+{address:#x}");
+                    let name = format!("[kernel]+{:#x}", address.0);
                     book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
                 }
             },

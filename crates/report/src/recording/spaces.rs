@@ -18,6 +18,7 @@ mod layers;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use icecore_elf::{Avma, FileOff};
 use icecore_format::records::{Change, JitCode, Lifecycle, Mapping, Origin};
 
 use code::Code;
@@ -25,6 +26,11 @@ use layers::Layers;
 
 /// Mappings of one image in one address space that are looked at: real programs have a handful.
 const LOOKED_AT: usize = 4096;
+
+/// Returns the offset in its file of an address that a mapping holds.
+pub(crate) fn offset_in(mapping: &Mapping, address: Avma) -> FileOff {
+    FileOff((address.0 - mapping.start).wrapping_add(mapping.file_off))
+}
 
 /// One address space at one moment; dense from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,8 +113,8 @@ impl Spaces {
         (Some(SpaceId(life.first_space + version as u32)), from_ns..to_ns)
     }
 
-    /// Finds the mapping that holds an address (AVMA).
-    pub fn find(&self, space: SpaceId, address: u64) -> Option<&Mapping> {
+    /// Finds the mapping that holds an address.
+    pub fn find(&self, space: SpaceId, address: Avma) -> Option<&Mapping> {
         let mut life = self.life_of(space)?;
         let mut version = space.0 - self.lives[life].first_space;
         loop {
@@ -121,14 +127,14 @@ impl Spaces {
         }
     }
 
-    /// Finds the address (AVMA) at which a space shows an offset of an image, the newest if there are several.
-    pub fn address(&self, space: SpaceId, image: u32, file_off: u64) -> Option<u64> {
+    /// Finds the address at which a space shows an offset of an image, the newest if there are several.
+    pub fn address(&self, space: SpaceId, image: u32, file_off: FileOff) -> Option<Avma> {
         let mut life = self.life_of(space)?;
         let mut version = space.0 - self.lives[life].first_space;
         loop {
             let address = self.lives[life].showing(image, version).take(LOOKED_AT).find_map(|m| {
-                let into = file_off.checked_sub(m.file_off).filter(|into| *into < m.len)?;
-                let address = m.start.checked_add(into)?;
+                let into = file_off.0.checked_sub(m.file_off).filter(|into| *into < m.len)?;
+                let address = Avma(m.start.checked_add(into)?);
                 (self.find(space, address) == Some(m)).then_some(address)
             });
             if address.is_some() {
@@ -140,8 +146,8 @@ impl Spaces {
         }
     }
 
-    /// Finds the JIT code that holds an address (AVMA), a position in what was replayed.
-    pub fn code(&self, space: SpaceId, address: u64) -> Option<usize> {
+    /// Finds the JIT code that holds an address, a position in what was replayed.
+    pub fn code(&self, space: SpaceId, address: Avma) -> Option<usize> {
         let number = self.life_of(space)?;
         let code = self.code.get(&(number as u32))?;
         let life = &self.lives[number];
@@ -271,7 +277,7 @@ impl Spaces {
             life.first_space = next;
             next = next.saturating_add(life.mappings.len() as u32).saturating_add(1);
         }
-        let bounds = |m: &Mapping| (m.start, m.start.saturating_add(m.len));
+        let bounds = |m: &Mapping| (Avma(m.start), Avma(m.start.saturating_add(m.len)));
         self.layers = self
             .lives
             .iter()

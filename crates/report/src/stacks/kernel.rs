@@ -1,5 +1,6 @@
 //! Names kernel addresses from the symbols in the recording only, never from the machine that runs the report.
 
+use icecore_elf::Avma;
 use icecore_format::records::KernelSymbol;
 
 /// Kernel symbols, searchable by address.
@@ -19,7 +20,7 @@ impl KernelSymbols {
     }
 
     /// Finds the symbol that holds an address in the kernel of a part.
-    pub fn find(&self, part: u32, address: u64) -> Option<&KernelSymbol> {
+    pub fn find(&self, part: u32, Avma(address): Avma) -> Option<&KernelSymbol> {
         let after = self.rows.partition_point(|(of, row)| (*of, row.start) <= (part, address));
         let (of, row) = self.rows.get(after.checked_sub(1)?)?;
         (*of == part && address < row.end).then_some(row)
@@ -34,7 +35,7 @@ mod tests {
     fn an_address_between_two_symbols_has_none() {
         let row = |start, end, name| (0, KernelSymbol { start, end, name, module: 0 });
         let symbols = KernelSymbols::new(&[row(30, 40, 3), row(10, 20, 1), row(10, 20, 2), row(9, 9, 7)]);
-        let name = |address| symbols.find(0, address).map(|row| row.name);
+        let name = |address| symbols.find(0, Avma(address)).map(|row| row.name);
         assert_eq!([9, 10, 19, 20, 30, 40].map(name), [None, Some(1), Some(1), None, Some(3), None]);
     }
 
@@ -42,7 +43,7 @@ mod tests {
     fn each_part_has_a_kernel_of_its_own() {
         let row = |name| KernelSymbol { start: 10, end: 20, name, module: 0 };
         let symbols = KernelSymbols::new(&[(2, row(2)), (0, row(1))]);
-        let name = |part| symbols.find(part, 15).map(|row| row.name);
+        let name = |part| symbols.find(part, Avma(15)).map(|row| row.name);
         assert_eq!([0, 1, 2, 3].map(name), [Some(1), None, Some(2), None]);
     }
 }

@@ -29,8 +29,9 @@ use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark};
 use crate::base::map::{Interned, Map};
 use crate::recording::EmbeddedFiles;
 use crate::recording::load::Tables;
-use crate::recording::spaces::{SpaceId, Spaces};
+use crate::recording::spaces::{SpaceId, Spaces, offset_in};
 use crate::stacks::calls::Sites;
+use icecore_elf::Avma;
 use icecore_symbolize::image::{FileOff, Identity, Kind};
 pub use trie::{Located, Spot, locate};
 
@@ -46,11 +47,20 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns the address, or offset, by which the name is looked up.
-    pub fn lookup(self, address: u64) -> u64 {
+    /// Returns the address by which the name is looked up.
+    pub fn lookup(self, address: Avma) -> Avma {
+        Avma(address.0.saturating_sub(self.back_bytes()))
+    }
+
+    /// Returns the offset by which the name is looked up.
+    pub fn lookup_off(self, off: FileOff) -> FileOff {
+        FileOff(off.0.saturating_sub(self.back_bytes()))
+    }
+
+    fn back_bytes(self) -> u64 {
         match self {
-            Self::Leaf | Self::Interrupted => address,
-            Self::Return => address.saturating_sub(1),
+            Self::Leaf | Self::Interrupted => 0,
+            Self::Return => 1,
         }
     }
 }
@@ -61,7 +71,7 @@ pub enum Place {
     /// In an image, a position in [`Locator::images`].
     Image(u32, FileOff),
     /// At an address in the kernel of the part with this number.
-    Kernel(u32, u64),
+    Kernel(u32, Avma),
     /// In JIT code: a position in [`Tables::jit`], and a position among its lines; `u32::MAX` if no line holds it.
     Jit(u32, u32),
     /// In no mapping of its process.
@@ -170,9 +180,11 @@ impl<'a> Locator<'a> {
         self.image_of.get(&id).copied()
     }
 
-    /// Finds the mapping that holds an address.
-    pub fn mapping(&self, space: SpaceId, address: u64) -> Option<&Mapping> {
-        self.spaces.find(space, address)
+    /// Finds the image at an address, a position in [`Locator::images`] if its block is there, and the offset in it; `None` if no
+    /// mapping holds the address.
+    pub(crate) fn mapped(&self, space: SpaceId, address: Avma) -> Option<(Option<u32>, FileOff)> {
+        let mapping = self.spaces.find(space, address)?;
+        Some((self.image(mapping.image), offset_in(mapping, address)))
     }
 
     /// Finds the offset in its image of a location, without regard to its role.
@@ -180,8 +192,8 @@ impl<'a> Locator<'a> {
         match location {
             Location::Image { file_off, .. } => Some(FileOff(file_off)),
             Location::Address(address) => {
-                let mapping = self.spaces.find(space?, address)?;
-                Some(FileOff((address - mapping.start).wrapping_add(mapping.file_off)))
+                let address = Avma(address);
+                Some(offset_in(self.spaces.find(space?, address)?, address))
             }
         }
     }
@@ -191,9 +203,9 @@ impl<'a> Locator<'a> {
         match step.location? {
             Location::Address(address) => Some(address),
             Location::Image { image, file_off } => {
-                let lookup = step.role.lookup(file_off);
+                let lookup = step.role.lookup_off(FileOff(file_off));
                 let address = self.spaces.address(space?, image, lookup)?;
-                Some(address + (file_off - lookup))
+                Some(address.0 + (file_off - lookup.0))
             }
         }
     }
@@ -202,31 +214,31 @@ impl<'a> Locator<'a> {
     pub fn user(&self, space: Option<SpaceId>, step: Step) -> Place {
         let (image, off) = match step.location {
             None => return Place::Lost,
-            Some(Location::Image { image, file_off }) => (image, step.role.lookup(file_off)),
+            Some(Location::Image { image, file_off }) => (image, step.role.lookup_off(FileOff(file_off))),
             Some(Location::Address(address)) => {
-                let lookup = step.role.lookup(address);
+                let lookup = step.role.lookup(Avma(address));
                 let mapping = space.and_then(|space| self.spaces.find(space, lookup));
                 if let Some(place) = self.jit_names(space, mapping, lookup) {
                     return place;
                 }
                 match mapping {
-                    Some(m) => (m.image, (lookup - m.start).wrapping_add(m.file_off)),
+                    Some(mapping) => (mapping.image, offset_in(mapping, lookup)),
                     None => return Place::Unmapped,
                 }
             }
         };
-        self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, FileOff(off)))
+        self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, off))
     }
 
     /// Finds the piece of JIT code at an address.
-    pub(crate) fn made(&self, space: SpaceId, address: u64) -> Option<&JitCode> {
+    pub(crate) fn made(&self, space: SpaceId, address: Avma) -> Option<&JitCode> {
         self.tables.jit.get(self.spaces.code(space, address)?)
     }
 
     /// Finds the place of JIT code at an address, unless the mapping there shows a file.
-    fn jit_names(&self, space: Option<SpaceId>, mapping: Option<&Mapping>, address: u64) -> Option<Place> {
+    fn jit_names(&self, space: Option<SpaceId>, mapping: Option<&Mapping>, address: Avma) -> Option<Place> {
         let code = self.spaces.code(space?, address)?;
-        let line = self.tables.jit.get(code)?.line_at(address).map_or(u32::MAX, |line| line as u32);
+        let line = self.tables.jit.get(code)?.line_at(address.0).map_or(u32::MAX, |line| line as u32);
         let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
         let is_memory = image.is_none_or(|image| image.kind == Kind::Anonymous);
         is_memory.then_some(Place::Jit(code as u32, line))
@@ -236,7 +248,7 @@ impl<'a> Locator<'a> {
     pub fn kernel(&self, step: Step) -> Place {
         match step.location {
             Some(Location::Address(address)) => {
-                Place::Kernel(self.tables.parts.of_node(step.node), step.role.lookup(address))
+                Place::Kernel(self.tables.parts.of_node(step.node), step.role.lookup(Avma(address)))
             }
             _ => Place::Lost,
         }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use framehop::Unwinder as _;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use icecore_elf::Avma;
 use icecore_unwind::{Frame, Limits, Machine, StackMemory, Unwinder};
 
 use running::{Snapshot, snapshots};
@@ -106,9 +107,9 @@ fn theirs(
     for snapshot in snapshots {
         let registers = &snapshot.registers;
         let rbp = registers.value(6).unwrap_or_default();
-        let start = UnwindRegsX86_64::new(registers.pc(), registers.sp(), rbp);
-        let mut read = |address| snapshot.read_u64(address).map_err(drop);
-        let mut frames = unwinder.iter_frames(registers.pc(), start, cache, &mut read);
+        let start = UnwindRegsX86_64::new(registers.pc().0, registers.sp().0, rbp);
+        let mut read = |address| snapshot.read_u64(Avma(address)).map_err(drop);
+        let mut frames = unwinder.iter_frames(registers.pc().0, start, cache, &mut read);
         while let Ok(Some(frame)) = frames.next() {
             std::hint::black_box(frame);
             count += 1;

@@ -1,5 +1,7 @@
 //! Caches rows by image and address.
 
+use icecore_elf::Svma;
+
 use super::row::CompactRow;
 
 /// The number of slots. Half a second of cc1 needs 3,400 rows; with 8,192 slots and one slot for each row, a third of the rows
@@ -21,9 +23,9 @@ pub(super) struct Key(u64);
 impl Key {
     /// `None` for images without a number and addresses above the bound: such rows are not cached.
     #[inline]
-    pub(super) fn new(module: u32, at: u64) -> Option<Self> {
-        let fits = at >> ADDRESS_BITS == 0 && module >> (63 - ADDRESS_BITS) == 0;
-        fits.then_some(Self(u64::from(module) << ADDRESS_BITS | at))
+    pub(super) fn new(module: u32, at: Svma) -> Option<Self> {
+        let fits = at.0 >> ADDRESS_BITS == 0 && module >> (63 - ADDRESS_BITS) == 0;
+        fits.then_some(Self(u64::from(module) << ADDRESS_BITS | at.0))
     }
 
     #[inline]
@@ -58,7 +60,7 @@ mod tests {
     #[test]
     fn a_row_is_found_under_its_image_and_address_alone() {
         let mut cache = RowCache::new();
-        let key = |module, at| Key::new(module, at).expect("it fits");
+        let key = |module, at| Key::new(module, Svma(at)).expect("it fits");
         cache.keep(key(1, 0x1000), CompactRow::bare(Kind::Root));
         assert_eq!(cache.find(key(1, 0x1000)).map(|row| row.kind), Some(Kind::Root));
         for other in [key(0, 0x1000), key(2, 0x1000), key(1, 0x1001), key(0, 0)] {
@@ -68,8 +70,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_no_key() {
-        assert_eq!(Key::new(0, 1 << ADDRESS_BITS), None);
-        assert_eq!(Key::new(1 << 23, 0), None);
-        assert_ne!(Key::new((1 << 23) - 1, (1 << ADDRESS_BITS) - 1), Some(Key(u64::MAX)));
+        assert_eq!(Key::new(0, Svma(1 << ADDRESS_BITS)), None);
+        assert_eq!(Key::new(1 << 23, Svma(0)), None);
+        assert_ne!(Key::new((1 << 23) - 1, Svma((1 << ADDRESS_BITS) - 1)), Some(Key(u64::MAX)));
     }
 }

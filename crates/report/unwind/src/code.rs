@@ -1,5 +1,7 @@
 //! What machine code shows that unwind tables do not. The caller of this library has the code and answers.
 
+use icecore_elf::Avma;
+
 /// What the code shows of a call from one function to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
@@ -27,8 +29,8 @@ pub struct Shape {
 
 impl Shape {
     /// Returns the address of the return address.
-    pub fn slot(&self, sp: u64, fp: Option<u64>) -> Option<u64> {
-        let by_fp = fp.zip(self.from_fp).map(|(fp, bytes)| fp.wrapping_add(bytes));
+    pub fn slot(&self, sp: Avma, fp: Option<u64>) -> Option<Avma> {
+        let by_fp = fp.zip(self.from_fp).map(|(fp, bytes)| Avma(fp).wrapping_add(bytes));
         by_fp.or_else(|| self.from_sp.map(|bytes| sp.wrapping_add(bytes)))
     }
 }

@@ -1,7 +1,6 @@
 //! Unwinds stacks, frame by frame.
 
-use icecore_elf::frame_pointers;
-use icecore_elf::go;
+use icecore_elf::{Avma, Machine, Svma, frame_pointers, go};
 
 use super::cache::{Key, RowCache};
 use super::full;
@@ -10,7 +9,6 @@ use super::registers::Registers;
 use super::row::{CompactRow, Kind};
 use super::tables::Context;
 use super::{By, End, Frame, Limits, Miss, ModuleAddress, Modules, StackMemory, without_tables};
-use icecore_elf::Machine;
 
 /// How many words above a frame without unwind tables are searched for the return address with which a stack begins.
 const START_WORDS: u64 = 16;
@@ -68,8 +66,7 @@ impl Unwinder {
         let mut frame = Frame { address: registers.pc(), sp: registers.sp(), by: By::Registers };
         out.push(frame);
         loop {
-            let is_interrupted = frame.is_interrupted();
-            let Some(place) = modules.find(frame.address.wrapping_sub(u64::from(!is_interrupted))) else {
+            let Some(place) = modules.find(frame.lookup()) else {
                 // The outermost address is not code, so nothing returns there.
                 out.truncate(out.len().saturating_sub(1).max(begin + 1));
                 return End::Unmapped;
@@ -77,7 +74,7 @@ impl Unwinder {
             if out.len() - begin >= self.limits.frames {
                 return End::Depth;
             }
-            let stack = Stack { memory, modules, place, is_interrupted };
+            let stack = Stack { memory, modules, place, is_interrupted: frame.is_interrupted() };
             frame.by = match self.step(&mut registers, &mut growth, &stack) {
                 Ok(By::Begun) => {
                     out.last_mut().expect("bug: the leaf is there").by = By::Begun;
@@ -86,8 +83,8 @@ impl Unwinder {
                 Ok(by) => by,
                 Err(end) => return end,
             };
-            let address = registers.pc() & !self.limits.not_address;
-            if address == 0 {
+            let address = self.limits.address(registers.pc().0);
+            if address.0 == 0 {
                 return End::Root;
             }
             (frame.address, frame.sp) = (address, registers.sp());
@@ -99,7 +96,7 @@ impl Unwinder {
     /// no unwind tables cover it. False for a return address shows that a walk along frame pointers has skipped callers.
     pub fn keeps_frame_pointer(&mut self, place: &ModuleAddress<'_>) -> Option<bool> {
         let tables = place.tables?;
-        let full = tables.find(place.at.0, &mut self.context).ok()??;
+        let full = tables.find(place.at, &mut self.context).ok()??;
         let is_outermost =
             full.row.register(gimli::Register(full.return_column)) == Some(gimli::RegisterRule::Undefined);
         // Go code uses rbp for nothing else, so it suffices that the frame has saved it.
@@ -114,7 +111,7 @@ impl Unwinder {
     /// Returns how the stack continues at a place, by what Go's tables say of its function; `None` if they say nothing.
     pub fn going_on(&mut self, place: &ModuleAddress<'_>) -> Option<GoingOn> {
         let tables = place.tables?;
-        let full = tables.find(place.at.0, &mut self.context).ok()??;
+        let full = tables.find(place.at, &mut self.context).ok()??;
         let kind = full.of_go?;
         let is_outermost =
             full.row.register(gimli::Register(full.return_column)) == Some(gimli::RegisterRule::Undefined);
@@ -140,13 +137,13 @@ impl Unwinder {
         let row = self.row(machine, &stack.place);
         match row.kind {
             Kind::Compact => stack.compact(&row, registers, growth),
-            Kind::Slow => self.slow(stack.place.at.0, registers, growth, stack),
+            Kind::Slow => self.slow(stack.place.at, registers, growth, stack),
             Kind::Root => Err(End::Root),
             Kind::Broken => Err(End::BadTables(stack.place.module)),
             Kind::Absent => self.without_tables(registers, growth, stack),
             // The kernel has put this address on the stack; the byte before it belongs to another function.
             Kind::Trampoline if !stack.is_interrupted => {
-                self.slow(stack.place.at.0.wrapping_add(1), registers, growth, stack)
+                self.slow(stack.place.at.wrapping_add(1), registers, growth, stack)
             }
             // The next function also follows a call that never returns.
             Kind::Entry
@@ -156,7 +153,7 @@ impl Unwinder {
             }
             Kind::Trampoline | Kind::Entry => match self.found(&stack.place) {
                 CompactRow { kind: Kind::Compact | Kind::Slow, .. } => {
-                    self.slow(stack.place.at.0, registers, growth, stack)
+                    self.slow(stack.place.at, registers, growth, stack)
                 }
                 row if row.kind == Kind::Root => Err(End::Root),
                 row if row.kind == Kind::Broken => Err(End::BadTables(stack.place.module)),
@@ -167,7 +164,7 @@ impl Unwinder {
 
     #[inline]
     fn row(&mut self, machine: Machine, place: &ModuleAddress<'_>) -> CompactRow {
-        let key = place.module.and_then(|module| Key::new(module, place.at.0));
+        let key = place.module.and_then(|module| Key::new(module, place.at));
         if let Some(row) = key.and_then(|key| self.rows.find(key)) {
             return *row;
         }
@@ -175,11 +172,11 @@ impl Unwinder {
         let Some(tables) = place.tables.filter(|tables| tables.machine() == machine) else {
             return CompactRow::bare(Kind::Absent);
         };
-        let next = place.at.0.wrapping_add(1);
+        let next = place.at.wrapping_add(1);
         let row = match () {
             () if tables.begins_trampoline(next) => CompactRow::bare(Kind::Trampoline),
             () if tables.begins_function(next) => CompactRow::bare(Kind::Entry),
-            () => CompactRow::new(machine, &tables.find(place.at.0, &mut self.context)),
+            () => CompactRow::new(machine, &tables.find(place.at, &mut self.context)),
         };
         if let Some(key) = key {
             self.rows.keep(key, row);
@@ -190,14 +187,14 @@ impl Unwinder {
     /// Returns the row of an address, whether or not the next address begins a function.
     fn found(&mut self, place: &ModuleAddress<'_>) -> CompactRow {
         place.tables.map_or(CompactRow::bare(Kind::Absent), |tables| {
-            CompactRow::new(tables.machine(), &tables.find(place.at.0, &mut self.context))
+            CompactRow::new(tables.machine(), &tables.find(place.at, &mut self.context))
         })
     }
 
     /// Applies the rules of an address as the tables have them.
     fn slow<M: StackMemory, P: Modules>(
         &mut self,
-        at: u64,
+        at: Svma,
         registers: &mut Registers,
         growth: &mut Growth,
         stack: &Stack<'_, M, P>,
@@ -230,18 +227,17 @@ impl Unwinder {
         if !is_interrupted
             && let Some(bytes) = modules.known_frame(registers.pc())
             && let slot = sp.wrapping_add(bytes)
-            && let Ok(return_address) = memory.read_u64(slot)
+            && let Ok(return_address) = memory.read_u64(slot).map(Avma)
             && modules.find(return_address.wrapping_sub(1)).is_some()
         {
             // Of the two kinds of such frames, the one with a frame pointer is recognized by it.
-            if registers.value(machine.fp()) == Some(sp) {
+            if registers.value(machine.fp()) == Some(sp.0) {
                 match memory.read_u64(sp) {
                     Ok(fp) => registers.set(machine.fp(), fp),
                     Err(miss) => registers.forget(machine.fp(), Some(miss)),
                 }
             }
-            registers.set(machine.sp(), slot.wrapping_add(8));
-            registers.set(machine.pc(), return_address);
+            registers.return_to(return_address, slot.wrapping_add(8));
             return Ok(By::Tables);
         }
         let frame = without_tables::Frame { place, is_interrupted, memory, modules, limits: &self.limits };
@@ -251,8 +247,7 @@ impl Unwinder {
             // registers.
             Err(End::NoTables(_)) if !is_interrupted => {
                 let (slot, start) = start_above(sp, memory, modules).ok_or(End::NoTables(place.module))?;
-                registers.set(machine.sp(), slot.wrapping_add(8));
-                registers.set(machine.pc(), start);
+                registers.return_to(start, slot.wrapping_add(8));
                 By::Start
             }
             found => found?,
@@ -267,9 +262,9 @@ impl Unwinder {
 
 /// Finds the return address with which the stack of a program or thread begins, and where it lies. No other possible return address
 /// lies below it, so no other frame can.
-fn start_above(sp: u64, memory: &impl StackMemory, modules: &impl Modules) -> Option<(u64, u64)> {
+fn start_above(sp: Avma, memory: &impl StackMemory, modules: &impl Modules) -> Option<(Avma, Avma)> {
     for slot in (0..START_WORDS).map(|word| sp.wrapping_add(8 * word)) {
-        match memory.read_u64(slot) {
+        match memory.read_u64(slot).map(Avma) {
             Ok(word) if modules.is_start(word) => return Some((slot, word)),
             Ok(word) if may_return_to(word, modules) => return None,
             Ok(_) | Err(Miss::NoAddress) => {}
@@ -280,7 +275,7 @@ fn start_above(sp: u64, memory: &impl StackMemory, modules: &impl Modules) -> Op
 }
 
 /// Returns true if a word may be a return address.
-fn may_return_to(word: u64, modules: &impl Modules) -> bool {
+fn may_return_to(word: Avma, modules: &impl Modules) -> bool {
     modules.find(word.wrapping_sub(1)).is_some() && modules.is_behind_call(word) != Some(false)
 }
 
@@ -298,10 +293,10 @@ impl<M: StackMemory, P: Modules> Stack<'_, M, P> {
         let machine = registers.machine();
         let unknown = |number| registers.missing(number).map_or(End::BadTables(self.place.module), End::from);
         let base = registers.value(row.cfa_base).ok_or_else(|| unknown(row.cfa_base))?;
-        let cfa = base.wrapping_add_signed(row.cfa_off.into());
+        let cfa = Avma(base).wrapping_add_signed(row.cfa_off.into());
         let may_stay = machine.cfa_at_entry() == 0 && self.is_interrupted;
         let step = Step { may_stay, may_leave: row.cfa_base != machine.sp() };
-        let again = || registers.value(machine.return_column()) == Some(registers.pc());
+        let again = || registers.value(machine.return_column()) == Some(registers.pc().0);
         let returns =
             row.return_at(machine, cfa).map_or_else(|| Return::InRegister { again: again() }, Return::At);
         if !growth.returns(returns) || !growth.admits(registers.sp(), cfa, step) {

@@ -2,6 +2,8 @@
 
 use gimli::{Encoding, EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Value};
 
+use icecore_elf::Avma;
+
 use super::registers::Registers;
 use super::{Miss, StackMemory};
 
@@ -27,7 +29,7 @@ pub(super) fn register(registers: &Registers, number: u16) -> Result<u64, NoValu
 pub(super) fn evaluate(
     expression: &[u8],
     encoding: Encoding,
-    cfa: Option<u64>,
+    cfa: Option<Avma>,
     registers: &Registers,
     memory: &impl StackMemory,
 ) -> Result<u64, NoValue> {
@@ -35,7 +37,7 @@ pub(super) fn evaluate(
     let mut evaluation: Evaluation<EndianSlice<'_, LittleEndian>> = expression.evaluation(encoding);
     evaluation.set_max_iterations(MAX_OPERATIONS);
     if let Some(cfa) = cfa {
-        evaluation.set_initial_value(cfa);
+        evaluation.set_initial_value(cfa.0);
     }
     let mut state = evaluation.evaluate().map_err(|_| NoValue::Broken)?;
     loop {
@@ -47,7 +49,7 @@ pub(super) fn evaluate(
             EvaluationResult::RequiresMemory { address, size, space: None, base_type }
                 if base_type.0 == 0 =>
             {
-                let word = memory.read_u64(address).map_err(NoValue::Missing)?;
+                let word = memory.read_u64(Avma(address)).map_err(NoValue::Missing)?;
                 evaluation.resume_with_memory(Value::Generic(low_bytes(word, size)))
             }
             _ => return Err(NoValue::Broken),

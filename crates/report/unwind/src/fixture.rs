@@ -12,7 +12,7 @@ use super::{
     Edge, End, Frame, Limits, Machine, Miss, ModuleAddress, Modules, Registers, Shape, StackMemory,
     UnwindSections, UnwindTables, Unwinder,
 };
-use icecore_elf::Svma;
+use icecore_elf::{Avma, Svma};
 
 /// The address of the only image, which has 4 KiB of code.
 pub(super) const IMAGE: u64 = 0x7f00_0000_0000;
@@ -103,9 +103,9 @@ pub(super) struct Thread {
     /// Whether a call precedes every address.
     pub(super) is_behind_call: Option<bool>,
     /// The return address with which the stack begins.
-    pub(super) start: u64,
+    pub(super) start: Avma,
     /// A return address into code whose own return address is the second word on the stack.
-    pub(super) known: u64,
+    pub(super) known: Avma,
     /// Return addresses that no call of the callee precedes, as offsets in the image.
     pub(super) impossible: Vec<u64>,
     /// The frames that the code shows, by the program counter as an offset in the image.
@@ -135,8 +135,8 @@ impl Thread {
             words,
             limits: Limits::new(machine),
             is_behind_call: None,
-            start: 0,
-            known: 0,
+            start: Avma(0),
+            known: Avma(0),
             impossible: Vec::new(),
             shapes: BTreeMap::new(),
         }
@@ -152,12 +152,12 @@ impl Thread {
     /// Returns the offsets of the frames in the image, and why there are no more.
     pub(super) fn offsets(&self) -> (Vec<u64>, End) {
         let (frames, end) = self.unwind();
-        (frames.iter().map(|frame| frame.address.wrapping_sub(IMAGE)).collect(), end)
+        (frames.iter().map(|frame| frame.address.wrapping_sub(IMAGE).0).collect(), end)
     }
 }
 
 impl StackMemory for Thread {
-    fn read_u64(&self, address: u64) -> Result<u64, Miss> {
+    fn read_u64(&self, Avma(address): Avma) -> Result<u64, Miss> {
         let miss =
             if (self.end..self.end + 4096).contains(&address) { Miss::Beyond } else { Miss::Elsewhere };
         self.words.get(&address).copied().ok_or(miss)
@@ -165,19 +165,19 @@ impl StackMemory for Thread {
 }
 
 impl Modules for Thread {
-    fn is_behind_call(&self, _address: u64) -> Option<bool> {
+    fn is_behind_call(&self, _address: Avma) -> Option<bool> {
         self.is_behind_call
     }
 
-    fn known_frame(&self, return_address: u64) -> Option<u64> {
+    fn known_frame(&self, return_address: Avma) -> Option<u64> {
         (return_address == self.known).then_some(8)
     }
 
-    fn is_start(&self, return_address: u64) -> bool {
+    fn is_start(&self, return_address: Avma) -> bool {
         return_address == self.start
     }
 
-    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
+    fn find(&self, Avma(address): Avma) -> Option<ModuleAddress<'_>> {
         if let off @ 0..4096 = address.wrapping_sub(IMAGE) {
             return Some(ModuleAddress { module: Some(3), at: Svma(off), tables: Some(&self.tables) });
         }
@@ -185,12 +185,12 @@ impl Modules for Thread {
         is_made.then_some(ModuleAddress { module: None, at: Svma(address), tables: None })
     }
 
-    fn edge(&self, return_address: u64, _callee: u64, _may_begin: bool) -> Edge {
-        let is_impossible = self.impossible.contains(&return_address.wrapping_sub(IMAGE));
+    fn edge(&self, return_address: Avma, _callee: Avma, _may_begin: bool) -> Edge {
+        let is_impossible = self.impossible.contains(&return_address.wrapping_sub(IMAGE).0);
         if is_impossible { Edge::Impossible } else { Edge::Unknown }
     }
 
-    fn shape(&self, pc: u64, _is_interrupted: bool) -> Option<Shape> {
-        self.shapes.get(&pc.wrapping_sub(IMAGE)).copied()
+    fn shape(&self, pc: Avma, _is_interrupted: bool) -> Option<Shape> {
+        self.shapes.get(&pc.wrapping_sub(IMAGE).0).copied()
     }
 }

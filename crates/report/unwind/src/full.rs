@@ -1,6 +1,7 @@
 //! Applies rules that do not fit a compact row: any register, expressions, signal frames.
 
 use gimli::{CfaRule, RegisterRule, UnwindExpression};
+use icecore_elf::Avma;
 
 use super::expression::{NoValue, evaluate, register};
 use super::growth::Return;
@@ -38,7 +39,7 @@ pub(super) fn caller(
     };
     let cfa = cfa(full, registers, memory).map_err(ended)?;
     let mut caller = registers.clone();
-    caller.set(machine.sp(), cfa);
+    caller.set(machine.sp(), cfa.0);
     let mut return_address = register(registers, full.return_column);
     let mut slot = None;
     for (number, rule) in full.row.registers() {
@@ -58,22 +59,23 @@ pub(super) fn caller(
     }
     let return_address = return_address.map_err(ended)?;
     caller.set(machine.pc(), return_address);
-    let again = return_address == registers.pc();
+    let again = return_address == registers.pc().0;
     let returns = slot.map_or(Return::InRegister { again }, Return::At);
     let from_sp = matches!(full.row.cfa(),
         CfaRule::RegisterAndOffset { register, .. } if register.0 == u16::from(machine.sp()));
     Ok(Caller { registers: caller, is_signal: full.is_signal, is_free: full.is_signal || !from_sp, returns })
 }
 
-fn cfa(full: &Full<'_, '_>, registers: &Registers, memory: &impl StackMemory) -> Result<u64, NoValue> {
-    match full.row.cfa() {
+fn cfa(full: &Full<'_, '_>, registers: &Registers, memory: &impl StackMemory) -> Result<Avma, NoValue> {
+    let cfa = match full.row.cfa() {
         CfaRule::RegisterAndOffset { register: base, offset } => {
-            Ok(register(registers, base.0)?.wrapping_add_signed(*offset))
+            register(registers, base.0)?.wrapping_add_signed(*offset)
         }
         CfaRule::Expression(expression) => {
-            evaluate(bytes(full, expression)?, full.encoding, None, registers, memory)
+            evaluate(bytes(full, expression)?, full.encoding, None, registers, memory)?
         }
-    }
+    };
+    Ok(Avma(cfa))
 }
 
 /// Computes the value that a register had in the caller, and where in memory it was.
@@ -81,21 +83,21 @@ fn value(
     full: &Full<'_, '_>,
     rule: &RegisterRule<usize>,
     number: u16,
-    cfa: u64,
+    cfa: Avma,
     registers: &Registers,
     memory: &impl StackMemory,
-) -> (Result<u64, NoValue>, Option<u64>) {
+) -> (Result<u64, NoValue>, Option<Avma>) {
     let read = |address| (memory.read_u64(address).map_err(NoValue::Missing), Some(address));
     let evaluate =
         |expression| evaluate(bytes(full, expression)?, full.encoding, Some(cfa), registers, memory);
     let value = match rule {
         RegisterRule::Offset(offset) => return read(cfa.wrapping_add_signed(*offset)),
         RegisterRule::Expression(expression) => match evaluate(expression) {
-            Ok(address) => return read(address),
+            Ok(address) => return read(Avma(address)),
             Err(why) => Err(why),
         },
         RegisterRule::SameValue => register(registers, number),
-        RegisterRule::ValOffset(offset) => Ok(cfa.wrapping_add_signed(*offset)),
+        RegisterRule::ValOffset(offset) => Ok(cfa.wrapping_add_signed(*offset).0),
         RegisterRule::Register(other) => register(registers, other.0),
         RegisterRule::ValExpression(expression) => evaluate(expression),
         RegisterRule::Constant(value) => Ok(*value),
@@ -117,7 +119,7 @@ fn bytes<'d>(full: &Full<'_, 'd>, expression: &UnwindExpression<usize>) -> Resul
 #[inline]
 pub(super) fn apply(
     row: &CompactRow,
-    cfa: u64,
+    cfa: Avma,
     registers: &mut Registers,
     memory: &impl StackMemory,
 ) -> Result<(), End> {
@@ -135,7 +137,7 @@ pub(super) fn apply(
             Err(miss) => registers.forget(number, Some(miss)),
         }
     }
-    registers.set(machine.sp(), cfa);
+    registers.set(machine.sp(), cfa.0);
     Ok(())
 }
 
@@ -152,8 +154,8 @@ mod tests {
     struct Everywhere;
 
     impl StackMemory for Everywhere {
-        fn read_u64(&self, address: u64) -> Result<u64, Miss> {
-            Ok(address.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234)
+        fn read_u64(&self, address: Avma) -> Result<u64, Miss> {
+            Ok(address.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234)
         }
     }
 
@@ -180,13 +182,13 @@ mod tests {
         let text = section(".text");
         let mut compact = 0;
         for at in (text.address()..text.address() + text.size()).step_by(67).take(50_000) {
-            let found = tables.find(at, &mut context);
+            let found = tables.find(Svma(at), &mut context);
             let row = CompactRow::new(Machine::X86_64, &found);
             let (Kind::Compact, Ok(Some(full))) = (row.kind, found) else { continue };
             let expected = caller(&full, &registers, &Everywhere, None).expect("all memory is there");
             let mut applied = registers.clone();
             let base = registers.value(row.cfa_base).expect("all are known");
-            let cfa = base.wrapping_add_signed(row.cfa_off.into());
+            let cfa = Avma(base).wrapping_add_signed(row.cfa_off.into());
             apply(&row, cfa, &mut applied, &Everywhere).expect("all memory is there");
             assert_eq!(applied, expected.registers, "{at:#x}");
             compact += 1;

@@ -1,5 +1,7 @@
 //! Checks that a stack grows from frame to frame, so that no unwind tables lead in circles.
 
+use icecore_elf::Avma;
+
 /// How often a stack may continue elsewhere: signals on a stack of their own, programs that switch stacks themselves.
 const MAX_SWITCHES: u8 = 8;
 
@@ -20,7 +22,7 @@ pub(super) struct Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Return {
     /// In memory, at this address.
-    At(u64),
+    At(Avma),
     /// In a register. With `again` it equals the program counter of the frame itself.
     InRegister { again: bool },
 }
@@ -29,19 +31,19 @@ pub(super) enum Return {
 #[derive(Debug)]
 pub(super) struct Growth {
     /// Where unwinding began on this stack.
-    begin: u64,
+    begin: Avma,
     switches: u8,
     /// The frame before has left the stack pointer unchanged.
     has_stayed: bool,
     /// The address of the last return address on this stack.
-    slot: u64,
+    slot: Avma,
     /// Consecutive return addresses that were in registers since then.
     unread: u8,
 }
 
 impl Growth {
-    pub(super) fn new(sp: u64) -> Self {
-        Self { begin: sp, switches: 0, has_stayed: false, slot: 0, unread: 0 }
+    pub(super) fn new(sp: Avma) -> Self {
+        Self { begin: sp, switches: 0, has_stayed: false, slot: Avma(0), unread: 0 }
     }
 
     /// Returns true if a stack may continue from `sp` to `next`.
@@ -53,7 +55,7 @@ impl Growth {
     ///   begin ≤ next < sp     already unwound      never
     /// ```
     #[inline]
-    pub(super) fn admits(&mut self, sp: u64, next: u64, step: Step) -> bool {
+    pub(super) fn admits(&mut self, sp: Avma, next: Avma, step: Step) -> bool {
         let stays = next == sp && step.may_stay && !self.has_stayed;
         self.has_stayed = stays;
         if next > sp || stays {
@@ -63,7 +65,7 @@ impl Growth {
             return false;
         }
         self.switches += 1;
-        (self.begin, self.slot) = (next, 0);
+        (self.begin, self.slot) = (next, Avma(0));
         true
     }
 
@@ -102,43 +104,49 @@ mod tests {
     const STAY: Step = Step { may_stay: true, may_leave: false };
     const LEAVE: Step = Step { may_stay: false, may_leave: true };
 
+    impl Growth {
+        fn goes(&mut self, sp: u64, next: u64, step: Step) -> bool {
+            self.admits(Avma(sp), Avma(next), step)
+        }
+    }
+
     #[test]
     fn a_stack_goes_on_above_or_elsewhere_and_never_where_it_was() {
-        let mut growth = Growth::new(100);
-        assert!(growth.admits(100, 108, UP) && growth.admits(108, 108, STAY));
-        assert!(!growth.admits(108, 108, UP) && !growth.admits(108, 108, LEAVE));
-        assert!(!growth.admits(108, 100, LEAVE) && !growth.admits(108, 50, UP));
-        assert!(growth.admits(108, 50, LEAVE));
-        assert!(!growth.admits(60, 50, LEAVE) && growth.admits(60, 49, LEAVE));
+        let mut growth = Growth::new(Avma(100));
+        assert!(growth.goes(100, 108, UP) && growth.goes(108, 108, STAY));
+        assert!(!growth.goes(108, 108, UP) && !growth.goes(108, 108, LEAVE));
+        assert!(!growth.goes(108, 100, LEAVE) && !growth.goes(108, 50, UP));
+        assert!(growth.goes(108, 50, LEAVE));
+        assert!(!growth.goes(60, 50, LEAVE) && growth.goes(60, 49, LEAVE));
     }
 
     #[test]
     fn a_stack_stays_once_at_a_time() {
-        let mut growth = Growth::new(100);
-        assert!(growth.admits(100, 100, STAY) && !growth.admits(100, 100, STAY));
-        assert!(growth.admits(100, 108, UP) && growth.admits(108, 108, STAY));
+        let mut growth = Growth::new(Avma(100));
+        assert!(growth.goes(100, 100, STAY) && !growth.goes(100, 100, STAY));
+        assert!(growth.goes(100, 108, UP) && growth.goes(108, 108, STAY));
     }
 
     #[test]
     fn every_call_has_a_return_address_of_its_own() {
-        let mut growth = Growth::new(100);
-        assert!((0..5000).all(|call| growth.returns(Return::At(100 + 8 * call))));
-        assert!(!growth.returns(Return::At(100 + 8 * 4999)));
-        let mut growth = Growth::new(100);
+        let mut growth = Growth::new(Avma(100));
+        assert!((0..5000).all(|call| growth.returns(Return::At(Avma(100 + 8 * call)))));
+        assert!(!growth.returns(Return::At(Avma(100 + 8 * 4999))));
+        let mut growth = Growth::new(Avma(100));
         let to_and_fro =
-            (0..5000).take_while(|call| growth.returns(Return::At(200 + 8 * (call % 2)))).count();
+            (0..5000).take_while(|call| growth.returns(Return::At(Avma(200 + 8 * (call % 2))))).count();
         assert_eq!(to_and_fro, 2 * (usize::from(MAX_SWITCHES) + 1));
         let in_register = |again| Return::InRegister { again };
-        let mut growth = Growth::new(100);
+        let mut growth = Growth::new(Avma(100));
         assert!(growth.returns(in_register(false)) && growth.returns(in_register(false)));
-        assert!(!growth.returns(in_register(false)) && growth.returns(Return::At(8)));
+        assert!(!growth.returns(in_register(false)) && growth.returns(Return::At(Avma(8))));
         assert!(!growth.returns(in_register(true)));
     }
 
     #[test]
     fn switches_are_counted() {
-        let mut growth = Growth::new(100);
-        let switches = (1..=20).filter(|i| growth.admits(200, 100 - i, LEAVE)).count();
+        let mut growth = Growth::new(Avma(100));
+        let switches = (1..=20).filter(|i| growth.goes(200, 100 - i, LEAVE)).count();
         assert_eq!(switches, usize::from(MAX_SWITCHES));
     }
 }

@@ -23,24 +23,22 @@ pub(super) enum Index<'d> {
 
 /// First addresses of functions, ascending, and offsets of their descriptions.
 #[derive(Debug)]
-pub(super) struct Functions(Vec<(u64, u32)>);
+pub(super) struct Functions(Vec<(Svma, u32)>);
 
 impl<'d> Index<'d> {
     /// Checks and takes the rows of `.eh_frame_hdr`; `None` if they have another format, are truncated or unsorted, or refer to
     /// another `.eh_frame`.
-    pub(super) fn of_header(header: &'d [u8], header_at: u64, eh_frame: u64) -> Option<Self> {
-        let header = EhFrameHdr::parse(header, Svma(header_at), Endianness::Little)?;
-        (header.eh_frame().0 == eh_frame && header.is_sorted()).then_some(Self::Header(header))
+    pub(super) fn of_header(header: &'d [u8], header_at: Svma, eh_frame: Svma) -> Option<Self> {
+        let header = EhFrameHdr::parse(header, header_at, Endianness::Little)?;
+        (header.eh_frame() == eh_frame && header.is_sorted()).then_some(Self::Header(header))
     }
 
     /// Finds the last function that begins at or before an address; returns the offset of its description in the section, which
     /// begins at `section_at`.
     #[inline]
-    pub(super) fn find(&self, section_at: u64, at: u64) -> Option<usize> {
+    pub(super) fn find(&self, section_at: Svma, at: Svma) -> Option<usize> {
         match self {
-            Self::Header(header) => {
-                usize::try_from(header.before(Svma(at))?.1.0.wrapping_sub(section_at)).ok()
-            }
+            Self::Header(header) => usize::try_from(header.before(at)?.1.0.wrapping_sub(section_at.0)).ok(),
             Self::Own(functions) => functions.find(at),
         }
     }
@@ -62,7 +60,7 @@ impl Functions {
             if let Some(fde) = read(section, bases, off, &mut cie).filter(|fde| fde.len() > 0)
                 && let Ok(off) = u32::try_from(off)
             {
-                functions.push((fde.initial_address(), off));
+                functions.push((Svma(fde.initial_address()), off));
             }
             let Some(next) = off.checked_add(4).and_then(|begin| begin.checked_add(len as usize)) else {
                 break;
@@ -78,7 +76,7 @@ impl Functions {
 
     /// Finds the offset of the description of the last function that begins at or before an address.
     #[inline]
-    pub(super) fn find(&self, at: u64) -> Option<usize> {
+    pub(super) fn find(&self, at: Svma) -> Option<usize> {
         let row = self.0[..self.0.partition_point(|function| function.0 <= at)].last()?;
         Some(row.1 as usize)
     }
@@ -121,12 +119,12 @@ mod tests {
     use super::*;
 
     /// Returns sections of this test program: `.eh_frame_hdr`, `.eh_frame`, with their addresses.
-    fn own() -> [(Vec<u8>, u64); 2] {
+    fn own() -> [(Vec<u8>, Svma); 2] {
         let bytes = std::fs::read("/proc/self/exe").expect("we are running");
         let file = object::File::parse(&*bytes).expect("ELF");
         [".eh_frame_hdr", ".eh_frame"].map(|name| {
             let section = file.section_by_name(name).expect("unwind tables");
-            (section.data().expect("whole").to_vec(), section.address())
+            (section.data().expect("whole").to_vec(), Svma(section.address()))
         })
     }
 
@@ -135,7 +133,7 @@ mod tests {
         let [(header, header_at), (bytes, at)] = own();
         let index = Index::of_header(&header, header_at, at).expect("a linker made it");
         let section = EhFrame::new(&bytes, LittleEndian);
-        let bases = BaseAddresses::default().set_eh_frame(at);
+        let bases = BaseAddresses::default().set_eh_frame(at.0);
         let functions = Functions::of(&section, &bases);
         assert!(functions.0.len() > 1000);
         for &(start, off) in &functions.0 {
@@ -144,13 +142,13 @@ mod tests {
                 (Some(off as usize), Some(off as usize))
             );
             let fde = read(&section, &bases, off as usize, &mut None).expect("it was read before");
-            let last = start + fde.len() - 1;
+            let last = start.wrapping_add(fde.len() - 1);
             assert_eq!(
                 (index.find(at, last), functions.find(last)),
                 (Some(off as usize), Some(off as usize))
             );
         }
-        let before = functions.0[0].0 - 1;
+        let before = Svma(functions.0[0].0.0 - 1);
         assert_eq!((index.find(at, before), functions.find(before)), (None, None));
     }
 
@@ -158,7 +156,7 @@ mod tests {
     fn an_index_that_is_torn_unordered_or_of_another_section_is_not_believed() {
         let [(header, header_at), (_, at)] = own();
         let believed = |header: &[u8]| Index::of_header(header, header_at, at).is_some();
-        assert!(believed(&header) && Index::of_header(&header, header_at, at + 4).is_none());
+        assert!(believed(&header) && Index::of_header(&header, header_at, at.wrapping_add(4)).is_none());
         for len in [0, 3, 7, 11, 12, 19, header.len() - 1] {
             assert!(!believed(&header[..len]), "{len}");
         }
@@ -172,7 +170,7 @@ mod tests {
     #[test]
     fn descriptions_that_are_too_long_are_passed_over() {
         let [_, (mut bytes, at)] = own();
-        let bases = BaseAddresses::default().set_eh_frame(at);
+        let bases = BaseAddresses::default().set_eh_frame(at.0);
         let count = |bytes: &[u8]| Functions::of(&EhFrame::new(bytes, LittleEndian), &bases).0.len();
         let whole = count(&bytes);
         // Makes a common part that is too long for any description.

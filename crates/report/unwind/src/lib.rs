@@ -21,14 +21,14 @@
 //! # Example
 //! A stack of code that keeps frame pointers and has no tables:
 //! ```
-//! use icecore_elf::Svma;
+//! use icecore_elf::{Avma, Svma};
 //! use icecore_unwind::{By, Limits, Machine, Miss, Modules, ModuleAddress, Registers, StackMemory, Unwinder};
 //!
 //! /// Words from address 0x7000 on.
 //! struct Stack(&'static [u64]);
 //! impl StackMemory for Stack {
-//!     fn read_u64(&self, address: u64) -> Result<u64, Miss> {
-//!         let word = address.checked_sub(0x7000).ok_or(Miss::Elsewhere)? / 8;
+//!     fn read_u64(&self, address: Avma) -> Result<u64, Miss> {
+//!         let word = address.0.checked_sub(0x7000).ok_or(Miss::Elsewhere)? / 8;
 //!         self.0.get(word as usize).copied().ok_or(Miss::Beyond)
 //!     }
 //! }
@@ -36,20 +36,22 @@
 //! /// One image, whose code lies from 0x1000 on.
 //! struct Process;
 //! impl Modules for Process {
-//!     fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
-//!         (0x1000..0x2000).contains(&address).then_some(ModuleAddress { module: Some(0), at: Svma(address), tables: None })
+//!     fn find(&self, address: Avma) -> Option<ModuleAddress<'_>> {
+//!         let at = Svma(address.0);
+//!         (0x1000..0x2000).contains(&at.0).then_some(ModuleAddress { module: Some(0), at, tables: None })
 //!     }
 //! }
 //!
 //! let rbp = Some(0x7008);
-//! let registers = Registers::known(Machine::X86_64, 0x7000, 0x1234, |register| rbp.filter(|_| register == 6));
+//! let (sp, pc) = (Avma(0x7000), Avma(0x1234));
+//! let registers = Registers::known(Machine::X86_64, sp, pc, |register| rbp.filter(|_| register == 6));
 //! // A local, the caller's frame pointer, a return address; and the same of the caller, which is the outermost.
 //! let stack = Stack(&[42, 0x7018, 0x1567, 0, 0, 0]);
 //! let mut frames = Vec::new();
 //! let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
 //! unwinder.unwind(registers, &stack, &Process, &mut frames);
-//! let found: Vec<(u64, By)> = frames.iter().map(|frame| (frame.address, frame.by)).collect();
-//! assert_eq!(found, [(0x1234, By::Registers), (0x1567, By::FramePointer)]);
+//! let found: Vec<(Avma, By)> = frames.iter().map(|frame| (frame.address, frame.by)).collect();
+//! assert_eq!(found, [(pc, By::Registers), (Avma(0x1567), By::FramePointer)]);
 //! assert!(By::FramePointer.is_guess(), "nothing proves that the code keeps frame pointers");
 //! ```
 
@@ -71,7 +73,7 @@ pub use icecore_elf::Machine;
 pub use registers::Registers;
 pub use tables::{UnwindSections, UnwindTables};
 
-use icecore_elf::Svma;
+use icecore_elf::{Avma, Svma};
 
 /// The default limit of frames.
 pub const MAX_FRAMES: usize = 1024;
@@ -90,6 +92,12 @@ impl Limits {
     pub fn new(machine: Machine) -> Self {
         Self { frames: MAX_FRAMES, not_address: machine.signature_bits() }
     }
+
+    /// Returns the return address that a word holds.
+    #[inline]
+    fn address(&self, word: u64) -> Avma {
+        Avma(word & !self.not_address)
+    }
 }
 
 /// The stack memory that was copied with a sample.
@@ -98,7 +106,7 @@ pub trait StackMemory {
     ///
     /// # Errors
     /// Why they are missing.
-    fn read_u64(&self, address: u64) -> Result<u64, Miss>;
+    fn read_u64(&self, address: Avma) -> Result<u64, Miss>;
 }
 
 /// Why memory is missing.
@@ -115,40 +123,40 @@ pub enum Miss {
 /// The code of a process at the time of a sample.
 pub trait Modules {
     /// Finds the place at an address; `None` if no executable memory is there.
-    fn find(&self, address: u64) -> Option<ModuleAddress<'_>>;
+    fn find(&self, address: Avma) -> Option<ModuleAddress<'_>>;
 
     /// Returns true if machine code shows a call before an address; `None` if the code is not available.
-    fn is_behind_call(&self, _address: u64) -> Option<bool> {
+    fn is_behind_call(&self, _address: Avma) -> Option<bool> {
         None
     }
 
     /// Returns how many bytes above the stack pointer the return address of a known piece of code without unwind tables lies, given
     /// a return address into that code.
-    fn known_frame(&self, _return_address: u64) -> Option<u64> {
+    fn known_frame(&self, _return_address: Avma) -> Option<u64> {
         None
     }
 
     /// Returns true if the code shows that nothing called the function of a return address: the address follows a call in the first
     /// instructions of a program or thread.
-    fn is_start(&self, _return_address: u64) -> bool {
+    fn is_start(&self, _return_address: Avma) -> bool {
         false
     }
 
     /// Judges whether the code before a return address can have called the function at another address. If the return address may
     /// begin a stack, no call need precede it.
-    fn edge(&self, _return_address: u64, _callee: u64, _may_begin: bool) -> Edge {
+    fn edge(&self, _return_address: Avma, _callee: Avma, _may_begin: bool) -> Edge {
         Edge::Unknown
     }
 
     /// Derives the frame of a function at a program counter from its code; `None` if the code is not available, or its beginning is
     /// unknown.
-    fn shape(&self, _pc: u64, _is_interrupted: bool) -> Option<Shape> {
+    fn shape(&self, _pc: Avma, _is_interrupted: bool) -> Option<Shape> {
         None
     }
 
     /// Derives the frame of the function that a direct call before a return address enters; `None` also if the program counter is
     /// in another function.
-    fn shape_behind(&self, _return_address: u64, _pc: u64, _is_interrupted: bool) -> Option<Shape> {
+    fn shape_behind(&self, _return_address: Avma, _pc: Avma, _is_interrupted: bool) -> Option<Shape> {
         None
     }
 }
@@ -168,10 +176,10 @@ pub struct ModuleAddress<'t> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// The program counter: the return address as it was found, without its signature.
-    pub address: u64,
+    pub address: Avma,
     /// The stack pointer when this frame continues: for all but the first, the CFA of the frame before. Two samples of a thread
     /// with the same address and stack pointer have the same frames from there on.
-    pub sp: u64,
+    pub sp: Avma,
     /// How it was found.
     pub by: By,
 }
@@ -183,6 +191,19 @@ impl Frame {
     pub fn is_interrupted(&self) -> bool {
         matches!(self.by, By::Registers | By::Signal)
     }
+
+    /// Returns the address by which the function is looked up.
+    #[inline]
+    pub fn lookup(&self) -> Avma {
+        lookup(self.address, self.is_interrupted())
+    }
+}
+
+/// Returns the address by which the function of a program counter is looked up: a return address may already belong to the next
+/// function.
+#[inline]
+pub fn lookup(pc: Avma, is_interrupted: bool) -> Avma {
+    pc.wrapping_sub(u64::from(!is_interrupted))
 }
 
 /// How a frame was found.

@@ -1,6 +1,6 @@
 //! Holds the registers of one frame by their DWARF numbers.
 
-use icecore_elf::Machine;
+use icecore_elf::{Avma, Machine};
 
 use super::Miss;
 
@@ -42,12 +42,12 @@ impl Registers {
     }
 
     /// Takes the known registers by their DWARF numbers; the stack pointer and the program counter are always known.
-    pub fn known(machine: Machine, sp: u64, pc: u64, mut value: impl FnMut(u8) -> Option<u64>) -> Self {
+    pub fn known(machine: Machine, sp: Avma, pc: Avma, mut value: impl FnMut(u8) -> Option<u64>) -> Self {
         let mut registers = Self { machine, known: 0, beyond: 0, elsewhere: 0, values: [0; LEN] };
         for number in 0..LEN as u8 {
             let known = match number {
-                _ if number == machine.sp() => Some(sp),
-                _ if number == machine.pc() => Some(pc),
+                _ if number == machine.sp() => Some(sp.0),
+                _ if number == machine.pc() => Some(pc.0),
                 _ => value(number),
             };
             if let Some(value) = known {
@@ -65,14 +65,14 @@ impl Registers {
 
     /// The program counter.
     #[inline]
-    pub fn pc(&self) -> u64 {
-        self.values[usize::from(self.machine.pc())]
+    pub fn pc(&self) -> Avma {
+        Avma(self.values[usize::from(self.machine.pc())])
     }
 
     /// The stack pointer.
     #[inline]
-    pub fn sp(&self) -> u64 {
-        self.values[usize::from(self.machine.sp())]
+    pub fn sp(&self) -> Avma {
+        Avma(self.values[usize::from(self.machine.sp())])
     }
 
     /// Returns a register by its DWARF number; `None` if it is unknown or not tracked.
@@ -100,6 +100,13 @@ impl Registers {
         }
     }
 
+    /// Continues after a return address, which the caller has taken off the stack.
+    #[inline]
+    pub(super) fn return_to(&mut self, pc: Avma, sp: Avma) {
+        self.set(self.machine.sp(), sp.0);
+        self.set(self.machine.pc(), pc.0);
+    }
+
     /// Makes a register unknown because of missing memory. A copied word that held no address does not count as missing: a longer
     /// copy would not help.
     pub(super) fn forget(&mut self, number: u8, missing: Option<Miss>) {
@@ -119,7 +126,7 @@ mod tests {
     #[test]
     fn a_forgotten_register_is_unknown_until_it_is_set() {
         let mut registers = Registers::x86_64(&std::array::from_fn(|i| i as u64));
-        assert_eq!((registers.pc(), registers.sp(), registers.value(6)), (16, 7, Some(6)));
+        assert_eq!((registers.pc(), registers.sp(), registers.value(6)), (Avma(16), Avma(7), Some(6)));
         for missing in [Some(Miss::Beyond), Some(Miss::Elsewhere), None] {
             registers.forget(6, missing);
             assert_eq!((registers.value(6), registers.missing(6)), (None, missing));

@@ -3,7 +3,7 @@
 use gimli::{CfaRule, RegisterRule};
 
 use super::tables::{Broken, Full};
-use icecore_elf::Machine;
+use icecore_elf::{Avma, Machine};
 
 /// The most registers that a function restores: x19 to x30.
 const MAX_KEPT: usize = 12;
@@ -64,7 +64,7 @@ impl CompactRow {
 
     /// Returns the address of the return address; `None` if it is still in its register. It is the last of [`Machine::kept`].
     #[inline]
-    pub(super) fn return_at(&self, machine: Machine, cfa: u64) -> Option<u64> {
+    pub(super) fn return_at(&self, machine: Machine, cfa: Avma) -> Option<Avma> {
         let position = machine.kept().len() - 1;
         let is_saved = self.saved >> position & 1 == 1;
         is_saved.then(|| cfa.wrapping_add_signed(i64::from(self.places[position]) * WORD))

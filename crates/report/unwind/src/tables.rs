@@ -6,10 +6,9 @@ use std::sync::OnceLock;
 use gimli::{BaseAddresses, DebugFrame, EhFrame, Encoding, LittleEndian, UnwindSection, Vendor};
 
 use icecore_elf::go::Kind;
+use icecore_elf::{Machine, Svma};
 
 use super::index::{self, Functions, Index, Slice};
-use icecore_elf::Machine;
-use icecore_elf::Svma;
 
 /// Sections of one image, as [`UnwindTables`] need them. A missing section is empty.
 #[derive(Debug, Clone)]
@@ -54,7 +53,7 @@ pub struct UnwindTables<'d> {
     machine: Machine,
     bases: BaseAddresses,
     eh_frame: EhFrame<Slice<'d>>,
-    eh_frame_at: u64,
+    eh_frame_at: Svma,
     functions: Index<'d>,
     debug_frame: DebugFrame<Slice<'d>>,
     /// Built at the first lookup that `.eh_frame` does not answer.
@@ -89,9 +88,9 @@ impl<'d> UnwindTables<'d> {
     ///
     /// # Cost  O(rows of `.eh_frame_hdr`); one pass over `.eh_frame` where that is missing or not in order
     pub fn new(sections: UnwindSections<'d>) -> Self {
-        let eh_frame_at = sections.eh_frame_at.0;
+        let eh_frame_at = sections.eh_frame_at;
         let mut bases =
-            BaseAddresses::default().set_eh_frame(eh_frame_at).set_eh_frame_hdr(sections.eh_frame_hdr_at.0);
+            BaseAddresses::default().set_eh_frame(eh_frame_at.0).set_eh_frame_hdr(sections.eh_frame_hdr_at.0);
         bases = sections.text.map_or(bases.clone(), |text| bases.set_text(text.0));
         bases = sections.got.map_or(bases.clone(), |got| bases.set_got(got.0));
         let vendor = match sections.machine {
@@ -108,7 +107,7 @@ impl<'d> UnwindTables<'d> {
         of_go.set_address_size(8);
         of_go.set_vendor(vendor);
         let functions_of_go = Functions::of(&of_go, &bases);
-        let functions = Index::of_header(sections.eh_frame_hdr, sections.eh_frame_hdr_at.0, eh_frame_at)
+        let functions = Index::of_header(sections.eh_frame_hdr, sections.eh_frame_hdr_at, eh_frame_at)
             .unwrap_or_else(|| Index::Own(Functions::of(&eh_frame, &bases)));
         Self {
             machine: sections.machine,
@@ -136,34 +135,34 @@ impl<'d> UnwindTables<'d> {
     }
 
     /// Returns true if an address lies in a PLT stub.
-    pub(super) fn is_stub(&self, at: u64) -> bool {
-        let is_here = self.stubs.iter().any(|stubs| stubs.contains(&Svma(at)));
+    pub(super) fn is_stub(&self, at: Svma) -> bool {
+        let is_here = self.stubs.iter().any(|stubs| stubs.contains(&at));
         is_here || self.more.as_ref().is_some_and(|more| more.is_stub(at))
     }
 
     /// Returns true if unwind tables cover an address.
-    pub fn describes(&self, at: u64) -> bool {
+    pub fn describes(&self, at: Svma) -> bool {
         self.function(at).is_some()
     }
 
     /// Returns true if an address lies in a signal trampoline, a function that the kernel calls for signals.
-    pub fn is_trampoline(&self, at: u64) -> bool {
+    pub fn is_trampoline(&self, at: Svma) -> bool {
         self.function(at).is_some_and(|fde| fde.is_signal_trampoline())
     }
 
     /// Returns true if an address is the first of a signal trampoline.
-    pub(super) fn begins_trampoline(&self, at: u64) -> bool {
-        let is_it = |fde: Fde<'_>| fde.is_signal_trampoline() && fde.initial_address() == at;
+    pub(super) fn begins_trampoline(&self, at: Svma) -> bool {
+        let is_it = |fde: Fde<'_>| fde.is_signal_trampoline() && fde.initial_address() == at.0;
         self.function(at).is_some_and(is_it)
     }
 
     /// Returns true if an address is the first of a function.
-    pub(super) fn begins_function(&self, at: u64) -> bool {
-        self.function(at).is_some_and(|fde| fde.initial_address() == at)
+    pub(super) fn begins_function(&self, at: Svma) -> bool {
+        self.function(at).is_some_and(|fde| fde.initial_address() == at.0)
     }
 
     /// Finds the description of the function that covers an address.
-    fn function(&self, at: u64) -> Option<Fde<'d>> {
+    fn function(&self, at: Svma) -> Option<Fde<'d>> {
         let in_eh_frame = self.functions.find(self.eh_frame_at, at);
         in_eh_frame.and_then(|off| fde(&self.eh_frame, &self.bases, off, at)).or_else(|| {
             let off = self.functions_of_go.find(at);
@@ -179,16 +178,16 @@ impl<'d> UnwindTables<'d> {
     }
 
     /// Returns the addresses of the function that covers an address.
-    pub fn extent(&self, at: u64) -> Option<Range<u64>> {
+    pub fn extent(&self, at: Svma) -> Option<Range<Svma>> {
         let fde = self.function(at)?;
-        Some(fde.initial_address()..fde.initial_address().saturating_add(fde.len()))
+        Some(Svma(fde.initial_address())..Svma(fde.initial_address().saturating_add(fde.len())))
     }
 
     /// Returns true if a function can be called at its first address: it has no frame there yet. A part of a function that
     /// compilers put elsewhere begins in the middle of a frame.
     ///
     /// # Cost   evaluates rules, with its own storage
-    pub fn is_entry(&self, start: u64) -> bool {
+    pub fn is_entry(&self, start: Svma) -> bool {
         let at_entry = self.machine.cfa_at_entry();
         let sp = gimli::Register(self.machine.sp().into());
         let mut context = Context::new_in();
@@ -201,7 +200,11 @@ impl<'d> UnwindTables<'d> {
     ///
     /// # Errors
     /// [`Broken`] if the entry of the function is malformed.
-    pub(super) fn find<'c>(&self, at: u64, context: &'c mut Context) -> Result<Option<Full<'c, 'd>>, Broken> {
+    pub(super) fn find<'c>(
+        &self,
+        at: Svma,
+        context: &'c mut Context,
+    ) -> Result<Option<Full<'c, 'd>>, Broken> {
         if let Some(off) = self.functions.find(self.eh_frame_at, at)
             && let Some(fde) = fde(&self.eh_frame, &self.bases, off, at)
         {
@@ -228,19 +231,19 @@ fn fde<'d, S: UnwindSection<Slice<'d>>>(
     section: &S,
     bases: &BaseAddresses,
     off: usize,
-    at: u64,
+    at: Svma,
 ) -> Option<Fde<'d>> {
-    index::read(section, bases, off, &mut None).filter(|fde| fde.contains(at))
+    index::read(section, bases, off, &mut None).filter(|fde| fde.contains(at.0))
 }
 
 fn full<'c, 'd, S: UnwindSection<Slice<'d>>>(
     section: &S,
     bases: &BaseAddresses,
     fde: &Fde<'d>,
-    at: u64,
+    at: Svma,
     context: &'c mut Context,
 ) -> Result<Full<'c, 'd>, Broken> {
-    let row = fde.unwind_info_for_address(section, bases, context, at).map_err(|_| Broken)?;
+    let row = fde.unwind_info_for_address(section, bases, context, at.0).map_err(|_| Broken)?;
     Ok(Full {
         row,
         return_column: fde.cie().return_address_register().0,

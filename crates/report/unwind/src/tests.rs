@@ -7,6 +7,8 @@ use gimli::write::CallFrameInstruction::{
 };
 use gimli::write::Expression;
 
+use icecore_elf::Avma;
+
 use super::fixture::{Function, IMAGE, MADE, STACK, Thread, rules, sections};
 use super::{By, CallersFp, End, Frame, Machine, Registers, Shape, UnwindTables};
 
@@ -25,7 +27,7 @@ const WORDS: [u64; 6] = [1, 2, IMAGE + 0x205, 4, IMAGE + 0x305, 6];
 #[test]
 fn a_stack_ends_at_a_root_where_rules_say_that_nobody_is_returned_to() {
     let (frames, end) = Thread::new(chain(), 0x104, &WORDS).unwind();
-    let frame = |address, sp, by| Frame { address: IMAGE + address, sp: STACK + sp, by };
+    let frame = |address, sp, by| Frame { address: Avma(IMAGE + address), sp: Avma(STACK + sp), by };
     let expected =
         vec![frame(0x104, 0, By::Registers), frame(0x205, 24, By::Tables), frame(0x305, 40, By::Tables)];
     assert_eq!((frames, end), (expected, End::Root));
@@ -164,10 +166,10 @@ fn what_a_signal_interrupted_is_no_return_address() {
     let mut thread = Thread::new(functions, 0x500, &words);
     thread.words.extend([(other, 9), (other + 8, IMAGE + 0x305)]);
     let (frames, end) = thread.unwind();
-    let by: Vec<_> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
+    let by: Vec<_> = frames.iter().map(|frame| (frame.address.0 - IMAGE, frame.by)).collect();
     let expected = [(0x500, By::Registers), (0xa01, By::Tables), (0x200, By::Signal), (0x305, By::Tables)];
     assert_eq!((by.as_slice(), end), (expected.as_slice(), End::Root));
-    assert!(frames[2].is_interrupted() && frames[2].sp == other && !frames[1].is_interrupted());
+    assert!(frames[2].is_interrupted() && frames[2].sp == Avma(other) && !frames[1].is_interrupted());
 }
 
 #[test]
@@ -191,7 +193,7 @@ fn a_stack_begins_with_the_return_address_into_the_entry_point() {
     let words = [IMAGE + 0x705, 1, 2, 3, IMAGE + 0x805, 5];
     let mut thread = Thread::new(vec![Function::using(0x100, 8)], 0x100, &words);
     assert_eq!(thread.offsets(), (vec![0x100, 0x705], End::NoTables(Some(3))));
-    thread.start = IMAGE + 0x805;
+    thread.start = Avma(IMAGE + 0x805);
     assert_eq!(thread.offsets(), (vec![0x100, 0x705, 0x805], End::Root));
     assert_eq!((thread.unwind().0[2].by, thread.unwind().0[2].by.is_guess()), (By::Start, false));
 }
@@ -200,10 +202,10 @@ fn a_stack_begins_with_the_return_address_into_the_entry_point() {
 fn code_that_is_known_needs_no_rules() {
     // Before its return address lies an unset word, which holds another address.
     let mut thread = Thread::new(chain(), 0x104, &[1, 2, MADE + 6, IMAGE + 0x205, IMAGE + 0x305, 5]);
-    thread.known = MADE + 6;
+    thread.known = Avma(MADE + 6);
     thread.registers.set(6, 7777);
     let (frames, end) = thread.unwind();
-    let found: Vec<u64> = frames.iter().map(|frame| frame.address).collect();
+    let found: Vec<u64> = frames.iter().map(|frame| frame.address.0).collect();
     assert_eq!((found, end), (vec![IMAGE + 0x104, MADE + 6, IMAGE + 0x305], End::Root));
 }
 
@@ -217,7 +219,7 @@ fn a_trampoline_is_one_whatever_lies_in_front_of_it() {
         functions.extend([Function::using(0x500, 8), restorer]);
         let words = [IMAGE + u64::from(at), 1, 2, IMAGE + 0x300];
         let (frames, end) = Thread::new(functions, 0x500, &words).unwind();
-        let by: Vec<_> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
+        let by: Vec<_> = frames.iter().map(|frame| (frame.address.0 - IMAGE, frame.by)).collect();
         let expected = [(0x500, By::Registers), (u64::from(at), By::Tables), (0x300, By::Signal)];
         assert_eq!((by.as_slice(), end), (expected.as_slice(), End::Root));
     }
@@ -251,8 +253,8 @@ fn frame_pointers_lead_through_code_without_tables() {
     thread.registers.set(16, MADE + 1);
     thread.registers.set(6, STACK + 16);
     let (frames, end) = thread.unwind();
-    assert_eq!((frames[1].address, frames[1].by, frames[1].sp), (MADE + 7, By::FramePointer, STACK + 32));
-    assert_eq!((frames[2].address, frames.len(), end), (IMAGE + 0x305, 3, End::Root));
+    assert_eq!((frames[1].address.0, frames[1].by, frames[1].sp.0), (MADE + 7, By::FramePointer, STACK + 32));
+    assert_eq!((frames[2].address.0, frames.len(), end), (IMAGE + 0x305, 3, End::Root));
     // A frame pointer must not point below the stack pointer, or to something other than a frame.
     for bad in [STACK - 8, STACK + 4, STACK + 8, 0] {
         thread.registers.set(6, bad);
@@ -273,7 +275,7 @@ fn a_function_without_tables_that_has_no_frame_yet_does_not_swallow_its_caller()
         thread.registers.set(6, saved);
         let (frames, end) = thread.unwind();
         let expected = found.map_or(End::NoTables(Some(3)), |_| End::Root);
-        assert_eq!((frames.get(1).map(|frame| (frame.sp - STACK) / 8), end), (found, expected));
+        assert_eq!((frames.get(1).map(|frame| (frame.sp.0 - STACK) / 8), end), (found, expected));
     }
 }
 
@@ -281,7 +283,7 @@ fn a_function_without_tables_that_has_no_frame_yet_does_not_swallow_its_caller()
 fn a_stub_leaves_at_most_two_words_above_its_return_address() {
     for words in [&[IMAGE + 0x305, 9, 9][..], &[7, IMAGE + 0x305, 9], &[STACK, 7, IMAGE + 0x305]] {
         let (frames, end) = Thread::new(chain(), 0xe10, words).unwind();
-        assert_eq!((frames[1].address, frames[1].by, end), (IMAGE + 0x305, By::TopOfStack, End::Root));
+        assert_eq!((frames[1].address.0, frames[1].by, end), (IMAGE + 0x305, By::TopOfStack, End::Root));
     }
     assert_eq!(Thread::new(chain(), 0xe10, &[7, 7, 7, MADE]).unwind().1, End::NoTables(Some(3)));
 }
@@ -335,7 +337,7 @@ fn aarch64_leaves_return_by_the_link_register() {
         let mut thread = Thread::of(Machine::Aarch64, functions, pc, &[1, 2]);
         thread.registers.set(30, signed(0x305));
         let (frames, end) = thread.unwind();
-        let caller = Frame { address: IMAGE + 0x305, sp: STACK, by };
+        let caller = Frame { address: Avma(IMAGE + 0x305), sp: Avma(STACK), by };
         assert_eq!((frames[1], end), (caller, End::Root));
     }
     // If a frame contradicts the register, the frame counts; if the register is no address of code, nothing does.
@@ -395,9 +397,9 @@ fn where_the_code_says_what_a_frame_is_nothing_is_guessed() {
     thread.shapes.insert(0x804, shape(16, CallersFp::Kept));
     thread.shapes.insert(0x905, shape(16, CallersFp::Saved(16)));
     let (frames, end) = thread.unwind();
-    let found: Vec<(u64, By)> = frames.iter().map(|frame| (frame.address - IMAGE, frame.by)).collect();
+    let found: Vec<(u64, By)> = frames.iter().map(|frame| (frame.address.0 - IMAGE, frame.by)).collect();
     let expected = [(0x804, By::Registers), (0x905, By::Proven), (0x205, By::Proven)];
-    assert_eq!((&found[..3], frames[2].sp), (&expected[..], STACK + 48));
+    assert_eq!((&found[..3], frames[2].sp.0), (&expected[..], STACK + 48));
     assert!(!By::Proven.is_guess() && end != End::Depth);
     // The shape leads to no return address: a guess remains.
     thread.shapes.insert(0x804, shape(8, CallersFp::Kept));

@@ -1,8 +1,8 @@
 //! Finds the caller of code without unwind tables: PLT stubs, assembly, JIT code.
 
 use super::registers::Registers;
-use super::{By, CallersFp, Edge, End, Limits, Miss, ModuleAddress, Modules, Shape, StackMemory};
-use icecore_elf::Machine;
+use super::{By, CallersFp, Edge, End, Limits, Miss, ModuleAddress, Modules, Shape, StackMemory, lookup};
+use icecore_elf::{Avma, Machine};
 
 /// How many words at the top of the stack may hold the return address of a PLT stub: the stub itself has pushed at most two, a
 /// number and the address of data.
@@ -54,19 +54,19 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     }
 
     fn is_stub(&self) -> bool {
-        self.place.tables.is_some_and(|tables| tables.is_stub(self.place.at.0))
+        self.place.tables.is_some_and(|tables| tables.is_stub(self.place.at))
     }
 
     /// Returns the address by which the function is looked up.
-    fn at(&self, registers: &Registers) -> u64 {
-        registers.pc().wrapping_sub(u64::from(!self.is_interrupted))
+    fn at(&self, registers: &Registers) -> Avma {
+        lookup(registers.pc(), self.is_interrupted)
     }
 
     /// x86-64: the instructions of the function show where its return address is, if a symbol shows where the function begins.
     fn follow_code(&self, registers: &mut Registers) -> Option<Result<By, End>> {
         let shape = self.modules.shape(registers.pc(), self.is_interrupted)?;
         let slot = slot_of(&shape, registers)?;
-        match self.memory.read_u64(slot) {
+        match self.memory.read_u64(slot).map(Avma) {
             Err(Miss::Beyond) => Some(Err(End::LeftSnapshot)),
             Ok(word) if self.admits(word, registers, false) => {
                 self.leave_by(shape, registers, slot, word);
@@ -99,18 +99,18 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         let saves_fp = || {
             let mut top = self.top(sp, 2);
             let (_, saved) = top.next()?;
-            (registers.value(Machine::X86_64.fp()) == Some(saved)).then(|| top.next())?
+            (registers.value(Machine::X86_64.fp()) == Some(saved.0)).then(|| top.next())?
         };
         let first =
             on_top.or_else(saves_fp).filter(|(slot, word)| self.may_be(*slot, *word, registers, false));
         if let Some((slot, word)) = first {
-            leave(registers, slot, word);
+            registers.return_to(word, slot.wrapping_add(8));
             return Ok(By::TopOfStack);
         }
         match self.follow_frame_pointer(registers) {
             Err(End::NoTables(module)) => {
-                let found = self.search(registers).ok_or(End::NoTables(module))?;
-                leave(registers, found.0, found.1);
+                let (slot, word) = self.search(registers).ok_or(End::NoTables(module))?;
+                registers.return_to(word, slot.wrapping_add(8));
                 Ok(By::TopOfStack)
             }
             found => found,
@@ -119,7 +119,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
 
     /// x86-64: assembly that does not keep frame pointers pushes only registers that it restores. These rarely hold an address in a
     /// function with unwind tables.
-    fn search(&self, registers: &Registers) -> Option<(u64, u64)> {
+    fn search(&self, registers: &Registers) -> Option<(Avma, Avma)> {
         self.place.module?;
         let mut top = self.top(registers.sp(), ASSEMBLY_WORDS);
         top.find(|(slot, word)| {
@@ -128,20 +128,20 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     }
 
     /// Returns the first addresses on the stack, and where they lie; skips words that are no addresses.
-    fn top(&self, sp: u64, words: u64) -> impl Iterator<Item = (u64, u64)> {
+    fn top(&self, sp: Avma, words: u64) -> impl Iterator<Item = (Avma, Avma)> {
         let slots = (0..words).map(move |word| sp.wrapping_add(8 * word));
-        let read = slots.map(|slot| (slot, self.memory.read_u64(slot)));
+        let read = slots.map(|slot| (slot, self.memory.read_u64(slot).map(Avma)));
         let copied = read.take_while(|(_, word)| *word != Err(Miss::Beyond));
         copied.filter_map(|(slot, word)| Some((slot, word.ok()?)))
     }
 
     /// Returns true if a word leads into code that may have called this function or, with `may_begin`, to where a stack may begin.
-    fn admits(&self, word: u64, registers: &Registers, may_begin: bool) -> bool {
+    fn admits(&self, word: Avma, registers: &Registers, may_begin: bool) -> bool {
         self.is_code(word) && self.modules.edge(word, self.at(registers), may_begin) != Edge::Impossible
     }
 
     /// Derives the frame of this function, if a word follows a direct call of it.
-    fn shape_behind(&self, word: u64, registers: &Registers) -> Option<Shape> {
+    fn shape_behind(&self, word: Avma, registers: &Registers) -> Option<Shape> {
         if !reads_code(registers.machine()) || self.place.module.is_none() {
             return None;
         }
@@ -149,7 +149,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     }
 
     /// Returns true if a word may be the return address: the code contradicts neither the word nor its slot.
-    fn may_be(&self, slot: u64, word: u64, registers: &Registers, may_begin: bool) -> bool {
+    fn may_be(&self, slot: Avma, word: Avma, registers: &Registers, may_begin: bool) -> bool {
         let shape = self.shape_behind(word, registers);
         let is_there = shape.is_none_or(|shape| slot_of(&shape, registers) == Some(slot));
         is_there && self.admits(word, registers, may_begin)
@@ -157,13 +157,13 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
 
     /// x86-64: returns true if code in no file proves a return address to which the frame pointer leads: it follows a direct call
     /// of this very function, and no other word of the frame can be a return address.
-    fn is_called_from(&self, slot: u64, return_address: u64, registers: &Registers) -> bool {
+    fn is_called_from(&self, slot: Avma, return_address: Avma, registers: &Registers) -> bool {
         let sp = registers.sp();
-        let words = slot.wrapping_sub(sp) / 8;
+        let words = slot.0.wrapping_sub(sp.0) / 8;
         if !reads_code(registers.machine()) || self.place.tables.is_some() || words > FRAME_WORDS {
             return false;
         }
-        let is_none = |slot| match self.memory.read_u64(slot) {
+        let is_none = |slot| match self.memory.read_u64(slot).map(Avma) {
             Ok(word) => !self.admits(word, registers, true),
             Err(miss) => miss == Miss::NoAddress,
         };
@@ -172,7 +172,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     }
 
     /// Continues after a return address, with the frame pointer of the caller.
-    fn leave_by(&self, shape: Shape, registers: &mut Registers, slot: u64, return_address: u64) {
+    fn leave_by(&self, shape: Shape, registers: &mut Registers, slot: Avma, return_address: Avma) {
         let fp = registers.machine().fp();
         match shape.fp {
             CallersFp::Kept => {}
@@ -182,7 +182,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
                 Err(miss) => registers.forget(fp, Some(miss)),
             },
         }
-        leave(registers, slot, return_address);
+        registers.return_to(return_address, slot.wrapping_add(8));
     }
 
     /// aarch64: a function that calls nobody leaves the return address where it is, and a stub does, though the first of a
@@ -191,19 +191,19 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         let machine = registers.machine();
         let sp = registers.sp();
         let saved = registers.value(machine.return_column())?;
-        let link = saved & !self.limits.not_address;
+        let link = self.limits.address(saved);
         if self.is_stub() {
             let has_pushed = self.memory.read_u64(sp.wrapping_add(8)) == Ok(saved);
-            registers.set(machine.sp(), sp.wrapping_add(if has_pushed { 16 } else { 0 }));
+            registers.set(machine.sp(), sp.wrapping_add(if has_pushed { 16 } else { 0 }).0);
         } else if registers
             .value(machine.fp())
-            .and_then(|fp| self.pair(fp, sp).ok())
+            .and_then(|fp| self.pair(Avma(fp), sp).ok())
             .is_some_and(|pair| pair.1 == link)
         {
             // The function has made a frame, which says the same, and more.
             return None;
         }
-        self.admits(link, registers, true).then(|| registers.set(machine.pc(), link))
+        self.admits(link, registers, true).then(|| registers.set(machine.pc(), link.0))
     }
 
     /// ```text
@@ -219,9 +219,9 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
             Miss::Elsewhere | Miss::NoAddress => no_rules,
         };
         let unknown = || registers.missing(machine.fp()).map_or(no_rules, missed);
-        let fp = registers.value(machine.fp()).ok_or_else(unknown)?;
+        let fp = Avma(registers.value(machine.fp()).ok_or_else(unknown)?);
         // A frame pointer of zero proves no root: to code that keeps none it is a number.
-        if fp < registers.sp() || !fp.is_multiple_of(8) {
+        if fp < registers.sp() || !fp.0.is_multiple_of(8) {
             return Err(no_rules);
         }
         // The return address may be known without the word below it: a walk has read it, or that was no address, as where
@@ -230,10 +230,9 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         if outer == Err(Miss::Elsewhere) {
             return Err(no_rules);
         }
-        let return_address =
-            self.memory.read_u64(fp.wrapping_add(8)).map_err(missed)? & !self.limits.not_address;
         let slot = fp.wrapping_add(8);
-        if return_address != 0 && !self.may_be(slot, return_address, registers, true) {
+        let return_address = self.limits.address(self.memory.read_u64(slot).map_err(missed)?);
+        if return_address.0 != 0 && !self.may_be(slot, return_address, registers, true) {
             return Err(no_rules);
         }
         let is_proven = self.shape_behind(return_address, registers).is_some()
@@ -242,41 +241,33 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
             Ok(outer) => registers.set(machine.fp(), outer),
             Err(miss) => registers.forget(machine.fp(), Some(miss)),
         }
-        registers.set(machine.sp(), fp.wrapping_add(16));
-        registers.set(machine.pc(), return_address);
+        registers.return_to(return_address, slot.wrapping_add(8));
         Ok(if is_proven { By::Proven } else { By::FramePointer })
     }
 
     /// Reads the two words of a frame.
-    fn pair(&self, fp: u64, sp: u64) -> Result<(u64, u64), Miss> {
+    fn pair(&self, fp: Avma, sp: Avma) -> Result<(u64, Avma), Miss> {
         if fp < sp {
             return Err(Miss::Elsewhere);
         }
         let outer = self.memory.read_u64(fp)?;
         let return_address = self.memory.read_u64(fp.wrapping_add(8))?;
-        Ok((outer, return_address & !self.limits.not_address))
+        Ok((outer, self.limits.address(return_address)))
     }
 
     /// Returns true if a return address leads into an image, to code that has unwind tables.
-    fn is_in_function(&self, return_address: u64, machine: Machine) -> bool {
+    fn is_in_function(&self, return_address: Avma, machine: Machine) -> bool {
         let place = self.modules.find(return_address.wrapping_sub(1));
-        let tables = place.and_then(|place| place.tables.map(|tables| (tables, place.at.0)));
+        let tables = place.and_then(|place| place.tables.map(|tables| (tables, place.at)));
         tables.is_some_and(|(tables, at)| tables.machine() == machine && tables.describes(at))
     }
 
-    fn is_code(&self, return_address: u64) -> bool {
+    fn is_code(&self, return_address: Avma) -> bool {
         self.modules.find(return_address.wrapping_sub(1)).is_some()
     }
 }
 
 /// Returns where the return address lies in a frame.
-fn slot_of(shape: &Shape, registers: &Registers) -> Option<u64> {
+fn slot_of(shape: &Shape, registers: &Registers) -> Option<Avma> {
     shape.slot(registers.sp(), registers.value(registers.machine().fp()))
-}
-
-/// Continues after a return address.
-fn leave(registers: &mut Registers, slot: u64, return_address: u64) {
-    let machine = registers.machine();
-    registers.set(machine.sp(), slot.wrapping_add(8));
-    registers.set(machine.pc(), return_address);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_elf::{Endianness, Svma, eh_frame_at};
+use icecore_elf::{Avma, Endianness, Svma, eh_frame_at};
 use icecore_unwind::{
     Limits, Machine, Miss, ModuleAddress, Modules, Registers, StackMemory, UnwindSections, UnwindTables,
     Unwinder,
@@ -77,7 +77,7 @@ impl<'d> Input<'d> {
 }
 
 impl StackMemory for Input<'_> {
-    fn read_u64(&self, address: u64) -> Result<u64, Miss> {
+    fn read_u64(&self, Avma(address): Avma) -> Result<u64, Miss> {
         match address.wrapping_sub(STACK) {
             off @ 0..STACK_LEN if !self.words.is_empty() => {
                 Ok(self.words[(off / 8) as usize % self.words.len()])
@@ -89,7 +89,7 @@ impl StackMemory for Input<'_> {
 }
 
 impl Modules for Input<'_> {
-    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
+    fn find(&self, Avma(address): Avma) -> Option<ModuleAddress<'_>> {
         let place = ModuleAddress { module: Some(1), at: Svma(address), tables: self.tables.as_ref() };
         match address {
             0..HEADER_AT => Some(place),
@@ -110,13 +110,13 @@ pub fn run(data: &[u8]) {
         let mut again = Vec::new();
         for pc in (HEADER_AT - 4096..HEADER_AT + 8).step_by(24) {
             let end = unwinder.unwind(input.registers(pc), &input, &input, &mut first);
-            assert!((1..=FRAMES).contains(&first.len()) && first[0].address == pc);
+            assert!((1..=FRAMES).contains(&first.len()) && first[0].address == Avma(pc));
             // What is remembered changes nothing.
             assert_eq!(unwinder.unwind(input.registers(pc), &input, &input, &mut again), end);
             assert_eq!(first, again);
             first.clear();
             again.clear();
-            let place = input.find(pc).expect("code");
+            let place = input.find(Avma(pc)).expect("code");
             unwinder.keeps_frame_pointer(&place);
         }
     });

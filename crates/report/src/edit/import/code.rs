@@ -3,7 +3,7 @@
 use icecore_elf::Avma;
 use icecore_format::records::{Image, ImageKind, Location};
 
-use crate::recording::spaces::{SpaceId, Spaces};
+use crate::recording::spaces::{SpaceId, Spaces, offset_in};
 
 /// Finds the code at addresses of one process at a moment.
 #[derive(Debug)]
@@ -78,14 +78,14 @@ impl<'a> Code<'a> {
     }
 
     fn find(&self, space: SpaceId, address: Avma) -> PageContent {
-        let Some(mapping) = self.spaces.find(space, address.0) else { return PageContent::NoCode };
+        let Some(mapping) = self.spaces.find(space, address) else { return PageContent::NoCode };
         let is_file = self.images.get(mapping.image as usize);
         let is_file =
             is_file.is_some_and(|image| image.kind == ImageKind::FILE || image.kind == ImageKind::VDSO);
         let add = mapping.file_off.wrapping_sub(mapping.start);
         // If the offset does not determine the address, the location has to be an address.
-        let off = address.0.wrapping_add(add);
-        let is_unique = self.spaces.address(space, mapping.image, off) == Some(address.0);
+        let off = offset_in(mapping, address);
+        let is_unique = self.spaces.address(space, mapping.image, off) == Some(address);
         if is_file && is_unique { PageContent::Image(mapping.image, add) } else { PageContent::Nameless }
     }
 }

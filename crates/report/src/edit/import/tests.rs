@@ -1,3 +1,4 @@
+use icecore_elf::Avma;
 use icecore_format::read::Recording;
 use icecore_format::records::{Location, WalkEnd, Word};
 
@@ -128,7 +129,7 @@ fn names_of_threads_and_mappings_are_those_of_the_moment() {
     assert_eq!(image(&rows[1]), in_file(0x2010));
     assert_eq!(image(&rows[2]), Location::Image { image: 1, file_off: 0x2010 });
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
-    let space = |time_ns| spaces.space(7, time_ns).and_then(|space| spaces.find(space, CODE));
+    let space = |time_ns| spaces.space(7, time_ns).and_then(|space| spaces.find(space, Avma(CODE)));
     assert_eq!((space(300).map(|m| m.image), space(400).map(|m| m.image)), (Some(0), Some(1)));
 }
 

@@ -11,18 +11,20 @@
 //! first. No version of the whole picture is ever built, so memory is O(n log n) even for a program
 //! that maps a million pieces of code over each other.
 
+use icecore_elf::Avma;
+
 /// Half-open intervals of addresses, numbered in the order they were laid.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    bounds: Vec<u64>,
+    bounds: Vec<Avma>,
     /// Node `i` has the children `2i` and `2i + 1`; the leaves begin at `bounds.len()`.
     covering: Vec<Vec<u32>>,
 }
 
 impl Layers {
     /// Lays intervals (first address, address behind the last), oldest first.
-    pub(super) fn new(intervals: &[(u64, u64)]) -> Self {
-        let mut bounds: Vec<u64> = intervals.iter().flat_map(|(start, end)| [*start, *end]).collect();
+    pub(super) fn new(intervals: &[(Avma, Avma)]) -> Self {
+        let mut bounds: Vec<Avma> = intervals.iter().flat_map(|(start, end)| [*start, *end]).collect();
         bounds.sort_unstable();
         bounds.dedup();
         let leaves = bounds.len();
@@ -50,7 +52,7 @@ impl Layers {
     ///
     /// # Cost
     /// O(log² n)
-    pub(super) fn find(&self, address: u64, version: u32) -> Option<u32> {
+    pub(super) fn find(&self, address: Avma, version: u32) -> Option<u32> {
         let leaf = self.bounds.partition_point(|bound| *bound <= address).checked_sub(1)?;
         let mut node = self.bounds.len() + leaf;
         let mut newest = None;
@@ -69,13 +71,14 @@ mod tests {
 
     #[test]
     fn newest_layer_of_the_version_is_on_top() {
-        let layers = Layers::new(&[(10, 50), (20, 30), (25, 40)]);
-        assert_eq!(layers.find(27, 3), Some(2));
-        assert_eq!(layers.find(27, 2), Some(1));
-        assert_eq!(layers.find(27, 1), Some(0));
-        assert_eq!(layers.find(27, 0), None);
-        assert_eq!([9, 50, u64::MAX].map(|x| layers.find(x, 3)), [None; 3]);
-        assert_eq!(Layers::default().find(5, 9), None);
+        let layers =
+            Layers::new(&[(10, 50), (20, 30), (25, 40)].map(|(start, end)| (Avma(start), Avma(end))));
+        assert_eq!(layers.find(Avma(27), 3), Some(2));
+        assert_eq!(layers.find(Avma(27), 2), Some(1));
+        assert_eq!(layers.find(Avma(27), 1), Some(0));
+        assert_eq!(layers.find(Avma(27), 0), None);
+        assert_eq!([9, 50, u64::MAX].map(|x| layers.find(Avma(x), 3)), [None; 3]);
+        assert_eq!(Layers::default().find(Avma(5), 9), None);
     }
 
     #[test]
@@ -86,14 +89,14 @@ mod tests {
             (seed >> 33) % below
         };
         for count in 0..40u32 {
-            let intervals: Vec<(u64, u64)> = (0..count)
+            let intervals: Vec<(Avma, Avma)> = (0..count)
                 .map(|_| {
                     let start = next(50);
-                    (start, start + next(12))
+                    (Avma(start), Avma(start + next(12)))
                 })
                 .collect();
             let layers = Layers::new(&intervals);
-            for address in 0..70 {
+            for address in (0..70).map(Avma) {
                 for version in 0..=count {
                     let slow = (0..version).rev().find(|n| {
                         let (start, end) = intervals[*n as usize];

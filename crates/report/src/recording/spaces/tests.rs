@@ -18,7 +18,7 @@ fn scan(time_ns: u64, tgid: u32, start: u64, image: u32) -> Mapping {
 }
 
 fn image(spaces: &Spaces, tgid: u32, time_ns: u64, address: u64) -> Option<u32> {
-    spaces.find(spaces.space(tgid, time_ns)?, address).map(|m| m.image)
+    spaces.find(spaces.space(tgid, time_ns)?, Avma(address)).map(|m| m.image)
 }
 
 #[test]
@@ -176,12 +176,12 @@ fn an_image_has_the_newest_address_at_which_nothing_lies_over_it() {
     mappings.extend((0..5000).map(|n| event(10 + n, 7, 0x10_0000 + n * 0x100, 6)));
     mappings.push(event(9000, 7, 0x2000, 3));
     let spaces = Spaces::replay(&[change(0, Change::FOUND, 7, 1)], &mappings);
-    let at = |time_ns| spaces.address(spaces.space(7, time_ns).expect("found"), 3, 0x40);
+    let at = |time_ns| spaces.address(spaces.space(7, time_ns).expect("found"), 3, FileOff(0x40));
     assert_eq!(
         [0, 1, 2, 3, 8999, 9000].map(at),
-        [None, Some(0x1040), Some(0x3040), Some(0x1040), Some(0x1040), Some(0x2040)]
+        [None, Some(0x1040), Some(0x3040), Some(0x1040), Some(0x1040), Some(0x2040)].map(|at| at.map(Avma))
     );
-    assert_eq!(spaces.address(spaces.space(7, 9000).expect("found"), 3, 0x100), None);
+    assert_eq!(spaces.address(spaces.space(7, 9000).expect("found"), 3, FileOff(0x100)), None);
 }
 
 fn code(tgid: u32, start: u64, since_ns: u64) -> JitCode {
@@ -198,7 +198,7 @@ fn code_jit_names_belongs_to_the_address_space_in_which_it_was_made() {
     ];
     let rows = [code(7, 0x1000, 0), code(7, 0x1000, 100), code(9, 0x1000, 50), code(5, 0x1000, 0)];
     let spaces = Spaces::replay_with_code(&changes, &[event(200, 7, 0x5000, 4)], &rows);
-    let at = |tgid, time_ns| spaces.code(spaces.space(tgid, time_ns)?, 0x1008);
+    let at = |tgid, time_ns| spaces.code(spaces.space(tgid, time_ns)?, Avma(0x1008));
     assert_eq!([5, 99, 100, 250].map(|ns| at(7, ns)), [Some(0), Some(0), Some(1), Some(1)]);
     assert_eq!((at(8, 160), at(9, 10), at(9, 60)), (None, Some(2), Some(2)));
     assert_eq!(image(&spaces, 7, 250, 0x5000), Some(4));
@@ -211,7 +211,7 @@ fn a_space_ends_where_code_is_made_over_other_code() {
     let rows = [&rows[..], &[nameless]].concat();
     let changes = [change(0, Change::FOUND, 7, 1)];
     let spaces = Spaces::replay_with_code(&changes, &[scan(1, 7, 0x1000, 3)], &rows);
-    let at = |time_ns, address| spaces.code(spaces.space(7, time_ns)?, address);
+    let at = |time_ns, address| spaces.code(spaces.space(7, time_ns)?, Avma(address));
     assert_eq!([5, 49, 50, 80].map(|ns| at(ns, 0x1004)), [Some(0), Some(0), Some(1), Some(1)]);
     assert_eq!((at(49, 0x1008), at(50, 0x1008), at(5, 0x2000)), (Some(0), Some(3), Some(2)));
     assert_eq!([spaces.stay(7, 20).1, spaces.stay(7, 60).1], [0..50, 50..u64::MAX]);

@@ -1,5 +1,7 @@
 //! Decodes instructions of aarch64: calls before return addresses, and where control goes after an instruction.
 
+use icecore_elf::Svma;
+
 use super::{Goes, Step};
 
 /// `b`: a distance of 26 bits.
@@ -33,7 +35,7 @@ pub(super) fn is_signal_return(code: &[u8]) -> bool {
 }
 
 /// Finds where control goes after the instruction at an address; `None` if the instruction is truncated.
-pub(super) fn step(code: &[u8], at: u64) -> Option<Step> {
+pub(super) fn step(code: &[u8], at: Svma) -> Option<Step> {
     let word = u32::from_le_bytes(*code.first_chunk()?);
     let goes = match () {
         () if is(word, B) => Goes::To(target(word, at, 0, 26)),
@@ -51,9 +53,9 @@ fn is(word: u32, (mask, bits): (u32, u32)) -> bool {
 }
 
 /// Computes the target of a branch. The sign is the highest bit of the field; distances count words.
-fn target(word: u32, at: u64, low: u32, len: u32) -> u64 {
+fn target(word: u32, at: Svma, low: u32, len: u32) -> Svma {
     let distance = (word << (32 - len - low)).cast_signed() >> (32 - len);
-    at.wrapping_add_signed(i64::from(distance) * 4)
+    Svma(at.0.wrapping_add_signed(i64::from(distance) * 4))
 }
 
 #[cfg(test)]
@@ -62,13 +64,13 @@ mod tests {
 
     #[test]
     fn branches_lead_on() {
-        let go = |word: u32| step(&word.to_le_bytes(), 0x1000).expect("whole").goes;
+        let go = |word: u32| step(&word.to_le_bytes(), Svma(0x1000)).expect("whole").goes;
         for (word, goes) in [
-            (0x1400_0000, Goes::To(0x1000)),
-            (0x17ff_ffff, Goes::To(0xffc)),
-            (0x5400_0041, Goes::OnOrTo(0x1008)),
-            (0xb5ff_ffc0, Goes::OnOrTo(0xff8)),
-            (0x3717_ffe1, Goes::OnOrTo(0xffc)),
+            (0x1400_0000, Goes::To(Svma(0x1000))),
+            (0x17ff_ffff, Goes::To(Svma(0xffc))),
+            (0x5400_0041, Goes::OnOrTo(Svma(0x1008))),
+            (0xb5ff_ffc0, Goes::OnOrTo(Svma(0xff8))),
+            (0x3717_ffe1, Goes::OnOrTo(Svma(0xffc))),
             (0xd61f_0220, Goes::Anywhere),
             (0xd71f_0a11, Goes::Anywhere),
             (0xd65f_03c0, Goes::Nowhere),
@@ -77,7 +79,7 @@ mod tests {
         ] {
             assert_eq!(go(word), goes, "{word:#x}");
         }
-        assert_eq!(step(&[1, 2], 0), None);
+        assert_eq!(step(&[1, 2], Svma(0)), None);
         assert!(is_signal_return(&SIGNAL_RETURN.map(u32::to_le_bytes).concat()) && !is_signal_return(&[]));
     }
 }

@@ -30,20 +30,20 @@ pub(super) struct Code<'a> {
     opened: &'a Opened,
     tables: Option<UnwindTables<'a>>,
     /// Sections of PLT stubs.
-    stubs: Vec<Range<u64>>,
+    stubs: Vec<Range<Svma>>,
     symbols: OnceLock<Vec<Symbol>>,
-    reached: Mutex<Map<u64, Arc<Reach>>>,
+    reached: Mutex<Map<Svma, Arc<Reach>>>,
     /// How many instructions may still be followed: a hostile recording may carry code that takes for ever.
     left: AtomicUsize,
     /// Frames by first instruction and program counter.
-    shapes: Mutex<Map<(u64, u64), Option<Shape>>>,
+    shapes: Mutex<Map<(Svma, Svma), Option<Shape>>>,
 }
 
 /// A symbol of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Symbol {
-    start: u64,
-    end: u64,
+    start: Svma,
+    end: Svma,
     /// The symbol table says that this is a function; else it may be a label in one.
     is_function: bool,
 }
@@ -54,7 +54,7 @@ impl<'a> Code<'a> {
         let stubs = sections.filter(|section| {
             section.is_executable && (section.name.starts_with(b".plt") || section.name == b".iplt")
         });
-        let stubs = stubs.map(|section| section.at.0..section.at.0.saturating_add(section.len)).collect();
+        let stubs = stubs.map(|section| section.at..Svma(section.at.0.saturating_add(section.len))).collect();
         Self {
             opened,
             tables,
@@ -75,25 +75,25 @@ impl<'a> Code<'a> {
     }
 
     /// Returns the code from an address to the end of its segment.
-    pub(super) fn bytes_from(&self, at: u64) -> Option<&[u8]> {
+    pub(super) fn bytes_from(&self, at: Svma) -> Option<&[u8]> {
         let layout = &self.opened.files.image.layout;
-        let (off, len) = layout.rest_of_segment(Svma(at)).filter(|_| layout.is_code(Svma(at)))?;
+        let (off, len) = layout.rest_of_segment(at).filter(|_| layout.is_code(at))?;
         let begin = usize::try_from(off.0).ok()?;
         self.opened.map.get(begin..begin.checked_add(usize::try_from(len).ok()?)?)
     }
 
-    pub(super) fn is_stub(&self, at: u64) -> bool {
+    pub(super) fn is_stub(&self, at: Svma) -> bool {
         self.stubs.iter().any(|stubs| stubs.contains(&at))
     }
 
     /// Finds the function that holds an address, by unwind tables, else by symbols.
-    fn function(&self, at: u64) -> Option<Range<u64>> {
+    fn function(&self, at: Svma) -> Option<Range<Svma>> {
         let described = self.tables.as_ref().and_then(|tables| tables.extent(at));
         described.or_else(|| self.symbol(at).map(|symbol| symbol.start..symbol.end))
     }
 
     /// Finds the symbol of the function that holds an address, else the last label before it: functions of assembly have labels.
-    fn symbol(&self, at: u64) -> Option<Symbol> {
+    fn symbol(&self, at: Svma) -> Option<Symbol> {
         let symbols = self.symbols.get_or_init(|| symbols(self.opened));
         let before = &symbols[..symbols.partition_point(|symbol| symbol.start <= at)];
         let mut near = before.iter().rev().take(MAX_LABELS).filter(|symbol| at < symbol.end);
@@ -102,15 +102,15 @@ impl<'a> Code<'a> {
     }
 
     /// Returns true if two addresses are known to be in two different functions.
-    pub(super) fn parts(&self, at: u64, other: u64) -> bool {
+    pub(super) fn parts(&self, at: Svma, other: Svma) -> bool {
         self.function(at).is_some_and(|function| !function.contains(&other))
     }
 
     /// Returns the bytes before an address in which a call may lie.
-    fn bytes_before(&self, at: u64) -> Option<&[u8]> {
-        let mut begins = (1..=MAX_CALL_LEN).rev().map(|len| at.wrapping_sub(len));
-        let (begin, code) = begins.find_map(|begin| Some((begin, self.bytes_from(begin)?)))?;
-        code.get(..at.wrapping_sub(begin) as usize)
+    fn bytes_before(&self, at: Svma) -> Option<&[u8]> {
+        let mut lens = (1..=MAX_CALL_LEN).rev();
+        let (len, code) = lens.find_map(|len| Some((len, self.bytes_from(at.wrapping_sub(len))?)))?;
+        code.get(..len as usize)
     }
 
     /// Judges the call before a return address. The callee is at `own` in this image, else where `other` says.
@@ -124,14 +124,14 @@ impl<'a> Code<'a> {
     where
         'a: 'c,
     {
-        let Some(Before { direct, is_indirect }) = self.before(return_address.0) else {
+        let Some(Before { direct, is_indirect }) = self.before(return_address) else {
             return Edge::Unknown;
         };
         if is_indirect {
             return Edge::MayCall;
         }
         let found = match direct {
-            Some(target) => self.leads(target, own),
+            Some(target) => self.leads(Svma(target), own),
             None => Edge::Impossible,
         };
         if found != Edge::Impossible {
@@ -139,23 +139,23 @@ impl<'a> Code<'a> {
         }
         // The kernel puts frames of signals on stacks, and nobody called them.
         let here = own.map(|own| (self, own));
-        let is_put = |(code, at): (&Code<'_>, Svma)| code.is_put(at.0);
-        let is_excused = self.is_signal_return(return_address.0)
-            || self.is_signal_return(return_address.0.wrapping_sub(1))
-            || is_outermost && direct.is_none() && self.is_begin(return_address.0)
+        let is_put = |(code, at): (&Code<'_>, Svma)| code.is_put(at);
+        let is_excused = self.is_signal_return(return_address)
+            || self.is_signal_return(return_address.wrapping_sub(1))
+            || is_outermost && direct.is_none() && self.is_begin(return_address)
             || here.is_some_and(is_put)
-            || own.is_none() && other().is_some_and(|(code, at)| code.is_put(at.0));
+            || own.is_none() && other().is_some_and(|(code, at)| code.is_put(at));
         if is_excused { Edge::Unknown } else { Edge::Impossible }
     }
 
     /// Finds the calls before an address; `None` if there is no code.
-    fn before(&self, return_address: u64) -> Option<Before> {
+    fn before(&self, return_address: Svma) -> Option<Before> {
         let code = self.bytes_before(return_address)?;
-        Some(super::before(self.machine(), code, return_address))
+        Some(super::before(self.machine(), code, return_address.0))
     }
 
     /// Returns whether control reaches an address from the target of a call without another call.
-    pub(super) fn leads(&self, target: u64, callee: Option<Svma>) -> Edge {
+    pub(super) fn leads(&self, target: Svma, callee: Option<Svma>) -> Edge {
         if self.bytes_from(target).is_none() {
             return Edge::Unknown;
         }
@@ -163,12 +163,12 @@ impl<'a> Code<'a> {
             // It leads into another file or to another function of this one, or the callee is there.
             return Edge::MayCall;
         }
-        let function = callee.and_then(|callee| self.function(callee.0));
+        let function = callee.and_then(|callee| self.function(callee));
         if function.as_ref().is_some_and(|function| function.contains(&target)) {
             return Edge::Calls;
         }
         let reach = self.reach(target);
-        if callee.is_some_and(|callee| reach.has(callee.0))
+        if callee.is_some_and(|callee| reach.has(callee))
             || function.as_ref().is_some_and(|function| reach.meets(function))
         {
             return Edge::Calls;
@@ -180,7 +180,7 @@ impl<'a> Code<'a> {
         if reach.is_open || !reach.stubs.is_empty() || is_part { Edge::MayCall } else { Edge::Impossible }
     }
 
-    fn reach(&self, target: u64) -> Arc<Reach> {
+    fn reach(&self, target: Svma) -> Arc<Reach> {
         let reached = || self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         let known = reached().get(&target).cloned();
         known.unwrap_or_else(|| {
@@ -201,7 +201,7 @@ impl<'a> Code<'a> {
         self.left.fetch_add(steps, Ordering::Relaxed);
     }
 
-    fn is_signal_return(&self, at: u64) -> bool {
+    fn is_signal_return(&self, at: Svma) -> bool {
         self.bytes_from(at).is_some_and(|code| match self.machine() {
             Machine::X86_64 => x86_64::is_signal_return(code),
             Machine::Aarch64 => aarch64::is_signal_return(code),
@@ -210,8 +210,8 @@ impl<'a> Code<'a> {
 
     /// Returns true if control does not run on into an address from the instruction before it, or only from the first of a
     /// function: a stack may begin there.
-    fn is_begin(&self, at: u64) -> bool {
-        let is_first = self.function(at).is_some_and(|function| at.wrapping_sub(function.start) <= 4);
+    fn is_begin(&self, at: Svma) -> bool {
+        let is_first = self.function(at).is_some_and(|function| at.0.wrapping_sub(function.start.0) <= 4);
         is_first
             || match self.machine() {
                 Machine::X86_64 => self.bytes_before(at).is_some_and(x86_64::ends_block),
@@ -220,7 +220,7 @@ impl<'a> Code<'a> {
     }
 
     /// Returns true if signals put the function at an address on stacks.
-    fn is_put(&self, at: u64) -> bool {
+    fn is_put(&self, at: Svma) -> bool {
         let keeps_flags = || {
             let begin = self.function(at).and_then(|function| self.bytes_from(function.start));
             match self.machine() {
@@ -233,20 +233,20 @@ impl<'a> Code<'a> {
 
     /// Finds the frame of the function that holds an instruction, if a symbol names the function.
     pub(super) fn shape(&self, at: Svma, is_interrupted: bool) -> Option<Shape> {
-        let symbol = self.symbol(at.0).filter(|symbol| symbol.is_function)?;
+        let symbol = self.symbol(at).filter(|symbol| symbol.is_function)?;
         self.shape_from(symbol.start, at, is_interrupted)
     }
 
     /// Finds the frame of a function that a direct call before a return address enters.
     pub(super) fn shape_behind(&self, return_address: Svma, at: Svma, is_interrupted: bool) -> Option<Shape> {
-        let target = self.before(return_address.0)?.direct.filter(|target| !self.is_stub(*target))?;
-        let is_near = target.abs_diff(at.0) <= MAX_FUNCTION_LEN;
+        let target = self.before(return_address)?.direct.map(Svma).filter(|target| !self.is_stub(*target))?;
+        let is_near = target.0.abs_diff(at.0) <= MAX_FUNCTION_LEN;
         if is_near { self.shape_from(target, at, is_interrupted) } else { None }
     }
 
-    fn shape_from(&self, start: u64, at: Svma, is_interrupted: bool) -> Option<Shape> {
+    fn shape_from(&self, start: Svma, at: Svma, is_interrupted: bool) -> Option<Shape> {
         // A return address lies after the call by which it is looked up.
-        let pc = at.0.wrapping_add(u64::from(!is_interrupted));
+        let pc = at.wrapping_add(u64::from(!is_interrupted));
         let shapes = || self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = shapes().get(&(start, pc)).copied();
         known.unwrap_or_else(|| {
@@ -269,7 +269,7 @@ fn symbols(opened: &Opened) -> Vec<Symbol> {
     symbols.sort_unstable_by_key(|symbol| (symbol.start, !symbol.is_function, std::cmp::Reverse(symbol.end)));
     symbols.dedup_by_key(|symbol| symbol.start);
     // Labels have no length: each extends to the next one.
-    let starts: Vec<u64> = symbols.iter().skip(1).map(|next| next.start).collect();
+    let starts: Vec<Svma> = symbols.iter().skip(1).map(|next| next.start).collect();
     for (symbol, next) in symbols.iter_mut().zip(starts) {
         if symbol.end == symbol.start {
             symbol.end = next;
@@ -287,8 +287,8 @@ fn read(file: &ElfFile, symbols: &mut Vec<Symbol>) {
         let is_here = symbol.is_definition() || is_label && symbol.section_index().is_some();
         let start = symbol.address();
         (is_here && (is_function || is_label)).then(|| Symbol {
-            start,
-            end: start.saturating_add(symbol.size()),
+            start: Svma(start),
+            end: Svma(start.saturating_add(symbol.size())),
             is_function,
         })
     });

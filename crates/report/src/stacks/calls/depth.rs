@@ -8,6 +8,7 @@ use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, 
 use super::code::Code;
 use super::{Goes, flow};
 use crate::base::map::Map;
+use icecore_elf::Svma;
 use icecore_unwind::{CallersFp, Machine, Shape};
 
 /// The most instructions that are followed: code without unwind tables is assembly, and short.
@@ -34,7 +35,7 @@ enum Rbp {
 /// Finds the shape of the frame at an instruction of the function that begins at `start`; `None` if the code does not determine it.
 ///
 /// # Cost   100 ns for each of 4,096 instructions at most
-pub(super) fn shape(code: &Code<'_>, start: u64, wanted: u64) -> Option<Shape> {
+pub(super) fn shape(code: &Code<'_>, start: Svma, wanted: Svma) -> Option<Shape> {
     match code.machine() {
         Machine::X86_64 => {}
         Machine::Aarch64 => return None,
@@ -46,8 +47,8 @@ pub(super) fn shape(code: &Code<'_>, start: u64, wanted: u64) -> Option<Shape> {
 }
 
 /// Follows all paths; returns how many instructions they have, and the shape.
-fn follow(code: &Code<'_>, start: u64, wanted: u64, most: usize) -> (usize, Option<Shape>) {
-    let mut states: Map<u64, State> = Map::default();
+fn follow(code: &Code<'_>, start: Svma, wanted: Svma, most: usize) -> (usize, Option<Shape>) {
+    let mut states: Map<Svma, State> = Map::default();
     let mut open = vec![(start, State { sp: Some(0), rbp: Rbp::Callers, saved: None })];
     let mut infos = InstructionInfoFactory::new();
     while let Some((mut at, mut state)) = open.pop() {

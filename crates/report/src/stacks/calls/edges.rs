@@ -10,6 +10,7 @@ use super::{Calls, Files, Judge as _, Moment};
 use crate::base::map::Map;
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Located, Locator, Place, Role, Step, steps};
+use icecore_elf::Avma;
 use icecore_symbolize::image::{self, Finder};
 use icecore_unwind::Edge;
 
@@ -194,7 +195,8 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
             }
             let Some(of) = locator.address(Some(space), callee) else { continue };
             // The target of a frame pointer may be the first byte of a function.
-            let edge = locator.made_edge(at, address, callee.role.lookup(of), true, Some(calls));
+            let called = callee.role.lookup(Avma(of));
+            let edge = locator.made_edge(at, Avma(address), called, true, Some(calls));
             if edge == Edge::Unknown {
                 continue;
             }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::code::Code;
 use super::{Goes, Step, aarch64, x86_64};
+use icecore_elf::Svma;
 use icecore_unwind::Machine;
 
 /// The most instructions that are followed. The longest functions have more, and remain undecided.
@@ -13,9 +14,9 @@ const MAX_STEPS: usize = 8192;
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     /// Ascending addresses: from the first instruction of each range to the end of its last.
-    ranges: Vec<Range<u64>>,
+    ranges: Vec<Range<Svma>>,
     /// PLT stubs that the code jumps to.
-    pub(super) stubs: Vec<u64>,
+    pub(super) stubs: Vec<Svma>,
     /// The reachable code is not all known: it jumps to an address in a register or in memory, is too long, or leaves known code.
     pub(super) is_open: bool,
 }
@@ -24,7 +25,7 @@ impl Reach {
     /// Follows all paths from an address.
     ///
     /// # Cost   30 ns for each of [`MAX_STEPS`] instructions at most
-    pub(super) fn from(code: &Code<'_>, start: u64) -> Self {
+    pub(super) fn from(code: &Code<'_>, start: Svma) -> Self {
         let mut reach = Self::default();
         let (mut open, mut left) = (vec![start], code.take_steps(MAX_STEPS));
         while let Some(begin) = open.pop() {
@@ -62,7 +63,7 @@ impl Reach {
                     break;
                 }
             }
-            reach.add(begin..at.max(begin.saturating_add(1)));
+            reach.add(begin..at.max(Svma(begin.0.saturating_add(1))));
             if reach.is_open {
                 // The search cannot exclude anything any more.
                 break;
@@ -73,18 +74,18 @@ impl Reach {
     }
 
     /// Returns true if control reaches an address.
-    pub(super) fn has(&self, at: u64) -> bool {
+    pub(super) fn has(&self, at: Svma) -> bool {
         let before = self.ranges.partition_point(|range| range.start <= at);
         // Ranges may overlap where jumps lead into code that was already followed; the lists are short.
         self.ranges[..before].iter().rev().any(|range| range.contains(&at))
     }
 
     /// Returns true if control reaches any part of a function.
-    pub(super) fn meets(&self, function: &Range<u64>) -> bool {
+    pub(super) fn meets(&self, function: &Range<Svma>) -> bool {
         self.ranges.iter().any(|range| range.start < function.end && function.start < range.end)
     }
 
-    fn add(&mut self, range: Range<u64>) {
+    fn add(&mut self, range: Range<Svma>) {
         let at = self.ranges.partition_point(|known| known.start < range.start);
         self.ranges.insert(at, range);
     }
@@ -93,13 +94,13 @@ impl Reach {
 /// Reads the instruction at an address; on x86-64 it returns the decoded instruction, too.
 pub(super) fn step(
     code: &Code<'_>,
-    at: u64,
+    at: Svma,
     last: Option<&iced_x86::Instruction>,
 ) -> Option<(Step, Option<iced_x86::Instruction>)> {
     let bytes = code.bytes_from(at)?;
     match code.machine() {
         Machine::X86_64 => {
-            let instruction = x86_64::decode(bytes, at)?;
+            let instruction = x86_64::decode(bytes, at.0)?;
             Some((x86_64::step(&instruction, last), Some(instruction)))
         }
         Machine::Aarch64 => Some((aarch64::step(bytes, at)?, None)),
@@ -108,8 +109,8 @@ pub(super) fn step(
 
 /// Returns the target of a call that only pushes an address: the code there replaces or drops it. Retpolines reach functions in
 /// this way.
-fn never_returns(code: &Code<'_>, call: &iced_x86::Instruction) -> Option<u64> {
-    let target = call.is_call_near().then(|| call.near_branch_target())?;
+fn never_returns(code: &Code<'_>, call: &iced_x86::Instruction) -> Option<Svma> {
+    let target = call.is_call_near().then(|| Svma(call.near_branch_target()))?;
     x86_64::takes_return_address(code.bytes_from(target)?).then_some(target)
 }
 

@@ -17,7 +17,6 @@
 
 use std::ops::RangeInclusive;
 
-use icecore_elf::calls::Before;
 use iced_x86::{FlowControl, Mnemonic, OpKind};
 
 use super::{Judge, aarch64, before, x86_64};
@@ -25,9 +24,9 @@ use crate::base::map::Map;
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::locate::Locator;
-use icecore_symbolize::image::FileOff;
-use icecore_unwind::Edge;
-use icecore_unwind::Machine;
+use icecore_elf::Avma;
+use icecore_elf::calls::Before;
+use icecore_unwind::{Edge, Machine};
 
 /// Memory that holds no code: four zeros.
 const ZEROS: [u8; 4] = [0; 4];
@@ -36,7 +35,7 @@ const ZEROS: [u8; 4] = [0; 4];
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     /// The keys are the life of the address space, and the address.
-    known: Map<(u32, u64), Site>,
+    known: Map<(u32, Avma), Site>,
 }
 
 /// The readings of one return address.
@@ -70,10 +69,10 @@ pub(crate) struct Moment {
 impl Sites {
     pub(crate) fn new(tables: &Tables, spaces: &Spaces) -> Self {
         let Some(machine) = tables.machine() else { return Self::default() };
-        let mut known: Map<(u32, u64), Site> = Map::default();
+        let mut known: Map<(u32, Avma), Site> = Map::default();
         for row in &tables.call_sites {
             let Some(life) = spaces.life(row.tgid, row.first_ns) else { continue };
-            let site = known.entry((life, row.address)).or_default();
+            let site = known.entry((life, Avma(row.address))).or_default();
             let found = before(machine, &row.front, row.address);
             if found.is_some() {
                 // The site was patched, and the readings do not say which version made the call.
@@ -90,7 +89,7 @@ impl Sites {
         Self { known }
     }
 
-    fn front(&self, spaces: &Spaces, at: Moment, address: u64) -> Front {
+    fn front(&self, spaces: &Spaces, at: Moment, address: Avma) -> Front {
         let site = || self.known.get(&(spaces.life_of(at.space)? as u32, address));
         let Some(site) = (!self.known.is_empty()).then(site).flatten() else { return Front::Unknown };
         if let Some(call) = site.call {
@@ -104,7 +103,7 @@ impl Sites {
 
 impl Locator<'_> {
     /// Returns whether a call ends at an address of JIT code; `None` if that is unknown.
-    pub(crate) fn is_behind_made_call(&self, at: Moment, address: u64) -> Option<bool> {
+    pub(crate) fn is_behind_made_call(&self, at: Moment, address: Avma) -> Option<bool> {
         match self.sites().front(self.spaces(), at, address) {
             Front::Call(_) => Some(true),
             Front::Passed => Some(false),
@@ -117,20 +116,20 @@ impl Locator<'_> {
     pub(crate) fn made_edge(
         &self,
         at: Moment,
-        return_address: u64,
-        callee: u64,
+        return_address: Avma,
+        callee: Avma,
         may_begin: bool,
         files: Option<&dyn Judge>,
     ) -> Edge {
         match self.sites().front(self.spaces(), at, return_address) {
             Front::Call(Before { direct: Some(target), is_indirect: false }) => {
-                if self.leads(at.space, target, callee, files) { Edge::Calls } else { Edge::MayCall }
+                if self.leads(at.space, Avma(target), callee, files) { Edge::Calls } else { Edge::MayCall }
             }
             Front::Call(_) => Edge::MayCall,
             Front::Passed => Edge::Impossible,
             Front::Entry => {
                 let made = self.made(at.space, return_address);
-                let is_named = made.is_some_and(|made| made.start == return_address);
+                let is_named = made.is_some_and(|made| made.start == return_address.0);
                 if is_named && !may_begin { Edge::Impossible } else { Edge::Unknown }
             }
             Front::Unknown => Edge::Unknown,
@@ -138,14 +137,13 @@ impl Locator<'_> {
     }
 
     /// Returns true if the target of a call lies in the callee's function.
-    fn leads(&self, space: SpaceId, target: u64, callee: u64, files: Option<&dyn Judge>) -> bool {
+    fn leads(&self, space: SpaceId, target: Avma, callee: Avma, files: Option<&dyn Judge>) -> bool {
         if let Some(made) = self.made(space, callee) {
-            return (made.start..made.end).contains(&target);
+            return (made.start..made.end).contains(&target.0);
         }
-        let place = |address: u64| -> Option<(u32, FileOff)> {
-            let mapping = self.mapping(space, address)?;
-            let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
-            Some((self.image(mapping.image)?, off))
+        let place = |address| {
+            let (image, off) = self.mapped(space, address)?;
+            Some((image?, off))
         };
         let reaches = || Some(files?.leads(place(target)?, place(callee)?));
         reaches() == Some(true)
@@ -226,7 +224,8 @@ mod tests {
         tables.session.arch = "x86_64".to_owned();
         let locator = Locator::new(&tables, &spaces);
         let space = spaces.space(7, at_ns).expect("it is known");
-        locator.made_edge(Moment { space, span_ns: (at_ns, at_ns) }, return_address, callee, may_begin, None)
+        let at = Moment { space, span_ns: (at_ns, at_ns) };
+        locator.made_edge(at, Avma(return_address), Avma(callee), may_begin, None)
     }
 
     #[test]

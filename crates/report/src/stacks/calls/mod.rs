@@ -5,6 +5,7 @@
 //!            …             ◄─ return address
 //!   f        jmp g         ◄─ `flow`: where control can go from f without another call
 //!   g        …             ◄─ the callee: reached, so this edge is possible
+//! ```
 //!
 //! | room | what lives there |
 //! |---|---|
@@ -26,6 +27,7 @@ mod jit;
 mod opened;
 mod x86_64;
 
+use icecore_elf::Svma;
 use icecore_elf::calls::{self, Before};
 
 pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
@@ -50,7 +52,7 @@ fn before(machine: Machine, code: &[u8], return_address: u64) -> Before {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
     /// The address of the next instruction.
-    next: u64,
+    next: Svma,
     goes: Goes,
 }
 
@@ -59,8 +61,8 @@ struct Step {
 enum Goes {
     /// To the next instruction.
     On,
-    To(u64),
-    OnOrTo(u64),
+    To(Svma),
+    OnOrTo(Svma),
     /// To an address in a register, in memory or on the stack.
     Anywhere,
     /// Control leaves the call, or ends.

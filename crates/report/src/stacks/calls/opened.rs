@@ -106,12 +106,12 @@ impl Judge for Calls<'_> {
         let Some((code, last_byte)) = self.at(caller) else { return Edge::Unknown };
         let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.svma(callee.1));
         let other = || self.at(callee.filter(|callee| callee.0 != caller.0)?);
-        code.edge(Svma(last_byte.0.wrapping_add(1)), own, other, is_outermost)
+        code.edge(last_byte.wrapping_add(1), own, other, is_outermost)
     }
 
     fn leads(&self, target: (u32, FileOff), callee: (u32, FileOff)) -> bool {
         let found = self.at(target).filter(|_| target.0 == callee.0);
-        found.is_some_and(|(code, target)| code.leads(target.0, code.svma(callee.1)) == Edge::Calls)
+        found.is_some_and(|(code, target)| code.leads(target, code.svma(callee.1)) == Edge::Calls)
     }
 
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape> {
@@ -121,6 +121,6 @@ impl Judge for Calls<'_> {
 
     fn shape_behind(&self, caller: (u32, FileOff), at: FileOff, is_interrupted: bool) -> Option<Shape> {
         let (code, last_byte) = self.at(caller)?;
-        code.shape_behind(Svma(last_byte.0.wrapping_add(1)), code.svma(at)?, is_interrupted)
+        code.shape_behind(last_byte.wrapping_add(1), code.svma(at)?, is_interrupted)
     }
 }

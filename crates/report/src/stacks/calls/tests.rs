@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use icecore_elf::Avma;
 use icecore_elf::calls::x86_64;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
@@ -214,9 +215,15 @@ fn the_frame_of_a_function_is_read_from_its_instructions() {
         Some(Shape { from_sp: None, from_fp: Some(8), fp: CallersFp::Saved(8) })
     );
     let leaf = Shape { from_sp: Some(208), from_fp: None, fp: CallersFp::Kept };
-    assert_eq!((leaf.slot(1000, None), leaf.slot(1000, Some(7))), (Some(1208), Some(1208)));
+    assert_eq!(
+        (leaf.slot(Avma(1000), None), leaf.slot(Avma(1000), Some(7))),
+        (Some(Avma(1208)), Some(Avma(1208)))
+    );
     let framed = Shape { from_fp: Some(8), ..leaf };
-    assert_eq!((framed.slot(1000, None), framed.slot(1000, Some(5000))), (Some(1208), Some(5008)));
+    assert_eq!(
+        (framed.slot(Avma(1000), None), framed.slot(Avma(1000), Some(5000))),
+        (Some(Avma(1208)), Some(Avma(5008)))
+    );
     // The call determines where its callee begins: no symbol is needed.
     let behind = |after: &str, at: &str| code.shape_behind(assembled.at(after), assembled.at(at), true);
     assert_eq!(behind("after_leaf", "in_leaf"), Some(leaf));

@@ -1,5 +1,6 @@
 //! Decodes instructions of x86-64: calls before return addresses, and where control goes after an instruction.
 
+use icecore_elf::Svma;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::{Goes, Step};
@@ -40,7 +41,7 @@ pub(super) fn decode(code: &[u8], at: u64) -> Option<Instruction> {
 /// Finds where control goes after an instruction; `last` is the instruction before it.
 pub(super) fn step(instruction: &Instruction, last: Option<&Instruction>) -> Step {
     let target = || match instruction.op0_kind() {
-        OpKind::NearBranch64 => Some(instruction.near_branch_target()),
+        OpKind::NearBranch64 => Some(Svma(instruction.near_branch_target())),
         _ => None,
     };
     let goes = match instruction.flow_control() {
@@ -55,7 +56,7 @@ pub(super) fn step(instruction: &Instruction, last: Option<&Instruction>) -> Ste
         FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => Goes::Nowhere,
         FlowControl::IndirectBranch => Goes::Anywhere,
     };
-    Step { next: instruction.next_ip(), goes }
+    Step { next: Svma(instruction.next_ip()), goes }
 }
 
 /// Returns true if a function begins by replacing or dropping its return address: the call of such a function is a jump.
@@ -85,8 +86,8 @@ mod tests {
     #[test]
     fn jumps_lead_on_and_returns_do_not() {
         let go = |bytes: &[u8]| step(&decode(bytes, 0x1000).expect("sound"), None).goes;
-        assert_eq!(go(&[0xeb, 0x10]), Goes::To(0x1012));
-        assert_eq!(go(&[0x0f, 0x84, 0, 1, 0, 0]), Goes::OnOrTo(0x1106));
+        assert_eq!(go(&[0xeb, 0x10]), Goes::To(Svma(0x1012)));
+        assert_eq!(go(&[0x0f, 0x84, 0, 1, 0, 0]), Goes::OnOrTo(Svma(0x1106)));
         assert_eq!(go(&[0xff, 0xe0]), Goes::Anywhere);
         assert_eq!(go(&[0xe8, 0, 1, 0, 0]), Goes::On);
         assert_eq!(go(&[0x0f, 0x05]), Goes::On, "syscall");

@@ -134,8 +134,11 @@ fn a_return_address_behind_the_mapping_still_belongs_to_it() {
 #[test]
 fn kernel_frames_stand_on_the_user_frames() {
     let tables = tables(&[(0, 0x1100), (0, 0xffff_0010), (2, 0xffff_0020)]);
-    let expected =
-        [Place::Kernel(0, 0xffff_0020), Place::Kernel(0, 0xffff_000f), Place::Image(0, FileOff(0x140))];
+    let expected = [
+        Place::Kernel(0, Avma(0xffff_0020)),
+        Place::Kernel(0, Avma(0xffff_000f)),
+        Place::Image(0, FileOff(0x140)),
+    ];
     assert_eq!(places(&tables, 1, 3), expected);
 }
 

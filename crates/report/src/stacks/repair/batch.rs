@@ -16,10 +16,11 @@ use crate::recording::spaces::SpaceId;
 use crate::stacks::calls::Moment;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::{Locator, steps};
+use icecore_elf::Avma;
 use icecore_unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
 
 /// A call in an address space: the callee, the return address, and whether it is the outermost one.
-type Call = (SpaceId, u64, u64, bool);
+type Call = (SpaceId, Avma, Avma, bool);
 
 /// Unwinds samples.
 pub(super) struct Batch<'a> {
@@ -164,7 +165,7 @@ impl<'a> Batch<'a> {
             // Guesses were checked when they were made.
             let is_judged = matches!(caller.by, By::Tables | By::Start | By::Proven);
             let begins = position + 1 == frames.len();
-            let callee = callee.address.wrapping_sub(u64::from(!callee.is_interrupted()));
+            let callee = callee.lookup();
             let call = (space, callee, caller.address, begins);
             if !is_judged {
                 return true;
@@ -260,8 +261,8 @@ impl<'a> Batch<'a> {
 
     /// Returns true if a function switches to another stack at this point.
     fn goes_over(&mut self, code: &SpaceCode<'_>, frame: &Frame) -> bool {
-        let at = frame.address.wrapping_sub(u64::from(!frame.is_interrupted()));
-        code.find(at).is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
+        code.find(frame.lookup())
+            .is_some_and(|place| self.unwinder.going_on(&place) == Some(GoingOn::Elsewhere))
     }
 
     /// Returns the result for all samples.

@@ -15,13 +15,14 @@ use super::choose::Walked;
 use super::code::SpaceCode;
 use super::over::Walk;
 use super::suspect::Known;
-use icecore_unwind::{Edge, Frame, Modules as _, Unwinder};
+use icecore_elf::Avma;
+use icecore_unwind::{Edge, Frame, Modules as _, Unwinder, lookup};
 
 /// The part of a walk that is known to be right.
 pub(super) struct Carried<'c> {
     code: &'c SpaceCode<'c>,
     /// The last frame: its address, and the address by which its function is looked up.
-    last: (u64, u64),
+    last: (Avma, Avma),
     /// Something other than a frame pointer leads to the next frame.
     is_led: bool,
     /// The number of frames that are callers, or may be.
@@ -39,9 +40,8 @@ pub(super) struct Carried<'c> {
 impl<'c> Carried<'c> {
     /// Begins after a frame. `is_led`: Go has noted where the next one is.
     pub(super) fn from(last: &Frame, is_led: bool, code: &'c SpaceCode<'c>) -> Self {
-        let call = last.address.wrapping_sub(u64::from(!last.is_interrupted()));
         let passes_signal = code.is_trampoline(last);
-        let last = (last.address, call);
+        let last = (last.address, last.lookup());
         let (count, guesses) = Default::default();
         // The function that the signal interrupted is missing; its callers may be right.
         let is_led = is_led || passes_signal;
@@ -74,7 +74,7 @@ impl<'c> Carried<'c> {
             let is_interrupted = next.mark.has(Mark::INTERRUPTED);
             self.passes_signal |= is_interrupted;
             self.is_led = is_interrupted;
-            self.last = (next.address, next.address.wrapping_sub(u64::from(!is_interrupted)));
+            self.last = (next.address, lookup(next.address, is_interrupted));
         }
         if end == WalkEnd::ROOT {
             match self.keeps(walk, known, unwinder) {

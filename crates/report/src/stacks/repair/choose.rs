@@ -2,13 +2,14 @@
 
 use icecore_format::records::{Location, Mark, WalkEnd};
 
+use icecore_elf::Avma;
 use icecore_unwind::{End, Frame};
 
 /// A frame of the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Walked {
     /// Its address in the process.
-    pub(super) address: u64,
+    pub(super) address: Avma,
     /// Its code, as the recording stores it.
     pub(super) location: Location,
     pub(super) mark: Mark,
@@ -88,13 +89,14 @@ mod tests {
     use icecore_unwind::By;
 
     fn unwound(addresses: &[u64]) -> Vec<Frame> {
-        let frame = |(sp, address): (u64, &u64)| Frame { address: *address, sp, by: By::Tables };
+        let frame =
+            |(sp, address): (u64, &u64)| Frame { address: Avma(*address), sp: Avma(sp), by: By::Tables };
         (0..).zip(addresses).map(frame).collect()
     }
 
     fn walked(addresses: &[u64]) -> Vec<Walked> {
         let walked = |address: &u64| Walked {
-            address: *address,
+            address: Avma(*address),
             location: Location::Address(*address),
             mark: Mark::NONE,
         };
@@ -107,7 +109,7 @@ mod tests {
         match choose(&unwound(own), end, &walk, walk_end) {
             Choice::Walk => None,
             Choice::Other { unwound, walked, end } => {
-                let outer = walked.iter().map(|frame| frame.address);
+                let outer = walked.iter().map(|frame| frame.address.0);
                 Some((own[..unwound].iter().copied().chain(outer).collect(), end))
             }
         }

@@ -9,8 +9,9 @@ use super::grown::Framed;
 use super::unwind_tables::TableLookup;
 use crate::stacks::calls::Moment;
 use crate::stacks::locate::{Locator, Role, Step};
+use icecore_elf::Avma;
 use icecore_symbolize::image::{FileOff, Kind};
-use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape};
+use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape, lookup};
 
 /// The prefix of the trampolines that CPython makes of Python functions with `-X perf`.
 const PYTHON: &[u8] = b"py::";
@@ -24,9 +25,9 @@ pub(super) struct SpaceCode<'a> {
     at: Moment,
     tables: &'a TableLookup<'a>,
     /// Cached lookups: address and location.
-    seen: RefCell<Vec<(u64, Location)>>,
+    seen: RefCell<Vec<(Avma, Location)>>,
     /// Signal trampolines on the walk.
-    trampolines: RefCell<Vec<u64>>,
+    trampolines: RefCell<Vec<Avma>>,
 }
 
 impl<'a> SpaceCode<'a> {
@@ -36,7 +37,7 @@ impl<'a> SpaceCode<'a> {
 
     /// Converts a step to a frame of the walk; `None` if a block of it is missing, or it has no address.
     pub(super) fn walked(&self, step: Step) -> Option<Walked> {
-        let (address, location) = (self.locator.address(Some(self.at.space), step)?, step.location?);
+        let (address, location) = (Avma(self.locator.address(Some(self.at.space), step)?), step.location?);
         self.seen.borrow_mut().push((address, location));
         if step.mark.has(Mark::INTERRUPTED) {
             self.trampolines.borrow_mut().push(address);
@@ -45,11 +46,11 @@ impl<'a> SpaceCode<'a> {
     }
 
     /// Returns the address for which a word of code stands; most are return addresses.
-    pub(super) fn of_word(&self, id: u32) -> Option<u64> {
+    pub(super) fn of_word(&self, id: u32) -> Option<Avma> {
         let location = *self.locator.tables.held.code.find(id)?;
         let step =
             Step { node: 0, position: None, location: Some(location), role: Role::Return, mark: Mark::NONE };
-        let address = self.locator.address(Some(self.at.space), step)?;
+        let address = Avma(self.locator.address(Some(self.at.space), step)?);
         self.seen.borrow_mut().push((address, location));
         Some(address)
     }
@@ -88,30 +89,27 @@ impl<'a> SpaceCode<'a> {
     pub(super) fn is_trampoline(&self, frame: &Frame) -> bool {
         let by_rules = || {
             self.find(frame.address)
-                .is_some_and(|place| place.tables.is_some_and(|of| of.is_trampoline(place.at.0)))
+                .is_some_and(|place| place.tables.is_some_and(|of| of.is_trampoline(place.at)))
         };
         self.trampolines.borrow().contains(&frame.address) || by_rules()
     }
 
     /// Finds the image at an address, and the offset in it.
-    fn file_off(&self, address: u64) -> Option<(u32, FileOff)> {
-        let mapping = self.locator.mapping(self.at.space, address)?;
-        let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
-        Some((self.locator.image(mapping.image)?, off))
+    fn file_off(&self, address: Avma) -> Option<(u32, FileOff)> {
+        let (image, off) = self.locator.mapped(self.at.space, address)?;
+        Some((image?, off))
     }
 
     /// Judges a call that a walk along frame pointers or unwind tables show.
-    pub(super) fn framed_edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
+    pub(super) fn framed_edge(&self, return_address: Avma, callee: Avma, may_begin: bool) -> Edge {
         // A frame pointer may lead to an address that a program has put there: the first byte of a function.
         self.edge(return_address, callee, may_begin || self.is_made(return_address))
     }
 
     /// Returns true if the call before an address is in code that no file backs.
-    pub(super) fn is_made(&self, return_address: u64) -> bool {
-        let call = return_address.wrapping_sub(1);
-        let image =
-            self.locator.mapping(self.at.space, call).map(|mapping| self.locator.image(mapping.image));
-        let image = image.flatten().and_then(|image| self.locator.images.get(image as usize));
+    pub(super) fn is_made(&self, return_address: Avma) -> bool {
+        let image = self.file_off(return_address.wrapping_sub(1));
+        let image = image.and_then(|(image, _)| self.locator.images.get(image as usize));
         image.is_none_or(|image| image.kind == Kind::Anonymous)
     }
 
@@ -120,19 +118,18 @@ impl<'a> SpaceCode<'a> {
         let known = self.seen.borrow().iter().rev().find(|(address, _)| *address == frame.address).copied();
         match known {
             Some((_, location)) => location,
-            None => Location::Address(frame.address),
+            None => Location::Address(frame.address.0),
         }
     }
 }
 
 impl Modules for SpaceCode<'_> {
-    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
-        let mapping = self.locator.mapping(self.at.space, address)?;
-        let off = FileOff((address - mapping.start).wrapping_add(mapping.file_off));
-        Some(self.tables.place(self.locator.image(mapping.image), off))
+    fn find(&self, address: Avma) -> Option<ModuleAddress<'_>> {
+        let (image, off) = self.locator.mapped(self.at.space, address)?;
+        Some(self.tables.place(image, off))
     }
 
-    fn is_behind_call(&self, address: u64) -> Option<bool> {
+    fn is_behind_call(&self, address: Avma) -> Option<bool> {
         if self.is_made(address) {
             return self.locator.is_behind_made_call(self.at, address);
         }
@@ -140,36 +137,35 @@ impl Modules for SpaceCode<'_> {
         self.tables.is_behind_call(image, off)
     }
 
-    fn known_frame(&self, return_address: u64) -> Option<u64> {
+    fn known_frame(&self, return_address: Avma) -> Option<u64> {
         let made = self.locator.made(self.at.space, return_address)?;
         let is_trampoline =
-            made.name.starts_with(PYTHON) && return_address - made.start == TRAMPOLINE_CALL_BYTES;
+            made.name.starts_with(PYTHON) && return_address.0 - made.start == TRAMPOLINE_CALL_BYTES;
         is_trampoline.then_some(8)
     }
 
-    fn is_start(&self, return_address: u64) -> bool {
-        let place = return_address.checked_sub(1).and_then(|call| self.file_off(call));
+    fn is_start(&self, return_address: Avma) -> bool {
+        let place = self.file_off(return_address.wrapping_sub(1));
         place.is_some_and(|(image, call)| self.tables.is_start(image, FileOff(call.0 + 1)))
     }
 
-    fn edge(&self, return_address: u64, callee: u64, may_begin: bool) -> Edge {
+    fn edge(&self, return_address: Avma, callee: Avma, may_begin: bool) -> Edge {
         if self.is_made(return_address) {
             return self.locator.made_edge(self.at, return_address, callee, may_begin, self.tables.calls());
         }
-        let caller = return_address.checked_sub(1).and_then(|call| self.file_off(call));
+        let caller = self.file_off(return_address.wrapping_sub(1));
         let Some((calls, caller)) = self.tables.calls().zip(caller) else { return Edge::Unknown };
         calls.edge(caller, self.file_off(callee), may_begin)
     }
 
-    fn shape(&self, pc: u64, is_interrupted: bool) -> Option<Shape> {
-        self.tables
-            .calls()?
-            .shape(self.file_off(pc.checked_sub(u64::from(!is_interrupted))?)?, is_interrupted)
+    fn shape(&self, pc: Avma, is_interrupted: bool) -> Option<Shape> {
+        let at = self.file_off(lookup(pc, is_interrupted))?;
+        self.tables.calls()?.shape(at, is_interrupted)
     }
 
-    fn shape_behind(&self, return_address: u64, pc: u64, is_interrupted: bool) -> Option<Shape> {
-        let at = self.file_off(pc.checked_sub(u64::from(!is_interrupted))?)?;
-        let caller = self.file_off(return_address.checked_sub(1)?).filter(|caller| caller.0 == at.0)?;
+    fn shape_behind(&self, return_address: Avma, pc: Avma, is_interrupted: bool) -> Option<Shape> {
+        let at = self.file_off(lookup(pc, is_interrupted))?;
+        let caller = self.file_off(return_address.wrapping_sub(1)).filter(|caller| caller.0 == at.0)?;
         self.tables.calls()?.shape_behind(caller, at.1, is_interrupted)
     }
 }

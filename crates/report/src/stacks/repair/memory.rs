@@ -4,6 +4,7 @@ use icecore_format::records::{PIECE_BYTES, PIECE_WORDS, Snapshot, StackPiece, Wo
 
 use super::code::SpaceCode;
 use crate::recording::load::held::Held;
+use icecore_elf::Avma;
 use icecore_unwind::{Machine, Miss, Registers, StackMemory};
 
 /// The most parts of a stack that hold words: recorders copy 1 MiB at most.
@@ -19,7 +20,7 @@ pub(super) struct Memory<'a> {
     /// Parts of the stack that hold addresses, by their number from the anchor; the innermost first.
     parts: Vec<(u64, &'a StackPiece)>,
     /// Words that the walk read first: where they lie on the stack, and the return addresses there.
-    steps: Vec<(u64, u64)>,
+    steps: Vec<(Avma, Avma)>,
 }
 
 impl<'a> Memory<'a> {
@@ -55,17 +56,17 @@ impl<'a> Memory<'a> {
     ///
     /// This continues a stack of which only the top was copied after a leaf without a frame, whose caller the walk has skipped. An
     /// unknown frame pointer leads out of the copy, to another stack; [`ELSEWHERE`] stands for it.
-    pub(super) fn add_steps(&mut self, registers: &Registers, steps: &[u64]) {
+    pub(super) fn add_steps(&mut self, registers: &Registers, steps: &[Avma]) {
         let mut fp = registers.value(registers.machine().fp());
         for step in steps {
-            let Some(at) = fp else { break };
+            let Some(at) = fp.map(Avma) else { break };
             self.steps.push((at.wrapping_add(8), *step));
             fp = self.read_u64(at).ok();
         }
     }
 
     /// Returns the registers of the sample that held addresses, and the frame pointer if it `is_followed`.
-    pub(super) fn registers(&self, machine: Machine, pc: u64, is_followed: bool) -> Registers {
+    pub(super) fn registers(&self, machine: Machine, pc: Avma, is_followed: bool) -> Registers {
         let Snapshot { mask, registers, .. } = self.snapshot;
         let numbers = (0..64_u8).filter(|number| mask >> number & 1 == 1);
         let mut known = numbers.zip(registers).peekable();
@@ -79,29 +80,33 @@ impl<'a> Memory<'a> {
     }
 
     /// Returns the program counter of the code that a signal interrupted.
-    pub(super) fn program_counter(&self) -> Option<u64> {
-        self.value(self.snapshot.program_counter()?, self.sp())
+    pub(super) fn program_counter(&self) -> Option<Avma> {
+        self.value(self.snapshot.program_counter()?, self.sp()).map(Avma)
     }
 
-    fn sp(&self) -> u64 {
-        self.snapshot.anchor.wrapping_sub(u64::from(self.snapshot.depth))
+    fn sp(&self) -> Avma {
+        Avma(self.snapshot.anchor).wrapping_sub(u64::from(self.snapshot.depth))
     }
 
-    fn value(&self, word: Word, at: u64) -> Option<u64> {
+    /// Returns the value of a word; one of the stack is stored as its distance from `at`.
+    fn value(&self, word: Word, at: Avma) -> Option<u64> {
         match word {
-            Word::Stack(distance) => Some(at.wrapping_add(distance as u64)),
-            Word::Code(id) => self.code.of_word(id),
+            Word::Stack(distance) => Some(at.0.wrapping_add(distance as u64)),
+            Word::Code(id) => self.code.of_word(id).map(|address| address.0),
         }
     }
 }
 
 impl StackMemory for Memory<'_> {
-    fn read_u64(&self, address: u64) -> Result<u64, Miss> {
+    fn read_u64(&self, at: Avma) -> Result<u64, Miss> {
         let Snapshot { anchor, copied, .. } = *self.snapshot;
-        let into = address.wrapping_sub(self.sp());
-        let step =
-            || self.steps.iter().find(|(at, _)| *at == address).map(|(_, return_address)| *return_address);
-        if !address.is_multiple_of(8) || address < self.sp() || address >= anchor {
+        let (Avma(address), Avma(sp)) = (at, self.sp());
+        let into = address.wrapping_sub(sp);
+        let step = || {
+            let step = self.steps.iter().find(|(slot, _)| *slot == at);
+            step.map(|(_, return_address)| return_address.0)
+        };
+        if !address.is_multiple_of(8) || address < sp || address >= anchor {
             return step().ok_or(Miss::Elsewhere);
         }
         if into + 8 > u64::from(copied) {
@@ -118,6 +123,6 @@ impl StackMemory for Memory<'_> {
             return Err(Miss::NoAddress);
         }
         let word = piece.words[(piece.mask & ((1 << bit) - 1)).count_ones() as usize];
-        self.value(word, address).ok_or(Miss::Elsewhere)
+        self.value(word, at).ok_or(Miss::Elsewhere)
     }
 }

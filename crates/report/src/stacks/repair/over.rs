@@ -15,6 +15,7 @@
 use icecore_format::records::WalkEnd;
 
 use super::choose::Walked;
+use icecore_elf::Avma;
 use icecore_unwind::{GoingOn, Modules, Unwinder};
 
 /// The most frames of a walk whose slots on the stack are searched.
@@ -31,9 +32,9 @@ pub(super) struct Walk {
     /// The first part whose frames are not in `frames`.
     pub(super) next_part: usize,
     /// Return addresses that the sampler read first, each above the word to which a frame pointer leads: those before the mark.
-    pub(super) steps: Vec<u64>,
+    pub(super) steps: Vec<Avma>,
     /// Return addresses that are right whether or not their function keeps a frame pointer.
-    proven: Vec<u64>,
+    proven: Vec<Avma>,
     /// The walk differs from the one that the sampler sent.
     pub(super) is_other: bool,
     /// Some of the code is Go's.
@@ -83,7 +84,7 @@ impl Walk {
             if position == 0 || own == Some(GoingOn::Mark) {
                 return own;
             }
-            unwinder.going_on(&code.find(walked.address.checked_sub(1)?)?)
+            unwinder.going_on(&code.find(walked.address.wrapping_sub(1))?)
         };
         let ways: Vec<_> = walked.iter().enumerate().map(|(at, walked)| going_on(at, walked)).collect();
         // After a function that switches stacks, frame pointers lead elsewhere.
@@ -195,7 +196,7 @@ impl Walk {
     }
 
     /// Returns true if a return address is right whether or not its function keeps a frame pointer.
-    pub(super) fn is_proven(&self, address: u64) -> bool {
+    pub(super) fn is_proven(&self, address: Avma) -> bool {
         self.proven.contains(&address)
     }
 }

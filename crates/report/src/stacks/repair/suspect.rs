@@ -11,7 +11,8 @@ use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Hit;
 use crate::stacks::locate::{Locator, Step, steps};
-use icecore_symbolize::image::{FileOff, Finder};
+use icecore_elf::Avma;
+use icecore_symbolize::image::{Finder, Svma};
 use icecore_unwind::{Limits, ModuleAddress, Unwinder};
 
 /// Counts of samples whose stacks are suspect.
@@ -41,7 +42,7 @@ pub(super) enum Judged {
 
 /// Whether functions keep frame pointers, by image and address in it; `None` if no tables cover the address.
 #[derive(Debug, Default)]
-pub(super) struct Known(Map<(u32, u64), Option<bool>>);
+pub(super) struct Known(Map<(u32, Svma), Option<bool>>);
 
 impl Known {
     /// Judges a walk by the places of its frames, the innermost first; `None` is a frame whose place is unknown.
@@ -63,7 +64,7 @@ impl Known {
     }
 
     pub(super) fn keeps(&mut self, place: &ModuleAddress<'_>, unwinder: &mut Unwinder) -> Option<bool> {
-        let key = (place.module?, place.at.0);
+        let key = (place.module?, place.at);
         *self.0.entry(key).or_insert_with(|| unwinder.keeps_frame_pointer(place))
     }
 }
@@ -148,11 +149,12 @@ fn place<'t>(
     hit: &Hit,
     step: Step,
 ) -> Option<ModuleAddress<'t>> {
+    let space = hit.key.space;
     let location = step.location?;
     let image = match location {
-        Location::Image { image, .. } => image,
-        Location::Address(address) => locator.mapping(hit.key.space?, step.role.lookup(address))?.image,
+        Location::Image { image, .. } => locator.image(image),
+        Location::Address(address) => locator.mapped(space?, step.role.lookup(Avma(address)))?.0,
     };
-    let call = step.role.lookup(locator.file_off(hit.key.space, location)?.0);
-    Some(tables.place(Some(locator.image(image)?), FileOff(call)))
+    let call = step.role.lookup_off(locator.file_off(space, location)?);
+    Some(tables.place(Some(image?), call))
 }

@@ -15,6 +15,7 @@ use crate::recording::load::by_id::ById;
 use crate::recording::load::held::Held;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::calls::Moment;
+use icecore_elf::Avma;
 use icecore_symbolize::image::Search;
 use icecore_unwind::{Machine, Miss, StackMemory as _};
 
@@ -239,9 +240,9 @@ fn a_word_is_found_by_its_address() {
             (ANCHOR, Err(Miss::Elsewhere)),
             (u64::MAX - 7, Err(Miss::Elsewhere)),
         ] {
-            assert_eq!(memory.read_u64(address), found, "{address:#x}");
+            assert_eq!(memory.read_u64(Avma(address)), found, "{address:#x}");
         }
-        let registers = memory.registers(Machine::X86_64, CODE + 1, false);
+        let registers = memory.registers(Machine::X86_64, Avma(CODE + 1), false);
         let of = |number| registers.value(number);
         assert_eq!(
             (of(3), of(12), of(7), of(16)),
@@ -262,9 +263,9 @@ fn code_that_nothing_maps_any_more_is_no_word() {
         ById::from_blocks(vec![(0x10, vec![Location::Image { image: 3, file_off: 8 }])]);
     with_memory(&recorded, |memory| {
         let memory = memory.expect("it is whole");
-        assert_eq!(memory.read_u64(ANCHOR - 16), Err(Miss::Elsewhere), "its image is not mapped");
-        assert_eq!(memory.read_u64(ANCHOR - 8), Err(Miss::Elsewhere), "its block is missing");
-        assert_eq!(memory.registers(Machine::X86_64, CODE, false).value(0), None);
+        assert_eq!(memory.read_u64(Avma(ANCHOR - 16)), Err(Miss::Elsewhere), "its image is not mapped");
+        assert_eq!(memory.read_u64(Avma(ANCHOR - 8)), Err(Miss::Elsewhere), "its block is missing");
+        assert_eq!(memory.registers(Machine::X86_64, Avma(CODE), false).value(0), None);
     });
 }
 
@@ -315,7 +316,7 @@ fn a_stack_that_claims_the_end_of_memory_is_read_as_nothing() {
             let memory = memory.expect("it is whole");
             for around in [0, anchor, anchor.wrapping_sub(depth.into()), u64::MAX] {
                 for address in (0..64).map(|n| around.wrapping_sub(32).wrapping_add(n)) {
-                    assert!(memory.read_u64(address).is_err(), "{anchor:#x} {address:#x}");
+                    assert!(memory.read_u64(Avma(address)).is_err(), "{anchor:#x} {address:#x}");
                 }
             }
         });

@@ -53,7 +53,7 @@ pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u3
         let unwound = of_rules.as_ref().and_then(|of| of.as_ref());
         let unwound = unwound.map(|recorded| (recorded, UnwindTables::new(recorded.sections(machine))));
         let is_by_rules = |off: u64| {
-            unwound.as_ref().is_some_and(|(recorded, of)| of.is_trampoline(recorded.svma(FileOff(off)).0))
+            unwound.as_ref().is_some_and(|(recorded, of)| of.is_trampoline(recorded.svma(FileOff(off))))
         };
         let files = of_rules.is_none().then(|| finder.look(&locator.images[*image as usize]).files.ok());
         let map = files.flatten().and_then(|files| files.image.file.map());

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_elf::Layout;
 use icecore_elf::frame_pointers::{Frames, frames};
+use icecore_elf::{Avma, Layout};
 use icecore_unwind::{Limits, Machine, Modules, Unwinder};
 
 use crate::images::Images;
@@ -53,7 +53,7 @@ fn a_return_address_in_a_function_without_frame_pointer_is_known() {
     let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
     // This very function, compiled with frame pointers (.cargo/config.toml).
     let here = a_return_address_in_a_function_without_frame_pointer_is_known as fn() as usize as u64;
-    let mut at = |address| unwinder.keeps_frame_pointer(&own.find(address).expect("code"));
+    let mut at = |address| unwinder.keeps_frame_pointer(&own.find(Avma(address)).expect("code"));
     assert_eq!(at(here + 40), Some(true));
     assert_eq!(at(here), Some(false), "in the first instruction there is none yet");
 }

@@ -34,9 +34,9 @@ enum Entry {
 impl Truth {
     /// Begins with frames that were found otherwise.
     pub(crate) fn new(frames: &[Frame], images: &Images) -> Self {
-        let memory = images.writable(frames[0].sp).expect("a stack can be written");
+        let memory = images.writable(frames[0].sp.0).expect("a stack can be written");
         let entries = frames.iter().skip(1).rev();
-        let entries = entries.map(|frame| Entry::Return { address: frame.address, slot: frame.sp - 8 });
+        let entries = entries.map(|frame| Entry::Return { address: frame.address.0, slot: frame.sp.0 - 8 });
         Self { stacks: vec![Stack { memory, entries: entries.collect() }], current: 0 }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use framehop::ExplicitModuleSectionInfo;
 use framehop::x86_64::UnwinderX86_64;
-use icecore_elf::Svma;
+use icecore_elf::{Avma, Svma};
 use icecore_unwind::{Machine, ModuleAddress, Modules, UnwindSections, UnwindTables};
 use nix::unistd::Pid;
 use object::elf::PF_X;
@@ -127,7 +127,7 @@ impl Images {
 }
 
 impl Modules for Images {
-    fn find(&self, address: u64) -> Option<ModuleAddress<'_>> {
+    fn find(&self, Avma(address): Avma) -> Option<ModuleAddress<'_>> {
         let (_, place) = self.at(address)?;
         let Some((image, number, bias)) = place else {
             return Some(ModuleAddress { module: None, at: Svma(address), tables: None });
@@ -136,7 +136,7 @@ impl Modules for Images {
         Some(ModuleAddress { module: Some(*number), at, tables: Some(&image.tables) })
     }
 
-    fn is_behind_call(&self, address: u64) -> Option<bool> {
+    fn is_behind_call(&self, Avma(address): Avma) -> Option<bool> {
         let (_, place) = self.at(address)?;
         let (image, _, bias) = place.as_ref()?;
         let at = address.wrapping_sub(*bias).checked_sub(8)?;
@@ -146,7 +146,7 @@ impl Modules for Images {
     }
 
     /// The dynamic linker begins a program in assembly without unwind tables: two calls after its entry point.
-    fn is_start(&self, return_address: u64) -> bool {
+    fn is_start(&self, Avma(return_address): Avma) -> bool {
         let place = self.at(return_address).and_then(|(_, place)| place.as_ref());
         place.is_some_and(|(image, _, bias)| {
             let entry = image.file.entry();

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use framehop::Unwinder as _;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use icecore_elf::Avma;
 use icecore_unwind::{By, End, Frame, Limits, Machine, Modules, StackMemory, Unwinder};
 
 use crate::images::Images;
@@ -69,23 +70,23 @@ impl Tally {
         if end == End::Root {
             self.rooted += 1;
         } else {
-            let last = frames.last().map(|frame| images.symbol(frame.address)).unwrap_or_default();
+            let last = frames.last().map(|frame| images.symbol(frame.address.0)).unwrap_or_default();
             *self.others.entry(format!("{end:?} {last}")).or_default() += 1;
         }
     }
 
     fn compare(&mut self, ours: &[Frame], theirs: &[u64], images: &Images) {
-        let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours.address == **theirs).count();
+        let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours.address.0 == **theirs).count();
         match (ours.get(same), theirs.get(same)) {
             (None, None) => self.equal += 1,
             (Some(_), None) => self.theirs_ends_before += 1,
             (None, Some(_)) => self.ours_ends_before += 1,
             (Some(Frame { by: By::TopOfStack | By::FramePointer, .. }), Some(_)) => self.guesses += 1,
-            (Some(_), Some(other)) if images.find(*other).is_none() => self.theirs_is_no_code += 1,
+            (Some(_), Some(other)) if images.find(Avma(*other)).is_none() => self.theirs_is_no_code += 1,
             (Some(frame), Some(other)) => {
-                let outer = ours[same..].iter().any(|frame| frame.address == *other);
+                let outer = ours[same..].iter().any(|frame| frame.address.0 == *other);
                 let [before, ours, theirs] =
-                    [ours[same - 1].address, frame.address, *other].map(|at| images.symbol(at));
+                    [ours[same - 1].address.0, frame.address.0, *other].map(|at| images.symbol(at));
                 let kind = if outer { &mut self.theirs_skips } else { &mut self.different };
                 kind.push(format!("frame {same} behind {before}: {ours} and not {theirs}"));
             }
@@ -110,9 +111,9 @@ impl Framehop {
             .insert(known.unwrap_or_else(|| (images.clone(), images.framehop(), CacheX86_64::new())));
         let registers = &snapshot.registers;
         let rbp = registers.value(6).expect("all are known");
-        let start = UnwindRegsX86_64::new(registers.pc(), registers.sp(), rbp);
-        let mut read = |address| snapshot.read_u64(address).map_err(drop);
-        let mut frames = unwinder.iter_frames(registers.pc(), start, cache, &mut read);
+        let start = UnwindRegsX86_64::new(registers.pc().0, registers.sp().0, rbp);
+        let mut read = |address| snapshot.read_u64(Avma(address)).map_err(drop);
+        let mut frames = unwinder.iter_frames(registers.pc().0, start, cache, &mut read);
         let mut found = Vec::new();
         while let (Ok(Some(frame)), true) = (frames.next(), found.len() < 2000) {
             found.push(frame.address());

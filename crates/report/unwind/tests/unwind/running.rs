@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use icecore_elf::Avma;
 use icecore_unwind::{Miss, Registers, StackMemory};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -32,7 +33,7 @@ pub(crate) struct Snapshot {
 
 impl StackMemory for Snapshot {
     #[inline]
-    fn read_u64(&self, address: u64) -> Result<u64, Miss> {
+    fn read_u64(&self, Avma(address): Avma) -> Result<u64, Miss> {
         let miss = if self.memory.contains(&address) { Miss::Beyond } else { Miss::Elsewhere };
         let off = usize::try_from(address.checked_sub(self.memory.start).ok_or(miss)?).map_err(|_| miss)?;
         let word = self.bytes.get(off..).and_then(|bytes| bytes.first_chunk()).ok_or(miss)?;
@@ -88,7 +89,8 @@ fn snapshot(pid: Pid, stopped: &Stopped, known: &mut Option<(String, Rc<Images>)
         *known = Some((maps, images));
     }
     let images = known.as_ref()?.1.clone();
-    let stack = registers.sp()..images.writable(registers.sp())?.end;
+    let Avma(sp) = registers.sp();
+    let stack = sp..images.writable(sp)?.end;
     let mut bytes = vec![0; (stack.end - stack.start) as usize];
     memory.file.read_exact_at(&mut bytes, stack.start).ok()?;
     Some(Snapshot { registers, images, memory: stack, bytes })

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use icecore_elf::Avma;
 use icecore_unwind::{Miss, Registers, StackMemory};
 use nix::errno::Errno;
 use nix::sys::ptrace;
@@ -55,8 +56,8 @@ impl Memory {
 }
 
 impl StackMemory for Memory {
-    fn read_u64(&self, address: u64) -> Result<u64, Miss> {
-        self.word(address).ok_or(Miss::Elsewhere)
+    fn read_u64(&self, address: Avma) -> Result<u64, Miss> {
+        self.word(address.0).ok_or(Miss::Elsewhere)
     }
 }
 

@@ -102,7 +102,7 @@ fn follow(program: &Program) -> Tally {
     let mut signal = None;
     loop {
         let before = registers(pid).expect("it stands still");
-        let code = memory.word(before.pc()).map(u64::to_le_bytes).expect("code");
+        let code = memory.word(before.pc().0).map(u64::to_le_bytes).expect("code");
         if code[0] == BREAKPOINT {
             return tally;
         }
@@ -123,12 +123,12 @@ fn follow(program: &Program) -> Tally {
             judge.images.writable(sp).expect("a stack can be written")
         };
         if was_signal {
-            truth.interrupted((before.pc(), before.sp()), now.sp(), &memory, &mut find);
+            truth.interrupted((before.pc().0, before.sp().0), now.sp().0, &memory, &mut find);
         } else {
-            truth.stepped(now.sp(), is_call(code), &memory, &mut find);
+            truth.stepped(now.sp().0, is_call(code), &memory, &mut find);
         }
-        tally.deepest_bytes = tally.deepest_bytes.max(truth.bytes(now.sp()));
-        judge.compare(&now, &memory, &truth.chain(now.pc()), program, &mut tally);
+        tally.deepest_bytes = tally.deepest_bytes.max(truth.bytes(now.sp().0));
+        judge.compare(&now, &memory, &truth.chain(now.pc().0), program, &mut tally);
     }
 }
 
@@ -150,7 +150,8 @@ impl Judge {
     /// Begins with the frames from `main` outwards, which are the same in every program.
     fn begin(&mut self, registers: Registers, memory: &Memory) -> Truth {
         let end = self.unwinder.unwind(registers, memory, &self.images, &mut self.frames);
-        let outermost = self.frames.last().map(|frame| self.images.symbol(frame.address)).unwrap_or_default();
+        let outermost =
+            self.frames.last().map(|frame| self.images.symbol(frame.address.0)).unwrap_or_default();
         assert!(end == End::Root && outermost.starts_with("_start+"), "{end:?} {outermost}");
         Truth::new(&self.frames, &self.images)
     }
@@ -167,7 +168,7 @@ impl Judge {
         let end = self.unwinder.unwind(registers.clone(), memory, &self.images, &mut self.frames);
         tally.instructions += 1;
         tally.framehop_exact += usize::from(self.framehop(registers, memory, expected.len()) == expected);
-        let found: Vec<u64> = self.frames.iter().map(|frame| frame.address).collect();
+        let found: Vec<u64> = self.frames.iter().map(|frame| frame.address.0).collect();
         if found == expected && end == End::Root {
             tally.exact += 1;
         } else if let Some(excuse) = self.excuse(expected, program) {
@@ -192,9 +193,9 @@ impl Judge {
     fn framehop(&mut self, registers: &Registers, memory: &Memory, len: usize) -> Vec<u64> {
         let mut read = |address| memory.word(address).ok_or(());
         let rbp = registers.value(6).expect("all are known");
-        let start = UnwindRegsX86_64::new(registers.pc(), registers.sp(), rbp);
+        let start = UnwindRegsX86_64::new(registers.pc().0, registers.sp().0, rbp);
         let (unwinder, cache) = &mut self.framehop;
-        let mut frames = unwinder.iter_frames(registers.pc(), start, cache, &mut read);
+        let mut frames = unwinder.iter_frames(registers.pc().0, start, cache, &mut read);
         let mut found = Vec::new();
         while let (Ok(Some(frame)), true) = (frames.next(), found.len() <= len) {
             found.push(frame.address());

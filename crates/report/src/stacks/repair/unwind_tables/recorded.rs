@@ -22,7 +22,7 @@ pub(crate) struct Recorded {
     of_go: Vec<u8>,
     /// Each pair holds an offset in the file, and what is added to offsets from there on to get an address. Linkers and optimizers
     /// may make several segments of code.
-    biases: Vec<(u64, u64)>,
+    biases: Vec<(FileOff, u64)>,
 }
 
 impl Recorded {
@@ -32,7 +32,7 @@ impl Recorded {
             rules.iter().partition(|rule| rule.at >= go::FDE_AT);
         rules.sort_by_key(|rule| rule.at);
         let functions = rules.iter().filter(|rule| is_function(&rule.bytes)).chain(&of_go);
-        let mut biases: Vec<(u64, u64)> = functions.map(|rule| (rule.start, rule.bias)).collect();
+        let mut biases: Vec<_> = functions.map(|rule| (FileOff(rule.start), rule.bias)).collect();
         biases.sort_unstable();
         biases.dedup_by_key(|(_, bias)| *bias);
         let first = rules.first().map_or(0, |rule| rule.at);
@@ -59,12 +59,12 @@ impl Recorded {
     /// Returns true if the tables do not cover some of the code at these offsets, which may be return addresses.
     pub(super) fn lacks(&self, machine: Machine, offsets: &[u64]) -> bool {
         let tables = UnwindTables::new(self.sections(machine));
-        let has = |off: u64| tables.describes(self.svma(FileOff(off)).0);
+        let has = |off: u64| tables.describes(self.svma(FileOff(off)));
         offsets.iter().any(|off| !has(off.saturating_sub(1)) && !has(*off))
     }
 
     pub(in crate::stacks::repair) fn svma(&self, off: FileOff) -> Svma {
-        let after = self.biases.partition_point(|(start, _)| *start <= off.0);
+        let after = self.biases.partition_point(|(start, _)| *start <= off);
         Svma(off.0.wrapping_add(self.biases[after.saturating_sub(1)].1))
     }
 }
