@@ -18,6 +18,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use icecore_elf::FileOff;
 use icecore_format::records::{CallSite, ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -48,7 +49,7 @@ pub(crate) struct Evidence {
     /// By image id.
     sources: FxHashMap<u32, Source>,
     /// Offsets in the files of images.
-    hits: FxHashMap<u32, FxHashSet<u64>>,
+    hits: FxHashMap<u32, FxHashSet<FileOff>>,
     hit_count: usize,
     /// The number of hits, by image.
     counts: FxHashMap<u32, u64>,
@@ -113,7 +114,7 @@ impl Evidence {
     }
 
     /// Remembers code that was hit, by its offset in the file of an image.
-    pub(crate) fn hit(&mut self, image: u32, file_off: u64) {
+    pub(crate) fn hit(&mut self, image: u32, file_off: FileOff) {
         if self.hit_count >= MAX_HITS {
             self.left_out += 1;
             return;
@@ -149,12 +150,12 @@ impl Evidence {
         self.jit.finish();
         let (jit, call_sites, jit_told) = (self.jit.take_rows(), self.jit.take_sites(), self.jit.told);
         let mut found = Found { left_out: self.left_out, jit, call_sites, jit_told, ..Found::default() };
-        let mut images: Vec<(u32, &FxHashSet<u64>)> =
+        let mut images: Vec<(u32, &FxHashSet<FileOff>)> =
             self.hits.iter().map(|(id, offs)| (*id, offs)).collect();
         images.sort_unstable_by_key(|(image, _)| *image);
         for (image, offsets) in images {
             // A return address is looked up one byte earlier, in the call, which may belong to another function.
-            let offsets = offsets.iter().flat_map(|off| [off.saturating_sub(1), *off]);
+            let offsets = offsets.iter().flat_map(|off| [off.0.saturating_sub(1), off.0]);
             let read = |file: &File| {
                 let file = ReadCache::new(file);
                 let debug = debug_file(&file).map(ReadCache::new);

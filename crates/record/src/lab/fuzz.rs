@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 
-use icecore_elf::Layout;
 use icecore_elf::frame_pointers::frames;
+use icecore_elf::{Avma, Layout};
 
 use crate::evidence::jit::{Asked, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
@@ -116,7 +116,7 @@ pub fn kallsyms(text: &[u8]) {
         else {
             continue;
         };
-        for address in [address.saturating_sub(1), address, address.saturating_add(1)] {
+        for address in [address.saturating_sub(1), address, address.saturating_add(1)].map(Avma) {
             if let Some(function) = table.find(address) {
                 assert!((function.start..function.end).contains(&address));
                 assert!(function.name.len() + function.module.len() <= text.len());
@@ -149,7 +149,7 @@ pub fn functions(file: &[u8]) {
 /// Finds JIT code all over the address space, in a perf map and in a jitdump file.
 pub fn jit(bytes: &[u8]) {
     let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
-    let addresses: Vec<u64> = addresses.into_iter().collect();
+    let addresses: Vec<Avma> = addresses.into_iter().map(Avma).collect();
     let asked = Asked::new(&addresses);
     let is_whole = |piece: &Piece| {
         assert!(!asked.within(piece.start, piece.end).is_empty());

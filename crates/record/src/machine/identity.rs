@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use icecore_elf::Avma;
 use icecore_format::records::{Image, ImageKind};
 use object::read::ReadCache;
 use rustc_hash::FxHashMap;
@@ -39,8 +40,8 @@ pub(crate) struct Identities {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) tgid: u32,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+    pub(crate) start: Avma,
+    pub(crate) end: Avma,
 }
 
 /// How certain it is that a path leads to the mapped file.
@@ -64,7 +65,7 @@ impl Identities {
                 Identity { kind: kind_of_path(path), build_id: build_id.to_vec(), ..without_file(path) }
             }
             FileRef::Inode { major, minor, inode } => {
-                let place = Place { tgid, start, end: start.saturating_add(len) };
+                let place = Place { tgid, start, end: Avma(start.0.saturating_add(len)) };
                 self.of_inode(place, path, libc::makedev(major, minor), inode)
             }
         }
@@ -72,7 +73,7 @@ impl Identities {
 
     /// Returns the identity of a mapping that existed before the recording, from a line of `/proc/PID/maps`.
     pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
-        let place = Place { tgid, start: line.start, end: line.end };
+        let place = Place { tgid, start: Avma(line.start), end: Avma(line.end) };
         self.of_inode(place, &line.path, libc::makedev(line.major, line.minor), line.inode)
     }
 
@@ -132,7 +133,7 @@ fn modified_unix_ns(meta: &Metadata) -> u64 {
 
 impl Place {
     /// The location of a file whose processes may have ended: only its path leads to it.
-    pub(crate) const NOWHERE: Self = Self { tgid: u32::MAX, start: 0, end: 0 };
+    pub(crate) const NOWHERE: Self = Self { tgid: u32::MAX, start: Avma(0), end: Avma(0) };
 
     /// Opens the file if it is still the one that was mapped.
     pub(crate) fn open(self, identity: &Identity) -> Option<File> {
@@ -179,7 +180,10 @@ impl Place {
         let own = Path::new(std::ffi::OsStr::from_bytes(path));
         let below = own.strip_prefix("/").unwrap_or(own);
         [
-            (format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start, self.end).into(), Trust::Certain),
+            (
+                format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start.0, self.end.0).into(),
+                Trust::Certain,
+            ),
             (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), Trust::SameNamespace),
             (own.to_owned(), Trust::OwnNamespace),
         ]

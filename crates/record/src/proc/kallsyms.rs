@@ -2,6 +2,8 @@
 
 use std::io::Read as _;
 
+use icecore_elf::Avma;
+
 /// All functions of the kernel, sorted by address; names in one arena.
 #[derive(Debug, Default)]
 pub(crate) struct Kallsyms {
@@ -11,7 +13,7 @@ pub(crate) struct Kallsyms {
 
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
-    start: u64,
+    start: Avma,
     name_off: u32,
     name_len: u16,
     module_len: u16,
@@ -20,9 +22,9 @@ struct Symbol {
 /// One function of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KernelFunction<'a> {
-    pub(crate) start: u64,
+    pub(crate) start: Avma,
     /// Where the next function begins.
-    pub(crate) end: u64,
+    pub(crate) end: Avma,
     pub(crate) name: &'a [u8],
     /// Empty for the kernel proper.
     pub(crate) module: &'a [u8],
@@ -84,10 +86,10 @@ impl Kallsyms {
     }
 
     /// Finds the function that an address lies in.
-    pub(crate) fn find(&self, address: u64) -> Option<KernelFunction<'_>> {
+    pub(crate) fn find(&self, address: Avma) -> Option<KernelFunction<'_>> {
         let behind = self.rows.partition_point(|row| row.start <= address);
         let row = self.rows.get(behind.checked_sub(1)?)?;
-        let end = self.rows.get(behind).map_or(row.start.saturating_add(LAST_LEN), |next| next.start);
+        let end = self.rows.get(behind).map_or(Avma(row.start.0.saturating_add(LAST_LEN)), |next| next.start);
         let name_off = row.name_off as usize;
         let module_off = name_off + usize::from(row.name_len);
         (address < end).then(|| KernelFunction {
@@ -99,18 +101,18 @@ impl Kallsyms {
     }
 }
 
-type Line<'a> = (u64, u8, &'a [u8], &'a [u8]);
+type Line<'a> = (Avma, u8, &'a [u8], &'a [u8]);
 
 fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     let mut words = line.split(|&b| b == b' ' || b == b'\t').filter(|word| !word.is_empty());
-    let start = u64::from_str_radix(std::str::from_utf8(words.next()?).ok()?, 16).ok()?;
+    let start = Avma(u64::from_str_radix(std::str::from_utf8(words.next()?).ok()?, 16).ok()?);
     let &[kind] = words.next()? else { return None };
     let name = words.next()?;
     let module =
         words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]")).unwrap_or_default();
     let is_function = matches!(kind, b't' | b'T' | b'w' | b'W');
     let fits = name.len() <= usize::from(u16::MAX) && module.len() <= usize::from(u16::MAX);
-    (start != 0 && is_function && fits).then_some((start, kind, name, module))
+    (start.0 != 0 && is_function && fits).then_some((start, kind, name, module))
 }
 
 #[cfg(test)]
@@ -128,20 +130,20 @@ ffffffffc0000000 t probe\t[ext4]\n\
     #[test]
     fn functions_are_found_between_their_start_and_the_next() {
         let table = Kallsyms::parse(TEXT);
-        let first = table.find(0xffff_ffff_8100_00ff).expect("inside");
-        assert_eq!((first.name, first.end), (&b"_text"[..], 0xffff_ffff_8100_0100));
-        assert_eq!(table.find(0xffff_ffff_8100_0100).map(|f| f.name), Some(&b"second"[..]));
-        let module = table.find(0xffff_ffff_c000_0010).expect("inside");
+        let first = table.find(Avma(0xffff_ffff_8100_00ff)).expect("inside");
+        assert_eq!((first.name, first.end.0), (&b"_text"[..], 0xffff_ffff_8100_0100));
+        assert_eq!(table.find(Avma(0xffff_ffff_8100_0100)).map(|f| f.name), Some(&b"second"[..]));
+        let module = table.find(Avma(0xffff_ffff_c000_0010)).expect("inside");
         assert_eq!((module.name, module.module), (&b"probe"[..], &b"ext4"[..]));
-        assert_eq!(table.find(0xffff_ffff_c000_0000 + LAST_LEN), None);
-        assert_eq!(table.find(5), None);
+        assert_eq!(table.find(Avma(0xffff_ffff_c000_0000 + LAST_LEN)), None);
+        assert_eq!(table.find(Avma(5)), None);
     }
 
     #[test]
     fn hidden_addresses_name_nothing() {
         let hidden = Kallsyms::parse(b"0000000000000000 T _text\n0000000000000000 t x\t[m]\n");
-        assert_eq!(hidden.find(5), None);
-        assert_eq!(Kallsyms::parse(b"").find(5), None);
+        assert_eq!(hidden.find(Avma(5)), None);
+        assert_eq!(Kallsyms::parse(b"").find(Avma(5)), None);
     }
 
     #[test]
@@ -154,7 +156,7 @@ ffffffffc0000000 t probe\t[ext4]\n\
     proptest::proptest! {
         #[test]
         fn no_text_makes_it_panic(text: Vec<u8>, address: u64) {
-            let _ = Kallsyms::parse(&text).find(address);
+            let _ = Kallsyms::parse(&text).find(Avma(address));
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use icecore_elf::Avma;
+
 /// A piece of JIT code that a process reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+    pub(crate) start: Avma,
+    pub(crate) end: Avma,
     /// 0 if unknown, as in the next.
     pub(crate) since_ns: u64,
     pub(crate) until_ns: u64,

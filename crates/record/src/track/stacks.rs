@@ -1,5 +1,6 @@
 //! Stores stacks as a trie: a stack is a path from the node of its outermost frame down to that of its leaf.
 
+use icecore_elf::{Avma, FileOff};
 use icecore_format::records::{Location, Node, WalkEnd};
 use rustc_hash::FxHashMap;
 
@@ -13,7 +14,7 @@ const REMEMBERED: usize = 512 << 10;
 pub(crate) struct Stacks {
     ids: FxHashMap<(u32, Location), u32>,
     /// The code at return addresses, by version of the address space and address.
-    callers: FxHashMap<(u32, u64), Option<Location>>,
+    callers: FxHashMap<(u32, Avma), Option<Location>>,
     /// The locations of the current user stack, leaf first.
     located: Vec<Location>,
     first_new: u32,
@@ -27,11 +28,11 @@ pub(crate) struct Hits {
     /// The number of hits by image: one for each sample whose leaf is there, and one for each distinct caller.
     pub(crate) counts: FxHashMap<u32, u64>,
     /// Code that stacks store by its address, since the process has mapped the image twice: image and offset in its file.
-    pub(crate) by_address: Vec<(u32, u64)>,
+    pub(crate) by_address: Vec<(u32, FileOff)>,
 }
 
 impl Hits {
-    fn note(&mut self, space: &Space, address: u64, location: Location) {
+    fn note(&mut self, space: &Space, address: Avma, location: Location) {
         let image = match location {
             Location::Image { image, .. } => Some(image),
             Location::Address(_) => space.code(address).map(|code| {
@@ -66,19 +67,19 @@ impl Stacks {
     pub(crate) fn user(
         &mut self,
         space: Option<&Space>,
-        leaf_first: &[u64],
+        leaf_first: &[Avma],
         end: WalkEnd,
     ) -> Result<(u32, WalkEnd), Exhausted> {
         self.located.clear();
         let Some((leaf, callers)) = leaf_first.split_first() else { return Ok((0, end)) };
         let known = space.and_then(|space| Some((space, space.locate(*leaf)?)));
         let Some((space, leaf)) = known else {
-            return Ok((self.id(leaf_first.iter().rev().map(|address| Location::Address(*address)))?, end));
+            return Ok((self.id(leaf_first.iter().rev().map(|address| Location::Address(address.0)))?, end));
         };
         self.hits.note(space, leaf_first[0], leaf);
         let mut locations = std::mem::take(&mut self.located);
         locations.push(leaf);
-        let unknown = |address| (!space.is_complete()).then_some(Location::Address(address));
+        let unknown = |address: Avma| (!space.is_complete()).then_some(Location::Address(address.0));
         locations.extend(callers.iter().map_while(|a| self.caller(space, *a).or_else(|| unknown(*a))));
         let end = if locations.len() < leaf_first.len() { WalkEnd::NOT_CODE } else { end };
         let id = self.id(locations.iter().rev().copied());
@@ -104,9 +105,9 @@ impl Stacks {
 
     /// Returns the addresses of the last user stack that are stored as addresses: their code is in no file, or in one that is mapped
     /// twice. The flag is true for the leaf. There are none if the address space of the process is unknown.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (Avma, bool)> + '_ {
         self.located.iter().enumerate().filter_map(|(position, location)| match location {
-            Location::Address(address) => Some((*address, position == 0)),
+            Location::Address(address) => Some((Avma(*address), position == 0)),
             Location::Image { .. } => None,
         })
     }
@@ -141,7 +142,7 @@ impl Stacks {
 
     /// Returns the code of a return address. The lookup is one byte earlier, because the code may end after a
     /// call that never returns.
-    fn caller(&mut self, space: &Space, address: u64) -> Option<Location> {
+    fn caller(&mut self, space: &Space, address: Avma) -> Option<Location> {
         if self.callers.len() >= REMEMBERED {
             self.callers.clear();
         }
@@ -149,14 +150,15 @@ impl Stacks {
         if let Some(known) = self.callers.get(&key) {
             return *known;
         }
-        let call = address.checked_sub(1).and_then(|call| Some((call, space.locate(call)?)));
+        let call = address.wrapping_sub(1);
+        let call = space.locate(call).map(|location| (call, location));
         let location = call.map(|(call, location)| {
             self.hits.note(space, call, location);
             match location {
                 Location::Image { image, file_off } => {
                     Location::Image { image, file_off: file_off.wrapping_add(1) }
                 }
-                Location::Address(_) => Location::Address(address),
+                Location::Address(_) => Location::Address(address.0),
             }
         });
         self.callers.insert(key, location);
@@ -192,10 +194,20 @@ mod tests {
     fn space(spaces: &mut Spaces) -> &Space {
         spaces.map(
             1,
-            0x1000,
-            Region { end: 0x2000, image: Some(3), file_off: 0x500, since_ns: 0, is_twice: false },
+            Avma(0x1000),
+            Region {
+                end: Avma(0x2000),
+                image: Some(3),
+                file_off: FileOff(0x500),
+                since_ns: 0,
+                is_twice: false,
+            },
         );
-        spaces.map(1, 0x8000, Region { end: 0x9000, image: None, file_off: 0, since_ns: 0, is_twice: false });
+        spaces.map(
+            1,
+            Avma(0x8000),
+            Region { end: Avma(0x9000), image: None, file_off: FileOff(0), since_ns: 0, is_twice: false },
+        );
         spaces.complete(1);
         spaces.of(1).expect("just mapped")
     }
@@ -205,10 +217,10 @@ mod tests {
         let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
         spaces.map(
             1,
-            0x1000,
-            Region { end: 0x2000, image: Some(3), file_off: 0, since_ns: 0, is_twice: false },
+            Avma(0x1000),
+            Region { end: Avma(0x2000), image: Some(3), file_off: FileOff(0), since_ns: 0, is_twice: false },
         );
-        let walked = [0x1010, 0x7777, 0x1020];
+        let walked = [0x1010, 0x7777, 0x1020].map(Avma);
         assert_eq!(stacks.user(spaces.of(1), &walked, WalkEnd::ROOT), Ok((3, WalkEnd::ROOT)));
         assert_eq!(stacks.waiting()[1].location, Location::Address(0x7777));
     }
@@ -218,7 +230,7 @@ mod tests {
         let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
         let space = space(&mut spaces);
         // The return address of a call that never returns may lie after the last byte of the code.
-        let walked = [0x1010, 0x8020, 0x2000, 0x7777, 0x1020];
+        let walked = [0x1010, 0x8020, 0x2000, 0x7777, 0x1020].map(Avma);
         assert_eq!(stacks.user(Some(space), &walked, WalkEnd::ROOT), Ok((3, WalkEnd::NOT_CODE)));
         let image = |file_off| Location::Image { image: 3, file_off };
         let locations: Vec<Location> = stacks.waiting().iter().map(|node| node.location).collect();
@@ -231,7 +243,7 @@ mod tests {
         let (mut spaces, mut stacks) = (Spaces::default(), Stacks::default());
         let space = space(&mut spaces);
         for space in [None, Some(space)] {
-            assert_eq!(stacks.user(space, &[0x66, 0x1010], WalkEnd::ROOT), Ok((2, WalkEnd::ROOT)));
+            assert_eq!(stacks.user(space, &[0x66, 0x1010].map(Avma), WalkEnd::ROOT), Ok((2, WalkEnd::ROOT)));
         }
         assert_eq!(stacks.waiting().len(), 2);
         assert_eq!(stacks.user(Some(space_of(&spaces)), &[], WalkEnd::NONE), Ok((0, WalkEnd::NONE)));

@@ -11,15 +11,15 @@ use std::ops::Range;
 use object::elf::EM_X86_64;
 use object::read::ReadRef;
 
-use icecore_elf::Layout;
 use icecore_elf::go::{self, Function, Source, Table};
+use icecore_elf::{Avma, FileOff, Layout};
 
 /// Where Go's code lies, and where the runtime keeps its notes: `struct go_places` of bpf/go.h.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct GoPlaces {
     pub(super) notes: Notes,
     /// The offset of the code in the file.
-    pub(super) code_off: u64,
+    pub(super) code_off: FileOff,
     pub(super) code_len: u32,
     pub(super) functions: Functions,
 }
@@ -53,7 +53,7 @@ pub(super) struct Functions {
 
 impl GoPlaces {
     /// Encodes the places in a process for the sampler.
-    pub(super) fn bytes(&self, code: u64) -> Vec<u8> {
+    pub(super) fn bytes(&self, Avma(code): Avma) -> Vec<u8> {
         let Notes { g, m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g } = self.notes;
         let Functions { tops, bare, cgocallback, cgocall, back_depth, call_depth, mark } = self.functions;
         let notes = [g.cast_unsigned(), m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g, back_depth, call_depth];
@@ -110,7 +110,7 @@ pub(super) fn go<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<Go> {
         };
         Some(GoPlaces {
             notes: notes(bytes(switches)?, bytes(saves)?)?,
-            code_off: text.off.0.checked_add(code.start.checked_sub(text.at.0)?)?,
+            code_off: FileOff(text.off.0.checked_add(code.start.checked_sub(text.at.0)?)?),
             code_len: u32::try_from(code.end - code.start).ok()?,
             functions,
         })
@@ -207,9 +207,9 @@ mod tests {
             call_depth: 7,
             mark: 24,
         };
-        let places = GoPlaces { notes, code_off: 99, code_len: 9, functions };
+        let places = GoPlaces { notes, code_off: FileOff(99), code_len: 9, functions };
         let words: Vec<u32> =
-            places.bytes(8).as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            places.bytes(Avma(8)).as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
         let told = [&[u32::MAX - 7][..], &[1, 2, 3, 4, 5, 6, 7, 8, 0, 9][..]].concat();
         assert_eq!(words, told.into_iter().chain(10..25).collect::<Vec<u32>>());
     }

@@ -95,6 +95,8 @@ impl Images {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use icecore_elf::Avma;
+
     use super::*;
     use crate::proc::{maps, scan};
 
@@ -113,7 +115,7 @@ mod tests {
         let identity = crate::machine::identity::Identities::default().of_maps_line(own.tgid, &line);
         let identity = Identity { build_id: b"of no file".to_vec(), ..identity };
         let mut images = Images::new().expect("a thread");
-        let place = Place { tgid: own.tgid, start: line.start, end: line.end };
+        let place = Place { tgid: own.tgid, start: Avma(line.start), end: Avma(line.end) };
         images.see(1, &identity, place);
         images.see(2, &identity, place);
         assert_eq!((images.keeps(1), images.keeps(2), images.keeps(3)), (None, None, Some(false)));

@@ -17,6 +17,7 @@ mod go;
 mod images;
 mod judge;
 
+use icecore_elf::Avma;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Trusted};
@@ -126,7 +127,7 @@ fn look(space: &Space, maps: &[u8], page_bytes: u64, keeps: impl Fn(u32) -> Opti
     // Mappings in the kernel's half are no pages of the process.
     for line in maps::executable(maps).filter(|line| line.start <= i64::MAX as u64) {
         let calls_nobody = line.inode == 0 && matches!(&*line.path, b"[vdso]" | b"[uprobes]");
-        let image = space.code(line.start).filter(|(_, file_off)| *file_off == line.file_off);
+        let image = space.code(Avma(line.start)).filter(|(_, file_off)| file_off.0 == line.file_off);
         let keeps = image.and_then(|(image, _)| keeps(image));
         if line.is_writable || !(calls_nobody || keeps == Some(true)) {
             return Verdict::NotTrusted;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
+use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
 use super::lines::{self, CodeRange, Debug};
@@ -86,7 +87,7 @@ struct Dump<'a, S: ?Sized> {
     /// The pieces of code that may move, by the number that the process gave them.
     codes: FxHashMap<u64, Code>,
     /// Debug records whose code has not come yet, by its address.
-    debugs: FxHashMap<u64, Debug>,
+    debugs: FxHashMap<Avma, Debug>,
     lines: lines::Reader,
     /// The pieces that contain a requested address, and where their texts are.
     pieces: Vec<(Piece, Texts)>,
@@ -102,7 +103,7 @@ struct Texts {
 /// A piece of code that may move.
 #[derive(Debug, Clone, Copy)]
 struct Code {
-    start: u64,
+    start: Avma,
     texts: Texts,
     /// The position in [`Dump::pieces`].
     piece: Option<usize>,
@@ -169,12 +170,13 @@ impl<S: ReadAt + ?Sized> Dump<'_, S> {
         if self.debugs.len() >= MAX_DEBUGS {
             self.debugs.clear();
         }
-        self.debugs.insert(u64_at(head, 16), self.lines.note(head, off, len));
+        self.debugs.insert(Avma(u64_at(head, 16)), self.lines.note(head, off, len));
     }
 
     /// Notes new code; returns false if there is no room for it.
     fn load(&mut self, head: &[u8], off: u64, len: u64, time_ns: u64) -> bool {
         let [start, size, number] = [32, 40, 48].map(|at| u64_at(head, at));
+        let start = Avma(start);
         let name = Name { off: off + LOAD_LEN, room: len - LOAD_LEN };
         let texts = Texts { name, debug: self.debugs.remove(&start) };
         let piece = self.place(start, size, time_ns, texts);
@@ -188,6 +190,7 @@ impl<S: ReadAt + ?Sized> Dump<'_, S> {
     /// Notes that code was moved: the piece at its old address ends.
     fn moved(&mut self, head: &[u8], time_ns: u64) {
         let [old, new, size, number] = [32, 40, 48, 56].map(|at| u64_at(head, at));
+        let (old, new) = (Avma(old), Avma(new));
         let Some(code) = self.codes.get(&number).copied().filter(|code| code.start == old) else { return };
         self.end(code.piece, time_ns);
         let piece = self.place(new, size, time_ns, code.texts);
@@ -207,8 +210,8 @@ impl<S: ReadAt + ?Sized> Dump<'_, S> {
     }
 
     /// Stores a piece if it contains a requested address.
-    fn place(&mut self, start: u64, size: u64, since_ns: u64, texts: Texts) -> Option<usize> {
-        let end = start.checked_add(size)?;
+    fn place(&mut self, start: Avma, size: u64, since_ns: u64, texts: Texts) -> Option<usize> {
+        let end = Avma(start.0.checked_add(size)?);
         if self.asked.within(start, end).is_empty() || self.pieces.len() >= MAX_PIECES {
             return None;
         }
@@ -262,9 +265,11 @@ mod tests {
     use super::*;
 
     fn found(bytes: &[u8], addresses: &[u64]) -> Vec<(u64, u64, u64, String)> {
-        let (pieces, is_cut) = find(bytes, &Asked::new(addresses));
+        let addresses: Vec<Avma> = addresses.iter().copied().map(Avma).collect();
+        let (pieces, is_cut) = find(bytes, &Asked::new(&addresses));
         assert!(!is_cut);
-        let row = |p: Piece| (p.start, p.since_ns, p.until_ns, String::from_utf8_lossy(&p.name).into_owned());
+        let row =
+            |p: Piece| (p.start.0, p.since_ns, p.until_ns, String::from_utf8_lossy(&p.name).into_owned());
         pieces.into_iter().map(row).collect()
     }
 
@@ -282,9 +287,9 @@ mod tests {
 
     #[test]
     fn lines_go_with_their_code_wherever_it_moves() {
-        let (pieces, _) = find(&example(0)[..], &Asked::new(&[0x1004, 0x1010, 0x9011]));
+        let (pieces, _) = find(&example(0)[..], &Asked::new(&[0x1004, 0x1010, 0x9011].map(Avma)));
         let lines = |piece: &Piece| piece.lines.iter().map(|line| (line.off, line.line)).collect::<Vec<_>>();
-        let told: Vec<_> = pieces.iter().map(|piece| (piece.start, lines(piece))).collect();
+        let told: Vec<_> = pieces.iter().map(|piece| (piece.start.0, lines(piece))).collect();
         let at_first = vec![(0, 7), (0x10, 8)];
         assert_eq!(told, [(0x1000, at_first), (0x9000, vec![(0x10, 8)]), (0x1000, vec![])]);
         assert!(pieces.iter().flat_map(|piece| &piece.lines).all(|line| *line.file == *b"/a.x"));
@@ -321,7 +326,7 @@ mod tests {
         fn no_flip_makes_it_panic(at in 0..example(0).len(), byte: u8) {
             let mut bytes = example(0);
             bytes[at] = byte;
-            find(&bytes[..], &Asked::new(&[0x1000, 0x2000, 0x9000]));
+            find(&bytes[..], &Asked::new(&[0x1000, 0x2000, 0x9000].map(Avma)));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use icecore_elf::Avma;
 use rustc_hash::FxHashSet;
 
 use super::dump::{ReadAt, u32_at, u64_at};
@@ -27,7 +28,7 @@ pub(super) struct Debug {
     off: u64,
     len: u64,
     /// The address of the code at the time of the record.
-    code: u64,
+    code: Avma,
 }
 
 /// Reads the debug records of one file.
@@ -42,8 +43,8 @@ pub(super) struct Reader {
 /// The code whose lines are requested.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CodeRange<'a> {
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) start: Avma,
+    pub(super) end: Avma,
     pub(super) asked: &'a Asked<'a>,
 }
 
@@ -58,7 +59,7 @@ impl Reader {
         if let Some(behind) = first.checked_sub(code) {
             self.least = self.least.min(behind);
         }
-        Debug { off, len, code }
+        Debug { off, len, code: Avma(code) }
     }
 
     /// Reads the lines of a piece of code that contain requested addresses. A malformed record gives no lines at all: V8 can
@@ -80,13 +81,13 @@ impl Reader {
         }
         let shift = if self.least == V8_SHIFT { V8_SHIFT } else { 0 };
         let begin = debug.code.wrapping_add(shift);
-        let len = wanted.end - wanted.start;
+        let len = wanted.end.0 - wanted.start.0;
         let Some(mut entries) = entries(&bytes, begin, len) else { return Vec::new() };
         // The second of two entries at one address counts.
         entries.sort_by_key(|entry| entry.off);
         let mut lines: Vec<Line> = Vec::new();
         for address in wanted.asked.of(wanted.start, wanted.end) {
-            let off = address - wanted.start;
+            let off = address.0 - wanted.start.0;
             let after = entries.partition_point(|entry| entry.off <= off);
             let Some(entry) = after.checked_sub(1).map(|at| &entries[at]) else { continue };
             if lines.last().is_none_or(|last| last.off < entry.off) {
@@ -117,14 +118,14 @@ struct Entry<'a> {
 }
 
 /// Reads all entries of a record; `None` if one is incomplete, or lies outside of its code.
-fn entries(bytes: &[u8], begin: u64, len: u64) -> Option<Vec<Entry<'_>>> {
+fn entries(bytes: &[u8], begin: Avma, len: u64) -> Option<Vec<Entry<'_>>> {
     let count = u64_at(bytes, 24);
     let mut rest = &bytes[HEAD_LEN as usize..];
     let mut entries: Vec<Entry<'_>> = Vec::new();
     for _ in 0..count {
         let (head, behind) = rest.split_at_checked(ENTRY_LEN)?;
         let name_len = behind.iter().position(|byte| *byte == 0)?;
-        let off = u64_at(head, 0).checked_sub(begin).filter(|off| *off <= len)?;
+        let off = u64_at(head, 0).checked_sub(begin.0).filter(|off| *off <= len)?;
         let file = match &behind[..name_len] {
             SAME_FILE => entries.last()?.file,
             name => name,
@@ -156,7 +157,9 @@ mod tests {
         let mut head = record.to_vec();
         head.resize(record.len().max(64), 0);
         let debug = reader.note(&head, 0, record.len() as u64);
-        let wanted = CodeRange { start, end: start + 0x100, asked: &Asked::new(asked) };
+        let asked: Vec<Avma> = asked.iter().copied().map(Avma).collect();
+        let (start, end) = (Avma(start), Avma(start + 0x100));
+        let wanted = CodeRange { start, end, asked: &Asked::new(&asked) };
         let text = |line: Line| (line.off, String::from_utf8_lossy(&line.file).into_owned(), line.line);
         reader.lines(record, debug, wanted).into_iter().map(text).collect()
     }

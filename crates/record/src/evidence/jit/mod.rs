@@ -27,6 +27,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::rc::Rc;
 use std::time::Instant;
 
+use icecore_elf::Avma;
 use icecore_format::records::{CallSite, ImageKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -55,10 +56,10 @@ const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// The requested addresses: ascending, each once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a>(&'a [u64]);
+pub(crate) struct Asked<'a>(&'a [Avma]);
 
 impl<'a> Asked<'a> {
-    pub(crate) fn new(ascending: &'a [u64]) -> Self {
+    pub(crate) fn new(ascending: &'a [Avma]) -> Self {
         Self(ascending)
     }
 
@@ -67,13 +68,13 @@ impl<'a> Asked<'a> {
     }
 
     /// Returns the positions of the addresses in a range.
-    pub(crate) fn within(&self, start: u64, end: u64) -> Range<usize> {
+    pub(crate) fn within(&self, start: Avma, end: Avma) -> Range<usize> {
         let from = self.0.partition_point(|address| *address < start);
         from..from + self.0[from..].partition_point(|address| *address < end)
     }
 
     /// Returns the addresses in a range.
-    pub(crate) fn of(&self, start: u64, end: u64) -> &'a [u64] {
+    pub(crate) fn of(&self, start: Avma, end: Avma) -> &'a [Avma] {
         &self.0[self.within(start, end)]
     }
 }
@@ -114,7 +115,7 @@ struct Life {
     /// When the first of this code was seen, by a mapping or a hit. It distinguishes this address space from others of the process.
     since_ns: u64,
     number: u64,
-    hits: FxHashSet<u64>,
+    hits: FxHashSet<Avma>,
     home: Option<Home>,
     files: Rc<RefCell<Files>>,
     /// The files of the processes from which it was forked, the nearest first.
@@ -231,7 +232,7 @@ impl Jit {
     }
 
     /// Remembers an address, if there are fewer than `most`.
-    fn hit(&mut self, time_ns: u64, tgid: u32, address: u64, most: usize) {
+    fn hit(&mut self, time_ns: u64, tgid: u32, address: Avma, most: usize) {
         let is_full = self.hit_count >= most;
         match self.life(tgid, time_ns) {
             Some(life) if !is_full => {
@@ -244,7 +245,7 @@ impl Jit {
     }
 
     /// Requests the bytes before an address.
-    fn call_site(&mut self, tgid: u32, address: u64) {
+    fn call_site(&mut self, tgid: u32, address: Avma) {
         if let Some(life) = self.lives.get(&tgid) {
             self.sites.hit(life.number, tgid, address);
         }
@@ -312,7 +313,8 @@ impl Jit {
             life.files.borrow_mut().look(home, false, |open| open().map(Held::for_a_moment));
         }
         // A return address is looked up one byte earlier, in the call, which may lie in another piece.
-        let mut asked: Vec<u64> = life.hits.iter().flat_map(|at| [at.saturating_sub(1), *at]).collect();
+        let before = |at: Avma| Avma(at.0.saturating_sub(1));
+        let mut asked: Vec<Avma> = life.hits.iter().flat_map(|at| [before(*at), *at]).collect();
         asked.sort_unstable();
         asked.dedup();
         let own = life.files.borrow().sources(!has_ended);

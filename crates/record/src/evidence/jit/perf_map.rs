@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 
+use icecore_elf::Avma;
+
 use super::{Asked, MAX_NAME_BYTES};
 use crate::track::jit::Piece;
 
@@ -68,8 +70,8 @@ pub(crate) fn find_in(reader: impl BufRead, known_len: u64, asked: &Asked<'_>) -
 /// A piece of code, as the lines of the map describe it.
 #[derive(Debug, Clone)]
 struct NamedCode {
-    start: u64,
-    end: u64,
+    start: Avma,
+    end: Avma,
     /// One name, or the names that it had one after the other: [`MOST_NAMES`] of them, and [`OTHERS`] for the rest.
     names: Vec<Vec<u8>>,
 }
@@ -123,14 +125,14 @@ fn compact(pieces: &mut Vec<NamedCode>, at: &mut [usize]) {
 }
 
 /// Parses a line into start, end and name; `None` if it is malformed.
-fn parsed(line: &[u8]) -> Option<(u64, u64, &[u8])> {
+fn parsed(line: &[u8]) -> Option<(Avma, Avma, &[u8])> {
     let (start, rest) = number(line)?;
     let (size, rest) = number(rest)?;
     let name = rest.strip_suffix(b"\r").unwrap_or(rest);
     let name = name.split(|byte| *byte == 0).next()?;
     let name = &name[..name.len().min(MAX_NAME_BYTES)];
     let end = start.checked_add(size)?;
-    (size > 0 && !name.trim_ascii().is_empty()).then_some((start, end, name))
+    (size > 0 && !name.trim_ascii().is_empty()).then_some((Avma(start), Avma(end), name))
 }
 
 /// Parses a hexadecimal number, with or without `0x`; returns it, and the text after the following blanks.
@@ -175,11 +177,15 @@ mod tests {
 
     /// Names and bounds of what is found.
     fn found(text: &[u8], addresses: &[u64]) -> Vec<(u64, u64, String)> {
-        let asked = Asked::new(addresses);
+        let addresses: Vec<Avma> = addresses.iter().copied().map(Avma).collect();
+        let asked = Asked::new(&addresses);
         // A small buffer: lines lie across its end.
         let known_len = text.len() as u64;
         let pieces = find_in(BufReader::with_capacity(7, text), known_len, &asked).expect("memory");
-        pieces.into_iter().map(|p| (p.start, p.end, String::from_utf8_lossy(&p.name).into_owned())).collect()
+        pieces
+            .into_iter()
+            .map(|p| (p.start.0, p.end.0, String::from_utf8_lossy(&p.name).into_owned()))
+            .collect()
     }
 
     fn row(start: u64, len: u64, name: &str) -> (u64, u64, String) {
@@ -233,10 +239,11 @@ mod tests {
     #[test]
     fn where_lines_came_meanwhile_all_names_of_an_address_are_told() {
         let found = |known_len, text: &str| {
-            let asked = Asked::new(&[0x1000, 0x1010, 0x1020]);
+            let addresses = [0x1000, 0x1010, 0x1020].map(Avma);
+            let asked = Asked::new(&addresses);
             let pieces = find_in(text.as_bytes(), known_len, &asked).expect("memory");
             let name = |piece: &Piece| String::from_utf8_lossy(&piece.name).into_owned();
-            pieces.iter().map(|piece| (piece.start, piece.end, name(piece))).collect::<Vec<_>>()
+            pieces.iter().map(|piece| (piece.start.0, piece.end.0, name(piece))).collect::<Vec<_>>()
         };
         let text = "1000 20 a\n1010 20 b\n";
         assert_eq!(found(text.len() as u64, text), [row(0x1000, 0x20, "a"), row(0x1010, 0x20, "b")]);
@@ -251,7 +258,7 @@ mod tests {
     fn a_map_that_says_one_thing_for_ever_takes_no_memory() {
         let text: String = (0..50_000).map(|n| format!("1000 10 f{n}\n")).collect();
         assert_eq!(found(text.as_bytes(), &[0x1000]), [row(0x1000, 0x10, "f49999")]);
-        let pieces = find_in(text.as_bytes(), 0, &Asked::new(&[0x1000])).expect("memory");
+        let pieces = find_in(text.as_bytes(), 0, &Asked::new(&[Avma(0x1000)])).expect("memory");
         assert_eq!((pieces.len(), &pieces[0].name[..]), (1, &b"f0 or f1 or f2 or others"[..]));
     }
 

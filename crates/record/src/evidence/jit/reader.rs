@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
 use crate::sys::clock;
@@ -36,7 +37,7 @@ pub(super) struct Reader {
 struct BytesRequest {
     life: u64,
     tgid: u32,
-    addresses: Vec<u64>,
+    addresses: Vec<Avma>,
 }
 
 /// The answer to a request.
@@ -48,7 +49,7 @@ pub(super) struct Answer {
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
     /// The addresses that could be read, and the bytes around them.
-    pub(super) fronts: Vec<(u64, Around)>,
+    pub(super) fronts: Vec<(Avma, Around)>,
 }
 
 /// The bytes before an address, and those from the address on.
@@ -98,7 +99,7 @@ impl Reader {
     ///
     /// # Errors
     /// Returns the addresses if too many requests wait.
-    pub(super) fn ask(&mut self, life: u64, tgid: u32, addresses: Vec<u64>) -> Result<(), Vec<u64>> {
+    pub(super) fn ask(&mut self, life: u64, tgid: u32, addresses: Vec<Avma>) -> Result<(), Vec<Avma>> {
         match self.wanted.try_send(BytesRequest { life, tgid, addresses }) {
             Ok(()) => {
                 self.open += 1;
@@ -159,7 +160,7 @@ impl Memories {
 }
 
 /// Reads the bytes around an address; `None` if neither side can be read.
-fn front(memory: &File, address: u64) -> Option<Around> {
+fn front(memory: &File, Avma(address): Avma) -> Option<Around> {
     let start = address.checked_sub(FRONT_LEN as u64)?;
     let mut bytes = [0; 2 * FRONT_LEN];
     if memory.read_exact_at(&mut bytes, start).is_ok() {
@@ -191,9 +192,9 @@ mod tests {
     #[test]
     fn what_lies_in_front_of_an_address_is_read_from_the_process() {
         let mut reader = Reader::start().expect("a thread");
-        let at = CODE.as_ptr() as u64 + 9;
+        let at = Avma(CODE.as_ptr() as u64 + 9);
         // Nothing is mapped at the last address.
-        reader.ask(5, std::process::id(), vec![at, 16]).expect("room");
+        reader.ask(5, std::process::id(), vec![at, Avma(16)]).expect("room");
         let answer = reader.wait(Instant::now() + Duration::from_secs(60)).expect("an answer");
         let around = Around { front: Bytes::new(&CODE[1..9]), behind: Bytes::new(&CODE[9..17]) };
         assert_eq!((answer.life, &answer.fronts[..]), (5, &[(at, around)][..]));
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn of_a_process_that_is_gone_nothing_is_known() {
         let mut reader = Reader::start().expect("a thread");
-        reader.ask(5, u32::MAX, vec![CODE.as_ptr() as u64 + 9]).expect("room");
+        reader.ask(5, u32::MAX, vec![Avma(CODE.as_ptr() as u64 + 9)]).expect("room");
         assert_eq!(reader.wait(Instant::now() + Duration::from_secs(60)).map(|it| it.fronts.len()), Some(0));
     }
 }

@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use icecore_elf::calls;
+use icecore_elf::{Avma, calls};
 use icecore_format::records::CallSite;
 use rustc_hash::FxHashMap;
 
@@ -46,12 +46,12 @@ struct Life {
     tgid: u32,
     known_at: Instant,
     /// By address.
-    sites: FxHashMap<u64, Site>,
+    sites: FxHashMap<Avma, Site>,
     /// Addresses that were never read.
-    new: Vec<u64>,
+    new: Vec<Avma>,
     /// Addresses without a call: those that this round still has to read, and those that it has read.
-    negative: Vec<u64>,
-    reread: Vec<u64>,
+    negative: Vec<Avma>,
+    reread: Vec<Avma>,
     again_at: Instant,
 }
 
@@ -74,7 +74,7 @@ impl Sites {
     }
 
     /// Remembers an address of the address space with the number `life`.
-    pub(super) fn hit(&mut self, life: u64, tgid: u32, address: u64) {
+    pub(super) fn hit(&mut self, life: u64, tgid: u32, address: Avma) {
         if self.count >= MAX_SITES {
             return;
         }
@@ -146,7 +146,7 @@ impl Sites {
             let readings = readings.iter().filter(|reading| reading.first_ns < gone_ns);
             rows.extend(readings.map(|reading| CallSite {
                 tgid,
-                address,
+                address: address.0,
                 first_ns: reading.first_ns,
                 last_ns: if reading.last_ns < gone_ns { reading.last_ns } else { reading.first_ns },
                 front: reading.around.front.get().to_vec(),
@@ -159,7 +159,7 @@ impl Sites {
 }
 
 /// Requests addresses from the end of the list; returns false if no more can be requested now.
-fn ask(reader: &mut Reader, life: u64, tgid: u32, addresses: &mut Vec<u64>, allowed: &mut f64) -> bool {
+fn ask(reader: &mut Reader, life: u64, tgid: u32, addresses: &mut Vec<Avma>, allowed: &mut f64) -> bool {
     let some = addresses.len().min(PER_REQUEST).min(*allowed as usize);
     if some == 0 {
         return false;
@@ -233,18 +233,18 @@ mod tests {
 
     fn answer(address: u64, bytes: &[u8], began_ns: u64) -> Answer {
         let around = Around { front: Bytes::new(bytes), behind: Bytes::new(&[0xc3]) };
-        Answer { life: 1, began_ns, ended_ns: began_ns + 10, fronts: vec![(address, around)] }
+        Answer { life: 1, began_ns, ended_ns: began_ns + 10, fronts: vec![(Avma(address), around)] }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn what_is_read_again_is_what_no_call_ends_with() {
         let mut sites = Sites::new();
-        sites.hit(1, 7, 0x1000);
-        sites.hit(1, 7, 0x2000);
+        sites.hit(1, 7, Avma(0x1000));
+        sites.hit(1, 7, Avma(0x2000));
         take(&mut sites.lives, &answer(0x1000, &CALL, 100));
         take(&mut sites.lives, &answer(0x2000, &NONE, 100));
-        assert_eq!(sites.lives[&1].reread, [0x2000]);
+        assert_eq!(sites.lives[&1].reread, [Avma(0x2000)]);
         take(&mut sites.lives, &answer(0x2000, &NONE, 300));
         let row = |address, first_ns, last_ns, bytes: &[u8]| CallSite {
             tgid: 7,
@@ -261,11 +261,11 @@ mod tests {
     #[test]
     fn what_changes_begins_a_row_and_what_changes_too_often_has_none() {
         let mut sites = Sites::new();
-        sites.hit(1, 7, 0x1000);
+        sites.hit(1, 7, Avma(0x1000));
         for number in 0..4 {
             take(&mut sites.lives, &answer(0x1000, &[number; 8], 100 * u64::from(number)));
         }
-        let known = &sites.lives[&1].sites[&0x1000].0;
+        let known = &sites.lives[&1].sites[&Avma(0x1000)].0;
         assert_eq!(known.iter().map(|it| it.first_ns).collect::<Vec<_>>(), [10, 110, 210, 310]);
         take(&mut sites.lives, &answer(0x1000, &[4; 8], 400));
         assert_eq!(sites.end(1, 900), []);
@@ -274,8 +274,8 @@ mod tests {
     #[test]
     fn what_was_read_of_the_next_program_does_not_count() {
         let mut sites = Sites::new();
-        sites.hit(1, 7, 0x1000);
-        sites.hit(1, 7, 0x2000);
+        sites.hit(1, 7, Avma(0x1000));
+        sites.hit(1, 7, Avma(0x2000));
         take(&mut sites.lives, &answer(0x1000, &NONE, 100));
         take(&mut sites.lives, &answer(0x1000, &NONE, 300));
         take(&mut sites.lives, &answer(0x2000, &NONE, 300));

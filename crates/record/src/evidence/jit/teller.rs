@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use icecore_elf::Avma;
+
 use super::{Asked, dump, perf_map};
 use crate::sys::usage;
 use crate::track::jit::Piece;
@@ -42,7 +44,7 @@ pub(super) struct NamesRequest {
     /// When the first code of the address space was seen.
     pub(super) since_ns: u64,
     /// The requested addresses: ascending, each once.
-    pub(super) asked: Vec<u64>,
+    pub(super) asked: Vec<Avma>,
     /// The files, in the order in which they are read: an earlier one wins.
     pub(super) sources: Vec<NamesFile>,
 }
@@ -197,7 +199,7 @@ mod tests {
 
     fn wanted(file: &File, may_be_reused: bool) -> NamesRequest {
         let sources = vec![NamesFile::now(file, true, 1 << 20, may_be_reused).expect("a file")];
-        NamesRequest { tgid: 7, since_ns: 5, asked: vec![0x1000], sources }
+        NamesRequest { tgid: 7, since_ns: 5, asked: vec![Avma(0x1000)], sources }
     }
 
     fn names(answer: &Answer) -> Vec<String> {

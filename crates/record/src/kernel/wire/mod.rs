@@ -6,6 +6,8 @@ mod reports;
 
 use std::mem::offset_of;
 
+use icecore_elf::Avma;
+
 use crate::kernel::skeleton::types::{
     account_moment, cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record,
     sample_record, stack_record, task_record,
@@ -27,8 +29,8 @@ const PAGE_NUMBER_BITS: u32 = 36;
 pub(crate) struct PageKey(pub(crate) u64);
 
 impl PageKey {
-    pub(crate) fn new(tid: u32, address: u64) -> Self {
-        Self(u64::from(tid) << PAGE_NUMBER_BITS | (address / PAGE_BYTES) & ((1 << PAGE_NUMBER_BITS) - 1))
+    pub(crate) fn new(tid: u32, address: Avma) -> Self {
+        Self(u64::from(tid) << PAGE_NUMBER_BITS | (address.0 / PAGE_BYTES) & ((1 << PAGE_NUMBER_BITS) - 1))
     }
 }
 
@@ -99,7 +101,7 @@ pub(crate) struct Registers<'a> {
     pub(crate) snapshot: u64,
     pub(crate) values: [u64; REGISTER_COUNT],
     /// Address behind the stack; 0 if it is not known.
-    pub(crate) stack_end: u64,
+    pub(crate) stack_end: Avma,
     /// What lies at the stack pointer; empty if it could not be read.
     pub(crate) top: &'a [u8],
     /// These are the registers of outer code: code that a signal interrupted, or C code that called Go.
@@ -111,7 +113,7 @@ pub(crate) struct Registers<'a> {
 pub(crate) struct StackPage<'a> {
     pub(crate) cpu: u32,
     pub(crate) snapshot: u64,
-    pub(crate) address: u64,
+    pub(crate) address: Avma,
     pub(crate) bytes: &'a [u8],
 }
 
@@ -120,9 +122,9 @@ pub(crate) struct StackPage<'a> {
 pub(crate) struct Stack<'a> {
     pub(crate) cpu: u32,
     pub(crate) snapshot: u64,
-    pub(crate) low: u64,
+    pub(crate) low: Avma,
     /// The address after the last byte; at least `low`.
-    pub(crate) high: u64,
+    pub(crate) high: Avma,
     pub(crate) tid: u32,
     /// One hash of eight bytes per page, in the byte order of the machine.
     pub(crate) hashes: &'a [u8],
@@ -130,10 +132,10 @@ pub(crate) struct Stack<'a> {
 
 impl Stack<'_> {
     /// Returns address and hash of each page, beginning with the page of `low`; the hash is 0 if the page could not be read.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (Avma, u64)> {
         let hashes = self.hashes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
-        let first = self.low & !(PAGE_BYTES - 1);
-        (0..).zip(hashes).map(move |(number, hash)| (first.saturating_add(number * PAGE_BYTES), hash))
+        let first = self.low.0 & !(PAGE_BYTES - 1);
+        (0..).zip(hashes).map(move |(number, hash)| (Avma(first.saturating_add(number * PAGE_BYTES)), hash))
     }
 }
 
@@ -179,8 +181,8 @@ impl<'a> Frames<'a> {
     }
 
     /// Returns the addresses, leaf first.
-    pub(crate) fn leaf_first(self) -> impl DoubleEndedIterator<Item = u64> + 'a {
-        self.0.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes))
+    pub(crate) fn leaf_first(self) -> impl DoubleEndedIterator<Item = Avma> + 'a {
+        self.0.as_chunks().0.iter().map(|bytes| Avma(u64::from_ne_bytes(*bytes)))
     }
 }
 
@@ -269,7 +271,7 @@ fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
         cpu: u32_at(bytes, offset_of!(registers_record, cpu))?,
         snapshot: u64_at(bytes, offset_of!(registers_record, snapshot))?,
         values: std::array::from_fn(|_| values.next().unwrap_or_default()),
-        stack_end: u64_at(bytes, offset_of!(registers_record, stack_end))?,
+        stack_end: Avma(u64_at(bytes, offset_of!(registers_record, stack_end))?),
         top: bytes.get(TOP..)?.get(..top_len)?,
         is_outer: u32_at(bytes, offset_of!(registers_record, is_outer))? != 0,
     })
@@ -279,7 +281,7 @@ fn stack_page(bytes: &[u8]) -> Option<StackPage<'_>> {
     Some(StackPage {
         cpu: u32_at(bytes, offset_of!(page_record, cpu))?,
         snapshot: u64_at(bytes, offset_of!(page_record, snapshot))?,
-        address: u64_at(bytes, offset_of!(page_record, address))?,
+        address: Avma(u64_at(bytes, offset_of!(page_record, address))?),
         bytes: bytes.get(offset_of!(page_record, bytes)..size_of::<page_record>())?,
     })
 }
@@ -291,8 +293,8 @@ fn stack(bytes: &[u8]) -> Option<Stack<'_>> {
     Some(Stack {
         cpu: u32_at(bytes, offset_of!(stack_record, cpu))?,
         snapshot: u64_at(bytes, offset_of!(stack_record, snapshot))?,
-        low,
-        high: u64_at(bytes, offset_of!(stack_record, high))?.max(low),
+        low: Avma(low),
+        high: Avma(u64_at(bytes, offset_of!(stack_record, high))?.max(low)),
         tid: u32_at(bytes, offset_of!(stack_record, tid))?,
         hashes: hashes.get(..len as usize * 8)?,
     })

@@ -1,5 +1,7 @@
 //! Decodes the mapping queues of perf events.
 
+use icecore_elf::{Avma, FileOff};
+
 use super::{u16_at, u32_at, u64_at, until_nul};
 
 /// A report of the mapping queue.
@@ -15,9 +17,9 @@ pub(crate) enum Report<'a> {
 pub(crate) struct NewMapping<'a> {
     pub(crate) time_ns: u64,
     pub(crate) tgid: u32,
-    pub(crate) start: u64,
+    pub(crate) start: Avma,
     pub(crate) len: u64,
-    pub(crate) file_off: u64,
+    pub(crate) file_off: FileOff,
     pub(crate) file: FileRef<'a>,
     /// Path as the process sees it.
     pub(crate) path: &'a [u8],
@@ -79,9 +81,9 @@ fn mapping(record: &[u8]) -> Option<NewMapping<'_>> {
     let mapping = NewMapping {
         time_ns: u64_at(record, time_off)?,
         tgid: u32_at(record, 8)?,
-        start: u64_at(record, 16)?,
+        start: Avma(u64_at(record, 16)?),
         len: u64_at(record, 24)?,
-        file_off: u64_at(record, 32)?,
+        file_off: FileOff(u64_at(record, 32)?),
         file,
         path: until_nul(record.get(72..time_off)?),
     };

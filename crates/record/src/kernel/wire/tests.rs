@@ -24,9 +24,9 @@ fn a_sample_has_kernel_frames_in_front_of_user_frames() {
     assert_eq!(sample.head.cgroup_id, 9);
     assert_eq!(
         sample.kernel.leaf_first().collect::<Vec<_>>(),
-        [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020]
+        [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020].map(Avma)
     );
-    assert_eq!(sample.user.leaf_first().collect::<Vec<_>>(), [0x5000]);
+    assert_eq!(sample.user.leaf_first().collect::<Vec<_>>(), [Avma(0x5000)]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn registers_bytes() -> Vec<u8> {
 fn registers_come_with_the_top_of_their_stack() {
     let mut bytes = registers_bytes();
     let Ok(Event::Registers(registers)) = decode(&bytes) else { panic!("they are") };
-    assert_eq!((registers.cpu, registers.snapshot, registers.stack_end), (5, 77, 0x7000));
+    assert_eq!((registers.cpu, registers.snapshot, registers.stack_end), (5, 77, Avma(0x7000)));
     assert_eq!(registers.top, [9; 128]);
     assert_eq!(registers.values, std::array::from_fn(|number| 100 + number as u64));
     for len in 0..bytes.len() {
@@ -109,13 +109,16 @@ fn a_stack_has_a_hash_for_each_page() {
     bytes[offset_of!(stack_record, len)] = 2;
     put(&mut bytes, size_of::<stack_record>(), 1000);
     let Ok(Event::Stack(stack)) = decode(&bytes) else { panic!("it is one") };
-    assert_eq!((stack.cpu, stack.snapshot, stack.low, stack.high, stack.tid), (5, 77, 0x7123, 0x8100, 9));
-    assert_eq!(stack.pages().collect::<Vec<_>>(), [(0x7000, 1000), (0x8000, 0)]);
+    assert_eq!((stack.cpu, stack.snapshot, stack.low.0, stack.high.0, stack.tid), (5, 77, 0x7123, 0x8100, 9));
+    assert_eq!(stack.pages().collect::<Vec<_>>(), [(Avma(0x7000), 1000), (Avma(0x8000), 0)]);
     for len in 0..bytes.len() {
         assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
     }
     put(&mut bytes, offset_of!(stack_record, high), 0);
-    assert!(matches!(decode(&bytes), Ok(Event::Stack(Stack { high: 0x7123, .. }))), "never below its begin");
+    assert!(
+        matches!(decode(&bytes), Ok(Event::Stack(Stack { high: Avma(0x7123), .. }))),
+        "never below its begin"
+    );
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn a_page_of_a_stack_is_whole() {
     put(&mut bytes, offset_of!(page_record, snapshot), 77);
     put(&mut bytes, offset_of!(page_record, address), 0x7000);
     bytes[offset_of!(page_record, bytes)..].fill(9);
-    let page = StackPage { cpu: 5, snapshot: 77, address: 0x7000, bytes: &[9; 4096] };
+    let page = StackPage { cpu: 5, snapshot: 77, address: Avma(0x7000), bytes: &[9; 4096] };
     assert_eq!(decode(&bytes), Ok(Event::StackPage(page)));
     for len in 0..bytes.len() {
         assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
@@ -163,7 +166,7 @@ fn report_bytes() -> Vec<u8> {
 fn a_report_names_the_file_by_its_build_id() {
     let bytes = report_bytes();
     let Some(Report::Mapping(mapping)) = reports(&bytes).next() else { panic!("it is one") };
-    assert_eq!((mapping.tgid, mapping.start, mapping.len, mapping.file_off), (7, 0x5000, 0x1000, 0x2000));
+    assert_eq!((mapping.tgid, mapping.start.0, mapping.len, mapping.file_off.0), (7, 0x5000, 0x1000, 0x2000));
     assert_eq!((mapping.path, mapping.time_ns), (&b"/usr/bin/true"[..], 77));
     assert_eq!(mapping.file, FileRef::BuildId(&[0xab; 20]));
 }

@@ -1,7 +1,9 @@
 //! Notes mappings from both sources: the reports of the kernel, and `/proc`.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use icecore_elf::{Avma, FileOff};
 use icecore_format::records::{Cause, Mapping, Origin};
 
 use super::Digest;
@@ -50,7 +52,7 @@ impl Digest {
             return;
         }
         let identity = self.identities.of_report(mapping);
-        let NewMapping { time_ns, tgid, start, len, file_off, .. } = *mapping;
+        let NewMapping { time_ns, tgid, start: Avma(start), len, file_off: FileOff(file_off), .. } = *mapping;
         let origin = Origin::EVENT;
         let row = Mapping { time_ns, tgid, start, len, file_off, image: 0, origin, mount_ns: 0 };
         self.mapped(row, &identity);
@@ -78,7 +80,7 @@ impl Digest {
         let Mapping { time_ns, tgid, start, len, .. } = row;
         let row = Mapping { mount_ns: self.mounts.of(tgid), ..row };
         let image = self.tracker.mapping(row, identity.image(), &identity.path);
-        let place = Place { tgid, start, end: start.saturating_add(len) };
+        let place = Place { tgid, start: Avma(start), end: Avma(start.saturating_add(len)) };
         if let Some(evidence) = &mut self.evidence {
             evidence.see(time_ns, image, identity, place);
         }
@@ -122,7 +124,7 @@ impl Digest {
         let lines = maps::executable(&text).map(|line| {
             let identity = self.identities.of_maps_line(tgid, &line);
             let images = self.tracker.images_of(&identity.path, identity.image());
-            let shown = space.shows(line.start..line.end, &images, line.file_off);
+            let shown = space.shows(range(&line), &images, FileOff(line.file_off));
             (line, identity, shown)
         });
         let lines: Vec<_> = lines.collect();
@@ -131,7 +133,7 @@ impl Digest {
             return;
         }
         let was_right = !space.may_be_full() && lines.iter().all(|(.., shown)| *shown != Shown::Other);
-        self.tracker.has_only(tgid, before_ns, lines.iter().map(|(line, ..)| line.start..line.end).collect());
+        self.tracker.has_only(tgid, before_ns, lines.iter().map(|(line, ..)| range(line)).collect());
         for (line, identity, shown) in &lines {
             let (time_ns, origin) = match shown {
                 Shown::Whole => continue,
@@ -161,6 +163,11 @@ impl Digest {
             self.tracker.refuse_mappings(time_ns, tgid, &scan::comm_of(tgid));
         }
     }
+}
+
+/// Returns the addresses of a line of `/proc/PID/maps`.
+fn range(line: &MapsLine<'_>) -> Range<Avma> {
+    Avma(line.start)..Avma(line.end)
 }
 
 /// Returns the row of a line of `/proc/PID/maps`.

@@ -7,6 +7,7 @@ mod mappings;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender};
 
+use icecore_elf::Avma;
 use icecore_format::records::{Cause, Loss};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -270,7 +271,8 @@ impl Digest {
         };
         let table = self.kallsyms.get_or_insert_with(read);
         // A return address may lie after the last instruction of its function.
-        let addresses = addresses.into_iter().flat_map(|address| [address, address.saturating_sub(1)]);
+        let addresses =
+            addresses.into_iter().flat_map(|address| [address, Avma(address.0.saturating_sub(1))]);
         for function in addresses.filter_map(|address| table.find(address)) {
             self.tracker.kernel_function(function.start..function.end, function.name, function.module);
         }

@@ -11,6 +11,7 @@
 mod arriving;
 mod pages;
 
+use icecore_elf::{Avma, FileOff};
 use icecore_format::records::{
     Location, PIECE_BYTES, PIECE_WORDS, Snapshot, SnapshotsV1, StackCodeV1, StackNode, StackNodesV1,
     StackPiece, StackPiecesV1, Word,
@@ -47,7 +48,7 @@ pub(crate) struct Snapshots {
     first_id: u32,
     rows: Vec<Snapshot>,
     /// Code addresses of the last snapshot that no image and offset can stand for, in the order of reading.
-    at_addresses: Vec<u64>,
+    at_addresses: Vec<Avma>,
     /// Buffers: the words of the current piece, and its bytes.
     scratch: Vec<u32>,
     bytes: Vec<u8>,
@@ -56,7 +57,7 @@ pub(crate) struct Snapshots {
 /// The last contents of a stack. Part 0 ends at the anchor, part 1 lies below it, and so on.
 #[derive(Debug, Default)]
 struct Before {
-    anchor: u64,
+    anchor: Avma,
     copied: PageHashes,
     /// Version of the address space.
     version: u32,
@@ -69,15 +70,15 @@ struct Before {
 /// The page hashes of a stack at its last snapshot.
 #[derive(Debug, Default)]
 struct PageHashes {
-    low: u64,
+    low: Avma,
     /// The address after the last known byte.
-    high: u64,
+    high: Avma,
     hashes: Vec<u64>,
 }
 
 impl PageHashes {
-    fn hash(&self, address: u64) -> Option<u64> {
-        let number = (address / PAGE_BYTES).checked_sub(self.low / PAGE_BYTES)?;
+    fn hash(&self, address: Avma) -> Option<u64> {
+        let number = (address.0 / PAGE_BYTES).checked_sub(self.low.0 / PAGE_BYTES)?;
         self.hashes.get(usize::try_from(number).ok()?).copied()
     }
 }
@@ -93,12 +94,15 @@ struct Held {
 
 impl Before {
     /// Returns true if the bytes of a part did not change: its pages have the same hashes, and all of it belonged to the stack before.
-    fn is_same(&self, now: &Copied, from: u64, to: u64) -> bool {
+    fn is_same(&self, now: &Copied, from: Avma, to: Avma) -> bool {
         let PageHashes { low, high, .. } = self.copied;
         let is_same = |address| now.hash(address).is_some_and(|hash| self.copied.hash(address) == Some(hash));
         // If a part is not whole, the same bytes of it must be known now and before.
-        let is_whole = to - from == PIECE_BYTES && low <= from && to <= high;
-        from < to && (is_whole || (low, high) == (now.low, now.high)) && is_same(from) && is_same(to - 1)
+        let is_whole = to.0 - from.0 == PIECE_BYTES && low <= from && to <= high;
+        from < to
+            && (is_whole || (low, high) == (now.low, now.high))
+            && is_same(from)
+            && is_same(Avma(to.0 - 1))
     }
 
     fn held(&self, number: u32) -> Option<&Held> {
@@ -141,7 +145,7 @@ impl Snapshots {
         let before = self.take_before(stack).unwrap_or_default();
         let (sp, anchor, copied) = (taken.stack_pointer(), taken.anchor(), &taken.copied);
         let (code, located) = (&mut self.code, &mut self.located);
-        let reach = (anchor - sp).min(MAX_DISTANCE);
+        let reach = (anchor.0 - sp.0).min(MAX_DISTANCE);
         let at_addresses = &mut self.at_addresses;
         let bounds = space.bounds();
         let mut words = Words { space, bounds, code, located, at_addresses, low: sp, high: anchor, reach };
@@ -157,9 +161,9 @@ impl Snapshots {
             }
         }
         let is_comparable = before.anchor == anchor && before.version == space.version();
-        let depth = (anchor - sp) as u32;
+        let depth = (anchor.0 - sp.0) as u32;
         let parts = depth.div_ceil(PIECE_BYTES as u32);
-        let first_part = (anchor.saturating_sub(copied.high) / PIECE_BYTES) as u32;
+        let first_part = (anchor.0.saturating_sub(copied.high.0) / PIECE_BYTES) as u32;
         let mut held = Vec::with_capacity((parts - first_part) as usize);
         let (mut memory, mut gap) = (0, first_part);
         // True while all parts further out are unchanged, too.
@@ -196,8 +200,8 @@ impl Snapshots {
         let seen = PageHashes { low: copied.low, high: copied.high, hashes };
         self.before
             .insert(stack, Before { anchor, copied: seen, version: space.version(), first_part, held });
-        let copied = (copied.high - sp) as u32;
-        self.rows.push(Snapshot { anchor, depth, copied, memory, mask, registers });
+        let copied = (copied.high.0 - sp.0) as u32;
+        self.rows.push(Snapshot { anchor: anchor.0, depth, copied, memory, mask, registers });
         self.first_id + (self.rows.len() - 1) as u32
     }
 
@@ -214,7 +218,7 @@ impl Snapshots {
 
     /// Returns the code addresses of the last snapshot that no image and offset can stand for: the code is in no file, or in one that the
     /// process has mapped twice. Addresses in unchanged parts of the stack are skipped.
-    pub(crate) fn at_addresses(&self) -> &[u64] {
+    pub(crate) fn at_addresses(&self) -> &[Avma] {
         &self.at_addresses
     }
 
@@ -231,7 +235,7 @@ impl Snapshots {
         let (first_id, rows) = (self.first_id, std::mem::take(&mut self.rows));
         self.first_id += rows.len() as u32;
         let in_images = code.iter().filter_map(|code| match *code {
-            Location::Image { image, file_off } => Some((image, file_off)),
+            Location::Image { image, file_off } => Some((image, FileOff(file_off))),
             Location::Address(_) => None,
         });
         New {
@@ -246,9 +250,9 @@ impl Snapshots {
 }
 
 /// Returns the addresses of the first known byte of a part and after the last one; both are equal if no byte is known.
-fn part(copied: &Copied, anchor: u64, number: u32) -> (u64, u64) {
-    let end = anchor.saturating_sub(u64::from(number) * PIECE_BYTES);
-    let from = end.saturating_sub(PIECE_BYTES).clamp(copied.low, copied.high.max(copied.low));
+fn part(copied: &Copied, anchor: Avma, number: u32) -> (Avma, Avma) {
+    let end = Avma(anchor.0.saturating_sub(u64::from(number) * PIECE_BYTES));
+    let from = Avma(end.0.saturating_sub(PIECE_BYTES)).clamp(copied.low, copied.high.max(copied.low));
     (from, end.clamp(from, copied.high.max(from)))
 }
 
@@ -265,7 +269,7 @@ fn unpacked(piece: &[u32]) -> StackPiece {
 /// The new items, as columns.
 pub(crate) struct New {
     /// The code in images: image and offset in its file.
-    pub(crate) in_images: Vec<(u32, u64)>,
+    pub(crate) in_images: Vec<(u32, FileOff)>,
     pub(crate) code: StackCodeV1,
     pub(crate) pieces: StackPiecesV1,
     pub(crate) nodes: StackNodesV1,
@@ -278,7 +282,7 @@ struct LocatedCode(Vec<LocatedSlot>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct LocatedSlot {
-    address: u64,
+    address: Avma,
     /// Version of the address space.
     version: u32,
     /// The id of the code + 1; 0 if there is none. [`AT_ADDRESS`] is set if the code is stored by its address.
@@ -297,8 +301,8 @@ impl Default for LocatedCode {
 impl LocatedCode {
     const BITS: u32 = 16;
 
-    fn slot(&mut self, version: u32, address: u64) -> &mut LocatedSlot {
-        let hash = (address ^ u64::from(version) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    fn slot(&mut self, version: u32, address: Avma) -> &mut LocatedSlot {
+        let hash = (address.0 ^ u64::from(version) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &mut self.0[(hash >> (64 - Self::BITS)) as usize]
     }
 }
@@ -307,21 +311,21 @@ impl LocatedCode {
 struct Words<'a> {
     space: &'a Space,
     /// The address of the first code, and the one after the last.
-    bounds: (u64, u64),
+    bounds: (Avma, Avma),
     code: &'a mut Interner<Location>,
     located: &'a mut LocatedCode,
-    at_addresses: &'a mut Vec<u64>,
+    at_addresses: &'a mut Vec<Avma>,
     /// The stack pointer.
-    low: u64,
+    low: Avma,
     /// The anchor.
-    high: u64,
+    high: Avma,
     /// The largest distance of a stack address above the stack pointer.
     reach: u64,
 }
 
 impl Words<'_> {
     /// Writes a part of the stack to `piece`, in the format of [`Snapshots::pieces`]; returns true if it held addresses.
-    fn piece(&mut self, (from, bytes): (u64, &[u8]), piece: &mut Vec<u32>) -> bool {
+    fn piece(&mut self, (Avma(from), bytes): (Avma, &[u8]), piece: &mut Vec<u32>) -> bool {
         piece.clear();
         piece.extend([0, 0]);
         let mut mask = 0_u64;
@@ -329,9 +333,9 @@ impl Words<'_> {
         let skipped = (from.wrapping_neg() % 8) as usize;
         let words = bytes.get(skipped..).unwrap_or_default().as_chunks().0;
         for (word, address) in words.iter().zip((from + skipped as u64..).step_by(8)) {
-            let Some(word) = self.word(u64::from_ne_bytes(*word), address) else { continue };
+            let Some(word) = self.word(u64::from_ne_bytes(*word), Avma(address)) else { continue };
             // Bits count from the lowest address of the part.
-            mask |= 1 << (PIECE_WORDS as u64 - 1 - (self.high - address - 8) / 8 % PIECE_WORDS as u64);
+            mask |= 1 << (PIECE_WORDS as u64 - 1 - (self.high.0 - address - 8) / 8 % PIECE_WORDS as u64);
             piece.push(match word {
                 Word::Code(id) => id << 1 | 1,
                 Word::Stack(distance) => ((distance << 1 ^ distance >> 63) as u32) << 1,
@@ -342,19 +346,19 @@ impl Words<'_> {
     }
 
     /// Returns what a word at an address stands for; `None` if it is no address.
-    fn word(&mut self, value: u64, at: u64) -> Option<Word> {
-        if value.wrapping_sub(self.low) <= self.reach {
-            return Some(Word::Stack(value.wrapping_sub(at) as i64));
+    fn word(&mut self, value: u64, at: Avma) -> Option<Word> {
+        if value.wrapping_sub(self.low.0) <= self.reach {
+            return Some(Word::Stack(value.wrapping_sub(at.0) as i64));
         }
-        let (from, to) = self.bounds;
-        if value <= from || value > to {
+        let (address, (from, to)) = (Avma(value), self.bounds);
+        if address <= from || address > to {
             return None;
         }
         let version = self.space.version();
-        let slot = self.located.slot(version, value);
-        if (slot.address, slot.version) != (value, version) {
+        let slot = self.located.slot(version, address);
+        if (slot.address, slot.version) != (address, version) {
             // Most are return addresses. After a call that never returns, the code may end.
-            let location = self.space.locate(value - 1).map(|location| match location {
+            let location = self.space.locate(Avma(value - 1)).map(|location| match location {
                 Location::Image { image, file_off } => {
                     Location::Image { image, file_off: file_off.wrapping_add(1) }
                 }
@@ -362,10 +366,10 @@ impl Words<'_> {
             });
             let mark = if matches!(location, Some(Location::Address(_))) { AT_ADDRESS } else { 0 };
             let code = location.map_or(0, |location| (self.code.id(&location) + 1) | mark);
-            *slot = LocatedSlot { address: value, version, code };
+            *slot = LocatedSlot { address, version, code };
         }
         if slot.code & AT_ADDRESS != 0 {
-            self.at_addresses.push(value);
+            self.at_addresses.push(address);
         }
         (slot.code & !AT_ADDRESS).checked_sub(1).map(Word::Code)
     }

@@ -69,24 +69,26 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
+    use icecore_elf::Avma;
+
     use super::*;
 
     #[test]
     fn a_page_is_found_by_what_it_holds_and_asked_for_again_if_that_is_not_here() {
         let mut pages = Pages::default();
-        let key = PageKey::new(7, 0x7ffd_0000_1008);
+        let key = PageKey::new(7, Avma(0x7ffd_0000_1008));
         pages.put(key, 1, Page::new(&[1; 4096], &Tally::default()));
         assert_eq!(pages.find(key, 1).map(|page| *page.bytes()), Some([1; 4096]));
         assert!(pages.find(key, 2).is_none(), "it holds something else by now");
-        assert!(pages.find(PageKey::new(8, 0x7ffd_0000_1008), 1).is_none(), "another thread's");
-        assert_eq!(pages.take_missing(), [key, PageKey::new(8, 0x7ffd_0000_1000)]);
+        assert!(pages.find(PageKey::new(8, Avma(0x7ffd_0000_1008)), 1).is_none(), "another thread's");
+        assert_eq!(pages.take_missing(), [key, PageKey::new(8, Avma(0x7ffd_0000_1000))]);
         assert_eq!(pages.take_missing(), []);
     }
 
     #[test]
     fn memory_is_bounded_and_what_goes_is_asked_for_again() {
         let (mut pages, tally) = (Pages::default(), Tally::default());
-        let key = |page: usize| PageKey::new(1, page as u64 * PAGE_BYTES);
+        let key = |page: usize| PageKey::new(1, Avma(page as u64 * PAGE_BYTES));
         for page in 0..3 * MAX_PAGES {
             pages.put(key(page), 1, Page::new(&[0; 4096], &tally));
             assert!(pages.find(key(0), 1).is_some(), "what is used stays");

@@ -21,9 +21,14 @@ fn spaces() -> Spaces {
 }
 
 fn map(spaces: &mut Spaces, tgid: u32, start: u64) {
-    let region =
-        Region { end: start + 0x1_0000, image: Some(1), file_off: 0x4000, since_ns: 0, is_twice: false };
-    spaces.map(tgid, start, region);
+    let region = Region {
+        end: Avma(start + 0x1_0000),
+        image: Some(1),
+        file_off: FileOff(0x4000),
+        since_ns: 0,
+        is_twice: false,
+    };
+    spaces.map(tgid, Avma(start), region);
 }
 
 /// Returns a snapshot of a stack whose words begin at the stack pointer.
@@ -33,19 +38,27 @@ fn taken(sp: u64, stack_end: u64, bytes: &[u8], registers: &[(usize, u64)]) -> T
     values[STACK_POINTER] = sp;
     let mut arriving = Arriving::default();
     let top = &bytes[..bytes.len().min(128)];
-    arriving.registers(&Registers { cpu: 0, snapshot: 1, values, stack_end, top, is_outer: false });
+    arriving.registers(&Registers {
+        cpu: 0,
+        snapshot: 1,
+        values,
+        stack_end: Avma(stack_end),
+        top,
+        is_outer: false,
+    });
     if !bytes.is_empty() {
         let first_page = sp & !0xfff;
         let memory = [&vec![0xee; (sp - first_page) as usize][..], bytes, &[0xee; 4096]].concat();
         let pages = memory.as_chunks::<4096>().0;
         for (page, address) in pages.iter().zip((first_page..).step_by(4096)) {
+            let address = Avma(address);
             arriving.page(&StackPage { cpu: 0, snapshot: 1, address, bytes: page });
         }
         let pages = &pages[..((sp + bytes.len() as u64 - first_page) as usize).div_ceil(4096)];
         let hashes: Vec<u8> =
             pages.iter().flat_map(|page| (FxBuildHasher.hash_one(page) | 1).to_ne_bytes()).collect();
-        let high = sp + bytes.len() as u64;
-        arriving.stack(&Stack { cpu: 0, snapshot: 1, low: sp, high, tid: 1, hashes: &hashes });
+        let (low, high) = (Avma(sp), Avma(sp + bytes.len() as u64));
+        arriving.stack(&Stack { cpu: 0, snapshot: 1, low, high, tid: 1, hashes: &hashes });
     }
     arriving.take(0, 1).expect("it came")
 }
@@ -218,8 +231,14 @@ fn what_was_mapped_meanwhile_is_seen_in_parts_that_did_not_change() {
     let words = [plugin + 8, CODE + 8];
     let mut written = Written::default();
     let before = snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
-    let region = Region { end: plugin + 0x1000, image: None, file_off: 0, since_ns: 0, is_twice: false };
-    spaces.map(TGID, plugin, region);
+    let region = Region {
+        end: Avma(plugin + 0x1000),
+        image: None,
+        file_off: FileOff(0),
+        since_ns: 0,
+        is_twice: false,
+    };
+    spaces.map(TGID, Avma(plugin), region);
     let after = snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
     written.add(&mut snapshots);
     assert_eq!(written.words(before, CODE), BTreeMap::from([(sp + 8, CODE + 8)]));
@@ -301,7 +320,7 @@ proptest::proptest! {
             let sp = ANCHOR - 0x1000 - if *skew < 6 { 0 } else { *skew };
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let taken = taken(sp, if *is_known { ANCHOR } else { 0 }, &bytes, &[]);
-            let anchor = taken.anchor();
+            let Avma(anchor) = taken.anchor();
             let id = snapshots.note(*tid, space, &taken);
             noted.push((id, sp, anchor, bytes));
         }
@@ -333,8 +352,9 @@ proptest::proptest! {
 fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
     let (mut spaces, mut snapshots) = (spaces(), Snapshots::default());
     const MADE: u64 = 0x1000_0000;
-    let made = Region { end: MADE + 0x1000, image: None, file_off: 0, since_ns: 0, is_twice: false };
-    spaces.map(TGID, MADE, made);
+    let made =
+        Region { end: Avma(MADE + 0x1000), image: None, file_off: FileOff(0), since_ns: 0, is_twice: false };
+    spaces.map(TGID, Avma(MADE), made);
     // Two pages, of which the inner one changes.
     let sp = ANCHOR - 8192;
     let mut words = vec![0; 1024];
@@ -344,9 +364,9 @@ fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
         snapshots.at_addresses().to_vec()
     };
     // The outer part comes first.
-    assert_eq!(noted(&spaces, TGID, TGID, &words), [MADE + 0x20, MADE + 0x10]);
+    assert_eq!(noted(&spaces, TGID, TGID, &words), [MADE + 0x20, MADE + 0x10].map(Avma));
     words[3] = MADE + 0x40;
-    assert_eq!(noted(&spaces, TGID, TGID, &words), [MADE + 0x40], "the rest is as it was");
+    assert_eq!(noted(&spaces, TGID, TGID, &words), [Avma(MADE + 0x40)], "the rest is as it was");
     spaces.fork(TGID, 20, 5);
-    assert_eq!(noted(&spaces, 20, 20, &words), [MADE + 0x20, MADE + 0x40]);
+    assert_eq!(noted(&spaces, 20, 20, &words), [MADE + 0x20, MADE + 0x40].map(Avma));
 }

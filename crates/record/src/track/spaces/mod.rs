@@ -7,6 +7,7 @@ mod space;
 use std::ops::Range;
 use std::sync::Arc;
 
+use icecore_elf::Avma;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::track::tally::Tally;
@@ -183,7 +184,7 @@ impl Spaces {
 
     /// Maps executable memory of a process, over whatever was there. If the process has too many regions, the mapping is not noted, and the
     /// address space is not sure until the process was looked at.
-    pub(crate) fn map(&mut self, tgid: u32, start: u64, region: Region) {
+    pub(crate) fn map(&mut self, tgid: u32, start: Avma, region: Region) {
         let all = self.regions.total();
         let room = match all {
             _ if all < MAX_ALL_REGIONS / 2 => MAX_REGIONS,
@@ -214,7 +215,7 @@ impl Spaces {
     }
 
     /// Removes the regions of a process that touch none of these ranges, which are in order: a look into `/proc` showed no others.
-    pub(crate) fn keep_only(&mut self, tgid: u32, ranges: &[Range<u64>]) {
+    pub(crate) fn keep_only(&mut self, tgid: u32, ranges: &[Range<Avma>]) {
         let gone = self.of(tgid).map(|space| space.not_in(ranges)).unwrap_or_default();
         if !gone.is_empty() {
             self.changed.insert(tgid);

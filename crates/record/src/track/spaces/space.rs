@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use icecore_elf::{Avma, FileOff};
 use icecore_format::records::Location;
 
 use super::MODEST;
@@ -17,9 +18,9 @@ pub(crate) struct Space {
     /// Different contents have different numbers.
     pub(super) version: u32,
     /// The regions by first address; they do not overlap.
-    pub(super) regions: BTreeMap<u64, Region>,
+    pub(super) regions: BTreeMap<Avma, Region>,
     /// The first addresses of the regions that show images, by image.
-    pub(super) by_image: BTreeSet<(u32, u64)>,
+    pub(super) by_image: BTreeSet<(u32, Avma)>,
     /// Counts these regions among those of all processes.
     pub(super) held: Held,
     /// All executable mappings are known.
@@ -41,15 +42,22 @@ pub(crate) enum Shown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Region {
     /// Address behind the last byte.
-    pub(crate) end: u64,
+    pub(crate) end: Avma,
     /// The id of the mapped image; `None` for code that is in no file.
     pub(crate) image: Option<u32>,
     /// The file offset of its first byte.
-    pub(crate) file_off: u64,
+    pub(crate) file_off: FileOff,
     /// The time of the mapping, ns `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
     /// The process has mapped the same part of the image elsewhere, too, so that a file offset does not determine the address.
     pub(crate) is_twice: bool,
+}
+
+impl Region {
+    /// Returns the file offset of an address, given the first address.
+    fn off_at(&self, start: Avma, address: Avma) -> FileOff {
+        FileOff(self.file_off.0.wrapping_add(address.0 - start.0))
+    }
 }
 
 impl Space {
@@ -66,8 +74,9 @@ impl Space {
     /// Returns the mapped images, each once; `None` for code that is in no file.
     pub(crate) fn images(&self) -> impl Iterator<Item = Option<u32>> + '_ {
         let first = self.by_image.first().map(|(image, _)| *image);
-        let next =
-            |image: &u32| self.by_image.range((image.checked_add(1)?, 0)..).next().map(|(next, _)| *next);
+        let next = |image: &u32| {
+            self.by_image.range((image.checked_add(1)?, Avma(0))..).next().map(|(next, _)| *next)
+        };
         let in_no_file = (self.by_image.len() < self.regions.len()).then_some(None);
         in_no_file.into_iter().chain(std::iter::successors(first, next).map(Some))
     }
@@ -78,47 +87,47 @@ impl Space {
     }
 
     /// Finds the address of a file offset of an image; `None` if it is not mapped, or mapped several times.
-    pub(crate) fn address(&self, image: u32, file_off: u64) -> Option<u64> {
+    pub(crate) fn address(&self, image: u32, file_off: FileOff) -> Option<Avma> {
         let mut found = self.showing(image).filter_map(|(start, region)| {
-            let into = file_off.checked_sub(region.file_off).filter(|into| *into < region.end - start)?;
-            (!region.is_twice).then(|| start + into)
+            let into =
+                file_off.0.checked_sub(region.file_off.0).filter(|into| *into < region.end.0 - start.0)?;
+            (!region.is_twice).then(|| Avma(start.0 + into))
         });
         found.next().filter(|_| found.next().is_none())
     }
 
     /// Returns the first address of code, and the one after the last.
-    pub(crate) fn bounds(&self) -> (u64, u64) {
-        let first = self.regions.first_key_value().map_or(u64::MAX, |(start, _)| *start);
-        (first, self.regions.last_key_value().map_or(0, |(_, region)| region.end))
+    pub(crate) fn bounds(&self) -> (Avma, Avma) {
+        let first = self.regions.first_key_value().map_or(Avma(u64::MAX), |(start, _)| *start);
+        (first, self.regions.last_key_value().map_or(Avma(0), |(_, region)| region.end))
     }
 
-    /// Finds the code at an address (AVMA); `None` if nothing executable is known to be mapped there.
-    pub(crate) fn locate(&self, address: u64) -> Option<Location> {
+    /// Finds the code at an address; `None` if nothing executable is known to be mapped there.
+    pub(crate) fn locate(&self, address: Avma) -> Option<Location> {
         let (start, region) = self.regions.range(..=address).next_back()?;
-        let into = address - start;
         (address < region.end).then(|| match region.image {
             Some(image) if !region.is_twice => {
-                Location::Image { image, file_off: region.file_off.wrapping_add(into) }
+                Location::Image { image, file_off: region.off_at(*start, address).0 }
             }
-            _ => Location::Address(address),
+            _ => Location::Address(address.0),
         })
     }
 
     /// Finds the image at an address and the offset in its file, even if the process has it mapped twice.
-    pub(crate) fn code(&self, address: u64) -> Option<(u32, u64)> {
+    pub(crate) fn code(&self, address: Avma) -> Option<(u32, FileOff)> {
         let (start, region) = self.regions.range(..=address).next_back()?;
         let image = region.image.filter(|_| address < region.end)?;
-        Some((image, region.file_off.wrapping_add(address - start)))
+        Some((image, region.off_at(*start, address)))
     }
 
     /// Compares a range of memory with a mapping of one of these images, `None` for code in no file, that begins at
     /// a file offset.
-    pub(crate) fn shows(&self, memory: Range<u64>, images: &[Option<u32>], file_off: u64) -> Shown {
+    pub(crate) fn shows(&self, memory: Range<Avma>, images: &[Option<u32>], file_off: FileOff) -> Shown {
         let below = self.regions.range(..memory.start).next_back();
         let below = below.filter(|(_, region)| region.end > memory.start);
         let (mut known, mut is_whole) = (memory.start, true);
         for (at, region) in below.into_iter().chain(self.regions.range(memory.clone())) {
-            let off = file_off.wrapping_add(at.wrapping_sub(memory.start));
+            let off = FileOff(file_off.0.wrapping_add(at.0.wrapping_sub(memory.start.0)));
             if !images.contains(&region.image) || region.image.is_some() && region.file_off != off {
                 return Shown::Other;
             }
@@ -129,13 +138,13 @@ impl Space {
     }
 
     /// Returns the address space with only the regions that touch one of these ranges, which are in order.
-    pub(crate) fn within(mut self, ranges: &[Range<u64>]) -> Self {
+    pub(crate) fn within(mut self, ranges: &[Range<Avma>]) -> Self {
         self.not_in(ranges).into_iter().for_each(|start| self.take(start));
         self
     }
 
-    pub(super) fn not_in(&self, ranges: &[Range<u64>]) -> Vec<u64> {
-        let is_there = |start: u64, end: u64| {
+    pub(super) fn not_in(&self, ranges: &[Range<Avma>]) -> Vec<Avma> {
+        let is_there = |start: Avma, end: Avma| {
             let behind = ranges.partition_point(|range| range.end <= start);
             ranges.get(behind).is_some_and(|range| range.start < end)
         };
@@ -144,32 +153,33 @@ impl Space {
     }
 
     /// Returns the address space with another region mapped.
-    pub(crate) fn with(mut self, start: u64, region: Region) -> Self {
+    pub(crate) fn with(mut self, start: Avma, region: Region) -> Self {
         self.map(start, region);
         self
     }
 
     /// Returns the regions that show an image, and their first addresses.
-    fn showing(&self, image: u32) -> impl Iterator<Item = (u64, &Region)> + '_ {
-        let starts = self.by_image.range((image, 0)..=(image, u64::MAX));
+    fn showing(&self, image: u32) -> impl Iterator<Item = (Avma, &Region)> + '_ {
+        let starts = self.by_image.range((image, Avma(0))..=(image, Avma(u64::MAX)));
         starts.filter_map(|(_, start)| Some((*start, self.regions.get(start)?)))
     }
 
     /// Marks the regions that map a part of the file that a new region maps, too; returns true if there are any. If an image
     /// is mapped often, all its regions are marked, since comparing each with all others would take quadratic time.
-    fn show_the_same(&mut self, start: u64, region: &Region) -> bool {
+    fn show_the_same(&mut self, start: Avma, region: &Region) -> bool {
         let Some(image) = region.image else { return false };
-        let shown = |start: u64, r: &Region| r.file_off..r.file_off.saturating_add(r.end - start);
+        let shown =
+            |start: Avma, r: &Region| r.file_off..FileOff(r.file_off.0.saturating_add(r.end.0 - start.0));
         let new = shown(start, region);
         let others = self.showing(image).take(OFTEN + 1).map(|(at, old)| (at, shown(at, old)));
-        let others: Vec<(u64, Range<u64>)> = others.collect();
+        let others: Vec<(Avma, Range<FileOff>)> = others.collect();
         if others.len() > OFTEN {
             return true;
         }
         let is_often = others.len() == OFTEN;
         let same =
             others.into_iter().filter(|(_, part)| is_often || part.start < new.end && new.start < part.end);
-        let same: Vec<u64> = same.map(|(at, _)| at).collect();
+        let same: Vec<Avma> = same.map(|(at, _)| at).collect();
         for at in &same {
             if let Some(old) = self.regions.get_mut(at) {
                 old.is_twice = true;
@@ -178,23 +188,23 @@ impl Space {
         !same.is_empty()
     }
 
-    pub(super) fn put(&mut self, start: u64, region: Region) {
+    pub(super) fn put(&mut self, start: Avma, region: Region) {
         self.by_image.extend(region.image.map(|image| (image, start)));
         self.regions.insert(start, region);
         self.held.change(self.regions.len());
     }
 
-    pub(super) fn take(&mut self, start: u64) {
+    pub(super) fn take(&mut self, start: Avma) {
         if let Some(image) = self.regions.remove(&start).and_then(|region| region.image) {
             self.by_image.remove(&(image, start));
         }
         self.held.change(self.regions.len());
     }
 
-    pub(super) fn map(&mut self, start: u64, region: Region) {
+    pub(super) fn map(&mut self, start: Avma, region: Region) {
         let below = self.regions.range(..start).next_back().filter(|(_, old)| old.end > start);
         let inside = self.regions.range(start..region.end);
-        let covered: Vec<(u64, Region)> =
+        let covered: Vec<(Avma, Region)> =
             below.into_iter().chain(inside).map(|(at, old)| (*at, *old)).collect();
         for (at, old) in covered {
             self.take(at);
@@ -202,7 +212,7 @@ impl Space {
                 self.put(at, Region { end: start, ..old });
             }
             if old.end > region.end {
-                let file_off = old.file_off.wrapping_add(region.end - at);
+                let file_off = old.off_at(at, region.end);
                 self.put(region.end, Region { file_off, ..old });
             }
         }

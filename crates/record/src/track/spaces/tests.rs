@@ -2,14 +2,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::space::OFTEN;
 use super::*;
+use icecore_elf::FileOff;
 use icecore_format::records::Location;
 
 fn region(end: u64, image: u32, file_off: u64) -> Region {
-    Region { end, image: Some(image), file_off, since_ns: 5, is_twice: false }
+    Region { end: Avma(end), image: Some(image), file_off: FileOff(file_off), since_ns: 5, is_twice: false }
 }
 
 fn at(spaces: &Spaces, tgid: u32, address: u64) -> Option<(u32, u64)> {
-    match spaces.of(tgid)?.locate(address)? {
+    match spaces.of(tgid)?.locate(Avma(address))? {
         Location::Image { image, file_off } => Some((image, file_off)),
         Location::Address(_) => panic!("these mappings show files"),
     }
@@ -18,8 +19,8 @@ fn at(spaces: &Spaces, tgid: u32, address: u64) -> Option<(u32, u64)> {
 #[test]
 fn a_later_mapping_covers_and_leaves_the_rest() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x5000, 7, 0));
-    spaces.map(1, 0x2000, region(0x3000, 8, 0x100));
+    spaces.map(1, Avma(0x1000), region(0x5000, 7, 0));
+    spaces.map(1, Avma(0x2000), region(0x3000, 8, 0x100));
     let seen = [0xfff, 0x1000, 0x1fff, 0x2000, 0x2fff, 0x3000, 0x4fff, 0x5000].map(|a| at(&spaces, 1, a));
     let expected = [
         None,
@@ -37,11 +38,11 @@ fn a_later_mapping_covers_and_leaves_the_rest() {
 #[test]
 fn a_fork_copies_and_an_exec_empties() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
     spaces.fork(1, 2, 5);
     let version = |tgid| spaces.of(tgid).map(Space::version);
     assert_eq!(version(1), version(2));
-    spaces.map(2, 0x8000, region(0x9000, 9, 0));
+    spaces.map(2, Avma(0x8000), region(0x9000, 9, 0));
     spaces.exec(1, 6);
     assert_eq!((at(&spaces, 1, 0x1000), at(&spaces, 2, 0x1000)), (None, Some((7, 0))));
     assert_eq!((at(&spaces, 1, 0x8000), at(&spaces, 2, 0x8000)), (None, Some((9, 0))));
@@ -52,7 +53,7 @@ fn a_fork_copies_and_an_exec_empties() {
 #[test]
 fn whoever_has_other_code_than_before_is_told() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
     spaces.fork(1, 2, 5);
     spaces.exec(3, 6);
     spaces.complete(4);
@@ -66,8 +67,8 @@ fn whoever_has_other_code_than_before_is_told() {
 #[test]
 fn an_exec_that_is_told_late_keeps_the_new_program() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
-    spaces.map(1, 0x8000, Region { since_ns: 9, ..region(0x9000, 8, 0) });
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x8000), Region { since_ns: 9, ..region(0x9000, 8, 0) });
     spaces.exec(1, 9);
     assert_eq!((at(&spaces, 1, 0x1000), at(&spaces, 1, 0x8000)), (None, Some((8, 0))));
 }
@@ -75,7 +76,7 @@ fn an_exec_that_is_told_late_keeps_the_new_program() {
 #[test]
 fn an_ended_process_is_kept_for_its_last_samples() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
     spaces.exit(1);
     assert!(spaces.of(1).is_some());
     spaces.fork(1, 1, 5);
@@ -89,20 +90,20 @@ fn an_ended_process_is_kept_for_its_last_samples() {
 #[test]
 fn an_image_that_is_mapped_twice_keeps_its_addresses() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
-    spaces.map(1, 0x8000, region(0x9000, 7, 0x800));
-    spaces.map(1, 0xa000, region(0xb000, 7, 0x2000));
-    let located = [0x1000, 0x8000, 0xa000].map(|a| spaces.of(1).and_then(|space| space.locate(a)));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x8000), region(0x9000, 7, 0x800));
+    spaces.map(1, Avma(0xa000), region(0xb000, 7, 0x2000));
+    let located = [0x1000, 0x8000, 0xa000].map(|a| spaces.of(1).and_then(|space| space.locate(Avma(a))));
     let image = Location::Image { image: 7, file_off: 0x2000 };
     assert_eq!(located, [Some(Location::Address(0x1000)), Some(Location::Address(0x8000)), Some(image)]);
-    let code = [0x1004, 0x8004, 0x9000].map(|a| spaces.of(1).and_then(|space| space.code(a)));
-    assert_eq!(code, [Some((7, 4)), Some((7, 0x804)), None]);
+    let code = [0x1004, 0x8004, 0x9000].map(|a| spaces.of(1).and_then(|space| space.code(Avma(a))));
+    assert_eq!(code, [Some((7, FileOff(4))), Some((7, FileOff(0x804))), None]);
 }
 
 #[test]
 fn a_space_is_complete_behind_a_scan_or_an_exec() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
     let is_complete = |spaces: &Spaces, tgid| spaces.of(tgid).is_some_and(Space::is_complete);
     assert!(!is_complete(&spaces, 1));
     spaces.complete(1);
@@ -114,9 +115,13 @@ fn a_space_is_complete_behind_a_scan_or_an_exec() {
 #[test]
 fn code_without_a_file_keeps_its_address() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, Region { end: 0x2000, image: None, file_off: 0, since_ns: 0, is_twice: false });
+    spaces.map(
+        1,
+        Avma(0x1000),
+        Region { end: Avma(0x2000), image: None, file_off: FileOff(0), since_ns: 0, is_twice: false },
+    );
     let space = spaces.of(1).expect("just mapped");
-    assert_eq!(space.locate(0x1234), Some(Location::Address(0x1234)));
+    assert_eq!(space.locate(Avma(0x1234)), Some(Location::Address(0x1234)));
 }
 
 #[test]
@@ -124,9 +129,9 @@ fn an_image_that_is_mapped_often_is_told_by_addresses() {
     let mut spaces = Spaces::default();
     let at = |n: u64| 0x10_0000 + n * 0x2000;
     // Each maps another part of the image.
-    let map = |spaces: &mut Spaces, n: u64| spaces.map(1, at(n), region(at(n) + 0x1000, 7, n * 0x1000));
+    let map = |spaces: &mut Spaces, n: u64| spaces.map(1, Avma(at(n)), region(at(n) + 0x1000, 7, n * 0x1000));
     let by_address = |spaces: &Spaces, numbers: Range<u64>| {
-        let located = numbers.filter_map(|n| spaces.of(1)?.locate(at(n)));
+        let located = numbers.filter_map(|n| spaces.of(1)?.locate(Avma(at(n))));
         located.filter(|location| matches!(location, Location::Address(_))).count()
     };
     let often = OFTEN as u64;
@@ -142,16 +147,16 @@ fn who_maps_too_much_is_not_sure_until_looked_at() {
     let mut spaces = Spaces::default();
     let at = |n: u64| 0x10_0000 + n * 0x2000;
     let one = |n: u64, time_ns| Region { since_ns: time_ns, ..region(at(n) + 0x1000, n as u32, 0) };
-    (0..MAX_REGIONS as u64).for_each(|n| spaces.map(1, at(n), one(n, 10)));
+    (0..MAX_REGIONS as u64).for_each(|n| spaces.map(1, Avma(at(n)), one(n, 10)));
     spaces.fork(1, 2, 11);
     assert!(spaces.is_sure(1, 20) && spaces.is_sure(2, 20));
     let over = MAX_REGIONS as u64 + 1;
-    spaces.map(1, at(over), one(over, 30));
+    spaces.map(1, Avma(at(over)), one(over, 30));
     assert!(!spaces.is_sure(1, 31) && spaces.is_sure(2, 31));
     // Most of it was unmapped.
     spaces.prove(1, 40, false);
-    spaces.keep_only(1, &[at(3)..at(4), at(7) + 0x800..at(7) + 0x1800]);
-    spaces.map(1, at(over), one(over, 40));
+    spaces.keep_only(1, &[Avma(at(3))..Avma(at(4)), Avma(at(7) + 0x800)..Avma(at(7) + 0x1800)]);
+    spaces.map(1, Avma(at(over)), one(over, 40));
     assert!(!spaces.is_sure(1, 35) && spaces.is_sure(1, 41) && spaces.is_sure(1, 99));
     let space = spaces.of(1).expect("mapped");
     let images: Vec<_> = space.images().flatten().map(u64::from).collect();
@@ -164,16 +169,16 @@ fn who_maps_too_much_is_not_sure_until_looked_at() {
 fn what_is_refused_is_not_proven_by_a_look_that_told_it() {
     let mut spaces = Spaces::default();
     let at = |n: u64| 0x10_0000 + n * 0x2000;
-    (0..MAX_REGIONS as u64).for_each(|n| spaces.map(1, at(n), region(at(n) + 0x1000, 1, 0)));
+    (0..MAX_REGIONS as u64).for_each(|n| spaces.map(1, Avma(at(n)), region(at(n) + 0x1000, 1, 0)));
     spaces.prove(1, 50, true);
-    spaces.map(1, 0x1000, Region { since_ns: 40, ..region(0x2000, 2, 0) });
+    spaces.map(1, Avma(0x1000), Region { since_ns: 40, ..region(0x2000, 2, 0) });
     assert!(!spaces.is_sure(1, 45) && !spaces.is_sure(1, 60));
 }
 
 #[test]
 fn what_is_missing_of_a_new_process_or_program_is_told_before_its_beginning() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
     // Fork and exec are replayed after the reports were refused.
     spaces.lack_of(2, 30);
     spaces.fork(1, 2, 20);
@@ -195,9 +200,9 @@ fn what_is_missing_of_a_new_process_or_program_is_told_before_its_beginning() {
 #[test]
 fn who_is_given_up_is_known_again_when_it_runs_a_program() {
     let mut spaces = Spaces::default();
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
     spaces.give_up(1, 8);
-    spaces.map(1, 0x1000, region(0x2000, 7, 0));
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
     spaces.prove(1, 9, true);
     spaces.fork(1, 2, 10);
     for tgid in [1, 2] {
@@ -205,7 +210,7 @@ fn who_is_given_up_is_known_again_when_it_runs_a_program() {
     }
     assert_eq!(spaces.regions.total(), 0);
     spaces.exec(2, 12);
-    spaces.map(2, 0x1000, Region { since_ns: 13, ..region(0x2000, 8, 0) });
+    spaces.map(2, Avma(0x1000), Region { since_ns: 13, ..region(0x2000, 8, 0) });
     assert!(spaces.is_sure(2, 14) && !spaces.is_given_up(2));
     assert_eq!(at(&spaces, 2, 0x1000), Some((8, 0)));
 }
@@ -220,21 +225,21 @@ proptest::proptest! {
         let mut pages = BTreeMap::new();
         for (first, len, image, off, is_look) in maps {
             if is_look {
-                spaces.keep_only(1, std::slice::from_ref(&(first..first + len)));
+                spaces.keep_only(1, std::slice::from_ref(&(Avma(first)..Avma(first + len))));
                 let kept = spaces.of(1).map(|space| space.regions.clone()).unwrap_or_default();
-                let is_kept = |page: &u64| kept.iter().any(|(at, region)| at <= page && *page < region.end);
+                let is_kept = |page: &u64| kept.iter().any(|(at, region)| (*at..region.end).contains(&Avma(*page)));
                 proptest::prop_assert!(pages.keys().filter(|page| (first..first + len).contains(*page)).all(is_kept));
                 pages.retain(|page, _| is_kept(page));
             } else {
-                let region = Region { end: first + len, ..region(0, image, off) };
-                spaces.map(1, first, region);
+                let region = region(first + len, image, off);
+                spaces.map(1, Avma(first), region);
                 pages.extend((0..len).map(|n| (first + n, (image, off + n))));
             }
             let Some(space) = spaces.of(1) else { continue };
             for page in 0..60 {
-                proptest::prop_assert_eq!(space.code(page), pages.get(&page).copied());
+                proptest::prop_assert_eq!(space.code(Avma(page)).map(|(image, off)| (image, off.0)), pages.get(&page).copied());
                 // An offset tells the address only if no other page shows it.
-                if let Some(Location::Image { image, file_off }) = space.locate(page) {
+                if let Some(Location::Image { image, file_off }) = space.locate(Avma(page)) {
                     let same = pages.values().filter(|shown| **shown == (image, file_off)).count();
                     proptest::prop_assert_eq!(same, 1);
                 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use icecore_elf::Avma;
 use icecore_format::records::{Change, Image};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -40,7 +41,7 @@ impl Tracker {
                 }
                 What::Change { row, .. } => (space, since_ns) = (None, row.time_ns),
                 What::Mapping { row, region } => {
-                    space = Some(space.unwrap_or_default().with(row.start, *region));
+                    space = Some(space.unwrap_or_default().with(Avma(row.start), *region));
                 }
                 What::Only { ranges, .. } => space = space.map(|space| space.within(ranges)),
                 What::Sample(_) | What::CpuTime(_) => {}
@@ -62,7 +63,7 @@ impl Tracker {
     }
 
     /// Notes all executable ranges that a process has mapped at a moment, in order.
-    pub(crate) fn has_only(&mut self, tgid: u32, time_ns: u64, ranges: Vec<Range<u64>>) {
+    pub(crate) fn has_only(&mut self, tgid: u32, time_ns: u64, ranges: Vec<Range<Avma>>) {
         self.wait(time_ns, What::Only { tgid, ranges });
     }
 

@@ -16,6 +16,7 @@ pub(crate) use notes::Note;
 
 use std::ops::Range;
 
+use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Cgroup, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Sample, StackRepair, Task,
@@ -74,13 +75,13 @@ pub(crate) struct Tracker {
     account: Account,
     processes: Processes,
     /// Kernel addresses that were first sampled since the last batch.
-    kernel_addresses: Vec<u64>,
+    kernel_addresses: Vec<Avma>,
     /// Code in images that was first hit since the last call: image and offset in its file.
-    code: Vec<(u32, u64)>,
+    code: Vec<(u32, FileOff)>,
     notes: Notes,
     kernel_symbols: Vec<KernelSymbol>,
     /// Starts of kernel functions that are in the file.
-    kernel_written: FxHashSet<u64>,
+    kernel_written: FxHashSet<Avma>,
     /// The earliest time in the batch.
     first_ns: Option<u64>,
     totals: Totals,
@@ -158,9 +159,9 @@ impl Tracker {
         let path = self.string(path);
         let image = self.images.id(&Image { path, ..image });
         let region = Region {
-            end: row.start.saturating_add(row.len),
+            end: Avma(row.start.saturating_add(row.len)),
             image: is_image.then_some(image),
-            file_off: row.file_off,
+            file_off: FileOff(row.file_off),
             since_ns: row.time_ns,
             is_twice: false,
         };
@@ -169,10 +170,10 @@ impl Tracker {
     }
 
     /// Notes a kernel function at one of the addresses that were taken. Each function is written once.
-    pub(crate) fn kernel_function(&mut self, code: Range<u64>, name: &[u8], module: &[u8]) {
+    pub(crate) fn kernel_function(&mut self, code: Range<Avma>, name: &[u8], module: &[u8]) {
         if self.kernel_written.insert(code.start) {
             let (name, module) = (self.string(name), self.string(module));
-            self.kernel_symbols.push(KernelSymbol { start: code.start, end: code.end, name, module });
+            self.kernel_symbols.push(KernelSymbol { start: code.start.0, end: code.end.0, name, module });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Notes about processes for [`Evidence`](crate::evidence::Evidence), in the order of time: hits in code that is in no file, and the
 //! beginnings and ends of address spaces.
 
+use icecore_elf::Avma;
 use icecore_format::records::{Change, Lifecycle};
 use rustc_hash::FxHashSet;
 
@@ -10,10 +11,10 @@ const REMEMBERED: usize = 64 << 10;
 /// Something that happened to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// A sample hit code that is in no file. The address (AVMA) is that of an instruction in the leaf, else a return address.
-    Hit { time_ns: u64, tgid: u32, address: u64, is_leaf: bool },
+    /// A sample hit code that is in no file. The address is that of an instruction in the leaf, else a return address.
+    Hit { time_ns: u64, tgid: u32, address: Avma, is_leaf: bool },
     /// A stack or a register held the address of such code.
-    Held { time_ns: u64, tgid: u32, address: u64 },
+    Held { time_ns: u64, tgid: u32, address: Avma },
     /// A process was forked, and has the mappings of its parent.
     Fork { time_ns: u64, parent_tgid: u32, tgid: u32 },
     /// An address space is gone: its process runs another program, or has ended.
@@ -27,7 +28,7 @@ pub(crate) struct Notes {
     /// The noted stacks with such code, by process and stack.
     seen: FxHashSet<(u32, u32)>,
     /// The noted words of stacks, by process and address.
-    held: FxHashSet<(u32, u64)>,
+    held: FxHashSet<(u32, Avma)>,
 }
 
 impl Notes {
@@ -40,7 +41,7 @@ impl Notes {
         time_ns: u64,
         tgid: u32,
         stack: u32,
-        addresses: impl Iterator<Item = (u64, bool)>,
+        addresses: impl Iterator<Item = (Avma, bool)>,
     ) {
         let mut addresses = addresses.peekable();
         if addresses.peek().is_none() || !self.seen.insert((tgid, stack)) {
@@ -56,7 +57,7 @@ impl Notes {
     ///
     /// # Cost
     /// One table lookup for each such word in the changed parts of stacks.
-    pub(super) fn held(&mut self, time_ns: u64, tgid: u32, address: u64) -> bool {
+    pub(super) fn held(&mut self, time_ns: u64, tgid: u32, address: Avma) -> bool {
         if self.held.len() >= REMEMBERED {
             self.held.clear();
         }
@@ -101,16 +102,19 @@ mod tests {
     fn a_stack_is_noted_once_for_each_process_and_address_space() {
         let mut notes = Notes::default();
         let hit = |tgid, address, is_leaf| Note::Hit { time_ns: 5, tgid, address, is_leaf };
-        notes.stack(5, 7, 1, [(0x10, true), (0x20, false)].into_iter());
-        notes.stack(5, 7, 1, [(0x10, true), (0x20, false)].into_iter());
-        notes.stack(5, 8, 1, [(0x10, false)].into_iter());
+        notes.stack(5, 7, 1, [(Avma(0x10), true), (Avma(0x20), false)].into_iter());
+        notes.stack(5, 7, 1, [(Avma(0x10), true), (Avma(0x20), false)].into_iter());
+        notes.stack(5, 8, 1, [(Avma(0x10), false)].into_iter());
         notes.stack(5, 8, 2, [].into_iter());
-        assert_eq!(notes.take(), [hit(7, 0x10, true), hit(7, 0x20, false), hit(8, 0x10, false)]);
+        assert_eq!(
+            notes.take(),
+            [hit(7, Avma(0x10), true), hit(7, Avma(0x20), false), hit(8, Avma(0x10), false)]
+        );
         let (tid, comm, parent_tgid) = (7, 0, 1);
         let exec = Lifecycle { time_ns: 6, change: Change::EXEC, tgid: 7, tid, parent_tgid, comm };
         notes.change(&exec, false);
-        notes.stack(7, 7, 1, [(0x10, true)].into_iter());
-        let again = Note::Hit { time_ns: 7, tgid: 7, address: 0x10, is_leaf: true };
+        notes.stack(7, 7, 1, [(Avma(0x10), true)].into_iter());
+        let again = Note::Hit { time_ns: 7, tgid: 7, address: Avma(0x10), is_leaf: true };
         assert_eq!(notes.take(), [Note::Gone { time_ns: 6, tgid: 7, has_ended: false }, again]);
     }
 }

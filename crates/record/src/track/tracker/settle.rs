@@ -1,5 +1,6 @@
 //! Replays the waiting events in the order of time.
 
+use icecore_elf::Avma;
 use icecore_format::records::{Change, Lifecycle, Location, Origin, Sample, WalkEnd};
 
 use super::Tracker;
@@ -16,7 +17,7 @@ impl Tracker {
             match what {
                 What::Change { row, ends_process } => self.changed(row, ends_process),
                 What::Mapping { row, region } => {
-                    self.spaces.map(row.tgid, row.start, region);
+                    self.spaces.map(row.tgid, Avma(row.start), region);
                     if row.origin == Origin::SCAN {
                         self.spaces.complete(row.tgid);
                     }
@@ -54,11 +55,11 @@ impl Tracker {
     fn sampled(&mut self, sample: Unplaced) -> Result<(), Exhausted> {
         let known = self.stacks.newest();
         let kernel = self.waiting.frames(&sample.kernel).iter().rev();
-        let kernel_stack = self.stacks.id(kernel.map(|address| Location::Address(*address)))?;
+        let kernel_stack = self.stacks.id(kernel.map(|address| Location::Address(address.0)))?;
         let nodes = self.stacks.waiting();
         let new = &nodes[nodes.len() - (self.stacks.newest() - known) as usize..];
         self.kernel_addresses.extend(new.iter().filter_map(|node| match node.location {
-            Location::Address(address) => Some(address),
+            Location::Address(address) => Some(Avma(address)),
             Location::Image { .. } => None,
         }));
         let is_sure = self.spaces.is_sure(sample.tgid, sample.row.time_ns);
@@ -73,7 +74,7 @@ impl Tracker {
                 // The frames that the report finds by unwinding are among these addresses.
                 for address in self.snapshots.at_addresses() {
                     if self.notes.held(sample.row.time_ns, sample.tgid, *address) {
-                        self.code.extend(space.code(address.saturating_sub(1)));
+                        self.code.extend(space.code(Avma(address.0.saturating_sub(1))));
                     }
                 }
                 id

@@ -1,5 +1,6 @@
 //! Hands over the settled rows, as columns for the writer.
 
+use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
@@ -30,7 +31,7 @@ impl Tracker {
         self.samples.sort_by_key(|row| row.time_ns);
         let (first_node, nodes) = self.stacks.take_new();
         self.code.extend(nodes.iter().filter_map(|node| match node.location {
-            Location::Image { image, file_off } => Some((image, file_off)),
+            Location::Image { image, file_off } => Some((image, FileOff(file_off))),
             Location::Address(_) => None,
         }));
         let basis = Basis {
@@ -80,7 +81,7 @@ impl Tracker {
     }
 
     /// Takes the code in images that was hit since the last call, and how often each image was hit.
-    pub(crate) fn take_hits(&mut self) -> (Vec<(u32, u64)>, FxHashMap<u32, u64>) {
+    pub(crate) fn take_hits(&mut self) -> (Vec<(u32, FileOff)>, FxHashMap<u32, u64>) {
         let Hits { counts, by_address } = self.stacks.take_hits();
         self.code.extend(by_address);
         (std::mem::take(&mut self.code), counts)
@@ -92,8 +93,8 @@ impl Tracker {
             .iter()
             .map(|Made { tgid, piece }| JitCode {
                 tgid: *tgid,
-                start: piece.start,
-                end: piece.end,
+                start: piece.start.0,
+                end: piece.end.0,
                 since_ns: piece.since_ns,
                 until_ns: piece.until_ns,
                 name: &piece.name[..],
@@ -110,7 +111,7 @@ impl Tracker {
     }
 
     /// Takes the kernel addresses that were first sampled since the last call.
-    pub(crate) fn take_kernel_addresses(&mut self) -> Vec<u64> {
+    pub(crate) fn take_kernel_addresses(&mut self) -> Vec<Avma> {
         std::mem::take(&mut self.kernel_addresses)
     }
 

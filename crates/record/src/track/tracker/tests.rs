@@ -52,9 +52,9 @@ fn a_batch_names_everything_that_its_samples_need_once() {
     sampled(&mut tracker, 100_000);
     sampled(&mut tracker, 90_000);
     assert_eq!(tracker.settle(u64::MAX), 0);
-    assert_eq!(tracker.take_kernel_addresses(), [0xffff_ffff_8100_0010]);
+    assert_eq!(tracker.take_kernel_addresses(), [Avma(0xffff_ffff_8100_0010)]);
     for _ in 0..2 {
-        tracker.kernel_function(0xffff_ffff_8100_0000..0xffff_ffff_8100_1000, b"do_work", b"");
+        tracker.kernel_function(Avma(0xffff_ffff_8100_0000)..Avma(0xffff_ffff_8100_1000), b"do_work", b"");
     }
     let batch = tracker.take_batch();
     assert_eq!((batch.samples.items(), batch.samples.span_ns()), (2, (90_000, 100_000)));
@@ -177,17 +177,24 @@ fn the_latest_space_has_what_waits() {
     let (space, since_ns) = tracker.latest(10);
     let (old, new) = (of_lib(&tracker, b"/old"), of_lib(&tracker, b"/new"));
     assert_eq!((since_ns, old, &new[..]), (3_000, vec![Some(0); 2], &[Some(1); 2][..]));
-    assert_eq!(space.shows(0x8000..0x9000, &new, 0x4000), Shown::Whole);
-    assert_eq!(space.shows(0x8800..0x9800, &new, 0x4800), Shown::Part);
-    assert_eq!(space.shows(0x8000..0x9000, &new, 0x5000), Shown::Other);
-    assert_eq!(space.shows(0x8000..0x9000, &[None], 0), Shown::Other);
-    assert_eq!(space.shows(0x1000..0x2000, &[Some(0)], 0x4000), Shown::Part, "the exec left nothing");
+    assert_eq!(space.shows(Avma(0x8000)..Avma(0x9000), &new, FileOff(0x4000)), Shown::Whole);
+    assert_eq!(space.shows(Avma(0x8800)..Avma(0x9800), &new, FileOff(0x4800)), Shown::Part);
+    assert_eq!(space.shows(Avma(0x8000)..Avma(0x9000), &new, FileOff(0x5000)), Shown::Other);
+    assert_eq!(space.shows(Avma(0x8000)..Avma(0x9000), &[None], FileOff(0)), Shown::Other);
+    assert_eq!(
+        space.shows(Avma(0x1000)..Avma(0x2000), &[Some(0)], FileOff(0x4000)),
+        Shown::Part,
+        "the exec left nothing"
+    );
     // A child that is not settled yet has what its parent has.
     let child = Head { tgid: 20, tid: 20, ..head(4_000) };
     tracker.settle(3_900);
     tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
     let (space, since_ns) = tracker.latest(20);
-    assert_eq!((space.shows(0x8000..0x9000, &new, 0x4000), since_ns), (Shown::Whole, 4_000));
+    assert_eq!(
+        (space.shows(Avma(0x8000)..Avma(0x9000), &new, FileOff(0x4000)), since_ns),
+        (Shown::Whole, 4_000)
+    );
     assert_eq!(of_lib(&tracker, b"/unknown"), []);
 }
 
@@ -229,7 +236,8 @@ fn what_a_sample_tells_holds_for_the_sample_itself() {
 fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
     let mut tracker = tracker();
     let line = |off, line| Line { off, file: (*b"/a.py").into(), line };
-    let piece = Piece { start: 0x10, end: 0x20, lines: vec![line(0, 7), line(4, 8)], ..Piece::default() };
+    let piece =
+        Piece { start: Avma(0x10), end: Avma(0x20), lines: vec![line(0, 7), line(4, 8)], ..Piece::default() };
     let made = [Made { tgid: 10, piece }];
     let batch = tracker.jit(&made);
     assert_eq!(batch.strings.bytes, b"/a.py");
@@ -252,9 +260,9 @@ fn stacks_of_samples_that_wait_take_a_bounded_room() {
         let mut values = [0; wire::REGISTER_COUNT];
         values[wire::STACK_POINTER] = 0x7000_0000;
         let registers =
-            wire::Registers { cpu: 1, snapshot, values, stack_end: 0, top: &[0; 128], is_outer: false };
+            wire::Registers { cpu: 1, snapshot, values, stack_end: Avma(0), top: &[0; 128], is_outer: false };
         tracker.event(&Event::Registers(registers));
-        let pages = (0..128).map(|page| 0x7000_0000 + page * wire::PAGE_BYTES);
+        let pages = (0..128).map(|page| Avma(0x7000_0000 + page * wire::PAGE_BYTES));
         pages.for_each(|address| {
             tracker.event(&Event::StackPage(wire::StackPage {
                 cpu: 1,
@@ -264,7 +272,7 @@ fn stacks_of_samples_that_wait_take_a_bounded_room() {
             }));
         });
         let hashes = snapshot.to_ne_bytes().repeat(128);
-        let (low, high) = (0x7000_0000, 0x7008_0000);
+        let (low, high) = (Avma(0x7000_0000), Avma(0x7008_0000));
         tracker.event(&Event::Stack(wire::Stack { cpu: 1, snapshot, low, high, tid: 1, hashes: &hashes }));
         sampled_with(tracker, 100_000 + snapshot, snapshot);
     };

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use icecore_elf::Avma;
 use icecore_format::records::{Change, Lifecycle, Mapping, Sample};
 
 use crate::kernel::wire;
@@ -14,7 +15,7 @@ use crate::track::spaces::Region;
 pub(super) struct Queue {
     waiting: Vec<Waiting>,
     /// Frames of the samples that wait, leaf first, kernel before user.
-    frames: Vec<u64>,
+    frames: Vec<Avma>,
 }
 
 /// An event that waits for its turn.
@@ -38,7 +39,7 @@ pub(super) enum What {
     /// The complete list of a process's executable ranges, in order, read from `/proc`.
     Only {
         tgid: u32,
-        ranges: Vec<Range<u64>>,
+        ranges: Vec<Range<Avma>>,
     },
     Sample(Unplaced),
     CpuTime(Reading),
@@ -113,7 +114,7 @@ impl Queue {
     }
 
     /// Returns the frames of a sample.
-    pub(super) fn frames(&self, of: &Range<usize>) -> &[u64] {
+    pub(super) fn frames(&self, of: &Range<usize>) -> &[Avma] {
         &self.frames[of.clone()]
     }
 

@@ -1,6 +1,7 @@
 //! Puts snapshots together from the records of one CPU: registers first, then the stack pages that changed, then the hashes of all
 //! its pages, then the sample.
 
+use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
 use super::pages::{Page, Pages};
@@ -29,7 +30,7 @@ struct Begun {
     number: u64,
     taken: Taken,
     /// The pages that were sent, with their addresses.
-    sent: Vec<(u64, Page)>,
+    sent: Vec<(Avma, Page)>,
     is_refused: bool,
     /// The outer stacks: the code that a signal interrupted, or the C code that called Go.
     outer: Vec<Begun>,
@@ -40,7 +41,7 @@ struct Begun {
 pub(crate) struct Taken {
     pub(crate) registers: [u64; REGISTER_COUNT],
     /// Address behind the stack; 0 if it is not known.
-    pub(super) stack_end: u64,
+    pub(super) stack_end: Avma,
     pub(super) copied: Copied,
     /// The outer stacks, the innermost first: the one that was interrupted by the signal whose handler runs on this stack; or, if this is
     /// a stack of Go, the stacks of C that called Go.
@@ -51,9 +52,9 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Copied {
     /// Address of the first byte.
-    pub(super) low: u64,
+    pub(super) low: Avma,
     /// The address after the last known byte.
-    pub(super) high: u64,
+    pub(super) high: Avma,
     /// Hash and bytes of the pages from the one of `low` on; `None` for a page that was not in memory, which reads as zero.
     pub(super) pages: Vec<(u64, Option<Page>)>,
     /// The bytes, if there are no pages.
@@ -77,8 +78,8 @@ impl Arriving {
 
     /// Begins a snapshot. Drops the last one of this CPU if its sample did not come.
     pub(crate) fn registers(&mut self, registers: &Registers<'_>) {
-        let low = registers.values[STACK_POINTER];
-        let high = low.saturating_add(registers.top.len() as u64);
+        let low = Avma(registers.values[STACK_POINTER]);
+        let high = Avma(low.0.saturating_add(registers.top.len() as u64));
         let copied = Copied { low, high, top: registers.top.to_vec(), ..Copied::default() };
         let stack_end = registers.stack_end;
         let taken = Taken { registers: registers.values, stack_end, copied, outer: Vec::new() };
@@ -130,7 +131,7 @@ impl Arriving {
             is_known &= hash == 0 || page.is_some();
             if is_known {
                 copied.pages.push((hash, page));
-                copied.high = address.saturating_add(PAGE_BYTES).min(stack.high);
+                copied.high = Avma(address.0.saturating_add(PAGE_BYTES)).min(stack.high);
             }
         }
         if copied.high > copied.low {
@@ -167,35 +168,36 @@ fn begun(by_cpu: &mut FxHashMap<u32, Begun>, cpu: u32, number: u64) -> Option<&m
 }
 
 impl Taken {
-    pub(crate) fn stack_pointer(&self) -> u64 {
-        self.registers[STACK_POINTER]
+    pub(crate) fn stack_pointer(&self) -> Avma {
+        Avma(self.registers[STACK_POINTER])
     }
 
     /// Returns the address from which parts of the stack are counted: the end of the stack, or else of the copy.
-    pub(crate) fn anchor(&self) -> u64 {
-        let depth = self.stack_end.wrapping_sub(self.stack_pointer());
+    pub(crate) fn anchor(&self) -> Avma {
+        let depth = self.stack_end.0.wrapping_sub(self.stack_pointer().0);
         if depth > u64::from(u32::MAX) { self.copied.high } else { self.stack_end.max(self.copied.high) }
     }
 }
 
 impl Copied {
     /// Returns the hash of the page at an address; `None` if not all of the page is known.
-    pub(super) fn hash(&self, address: u64) -> Option<u64> {
-        let number = (address / PAGE_BYTES).checked_sub(self.low / PAGE_BYTES)?;
+    pub(super) fn hash(&self, address: Avma) -> Option<u64> {
+        let number = (address.0 / PAGE_BYTES).checked_sub(self.low.0 / PAGE_BYTES)?;
         self.pages.get(usize::try_from(number).ok()?).map(|(hash, _)| *hash)
     }
 
     /// Appends the bytes of a range, which must lie between `low` and `high`, to `bytes`.
-    pub(super) fn read(&self, mut from: u64, to: u64, bytes: &mut Vec<u8>) {
+    pub(super) fn read(&self, from: Avma, to: Avma, bytes: &mut Vec<u8>) {
+        let (Avma(mut from), Avma(to), Avma(low)) = (from, to, self.low);
         if self.pages.is_empty() {
-            let range = (from - self.low) as usize..(to - self.low) as usize;
+            let range = (from - low) as usize..(to - low) as usize;
             bytes.extend_from_slice(&self.top[range]);
             return;
         }
         while from < to {
             let page_end = from - from % PAGE_BYTES + PAGE_BYTES;
             let range = (from % PAGE_BYTES) as usize..(to.min(page_end) - (page_end - PAGE_BYTES)) as usize;
-            match &self.pages[(from / PAGE_BYTES - self.low / PAGE_BYTES) as usize].1 {
+            match &self.pages[(from / PAGE_BYTES - low / PAGE_BYTES) as usize].1 {
                 Some(page) => bytes.extend_from_slice(&page.bytes()[range]),
                 None => bytes.resize(bytes.len() + range.len(), 0),
             }

@@ -9,11 +9,11 @@ const PAGE: u64 = 0x7ffd_0000_0000;
 fn registers(snapshot: u64, stack_end: u64, top: &[u8]) -> Registers<'_> {
     let mut values = [0; REGISTER_COUNT];
     values[STACK_POINTER] = SP;
-    Registers { cpu: CPU, snapshot, values, stack_end, top, is_outer: false }
+    Registers { cpu: CPU, snapshot, values, stack_end: Avma(stack_end), top, is_outer: false }
 }
 
 fn page(snapshot: u64, address: u64, bytes: &[u8]) -> StackPage<'_> {
-    StackPage { cpu: CPU, snapshot, address, bytes }
+    StackPage { cpu: CPU, snapshot, address: Avma(address), bytes }
 }
 
 /// Returns a snapshot with the pages that were sent, and the hashes of all pages from [`PAGE`] on.
@@ -21,7 +21,14 @@ fn taken(arriving: &mut Arriving, high: u64, sent: &[(u64, [u8; 4096])], hashes:
     arriving.registers(&registers(1, PAGE + 0x9000, &[9; 128]));
     sent.iter().for_each(|(address, bytes)| arriving.page(&page(1, *address, bytes)));
     let hashes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_ne_bytes()).collect();
-    arriving.stack(&Stack { cpu: CPU, snapshot: 1, low: SP, high, tid: TID, hashes: &hashes });
+    arriving.stack(&Stack {
+        cpu: CPU,
+        snapshot: 1,
+        low: Avma(SP),
+        high: Avma(high),
+        tid: TID,
+        hashes: &hashes,
+    });
     arriving.take(CPU, 1).expect("it came")
 }
 
@@ -39,10 +46,10 @@ fn a_stack_begins_at_its_stack_pointer_and_ends_where_it_was_to_end() {
     arriving.registers(&registers(1, PAGE + 0x1100, &[9; 128]));
     let taken = taken(&mut arriving, PAGE + 0x1100, &[(PAGE, first), (PAGE + 0x1000, [3; 4096])], &[1, 2]);
     assert_eq!(bytes(&taken), [&first[0xe00..], &[3; 0x100]].concat());
-    assert_eq!((taken.stack_pointer(), taken.anchor()), (SP, PAGE + 0x9000));
+    assert_eq!((taken.stack_pointer(), taken.anchor()), (Avma(SP), Avma(PAGE + 0x9000)));
     let part = [&first[0xff0..], &[3; 0x10]].concat();
     let mut across = Vec::new();
-    taken.copied.read(PAGE + 0xff0, PAGE + 0x1010, &mut across);
+    taken.copied.read(Avma(PAGE + 0xff0), Avma(PAGE + 0x1010), &mut across);
     assert_eq!(across, part);
 }
 
@@ -80,7 +87,7 @@ fn a_page_that_did_not_come_ends_what_is_known_and_is_asked_for() {
     let sent = [(PAGE, [1; 4096]), (PAGE + 0x2000, [3; 4096])];
     let cut = taken(&mut arriving, PAGE + 0x3000, &sent, &[1, 2, 3]);
     assert_eq!(bytes(&cut), [1; 0x200]);
-    assert_eq!(arriving.take_missing(), [PageKey::new(TID, PAGE + 0x1000)]);
+    assert_eq!(arriving.take_missing(), [PageKey::new(TID, Avma(PAGE + 0x1000))]);
     // What lies behind it came, though, and is known when the other one is.
     let whole = taken(&mut arriving, PAGE + 0x3000, &[(PAGE + 0x1000, [2; 4096])], &[1, 2, 3]);
     assert_eq!(bytes(&whole), [&[1; 0x200][..], &[2; 0x1000], &[3; 0x1000]].concat());
@@ -107,7 +114,7 @@ fn stacks_are_counted_from_their_end_or_from_that_of_the_copy() {
     let of = |stack_end| {
         let mut arriving = Arriving::default();
         arriving.registers(&registers(1, stack_end, &[9; 128]));
-        arriving.take(CPU, 1).expect("it came").anchor()
+        arriving.take(CPU, 1).expect("it came").anchor().0
     };
     assert_eq!(of(SP + 0x9000), SP + 0x9000);
     assert_eq!(of(0), SP + 128, "the end is not known");
@@ -123,7 +130,14 @@ fn stacks_further_out_come_in_their_order() {
         let top = [byte; 128];
         arriving.registers(&Registers { is_outer: true, ..registers(snapshot, PAGE + 0x1100, &top) });
     }
-    arriving.stack(&Stack { cpu: CPU, snapshot: 3, low: SP, high: SP + 8, tid: TID, hashes: &[0; 8] });
+    arriving.stack(&Stack {
+        cpu: CPU,
+        snapshot: 3,
+        low: Avma(SP),
+        high: Avma(SP + 8),
+        tid: TID,
+        hashes: &[0; 8],
+    });
     let taken = arriving.take(CPU, 1).expect("it came");
     assert_eq!(taken.outer.iter().map(bytes).collect::<Vec<_>>(), [vec![7; 128], vec![0; 8]]);
 }
