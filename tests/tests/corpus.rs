@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use icecore_format::block::{BlockHeader, Kind};
-use icecore_format::header::{FileHeader, Mark};
+use icecore_format::header::{EndMark, FileHeader};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
@@ -240,7 +240,7 @@ fn damaged() -> Vec<u8> {
     let header = FileHeader::decode(&bytes).expect("own file");
     let at = [blocks(&bytes, Kind::SAMPLES)[0].off + 70, blocks(&bytes, Kind::LOSSES)[0].off + 20];
     at.into_iter().for_each(|at| bytes[at as usize] ^= 1);
-    bytes[..64].copy_from_slice(&FileHeader { mark: Mark::Streamed, ..header }.encode());
+    bytes[..64].copy_from_slice(&FileHeader { mark: EndMark::Streamed, ..header }.encode());
     bytes
 }
 

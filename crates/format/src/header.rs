@@ -15,7 +15,7 @@ pub const KNOWN_INCOMPATIBLE: u64 = 0;
 
 /// Whether the recorder came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum EndMark {
     /// The recorder is still writing, or was stopped before it could close the file.
     Open,
     /// Index and tail were written and synced before this mark.
@@ -24,7 +24,7 @@ pub enum Mark {
     Streamed,
 }
 
-impl Mark {
+impl EndMark {
     /// The number on disk.
     pub fn number(self) -> u32 {
         match self {
@@ -63,7 +63,7 @@ impl Mark {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
     /// Open, closed or streamed.
-    pub mark: Mark,
+    pub mark: EndMark,
     /// Features without which the file would be misread.
     pub incompatible: u64,
     /// Features that a reader may ignore.
@@ -115,7 +115,7 @@ impl FileHeader {
             return Err(Error::Features { bits: unknown });
         }
         let number = u32::from_le_bytes(field(bytes, 12));
-        let mark = Mark::from_number(number).ok_or_else(|| {
+        let mark = EndMark::from_number(number).ok_or_else(|| {
             let cause = format!("mark {number} at byte 12 is not open (1), closed (2) or streamed (3)");
             Error::Malformed { what: "file header", off: 0, cause }
         })?;
@@ -138,11 +138,12 @@ impl FileHeader {
 mod tests {
     use super::*;
 
-    const HEADER: FileHeader = FileHeader { mark: Mark::Open, incompatible: 0, compatible: 5, uuid: [7; 16] };
+    const HEADER: FileHeader =
+        FileHeader { mark: EndMark::Open, incompatible: 0, compatible: 5, uuid: [7; 16] };
 
     #[test]
     fn survives_a_round_trip() {
-        for mark in [Mark::Open, Mark::Closed, Mark::Streamed] {
+        for mark in [EndMark::Open, EndMark::Closed, EndMark::Streamed] {
             let header = FileHeader { mark, ..HEADER };
             assert_eq!(FileHeader::decode(&header.encode()).expect("own bytes"), header);
         }

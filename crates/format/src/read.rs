@@ -21,7 +21,7 @@ use rkyv::util::AlignedVec;
 
 use crate::block::{BlockHeader, Codec};
 use crate::error::Error;
-use crate::header::{FileHeader, Mark};
+use crate::header::{EndMark, FileHeader};
 use crate::index::{self, Entry, Tail};
 use crate::records::Payload;
 pub use damage::Damage;
@@ -113,7 +113,7 @@ impl Recording {
     fn from_storage(bytes: Bytes, trust: Trust) -> Result<Self, Error> {
         let header = FileHeader::decode(&bytes)?;
         let Blocks { entries, index, lost, has_end, damage } = Blocks::find(&bytes, &header, trust);
-        let closed = has_end && header.mark != Mark::Open;
+        let closed = has_end && header.mark != EndMark::Open;
         Ok(Self { bytes, header, closed, entries, index, lost, damage })
     }
 
@@ -269,7 +269,7 @@ impl Blocks {
             (Ok(tail), Some(error)) => {
                 found.add(tail.index_off, 0, format!("the index is not used: {error}"))
             }
-            (Err(error), _) if !has_end && header.mark == Mark::Closed => {
+            (Err(error), _) if !has_end && header.mark == EndMark::Closed => {
                 let cause = format!("it was closed once, and its end is gone or damaged: {error}");
                 found.add(file.len() as u64, 0, cause);
             }

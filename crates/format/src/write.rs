@@ -11,7 +11,7 @@ use std::io::Write;
 use crate::block::{BlockHeader, Codec, Processes};
 use crate::codec::Compressor;
 use crate::error::Error;
-use crate::header::{FileHeader, Mark};
+use crate::header::{EndMark, FileHeader};
 use crate::index::{self, Entry, Tail};
 use crate::kind::Kind;
 use crate::limits;
@@ -55,7 +55,7 @@ impl Writer {
     /// # Errors
     /// [`Error::Io`] if the header cannot be written.
     pub fn create(file: File, uuid: [u8; 16]) -> Result<Self, Error> {
-        Self::begin(Box::new(file), Mark::Open, uuid)
+        Self::begin(Box::new(file), EndMark::Open, uuid)
     }
 
     /// Begins a recording in something that only takes bytes one after the other, such as a pipe; `uuid` is random.
@@ -63,10 +63,10 @@ impl Writer {
     /// # Errors
     /// [`Error::Io`] if the header cannot be written.
     pub fn stream(to: impl Write + Send + 'static, uuid: [u8; 16]) -> Result<Self, Error> {
-        Self::begin(Box::new(Stream(to)), Mark::Streamed, uuid)
+        Self::begin(Box::new(Stream(to)), EndMark::Streamed, uuid)
     }
 
-    fn begin(mut sink: Box<dyn Sink>, mark: Mark, uuid: [u8; 16]) -> Result<Self, Error> {
+    fn begin(mut sink: Box<dyn Sink>, mark: EndMark, uuid: [u8; 16]) -> Result<Self, Error> {
         let header = FileHeader { mark, incompatible: 0, compatible: 0, uuid };
         let compressor = Compressor::new()?;
         sink.put(0, &header.encode()).map_err(|torn| torn.cause)?;
@@ -151,10 +151,10 @@ impl Writer {
         let tail = Tail { index_off: at.off, file_len, rows };
         self.put(&tail.encode(self.header.seed()))?;
         match self.header.mark {
-            Mark::Streamed => self.sink.sync()?,
+            EndMark::Streamed => self.sink.sync()?,
             _ => {
                 self.sink.sync()?;
-                let closed = FileHeader { mark: Mark::Closed, ..self.header };
+                let closed = FileHeader { mark: EndMark::Closed, ..self.header };
                 self.sink.put(0, &closed.encode()).map_err(|torn| torn.cause)?;
                 self.sink.sync()?;
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::block::Kind;
-use icecore_format::header::Mark;
+use icecore_format::header::EndMark;
 use icecore_format::read::Recording;
 use icecore_report::{Streams, run};
 use serde_json::Value;
@@ -80,7 +80,7 @@ pub(crate) fn left_in(path: &Path) -> Left {
 
 /// Returns true if the header says that the recording was closed, even if its end is missing.
 fn was_closed(recording: &Recording) -> bool {
-    recording.header().mark == Mark::Closed
+    recording.header().mark == EndMark::Closed
 }
 
 impl Remains {

@@ -1,7 +1,7 @@
 //! Puts blocks into the order of writing, and says which are missing, doubled or out of place.
 
 use super::damage::Findings;
-use super::scan::Seen;
+use super::scan::Scanned;
 use crate::index::Entry;
 use crate::kind::Kind;
 
@@ -17,7 +17,7 @@ pub(super) struct Ordered {
 /// Orders by sequence, takes one block of each number and leaves out what is not whole. `blocks` is the number of blocks
 /// in front of the index, if something that is whole tells it; `end` is where blocks end.
 pub(super) fn order(
-    mut seen: Vec<Seen>,
+    mut seen: Vec<Scanned>,
     blocks: Option<u64>,
     known: &[Entry],
     end: u64,
@@ -25,7 +25,7 @@ pub(super) fn order(
 ) -> Ordered {
     let mut gone = Vec::new();
     seen.sort_by_key(|seen| (seen.entry.header.sequence, !seen.whole, seen.entry.off));
-    let mut kept: Vec<Seen> = Vec::with_capacity(seen.len());
+    let mut kept: Vec<Scanned> = Vec::with_capacity(seen.len());
     for this in seen {
         let Entry { off, header } = this.entry;
         let behind = kept.last().map(|last| last.entry);
@@ -45,7 +45,7 @@ pub(super) fn order(
         gone.extend(missing(kept.last().map(|last| last.entry), blocks, known, end, found));
     }
     kept.retain(|seen| seen.entry.header.kind != Kind::INDEX);
-    let (whole, torn): (Vec<Seen>, Vec<Seen>) = kept.into_iter().partition(|seen| seen.whole);
+    let (whole, torn): (Vec<Scanned>, Vec<Scanned>) = kept.into_iter().partition(|seen| seen.whole);
     let entries: Vec<Entry> = whole.iter().map(|seen| seen.entry).collect();
     gone.extend(torn.iter().map(|seen| seen.entry));
     gone.sort_by_key(|entry| entry.header.sequence);

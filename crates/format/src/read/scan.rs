@@ -10,7 +10,7 @@ use crate::limits;
 
 /// A block that the walk came by.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct Scanned {
     pub(super) entry: Entry,
     /// Both its checksums hold.
     pub(super) whole: bool,
@@ -20,7 +20,7 @@ pub(super) struct Seen {
 #[derive(Debug)]
 pub(super) struct Walked {
     /// In the order of the file.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<Scanned>,
     /// A whole index, and behind it a tail that fits: the recording ends here, whatever follows.
     pub(super) has_end: bool,
 }
@@ -39,7 +39,7 @@ struct Walk<'a> {
     seed: u32,
     known: &'a [Entry],
     found: &'a mut Findings,
-    seen: Vec<Seen>,
+    seen: Vec<Scanned>,
     /// The damaged stretch that is being passed over.
     bad: Option<Damage>,
     /// Bytes of payloads whose checksum did not hold.
@@ -55,7 +55,7 @@ impl Walk<'_> {
                 Ok(header) => match self.torn(off, &header) {
                     None => {
                         self.pass(off);
-                        self.seen.push(Seen { entry: Entry { off, header }, whole: true });
+                        self.seen.push(Scanned { entry: Entry { off, header }, whole: true });
                         let next = header.next(off);
                         has_end = header.kind == Kind::INDEX
                             && Tail::decode_at(self.file, next, self.seed)
@@ -100,7 +100,7 @@ impl Walk<'_> {
     fn broken(&mut self, off: u64, header: BlockHeader, cause: &str) -> u64 {
         self.pass(off);
         self.bad = Some(Damage { off, len: 0, cause: format!("{}: {cause}", header.called()) });
-        self.seen.push(Seen { entry: Entry { off, header }, whole: false });
+        self.seen.push(Scanned { entry: Entry { off, header }, whole: false });
         let inside = off + block::LEN as u64;
         if header.missing(off, self.file.len() as u64) > 0 {
             return self.magic(inside);
@@ -120,7 +120,7 @@ impl Walk<'_> {
             if let Ok(row) = self.known.binary_search_by_key(&off, |row| row.off) {
                 let entry = self.known[row];
                 cause = format!("{}: {cause}", entry.header.called());
-                self.seen.push(Seen { entry, whole: false });
+                self.seen.push(Scanned { entry, whole: false });
             }
             self.bad = Some(Damage { off, len: 0, cause });
         }
@@ -135,7 +135,7 @@ impl Walk<'_> {
     }
 
     fn is_behind_index(&self) -> bool {
-        let is_whole_index = |last: &Seen| last.whole && last.entry.header.kind == Kind::INDEX;
+        let is_whole_index = |last: &Scanned| last.whole && last.entry.header.kind == Kind::INDEX;
         self.bad.is_none() && self.seen.last().is_some_and(is_whole_index)
     }
 

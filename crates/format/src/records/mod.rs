@@ -49,7 +49,7 @@ pub use mappings::{Mapping, MappingsV1, Origin};
 pub use names::{NameTable, NamedFrame, NamedPlace, NamesV1};
 pub use packed::{ArchivedPacked, Packed};
 pub use receipt::ReceiptV1;
-pub use references::{Reference, References, Table};
+pub use references::{IdTable, Reference, References};
 pub use samples::{Basis, Sample, SamplesV1};
 pub use session::{EventV1, LabelV1, SessionV1};
 pub use snapshots::{Snapshot, SnapshotsV1};

@@ -12,7 +12,7 @@ use super::{Location, Mark, Word};
 /// # Source
 /// docs/FORMAT.md §5
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Table {
+pub enum IdTable {
     /// Rows of [`StringsV1`](super::StringsV1).
     Strings,
     /// Nodes of [`StacksV1`](super::StacksV1).
@@ -31,7 +31,7 @@ pub enum Table {
     Snapshots,
 }
 
-impl Table {
+impl IdTable {
     /// All tables; each stands at its own position, `table as usize`.
     pub const ALL: [Self; 8] = [
         Self::Strings,
@@ -72,7 +72,7 @@ impl Table {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// The id of a row; never an id that stands for no row.
-    Id(Table, &'a mut u32),
+    Id(IdTable, &'a mut u32),
     /// A moment, ns `CLOCK_MONOTONIC`; never a 0 that stands for no moment.
     Time(&'a mut u64),
     /// The number of a process or thread.
@@ -96,7 +96,7 @@ pub trait References {
 /// | `time_or_0` | a moment, or 0 for none |
 /// | `process` | the number of a process or thread |
 /// | `event` | the position of an event |
-/// | `id(Table)` | the id of a row of that [`Table`] |
+/// | `id(IdTable)` | the id of a row of that [`IdTable`] |
 /// | `within` | a value that implements [`References`] itself |
 macro_rules! references {
     (@plain $see:ident $field:ident) => {
@@ -117,8 +117,8 @@ macro_rules! references {
         $see($crate::records::Reference::Event($field))
     };
     (@id $see:ident $field:ident $table:ident) => {
-        if *$field >= $crate::records::Table::$table.first_id() {
-            $see($crate::records::Reference::Id($crate::records::Table::$table, $field));
+        if *$field >= $crate::records::IdTable::$table.first_id() {
+            $see($crate::records::Reference::Id($crate::records::IdTable::$table, $field));
         }
     };
     (@within $see:ident $field:ident) => {
@@ -148,7 +148,7 @@ impl References for Location {
     fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
         match self {
             Self::Address(_) => {}
-            Self::Image { image, file_off: _ } => see(Reference::Id(Table::Images, image)),
+            Self::Image { image, file_off: _ } => see(Reference::Id(IdTable::Images, image)),
         }
     }
 }
@@ -157,7 +157,7 @@ impl References for Word {
     #[inline]
     fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
         match self {
-            Self::Code(code) => see(Reference::Id(Table::StackCode, code)),
+            Self::Code(code) => see(Reference::Id(IdTable::StackCode, code)),
             Self::Stack(_) => {}
         }
     }
@@ -167,7 +167,7 @@ impl References for (u32, Mark) {
     #[inline]
     fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
         let (node, Mark(_)) = self;
-        see(Reference::Id(Table::Stacks, node));
+        see(Reference::Id(IdTable::Stacks, node));
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn every_table_stands_at_its_own_position() {
-        for (position, table) in Table::ALL.into_iter().enumerate() {
+        for (position, table) in IdTable::ALL.into_iter().enumerate() {
             assert_eq!(table as usize, position, "{table:?}");
         }
     }

@@ -80,7 +80,7 @@ fn a_torn_write_is_cut_back_in_a_file_and_the_writer_goes_on() {
             file: file.try_clone().expect("open"),
             rooms: vec![usize::MAX, room, usize::MAX, usize::MAX],
         };
-        let mut writer = Writer::begin(Box::new(disk), Mark::Open, [1; 16]).expect("room");
+        let mut writer = Writer::begin(Box::new(disk), EndMark::Open, [1; 16]).expect("room");
         writer.append(&session()).expect("room");
         let before = writer.len_bytes();
         assert!(matches!(writer.append(&ReceiptV1::default()), Err(Error::Io(_))), "room {room}");
@@ -106,7 +106,7 @@ fn a_torn_end_leaves_the_blocks_and_an_open_mark() {
         file: file.try_clone().expect("open"),
         rooms: vec![9, usize::MAX, usize::MAX, usize::MAX],
     };
-    let mut writer = Writer::begin(Box::new(disk), Mark::Open, [1; 16]).expect("room");
+    let mut writer = Writer::begin(Box::new(disk), EndMark::Open, [1; 16]).expect("room");
     writer.append(&session()).expect("room");
     writer.append(&ReceiptV1::default()).expect("room");
     writer.finish().expect_err("no room");

@@ -2,7 +2,7 @@
 
 use icecore_format::Error;
 use icecore_format::block::{BlockHeader, Kind};
-use icecore_format::header::{self, FileHeader, Mark};
+use icecore_format::header::{self, EndMark, FileHeader};
 use icecore_format::read::Recording;
 
 use super::sample::{How, Parts, all_but, entries, read, recording};
@@ -14,7 +14,8 @@ fn under(header: FileHeader) -> Vec<u8> {
     bytes
 }
 
-const HEADER: FileHeader = FileHeader { mark: Mark::Closed, incompatible: 0, compatible: 0, uuid: [3; 16] };
+const HEADER: FileHeader =
+    FileHeader { mark: EndMark::Closed, incompatible: 0, compatible: 0, uuid: [3; 16] };
 
 #[test]
 fn compatible_features_that_are_unknown_are_ignored() {
@@ -74,7 +75,7 @@ fn a_newer_index_is_not_followed_and_nothing_is_lost() {
 
 #[test]
 fn a_block_of_another_recording_is_not_taken_for_one_of_this() {
-    let bytes = under(FileHeader { mark: Mark::Open, uuid: [4; 16], ..HEADER });
+    let bytes = under(FileHeader { mark: EndMark::Open, uuid: [4; 16], ..HEADER });
     let recording = Recording::from_bytes(&bytes).expect("a header is there");
     assert!(recording.entries().is_empty());
     assert_eq!(recording.damage().len(), 1);

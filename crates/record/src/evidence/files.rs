@@ -75,7 +75,7 @@ pub(super) struct Carrier<'a> {
 }
 
 /// Why a file was not written to its end.
-enum Stopped {
+enum NotTaken {
     Unreadable,
     Unwanted,
 }
@@ -121,8 +121,8 @@ impl<'a> Carrier<'a> {
         match self.copy(image, content, plan.len, &wanted) {
             Ok(()) if is_whole => self.carried.whole += 1,
             Ok(()) => self.carried.in_sections += 1,
-            Err(Stopped::Unreadable) => self.leave_out(Omitted::of(image, path, Omission::UNREADABLE)),
-            Err(Stopped::Unwanted) => return false,
+            Err(NotTaken::Unreadable) => self.leave_out(Omitted::of(image, path, Omission::UNREADABLE)),
+            Err(NotTaken::Unwanted) => return false,
         }
         true
     }
@@ -148,7 +148,7 @@ impl<'a> Carrier<'a> {
         content: &Content,
         file_bytes: u64,
         wanted: &[Range<u64>],
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), NotTaken> {
         let mut block: Vec<Piece> = Vec::new();
         let mut room = BLOCK_BYTES;
         for stretch in wanted {
@@ -156,7 +156,7 @@ impl<'a> Carrier<'a> {
             while off < stretch.end {
                 let len = (stretch.end - off).min(room as u64);
                 let mut bytes = vec![0; len as usize];
-                content.read(&mut bytes, off).map_err(|_| Stopped::Unreadable)?;
+                content.read(&mut bytes, off).map_err(|_| NotTaken::Unreadable)?;
                 block.push(Piece { off, bytes });
                 off += len;
                 room -= len as usize;
@@ -170,12 +170,12 @@ impl<'a> Carrier<'a> {
         self.put(image, file_bytes, &block)
     }
 
-    fn put(&mut self, image: u32, file_bytes: u64, block: &[Piece]) -> Result<(), Stopped> {
+    fn put(&mut self, image: u32, file_bytes: u64, block: &[Piece]) -> Result<(), NotTaken> {
         if block.is_empty() {
             return Ok(());
         }
         if !(self.put)(ImagePartsV1::from_rows(image, file_bytes, block)) {
-            return Err(Stopped::Unwanted);
+            return Err(NotTaken::Unwanted);
         }
         self.carried.bytes += block.iter().map(|piece| piece.bytes.len() as u64).sum::<u64>();
         Ok(())

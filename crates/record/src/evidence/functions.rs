@@ -26,7 +26,7 @@ pub(super) struct Asked {
 }
 
 /// What a source of names has around each address.
-pub(super) type Found<'d> = Option<Vec<Option<Symbol<'d>>>>;
+pub(super) type Symbols<'d> = Option<Vec<Option<Symbol<'d>>>>;
 
 impl Asked {
     /// Converts the addresses of a function to offsets; `None` if they are invalid.
@@ -78,7 +78,7 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
 }
 
 /// Finds the functions around addresses in the table of Go, which stripping leaves.
-fn of_go<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Found<'d> {
+fn of_go<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Symbols<'d> {
     let table = go::open(capped(file), layout)?;
     Some(at.iter().map(|at| table.function(at.0).map(Symbol::from)).collect())
 }
@@ -98,7 +98,7 @@ fn reaching<'d>(
     mut around: Vec<Option<Symbol<'d>>>,
     at: &[Svma],
     start: impl Fn(Svma) -> Option<Svma>,
-) -> Found<'d> {
+) -> Symbols<'d> {
     for (at, around) in at.iter().zip(&mut around) {
         let begins_between =
             |it: &mut Symbol<'d>| it.len == 0 && start(*at).is_some_and(|begins| begins > it.start);
@@ -124,7 +124,7 @@ pub(super) fn addresses(layout: &Layout, offsets: impl Iterator<Item = u64>) -> 
 }
 
 /// Asks one source for the offsets that still have no function, and removes those that it answers.
-fn take<'d>(asked: &mut Vec<Asked>, found: &mut Vec<Function>, source: impl FnOnce(&[Svma]) -> Found<'d>) {
+fn take<'d>(asked: &mut Vec<Asked>, found: &mut Vec<Function>, source: impl FnOnce(&[Svma]) -> Symbols<'d>) {
     let at: Vec<Svma> = asked.iter().map(|asked| asked.at).collect();
     if at.is_empty() {
         return;

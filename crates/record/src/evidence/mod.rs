@@ -24,14 +24,14 @@ use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::machine::build_id;
-use crate::machine::identity::{Identity, Place, open_regular};
+use crate::machine::identity::{Identity, MapFile, open_regular};
 use crate::proc::maps;
 use crate::track::jit::Made;
 use crate::track::tracker::Note;
 use files::{Carried, Carrier, Content, Extent, Omitted};
 use functions::{Function, functions};
-use jit::{Jit, Told};
-use room::{Held, Room};
+use jit::{Jit, JitCounts};
+use room::{HeldFile, Room};
 use rules::{Rule, rules};
 
 /// The number of images that are remembered. Code that is hit in further images stays unnamed.
@@ -47,7 +47,7 @@ const MAX_VDSO_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Evidence {
     /// By image id.
-    sources: FxHashMap<u32, Source>,
+    sources: FxHashMap<u32, SymbolSource>,
     /// Offsets in the files of images.
     hits: FxHashMap<u32, FxHashSet<FileOff>>,
     hit_count: usize,
@@ -61,9 +61,9 @@ pub(crate) struct Evidence {
 
 /// Where the symbols of an image can be read.
 #[derive(Debug)]
-enum Source {
+enum SymbolSource {
     /// An open file. Somebody may overwrite it in place before it is read.
-    Held(Held, Identity),
+    Held(HeldFile, Identity),
     /// The file could not be opened, or too many others are open.
     Path(Identity),
     Vdso,
@@ -72,7 +72,7 @@ enum Source {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Collected {
     /// Ordered by image and start.
     pub(crate) symbols: Vec<Symbol>,
     /// Ordered by image and address; empty if nothing is to be unwound.
@@ -86,7 +86,7 @@ pub(crate) struct Found {
     /// The bytes around return addresses in JIT code that were not taken before.
     pub(crate) call_sites: Vec<CallSite>,
     /// The counts of all JIT code.
-    pub(crate) jit_told: Told,
+    pub(crate) jit_told: JitCounts,
 }
 
 impl Evidence {
@@ -97,18 +97,18 @@ impl Evidence {
     }
 
     /// Opens the file of an image when it is mapped. Only the first mapping counts, except for code that no file backs.
-    pub(crate) fn see(&mut self, time_ns: u64, image: u32, identity: &Identity, place: Place) {
+    pub(crate) fn see(&mut self, time_ns: u64, image: u32, identity: &Identity, place: MapFile) {
         self.jit.see(time_ns, identity, place);
         if self.sources.contains_key(&image) || self.sources.len() >= MAX_IMAGES {
             return;
         }
         let source = match identity.kind {
-            ImageKind::VDSO => Source::Vdso,
+            ImageKind::VDSO => SymbolSource::Vdso,
             ImageKind::FILE => match self.room.hold(|| place.open(identity)) {
-                Some(held) => Source::Held(held, identity.clone()),
-                None => Source::Path(identity.clone()),
+                Some(held) => SymbolSource::Held(held, identity.clone()),
+                None => SymbolSource::Path(identity.clone()),
             },
-            _ => Source::Nowhere,
+            _ => SymbolSource::Nowhere,
         };
         self.sources.insert(image, source);
     }
@@ -146,10 +146,11 @@ impl Evidence {
 
     /// Reads the symbol tables and the unwind tables of the images that were hit. By the latter a report unwinds stacks, and
     /// judges walks along frame pointers.
-    pub(crate) fn find(&mut self) -> Found {
+    pub(crate) fn find(&mut self) -> Collected {
         self.jit.finish();
         let (jit, call_sites, jit_told) = (self.jit.take_rows(), self.jit.take_sites(), self.jit.told);
-        let mut found = Found { left_out: self.left_out, jit, call_sites, jit_told, ..Found::default() };
+        let mut found =
+            Collected { left_out: self.left_out, jit, call_sites, jit_told, ..Collected::default() };
         let mut images: Vec<(u32, &FxHashSet<FileOff>)> =
             self.hits.iter().map(|(id, offs)| (*id, offs)).collect();
         images.sort_unstable_by_key(|(image, _)| *image);
@@ -162,18 +163,18 @@ impl Evidence {
                 (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, offsets.clone()))
             };
             let (functions, rules) = match self.sources.get(&image) {
-                Some(Source::Held(held, identity)) if identity.is_of(&held.file) => read(&held.file),
-                Some(Source::Held(..)) => Default::default(),
-                Some(Source::Path(identity)) => {
-                    let file = Place::NOWHERE.open(identity);
+                Some(SymbolSource::Held(held, identity)) if identity.is_of(&held.file) => read(&held.file),
+                Some(SymbolSource::Held(..)) => Default::default(),
+                Some(SymbolSource::Path(identity)) => {
+                    let file = MapFile::NOWHERE.open(identity);
                     file.map(|file| read(&file)).unwrap_or_default()
                 }
-                Some(Source::Vdso) => {
+                Some(SymbolSource::Vdso) => {
                     let vdso = &vdso()[..];
                     let functions = functions(vdso, None::<&[u8]>, offsets.clone());
                     (functions, wanted_rules(vdso, offsets.clone()))
                 }
-                Some(Source::Nowhere) => Default::default(),
+                Some(SymbolSource::Nowhere) => Default::default(),
                 None => {
                     found.left_out += offsets.count() as u64 / 2;
                     Default::default()
@@ -196,10 +197,10 @@ impl Evidence {
         max_bytes: u64,
         put: &mut dyn FnMut(ImagePartsV1) -> bool,
     ) -> Carried {
-        let mut images: Vec<(u32, Source)> = self.sources.into_iter().collect();
+        let mut images: Vec<(u32, SymbolSource)> = self.sources.into_iter().collect();
         // Code that only copied stacks contain is on no walk: its image comes last.
         let is_hit = |image: &u32| self.counts.contains_key(image) || self.hits.contains_key(image);
-        images.retain(|(image, source)| !matches!(source, Source::Nowhere) && is_hit(image));
+        images.retain(|(image, source)| !matches!(source, SymbolSource::Nowhere) && is_hit(image));
         images.sort_unstable_by_key(|(image, _)| (Reverse(self.counts.get(image)), *image));
         let mut carrier = Carrier::new(extent, max_bytes, put);
         let mut images = images.into_iter();
@@ -216,7 +217,7 @@ impl Evidence {
     }
 }
 
-impl Source {
+impl SymbolSource {
     fn path(&self) -> &[u8] {
         match self {
             Self::Held(_, identity) | Self::Path(identity) => &identity.path,
@@ -233,7 +234,7 @@ impl Source {
                 (identity.path, file.map(Content::File))
             }
             Self::Path(identity) => {
-                let file = Place::NOWHERE.open(&identity);
+                let file = MapFile::NOWHERE.open(&identity);
                 (identity.path, file.map(Content::File))
             }
             Self::Vdso => {

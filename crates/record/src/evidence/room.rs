@@ -17,14 +17,14 @@ pub(super) struct Room(Rc<Cell<usize>>);
 
 /// An open file; its room is free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldFile {
     pub(super) file: File,
-    _taken: Option<Taken>,
+    _taken: Option<Reserved>,
 }
 
 /// Room for one file.
 #[derive(Debug)]
-struct Taken(Room);
+struct Reserved(Room);
 
 impl Room {
     pub(super) fn new() -> Self {
@@ -32,22 +32,22 @@ impl Room {
     }
 
     /// Opens a file if there is room for it.
-    pub(super) fn hold(&self, open: impl FnOnce() -> Option<File>) -> Option<Held> {
+    pub(super) fn hold(&self, open: impl FnOnce() -> Option<File>) -> Option<HeldFile> {
         let left = self.0.get().checked_sub(1)?;
         let file = open()?;
         self.0.set(left);
-        Some(Held { file, _taken: Some(Taken(self.clone())) })
+        Some(HeldFile { file, _taken: Some(Reserved(self.clone())) })
     }
 }
 
-impl Held {
+impl HeldFile {
     /// Holds a file for a moment, even if there is no room.
     pub(super) fn for_a_moment(file: File) -> Self {
         Self { file, _taken: None }
     }
 }
 
-impl Drop for Taken {
+impl Drop for Reserved {
     fn drop(&mut self) {
         let Self(Room(left)) = self;
         left.set(left.get() + 1);

@@ -54,7 +54,7 @@ struct Section<'d> {
 }
 
 /// An entry that covers code, and what it shares with others; offsets in the section.
-struct Found {
+struct Covering {
     own: usize,
     shared: usize,
     /// The first address of the function.
@@ -96,7 +96,7 @@ impl<'d> Section<'d> {
     }
 
     /// Returns an entry of `.debug_frame` in the form of `.eh_frame`, which states the distance back to the shared entry.
-    fn own(&self, found: &Found) -> Option<Vec<u8>> {
+    fn own(&self, found: &Covering) -> Option<Vec<u8>> {
         let mut bytes = self.entry(found.own)?.to_vec();
         let back = u32::try_from((found.own + 4).checked_sub(found.shared)?).ok()?;
         bytes.get_mut(4..8)?.copy_from_slice(&back.to_le_bytes());
@@ -104,7 +104,7 @@ impl<'d> Section<'d> {
     }
 
     /// Returns both entries as a recording has them.
-    fn rules(&self, found: &Found, (shared, own): (Vec<u8>, Vec<u8>)) -> [Rule; 2] {
+    fn rules(&self, found: &Covering, (shared, own): (Vec<u8>, Vec<u8>)) -> [Rule; 2] {
         let bias = found.asked.at.0.wrapping_sub(found.asked.off.0);
         let at = |off: usize| self.at.wrapping_add(off as u64);
         [
@@ -115,7 +115,7 @@ impl<'d> Section<'d> {
 }
 
 /// Goes through a section, and takes from the ascending addresses those that its entries cover.
-fn take<'d, S>(section: S, bases: &BaseAddresses, asked: &mut Vec<Asked>) -> Vec<Found>
+fn take<'d, S>(section: S, bases: &BaseAddresses, asked: &mut Vec<Asked>) -> Vec<Covering>
 where
     S: UnwindSection<EndianSlice<'d, LittleEndian>>,
 {
@@ -131,7 +131,7 @@ where
             let first = asked.partition_point(|asked| asked.at.0 < begin);
             let count = asked[first..].partition_point(|asked| asked.at.0 - begin < fde.len());
             let covered = asked.drain(first..first + count).next();
-            found.extend(covered.map(|asked| Found { own: off, shared, begin, asked }));
+            found.extend(covered.map(|asked| Covering { own: off, shared, begin, asked }));
         } else if len == 0 && S::has_zero_terminator() {
             break;
         }

@@ -7,7 +7,7 @@ use std::mem::offset_of;
 use icecore_elf::frame_pointers::frames;
 use icecore_elf::{Avma, Layout};
 
-use crate::evidence::jit::{Asked, dump, perf_map};
+use crate::evidence::jit::{Requested, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
 use crate::kernel::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record, sample_record,
@@ -150,7 +150,7 @@ pub fn functions(file: &[u8]) {
 pub fn jit(bytes: &[u8]) {
     let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
     let addresses: Vec<Avma> = addresses.into_iter().map(Avma).collect();
-    let asked = Asked::new(&addresses);
+    let asked = Requested::new(&addresses);
     let is_whole = |piece: &Piece| {
         assert!(!asked.within(piece.start, piece.end).is_empty());
         assert!(!piece.name.is_empty() && piece.name.len() <= bytes.len() && !piece.name.contains(&0));

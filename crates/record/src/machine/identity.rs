@@ -38,7 +38,7 @@ pub(crate) struct Identities {
 
 /// Where a process has a file mapped, which leads to the file while the process lives.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct MapFile {
     pub(crate) tgid: u32,
     pub(crate) start: Avma,
     pub(crate) end: Avma,
@@ -46,7 +46,7 @@ pub(crate) struct Place {
 
 /// How certain it is that a path leads to the mapped file.
 #[derive(Debug, Clone, Copy)]
-enum Trust {
+enum Certainty {
     /// The kernel's own link to it.
     Certain,
     /// The path as the process sees it.
@@ -65,7 +65,7 @@ impl Identities {
                 Identity { kind: kind_of_path(path), build_id: build_id.to_vec(), ..without_file(path) }
             }
             FileRef::Inode { major, minor, inode } => {
-                let place = Place { tgid, start, end: Avma(start.0.saturating_add(len)) };
+                let place = MapFile { tgid, start, end: Avma(start.0.saturating_add(len)) };
                 self.of_inode(place, path, libc::makedev(major, minor), inode)
             }
         }
@@ -73,11 +73,11 @@ impl Identities {
 
     /// Returns the identity of a mapping that existed before the recording, from a line of `/proc/PID/maps`.
     pub(crate) fn of_maps_line(&mut self, tgid: u32, line: &MapsLine<'_>) -> Identity {
-        let place = Place { tgid, start: Avma(line.start), end: Avma(line.end) };
+        let place = MapFile { tgid, start: Avma(line.start), end: Avma(line.end) };
         self.of_inode(place, &line.path, libc::makedev(line.major, line.minor), line.inode)
     }
 
-    fn of_inode(&mut self, place: Place, path: &[u8], dev: u64, inode: u64) -> Identity {
+    fn of_inode(&mut self, place: MapFile, path: &[u8], dev: u64, inode: u64) -> Identity {
         if inode == 0 {
             return without_file(path);
         }
@@ -131,7 +131,7 @@ fn modified_unix_ns(meta: &Metadata) -> u64 {
     (meta.mtime().max(0) as u64).saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec().max(0) as u64)
 }
 
-impl Place {
+impl MapFile {
     /// The location of a file whose processes may have ended: only its path leads to it.
     pub(crate) const NOWHERE: Self = Self { tgid: u32::MAX, start: Avma(0), end: Avma(0) };
 
@@ -156,10 +156,10 @@ impl Place {
             // The type is checked before the file is opened: opening a pipe or a device can have effects.
             let meta = std::fs::metadata(&file).ok().filter(Metadata::is_file)?;
             let is_it = match trust {
-                Trust::Certain => true,
+                Certainty::Certain => true,
                 // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
-                Trust::SameNamespace => meta.ino() == inode,
-                Trust::OwnNamespace => meta.ino() == inode && meta.dev() == dev,
+                Certainty::SameNamespace => meta.ino() == inode,
+                Certainty::OwnNamespace => meta.ino() == inode && meta.dev() == dev,
             };
             is_it.then_some((file, meta))
         });
@@ -176,16 +176,16 @@ impl Place {
     }
 
     /// Paths that may lead to the file.
-    fn candidates(self, path: &[u8]) -> [(PathBuf, Trust); 3] {
+    fn candidates(self, path: &[u8]) -> [(PathBuf, Certainty); 3] {
         let own = Path::new(std::ffi::OsStr::from_bytes(path));
         let below = own.strip_prefix("/").unwrap_or(own);
         [
             (
                 format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start.0, self.end.0).into(),
-                Trust::Certain,
+                Certainty::Certain,
             ),
-            (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), Trust::SameNamespace),
-            (own.to_owned(), Trust::OwnNamespace),
+            (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), Certainty::SameNamespace),
+            (own.to_owned(), Certainty::OwnNamespace),
         ]
     }
 }
@@ -265,10 +265,10 @@ mod tests {
     fn another_file_under_the_same_path_is_not_believed() {
         let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
         let path = file.path().as_os_str().as_bytes();
-        assert_eq!(Place::NOWHERE.read(path, 1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
+        assert_eq!(MapFile::NOWHERE.read(path, 1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
         let meta = file.as_file().metadata().expect("just made");
-        assert_ne!(Place::NOWHERE.read(path, meta.dev(), meta.ino()).modified_unix_ns, 0);
-        assert_eq!(Place::NOWHERE.read(path, meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
+        assert_ne!(MapFile::NOWHERE.read(path, meta.dev(), meta.ino()).modified_unix_ns, 0);
+        assert_eq!(MapFile::NOWHERE.read(path, meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
     }
 
     #[test]
@@ -278,12 +278,12 @@ mod tests {
         let path = file.path().as_os_str().as_bytes();
         let meta = file.as_file().metadata().expect("just made");
         let mut identities = Identities::default();
-        let mut identity = || identities.of_inode(Place::NOWHERE, path, meta.dev(), meta.ino());
+        let mut identity = || identities.of_inode(MapFile::NOWHERE, path, meta.dev(), meta.ino());
         let first = identity();
-        let held = Place::NOWHERE.open(&first).expect("it is there");
+        let held = MapFile::NOWHERE.open(&first).expect("it is there");
         assert!(identity() == first && first.is_of(&held));
         std::fs::write(file.path(), "another").expect("writable");
-        assert!(!first.is_of(&held) && Place::NOWHERE.open(&first).is_none());
+        assert!(!first.is_of(&held) && MapFile::NOWHERE.open(&first).is_none());
         let second = identity();
         assert!(second != first && second.is_of(&held));
         // The same with a build-id: the recorder's own program has one.

@@ -11,13 +11,13 @@ use std::ops::Range;
 use object::elf::EM_X86_64;
 use object::read::ReadRef;
 
-use icecore_elf::go::{self, Function, Source, Table};
+use icecore_elf::go::{self, Function, Pclntab, SectionBytes};
 use icecore_elf::{Avma, FileOff, Layout};
 
 /// Where Go's code lies, and where the runtime keeps its notes: `struct go_places` of bpf/go.h.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct GoPlaces {
-    pub(super) notes: Notes,
+    pub(super) notes: GoOffsets,
     /// The offset of the code in the file.
     pub(super) code_off: FileOff,
     pub(super) code_len: u32,
@@ -26,7 +26,7 @@ pub(super) struct GoPlaces {
 
 /// Offsets: of `g` in a thread's own memory, and of fields in a `g` and in an `m`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Notes {
+pub(super) struct GoOffsets {
     g: i32,
     m_of_g: u32,
     curg_of_m: u32,
@@ -54,7 +54,7 @@ pub(super) struct Functions {
 impl GoPlaces {
     /// Encodes the places in a process for the sampler.
     pub(super) fn bytes(&self, Avma(code): Avma) -> Vec<u8> {
-        let Notes { g, m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g } = self.notes;
+        let GoOffsets { g, m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g } = self.notes;
         let Functions { tops, bare, cgocallback, cgocall, back_depth, call_depth, mark } = self.functions;
         let notes = [g.cast_unsigned(), m_of_g, curg_of_m, sp_of_g, pc_of_g, bp_of_g, back_depth, call_depth];
         let ranges = tops.into_iter().chain([bare, cgocallback, cgocall]).flat_map(|(low, high)| [low, high]);
@@ -121,7 +121,7 @@ pub(super) fn go<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<Go> {
 
 impl Functions {
     /// Notes a function if it is one of those.
-    fn meet<'d, S: Source<'d>>(&mut self, table: &Table<'d, S>, function: &Function<'d>) {
+    fn meet<'d, S: SectionBytes<'d>>(&mut self, table: &Pclntab<'d, S>, function: &Function<'d>) {
         let Some(name) = function.name.strip_prefix(b"runtime.") else { return };
         let begin = table.code().start;
         let range = || {
@@ -151,7 +151,7 @@ impl Functions {
 }
 
 /// Reads the offsets from the code of the two functions.
-fn notes(switches: &[u8], saves: &[u8]) -> Option<Notes> {
+fn notes(switches: &[u8], saves: &[u8]) -> Option<GoOffsets> {
     let own = after(switches, &[0x48, 0xc7, 0xc1]).filter(|own| {
         switches.get(own + 4..).is_some_and(|rest| rest.starts_with(&[0x64, 0x48, 0x8b, 0x01]))
     });
@@ -161,7 +161,7 @@ fn notes(switches: &[u8], saves: &[u8]) -> Option<Notes> {
     let r9 = [0x4d, 0x89, 0x4e];
     let pc = after(saves, &r9)?;
     let sp = pc + after(&saves[pc..], &r9)?;
-    let notes = Notes {
+    let notes = GoOffsets {
         g: word(own?)?.cast_signed(),
         m_of_g: byte(switches, after(switches, &[0x48, 0x8b, 0x58])?)?,
         curg_of_m: word(after(switches, &[0x48, 0x3b, 0x83])?)?,
@@ -188,15 +188,15 @@ mod tests {
     #[test]
     fn the_code_of_the_runtime_tells_where_it_notes_what() {
         let expected =
-            Notes { g: -8, m_of_g: 0x30, curg_of_m: 0xc0, sp_of_g: 0x38, pc_of_g: 0x40, bp_of_g: 0x68 };
+            GoOffsets { g: -8, m_of_g: 0x30, curg_of_m: 0xc0, sp_of_g: 0x38, pc_of_g: 0x40, bp_of_g: 0x68 };
         assert_eq!(notes(&SYSTEMSTACK, &GOSAVE), Some(expected));
         let direct = [&b"\x64\x48\x8b\x04\x25\xf0\xff\xff\xff"[..], &SYSTEMSTACK[16..]].concat();
-        assert_eq!(notes(&direct, &GOSAVE), Some(Notes { g: -16, ..expected }));
+        assert_eq!(notes(&direct, &GOSAVE), Some(GoOffsets { g: -16, ..expected }));
     }
 
     #[test]
     fn the_sampler_has_the_places_as_its_struct_has_them() {
-        let notes = Notes { g: -8, m_of_g: 1, curg_of_m: 2, sp_of_g: 3, pc_of_g: 4, bp_of_g: 5 };
+        let notes = GoOffsets { g: -8, m_of_g: 1, curg_of_m: 2, sp_of_g: 3, pc_of_g: 4, bp_of_g: 5 };
         let tops = [(10, 11), (12, 13), (14, 15), (16, 17)];
         let functions = Functions {
             tops,

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::go::GoPlaces;
 use super::judge::{Judge, Judged, Wanted};
-use crate::machine::identity::{Identity, Place};
+use crate::machine::identity::{Identity, MapFile};
 
 /// The number of images that are remembered; further ones are not trusted.
 const MAX_IMAGES: usize = 64 << 10;
@@ -29,7 +29,7 @@ impl Images {
     }
 
     /// Has an image judged, unless that or another image with its build-id was judged already.
-    pub(super) fn see(&mut self, image: u32, identity: &Identity, place: Place) {
+    pub(super) fn see(&mut self, image: u32, identity: &Identity, place: MapFile) {
         let judged_as = match self.judged_as.get(&image) {
             Some(known) => *known,
             None if self.judged_as.len() < MAX_IMAGES => self.meet(image, identity),
@@ -115,7 +115,7 @@ mod tests {
         let identity = crate::machine::identity::Identities::default().of_maps_line(own.tgid, &line);
         let identity = Identity { build_id: b"of no file".to_vec(), ..identity };
         let mut images = Images::new().expect("a thread");
-        let place = Place { tgid: own.tgid, start: Avma(line.start), end: Avma(line.end) };
+        let place = MapFile { tgid: own.tgid, start: Avma(line.start), end: Avma(line.end) };
         images.see(1, &identity, place);
         images.see(2, &identity, place);
         assert_eq!((images.keeps(1), images.keeps(2), images.keeps(3)), (None, None, Some(false)));
@@ -137,8 +137,8 @@ mod tests {
             size_bytes: 0,
             modified_unix_ns: 0,
         };
-        images.see(1, &identity(ImageKind::VDSO), Place::NOWHERE);
-        images.see(2, &identity(ImageKind::ANONYMOUS), Place::NOWHERE);
+        images.see(1, &identity(ImageKind::VDSO), MapFile::NOWHERE);
+        images.see(2, &identity(ImageKind::ANONYMOUS), MapFile::NOWHERE);
         assert_eq!((images.keeps(1), images.keeps(2)), (Some(true), Some(false)));
     }
 }

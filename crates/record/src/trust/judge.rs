@@ -11,7 +11,7 @@ use object::read::ReadCache;
 
 use super::ENOUGH;
 use super::go::{GoPlaces, go};
-use crate::machine::identity::{Identity, Place};
+use crate::machine::identity::{Identity, MapFile};
 
 /// The most functions of an image that are examined: their share is within a percent of the share of all.
 const MAX_FUNCTIONS: usize = 2048;
@@ -40,7 +40,7 @@ pub(super) struct Judged {
 pub(super) struct Wanted {
     pub(super) image: u32,
     pub(super) identity: Identity,
-    pub(super) place: Place,
+    pub(super) place: MapFile,
 }
 
 impl Judge {

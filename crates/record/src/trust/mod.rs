@@ -21,7 +21,7 @@ use icecore_elf::Avma;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Trusted};
-use crate::machine::identity::{Identity, Place};
+use crate::machine::identity::{Identity, MapFile};
 use crate::proc::maps;
 use crate::sys::usage;
 use crate::track::spaces::Space;
@@ -62,7 +62,7 @@ impl Trust {
     }
 
     /// Has an image judged when it is mapped, unless it was judged already.
-    pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: Place) {
+    pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: MapFile) {
         self.images.see(image, identity, place);
     }
 

@@ -38,9 +38,9 @@ pub struct Account {
     /// Kernel time by the kernel's account (`stime`), likewise.
     pub system_ns: u64,
     /// Threads, the largest differences first.
-    pub threads: Vec<Compared>,
+    pub threads: Vec<Accounted>,
     /// Processes, the largest differences first.
-    pub processes: Vec<Compared>,
+    pub processes: Vec<Accounted>,
     /// The largest difference that is more than chance.
     #[serde(skip)]
     pub disagrees: Option<Disagreement>,
@@ -48,7 +48,7 @@ pub struct Account {
 
 /// One thread or process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Compared {
+pub struct Accounted {
     /// Process id.
     pub tgid: u32,
     /// Thread id; `None` for a whole process.
@@ -73,7 +73,7 @@ pub struct Disagreement {
     pub sampled_ns: u64,
 }
 
-impl Compared {
+impl Accounted {
     fn add(&mut self, kernel_ns: u64, sampled_ns: u64) {
         self.kernel_ns = self.kernel_ns.saturating_add(kernel_ns);
         self.sampled_ns = self.sampled_ns.saturating_add(sampled_ns);
@@ -103,19 +103,19 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
     let comms: Map<(u32, u32), &str> =
         tables.tasks.iter().map(|(_, task)| ((task.tgid, task.tid), tables.text(task.comm))).collect();
     let mut account = Account::default();
-    let (mut rows, mut processes): (Vec<Compared>, BTreeMap<u32, Compared>) = Default::default();
+    let (mut rows, mut processes): (Vec<Accounted>, BTreeMap<u32, Accounted>) = Default::default();
     for (&(tgid, tid), thread) in &threads {
         let sampled_ns = sampled.by_thread.get(&(tgid, tid)).copied().unwrap_or(0);
         let process = process_name(selection, tgid, thread.last_ns());
         let comm = comms.get(&(tgid, tid)).map_or_else(|| process.clone(), |comm| (*comm).to_owned());
-        let row = |tgid, tid| Compared { tgid, tid, comm: String::new(), kernel_ns: 0, sampled_ns: 0 };
+        let row = |tgid, tid| Accounted { tgid, tid, comm: String::new(), kernel_ns: 0, sampled_ns: 0 };
         let pid = |id| tables.parts.pid(id);
         let of_process = processes.entry(tgid).or_insert_with(|| row(pid(tgid), None));
         if of_process.comm.is_empty() || tid == tgid {
             of_process.comm.clone_from(if process.is_empty() { &comm } else { &process });
         }
         of_process.add(thread.kernel_ns, sampled_ns);
-        rows.push(Compared {
+        rows.push(Accounted {
             comm,
             kernel_ns: thread.kernel_ns,
             sampled_ns,
@@ -145,7 +145,7 @@ pub fn kernel_ns(loaded: &Loaded<'_>) -> Result<u64, &'static str> {
 }
 
 /// Returns the account of each thread that the filters keep.
-fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), Thread>, &'static str> {
+fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), ThreadAccount>, &'static str> {
     let selection = loaded.selection();
     let tables = &loaded.tables;
     let is_time = tables.parts.events().iter().all(|event| event.unit == "ns");
@@ -158,7 +158,7 @@ fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), Thread>, &'static str>
     if !loaded.filter.is_of_threads_and_times() {
         return Err("the filters keep only a part of what threads ran");
     }
-    let mut threads: Map<(u32, u32), Thread> = Map::default();
+    let mut threads: Map<(u32, u32), ThreadAccount> = Map::default();
     for row in tables.cpu_times.iter().filter(|row| selection.wants_cpu_time(row)) {
         let thread = threads.entry((row.tgid, row.tid)).or_default();
         thread.covered.push((row.since_ns, row.time_ns));
@@ -166,7 +166,7 @@ fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), Thread>, &'static str>
         thread.user_ns = thread.user_ns.saturating_add(row.user_ns);
         thread.system_ns = thread.system_ns.saturating_add(row.kernel_ns);
     }
-    threads.values_mut().for_each(Thread::settle);
+    threads.values_mut().for_each(ThreadAccount::settle);
     Ok(threads)
 }
 
@@ -188,7 +188,7 @@ fn absence(parts: &Parts) -> &'static str {
 
 /// The account of one thread.
 #[derive(Debug, Default)]
-struct Thread {
+struct ThreadAccount {
     /// Stretches of time; after `settle` in order and disjoint.
     covered: Vec<(u64, u64)>,
     kernel_ns: u64,
@@ -196,7 +196,7 @@ struct Thread {
     system_ns: u64,
 }
 
-impl Thread {
+impl ThreadAccount {
     /// Joins adjacent stretches: the rows of a thread follow each other without a gap.
     fn settle(&mut self) {
         self.covered.sort_unstable();
@@ -251,7 +251,7 @@ impl Sampled {
     }
 }
 
-fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), Thread>) -> Sampled {
+fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), ThreadAccount>) -> Sampled {
     let tables = &loaded.tables;
     let selection = loaded.selection();
     let blocks = tables.sample_blocks.par_iter().filter(|entry| selection.may_be_in(entry));
@@ -283,7 +283,7 @@ fn process_name(selection: Selection<'_>, tgid: u32, time_ns: u64) -> String {
 /// Finds the largest difference that is more than chance: of a process, of all processes with one name (each may be too short to
 /// decide), or of a thread (the threads of a process may cancel out).
 fn disagreement(account: &Account, period_ns: f64) -> Option<Disagreement> {
-    let mut by_name: BTreeMap<&str, (u64, Compared)> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, (u64, Accounted)> = BTreeMap::new();
     for process in &account.processes {
         let (count, sum) = by_name.entry(&process.comm).or_default();
         *count += 1;
@@ -299,7 +299,7 @@ fn disagreement(account: &Account, period_ns: f64) -> Option<Disagreement> {
         let tid = row.tid.unwrap_or_default();
         (format!("`{}` (thread {tid} of process {})", row.comm, row.tgid), row)
     });
-    let worst = |rows: &mut dyn Iterator<Item = (String, &Compared)>| {
+    let worst = |rows: &mut dyn Iterator<Item = (String, &Accounted)>| {
         let rows = rows.filter(|(_, row)| row.disagrees(period_ns));
         rows.max_by_key(|(_, row)| row.difference_ns()).map(|(who, row)| Disagreement {
             who,
@@ -316,8 +316,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn row(tgid: u32, comm: &str, kernel_ms: u64, sampled_ms: u64) -> Compared {
-        Compared {
+    fn row(tgid: u32, comm: &str, kernel_ms: u64, sampled_ms: u64) -> Accounted {
+        Accounted {
             tgid,
             tid: None,
             comm: comm.to_owned(),
@@ -354,9 +354,9 @@ mod tests {
             let account = Account { processes, threads, ..Account::default() };
             disagreement(&account, period).map(|told| told.who)
         };
-        let short: Vec<Compared> = (0..100).map(|tgid| row(tgid, "step", 20, 0)).collect();
+        let short: Vec<Accounted> = (0..100).map(|tgid| row(tgid, "step", 20, 0)).collect();
         assert_eq!(said(short, vec![]).as_deref(), Some("`step` (100 processes)"));
-        let thread = |tid, kernel, sampled| Compared { tid: Some(tid), ..row(5, "two", kernel, sampled) };
+        let thread = |tid, kernel, sampled| Accounted { tid: Some(tid), ..row(5, "two", kernel, sampled) };
         let both = vec![thread(5, 600, 1_200), thread(6, 600, 0)];
         assert_eq!(
             said(vec![row(5, "two", 1_200, 1_200)], both).as_deref(),
@@ -367,7 +367,8 @@ mod tests {
 
     #[test]
     fn a_thread_is_covered_where_its_rows_are() {
-        let mut thread = Thread { covered: vec![(20, 30), (10, 20), (50, 60)], ..Thread::default() };
+        let mut thread =
+            ThreadAccount { covered: vec![(20, 30), (10, 20), (50, 60)], ..ThreadAccount::default() };
         thread.settle();
         assert_eq!(thread.covered, [(10, 30), (50, 60)]);
         assert_eq!(

@@ -24,13 +24,13 @@ mod shift;
 mod totals;
 mod unit;
 
-pub use comparison::{Compared, ComparedRow, Comparison, Options, Side, Status, compare};
-pub use facts::{Facts, facts};
-pub use metric::{SHOWN_AT, Summary};
+pub use comparison::{Compared, ComparedRow, ComparedSide, Comparison, Options, Status, compare};
+pub use facts::{RecordingFacts, facts};
+pub use metric::{MetricSummary, SHOWN_AT};
 pub use point::{Point, point};
-pub use rows::{By, Key, Rows, Sided};
+pub use rows::{By, RowKey, Rows, Sided};
 pub use series::Metric;
-pub use totals::{CPU_NOISE, LEAST_NOISE_S, Noise as TotalsNoise, Totals, WALL_NOISE};
+pub use totals::{CPU_NOISE, LEAST_NOISE_S, NoiseOrigin as TotalsNoise, Totals, WALL_NOISE};
 pub use unit::{Unit, Work};
 
 #[cfg(test)]

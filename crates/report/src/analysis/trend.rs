@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use crate::analysis::compare::estimate::{Base, Piece, RecordedRow};
+use crate::analysis::compare::estimate::{Base, Coverage, RecordedRow};
 use crate::analysis::compare::noise::{Draws, SEED, SLICES};
-use crate::analysis::compare::series::{Part, Series, whole};
-use crate::analysis::compare::{Facts, Metric, Point, facts, point};
+use crate::analysis::compare::series::{GroupWeight, Series, whole};
+use crate::analysis::compare::{Metric, Point, RecordingFacts, facts, point};
 use crate::analysis::matching;
 use crate::base::map::Interned;
 use crate::profile::names::Names;
@@ -20,7 +20,7 @@ use crate::profile::{Amount, groups};
 const LEAST_SHARE: f64 = 0.0005;
 
 /// The identity of a row in all recordings: name and image.
-pub type Key = (String, String);
+pub type TrendKey = (String, String);
 
 /// What a row of a trend is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Options {
 
 /// One measured recording.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct Measured {
     /// The file.
     pub path: PathBuf,
     /// Start of sampling, ns since 1970-01-01 UTC.
@@ -64,7 +64,7 @@ pub struct Recorded {
     /// The point of a row that the recording does not have.
     pub nothing: Point,
     /// Each row: as people know it, and its share.
-    pub rows: BTreeMap<Key, TrendRow>,
+    pub rows: BTreeMap<TrendKey, TrendRow>,
 }
 
 /// A row of one recording.
@@ -79,12 +79,12 @@ pub struct TrendRow {
 }
 
 /// Measures the rows of a recording that was counted by [`SLICES`] slices.
-pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
-    let facts: Facts = facts(report);
+pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
+    let facts: RecordingFacts = facts(report);
     let (profile, tables) = (&report.profile, &report.loaded.tables);
-    let mut keys: Interned<Key> = Interned::new();
+    let mut keys: Interned<TrendKey> = Interned::new();
     let mut shown: Vec<(String, Option<String>)> = Vec::new();
-    let mut intern = |key: Key, name: &str, image: Option<&str>| {
+    let mut intern = |key: TrendKey, name: &str, image: Option<&str>| {
         let row = keys.intern(key);
         if shown.len() <= row as usize {
             shown.push((name.to_owned(), image.map(str::to_owned)));
@@ -133,7 +133,7 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
     };
     let weight = facts.weight as f64 / facts.samples.max(1) as f64;
     let base = Base::new(whole(profile, SLICES), Arc::new(Draws::new(SEED)), weight, true);
-    let piece = if facts.is_whole_run { Piece::WholeRun } else { Piece::OfTime(0) };
+    let piece = if facts.is_whole_run { Coverage::WholeRun } else { Coverage::OfTime(0) };
     let is_wanted = |name: &str| options.function.as_ref().is_none_or(|regex| regex.is_match(name));
     let rows =
         keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, (name, image)))| {
@@ -144,13 +144,13 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Recorded {
             })
         });
     let labels = tables.session.labels.iter().map(|label| (label.key.clone(), label.value.clone()));
-    Recorded {
+    Measured {
         path: facts.path,
         start_unix_ns: tables.parts.start_unix_ns(),
         labels: labels.collect(),
         samples: facts.samples,
         damaged: facts.damaged,
-        nothing: point(RecordedRow { base: &base, part: Part::default() }, piece),
+        nothing: point(RecordedRow { base: &base, part: GroupWeight::default() }, piece),
         rows: rows.collect(),
     }
 }

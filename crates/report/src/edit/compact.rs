@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::cut::{damage, left_out_text};
 use super::excerpt::redact::Redaction;
-use super::excerpt::{Excerpt, What};
+use super::excerpt::{Contents, Excerpt};
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, count, percent, things};
 use crate::base::term::{Page, Style};
@@ -75,7 +75,7 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
     let excerpt = Excerpt {
         recording: &recording,
         selection: loaded.selection(),
-        what: What::Unwound(&redaction, &loaded.repaired),
+        what: Contents::Unwound(&redaction, &loaded.repaired),
     };
     let version = env!("CARGO_PKG_VERSION");
     let note = |samples, _| {

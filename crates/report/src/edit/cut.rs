@@ -8,7 +8,7 @@ use std::path::Path;
 use icecore_format::read::Damage;
 use serde::Serialize;
 
-use super::excerpt::{Excerpt, Piece, What};
+use super::excerpt::{Contents, Excerpt, Excerpted};
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, count, things};
 use crate::base::term::{Page, Style};
@@ -47,7 +47,7 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let cgroups = Cgroups::replay(&tables);
     let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
-    let excerpt = Excerpt { recording: &recording, selection, what: What::Wanted };
+    let excerpt = Excerpt { recording: &recording, selection, what: Contents::Wanted };
     let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());
     let version = env!("CARGO_PKG_VERSION");
     let note = |samples, of_all| {
@@ -71,7 +71,7 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
 }
 
 /// Lists the damage of the input.
-pub(super) fn damage(mut of_tables: Vec<Damage>, pieces: &[Piece]) -> Vec<DamageRow> {
+pub(super) fn damage(mut of_tables: Vec<Damage>, pieces: &[Excerpted]) -> Vec<DamageRow> {
     of_tables.extend(pieces.iter().flat_map(|piece| piece.damage.clone()));
     of_tables.sort_by_key(|damage| damage.off);
     DamageRow::list(&of_tables)

@@ -32,22 +32,22 @@ use crate::recording::load::Tables;
 use crate::recording::load::parts::{CUT_FROM, CUT_TO, Part};
 use crate::stacks::hits::Selection;
 use crate::stacks::repair::RepairedStacks;
-use choose::{Chooser, Grown};
+use choose::{Chooser, GrownNodes};
 use need::{Extent, Need};
 use pack::Packer;
 use redact::Redaction;
-use rows::Rows;
+use rows::SessionRows;
 
 /// The parts of a recording that are written.
 pub(super) struct Excerpt<'a> {
     pub(super) recording: &'a Recording,
     pub(super) selection: Selection<'a>,
-    pub(super) what: What<'a>,
+    pub(super) what: Contents<'a>,
 }
 
 /// Which samples are written, and how.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum What<'a> {
+pub(super) enum Contents<'a> {
     /// The samples that pass the filter, unchanged, and the rows that they need.
     Wanted,
     /// All samples with repaired stacks, without the snapshots, and with redacted texts.
@@ -55,7 +55,7 @@ pub(super) enum What<'a> {
 }
 
 /// The result for one session.
-pub(super) struct Piece {
+pub(super) struct Excerpted {
     pub(super) samples: u64,
     /// Skipped pieces of files, because they hold redacted texts.
     pub(super) withheld_blocks: u64,
@@ -68,7 +68,7 @@ impl Excerpt<'_> {
         &self,
         writer: &mut Writer,
         note: &dyn Fn(u64, u64) -> String,
-    ) -> anyhow::Result<Vec<Piece>> {
+    ) -> anyhow::Result<Vec<Excerpted>> {
         let parts = self.selection.tables.parts.iter();
         parts.map(|part| self.piece(part, writer, note)).collect()
     }
@@ -78,12 +78,14 @@ impl Excerpt<'_> {
         part: &Part,
         writer: &mut Writer,
         note: &dyn Fn(u64, u64) -> String,
-    ) -> anyhow::Result<Piece> {
+    ) -> anyhow::Result<Excerpted> {
         let Self { recording, selection, what } = *self;
-        let mut rows = Rows::load(recording, selection.tables, part);
+        let mut rows = SessionRows::load(recording, selection.tables, part);
         let grown = match what {
-            What::Wanted => None,
-            What::Unwound(_, repaired) => Some(Grown::add(selection.tables, repaired, part, &mut rows)),
+            Contents::Wanted => None,
+            Contents::Unwound(_, repaired) => {
+                Some(GrownNodes::add(selection.tables, repaired, part, &mut rows))
+            }
         };
         rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.row(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);
@@ -112,7 +114,7 @@ impl Excerpt<'_> {
         });
         let mut session = dated(session, selection.tables, part);
         let mut withheld_blocks = 0;
-        if let What::Unwound(redaction, _) = what {
+        if let Contents::Unwound(redaction, _) = what {
             redaction.session(&mut session);
             withheld_blocks = redaction.rows(&mut rows);
         }
@@ -124,8 +126,8 @@ impl Excerpt<'_> {
             }
         }
         let extent = match what {
-            What::Wanted => Extent::Needed,
-            What::Unwound(..) => Extent::Machine,
+            Contents::Wanted => Extent::Needed,
+            Contents::Unwound(..) => Extent::Machine,
         };
         let mut packer = Packer::new(writer, need.settle(&rows, extent));
         packer.session(&session)?;
@@ -133,7 +135,7 @@ impl Excerpt<'_> {
         damage.extend(packer.pieces(recording, &rows)?);
         chooser.each(|chosen| chosen.map_or(Ok(()), |chosen| packer.samples(chosen, &rows)))?;
         packer.end(&rows)?;
-        Ok(Piece { samples, withheld_blocks, damage })
+        Ok(Excerpted { samples, withheld_blocks, damage })
     }
 }
 

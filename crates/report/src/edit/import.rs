@@ -47,7 +47,7 @@ use crate::base::term::{Page, Style};
 use crate::cli;
 use crate::recording::input;
 use crate::views::DamageRow;
-use jit::When;
+use jit::RecordedAt;
 use perf_data::{Attr, PerfData};
 use samples::{Counts, Samples};
 use world::World;
@@ -90,7 +90,7 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
     let mut world = World::of(&data);
     let mut session = write::session(&data, &world, changed_unix_ns);
     let times = kernel::Times { last_ns: world.span_ns.1, changed_unix_ns };
-    let functions = kernel::Functions::of(&data.features, world.kernel.as_ref(), times);
+    let functions = kernel::KernelFunctions::of(&data.features, world.kernel.as_ref(), times);
     if session.kernel {
         session.notes.push(functions.note.clone());
     }
@@ -99,7 +99,7 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
         write::append(writer, &session)?;
         write::world(writer, &world)?;
         let progress = Progress::of("importing samples", data.samples.len() as u64, progress);
-        let when = When {
+        let when = RecordedAt {
             host: &data.features.host,
             began: session.start_unix_ns,
             ended: if changed_unix_ns > 0 { changed_unix_ns } else { session.start_unix_ns },

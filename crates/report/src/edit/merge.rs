@@ -100,7 +100,7 @@ struct Copier<'a> {
     room: u64,
     input: Input,
     damage: Vec<Damage>,
-    state: State,
+    state: Position,
     /// Lost samples of the current session that the output does not report yet.
     lost: u64,
     /// Lost blocks of other kinds of the current session that the output does not report yet.
@@ -111,7 +111,7 @@ struct Copier<'a> {
 
 /// The position of the copy in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Position {
     /// Before the first block, or after a receipt.
     Outside,
     /// A session has begun.
@@ -136,7 +136,7 @@ impl<'a> Copier<'a> {
             room,
             input,
             damage,
-            state: State::Outside,
+            state: Position::Outside,
             lost: 0,
             lost_blocks: 0,
             last_ns: 0,
@@ -171,7 +171,7 @@ impl<'a> Copier<'a> {
         if kind == Kind::SESSION {
             self.end_session()?;
         }
-        if self.state == State::Outside {
+        if self.state == Position::Outside {
             self.begin_session()?;
             if kind != Kind::SESSION || stored.is_none() {
                 let note = "merged from a damaged file: who recorded this, where and when is lost";
@@ -180,7 +180,7 @@ impl<'a> Copier<'a> {
         }
         if kind == Kind::RECEIPT {
             self.write_losses()?;
-            self.state = State::Outside;
+            self.state = Position::Outside;
         }
         let Some(stored) = stored else {
             match kind {
@@ -203,14 +203,14 @@ impl<'a> Copier<'a> {
             bail!("a file has at most {MAX_PARTS} sessions");
         }
         self.input.sessions += 1;
-        self.state = State::Inside;
+        self.state = Position::Inside;
         self.last_ns = 0;
         Ok(())
     }
 
     fn end_session(&mut self) -> anyhow::Result<()> {
         self.write_losses()?;
-        self.state = State::Outside;
+        self.state = Position::Outside;
         Ok(())
     }
 

@@ -27,7 +27,7 @@ use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::load::Tables;
 use crate::stacks::hits::{Apart, Hits};
-use crate::stacks::locate::{Located, Locator, Place, locate};
+use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use icecore_symbolize::Answer;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::{Finder, Search};
@@ -86,10 +86,10 @@ pub fn pack(
     let of_parts = places_of_parts(tables, hits, &located);
     let (names_bytes, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
         let known =
-            Known { places: &located.places, answers: &answers, images: &images, of_parts: &of_parts };
+            KnownNames { places: &located.places, answers: &answers, images: &images, of_parts: &of_parts };
         known.copy(&recording, tables, writer).with_context(cannot)
     })?;
-    let in_images = located.places.iter().filter(|place| matches!(place, Place::Image(..))).count();
+    let in_images = located.places.iter().filter(|place| matches!(place, CodeLocation::Image(..))).count();
     let named = |answer: &&Option<Answer>| matches!(answer, Some(Answer::Named(_)));
     let with_line = |answer: &&Option<Answer>| match answer {
         Some(Answer::Named(functions)) => functions.iter().any(|function| function.line.is_some()),
@@ -109,7 +109,7 @@ pub fn pack(
 
 /// Prefers the answer of an earlier pack if it says more.
 fn with_earlier(
-    places: &[Place],
+    places: &[CodeLocation],
     locator: &Locator<'_>,
     answers: Vec<Option<Answer>>,
 ) -> Vec<Option<Answer>> {
@@ -120,8 +120,8 @@ fn with_earlier(
         }
         Answer::Unnamed { start, at, .. } => (usize::from(start.is_some()), usize::from(at.is_some()), 0),
     };
-    let better = |(place, answer): (&Place, Option<Answer>)| {
-        let Place::Image(image, off) = place else { return answer };
+    let better = |(place, answer): (&CodeLocation, Option<Answer>)| {
+        let CodeLocation::Image(image, off) = place else { return answer };
         let earlier = found.find(*image, *off).map(|place| place.to_answer());
         [answer, earlier].into_iter().flatten().reduce(|a, b| if worth(&b) > worth(&a) { b } else { a })
     };
@@ -159,14 +159,14 @@ fn places_of_parts(tables: &Tables, hits: &Hits, located: &Located) -> Vec<Vec<u
 }
 
 /// All names that were found.
-struct Known<'a> {
-    places: &'a [Place],
+struct KnownNames<'a> {
+    places: &'a [CodeLocation],
     answers: &'a [Option<Answer>],
     images: &'a [Vec<u32>],
     of_parts: &'a [Vec<u32>],
 }
 
-impl Known<'_> {
+impl KnownNames<'_> {
     /// Copies a recording, and adds to each session its names before its end. Returns the size of the names.
     fn copy(&self, recording: &Recording, tables: &Tables, writer: &mut Writer) -> anyhow::Result<u64> {
         let (mut open, mut names_bytes) = (None, 0);
@@ -196,7 +196,8 @@ impl Known<'_> {
         let mut draft = Draft::default();
         for position in &self.of_parts[part as usize] {
             let place = self.places[*position as usize];
-            let (Place::Image(image, off), Some(answer)) = (place, &self.answers[*position as usize]) else {
+            let (CodeLocation::Image(image, off), Some(answer)) = (place, &self.answers[*position as usize])
+            else {
                 continue;
             };
             let own = self.images[image as usize].iter().map(|id| tables.parts.of_image(*id));

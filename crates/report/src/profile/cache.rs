@@ -75,7 +75,7 @@ impl Earlier {
 }
 
 /// An image that is looked up.
-struct Asked<'a> {
+struct Request<'a> {
     cache: &'a Cache,
     build_id: &'a [u8],
     files: &'a [Stamp],
@@ -84,7 +84,7 @@ struct Asked<'a> {
 
 impl Known for Cache {
     fn of_image<'a>(&'a self, build_id: &'a [u8], files: &'a [Stamp]) -> Box<dyn Answers + 'a> {
-        Box::new(Asked { cache: self, build_id, files, earlier: self.read(build_id, files) })
+        Box::new(Request { cache: self, build_id, files, earlier: self.read(build_id, files) })
     }
 
     /// Removes the oldest files if there are too many.
@@ -93,7 +93,7 @@ impl Known for Cache {
     }
 }
 
-impl Answers for Asked<'_> {
+impl Answers for Request<'_> {
     fn find(&self, off: FileOff) -> Option<Answer> {
         self.earlier.find(off)
     }

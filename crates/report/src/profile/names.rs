@@ -11,7 +11,7 @@ use crate::profile::embedded::Embedded;
 use crate::profile::found::{self, NameIndex};
 use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
-use crate::stacks::locate::{Locator, Place};
+use crate::stacks::locate::{CodeLocation, Locator};
 use icecore_symbolize::image::{FileOff, Finder, Identity};
 use icecore_symbolize::{Answer, Reason, Wanted, demangled, symbolize};
 
@@ -119,7 +119,7 @@ impl Names {
 /// Names all places, and reports progress to `tick` in addresses. Answers that an earlier report stored in the recording are used
 /// unchanged.
 pub fn name(
-    places: &[Place],
+    places: &[CodeLocation],
     locator: &Locator<'_>,
     finder: &Finder<'_>,
     tick: &(dyn Fn(u64) + Sync),
@@ -131,7 +131,7 @@ pub fn name(
     let mut book = Book::new(images);
     for (place, answer) in places.iter().zip(&answers) {
         match place {
-            Place::Image(image, off) => match found.find(*image, *off) {
+            CodeLocation::Image(image, off) => match found.find(*image, *off) {
                 Some(place) if !place.frames().is_empty() => book.found(*image, place),
                 known => {
                     let known = known.map(found::StoredPlace::to_answer);
@@ -143,16 +143,16 @@ pub fn name(
                     );
                 }
             },
-            Place::Kernel(part, address) => match kernel.find(*part, *address) {
+            CodeLocation::Kernel(part, address) => match kernel.find(*part, *address) {
                 Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
                 None => {
                     let name = format!("[kernel]+{:#x}", address.0);
                     book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
                 }
             },
-            Place::Jit(code, line) => book.jit(tables, *code, *line),
-            Place::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
-            Place::Lost => book.nowhere("[stack lost]", Reason::StackLost),
+            CodeLocation::Jit(code, line) => book.jit(tables, *code, *line),
+            CodeLocation::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
+            CodeLocation::Lost => book.nowhere("[stack lost]", Reason::StackLost),
         }
         book.of_places.ends.push(book.of_places.frames.len());
     }
@@ -169,18 +169,20 @@ pub fn name(
 /// Finds out the names of the requested places in images. A function whose name is in the recording has that name, even if its file
 /// is here; inlined functions and lines come from files only.
 pub(crate) fn find_out(
-    places: &[Place],
+    places: &[CodeLocation],
     locator: &Locator<'_>,
     finder: &Finder<'_>,
     tick: &(dyn Fn(u64) + Sync),
     is_wanted: impl Fn(u32, FileOff) -> bool,
 ) -> Vec<Option<Answer>> {
-    let wanted = |place: &Place| matches!(place, Place::Image(image, off) if is_wanted(*image, *off));
-    let wanted: Vec<Option<Place>> = places.iter().map(|place| wanted(place).then_some(*place)).collect();
+    let wanted =
+        |place: &CodeLocation| matches!(place, CodeLocation::Image(image, off) if is_wanted(*image, *off));
+    let wanted: Vec<Option<CodeLocation>> =
+        places.iter().map(|place| wanted(place).then_some(*place)).collect();
     let mut answers = ask(&wanted, &locator.images, finder, tick);
     let embedded = Embedded::new(&locator.tables.symbols, |image| locator.image(image));
     for (place, answer) in wanted.iter().zip(&mut answers) {
-        let Some(Place::Image(image, off)) = place else { continue };
+        let Some(CodeLocation::Image(image, off)) = place else { continue };
         if let Some(name) = embedded.find(*image, *off) {
             rename(answer, name);
         }
@@ -190,14 +192,14 @@ pub(crate) fn find_out(
 
 /// Symbolizes the requested places in images; returns an answer for each.
 fn ask(
-    places: &[Option<Place>],
+    places: &[Option<CodeLocation>],
     images: &[Identity],
     finder: &Finder<'_>,
     tick: &(dyn Fn(u64) + Sync),
 ) -> Vec<Option<Answer>> {
     let mut of_image = vec![Vec::new(); images.len()];
     for (position, place) in places.iter().enumerate() {
-        if let Some(Place::Image(image, off)) = place {
+        if let Some(CodeLocation::Image(image, off)) = place {
             of_image[*image as usize].push((*off, position));
         }
     }

@@ -21,7 +21,7 @@ use crate::recording::load::{Tables, clean, load, load_nodes, load_without_nodes
 use crate::recording::spaces::Spaces;
 use crate::stacks::calls::{Impossible, impossible};
 use crate::stacks::hits::{self, Apart, Hits, Key, Selection};
-use crate::stacks::locate::{Located, Locator, Place, locate};
+use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use crate::stacks::repair::{
     New, RepairedStacks, Suspects, repair_stacks, skips_interrupted, suspects, trampolines,
 };
@@ -259,7 +259,7 @@ fn with_open_places(locator: &Locator<'_>, located: &Located) -> Vec<bool> {
     let found = NameIndex::new(&locator.tables.names, |image| locator.image(image));
     let mut open = vec![false; locator.images.len()];
     for place in &located.places {
-        if let Place::Image(image, off) = place {
+        if let CodeLocation::Image(image, off) = place {
             open[*image as usize] |= found.find(*image, *off).is_none_or(|place| place.frames().is_empty());
         }
     }

@@ -24,7 +24,7 @@ use crate::recording::counted::{self, Counted};
 use crate::recording::load::Skipped;
 use crate::recording::load::outline::skipped;
 use block::Checked;
-use ids::Ids;
+use ids::SessionIds;
 
 /// Number of blocks that are checked together. Only a small result is kept of each, not the payload.
 const WINDOW: usize = 256;
@@ -100,13 +100,13 @@ pub fn verify(recording: &Recording) -> Findings {
     found.lost_blocks = lost.iter().fold(0, |sum, lost| sum.saturating_add(*lost));
     let mut forgives = lost.iter().map(|lost| *lost > 0);
     let mut is_forgiven = forgives.next().unwrap_or(false);
-    let mut order = Order::default();
-    let mut ids = Ids::default();
+    let mut order = SessionOrder::default();
+    let mut ids = SessionIds::default();
     for window in recording.entries().chunks(WINDOW) {
         let checked: Vec<Checked> = window.par_iter().map(|entry| block::check(recording, entry)).collect();
         for (entry, checked) in window.iter().zip(checked) {
             if entry.header.kind == Kind::SESSION {
-                ids = Ids::default();
+                ids = SessionIds::default();
                 is_forgiven = forgives.next().unwrap_or(false);
             }
             let order = order.follow(entry).filter(|_| !is_forgiven);
@@ -163,13 +163,13 @@ fn lost_blocks(recording: &Recording) -> Vec<u64> {
 
 /// Where sessions begin and end.
 #[derive(Debug, Default)]
-struct Order {
+struct SessionOrder {
     in_session: bool,
     /// The problem that a session is missing was reported.
     is_said: bool,
 }
 
-impl Order {
+impl SessionOrder {
     /// Returns what is wrong if a block cannot follow those before it.
     fn follow(&mut self, entry: &Entry) -> Option<String> {
         match entry.header.kind {

@@ -59,14 +59,14 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
 }
 
 /// A recording, or a stretch of one, and its side.
-struct Piece {
+struct Operand {
     path: PathBuf,
     side: usize,
     stretch: Option<Stretch>,
 }
 
-fn wanted(options: &Diff) -> anyhow::Result<Vec<Piece>> {
-    let piece = |path: &Path, side, stretch| Piece { path: path.to_owned(), side, stretch };
+fn wanted(options: &Diff) -> anyhow::Result<Vec<Operand>> {
+    let piece = |path: &Path, side, stretch| Operand { path: path.to_owned(), side, stretch };
     let all = |files: &[PathBuf], side| files.iter().map(|path| piece(path, side, None)).collect::<Vec<_>>();
     let pieces = match (&options.files[..], options.slice, options.against) {
         ([file], Some(slice), Some(against)) => {
@@ -83,7 +83,7 @@ fn wanted(options: &Diff) -> anyhow::Result<Vec<Piece>> {
         _ => bail!("cannot compare nothing: name two recordings, BEFORE and AFTER"),
     };
     for (position, piece) in pieces.iter().enumerate() {
-        let is_again = |other: &Piece| other.side == piece.side && other.path == piece.path;
+        let is_again = |other: &Operand| other.side == piece.side && other.path == piece.path;
         if pieces[..position].iter().any(is_again) {
             let path = piece.path.display();
             bail!("cannot learn how runs differ from `{path}` twice on one side: name each recording once");
@@ -94,14 +94,14 @@ fn wanted(options: &Diff) -> anyhow::Result<Vec<Piece>> {
     {
         bail!("cannot compare stretches that overlap: --slice and --against must hold different times");
     }
-    let is_stdin = |piece: &&Piece| piece.path.as_os_str() == "-";
+    let is_stdin = |piece: &&Operand| piece.path.as_os_str() == "-";
     if pieces.iter().filter(is_stdin).count() > 1 {
         bail!("cannot read two recordings from stdin: write one into a file");
     }
     Ok(pieces)
 }
 
-fn load<'a>(piece: &'a Piece, recording: &'a Recording, options: &Diff, search: &'a Search) -> Loaded<'a> {
+fn load<'a>(piece: &'a Operand, recording: &'a Recording, options: &Diff, search: &'a Search) -> Loaded<'a> {
     let mut filter: Filter = options.select.filter();
     if let Some(Stretch { from, to }) = piece.stretch {
         (filter.from, filter.to) = (from, to);

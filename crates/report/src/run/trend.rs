@@ -10,7 +10,7 @@ use super::{Streams, emit, screen};
 use crate::analysis::compare::Metric;
 use crate::analysis::compare::noise::SLICES;
 use crate::analysis::trend::By as TrendBy;
-use crate::analysis::trend::{Options, Recorded, measure};
+use crate::analysis::trend::{Measured, Options, measure};
 use crate::base::term::quantity::things;
 use crate::cli::{Global, Sort, Trend};
 use crate::profile::pipeline::Loaded;
@@ -66,7 +66,7 @@ fn recorded(
     options: &Trend,
     search: &Search,
     servers: Option<&debuginfod::Settings>,
-) -> anyhow::Result<Recorded> {
+) -> anyhow::Result<Measured> {
     let recording = input::open_by_index(path)?;
     let apart = Apart {
         threads: options.by == TrendBy::Thread,

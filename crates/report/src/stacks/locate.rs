@@ -67,7 +67,7 @@ impl Role {
 
 /// A piece of code, the same for all processes that run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum CodeLocation {
     /// In an image, a position in [`Locator::images`].
     Image(u32, FileOff),
     /// At an address in the kernel of the part with this number.
@@ -211,9 +211,9 @@ impl<'a> Locator<'a> {
     }
 
     /// Finds the place of a frame of a user stack.
-    pub fn user(&self, space: Option<SpaceId>, step: Step) -> Place {
+    pub fn user(&self, space: Option<SpaceId>, step: Step) -> CodeLocation {
         let (image, off) = match step.location {
-            None => return Place::Lost,
+            None => return CodeLocation::Lost,
             Some(Location::Image { image, file_off }) => (image, step.role.lookup_off(FileOff(file_off))),
             Some(Location::Address(address)) => {
                 let lookup = step.role.lookup(Avma(address));
@@ -223,11 +223,11 @@ impl<'a> Locator<'a> {
                 }
                 match mapping {
                     Some(mapping) => (mapping.image, offset_in(mapping, lookup)),
-                    None => return Place::Unmapped,
+                    None => return CodeLocation::Unmapped,
                 }
             }
         };
-        self.image_of.get(&image).map_or(Place::Lost, |image| Place::Image(*image, off))
+        self.image_of.get(&image).map_or(CodeLocation::Lost, |image| CodeLocation::Image(*image, off))
     }
 
     /// Finds the piece of JIT code at an address.
@@ -236,21 +236,26 @@ impl<'a> Locator<'a> {
     }
 
     /// Finds the place of JIT code at an address, unless the mapping there shows a file.
-    fn jit_names(&self, space: Option<SpaceId>, mapping: Option<&Mapping>, address: Avma) -> Option<Place> {
+    fn jit_names(
+        &self,
+        space: Option<SpaceId>,
+        mapping: Option<&Mapping>,
+        address: Avma,
+    ) -> Option<CodeLocation> {
         let code = self.spaces.code(space?, address)?;
         let line = self.tables.jit.get(code)?.line_at(address.0).map_or(u32::MAX, |line| line as u32);
         let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
         let is_memory = image.is_none_or(|image| image.kind == Kind::Anonymous);
-        is_memory.then_some(Place::Jit(code as u32, line))
+        is_memory.then_some(CodeLocation::Jit(code as u32, line))
     }
 
     /// Finds the place of a frame of a kernel stack.
-    pub fn kernel(&self, step: Step) -> Place {
+    pub fn kernel(&self, step: Step) -> CodeLocation {
         match step.location {
             Some(Location::Address(address)) => {
-                Place::Kernel(self.tables.parts.of_node(step.node), step.role.lookup(Avma(address)))
+                CodeLocation::Kernel(self.tables.parts.of_node(step.node), step.role.lookup(Avma(address)))
             }
-            _ => Place::Lost,
+            _ => CodeLocation::Lost,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Weighs images by the frames that they would name.
 
 use crate::stacks::hits::Hit;
-use crate::stacks::locate::{Located, Place};
+use crate::stacks::locate::{CodeLocation, Located};
 
 /// Computes the weight of each image: each sample counts for every frame that it has in the image.
 ///
@@ -16,7 +16,7 @@ pub(crate) fn weigh(located: &Located, hits: &[Hit], images: usize) -> Vec<u64> 
     for (position, spot) in located.spots.iter().enumerate().skip(1).rev() {
         let samples = through[position];
         through[spot.caller as usize] += samples;
-        if let Some(Place::Image(image, _)) = located.places.get(spot.place as usize) {
+        if let Some(CodeLocation::Image(image, _)) = located.places.get(spot.place as usize) {
             weights[*image as usize] += samples;
         }
     }
@@ -34,12 +34,12 @@ mod tests {
 
     #[test]
     fn every_frame_weighs_its_samples() {
-        let place = |image, off| Place::Image(image, FileOff(off));
+        let place = |image, off| CodeLocation::Image(image, FileOff(off));
         let spot = |caller, place| Spot { caller, place };
         // main → a, main → main → b; `b` is in another image, and nothing hits the third.
         let located = Located {
             guessed: Vec::new(),
-            places: vec![place(0, 1), place(0, 2), place(1, 7), Place::Unmapped],
+            places: vec![place(0, 1), place(0, 2), place(1, 7), CodeLocation::Unmapped],
             spots: vec![spot(u32::MAX, u32::MAX), spot(0, 0), spot(1, 1), spot(1, 0), spot(3, 2), spot(0, 3)],
             leaves: vec![2, 4, 5],
         };

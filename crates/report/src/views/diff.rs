@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::analysis::compare::By as DiffBy;
 use crate::analysis::compare::noise::{RESAMPLES, SEED};
 use crate::analysis::compare::{
-    self, Compared, Comparison, Facts, Key, Metric, SHOWN_AT, Side, Sided, Status, Unit, Work,
+    self, Compared, ComparedSide, Comparison, Metric, RecordingFacts, RowKey, SHOWN_AT, Sided, Status, Unit,
+    Work,
 };
 use crate::base::term::path::shown;
 use crate::cli::{self, Sort};
@@ -34,8 +35,8 @@ pub struct Diff {
     /// The smallest change of a row of 1 % that `diff` would have found with a probability of 80 %.
     detectable: f64,
     detectable_at: Vec<Detectable>,
-    before: Vec<Recording>,
-    after: Vec<Recording>,
+    before: Vec<ComparedRecording>,
+    after: Vec<ComparedRecording>,
     /// The rates of everything: per run if recordings are whole runs, per unit of work, or per second of wall time, which is CPUs
     /// in use if weights are times.
     whole: Rates,
@@ -44,7 +45,7 @@ pub struct Diff {
     cpu_time: totals::Total,
     /// Wall time per run if recordings are whole runs, s; otherwise the recorded time, which is not tested.
     wall_time: totals::Total,
-    noise: Noise,
+    noise: NoiseSource,
     /// The number of rows that were tested.
     tested: u64,
     /// The number of rows that changed, without those that only follow others.
@@ -55,7 +56,7 @@ pub struct Diff {
     images_without_names: Vec<String>,
     /// The number of all rows; `rows` may have fewer.
     row_count: u64,
-    rows: Vec<Row>,
+    rows: Vec<Difference>,
     /// The conditions of `--fail-on`, and the rows for which they hold.
     fail_on: Vec<check::Check>,
     /// The rates of everything, in the unit of the rows.
@@ -76,7 +77,7 @@ struct Detectable {
 
 /// One recording.
 #[derive(Debug, Serialize)]
-struct Recording {
+struct ComparedRecording {
     file: String,
     hosts: Vec<String>,
     samples: u64,
@@ -90,7 +91,7 @@ struct Recording {
 
 /// How `diff` estimated noise.
 #[derive(Debug, Serialize)]
-struct Noise {
+struct NoiseSource {
     /// `blocks` of time, `steps` from slice to slice of whole runs, or `runs`, if the differences between several recordings
     /// count as well.
     from: &'static str,
@@ -126,7 +127,7 @@ struct Rates {
 
 /// One row.
 #[derive(Debug, Clone, Serialize)]
-struct Row {
+struct Difference {
     name: String,
     image: Option<String>,
     /// Its name before, if that was another one.
@@ -177,18 +178,21 @@ impl Diff {
         };
         let changed = rows.iter().filter(is_change).count() as u64;
         rows.retain(|(row, what)| options.all || row.of(metric).judged.tested || what.is_shown());
-        let mut rows: Vec<Row> = rows
+        let mut rows: Vec<Difference> = rows
             .into_iter()
-            .map(|(row, what)| Row::new(&row.keys, what, row.of(metric), &row.own, &row.total, row.likeness))
+            .map(|(row, what)| {
+                Difference::new(&row.keys, what, row.of(metric), &row.own, &row.total, row.likeness)
+            })
             .collect();
         rows.sort_by(|a, b| {
-            let weight = |row: &Row| (row.what.is_shown(), row.rates.delta.abs());
+            let weight = |row: &Difference| (row.what.is_shown(), row.rates.delta.abs());
             let (x, y) = (weight(a), weight(b));
             y.0.cmp(&x.0).then(y.1.total_cmp(&x.1)).then_with(|| a.identity().cmp(&b.identity()))
         });
         let [before, after] = &compared.sides;
-        let total =
-            |side: &Side| side.recordings.iter().fold(0, |sum: u64, it| sum.saturating_add(it.weight));
+        let total = |side: &ComparedSide| {
+            side.recordings.iter().fold(0, |sum: u64, it| sum.saturating_add(it.weight))
+        };
         let fail_on = options.fail_on.iter().map(|it| check::Check::new(*it, compared)).collect();
         if options.by == DiffBy::Function {
             let changed = rows.iter_mut().filter(|row| row.what.is_shown());
@@ -208,13 +212,13 @@ impl Diff {
                 .zip(summary.detectable)
                 .map(|(share, change)| Detectable { share: *share, change })
                 .collect(),
-            before: before.recordings.iter().map(Recording::new).collect(),
-            after: after.recordings.iter().map(Recording::new).collect(),
+            before: before.recordings.iter().map(ComparedRecording::new).collect(),
+            after: after.recordings.iter().map(ComparedRecording::new).collect(),
             whole: Rates::new(&compared.whole.0),
             whole_unit: unit(compared.whole.1, &compared.weight_unit),
             cpu_time: totals::cpu(compared),
             wall_time: totals::wall(compared),
-            noise: Noise {
+            noise: NoiseSource {
                 from: noise(compared),
                 block_s: compared.block_ns[metric as usize] as f64 / 1e9,
                 resamples: RESAMPLES as u64,
@@ -242,7 +246,7 @@ impl Diff {
     }
 
     /// Returns the rows that the text shows, and how many there would be without a limit.
-    fn shown(&self) -> (&[Row], usize) {
+    fn shown(&self) -> (&[Difference], usize) {
         let end = if self.with_noise {
             self.rows.len()
         } else {
@@ -315,8 +319,8 @@ fn unit(unit: Unit, weights: &str) -> &'static str {
     }
 }
 
-impl Recording {
-    fn new(facts: &Facts) -> Self {
+impl ComparedRecording {
+    fn new(facts: &RecordingFacts) -> Self {
         Self {
             file: shown(&facts.path),
             hosts: facts.hosts.clone(),
@@ -349,9 +353,9 @@ impl Rates {
     }
 }
 
-impl Row {
+impl Difference {
     fn new(
-        keys: &[Option<Key>; 2],
+        keys: &[Option<RowKey>; 2],
         what: Status,
         shown: &Compared,
         own: &Compared,

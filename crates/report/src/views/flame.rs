@@ -11,7 +11,7 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
 
 use super::export::{Export, by_extension};
-use super::folded::{Labels, Merged};
+use super::folded::{Labels, MergedStacks};
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::base::output::write_view;
 use crate::base::shorten::{line, shorten};
@@ -137,7 +137,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
     }
     let title = options.title.as_ref().map_or_else(|| title(report), |title| clean(title.as_bytes()).into());
     let labels = Labels::own(&report.profile.names, true);
-    let merged = Merged::new(&report.profile, options.root, &labels);
+    let merged = MergedStacks::new(&report.profile, options.root, &labels);
     let stacks = merged.len() as u64;
     let graph = Graph { report, labels, drawn: fit::drawn(merged), title: &title, weight: options.weight };
     let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path));
@@ -169,7 +169,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
 }
 
 /// Makes one line per stack, in the order of frames: a stack stands beside those that continue it.
-fn lines(stacks: &Merged, weight: Weight) -> Vec<String> {
+fn lines(stacks: &MergedStacks, weight: Weight) -> Vec<String> {
     let mut lines = Vec::with_capacity(stacks.len());
     let handed = stacks.each(|frames, amount| {
         let mut text = String::new();
@@ -259,7 +259,7 @@ mod tests {
         let profile =
             fixture::profile(&[("main;f", 1), ("main;f2", 2), ("main;f;g", 3), ("main;f.cold;g", 4)]);
         let labels = Labels::own(&profile.names, true);
-        let drawn = fit::drawn(Merged::new(&profile, Root::None, &labels));
+        let drawn = fit::drawn(MergedStacks::new(&profile, Root::None, &labels));
         assert_eq!(drawn.left_out, None);
         let lines = lines(&drawn.stacks, Weight::Samples);
         assert_eq!(lines, ["main;f 1", "main;f;g 3", "main;f.cold;g 4", "main;f2 2"]);

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 
-pub(crate) use self::merged::{Labels, Merged};
+pub(crate) use self::merged::{Labels, MergedStacks};
 use crate::base::shorten::{fitted, line};
 use crate::base::term::quantity::things;
 use crate::cli::{Source, Weight};
@@ -76,11 +76,11 @@ pub struct Folded {
 }
 
 #[derive(Debug)]
-struct Stacks(Merged);
+struct Stacks(MergedStacks);
 
 /// One distinct stack.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct FoldedLine<'a> {
     frames: Vec<Cow<'a, str>>,
     weight: u64,
     samples: u64,
@@ -91,7 +91,7 @@ impl Serialize for Stacks {
         let mut list = serializer.serialize_seq(Some(self.0.len()))?;
         self.0.each(|frames, amount| {
             let (weight, samples) = (amount.weight, amount.samples);
-            list.serialize_element(&Line { frames: fitted(frames), weight, samples })
+            list.serialize_element(&FoldedLine { frames: fitted(frames), weight, samples })
         })?;
         list.end()
     }
@@ -102,7 +102,7 @@ impl Folded {
     pub fn new(profile: &Profile, options: &Args) -> Self {
         let whole = profile.whole();
         let labels = Labels::own(&profile.names, !options.no_annotations);
-        let stacks = Merged::new(profile, options.root, &labels);
+        let stacks = MergedStacks::new(profile, options.root, &labels);
         Self {
             schema: "icecore.folded/1",
             unit: profile.unit.clone(),
@@ -158,7 +158,7 @@ mod tests {
 
     fn lines(profile: &Profile, root: Root, annotate: bool) -> Vec<String> {
         let mut lines = Vec::new();
-        let merged = Merged::new(profile, root, &Labels::own(&profile.names, annotate));
+        let merged = MergedStacks::new(profile, root, &Labels::own(&profile.names, annotate));
         let handed = merged.each(|frames, amount| {
             let mut text = String::new();
             line(frames, &mut text);
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_a_picture_cannot_show_counts_for_what_it_can() {
         let profile = fixture::profile(&[("a;b;c", 1), ("a;b", 20), ("a;d;e", 40), ("x;y", 1)]);
-        let merged = Merged::new(&profile, Root::None, &Labels::own(&profile.names, true));
+        let merged = MergedStacks::new(&profile, Root::None, &Labels::own(&profile.names, true));
         let totals = merged.totals();
         let kept =
             merged.kept(|node, depth| totals[node].samples > 1 && depth < 3, |text| text.to_uppercase());

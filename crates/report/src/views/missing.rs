@@ -24,7 +24,7 @@ use super::{Result, Screen, Shown, View, left_out};
 use crate::analysis::asked::Asked;
 use crate::base::ratio;
 use advice::Origin;
-use count::{Count, Lack, count};
+use count::{Lack, Lacks, count};
 
 /// The arguments of `missing`.
 #[derive(Debug, clap::Args)]
@@ -72,11 +72,11 @@ pub struct Missing {
     /// The share of frames with a name; `None` if there are no frames.
     named_share: Option<f64>,
     /// Images whose frames have no name without them.
-    names: Vec<Row>,
+    names: Vec<LackingImage>,
     /// The number of all rows; `names` may have fewer.
     names_count: u64,
     /// Images whose frames have names, but whose debug files are missing.
-    lines: Vec<Row>,
+    lines: Vec<LackingImage>,
     lines_count: u64,
     /// The share of all frames that no file would name, by reason.
     others: BTreeMap<&'static str, f64>,
@@ -86,7 +86,7 @@ pub struct Missing {
 
 /// An image that lacks a file.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct LackingImage {
     image: String,
     build_id: Option<String>,
     /// The share of the weight of samples with such a frame.
@@ -133,7 +133,7 @@ impl Missing {
     /// Searches the files of every image whose frames lack a name or a line.
     pub fn new(report: &Report<'_>, options: &Args) -> Self {
         let search = report.loaded.search;
-        let Count { lacks, mut others, frames } = count(&report.profile);
+        let Lacks { lacks, mut others, frames } = count(&report.profile);
         let locator = Locator::new(&report.loaded.tables, &report.loaded.spaces);
         let whole = report.profile.whole();
         let embedded = locator.embedded(report.loaded.recording);
@@ -154,7 +154,7 @@ impl Missing {
             let path = &*report.profile.names.images[lack.image as usize].path;
             let images = builds(&locator.images, path, &scope.left_out);
             let looked = images.into_iter().map(|image| (image, finder.look(image.1)));
-            let rows: Vec<Row> = looked
+            let rows: Vec<LackingImage> = looked
                 .filter(|(_, looked)| could_tell_more(looked, lack.reason))
                 .map(|(image, looked)| scope.row(image, &lack, &looked))
                 .collect();
@@ -228,7 +228,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    fn row(&self, (position, image): (u32, &Identity), lack: &Lack, looked: &Looked) -> Row {
+    fn row(&self, (position, image): (u32, &Identity), lack: &Lack, looked: &Looked) -> LackingImage {
         let process = self.elsewhere.process(position, &self.report.loaded.tables);
         let embeds_all = Asked::of(&self.report.loaded.tables.session).embeds_all;
         let origin = Origin { host: self.host, process, embeds_all };
@@ -239,7 +239,7 @@ impl Scope<'_> {
             outcome: step.outcome.code(),
             came_of_it: step.outcome.to_string(),
         });
-        Row {
+        LackingImage {
             image: clean(image.path.as_bytes()).into(),
             build_id: (!image.build_id.is_empty()).then(|| hex(&image.build_id)),
             samples_share: lack.through.share_of(self.whole),

@@ -12,12 +12,12 @@ use crate::profile::pipeline::Report;
 pub(super) struct Owners {
     /// Positions in `keys`, by the profile's threads.
     pub(super) of_thread: Vec<u32>,
-    pub(super) keys: Vec<Owner>,
+    pub(super) keys: Vec<OwnerName>,
 }
 
 /// A process, or a thread, under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub(super) struct Owner {
+pub(super) struct OwnerName {
     /// Present if there are several sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<String>,
@@ -32,7 +32,7 @@ impl Owners {
     pub(super) fn new(report: &Report<'_>, by: cli::Owner) -> Self {
         let parts = &report.loaded.tables.parts;
         let mut keys = Interned::new();
-        let key = |thread: &Thread| Owner {
+        let key = |thread: &Thread| OwnerName {
             host: (parts.len() > 1).then(|| parts.hosts()[parts.part(thread.part).host].clone()),
             tgid: thread.tgid,
             tid: (by == cli::Owner::Thread).then_some(thread.tid),
@@ -43,7 +43,7 @@ impl Owners {
     }
 }
 
-impl Owner {
+impl OwnerName {
     /// Returns the host, if there are several, then numbers and name.
     pub(super) fn cells(&self) -> Vec<String> {
         let id = match self.tid {
@@ -54,10 +54,10 @@ impl Owner {
     }
 }
 
-/// The columns for [`Owner::cells`].
+/// The columns for [`OwnerName::cells`].
 pub(super) fn columns<'a>(
     by_thread: bool,
-    mut owners: impl Iterator<Item = &'a Owner>,
+    mut owners: impl Iterator<Item = &'a OwnerName>,
 ) -> Vec<(&'static str, Align)> {
     let host = owners.any(|owner| owner.host.is_some()).then_some(("HOST", Align::Left));
     let (id, name) = if by_thread { ("PID/TID", "THREAD") } else { ("PID", "PROCESS") };

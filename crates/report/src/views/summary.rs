@@ -84,7 +84,7 @@ pub struct Summary {
     hosts: Vec<String>,
     /// All sessions; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    sessions: Vec<sessions::Row>,
+    sessions: Vec<sessions::SessionSummary>,
     labels: BTreeMap<String, String>,
     filter: Option<String>,
     unit: String,
@@ -111,7 +111,7 @@ pub struct Summary {
     /// The heaviest cgroups; empty unless there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cgroups: Vec<Cgroup>,
-    functions: Vec<top::Row>,
+    functions: Vec<top::Ranked>,
     receipt: Option<ReceiptRow>,
 }
 
@@ -249,7 +249,7 @@ fn processes(report: &Report<'_>) -> Vec<Process> {
 fn cgroups(report: &Report<'_>) -> Vec<Cgroup> {
     let (rows, count) = Top::rank(report, By::Cgroup, Sort::Own, CGROUPS);
     let whole = report.profile.whole().weight as f64;
-    let cgroup = |row: top::Row| Cgroup {
+    let cgroup = |row: top::Ranked| Cgroup {
         share: ratio(row.total as f64, whole),
         host: row.host,
         cgroup: row.cgroup,

@@ -18,7 +18,7 @@ use crate::recording::spans::{Slices, Slicing, Spans};
 use crate::stacks::hits::Apart;
 use found::ChangeRow;
 use heat::Heat;
-use lines::{Line, Series};
+use lines::{Line, RowSeries};
 
 /// The arguments of `timeline`.
 #[derive(Debug, clap::Args)]
@@ -256,7 +256,7 @@ impl Timeline {
         let values = shown.rates(&whole, &profile.unit);
         let all = profile.whole();
         // A heat map shows only the whole.
-        let series: Vec<Series> = if options.heatmap {
+        let series: Vec<RowSeries> = if options.heatmap {
             Vec::new()
         } else {
             lines::series(report, options, Buckets { each: 1, ..shown })

@@ -93,14 +93,14 @@ pub struct Top {
     filter: Option<String>,
     /// The number of all rows; `rows` may have fewer.
     row_count: u64,
-    rows: Vec<Row>,
+    rows: Vec<Ranked>,
     #[serde(skip)]
     by_what: By,
 }
 
 /// One row.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct Ranked {
     pub(super) name: String,
     image: Option<String>,
     #[serde(rename = "self")]
@@ -132,7 +132,7 @@ pub struct Row {
 
 /// What one row stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Key {
+enum Subject {
     Function(u32),
     Line(u32, Option<u32>, Option<u32>),
     Image(Option<u32>),
@@ -169,9 +169,9 @@ impl Top {
     }
 
     /// Ranks the rows, and keeps at most `most`; also returns how many there are.
-    pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> (Vec<Row>, u64) {
+    pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> (Vec<Ranked>, u64) {
         let whole = report.profile.whole();
-        let (mut rows, count): (Vec<Row>, u64) = match by {
+        let (mut rows, count): (Vec<Ranked>, u64) = match by {
             By::Function | By::Inlined | By::Line | By::Image => {
                 let (keys, sums) = code_sums(&report.profile, by);
                 let (heavy, count) = heaviest(&sums, sort, most);
@@ -185,7 +185,7 @@ impl Top {
                 (heavy.into_iter().map(row).collect(), count)
             }
         };
-        let weights = |row: &Row| match sort {
+        let weights = |row: &Ranked| match sort {
             Sort::Own => (row.own, row.total),
             Sort::Total => (row.total, row.own),
         };
@@ -195,7 +195,7 @@ impl Top {
     }
 }
 
-impl Row {
+impl Ranked {
     fn new(name: &str, image: Option<&str>, own: Amount, total: Amount, whole: Amount) -> Self {
         Self {
             name: name.to_owned(),
@@ -240,8 +240,8 @@ fn heaviest(sums: &[Sum], sort: Sort, most: usize) -> (Vec<usize>, u64) {
 }
 
 /// Sums up functions, lines or images. One that occurs several times in one stack counts once.
-fn code_sums(profile: &Profile, by: By) -> (Vec<Key>, Vec<Sum>) {
-    let mut keys: Interned<Key> = Interned::new();
+fn code_sums(profile: &Profile, by: By) -> (Vec<Subject>, Vec<Sum>) {
+    let mut keys: Interned<Subject> = Interned::new();
     let key_of_frame: Vec<u32> = profile
         .names
         .frames
@@ -249,9 +249,9 @@ fn code_sums(profile: &Profile, by: By) -> (Vec<Key>, Vec<Sum>) {
         .map(|frame| {
             let function = &profile.names.functions[frame.function as usize];
             keys.intern(match by {
-                By::Image => Key::Image(function.image),
-                By::Line => Key::Line(frame.function, frame.file, frame.line),
-                _ => Key::Function(frame.function),
+                By::Image => Subject::Image(function.image),
+                By::Line => Subject::Line(frame.function, frame.file, frame.line),
+                _ => Subject::Function(frame.function),
             })
         })
         .collect();
@@ -261,18 +261,18 @@ fn code_sums(profile: &Profile, by: By) -> (Vec<Key>, Vec<Sum>) {
     (keys.into_items(), sums)
 }
 
-fn code_row(names: &Names, key: &Key, sum: Sum, whole: Amount) -> Row {
+fn code_row(names: &Names, key: &Subject, sum: Sum, whole: Amount) -> Ranked {
     let (function, line) = match key {
-        Key::Function(function) => (*function, None),
-        Key::Line(function, file, line) => (*function, Some((*file, *line))),
-        Key::Image(image) => {
+        Subject::Function(function) => (*function, None),
+        Subject::Line(function, file, line) => (*function, Some((*file, *line))),
+        Subject::Image(image) => {
             let path = image.map(|image| &*names.images[image as usize].path);
-            return Row::new(path.unwrap_or("[no image]"), path, sum.own, sum.total, whole);
+            return Ranked::new(path.unwrap_or("[no image]"), path, sum.own, sum.total, whole);
         }
     };
     let function = &names.functions[function as usize];
     let image = names.image(function).map(|image| &*image.path);
-    let mut row = Row::new(&function.name, image, sum.own, sum.total, whole);
+    let mut row = Ranked::new(&function.name, image, sum.own, sum.total, whole);
     row.side = Some(if function.side == Side::User { "user" } else { "kernel" });
     row.reason = function.reason.map(|reason| reason.code());
     if let Some((file, line)) = line {
@@ -323,23 +323,23 @@ fn task_sums(report: &Report<'_>, by: By) -> (Vec<(Task, CgroupId)>, Vec<Sum>) {
 }
 
 /// Makes a row of tasks. It names hosts if there are several sessions.
-fn task_row(report: &Report<'_>, (key, cgroup): &(Task, CgroupId), sum: Amount, whole: Amount) -> Row {
+fn task_row(report: &Report<'_>, (key, cgroup): &(Task, CgroupId), sum: Amount, whole: Amount) -> Ranked {
     let parts = &report.loaded.tables.parts;
     let host_name = |host: &usize| (parts.len() > 1).then(|| parts.hosts()[*host].clone());
     let cgroup = report.loaded.cgroups.path(*cgroup);
     match key {
         Task::Cgroup(host, _) => {
-            let mut row = Row::new(cgroup.unwrap_or("-"), None, sum, sum, whole);
+            let mut row = Ranked::new(cgroup.unwrap_or("-"), None, sum, sum, whole);
             (row.host, row.cgroup) = (host_name(host), cgroup.map(str::to_owned));
             row
         }
         Task::Host(host) => {
-            let mut row = Row::new(&parts.hosts()[*host], None, sum, sum, whole);
+            let mut row = Ranked::new(&parts.hosts()[*host], None, sum, sum, whole);
             row.host = Some(row.name.clone());
             row
         }
         Task::Of(host, tgid, tid, name) => {
-            let mut row = Row::new(name, None, sum, sum, whole);
+            let mut row = Ranked::new(name, None, sum, sum, whole);
             row.host = host_name(host);
             row.cgroup = cgroup.map(str::to_owned);
             row.tgid = Some(*tgid);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::analysis::changes::{Rule, changes};
 use crate::analysis::compare::Point;
 use crate::analysis::trend::By as TrendBy;
-use crate::analysis::trend::{Key, Recorded};
+use crate::analysis::trend::{Measured, TrendKey};
 use crate::base::term::path::shown;
 use crate::cli::{self, Sort};
 use crate::recording::filter::Moment;
@@ -34,13 +34,13 @@ pub struct Trend {
     sort: &'static str,
     unit: &'static str,
     /// In the order of the trend.
-    recordings: Vec<Recording>,
+    recordings: Vec<RecordingRow>,
     /// The number of all rows; `rows` may have fewer.
     row_count: u64,
     /// The number of rows in which changes were searched: the heaviest.
     searched: u64,
     /// The rows that are shown, and those that changed.
-    rows: Vec<Row>,
+    rows: Vec<History>,
     /// The options that a comparison of these rows needs.
     #[serde(skip)]
     compared_by: String,
@@ -48,7 +48,7 @@ pub struct Trend {
 
 /// One recording.
 #[derive(Debug, Serialize)]
-struct Recording {
+struct RecordingRow {
     file: String,
     start_unix_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,12 +58,12 @@ struct Recording {
 
 /// One row.
 #[derive(Debug, Serialize)]
-struct Row {
+struct History {
     name: String,
     image: Option<String>,
     mean: f64,
     points: Vec<Share>,
-    changes: Vec<Change>,
+    changes: Vec<TrendChange>,
 }
 
 /// A share and its 95 % confidence interval.
@@ -76,7 +76,7 @@ struct Share {
 
 /// A change point.
 #[derive(Debug, Serialize)]
-struct Change {
+struct TrendChange {
     /// The position of the first recording that shows it.
     at: usize,
     /// That recording.
@@ -93,26 +93,26 @@ impl Trend {
     ///
     /// # Errors
     /// If the user orders them by a label that none of them has.
-    pub fn new(mut recorded: Vec<Recorded>, options: &cli::Trend) -> Result<Self> {
+    pub fn new(mut recorded: Vec<Measured>, options: &cli::Trend) -> Result<Self> {
         let label = order::order(&mut recorded, &options.order)?;
-        let keys: BTreeSet<&Key> = recorded.iter().flat_map(|it| it.rows.keys()).collect();
-        let mean = |key: &Key| {
+        let keys: BTreeSet<&TrendKey> = recorded.iter().flat_map(|it| it.rows.keys()).collect();
+        let mean = |key: &TrendKey| {
             let sum: f64 = recorded.iter().filter_map(|it| it.rows.get(key)).map(|row| row.point.rate).sum();
             sum / recorded.len() as f64
         };
-        let mut ranked: Vec<(f64, &Key)> = keys.into_iter().map(|key| (mean(key), key)).collect();
+        let mut ranked: Vec<(f64, &TrendKey)> = keys.into_iter().map(|key| (mean(key), key)).collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
         let row_count = ranked.len() as u64;
         let most = if options.top > 0 { options.top.min(ranked.len()) } else { ranked.len() };
         // A row that became heavy only recently is not among the heaviest.
         ranked.truncate(most.max(SEARCHED));
         let rule = Rule { false_alarms: FALSE_ALARMS / ranked.len().max(1) as f64, shortest: SHORTEST };
-        let rows = ranked.par_iter().map(|(mean, key)| Row::new(key, *mean, &recorded, rule));
-        let mut rows: Vec<Row> = rows.collect();
+        let rows = ranked.par_iter().map(|(mean, key)| History::new(key, *mean, &recorded, rule));
+        let mut rows: Vec<History> = rows.collect();
         let searched = rows.len() as u64;
         let mut position = 0..;
         rows.retain(|row| position.next() < Some(most) || !row.changes.is_empty());
-        let recordings = recorded.iter().map(|it| Recording {
+        let recordings = recorded.iter().map(|it| RecordingRow {
             file: shown(&it.path),
             start_unix_ns: it.start_unix_ns,
             label: label
@@ -159,13 +159,13 @@ fn compared_by(options: &cli::Trend) -> String {
     [by, sort, physical, &options.select.words(), &times].concat()
 }
 
-impl Row {
-    fn new(key: &Key, mean: f64, recorded: &[Recorded], rule: Rule) -> Self {
+impl History {
+    fn new(key: &TrendKey, mean: f64, recorded: &[Measured], rule: Rule) -> Self {
         let points: Vec<Point> =
             recorded.iter().map(|it| it.rows.get(key).map_or(it.nothing, |row| row.point)).collect();
         let rates: Vec<f64> = points.iter().map(|point| point.rate).collect();
         let errors: Vec<f64> = points.iter().map(|point| point.error).collect();
-        let found = changes(&rates, Some(&errors), rule).into_iter().map(|change| Change {
+        let found = changes(&rates, Some(&errors), rule).into_iter().map(|change| TrendChange {
             at: change.after.begin,
             file: shown(&recorded[change.after.begin].path),
             before: change.before.mean,

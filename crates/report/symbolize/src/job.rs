@@ -68,7 +68,7 @@ pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) 
 }
 
 /// What the files of an image say.
-struct Asked {
+struct ImageAnswers {
     /// One for each offset.
     answers: Vec<Answer>,
     /// The same files will say the same, and none that they name is missing.
@@ -76,7 +76,7 @@ struct Asked {
 }
 
 /// Asks the files of an image.
-fn ask(files: &Files, offsets: &[FileOff], search: &Search, tick: &(dyn Fn(u64) + Sync)) -> Asked {
+fn ask(files: &Files, offsets: &[FileOff], search: &Search, tick: &(dyn Fn(u64) + Sync)) -> ImageAnswers {
     let (file, layout) = (&files.image.file, &files.image.layout);
     // Segments may lie in another order in memory than in the file.
     let svmas: Vec<Option<Svma>> = offsets.iter().map(|&off| layout.svma(off)).collect();
@@ -103,7 +103,7 @@ fn ask(files: &Files, offsets: &[FileOff], search: &Search, tick: &(dyn Fn(u64) 
     };
     let answers = svmas.into_iter().map(answer).collect();
     tick((offsets.len() - at.len()) as u64);
-    Asked { answers, is_final: !job.is_broken && !job.lacks_files.into_inner() }
+    ImageAnswers { answers, is_final: !job.is_broken && !job.lacks_files.into_inner() }
 }
 
 /// An image that has been found, and what is asked of it.
@@ -211,7 +211,7 @@ impl Job<'_> {
     }
 
     /// Takes answers, and remembers if something was wrong.
-    fn believed(&mut self, answers: Result<dwarf::Answers, Broken>) -> Named {
+    fn believed(&mut self, answers: Result<dwarf::FoundFunctions, Broken>) -> Named {
         self.is_broken |= answers.as_ref().map_or(true, |answers| answers.is_broken);
         answers.map_or_else(|Broken| vec![None; self.at.len()], |answers| answers.functions)
     }
@@ -246,7 +246,7 @@ impl Job<'_> {
 
     /// Reports whether a symbol without a size, as assembly has them, can be the function around an address: no other
     /// function begins between.
-    fn covers(&self, found: &tables::Found, at: Svma) -> bool {
+    fn covers(&self, found: &tables::TableSymbol, at: Svma) -> bool {
         found.is_sized || self.begins_nothing(found.start, at)
     }
 

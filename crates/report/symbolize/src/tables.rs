@@ -10,7 +10,7 @@ use super::strings::Strings;
 
 /// A function around an address, or a symbol before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct TableSymbol {
     /// Demangled.
     pub(super) name: Arc<str>,
     pub(super) start: Svma,
@@ -24,7 +24,7 @@ pub(super) fn look_up<'d>(
     table: SymbolTable,
     at: &[Svma],
     strings: &Strings,
-) -> Option<Vec<Option<Found>>> {
+) -> Option<Vec<Option<TableSymbol>>> {
     let around = table.around(file, at)?;
     // Neighbours mostly lie in one function, and making its name readable costs more than all else.
     let mut distinct: Vec<&Symbol<'_>> = around.iter().flatten().collect();
@@ -36,7 +36,7 @@ pub(super) fn look_up<'d>(
         let symbol = symbol.as_ref()?;
         while next.next_if(|(passed, _)| *passed != symbol).is_some() {}
         let (_, name) = next.peek()?;
-        Some(Found { name: name.clone(), start: symbol.start, is_sized: symbol.len > 0 })
+        Some(TableSymbol { name: name.clone(), start: symbol.start, is_sized: symbol.len > 0 })
     });
     Some(found.collect())
 }

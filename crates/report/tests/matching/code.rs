@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use icecore_report::analysis::matching::code::{Code, Verdict, compare};
+use icecore_report::analysis::matching::code::{Code, CodeVerdict, compare};
 use icecore_symbolize::image::{Finder, Identity, Kind, Search};
 use object::Object;
 
@@ -35,9 +35,9 @@ fn counts(before: &Path, after: &Path) -> (usize, Vec<String>, usize) {
     let (mut identical, mut different, mut unknown) = (0, Vec::new(), 0);
     for name in functions(before).intersection(&functions(after)) {
         match compare((&old, name), (&new, name)) {
-            Verdict::Identical => identical += 1,
-            Verdict::Different => different.push(name.clone()),
-            Verdict::Unknown(_) => unknown += 1,
+            CodeVerdict::Identical => identical += 1,
+            CodeVerdict::Different => different.push(name.clone()),
+            CodeVerdict::Unknown(_) => unknown += 1,
         }
     }
     println!("{identical} identical, {unknown} unknown, different: {different:?}");

@@ -3,26 +3,26 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use icecore_report::analysis::matching::{By, Group, Item, matched};
+use icecore_report::analysis::matching::{Group, Item, MatchedBy, matched};
 
 use crate::builds::{Yard, functions};
 
 /// What became of the functions of two builds.
 #[derive(Debug)]
-struct Found {
+struct Matching {
     gone: Vec<String>,
     new: Vec<String>,
-    pairs: Vec<(Vec<String>, Vec<String>, By)>,
+    pairs: Vec<(Vec<String>, Vec<String>, MatchedBy)>,
 }
 
-fn compare(before: &Path, after: &Path) -> Found {
+fn compare(before: &Path, after: &Path) -> Matching {
     let [before, after] = [before, after].map(functions).map(|names| names.into_iter().collect::<Vec<_>>());
     let [a, b] = [&before, &after].map(|names| items(names));
     let groups = matched(&a, &b);
     let names =
         |names: &[String], side: &[usize]| side.iter().map(|at| names[*at].clone()).collect::<Vec<_>>();
     let alone = |is: fn(&Group) -> bool| groups.iter().filter(move |group| is(group));
-    Found {
+    Matching {
         gone: alone(|it| it.after.is_empty()).flat_map(|it| names(&before, &it.before)).collect(),
         new: alone(|it| it.before.is_empty()).flat_map(|it| names(&after, &it.after)).collect(),
         pairs: alone(Group::is_pair)
@@ -50,7 +50,7 @@ fn last(name: &str) -> &str {
 }
 
 /// Compares every two builds, prints what came of it, and asserts that no function is both new and gone.
-fn each_pair(builds: &[(&str, PathBuf)], check: impl Fn(&str, &str, &Found)) {
+fn each_pair(builds: &[(&str, PathBuf)], check: impl Fn(&str, &str, &Matching)) {
     for (position, (before_flags, before)) in builds.iter().enumerate() {
         for (after_flags, after) in &builds[position + 1..] {
             let found = compare(before, after);
@@ -58,11 +58,11 @@ fn each_pair(builds: &[(&str, PathBuf)], check: impl Fn(&str, &str, &Found)) {
             println!(
                 "{before_flags:?} → {after_flags:?}: {} by name, {} by decoration, {} by number, {} by mangling, {} by \
                  signature, {} gone, {} new",
-                count(By::Name),
-                count(By::Decoration),
-                count(By::Number),
-                count(By::Mangling),
-                count(By::Signature),
+                count(MatchedBy::Name),
+                count(MatchedBy::Decoration),
+                count(MatchedBy::Number),
+                count(MatchedBy::Mangling),
+                count(MatchedBy::Signature),
                 found.gone.len(),
                 found.new.len(),
             );
@@ -70,7 +70,7 @@ fn each_pair(builds: &[(&str, PathBuf)], check: impl Fn(&str, &str, &Found)) {
                 [&found.gone, &found.new].map(|names| names.iter().map(|name| plain(name)).collect());
             let both: Vec<&String> = BTreeSet::intersection(&gone, &new).collect();
             assert!(both.is_empty(), "{before_flags:?} → {after_flags:?}: {both:?}");
-            assert!(found.pairs.iter().any(|pair| pair.2 == By::Name));
+            assert!(found.pairs.iter().any(|pair| pair.2 == MatchedBy::Name));
             check(before_flags, after_flags, &found);
         }
     }
@@ -100,7 +100,7 @@ fn functions_of_rust_survive_compiler_settings() {
         assert!(gone.is_disjoint(&new), "{found:?}");
         let ours = |name: &&String| name.contains("program::");
         assert_eq!(found.gone.iter().chain(&found.new).filter(ours).count(), 0, "{found:?}");
-        assert!(found.pairs.iter().filter(|pair| pair.2 == By::Mangling).count() > 20);
+        assert!(found.pairs.iter().filter(|pair| pair.2 == MatchedBy::Mangling).count() > 20);
     });
 }
 
@@ -117,7 +117,7 @@ fn an_added_dependency_adds_its_functions_only() {
         "{:?}",
         found.new
     );
-    assert!(found.pairs.iter().all(|pair| pair.2 == By::Name), "{:?}", found.pairs);
+    assert!(found.pairs.iter().all(|pair| pair.2 == MatchedBy::Name), "{:?}", found.pairs);
 }
 
 #[test]

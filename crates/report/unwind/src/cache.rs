@@ -2,7 +2,7 @@
 
 use icecore_elf::Svma;
 
-use super::row::CompactRow;
+use super::compact_row::CompactRow;
 
 /// The number of slots. Half a second of cc1 needs 3,400 rows; with 8,192 slots and one slot for each row, a third of the rows
 /// drove out each other again and again.
@@ -36,7 +36,10 @@ impl Key {
 
 impl RowCache {
     pub(super) fn new() -> Self {
-        Self { slots: vec![(u64::MAX, CompactRow::bare(super::row::Kind::Absent)); 1 << SLOTS_LOG2].into() }
+        Self {
+            slots: vec![(u64::MAX, CompactRow::bare(super::compact_row::Kind::Absent)); 1 << SLOTS_LOG2]
+                .into(),
+        }
     }
 
     #[inline]
@@ -54,7 +57,7 @@ impl RowCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::Kind;
+    use super::super::compact_row::Kind;
     use super::*;
 
     #[test]

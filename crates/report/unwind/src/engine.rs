@@ -3,10 +3,10 @@
 use icecore_elf::{Avma, Machine, Svma, frame_pointers, go};
 
 use super::cache::{Key, RowCache};
+use super::compact_row::{CompactRow, Kind};
 use super::full;
 use super::growth::{Growth, Return, Step};
 use super::registers::Registers;
-use super::row::{CompactRow, Kind};
 use super::tables::Context;
 use super::{By, End, Frame, Limits, Miss, ModuleAddress, Modules, StackMemory, without_tables};
 

@@ -3,10 +3,10 @@
 use gimli::{CfaRule, RegisterRule, UnwindExpression};
 use icecore_elf::Avma;
 
+use super::compact_row::{CompactRow, Kind};
 use super::expression::{NoValue, evaluate, register};
 use super::growth::Return;
 use super::registers::Registers;
-use super::row::{CompactRow, Kind};
 use super::tables::Full;
 use super::{End, StackMemory};
 

@@ -57,13 +57,13 @@
 
 mod cache;
 mod code;
+mod compact_row;
 mod engine;
 mod expression;
 mod full;
 mod growth;
 mod index;
 mod registers;
-mod row;
 mod tables;
 mod without_tables;
 

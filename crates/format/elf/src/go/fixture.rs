@@ -1,7 +1,7 @@
 //! Makes tables of three functions in the layouts of Go's versions.
 
-use super::Table;
-use super::table::Where;
+use super::Pclntab;
+use super::pclntab::Where;
 
 /// The first number of a table, by version.
 pub(super) const MAGICS: [u32; 4] = [0xffff_fffb, 0xffff_fffa, 0xffff_fff0, 0xffff_fff1];
@@ -69,6 +69,6 @@ pub(super) fn table(magic: u32, text: u64, depths: &[u8], flags: u8) -> Vec<u8> 
     }
 }
 
-pub(super) fn open(bytes: &[u8]) -> Option<Table<'_, &[u8]>> {
-    Table::open(bytes, place(), |_| None)
+pub(super) fn open(bytes: &[u8]) -> Option<Pclntab<'_, &[u8]>> {
+    Pclntab::open(bytes, place(), |_| None)
 }

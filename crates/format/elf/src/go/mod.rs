@@ -12,9 +12,9 @@
 #[cfg(test)]
 mod fixture;
 mod open;
+mod pclntab;
 mod rules;
-mod table;
 
 pub use open::{Part, open};
+pub use pclntab::{Function, Pclntab, SECTIONS, SectionBytes};
 pub use rules::{FDE_AT, Kind, MadeRule, SHARED_LEN, rule, shared};
-pub use table::{Function, SECTIONS, Source, Table};

@@ -3,7 +3,7 @@
 use object::Endianness;
 use object::read::ReadRef;
 
-use super::table::{MAX_BEGINNINGS, SECTIONS, Source, Table, Where, beginnings};
+use super::pclntab::{MAX_BEGINNINGS, Pclntab, SECTIONS, SectionBytes, Where, beginnings};
 use crate::{Layout, Section, relocations};
 
 /// How many bytes of a section are searched for the table, and how many of them are read at once. The search ends where the table
@@ -19,7 +19,7 @@ pub struct Part<R> {
     len: u64,
 }
 
-impl<'d, R: ReadRef<'d>> Source<'d> for Part<R> {
+impl<'d, R: ReadRef<'d>> SectionBytes<'d> for Part<R> {
     fn bytes(self, off: u64, len: u64) -> Option<&'d [u8]> {
         let is_inside = off.checked_add(len).is_some_and(|end| end <= self.len);
         is_inside.then(|| self.file.read_bytes_at(self.begin.checked_add(off)?, len).ok())?
@@ -37,7 +37,7 @@ fn section(layout: &Layout) -> Option<&Section> {
 }
 
 /// Opens the table of a file; `None` if the file is not a Go program.
-pub fn open<'d, R: ReadRef<'d>>(file: R, layout: &Layout) -> Option<Table<'d, Part<R>>> {
+pub fn open<'d, R: ReadRef<'d>>(file: R, layout: &Layout) -> Option<Pclntab<'d, Part<R>>> {
     let section =
         section(layout).filter(|section| !section.is_nobits && section.compressed_from.is_none())?;
     let place = Where {
@@ -60,7 +60,7 @@ pub fn open<'d, R: ReadRef<'d>>(file: R, layout: &Layout) -> Option<Table<'d, Pa
             let mut relocations = relocations::of(file, layout, ".rela.dyn");
             Some(relocations.find(|relocation| relocation.place.0 == place)?.addend)
         };
-        Table::open(part(begin)?, place, told_text)
+        Pclntab::open(part(begin)?, place, told_text)
     })
 }
 

@@ -11,7 +11,7 @@
 //!
 //! There are four kinds of functions. Since Go 1.17 the table marks them; before, only their names show them.
 
-use super::table::{Function, Source, Table};
+use super::pclntab::{Function, Pclntab, SectionBytes};
 use crate::Machine;
 
 /// The longest rule, bytes.
@@ -148,9 +148,9 @@ fn named_before_flags(name: &[u8]) -> Kind {
 /// Makes the entry of a function; `None` if its depths are invalid. `code` reads machine code.
 ///
 /// # Cost   one pass over the depths: 1 µs for most
-pub fn rule<'d, 'c, S: Source<'d>>(
+pub fn rule<'d, 'c, S: SectionBytes<'d>>(
     machine: Machine,
-    table: &Table<'d, S>,
+    table: &Pclntab<'d, S>,
     function: &Function<'d>,
     code: impl Fn(u64, u64) -> Option<&'c [u8]>,
 ) -> Option<MadeRule> {

@@ -7,7 +7,7 @@ use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
 use super::lines::{self, CodeRange, Debug};
-use super::{Asked, MAX_NAME_BYTES};
+use super::{MAX_NAME_BYTES, Requested};
 use crate::track::jit::Piece;
 
 /// At most this many records of a file are read, which takes a few seconds. The code itself, most of the file, is not read.
@@ -60,14 +60,14 @@ impl ReadAt for [u8] {
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jitdump-specification.txt`, version 1, in the byte order of this machine
-pub(crate) fn find<S: ReadAt + ?Sized>(file: &S, asked: &Asked<'_>) -> (Vec<Piece>, bool) {
+pub(crate) fn find<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>) -> (Vec<Piece>, bool) {
     let mut dump = Dump {
         file,
         asked,
         has_times: true,
         codes: FxHashMap::default(),
         debugs: FxHashMap::default(),
-        lines: lines::Reader::new(),
+        lines: lines::LineReader::new(),
         pieces: Vec::new(),
     };
     let is_cut = dump.read().unwrap_or(false);
@@ -82,13 +82,13 @@ pub(crate) fn find<S: ReadAt + ?Sized>(file: &S, asked: &Asked<'_>) -> (Vec<Piec
 
 struct Dump<'a, S: ?Sized> {
     file: &'a S,
-    asked: &'a Asked<'a>,
+    asked: &'a Requested<'a>,
     has_times: bool,
     /// The pieces of code that may move, by the number that the process gave them.
     codes: FxHashMap<u64, Code>,
     /// Debug records whose code has not come yet, by its address.
     debugs: FxHashMap<Avma, Debug>,
-    lines: lines::Reader,
+    lines: lines::LineReader,
     /// The pieces that contain a requested address, and where their texts are.
     pieces: Vec<(Piece, Texts)>,
 }
@@ -266,7 +266,7 @@ mod tests {
 
     fn found(bytes: &[u8], addresses: &[u64]) -> Vec<(u64, u64, u64, String)> {
         let addresses: Vec<Avma> = addresses.iter().copied().map(Avma).collect();
-        let (pieces, is_cut) = find(bytes, &Asked::new(&addresses));
+        let (pieces, is_cut) = find(bytes, &Requested::new(&addresses));
         assert!(!is_cut);
         let row =
             |p: Piece| (p.start.0, p.since_ns, p.until_ns, String::from_utf8_lossy(&p.name).into_owned());
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn lines_go_with_their_code_wherever_it_moves() {
-        let (pieces, _) = find(&example(0)[..], &Asked::new(&[0x1004, 0x1010, 0x9011].map(Avma)));
+        let (pieces, _) = find(&example(0)[..], &Requested::new(&[0x1004, 0x1010, 0x9011].map(Avma)));
         let lines = |piece: &Piece| piece.lines.iter().map(|line| (line.off, line.line)).collect::<Vec<_>>();
         let told: Vec<_> = pieces.iter().map(|piece| (piece.start.0, lines(piece))).collect();
         let at_first = vec![(0, 7), (0x10, 8)];
@@ -326,7 +326,7 @@ mod tests {
         fn no_flip_makes_it_panic(at in 0..example(0).len(), byte: u8) {
             let mut bytes = example(0);
             bytes[at] = byte;
-            find(&bytes[..], &Asked::new(&[0x1000, 0x2000, 0x9000].map(Avma)));
+            find(&bytes[..], &Requested::new(&[0x1000, 0x2000, 0x9000].map(Avma)));
         }
     }
 }

@@ -6,7 +6,7 @@ use icecore_elf::Avma;
 use rustc_hash::FxHashSet;
 
 use super::dump::{ReadAt, u32_at, u64_at};
-use super::{Asked, MAX_NAME_BYTES};
+use super::{MAX_NAME_BYTES, Requested};
 use crate::track::jit::Line;
 
 /// The longest debug record that is read, bytes: some hundred thousand lines.
@@ -33,7 +33,7 @@ pub(super) struct Debug {
 
 /// Reads the debug records of one file.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct LineReader {
     /// The smallest distance of a first entry from the beginning of its code.
     least: u64,
     left_bytes: u64,
@@ -45,10 +45,10 @@ pub(super) struct Reader {
 pub(super) struct CodeRange<'a> {
     pub(super) start: Avma,
     pub(super) end: Avma,
-    pub(super) asked: &'a Asked<'a>,
+    pub(super) asked: &'a Requested<'a>,
 }
 
-impl Reader {
+impl LineReader {
     pub(super) fn new() -> Self {
         Self { least: u64::MAX, left_bytes: MAX_FILE_BYTES, files: FxHashSet::default() }
     }
@@ -153,13 +153,13 @@ mod tests {
 
     /// Returns the lines of 0x100 bytes of code at 0x1000, or at the address to which it moved.
     fn lines(record: &[u8], start: u64, asked: &[u64]) -> Vec<(u64, String, u32)> {
-        let mut reader = Reader::new();
+        let mut reader = LineReader::new();
         let mut head = record.to_vec();
         head.resize(record.len().max(64), 0);
         let debug = reader.note(&head, 0, record.len() as u64);
         let asked: Vec<Avma> = asked.iter().copied().map(Avma).collect();
         let (start, end) = (Avma(start), Avma(start + 0x100));
-        let wanted = CodeRange { start, end, asked: &Asked::new(&asked) };
+        let wanted = CodeRange { start, end, asked: &Requested::new(&asked) };
         let text = |line: Line| (line.off, String::from_utf8_lossy(&line.file).into_owned(), line.line);
         reader.lines(record, debug, wanted).into_iter().map(text).collect()
     }

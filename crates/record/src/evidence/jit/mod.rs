@@ -31,8 +31,8 @@ use icecore_elf::Avma;
 use icecore_format::records::{CallSite, ImageKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::room::{Held, Room};
-use crate::machine::identity::{Identity, Place};
+use super::room::{HeldFile, Room};
+use crate::machine::identity::{Identity, MapFile};
 use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
@@ -56,9 +56,9 @@ const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// The requested addresses: ascending, each once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a>(&'a [Avma]);
+pub(crate) struct Requested<'a>(&'a [Avma]);
 
-impl<'a> Asked<'a> {
+impl<'a> Requested<'a> {
     pub(crate) fn new(ascending: &'a [Avma]) -> Self {
         Self(ascending)
     }
@@ -95,12 +95,12 @@ pub(crate) struct Jit {
     site_rows: Vec<CallSite>,
     /// The number of the next life.
     next_number: u64,
-    pub(crate) told: Told,
+    pub(crate) told: JitCounts,
 }
 
 /// The counts for the summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct JitCounts {
     /// The number of pieces of code that have names.
     pub(crate) pieces: u64,
     /// The number of addresses beyond the limit.
@@ -126,10 +126,10 @@ struct Life {
 /// The files in which a process reports its code.
 #[derive(Debug, Default)]
 struct Files {
-    map: Option<Held>,
+    map: Option<HeldFile>,
     /// The length of the map when the first code of the process was seen; 0 if it did not exist, or was another file.
     known_len: u64,
-    dumps: Vec<Held>,
+    dumps: Vec<HeldFile>,
 }
 
 impl Jit {
@@ -140,7 +140,7 @@ impl Jit {
     }
 
     /// Looks at a mapping: it may be memory for code, or the file that reports the code.
-    pub(super) fn see(&mut self, time_ns: u64, identity: &Identity, place: Place) {
+    pub(super) fn see(&mut self, time_ns: u64, identity: &Identity, place: MapFile) {
         let is_dump = is_dump(identity);
         if identity.kind != ImageKind::ANONYMOUS && !is_dump {
             return;
@@ -280,7 +280,7 @@ impl Jit {
         }
     }
 
-    fn hold_dump(&mut self, identity: &Identity, place: Place) {
+    fn hold_dump(&mut self, identity: &Identity, place: MapFile) {
         let tgid = place.tgid;
         let Some(life) = self.lives.get_mut(&tgid) else { return };
         let home = Home::of(tgid).unwrap_or_else(|| Home::of_the_gone(tgid, life.since_ns));
@@ -290,7 +290,8 @@ impl Jit {
             let growing = Identity { modified_unix_ns: 0, ..identity.clone() };
             let open = || place.open(&growing).filter(|file| home.trusts(file));
             let held = self.room.hold(open);
-            let is_new = |held: &Held| files.dumps.iter().all(|old| inode(&old.file) != inode(&held.file));
+            let is_new =
+                |held: &HeldFile| files.dumps.iter().all(|old| inode(&old.file) != inode(&held.file));
             let held = held.filter(is_new);
             files.dumps.extend(held);
         }
@@ -310,7 +311,7 @@ impl Jit {
         if has_ended || !has_map {
             let gone = Home::of_the_gone(tgid, life.since_ns);
             let home = life.home.as_ref().unwrap_or(&gone);
-            life.files.borrow_mut().look(home, false, |open| open().map(Held::for_a_moment));
+            life.files.borrow_mut().look(home, false, |open| open().map(HeldFile::for_a_moment));
         }
         // A return address is looked up one byte earlier, in the call, which may lie in another piece.
         let before = |at: Avma| Avma(at.0.saturating_sub(1));
@@ -365,7 +366,7 @@ impl Files {
         &mut self,
         home: &Home,
         is_first: bool,
-        hold: impl FnOnce(&dyn Fn() -> Option<File>) -> Option<Held>,
+        hold: impl FnOnce(&dyn Fn() -> Option<File>) -> Option<HeldFile>,
     ) {
         let Some(seen) = home.perf_map() else { return };
         let dev_inode = Some((seen.meta.dev(), seen.meta.ino()));

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 
 use icecore_elf::Avma;
 
-use super::{Asked, MAX_NAME_BYTES};
+use super::{MAX_NAME_BYTES, Requested};
 use crate::track::jit::Piece;
 
 /// At most this many bytes at the end of a file are read. Later lines override earlier ones.
@@ -30,7 +30,7 @@ pub(crate) fn find(
     mut file: &File,
     len: u64,
     known_len: u64,
-    asked: &Asked<'_>,
+    asked: &Requested<'_>,
 ) -> io::Result<(Vec<Piece>, bool)> {
     let from = len.saturating_sub(MAX_BYTES);
     file.seek(SeekFrom::Start(from))?;
@@ -41,7 +41,7 @@ pub(crate) fn find(
 }
 
 /// Does the work of [`find`] in any text.
-pub(crate) fn find_in(reader: impl BufRead, known_len: u64, asked: &Asked<'_>) -> io::Result<Vec<Piece>> {
+pub(crate) fn find_in(reader: impl BufRead, known_len: u64, asked: &Requested<'_>) -> io::Result<Vec<Piece>> {
     let mut pieces: Vec<NamedCode> = Vec::new();
     // The position of each address's piece.
     let mut at = vec![usize::MAX; asked.len()];
@@ -178,7 +178,7 @@ mod tests {
     /// Names and bounds of what is found.
     fn found(text: &[u8], addresses: &[u64]) -> Vec<(u64, u64, String)> {
         let addresses: Vec<Avma> = addresses.iter().copied().map(Avma).collect();
-        let asked = Asked::new(&addresses);
+        let asked = Requested::new(&addresses);
         // A small buffer: lines lie across its end.
         let known_len = text.len() as u64;
         let pieces = find_in(BufReader::with_capacity(7, text), known_len, &asked).expect("memory");
@@ -240,7 +240,7 @@ mod tests {
     fn where_lines_came_meanwhile_all_names_of_an_address_are_told() {
         let found = |known_len, text: &str| {
             let addresses = [0x1000, 0x1010, 0x1020].map(Avma);
-            let asked = Asked::new(&addresses);
+            let asked = Requested::new(&addresses);
             let pieces = find_in(text.as_bytes(), known_len, &asked).expect("memory");
             let name = |piece: &Piece| String::from_utf8_lossy(&piece.name).into_owned();
             pieces.iter().map(|piece| (piece.start.0, piece.end.0, name(piece))).collect::<Vec<_>>()
@@ -258,7 +258,7 @@ mod tests {
     fn a_map_that_says_one_thing_for_ever_takes_no_memory() {
         let text: String = (0..50_000).map(|n| format!("1000 10 f{n}\n")).collect();
         assert_eq!(found(text.as_bytes(), &[0x1000]), [row(0x1000, 0x10, "f49999")]);
-        let pieces = find_in(text.as_bytes(), 0, &Asked::new(&[Avma(0x1000)])).expect("memory");
+        let pieces = find_in(text.as_bytes(), 0, &Requested::new(&[Avma(0x1000)])).expect("memory");
         assert_eq!((pieces.len(), &pieces[0].name[..]), (1, &b"f0 or f1 or f2 or others"[..]));
     }
 

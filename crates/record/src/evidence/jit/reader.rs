@@ -27,7 +27,7 @@ const PAGE_LEN: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Reader {
     wanted: SyncSender<BytesRequest>,
-    answers: Receiver<Answer>,
+    answers: Receiver<Fronts>,
     /// The number of requests that are not answered yet.
     open: usize,
 }
@@ -42,7 +42,7 @@ struct BytesRequest {
 
 /// The answer to a request.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Fronts {
     /// The number of the address space.
     pub(super) life: u64,
     /// When the reading began and when it ended, ns `CLOCK_MONOTONIC`.
@@ -113,14 +113,14 @@ impl Reader {
     }
 
     /// Returns the answers that have arrived.
-    pub(super) fn take_answers(&mut self) -> Vec<Answer> {
-        let answers: Vec<Answer> = self.answers.try_iter().collect();
+    pub(super) fn take_answers(&mut self) -> Vec<Fronts> {
+        let answers: Vec<Fronts> = self.answers.try_iter().collect();
         self.open = self.open.saturating_sub(answers.len());
         answers
     }
 
     /// Waits until a moment for an answer; `None` if there is none by then, or no request is open.
-    pub(super) fn wait(&mut self, until: Instant) -> Option<Answer> {
+    pub(super) fn wait(&mut self, until: Instant) -> Option<Fronts> {
         if self.open == 0 {
             return None;
         }
@@ -136,7 +136,7 @@ impl Reader {
 struct Memories(FxHashMap<u64, File>);
 
 impl Memories {
-    fn answer(&mut self, wanted: &BytesRequest) -> Answer {
+    fn answer(&mut self, wanted: &BytesRequest) -> Fronts {
         let BytesRequest { life, tgid, ref addresses } = *wanted;
         let began_ns = clock::monotonic_ns();
         let fronts = self.open(life, tgid).map_or_else(Vec::new, |memory| {
@@ -145,7 +145,7 @@ impl Memories {
         if fronts.is_empty() {
             self.0.remove(&life);
         }
-        Answer { life, began_ns, ended_ns: clock::monotonic_ns(), fronts }
+        Fronts { life, began_ns, ended_ns: clock::monotonic_ns(), fronts }
     }
 
     fn open(&mut self, life: u64, tgid: u32) -> Option<&File> {

@@ -12,7 +12,7 @@ use icecore_elf::{Avma, calls};
 use icecore_format::records::CallSite;
 use rustc_hash::FxHashMap;
 
-use super::reader::{Answer, Around, Bytes, PATIENCE, Reader};
+use super::reader::{Around, Bytes, Fronts, PATIENCE, Reader};
 
 /// The number of addresses that are remembered, of all processes together: 32 MiB of memory. Further ones are not read.
 const MAX_SITES: usize = 128 << 10;
@@ -32,7 +32,7 @@ const MAX_READINGS: usize = 4;
 pub(super) struct Sites {
     /// The thread that reads. It is started for the first address; `None` before, and if it could not be started.
     reader: Option<Reader>,
-    lives: FxHashMap<u64, Life>,
+    lives: FxHashMap<u64, SpaceSites>,
     /// The number of addresses of all lives.
     count: usize,
     /// The number of addresses that may be read now.
@@ -42,7 +42,7 @@ pub(super) struct Sites {
 
 /// The addresses of one address space.
 #[derive(Debug)]
-struct Life {
+struct SpaceSites {
     tgid: u32,
     known_at: Instant,
     /// By address.
@@ -57,11 +57,11 @@ struct Life {
 
 /// What was found at one address, reading after reading.
 #[derive(Debug, Default)]
-struct Site(Vec<Reading>);
+struct Site(Vec<Unchanged>);
 
 /// The same bytes, from their first reading to their last one.
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct Unchanged {
     around: Around,
     first_ns: u64,
     last_ns: u64,
@@ -78,7 +78,7 @@ impl Sites {
         if self.count >= MAX_SITES {
             return;
         }
-        let life = self.lives.entry(life).or_insert_with(|| Life::new(tgid));
+        let life = self.lives.entry(life).or_insert_with(|| SpaceSites::new(tgid));
         if let std::collections::hash_map::Entry::Vacant(vacant) = life.sites.entry(address) {
             vacant.insert(Site::default());
             life.new.push(address);
@@ -138,7 +138,7 @@ impl Sites {
                 take(&mut self.lives, &answer);
             }
         }
-        let Some(Life { tgid, sites, .. }) = self.lives.remove(&number) else { return Vec::new() };
+        let Some(SpaceSites { tgid, sites, .. }) = self.lives.remove(&number) else { return Vec::new() };
         self.count -= sites.len();
         let mut rows: Vec<CallSite> = Vec::new();
         for (address, Site(readings)) in sites {
@@ -177,7 +177,7 @@ fn ask(reader: &mut Reader, life: u64, tgid: u32, addresses: &mut Vec<Avma>, all
 }
 
 /// Notes the readings of an answer.
-fn take(lives: &mut FxHashMap<u64, Life>, answer: &Answer) {
+fn take(lives: &mut FxHashMap<u64, SpaceSites>, answer: &Fronts) {
     let Some(life) = lives.get_mut(&answer.life) else { return };
     for (address, around) in &answer.fronts {
         if let Some(site) = life.sites.get_mut(address)
@@ -188,7 +188,7 @@ fn take(lives: &mut FxHashMap<u64, Life>, answer: &Answer) {
     }
 }
 
-impl Life {
+impl SpaceSites {
     fn new(tgid: u32) -> Self {
         let (sites, new, negative, reread) = Default::default();
         let now = Instant::now();
@@ -205,7 +205,7 @@ impl Site {
         }
         match self.0.last_mut() {
             Some(last) if last.around == around => last.last_ns = last.last_ns.max(began_ns),
-            _ => self.0.push(Reading { around, first_ns: ended_ns, last_ns: ended_ns }),
+            _ => self.0.push(Unchanged { around, first_ns: ended_ns, last_ns: ended_ns }),
         }
         if self.0.len() > MAX_READINGS {
             self.0.clear();
@@ -231,9 +231,9 @@ mod tests {
     const CALL: [u8; 8] = [0x90, 0x90, 0x90, 0xe8, 0x10, 0, 0, 0];
     const NONE: [u8; 8] = [0x90; 8];
 
-    fn answer(address: u64, bytes: &[u8], began_ns: u64) -> Answer {
+    fn answer(address: u64, bytes: &[u8], began_ns: u64) -> Fronts {
         let around = Around { front: Bytes::new(bytes), behind: Bytes::new(&[0xc3]) };
-        Answer { life: 1, began_ns, ended_ns: began_ns + 10, fronts: vec![(Avma(address), around)] }
+        Fronts { life: 1, began_ns, ended_ns: began_ns + 10, fronts: vec![(Avma(address), around)] }
     }
 
     #[cfg(target_arch = "x86_64")]

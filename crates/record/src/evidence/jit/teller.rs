@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
 
-use super::{Asked, dump, perf_map};
+use super::{Requested, dump, perf_map};
 use crate::sys::usage;
 use crate::track::jit::Piece;
 
@@ -163,7 +163,7 @@ fn tell(wanted: NamesRequest, budget: &mut u64) -> Answer {
     let (files, addresses) = (sources.len(), asked.len());
     let mut answer = Answer { tgid, since_ns, files, addresses, ..Answer::default() };
     for source in &sources {
-        let addresses = Asked::new(&asked);
+        let addresses = Requested::new(&asked);
         let (found, is_cut) = if !source.is_map {
             dump::find(&source.file, &addresses)
         } else if let Some(left) = budget.checked_sub(source.len.min(perf_map::MAX_BYTES)) {

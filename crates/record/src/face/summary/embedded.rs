@@ -77,7 +77,7 @@ fn each(what: &str, files: &[&Omitted], text: impl Fn(&Omitted) -> String) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::jit::Told;
+    use crate::evidence::jit::JitCounts;
     use icecore_format::records::LeftOut;
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn names_are_told_by_what_they_name_and_so_is_what_was_too_much() {
-        let jit = Told { pieces: 2000, left_out: 4, cut_files: 1 };
+        let jit = JitCounts { pieces: 2000, left_out: 4, cut_files: 1 };
         let told = lines(&Embedded { functions: 5, images: 2, left_out: 3, jit, ..Embedded::default() });
         assert_eq!(
             told,
@@ -118,7 +118,8 @@ mod tests {
               7 more code addresses were skipped: the limit is reached; \
               skipped, or read in part: 1 file that may name such code"]
         );
-        let only_jit = Embedded { jit: Told { pieces: 1, ..Told::default() }, ..Embedded::default() };
+        let only_jit =
+            Embedded { jit: JitCounts { pieces: 1, ..JitCounts::default() }, ..Embedded::default() };
         assert_eq!(lines(&only_jit), ["the names of 1 piece of JIT code"]);
     }
 

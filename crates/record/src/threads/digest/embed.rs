@@ -7,8 +7,8 @@ use icecore_format::records::{CallSite, CallSitesV1, Omission, SymbolsV1, Unwind
 
 use super::{Digest, Wishes};
 use crate::evidence::files::{Carried, Extent};
-use crate::evidence::jit::Told;
-use crate::evidence::{Evidence, Found};
+use crate::evidence::jit::JitCounts;
+use crate::evidence::{Collected, Evidence};
 use crate::settings::Embed;
 use crate::sys::usage;
 use crate::track::batch::Batch;
@@ -27,7 +27,7 @@ pub(crate) struct Embedded {
     /// The number of code addresses beyond the limit, which were not looked up.
     pub(crate) left_out: u64,
     /// JIT code.
-    pub(crate) jit: Told,
+    pub(crate) jit: JitCounts,
     /// Their files.
     pub(crate) files: Carried,
 }
@@ -36,7 +36,7 @@ impl Digest {
     /// Writes the results of the evidence after sampling has ended.
     pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
         let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
-        let Found { symbols, rules, images, left_out, jit, call_sites, jit_told } = evidence.find();
+        let Collected { symbols, rules, images, left_out, jit, call_sites, jit_told } = evidence.find();
         self.send_jit(&jit);
         self.send_call_sites(&call_sites);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {

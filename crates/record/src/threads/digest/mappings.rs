@@ -8,7 +8,7 @@ use icecore_format::records::{Cause, Mapping, Origin};
 
 use super::Digest;
 use crate::kernel::wire::NewMapping;
-use crate::machine::identity::{Identity, Place};
+use crate::machine::identity::{Identity, MapFile};
 use crate::proc::maps::{self, MapsLine};
 use crate::proc::scan::{self, Process};
 use crate::sys::clock;
@@ -22,7 +22,7 @@ const READ_AGAIN_AT_ONCE: Duration = Duration::from_millis(50);
 
 /// The time budget for reading address spaces again.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct ReadBudget {
     /// The last time at which address spaces were read, or could have been.
     at: Instant,
     /// The time that reading may take now.
@@ -31,7 +31,7 @@ pub(super) struct Reading {
     owed: Duration,
 }
 
-impl Reading {
+impl ReadBudget {
     pub(super) fn new() -> Self {
         Self { at: Instant::now(), left: READ_AGAIN_AT_ONCE, owed: Duration::ZERO }
     }
@@ -80,7 +80,7 @@ impl Digest {
         let Mapping { time_ns, tgid, start, len, .. } = row;
         let row = Mapping { mount_ns: self.mounts.of(tgid), ..row };
         let image = self.tracker.mapping(row, identity.image(), &identity.path);
-        let place = Place { tgid, start: Avma(start), end: Avma(start.saturating_add(len)) };
+        let place = MapFile { tgid, start: Avma(start), end: Avma(start.saturating_add(len)) };
         if let Some(evidence) = &mut self.evidence {
             evidence.see(time_ns, image, identity, place);
         }

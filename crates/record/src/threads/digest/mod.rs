@@ -26,7 +26,7 @@ use crate::track::floods::Floods;
 use crate::track::tracker::{Totals, Tracker, kept_ns};
 use crate::trust::Trust;
 pub(crate) use embed::Embedded;
-use mappings::Reading;
+use mappings::ReadBudget;
 
 /// The results of the tracker thread.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub(crate) fn digest(
         trust,
         sent_pages,
         kallsyms: None,
-        reading: Reading::new(),
+        reading: ReadBudget::new(),
         complete_until_ns: 0,
         followed,
         ended: Vec::new(),
@@ -122,7 +122,7 @@ struct Digest {
     sent_pages: Option<SentPages>,
     /// Read when the first kernel function needs a name.
     kallsyms: Option<Kallsyms>,
-    reading: Reading,
+    reading: ReadBudget,
     /// All events before this moment have arrived.
     complete_until_ns: u64,
     followed: Option<FxHashSet<u32>>,

@@ -13,16 +13,16 @@ const MAX_PAGES: usize = 4096;
 
 /// The bytes of a page. They are counted while anything holds them.
 #[derive(Debug, Clone)]
-pub(crate) struct Page(Arc<(Bytes, Held)>);
+pub(crate) struct Page(Arc<(PageBytes, Held)>);
 
-type Bytes = [u8; PAGE_BYTES as usize];
+type PageBytes = [u8; PAGE_BYTES as usize];
 
 impl Page {
-    pub(super) fn new(bytes: &Bytes, tally: &Tally) -> Self {
+    pub(super) fn new(bytes: &PageBytes, tally: &Tally) -> Self {
         Self(Arc::new((*bytes, tally.hold(bytes.len()))))
     }
 
-    pub(super) fn bytes(&self) -> &Bytes {
+    pub(super) fn bytes(&self) -> &PageBytes {
         &self.0.0
     }
 }

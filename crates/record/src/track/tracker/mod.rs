@@ -32,7 +32,7 @@ use crate::track::snapshots::{Arriving, Snapshots};
 use crate::track::spaces::{Region, Spaces};
 use crate::track::stacks::Stacks;
 use notes::Notes;
-use waiting::{Queue, Unplaced, What};
+use waiting::{Backlog, Unplaced, What};
 
 /// Times of samples are rounded down to a microsecond: finer differences are noise of interrupts.
 const SAMPLE_UNIT_NS: u32 = 1_000;
@@ -64,7 +64,7 @@ pub(crate) struct Tracker {
     stacks: Stacks,
     arriving: Arriving,
     snapshots: Snapshots,
-    waiting: Queue,
+    waiting: Backlog,
     /// All events up to this moment are settled.
     settled_ns: u64,
     lifecycle: Vec<Lifecycle>,
@@ -98,7 +98,7 @@ impl Tracker {
             stacks: Stacks::default(),
             arriving: Arriving::default(),
             snapshots: Snapshots::default(),
-            waiting: Queue::default(),
+            waiting: Backlog::default(),
             settled_ns: 0,
             lifecycle: Vec::new(),
             cgroups: Vec::new(),

@@ -12,7 +12,7 @@ use crate::track::spaces::Region;
 
 /// The events in the order in which they arrived.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct Backlog {
     waiting: Vec<Waiting>,
     /// Frames of the samples that wait, leaf first, kernel before user.
     frames: Vec<Avma>,
@@ -71,7 +71,7 @@ impl Waiting {
     }
 }
 
-impl Queue {
+impl Backlog {
     pub(super) fn push(&mut self, time_ns: u64, what: What) {
         self.waiting.push(Waiting { time_ns, what });
     }

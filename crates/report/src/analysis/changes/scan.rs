@@ -34,7 +34,7 @@ pub(super) struct Scan<'a> {
 
 /// The clearest step in an interval.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Step {
+pub(super) struct LevelStep {
     pub(super) at: usize,
     /// The squared difference of the means, over its variance.
     pub(super) clear: f64,
@@ -46,7 +46,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The clearest step of the whole piece.
-    pub(super) fn clearest(&self) -> Step {
+    pub(super) fn clearest(&self) -> LevelStep {
         let sums = Sums::new(self.values.iter().copied(), self.weights);
         sums.clearest(0, self.values.len(), self.shortest)
     }
@@ -55,7 +55,7 @@ impl<'a> Scan<'a> {
     /// since a longer interval may hold several.
     pub(super) fn change(&self, false_alarms: f64) -> Option<ClearStep> {
         let sums = Sums::new(self.values.iter().copied(), self.weights);
-        let steps: Vec<Step> =
+        let steps: Vec<LevelStep> =
             self.intervals.iter().map(|(b, e)| sums.clearest(*b, *e, self.shortest)).collect();
         let clearest = steps.iter().map(|step| step.clear).fold(0.0, f64::max);
         let shuffles = ((EXCEEDING + 1) as f64 / false_alarms).ceil() as usize - 1;
@@ -136,17 +136,17 @@ impl Sums {
     }
 
     /// Finds the clearest step of an interval, with at least `shortest` values on both sides.
-    fn clearest(&self, begin: usize, end: usize, shortest: usize) -> Step {
+    fn clearest(&self, begin: usize, end: usize, shortest: usize) -> LevelStep {
         let (weight, value) =
             (self.weights[end] - self.weights[begin], self.values[end] - self.values[begin]);
-        let mut best = Step::default();
+        let mut best = LevelStep::default();
         for at in begin + shortest..(end + 1).saturating_sub(shortest) {
             let (left, sum) = (self.weights[at] - self.weights[begin], self.values[at] - self.values[begin]);
             let right = weight - left;
             let difference = sum * right - (value - sum) * left;
             let clear = difference * difference / (left * right * weight);
             if clear > best.clear {
-                best = Step { at, clear };
+                best = LevelStep { at, clear };
             }
         }
         best

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::estimate::{Base, Estimate, Piece, RecordedRow, estimate};
-use super::facts::{Facts, facts};
+use super::estimate::{Base, Coverage, Estimate, RecordedRow, estimate};
+use super::facts::{RecordingFacts, facts};
 use super::functions::{Functions, whole_image};
 use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, Judged, judge};
-use super::metric::{Summary, is_diluted, judges};
+use super::metric::{MetricSummary, is_diluted, judges};
 use super::noise::{Draws, LEVELS, SEED, SLICES};
 use super::pieces::Pieces;
 use super::renames;
 use super::rows::By;
-use super::rows::{Key, Local, Rows, Sided};
-use super::series::{Metric, Part, Series, whole};
+use super::rows::{Local, RowKey, Rows, Sided};
+use super::series::{GroupWeight, Metric, Series, whole};
 use super::totals::{Totals, totals};
 use super::unit::Unit;
 use crate::base::ratio;
@@ -41,9 +41,9 @@ const WORTH_TELLING: f64 = 0.01;
 
 /// One side of the comparison.
 #[derive(Debug, Clone, Default)]
-pub struct Side {
+pub struct ComparedSide {
     /// Its recordings.
-    pub recordings: Vec<Facts>,
+    pub recordings: Vec<RecordingFacts>,
     /// The rate of everything, the mean of the recordings.
     pub rate: f64,
 }
@@ -82,7 +82,7 @@ pub enum Status {
 #[derive(Debug, Clone)]
 pub struct ComparedRow {
     /// Its key before, and after.
-    pub keys: [Option<Key>; 2],
+    pub keys: [Option<RowKey>; 2],
     /// The weight of itself.
     pub own: Compared,
     /// The weight of all samples that passed through it.
@@ -95,7 +95,7 @@ pub struct ComparedRow {
 #[derive(Debug)]
 pub struct Comparison {
     /// Before and after.
-    pub sides: [Side; 2],
+    pub sides: [ComparedSide; 2],
     /// The denominator of rates.
     pub unit: Unit,
     /// Unit of the weights.
@@ -103,7 +103,7 @@ pub struct Comparison {
     /// The rows, in no particular order.
     pub rows: Vec<ComparedRow>,
     /// Judgements of all rows together: self, total.
-    pub judgements: [Summary; 2],
+    pub judgements: [MetricSummary; 2],
     /// Everything, and its denominator: that of `cpu_time`, or units of work.
     pub whole: (Compared, Unit),
     /// CPU time, or the weight of another event: per run for whole runs, else per second of wall time.
@@ -130,7 +130,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn seen(&self, row: usize, metric: Metric) -> RecordedRow<'_> {
         let group = self.groups.get(row).copied().flatten();
-        let part = group.map_or_else(Part::default, |group| self.series.of(group as usize, metric));
+        let part = group.map_or_else(GroupWeight::default, |group| self.series.of(group as usize, metric));
         RecordedRow { base: &self.base, part }
     }
 }
@@ -142,7 +142,7 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         By::Function if !options.is_one_run => renames::join(&mut rows, reports),
         _ => BTreeMap::new(),
     };
-    let facts: Vec<Facts> = reports.iter().map(|(report, _)| facts(report)).collect();
+    let facts: Vec<RecordingFacts> = reports.iter().map(|(report, _)| facts(report)).collect();
     let runs = runs(reports, &rows, &facts, options);
     let whole_runs = facts.iter().all(|facts| facts.is_whole_run);
     let mut pieces = Pieces::new(reports, &rows, runs, options);
@@ -160,7 +160,7 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         Unit::PerWork(_) => (everything(runs, &facts, whole_runs, options.unit), options.unit),
         _ => cpu_time,
     };
-    let sides = [0, 1].map(|side| Side {
+    let sides = [0, 1].map(|side| ComparedSide {
         recordings: reports
             .iter()
             .zip(&facts)
@@ -179,7 +179,7 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     drop(pieces);
     let [own, total] = metrics;
     let hits = total.hits();
-    let row = |(position, keys): (usize, [Option<Key>; 2])| ComparedRow {
+    let row = |(position, keys): (usize, [Option<RowKey>; 2])| ComparedRow {
         keys,
         own: own.compared(position).bounded(options.unit),
         total: total.compared(position).bounded(options.unit),
@@ -207,7 +207,7 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
 }
 
 /// Counts the rows of every recording.
-fn runs(reports: &[Sided<'_>], rows: &Rows, facts: &[Facts], options: Options) -> Vec<Run> {
+fn runs(reports: &[Sided<'_>], rows: &Rows, facts: &[RecordingFacts], options: Options) -> Vec<Run> {
     let of_report = |number: usize| {
         let profile = &reports[number].0.profile;
         let Local { row, group } = &rows.of[number];
@@ -234,7 +234,7 @@ fn run(
     number: usize,
     (report, side): Sided<'_>,
     series: Series,
-    facts: &Facts,
+    facts: &RecordingFacts,
     options: Options,
     groups: Vec<Option<u32>>,
 ) -> Run {
@@ -244,13 +244,13 @@ fn run(
     Run { side, groups, series, base, whole }
 }
 
-fn base(number: usize, divisors: Vec<f64>, facts: &Facts, is_share: bool) -> Base {
+fn base(number: usize, divisors: Vec<f64>, facts: &RecordingFacts, is_share: bool) -> Base {
     let draws = Arc::new(Draws::new(SEED + number as u64));
     Base::new(divisors, draws, ratio(facts.weight as f64, facts.samples as f64), is_share)
 }
 
 /// Compares how much was sampled in all: per unit of work, or per second of wall time, since the share of everything is always 1.
-fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool, unit: Unit) -> Compared {
+fn everything(runs: &[Run], facts: &[RecordingFacts], whole_runs: bool, unit: Unit) -> Compared {
     let bases: Vec<Base> = (0..runs.len())
         .map(|number| {
             let (facts, run) = (&facts[number], &runs[number]);
@@ -262,18 +262,18 @@ fn everything(runs: &[Run], facts: &[Facts], whole_runs: bool, unit: Unit) -> Co
         let of_side = (0..runs.len()).filter(|number| runs[*number].side == side);
         of_side
             .map(|number| {
-                let Facts { samples, weight, .. } = facts[number];
+                let RecordingFacts { samples, weight, .. } = facts[number];
                 let amount = Amount { samples, weight };
                 RecordedRow {
                     base: &bases[number],
-                    part: Part { amount, of_slices: Some(&runs[number].whole) },
+                    part: GroupWeight { amount, of_slices: Some(&runs[number].whole) },
                 }
             })
             .collect()
     };
     let seen = [[seen(0), seen(1)]];
     let samples = [0, 1].map(|side| seen[0][side].iter().map(RecordedRow::samples).sum::<u64>());
-    let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(0) };
+    let piece = if whole_runs { Coverage::WholeRun } else { Coverage::OfTime(0) };
     let estimate = estimate(&seen[0][0], &seen[0][1], piece);
     let judged = judge(&[estimate], &[true], FALSE_DISCOVERIES, BETWEEN_RUNS).rows[0];
     Compared { estimate, judged, samples: (samples[0], samples[1]) }
@@ -305,7 +305,7 @@ impl Comparison {
     }
 
     /// Returns the judgement of all rows for a metric.
-    pub fn summary(&self, metric: Metric) -> &Summary {
+    pub fn summary(&self, metric: Metric) -> &MetricSummary {
         &self.judgements[metric as usize]
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::noise::{self, Draws, LEVELS, RESAMPLES, SLICES};
-use super::series::Part;
+use super::series::GroupWeight;
 
 /// The denominators of the rates of one recording, the same for all its rows.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ pub struct RecordedRow<'a> {
     /// The recording.
     pub base: &'a Base,
     /// The row; empty if the recording does not have it.
-    pub part: Part<'a>,
+    pub part: GroupWeight<'a>,
 }
 
 impl RecordedRow<'_> {
@@ -130,7 +130,7 @@ impl Estimate {
 
 /// What a recording is a piece of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub enum Coverage {
     /// A piece of something that continues: it has to show what is typical of the time before and after. Blocks are not shorter
     /// than this level.
     OfTime(usize),
@@ -139,12 +139,12 @@ pub enum Piece {
 }
 
 /// Estimates one row.
-pub fn estimate(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>], piece: Piece) -> Estimate {
+pub fn estimate(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>], piece: Coverage) -> Estimate {
     let few = estimate_few(before, after);
     let (counts, wholes) = counts(before, after);
     let of_time = match piece {
-        Piece::OfTime(least_level) => of_blocks(before, after, least_level, &few),
-        Piece::WholeRun => of_steps(before, after),
+        Coverage::OfTime(least_level) => of_blocks(before, after, least_level, &few),
+        Coverage::WholeRun => of_steps(before, after),
     };
     Estimate {
         before: few.before,

@@ -10,7 +10,7 @@ use crate::recording::spans::Spans;
 
 /// One recording of a side.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub struct RecordingFacts {
     /// The file.
     pub path: PathBuf,
     /// Names of the hosts.
@@ -38,7 +38,7 @@ pub struct Facts {
 }
 
 /// Describes a recording.
-pub fn facts(report: &Report<'_>) -> Facts {
+pub fn facts(report: &Report<'_>) -> RecordingFacts {
     let loaded = report.loaded;
     let (tables, filter) = (&loaded.tables, &loaded.filter);
     let whole = report.profile.whole();
@@ -52,7 +52,7 @@ pub fn facts(report: &Report<'_>) -> Facts {
     });
     let is_command = tables.parts.iter().all(|part| part.session.target == "command");
     let spans = Spans::new(tables, filter);
-    Facts {
+    RecordingFacts {
         path: loaded.path.to_owned(),
         hosts: tables.parts.hosts().to_vec(),
         samples: whole.samples,

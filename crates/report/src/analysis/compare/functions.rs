@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::rows::{Key, Sided};
+use super::rows::{RowKey, Sided};
 use crate::analysis::matching::{self, Group, Item};
 use crate::base::map::Interned;
 use crate::profile::names::{Frame, Names};
@@ -16,7 +16,7 @@ pub struct Functions {
     /// For each recording, the number of each function.
     pub of: Vec<Vec<u32>>,
     /// For each number, the function's key before and after.
-    pub keys: Vec<[Option<Key>; 2]>,
+    pub keys: Vec<[Option<RowKey>; 2]>,
     /// For each recording, the [`matching::image`] key of each image.
     images: Vec<Vec<String>>,
     /// The keys of images that have source lines on one side only.
@@ -29,7 +29,7 @@ pub struct Functions {
 
 /// A function of some recordings, before matching.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Named<'a> {
+struct Unmatched<'a> {
     name: Cow<'a, str>,
     image: Option<&'a str>,
     build_id: &'a [u8],
@@ -41,14 +41,15 @@ impl Functions {
         let builds: Vec<Vec<Vec<u8>>> = reports.iter().map(|(report, _)| builds(report)).collect();
         let images = image_keys(reports, &builds);
         let nameless = one_sided(reports, &images, named_ones);
-        let mut sides: [Interned<Named<'_>>; 2] = Default::default();
+        let mut sides: [Interned<Unmatched<'_>>; 2] = Default::default();
         let mut positions: Vec<Vec<u32>> = Vec::new();
         for (number, (report, side)) in reports.iter().enumerate() {
             let named = named(report, &builds[number], &images[number], &nameless);
             positions.push(named.map(|named| sides[*side].intern(named)).collect());
         }
         let sides = sides.map(Interned::into_items);
-        let [before, after] = sides.each_ref().map(|named| named.iter().map(Named::item).collect::<Vec<_>>());
+        let [before, after] =
+            sides.each_ref().map(|named| named.iter().map(Unmatched::item).collect::<Vec<_>>());
         let matched = matching::matched(&before, &after);
         let mut number_of = [vec![0u32; before.len()], vec![0u32; after.len()]];
         for (number, Group { before, after, .. }) in matched.iter().enumerate() {
@@ -92,11 +93,11 @@ impl Functions {
     }
 
     /// Returns the key of a function on a side.
-    pub(super) fn key(&self, function: u32, side: usize) -> Key {
+    pub(super) fn key(&self, function: u32, side: usize) -> RowKey {
         self.known(function, side).cloned().unwrap_or_default()
     }
 
-    fn known(&self, function: u32, side: usize) -> Option<&Key> {
+    fn known(&self, function: u32, side: usize) -> Option<&RowKey> {
         let keys = &self.keys[function as usize];
         keys[side].as_ref().or(keys[1 - side].as_ref())
     }
@@ -110,14 +111,14 @@ impl Functions {
     }
 }
 
-impl Named<'_> {
+impl Unmatched<'_> {
     fn item(&self) -> Item<'_> {
         let Self { name, image, build_id, file } = self;
         Item { name, image: *image, build_id, file: *file }
     }
 
-    fn key(&self) -> Key {
-        Key { name: self.name.to_string(), image: self.image.map(str::to_owned), ..Key::default() }
+    fn key(&self) -> RowKey {
+        RowKey { name: self.name.to_string(), image: self.image.map(str::to_owned), ..RowKey::default() }
     }
 }
 
@@ -151,7 +152,7 @@ fn image_keys<'a>(reports: &'a [Sided<'a>], builds: &'a [Vec<Vec<u8>>]) -> Vec<V
         };
         reports.iter().zip(builds).map(of_report)
     };
-    let keys = matching::Images::of(images().flatten());
+    let keys = matching::ImageKeys::of(images().flatten());
     let key = |(path, _)| keys.key(path).unwrap_or_default().to_owned();
     images().map(|images| images.map(key).collect()).collect()
 }
@@ -163,7 +164,7 @@ fn named<'a>(
     builds: &'a [Vec<u8>],
     images: &[String],
     nameless: &HashSet<String>,
-) -> impl Iterator<Item = Named<'a>> {
+) -> impl Iterator<Item = Unmatched<'a>> {
     let names = &report.profile.names;
     let mut files: Vec<Option<u32>> = vec![None; names.functions.len()];
     for frame in &names.frames {
@@ -175,11 +176,11 @@ fn named<'a>(
         let key = function.image.map(|image| &images[image as usize]);
         if let Some(key) = key.filter(|key| nameless.contains(*key)) {
             let name = format!("{WHOLE_IMAGE}{key}]").into();
-            return Named { name, image, build_id: &[], file: None };
+            return Unmatched { name, image, build_id: &[], file: None };
         }
         let build_id = function.image.map_or(&[][..], |image| &builds[image as usize]);
         let file = file.map(|file| &*names.files[file as usize]);
-        Named { name: Cow::Borrowed(&function.name), image, build_id, file }
+        Unmatched { name: Cow::Borrowed(&function.name), image, build_id, file }
     })
 }
 

@@ -4,18 +4,18 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::comparison::{Compared, Options, Run, Side};
-use super::estimate::{Estimate, Piece, RecordedRow, estimate, estimate_few, growth};
+use super::comparison::{Compared, ComparedSide, Options, Run};
+use super::estimate::{Coverage, Estimate, RecordedRow, estimate, estimate_few, growth};
 use super::judge::{BETWEEN_RUNS, FEWEST_SAMPLES, Judged, Judgement, judge};
 use super::noise::{LEVELS, common_level};
-use super::pieces::{Pieces, Sides};
+use super::pieces::{Pieces, SideRuns};
 use super::series::Metric;
 use super::totals::CPU_NOISE;
 use super::unit::Unit;
 
 /// The summary of all rows for one metric.
 #[derive(Debug, Clone, Copy)]
-pub struct Summary {
+pub struct MetricSummary {
     /// Rows that were tested.
     pub tested: usize,
     /// Rows that changed.
@@ -30,11 +30,11 @@ pub struct Summary {
     pub common: Option<f64>,
 }
 
-/// Shares of [`Summary::detectable`].
+/// Shares of [`MetricSummary::detectable`].
 pub const SHOWN_AT: [f64; 3] = [0.001, 0.01, 0.1];
 
 /// One metric of all rows.
-pub(super) struct Judge {
+pub(super) struct MetricJudge {
     estimates: Vec<Estimate>,
     samples: Vec<(u64, u64)>,
     is_tested: Vec<bool>,
@@ -54,7 +54,12 @@ struct Begun {
 }
 
 /// Judges both metrics of all rows: self, total.
-pub(super) fn judges(pieces: &mut Pieces<'_>, rows: usize, whole_runs: bool, options: Options) -> [Judge; 2] {
+pub(super) fn judges(
+    pieces: &mut Pieces<'_>,
+    rows: usize,
+    whole_runs: bool,
+    options: Options,
+) -> [MetricJudge; 2] {
     let mut metrics = [Metric::Own, Metric::Total].map(|metric| Begun::new(metric, &pieces.sides(), rows));
     // Phases of whole runs are no noise, whatever their length.
     if !whole_runs {
@@ -63,7 +68,7 @@ pub(super) fn judges(pieces: &mut Pieces<'_>, rows: usize, whole_runs: bool, opt
     }
     pieces.each(|sides, range| {
         for metric in &mut metrics {
-            let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(metric.level) };
+            let piece = if whole_runs { Coverage::WholeRun } else { Coverage::OfTime(metric.level) };
             metric.estimate(sides, range.clone(), piece, options.unit);
         }
     });
@@ -71,7 +76,7 @@ pub(super) fn judges(pieces: &mut Pieces<'_>, rows: usize, whole_runs: bool, opt
 }
 
 impl Begun {
-    fn new(metric: Metric, sides: &Sides<'_>, rows: usize) -> Self {
+    fn new(metric: Metric, sides: &SideRuns<'_>, rows: usize) -> Self {
         let samples = |side: &[RecordedRow<'_>]| side.iter().map(RecordedRow::samples).sum::<u64>();
         let of_row = |row| {
             let [before, after] = seen(sides, row, metric);
@@ -85,7 +90,7 @@ impl Begun {
     }
 
     /// Learns how the variances of rows grow with the length of blocks.
-    fn grow(&mut self, sides: &Sides<'_>, rows: Range<usize>) {
+    fn grow(&mut self, sides: &SideRuns<'_>, rows: Range<usize>) {
         let tested = rows.into_par_iter().filter(|row| self.is_tested[*row]);
         let grown = tested.filter_map(|row| {
             let [before, after] = seen(sides, row, self.metric);
@@ -95,7 +100,7 @@ impl Begun {
     }
 
     /// Estimates the next rows.
-    fn estimate(&mut self, sides: &Sides<'_>, rows: Range<usize>, piece: Piece, unit: Unit) {
+    fn estimate(&mut self, sides: &SideRuns<'_>, rows: Range<usize>, piece: Coverage, unit: Unit) {
         let estimate = |row: usize| {
             let [before, after] = seen(sides, row, self.metric);
             let estimate = if self.is_tested[row] {
@@ -109,20 +114,20 @@ impl Begun {
         self.estimates.append(&mut estimates);
     }
 
-    fn judged(self, options: Options) -> Judge {
+    fn judged(self, options: Options) -> MetricJudge {
         let Self { estimates, samples, is_tested, level, .. } = self;
         let least = if options.is_one_run { 1.0 } else { BETWEEN_RUNS };
         let judgement = judge(&estimates, &is_tested, options.false_discoveries, least);
-        Judge { estimates, samples, is_tested, judgement, level }
+        MetricJudge { estimates, samples, is_tested, judgement, level }
     }
 }
 
 /// Returns a row in the recordings of both sides.
-fn seen<'a>(sides: &Sides<'a>, row: usize, metric: Metric) -> [Vec<RecordedRow<'a>>; 2] {
+fn seen<'a>(sides: &SideRuns<'a>, row: usize, metric: Metric) -> [Vec<RecordedRow<'a>>; 2] {
     sides.each_ref().map(|runs| runs.iter().map(|run| run.seen(row, metric)).collect())
 }
 
-impl Judge {
+impl MetricJudge {
     /// Counts the rows that have samples.
     pub(super) fn hits(&self) -> usize {
         self.samples.iter().filter(|samples| **samples != (0, 0)).count()
@@ -136,7 +141,7 @@ impl Judge {
         }
     }
 
-    pub(super) fn summary(&self, runs: &[Run], sides: &[Side; 2], unit: Unit) -> Summary {
+    pub(super) fn summary(&self, runs: &[Run], sides: &[ComparedSide; 2], unit: Unit) -> MetricSummary {
         let detectable = SHOWN_AT.map(|share| {
             let rate = share * (sides[0].rate + sides[1].rate) / 2.0;
             let of_side = |side: usize| {
@@ -146,7 +151,7 @@ impl Judge {
             };
             self.judgement.detectable(of_side(0) + of_side(1))
         });
-        Summary {
+        MetricSummary {
             tested: self.judgement.tested,
             changed: self.judgement.rows.iter().filter(|row| row.significant).count(),
             widened: self.judgement.widened,

@@ -16,7 +16,7 @@ use super::series::Metric;
 const ROWS_AT_ONCE: usize = 64 << 10;
 
 /// The recordings of both sides.
-pub(super) type Sides<'a> = [Vec<&'a Run>; 2];
+pub(super) type SideRuns<'a> = [Vec<&'a Run>; 2];
 
 /// Recordings with the sums of all rows; slices are counted on demand.
 pub(super) struct Pieces<'a> {
@@ -48,14 +48,14 @@ impl<'a> Pieces<'a> {
     }
 
     /// Returns both sides; only the sums are complete.
-    pub(super) fn sides(&self) -> Sides<'_> {
+    pub(super) fn sides(&self) -> SideRuns<'_> {
         let (before, after) = self.runs.iter().partition(|run| run.side == 0);
         [before, after]
     }
 
     /// Passes one range of rows after the other to `work`, in order. During the call, rows of the range with enough samples in all
     /// recordings together are counted slice by slice.
-    pub(super) fn each(&mut self, mut work: impl FnMut(&Sides<'_>, Range<usize>)) {
+    pub(super) fn each(&mut self, mut work: impl FnMut(&SideRuns<'_>, Range<usize>)) {
         for (piece, range) in self.ranges.clone().into_iter().enumerate() {
             // There are few processes and threads: they are counted completely.
             if self.kept != Some(piece) && !matches!(self.by, By::Process | By::Thread) {

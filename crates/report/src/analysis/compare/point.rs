@@ -2,7 +2,7 @@
 
 use statrs::distribution::ContinuousCDF;
 
-use super::estimate::{Piece, RecordedRow};
+use super::estimate::{Coverage, RecordedRow};
 use super::judge::student;
 use super::noise::{self, LEVELS};
 
@@ -20,12 +20,12 @@ pub struct Point {
 }
 
 /// Measures one row.
-pub fn point(seen: RecordedRow<'_>, piece: Piece) -> Point {
+pub fn point(seen: RecordedRow<'_>, piece: Coverage) -> Point {
     let pulls = seen.pulls();
     let left = |level: usize| noise::blocks(level) - 1.0;
     let (variance, degrees) = match piece {
-        Piece::WholeRun => (noise::variance_of_steps(&pulls), left(0) * 2.0 / 3.0),
-        Piece::OfTime(least) => {
+        Coverage::WholeRun => (noise::variance_of_steps(&pulls), left(0) * 2.0 / 3.0),
+        Coverage::OfTime(least) => {
             let variances: [f64; LEVELS.len()] = std::array::from_fn(|level| noise::variance(&pulls, level));
             let level = noise::level(variances, left).max(least);
             (variances[level], left(level))

@@ -26,7 +26,7 @@ pub enum By {
 
 /// A row as it is shown to people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct RowKey {
     /// Name of a function, thread or process, or path of an image; for a stack its functions, root first, separated by `;`.
     pub name: String,
     /// Path of the image.
@@ -41,7 +41,7 @@ pub struct Key {
 #[derive(Debug, Default)]
 pub struct Rows {
     /// For each row its key before and after, if known.
-    pub keys: Vec<[Option<Key>; 2]>,
+    pub keys: Vec<[Option<RowKey>; 2]>,
     /// For each recording, the row of each group.
     pub of: Vec<Local>,
     /// Functions are matched whatever the rows are.
@@ -139,7 +139,7 @@ impl Rows {
                     && !self.functions.is_apart(number, names, frame, physical);
                 let row = if is_part { caller } else { rows.intern((caller, function[position])) };
                 of_stack[position] = row;
-                learn(&mut self.keys, row, *side, Key::default);
+                learn(&mut self.keys, row, *side, RowKey::default);
             }
             self.of.push(Local::of_stacks(&of_stack));
         }
@@ -157,10 +157,10 @@ impl Rows {
                 }
                 path.extend((at != 0).then_some("…"));
                 path.reverse();
-                *key = Key {
+                *key = RowKey {
                     name: path.join(";"),
                     image: self.functions.image(function, side),
-                    ..Key::default()
+                    ..RowKey::default()
                 };
             }
         }
@@ -172,7 +172,7 @@ impl Rows {
             let of_thread = report.profile.threads.iter().map(|thread| {
                 let name = if by == By::Process { &thread.process } else { &thread.comm };
                 let row = rows.intern(name.to_string());
-                learn(&mut self.keys, row, *side, || Key { name: name.to_string(), ..Key::default() });
+                learn(&mut self.keys, row, *side, || RowKey { name: name.to_string(), ..RowKey::default() });
                 row
             });
             self.of.push(Local::of_threads(of_thread));
@@ -186,7 +186,7 @@ const SHOWN_FRAMES: usize = 64;
 const SHOWN_BYTES: usize = 8 << 10;
 
 /// Stores the key of a row on a side.
-fn learn(keys: &mut Vec<[Option<Key>; 2]>, row: u32, side: usize, key: impl FnOnce() -> Key) {
+fn learn(keys: &mut Vec<[Option<RowKey>; 2]>, row: u32, side: usize, key: impl FnOnce() -> RowKey) {
     if keys.len() <= row as usize {
         keys.resize(row as usize + 1, Default::default());
     }
@@ -210,16 +210,16 @@ impl Local {
 }
 
 /// Returns the key of a frame's row.
-fn key(frame: &Frame, names: &Names, by: By) -> Key {
+fn key(frame: &Frame, names: &Names, by: By) -> RowKey {
     let function = &names.functions[frame.function as usize];
     if by == By::Image {
         let path = names.image(function).map_or(NO_IMAGE, |image| &image.path).to_owned();
-        return Key { name: path.clone(), image: Some(path), ..Key::default() };
+        return RowKey { name: path.clone(), image: Some(path), ..RowKey::default() };
     }
     let image = names.image(function).map(|image| image.path.to_string());
-    let key = Key { name: function.name.to_string(), image, ..Key::default() };
+    let key = RowKey { name: function.name.to_string(), image, ..RowKey::default() };
     match by {
-        By::Line => Key {
+        By::Line => RowKey {
             file: frame.file.map(|file| names.files[file as usize].to_string()),
             line: frame.line,
             ..key

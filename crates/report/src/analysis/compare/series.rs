@@ -21,7 +21,7 @@ pub struct Series {
 
 /// The weight of a group: in sum and, if kept, slice by slice.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Part<'a> {
+pub struct GroupWeight<'a> {
     /// The sum.
     pub amount: Amount,
     /// The weight in each slice.
@@ -114,13 +114,13 @@ impl Series {
     }
 
     /// Returns one metric of a group.
-    pub fn of(&self, group: usize, metric: Metric) -> Part<'_> {
+    pub fn of(&self, group: usize, metric: Metric) -> GroupWeight<'_> {
         let sum = self.sums[group];
         let (amount, weights) = match metric {
             Metric::Own => (sum.own, &self.own),
             Metric::Total => (sum.total, &self.total),
         };
-        Part { amount, of_slices: self.start(group).map(|start| &weights[start..start + self.slices]) }
+        GroupWeight { amount, of_slices: self.start(group).map(|start| &weights[start..start + self.slices]) }
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
             series
         };
         let of = |series: &Series, name: &str, metric| {
-            let Part { amount, of_slices } = series.of(group(name), metric);
+            let GroupWeight { amount, of_slices } = series.of(group(name), metric);
             (amount.weight, amount.samples, of_slices.map(<[f64]>::to_vec))
         };
         let all = series_of(&|_, _| true);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore as _, SeedableRng as _};
 
-use super::estimate::{Base, Estimate, Piece, RecordedRow, estimate, growth, p_of_counts};
+use super::estimate::{Base, Coverage, Estimate, RecordedRow, estimate, growth, p_of_counts};
 use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, FEWEST_SAMPLES, Judgement, judge};
 use super::noise::{Draws, SEED, SLICES, common_level};
-use super::series::Part;
+use super::series::GroupWeight;
 use crate::profile::Amount;
 
 const ROWS: usize = 40;
@@ -95,7 +95,7 @@ fn compared(
                 let seen = side.iter();
                 seen.map(|(samples, part, base)| {
                     let amount = Amount { samples: *samples, weight: *samples };
-                    RecordedRow { base, part: Part { amount, of_slices: Some(part) } }
+                    RecordedRow { base, part: GroupWeight { amount, of_slices: Some(part) } }
                 })
                 .collect()
             })
@@ -105,7 +105,7 @@ fn compared(
         |sides: &[Vec<RecordedRow<'_>>; 2]| sides.iter().flatten().map(RecordedRow::samples).sum::<u64>();
     let is_tested: Vec<bool> = seen.iter().map(|sides| samples(sides) >= FEWEST_SAMPLES).collect();
     let grown: Vec<_> = seen.iter().filter_map(|[before, after]| growth(before, after)).collect();
-    let piece = if whole_runs { Piece::WholeRun } else { Piece::OfTime(common_level(&grown)) };
+    let piece = if whole_runs { Coverage::WholeRun } else { Coverage::OfTime(common_level(&grown)) };
     let estimates: Vec<Estimate> =
         seen.iter().map(|[before, after]| estimate(before, after, piece)).collect();
     let judgement = judge(&estimates, &is_tested, FALSE_DISCOVERIES, 1.0);

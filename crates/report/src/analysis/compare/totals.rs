@@ -5,7 +5,7 @@
 
 use super::comparison::Compared;
 use super::estimate::Estimate;
-use super::facts::Facts;
+use super::facts::RecordingFacts;
 use super::judge::{FALSE_DISCOVERIES, judge};
 
 /// Assumed standard deviation of the CPU time of runs of one program, as a share of it.
@@ -29,12 +29,12 @@ pub struct Totals {
     /// The CPU time is the kernel's account, not an estimate from samples.
     pub is_exact: bool,
     /// The origin of the noise.
-    pub noise: Noise,
+    pub noise: NoiseOrigin,
 }
 
 /// The origin of the noise of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noise {
+pub enum NoiseOrigin {
     /// Assumed: each side has one recording.
     Assumed,
     /// Measured with a few recordings, combined with the assumption.
@@ -45,26 +45,29 @@ pub enum Noise {
 
 /// The total of one recording per run, and its variance from sampling alone.
 #[derive(Debug, Clone, Copy)]
-struct Total {
+struct RunTotal {
     value: f64,
     of_sampling: f64,
 }
 
 /// Compares recordings of whole runs; `side` is the side of each.
-pub(super) fn totals(facts: &[Facts], side: &[usize], is_time: bool) -> Totals {
+pub(super) fn totals(facts: &[RecordingFacts], side: &[usize], is_time: bool) -> Totals {
     let is_exact = is_time && facts.iter().all(|facts| facts.exact_ns.is_some());
     let scale = if is_time { 1e-9 } else { 1.0 };
-    let cpu = |facts: &Facts| match facts.exact_ns.filter(|_| is_exact) {
-        Some(ns) => Total { value: per_run(ns as f64 * scale, facts), of_sampling: 0.0 },
+    let cpu = |facts: &RecordingFacts| match facts.exact_ns.filter(|_| is_exact) {
+        Some(ns) => RunTotal { value: per_run(ns as f64 * scale, facts), of_sampling: 0.0 },
         None => {
             let value =
                 per_run(facts.weight as f64 * scale, facts) / (1.0 - facts.lost_share).max(f64::MIN_POSITIVE);
-            Total { value, of_sampling: value.powi(2) / facts.samples.max(1) as f64 }
+            RunTotal { value, of_sampling: value.powi(2) / facts.samples.max(1) as f64 }
         }
     };
-    let wall = |facts: &Facts| Total { value: per_run(facts.ran_ns as f64 / 1e9, facts), of_sampling: 0.0 };
+    let wall = |facts: &RecordingFacts| RunTotal {
+        value: per_run(facts.ran_ns as f64 / 1e9, facts),
+        of_sampling: 0.0,
+    };
     let least = if is_time { LEAST_NOISE_S } else { 0.0 };
-    let sides = |total: &dyn Fn(&Facts) -> Total| {
+    let sides = |total: &dyn Fn(&RecordingFacts) -> RunTotal| {
         [0, 1].map(|of| {
             facts.iter().zip(side).filter(|(_, side)| **side == of).map(|(it, _)| total(it)).collect()
         })
@@ -79,38 +82,38 @@ pub(super) fn totals(facts: &[Facts], side: &[usize], is_time: bool) -> Totals {
 }
 
 /// A merged recording holds several runs.
-fn per_run(total: f64, facts: &Facts) -> f64 {
+fn per_run(total: f64, facts: &RecordingFacts) -> f64 {
     total / facts.runs.max(1) as f64
 }
 
 /// Compares the means of both sides. The error of each total has three parts: a share of it that is the same on both sides,
 /// measured or assumed; `least` seconds; and sampling.
-fn compared(sides: &[Vec<Total>; 2], assumed: f64, least: f64) -> (Compared, Noise) {
-    let mean = |side: &[Total]| side.iter().map(|total| total.value).sum::<f64>() / side.len() as f64;
+fn compared(sides: &[Vec<RunTotal>; 2], assumed: f64, least: f64) -> (Compared, NoiseOrigin) {
+    let mean = |side: &[RunTotal]| side.iter().map(|total| total.value).sum::<f64>() / side.len() as f64;
     let means = sides.each_ref().map(|side| mean(side));
     let assumed_at = |value: f64| (assumed * value).powi(2) + least.powi(2);
     // Both sides are expected to have the same relative spread.
     let (mut squares, mut freedom) = (0.0, 0.0);
     for (side, mean) in sides.iter().zip(means) {
-        let deviation = |total: &Total| ((total.value - mean) / mean.max(f64::MIN_POSITIVE)).powi(2);
+        let deviation = |total: &RunTotal| ((total.value - mean) / mean.max(f64::MIN_POSITIVE)).powi(2);
         squares += side.iter().map(deviation).sum::<f64>();
         freedom += side.len() as f64 - 1.0;
     }
     let (noise, degrees) = match freedom {
-        0.0 => (Noise::Assumed, ASSUMED_DEGREES),
-        few if few < ENOUGH_DEGREES => (Noise::Both, ASSUMED_DEGREES + few),
-        enough => (Noise::Runs, enough),
+        0.0 => (NoiseOrigin::Assumed, ASSUMED_DEGREES),
+        few if few < ENOUGH_DEGREES => (NoiseOrigin::Both, ASSUMED_DEGREES + few),
+        enough => (NoiseOrigin::Runs, enough),
     };
-    let of_side = |(side, mean): (&Vec<Total>, f64)| {
+    let of_side = |(side, mean): (&Vec<RunTotal>, f64)| {
         let runs = side.len() as f64;
         let of_sampling = side.iter().map(|total| total.of_sampling).sum::<f64>() / runs;
         // The spread between recordings includes the sampling error.
         let of_runs = match noise {
-            Noise::Assumed => assumed_at(mean) + of_sampling,
-            Noise::Both => {
+            NoiseOrigin::Assumed => assumed_at(mean) + of_sampling,
+            NoiseOrigin::Both => {
                 (ASSUMED_DEGREES * (assumed_at(mean) + of_sampling) + squares * mean.powi(2)) / degrees
             }
-            Noise::Runs => (squares / freedom * mean.powi(2)).max(of_sampling),
+            NoiseOrigin::Runs => (squares / freedom * mean.powi(2)).max(of_sampling),
         };
         of_runs / runs
     };
@@ -124,11 +127,11 @@ fn compared(sides: &[Vec<Total>; 2], assumed: f64, least: f64) -> (Compared, Noi
 mod tests {
     use super::*;
 
-    fn exact(values: &[f64]) -> Vec<Total> {
-        values.iter().map(|value| Total { value: *value, of_sampling: 0.0 }).collect()
+    fn exact(values: &[f64]) -> Vec<RunTotal> {
+        values.iter().map(|value| RunTotal { value: *value, of_sampling: 0.0 }).collect()
     }
 
-    fn changed(before: &[f64], after: &[f64]) -> (bool, Noise) {
+    fn changed(before: &[f64], after: &[f64]) -> (bool, NoiseOrigin) {
         let (compared, noise) = compared(&[exact(before), exact(after)], CPU_NOISE, LEAST_NOISE_S);
         let Compared { judged, .. } = compared;
         assert_eq!(judged.significant, judged.low > 0.0 || judged.high < 0.0, "{judged:?}");
@@ -137,7 +140,7 @@ mod tests {
 
     #[test]
     fn one_run_a_side_shows_what_is_far_more_than_runs_differ_by() {
-        assert_eq!(changed(&[2.73], &[3.53]), (true, Noise::Assumed));
+        assert_eq!(changed(&[2.73], &[3.53]), (true, NoiseOrigin::Assumed));
         assert_eq!([changed(&[3.53], &[2.73]).0, changed(&[2.73], &[3.0]).0], [true, false]);
         // A run of 30 ms may take 40 ms the next time.
         assert!(!changed(&[0.030], &[0.040]).0 && changed(&[0.030], &[0.130]).0);
@@ -145,15 +148,15 @@ mod tests {
 
     #[test]
     fn several_runs_tell_how_much_they_differ() {
-        assert_eq!(changed(&[1.0, 1.004, 0.998], &[1.03, 1.032, 1.028]), (true, Noise::Runs));
-        assert_eq!(changed(&[1.0, 1.4, 0.7], &[1.3, 1.1, 0.9]), (false, Noise::Runs));
-        assert_eq!(changed(&[1.0, 1.01], &[1.3]), (true, Noise::Both));
-        assert_eq!(changed(&[1.0, 1.01], &[1.05]), (false, Noise::Both));
+        assert_eq!(changed(&[1.0, 1.004, 0.998], &[1.03, 1.032, 1.028]), (true, NoiseOrigin::Runs));
+        assert_eq!(changed(&[1.0, 1.4, 0.7], &[1.3, 1.1, 0.9]), (false, NoiseOrigin::Runs));
+        assert_eq!(changed(&[1.0, 1.01], &[1.3]), (true, NoiseOrigin::Both));
+        assert_eq!(changed(&[1.0, 1.01], &[1.05]), (false, NoiseOrigin::Both));
     }
 
     #[test]
     fn what_sampling_adds_counts() {
-        let of = |value: f64, samples: f64| vec![Total { value, of_sampling: value.powi(2) / samples }];
+        let of = |value: f64, samples: f64| vec![RunTotal { value, of_sampling: value.powi(2) / samples }];
         let significant = |samples: f64| {
             compared(&[of(1.0, samples), of(1.3, samples)], CPU_NOISE, LEAST_NOISE_S).0.judged.significant
         };

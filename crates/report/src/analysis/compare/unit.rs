@@ -1,6 +1,6 @@
 //! Defines the denominators of rates.
 
-use super::facts::Facts;
+use super::facts::RecordingFacts;
 use super::noise::SLICES;
 
 /// The denominator of a rate.
@@ -29,7 +29,7 @@ impl Unit {
     /// Returns the denominator of each slice.
     ///
     /// `whole` is the weight of all samples in each slice.
-    pub fn divisors(self, whole: &[f64], facts: &Facts, is_before: bool) -> Vec<f64> {
+    pub fn divisors(self, whole: &[f64], facts: &RecordingFacts, is_before: bool) -> Vec<f64> {
         let seen = 1.0 - facts.lost_share;
         // Slices have equal lengths. Weights that are times are divided by times.
         let each = |whole: f64| vec![whole * seen / SLICES as f64; SLICES];

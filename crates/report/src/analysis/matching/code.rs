@@ -32,18 +32,18 @@ const MAX_LEN: u64 = 4 << 20;
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CodeVerdict {
     /// The code is identical, or both belong to one build.
     Identical,
     /// The code differs.
     Different,
     /// The comparison is undecided.
-    Unknown(Cause),
+    Unknown(Doubt),
 }
 
 /// Why a comparison is undecided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum Doubt {
     /// The file of an image is not available.
     Image(Reason),
     /// No symbol table of an image has the function.
@@ -58,7 +58,7 @@ pub enum Cause {
     Numbers,
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Image(reason) => write!(f, "{reason}"),
@@ -79,25 +79,25 @@ pub fn is_same_build(before: &Identity, after: &Identity) -> bool {
 /// Compares the code of one function, with all its parts. The names may differ as within one [`Group`](super::Group).
 ///
 /// # Cost    decodes the function twice; opening the images costs more
-pub fn compare(before: (&Code, &str), after: (&Code, &str)) -> Verdict {
-    compared(before, after).unwrap_or_else(Verdict::Unknown)
+pub fn compare(before: (&Code, &str), after: (&Code, &str)) -> CodeVerdict {
+    compared(before, after).unwrap_or_else(CodeVerdict::Unknown)
 }
 
-fn compared((before, name): (&Code, &str), (after, other_name): (&Code, &str)) -> Result<Verdict, Cause> {
+fn compared((before, name): (&Code, &str), (after, other_name): (&Code, &str)) -> Result<CodeVerdict, Doubt> {
     if before.machine() != after.machine() {
-        return Err(Cause::Processor);
+        return Err(Doubt::Processor);
     }
     let (parts, other_parts) = (before.parts(name), after.parts(other_name));
     if parts.places.is_empty() || other_parts.places.is_empty() {
-        return Err(Cause::NoSymbol);
+        return Err(Doubt::NoSymbol);
     }
     if parts.places.len() == other_parts.places.len() && are_equal((before, &parts), (after, &other_parts))? {
-        return Ok(Verdict::Identical);
+        return Ok(CodeVerdict::Identical);
     }
     if parts.is_ambiguous || other_parts.is_ambiguous {
-        Err(Cause::Ambiguous)
+        Err(Doubt::Ambiguous)
     } else {
-        Ok(Verdict::Different)
+        Ok(CodeVerdict::Different)
     }
 }
 
@@ -110,11 +110,11 @@ struct Parts {
 }
 
 /// Compares parts one by one.
-fn are_equal((before, parts): (&Code, &Parts), (after, others): (&Code, &Parts)) -> Result<bool, Cause> {
+fn are_equal((before, parts): (&Code, &Parts), (after, others): (&Code, &Parts)) -> Result<bool, Doubt> {
     let are_equal = |(part, other): (&Range<u64>, &Range<u64>)| {
         let (steps, others_steps) = (steps(before, part)?, steps(after, other)?);
         let mut is_unclear = false;
-        let mut are_equal = |(a, b): (&Step, &Step)| {
+        let mut are_equal = |(a, b): (&MaskedInstruction, &MaskedInstruction)| {
             is_equal(&a.masked, &b.masked)
                 && a.names.iter().zip(&b.names).all(|(a, b)| match (a, b) {
                     (Some(a), Some(b)) => {
@@ -127,7 +127,7 @@ fn are_equal((before, parts): (&Code, &Parts), (after, others): (&Code, &Parts))
         };
         let are_equal =
             steps.len() == others_steps.len() && steps.iter().zip(&others_steps).all(&mut are_equal);
-        if are_equal && is_unclear { Err(Cause::Numbers) } else { Ok(are_equal) }
+        if are_equal && is_unclear { Err(Doubt::Numbers) } else { Ok(are_equal) }
     };
     for pair in parts.places.iter().zip(&others.places) {
         if !are_equal(pair)? {
@@ -139,10 +139,10 @@ fn are_equal((before, parts): (&Code, &Parts), (after, others): (&Code, &Parts))
 
 /// An instruction.
 #[derive(Debug)]
-struct Step {
+struct MaskedInstruction {
     /// The instruction without the address that it names.
     masked: Masked,
-    names: [Option<Named>; 2],
+    names: [Option<NamedAddress>; 2],
 }
 
 /// An instruction that names nothing.
@@ -165,7 +165,7 @@ fn is_equal(a: &Masked, b: &Masked) -> bool {
 
 /// An address that an instruction names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Named {
+struct NamedAddress {
     at: u64,
     /// The instruction reads so many bytes there; 0 if it takes the address or jumps to it.
     read_len: usize,
@@ -193,15 +193,15 @@ fn are_same(a: &Thing, b: &Thing) -> bool {
 }
 
 /// Decodes a part of a function.
-fn steps(code: &Code, part: &Range<u64>) -> Result<Vec<Step>, Cause> {
+fn steps(code: &Code, part: &Range<u64>) -> Result<Vec<MaskedInstruction>, Doubt> {
     let len = part.end - part.start;
     let bytes = if len <= MAX_LEN { code.bytes(part.start, len) } else { None };
-    let bytes = bytes.ok_or(Cause::Bytes)?;
+    let bytes = bytes.ok_or(Doubt::Bytes)?;
     match Machine::of_elf(code.machine().0) {
         Some(Machine::X86_64) => Ok(x86::steps(&bytes, part.start, 64, code)),
         Some(Machine::Aarch64) => Ok(aarch64::steps(&bytes, part.start)),
         None if code.machine() == object::elf::EM_386 => Ok(x86::steps(&bytes, part.start, 32, code)),
-        None => Err(Cause::Processor),
+        None => Err(Doubt::Processor),
     }
 }
 

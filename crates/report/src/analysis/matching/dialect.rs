@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::groups::Item;
-use super::{Images, pattern};
+use super::{ImageKeys, pattern};
 
 /// How deeply nested types are parsed.
 const MAX_DEPTH: usize = 8;
@@ -48,7 +48,7 @@ pub(super) fn dialect(name: &str) -> Option<Dialect> {
 pub(super) struct Dialects<'a>(HashMap<Option<&'a str>, BTreeSet<Dialect>>);
 
 impl<'a> Dialects<'a> {
-    pub(super) fn of(items: &[Item<'_>], images: &'a Images<'_>) -> Self {
+    pub(super) fn of(items: &[Item<'_>], images: &'a ImageKeys<'_>) -> Self {
         let mut found: HashMap<Option<&'a str>, BTreeSet<Dialect>> = HashMap::new();
         for item in items {
             if let Some(dialect) = dialect(item.name) {

@@ -9,7 +9,7 @@ use super::moved;
 use super::names::is_address;
 use super::numbers::unnumbered;
 use super::parameters::without_parameters;
-use super::{Images, function};
+use super::{ImageKeys, function};
 use crate::base::map::Map;
 
 /// A function of one side.
@@ -27,7 +27,7 @@ pub struct Item<'a> {
 
 /// The evidence that the items of a group are one function, in order of decreasing certainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum By {
+pub enum MatchedBy {
     /// Equal names in images with one key. Groups with items of one side only have this value, too.
     Name,
     /// Equal [`function`] keys in images of one key.
@@ -50,7 +50,7 @@ pub struct Group {
     /// Empty if the function is gone.
     pub after: Vec<usize>,
     /// The evidence.
-    pub by: By,
+    pub by: MatchedBy,
 }
 
 impl Group {
@@ -72,28 +72,28 @@ pub fn matched(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<Group> {
     grouped(
         before,
         after,
-        &Images::of(before.iter().chain(after).filter_map(|item| Some((item.image?, item.build_id)))),
+        &ImageKeys::of(before.iter().chain(after).filter_map(|item| Some((item.image?, item.build_id)))),
     )
 }
 
-fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k Images<'_>) -> Vec<Group> {
+fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k ImageKeys<'_>) -> Vec<Group> {
     let mut open = Open {
         before: singles(before, after, images),
         after: singles(after, before, images),
         pairs: Vec::new(),
     };
-    open.join(By::Decoration, |it| Some((it.key.clone(), it.image)), |_, _| true);
+    open.join(MatchedBy::Decoration, |it| Some((it.key.clone(), it.image)), |_, _| true);
     for pair in &mut open.pairs {
         let [a, b] = [(before, 0), (after, 1)].map(|(items, side)| -> BTreeSet<&str> {
             let positions = pair.sides[side].iter().flat_map(|single| &single.positions);
             positions.map(|position| items[*position].name).collect()
         });
         if a == b {
-            pair.by = By::Name;
+            pair.by = MatchedBy::Name;
         }
     }
     let loose = |it: &Single<'_>| (!it.is_final).then(|| unnumbered(&it.key).into_owned());
-    open.join(By::Number, |it| Some((loose(it)?, it.image)), |_, _| true);
+    open.join(MatchedBy::Number, |it| Some((loose(it)?, it.image)), |_, _| true);
 
     let dialects = [before, after].map(|items| Dialects::of(items, images));
     // Translation applies to no other images, and to no names that are equal in both manglings.
@@ -105,11 +105,13 @@ fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k Images<'_>) 
     };
     for key in dialect::KEYS {
         let key = |it: &Single<'k>| Some((key(&loose(it)?), it.image));
-        open.join(By::Mangling, key, is_translated);
-        open.attach(By::Mangling, key, is_translated);
+        open.join(MatchedBy::Mangling, key, is_translated);
+        open.attach(MatchedBy::Mangling, key, is_translated);
     }
     let without_parameters = |it: &Single<'k>| Some((without_parameters(&loose(it)?)?, it.image));
-    open.join(By::Signature, without_parameters, |before, after| before.len() == 1 && after.len() == 1);
+    open.join(MatchedBy::Signature, without_parameters, |before, after| {
+        before.len() == 1 && after.len() == 1
+    });
     let keys = |items: &[Item<'_>]| items.iter().filter_map(|item| images.key(item.image?)).collect();
     moved::join(&mut open, [keys(before), keys(after)]);
     open.into_groups()
@@ -133,7 +135,7 @@ pub(super) struct Single<'a> {
 #[derive(Debug)]
 struct Pair<'a> {
     sides: [Vec<Single<'a>>; 2],
-    by: By,
+    by: MatchedBy,
 }
 
 /// The state of matching: what is matched, and what remains.
@@ -144,7 +146,7 @@ pub(super) struct Open<'a> {
     pairs: Vec<Pair<'a>>,
 }
 
-fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>], images: &'a Images<'_>) -> Vec<Single<'a>> {
+fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>], images: &'a ImageKeys<'_>) -> Vec<Single<'a>> {
     let other_builds: HashSet<&[u8]> = others.iter().map(|item| item.build_id).collect();
     let mut by_key: Map<(Cow<'a, str>, Option<&str>), usize> = Map::default();
     let mut singles: Vec<Single<'a>> = Vec::new();
@@ -182,7 +184,7 @@ impl<'a> Open<'a> {
     /// Joins remaining items that have one key on both sides, if `accept` agrees.
     pub(super) fn join<K: Hash + Eq>(
         &mut self,
-        by: By,
+        by: MatchedBy,
         key: impl Fn(&Single<'a>) -> Option<K>,
         is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
     ) {
@@ -213,7 +215,7 @@ impl<'a> Open<'a> {
     /// Adds remaining items to the only pair that has their key, if `accept` agrees.
     fn attach<K: Hash + Eq>(
         &mut self,
-        by: By,
+        by: MatchedBy,
         key: impl Fn(&Single<'a>) -> Option<K>,
         is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
     ) {
@@ -255,10 +257,16 @@ impl<'a> Open<'a> {
     }
 
     fn into_groups(self) -> Vec<Group> {
-        let gone =
-            self.before.into_iter().map(|it| Group { before: it.positions, after: Vec::new(), by: By::Name });
-        let new =
-            self.after.into_iter().map(|it| Group { before: Vec::new(), after: it.positions, by: By::Name });
+        let gone = self.before.into_iter().map(|it| Group {
+            before: it.positions,
+            after: Vec::new(),
+            by: MatchedBy::Name,
+        });
+        let new = self.after.into_iter().map(|it| Group {
+            before: Vec::new(),
+            after: it.positions,
+            by: MatchedBy::Name,
+        });
         let pairs = self.pairs.into_iter().map(|pair| {
             let [before, after] = pair.positions();
             Group { before, after, by: pair.by }

@@ -55,9 +55,9 @@ pub fn image(path: &str) -> Cow<'_, str> {
 /// The keys of the images of both sides, cached because there are few images and many functions. Files of one build have one key,
 /// whatever their names.
 #[derive(Debug)]
-pub struct Images<'a>(Map<&'a str, Cow<'a, str>>);
+pub struct ImageKeys<'a>(Map<&'a str, Cow<'a, str>>);
 
-impl<'a> Images<'a> {
+impl<'a> ImageKeys<'a> {
     /// Computes keys from paths and build-ids; the build-id is empty if unknown.
     pub fn of(images: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
         let mut keys: Map<&str, Cow<'_, str>> = Map::default();
@@ -150,7 +150,7 @@ mod tests {
         let images =
             [("/a/old", &[1][..]), ("/b/new", &[1]), ("/c/new", &[2]), ("/d/other", &[]), ("/e/more", &[2])];
         for order in [images.to_vec(), images.iter().rev().copied().collect()] {
-            let keys = Images::of(order.into_iter());
+            let keys = ImageKeys::of(order.into_iter());
             let of = |path| keys.key(path).expect("a path");
             assert_eq!(["/a/old", "/b/new", "/c/new", "/e/more"].map(of), ["more"; 4]);
             assert_eq!((of("/d/other"), keys.key("/f")), ("other", None));

@@ -2,7 +2,7 @@
 //!
 //! | call | answer |
 //! |---|---|
-//! | [`function`], [`image`], [`Images`] | the key under which a name or an image is the same in every build |
+//! | [`function`], [`image`], [`ImageKeys`] | the key under which a name or an image is the same in every build |
 //! | [`matched()`] | the rows of two recordings, grouped by function |
 //! | [`renamed()`] | which functions that are gone may have a new name |
 //! | [`code::compare`] | whether the machine code of a function is identical in both builds |
@@ -26,8 +26,8 @@ mod numbers;
 mod parameters;
 mod renamed;
 
-pub use groups::{By, Group, Item, matched};
-pub use images::{Images, image};
+pub use groups::{Group, Item, MatchedBy, matched};
+pub use images::{ImageKeys, image};
 pub use names::function;
 pub use renamed::{Left, Renamed, renamed};
 

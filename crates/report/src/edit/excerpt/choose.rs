@@ -8,7 +8,7 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Location, Node, Sample, SamplesV1};
 use rayon::prelude::*;
 
-use super::rows::Rows;
+use super::rows::SessionRows;
 use crate::recording::load::parts::Part;
 use crate::recording::load::{Tables, damage};
 use crate::stacks::hits::Selection;
@@ -35,13 +35,13 @@ pub(super) struct Chooser<'a> {
     recording: &'a Recording,
     selection: Selection<'a>,
     part: &'a Part,
-    grown: Option<Grown<'a>>,
+    grown: Option<GrownNodes<'a>>,
     blocks: Vec<&'a Entry>,
 }
 
 /// Nodes of unwound stacks, which follow all nodes of the session.
 #[derive(Debug, Clone)]
-pub(super) struct Grown<'a> {
+pub(super) struct GrownNodes<'a> {
     repaired: &'a RepairedStacks,
     /// Their ids in the tables of the file.
     ids: Range<u32>,
@@ -49,9 +49,14 @@ pub(super) struct Grown<'a> {
     first: u32,
 }
 
-impl<'a> Grown<'a> {
+impl<'a> GrownNodes<'a> {
     /// Adds the new nodes of a session to its rows.
-    pub(super) fn add(tables: &Tables, repaired: &'a RepairedStacks, part: &Part, rows: &mut Rows) -> Self {
+    pub(super) fn add(
+        tables: &Tables,
+        repaired: &'a RepairedStacks,
+        part: &Part,
+        rows: &mut SessionRows,
+    ) -> Self {
         let ids = repaired.ids_of_part(part.number());
         // If there is no number for the next node, the report has added none, either.
         let first = rows.nodes.next_id().unwrap_or(u32::MAX).max(1);
@@ -91,7 +96,7 @@ impl<'a> Chooser<'a> {
         recording: &'a Recording,
         selection: Selection<'a>,
         part: &'a Part,
-        grown: Option<Grown<'a>>,
+        grown: Option<GrownNodes<'a>>,
     ) -> Self {
         let all = selection.tables.sample_blocks.iter();
         let of_part = |entry: &&Entry| selection.tables.parts.of(entry).number() == part.number();
@@ -127,7 +132,7 @@ impl<'a> Chooser<'a> {
     }
 
     /// Returns a sample with its repaired stack.
-    fn unwound(&self, grown: &Grown<'_>, sample: Sample) -> Sample {
+    fn unwound(&self, grown: &GrownNodes<'_>, sample: Sample) -> Sample {
         let Sample { user_stack, user_end, repair, .. } = grown.repaired.sample(self.part.row(sample));
         let user_stack = grown.own_id(user_stack).unwrap_or(sample.user_stack);
         Sample { user_stack, user_end, repair, snapshot: 0, ..sample }

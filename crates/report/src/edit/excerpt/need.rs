@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use icecore_format::records::{
-    CallSite, Change, JitCode, KernelSymbol, Location, NamedPlace, Reference, References, Sample, Snapshot,
-    Symbol, Table,
+    CallSite, Change, IdTable, JitCode, KernelSymbol, Location, NamedPlace, Reference, References, Sample,
+    Snapshot, Symbol,
 };
 
-use super::rows::Rows;
+use super::rows::SessionRows;
 
 /// The ids in samples; once settled, all ids that are needed.
 #[derive(Debug, Default)]
 pub(super) struct Need {
     /// By table.
-    ids: [BTreeSet<u32>; Table::ALL.len()],
+    ids: [BTreeSet<u32>; IdTable::ALL.len()],
     /// Those of which it was not yet looked at what they name.
-    fresh: Vec<(Table, u32)>,
+    fresh: Vec<(IdTable, u32)>,
     user_stacks: BTreeSet<u32>,
     kernel_stacks: BTreeSet<u32>,
 }
@@ -33,7 +33,7 @@ pub(super) enum Extent {
 #[derive(Debug)]
 pub(super) struct Needed {
     /// By table.
-    ids: [Ids; Table::ALL.len()],
+    ids: [Renumbered; IdTable::ALL.len()],
     /// Processes of the samples, and those from which they were forked.
     pub(super) processes: BTreeSet<u32>,
     /// Positions in the kernel symbols.
@@ -50,15 +50,15 @@ pub(super) struct Needed {
 
 /// Assigns new ids in the order of the old ones. One id before them is never assigned: it stands for all lost rows.
 #[derive(Debug, Default)]
-pub(super) struct Ids {
+pub(super) struct Renumbered {
     /// Old ids, ascending.
     pub(super) old: Vec<u32>,
     lost: u32,
 }
 
-impl Ids {
+impl Renumbered {
     /// Assigns ids from the first that the format has for rows of the table.
-    pub(super) fn new(old: impl IntoIterator<Item = u32>, table: Table) -> Self {
+    pub(super) fn new(old: impl IntoIterator<Item = u32>, table: IdTable) -> Self {
         Self { old: old.into_iter().collect(), lost: table.first_id() }
     }
 
@@ -85,7 +85,7 @@ impl Ids {
 
 impl Needed {
     /// The ids of a table.
-    pub(super) fn ids(&self, table: Table) -> &Ids {
+    pub(super) fn ids(&self, table: IdTable) -> &Renumbered {
         &self.ids[table as usize]
     }
 
@@ -121,24 +121,24 @@ impl Need {
         }
     }
 
-    fn note(&mut self, table: Table, id: u32) {
+    fn note(&mut self, table: IdTable, id: u32) {
         if self.ids[table as usize].insert(id) {
             self.fresh.push((table, id));
         }
     }
 
-    fn ids(&self, table: Table) -> &BTreeSet<u32> {
+    fn ids(&self, table: IdTable) -> &BTreeSet<u32> {
         &self.ids[table as usize]
     }
 
     /// Adds the ids to which the needed rows refer.
-    pub(super) fn settle(mut self, rows: &Rows, extent: Extent) -> Needed {
+    pub(super) fn settle(mut self, rows: &SessionRows, extent: Extent) -> Needed {
         if extent == Extent::Machine {
-            rows.tasks.iter().for_each(|(id, _)| self.note(Table::Tasks, id));
-            rows.images.iter().for_each(|(id, _)| self.note(Table::Images, id));
+            rows.tasks.iter().for_each(|(id, _)| self.note(IdTable::Tasks, id));
+            rows.images.iter().for_each(|(id, _)| self.note(IdTable::Images, id));
         }
         // All fields are listed, so that nobody adds one without deciding whether its rows name others, which then are written, too.
-        let Rows {
+        let SessionRows {
             lifecycle,
             cgroups,
             mappings,
@@ -163,7 +163,7 @@ impl Need {
             losses: _,
             receipt: _,
         } = rows;
-        let tgids = self.ids(Table::Tasks).iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
+        let tgids = self.ids(IdTable::Tasks).iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));
         let mut processes = with_ancestors(rows, tgids.collect());
         if extent == Extent::Machine {
             processes.extend(lifecycle.iter().map(|row| row.tgid));
@@ -173,13 +173,14 @@ impl Need {
         lifecycle.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         cgroups.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         mappings.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
-        let outer = outer_snapshots(rows, self.ids(Table::Snapshots));
-        outer.into_iter().for_each(|id| self.note(Table::Snapshots, id));
+        let outer = outer_snapshots(rows, self.ids(IdTable::Snapshots));
+        outer.into_iter().for_each(|id| self.note(IdTable::Snapshots, id));
         self.follow(rows);
         let kernel_symbols = symbols(&rows.kernel_symbols, &addresses(rows, &self.kernel_stacks));
         kernel_symbols.iter().for_each(|position| self.row(rows.kernel_symbols[*position]));
-        let on_stacks = self.ids(Table::Stacks).iter().filter_map(|id| Some(rows.nodes.find(*id)?.location));
-        let on_held = self.ids(Table::StackCode).iter().filter_map(|id| rows.held.code.find(*id).copied());
+        let on_stacks =
+            self.ids(IdTable::Stacks).iter().filter_map(|id| Some(rows.nodes.find(*id)?.location));
+        let on_held = self.ids(IdTable::StackCode).iter().filter_map(|id| rows.held.code.find(*id).copied());
         let mut at_run_time = addresses(rows, &self.user_stacks);
         let mut code = BTreeSet::new();
         for location in on_stacks.chain(on_held) {
@@ -193,13 +194,14 @@ impl Need {
         jit.iter().for_each(|position| self.row(rows.jit[*position].clone()));
         let call_sites = call_sites(&rows.call_sites, &processes, &at_run_time);
         self.follow(rows);
-        let ids = Table::ALL.map(|table| Ids::new(std::mem::take(&mut self.ids[table as usize]), table));
+        let ids =
+            IdTable::ALL.map(|table| Renumbered::new(std::mem::take(&mut self.ids[table as usize]), table));
         let (symbols, names) = (image_symbols(rows, &code), names(rows, &code));
         Needed { ids, processes, kernel_symbols, symbols, jit, call_sites, names }
     }
 
     /// Notes what the rows name that are noted, and so on; forgets ids without a row.
-    fn follow(&mut self, rows: &Rows) {
+    fn follow(&mut self, rows: &SessionRows) {
         while let Some((table, id)) = self.fresh.pop() {
             if !rows.visit(table, id, &mut |reference| self.see(&reference)) {
                 self.ids[table as usize].remove(&id);
@@ -209,7 +211,7 @@ impl Need {
 }
 
 /// Returns the nodes of stacks down to their outermost frames.
-fn closed(rows: &Rows, stacks: &BTreeSet<u32>) -> BTreeSet<u32> {
+fn closed(rows: &SessionRows, stacks: &BTreeSet<u32>) -> BTreeSet<u32> {
     let mut nodes = BTreeSet::new();
     for stack in stacks {
         let mut next = *stack;
@@ -224,7 +226,7 @@ fn closed(rows: &Rows, stacks: &BTreeSet<u32>) -> BTreeSet<u32> {
 }
 
 /// Returns the processes and all from which they were forked at any time: they inherit mappings.
-fn with_ancestors(rows: &Rows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
+fn with_ancestors(rows: &SessionRows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
     let forks = rows.lifecycle.iter().filter(|row| row.change == Change::FORK);
     let forks: BTreeSet<(u32, u32)> = forks.map(|row| (row.tgid, row.parent_tgid)).collect();
     let mut fresh: Vec<u32> = processes.iter().copied().collect();
@@ -239,7 +241,7 @@ fn with_ancestors(rows: &Rows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
 }
 
 /// Returns the addresses whose names are looked up, and the addresses after them.
-fn addresses(rows: &Rows, stacks: &BTreeSet<u32>) -> Vec<u64> {
+fn addresses(rows: &SessionRows, stacks: &BTreeSet<u32>) -> Vec<u64> {
     let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
         Location::Address(address) => Some(address),
         Location::Image { .. } => None,
@@ -279,7 +281,7 @@ fn call_sites(sites: &[CallSite], processes: &BTreeSet<u32>, addresses: &[u64]) 
 
 /// Returns the ids of further rows of these snapshots: those of interrupted code, and of the stacks of C that called Go, follow
 /// that of the sample, and keep their order.
-fn outer_snapshots(rows: &Rows, snapshots: &BTreeSet<u32>) -> Vec<u32> {
+fn outer_snapshots(rows: &SessionRows, snapshots: &BTreeSet<u32>) -> Vec<u32> {
     let is_outer = |id: &u32| rows.held.snapshots.find(*id).is_some_and(Snapshot::is_outer);
     let outer = |id: &u32| {
         let id = *id;
@@ -289,7 +291,7 @@ fn outer_snapshots(rows: &Rows, snapshots: &BTreeSet<u32>) -> Vec<u32> {
 }
 
 /// Returns the positions of the symbols of images that hold a piece of code or end right before it.
-fn image_symbols(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<usize> {
+fn image_symbols(rows: &SessionRows, code: &BTreeSet<(u32, u64)>) -> Vec<usize> {
     let is_hit = |symbol: &Symbol| {
         let (first, last) = ((symbol.image, symbol.start), (symbol.image, symbol.end));
         first <= last && code.range(first..=last).next().is_some()
@@ -298,7 +300,7 @@ fn image_symbols(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<usize> {
 }
 
 /// Returns the positions of the named places by which code is looked up: its own, or that of the byte before it.
-fn names(rows: &Rows, code: &BTreeSet<(u32, u64)>) -> Vec<(usize, usize)> {
+fn names(rows: &SessionRows, code: &BTreeSet<(u32, u64)>) -> Vec<(usize, usize)> {
     let is_hit = |place: &NamedPlace| {
         let behind = place.file_off.saturating_add(1);
         [place.file_off, behind].iter().any(|off| code.contains(&(place.image, *off)))
@@ -314,9 +316,9 @@ mod tests {
 
     #[test]
     fn new_ids_keep_the_order_and_what_is_lost_has_one_of_its_own() {
-        let strings = Ids::new([3, 9], Table::Strings);
+        let strings = Renumbered::new([3, 9], IdTable::Strings);
         assert_eq!([0, 3, 9, 4, u32::MAX].map(|id| strings.new_id(id)), [0, 2, 3, 1, 1]);
-        let tasks = Ids::new([0, 7], Table::Tasks);
+        let tasks = Renumbered::new([0, 7], IdTable::Tasks);
         assert_eq!([0, 7, 1].map(|id| tasks.new_id(id)), [1, 2, 0]);
     }
 

@@ -4,16 +4,17 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1, LifecycleV1,
-    LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1, SnapshotsV1, StackCodeV1,
-    StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, Table, TasksV1, UnwindRulesV1,
+    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, IdTable, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
+    LifecycleV1, LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1, SnapshotsV1,
+    StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
+    UnwindRulesV1,
 };
 use icecore_format::write::Writer;
 
 use super::choose::Chosen;
 use super::need::Needed;
 use super::pieces;
-use super::rows::Rows;
+use super::rows::SessionRows;
 use crate::edit::append_names;
 use crate::profile::found::Draft;
 
@@ -45,10 +46,10 @@ impl<'a> Packer<'a> {
     }
 
     /// Writes everything that samples refer to.
-    pub(super) fn rows(&mut self, rows: &Rows) -> anyhow::Result<()> {
+    pub(super) fn rows(&mut self, rows: &SessionRows) -> anyhow::Result<()> {
         self.strings(rows)?;
         // All fields are listed, so that nobody adds one without deciding where it is written.
-        let Rows {
+        let SessionRows {
             session: _,
             strings: _,
             tasks,
@@ -74,9 +75,9 @@ impl<'a> Packer<'a> {
         let (needed, w) = (&self.needed, &mut *self.writer);
         let Needed { processes, kernel_symbols, symbols, jit, call_sites, names, .. } = needed;
         let block = |first, rows: &[_]| Ok(TasksV1::from_rows(first, rows));
-        counted(w, needed, Table::Tasks, |id| tasks.find(id), block)?;
+        counted(w, needed, IdTable::Tasks, |id| tasks.find(id), block)?;
         let block = |first, rows: &[_]| Ok(ImagesV1::from_rows(first, rows));
-        counted(w, needed, Table::Images, |id| images.find(id), block)?;
+        counted(w, needed, IdTable::Images, |id| images.find(id), block)?;
         let changes = lifecycle.iter().filter(|row| processes.contains(&row.tgid));
         listed(w, needed, changes.copied(), LifecycleV1::from_rows)?;
         let cgroups = cgroups.iter().filter(|row| processes.contains(&row.tgid));
@@ -98,35 +99,39 @@ impl<'a> Packer<'a> {
             append_names(w, &mut draft, false)?;
         }
         append_names(w, &mut draft, true)?;
-        counted(w, needed, Table::Stacks, |id| nodes.find(id), StacksV1::from_rows)?;
+        counted(w, needed, IdTable::Stacks, |id| nodes.find(id), StacksV1::from_rows)?;
         let mark = |id: &u32| Some((*id, *marks.get(id)?));
-        listed(w, needed, needed.ids(Table::Stacks).old.iter().filter_map(mark), StackMarksV1::from_rows)?;
+        listed(w, needed, needed.ids(IdTable::Stacks).old.iter().filter_map(mark), StackMarksV1::from_rows)?;
         self.held(rows)
     }
 
     /// Writes the contents of registers and stacks.
-    fn held(&mut self, rows: &Rows) -> anyhow::Result<()> {
+    fn held(&mut self, rows: &SessionRows) -> anyhow::Result<()> {
         let (needed, held, w) = (&self.needed, &rows.held, &mut *self.writer);
         let code = |first, rows: &[_]| Ok(StackCodeV1::from_rows(first, rows));
-        counted(w, needed, Table::StackCode, |id| held.code.find(id), code)?;
-        counted(w, needed, Table::StackPieces, |id| held.pieces.find(id), StackPiecesV1::from_rows)?;
-        counted(w, needed, Table::StackNodes, |id| held.nodes.find(id), StackNodesV1::from_rows)?;
-        counted(w, needed, Table::Snapshots, |id| held.snapshots.find(id), SnapshotsV1::from_rows)?;
+        counted(w, needed, IdTable::StackCode, |id| held.code.find(id), code)?;
+        counted(w, needed, IdTable::StackPieces, |id| held.pieces.find(id), StackPiecesV1::from_rows)?;
+        counted(w, needed, IdTable::StackNodes, |id| held.nodes.find(id), StackNodesV1::from_rows)?;
+        counted(w, needed, IdTable::Snapshots, |id| held.snapshots.find(id), SnapshotsV1::from_rows)?;
         // Unwind tables tell of walks, too, what may be believed; of stacks that were unwound before, they tell nothing.
-        if needed.ids(Table::Snapshots).old.is_empty() && !held.snapshots.is_empty() {
+        if needed.ids(IdTable::Snapshots).old.is_empty() && !held.snapshots.is_empty() {
             return Ok(());
         }
-        let rules = rows.unwind_rules.iter().filter(|rule| needed.ids(Table::Images).has(rule.image));
+        let rules = rows.unwind_rules.iter().filter(|rule| needed.ids(IdTable::Images).has(rule.image));
         listed(w, needed, rules.cloned(), UnwindRulesV1::from_rows)
     }
 
     /// Copies pieces of images' files; returns what of them is damaged.
-    pub(super) fn pieces(&mut self, recording: &Recording, rows: &Rows) -> anyhow::Result<Vec<Damage>> {
-        pieces::copy(recording, rows, self.needed.ids(Table::Images), self.writer)
+    pub(super) fn pieces(
+        &mut self,
+        recording: &Recording,
+        rows: &SessionRows,
+    ) -> anyhow::Result<Vec<Damage>> {
+        pieces::copy(recording, rows, self.needed.ids(IdTable::Images), self.writer)
     }
 
-    fn strings(&mut self, rows: &Rows) -> anyhow::Result<()> {
-        let ids = self.needed.ids(Table::Strings);
+    fn strings(&mut self, rows: &SessionRows) -> anyhow::Result<()> {
+        let ids = self.needed.ids(IdTable::Strings);
         let mut first = ids.first();
         let (mut texts, mut len): (Vec<&[u8]>, usize) = (Vec::new(), 0);
         let mut put = |first: &mut u32, texts: &mut Vec<&[u8]>| -> anyhow::Result<()> {
@@ -149,7 +154,7 @@ impl<'a> Packer<'a> {
     }
 
     /// Takes the selected samples of a block.
-    pub(super) fn samples(&mut self, chosen: Chosen, rows: &Rows) -> anyhow::Result<()> {
+    pub(super) fn samples(&mut self, chosen: Chosen, rows: &SessionRows) -> anyhow::Result<()> {
         let Chosen { samples, unit_ns, period_ns } = chosen;
         if (self.basis.unit_ns, self.basis.period_ns) != (unit_ns, period_ns) {
             self.flush(rows)?;
@@ -168,7 +173,7 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    fn flush(&mut self, rows: &Rows) -> anyhow::Result<()> {
+    fn flush(&mut self, rows: &SessionRows) -> anyhow::Result<()> {
         let mut samples = std::mem::take(&mut self.waiting);
         self.span_ns = (u64::MAX, 0);
         if samples.is_empty() {
@@ -190,10 +195,10 @@ impl<'a> Packer<'a> {
     }
 
     /// Writes the last samples, losses and the receipt.
-    pub(super) fn end(&mut self, rows: &Rows) -> anyhow::Result<()> {
+    pub(super) fn end(&mut self, rows: &SessionRows) -> anyhow::Result<()> {
         self.flush(rows)?;
         let (needed, w) = (&self.needed, &mut *self.writer);
-        let left_out = rows.left_out.iter().filter(|row| needed.ids(Table::Images).has(row.image));
+        let left_out = rows.left_out.iter().filter(|row| needed.ids(IdTable::Images).has(row.image));
         listed(w, needed, left_out.copied(), LeftOutV1::from_rows)?;
         listed(w, needed, rows.cpu_times.iter().copied(), CpuTimesV1::from_rows)?;
         listed(w, needed, rows.losses.iter().copied(), LossesV1::from_rows)?;
@@ -209,7 +214,7 @@ impl<'a> Packer<'a> {
 fn counted<'r, R: References + Clone + 'r, P: Payload>(
     writer: &mut Writer,
     needed: &Needed,
-    table: Table,
+    table: IdTable,
     row: impl Fn(u32) -> Option<&'r R>,
     block: impl Fn(u32, &[R]) -> Result<P, icecore_format::Error>,
 ) -> anyhow::Result<()> {

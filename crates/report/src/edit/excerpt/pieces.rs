@@ -7,16 +7,16 @@ use icecore_format::read::{Damage, Recording};
 use icecore_format::records::ImagePartsV1;
 use icecore_format::write::Writer;
 
-use super::need::Ids;
-use super::rows::Rows;
+use super::need::Renumbered;
+use super::rows::SessionRows;
 use crate::recording::load::damage;
 
 /// Copies the blocks of a session; returns those that are damaged. Pieces of an image that is not kept go to a kept image with the
 /// same build-id: the recorder wrote them once for both.
 pub(super) fn copy(
     recording: &Recording,
-    rows: &Rows,
-    images: &Ids,
+    rows: &SessionRows,
+    images: &Renumbered,
     writer: &mut Writer,
 ) -> anyhow::Result<Vec<Damage>> {
     let mut heirs = Heirs::new(rows, images);
@@ -38,7 +38,7 @@ pub(super) fn copy(
 fn piece(
     recording: &Recording,
     entry: &Entry,
-    images: &Ids,
+    images: &Renumbered,
     heirs: &mut Heirs<'_>,
 ) -> Result<Option<ImagePartsV1>, icecore_format::Error> {
     let payload = recording.payload(entry)?;
@@ -49,8 +49,8 @@ fn piece(
 
 /// Decides which image gets the pieces of another.
 struct Heirs<'a> {
-    rows: &'a Rows,
-    images: &'a Ids,
+    rows: &'a SessionRows,
+    images: &'a Renumbered,
     /// The first kept image of each build-id.
     by_build_id: BTreeMap<&'a [u8], u32>,
     /// If two images have one heir, the first provides the pieces: their files may differ.
@@ -58,7 +58,7 @@ struct Heirs<'a> {
 }
 
 impl<'a> Heirs<'a> {
-    fn new(rows: &'a Rows, images: &'a Ids) -> Self {
+    fn new(rows: &'a SessionRows, images: &'a Renumbered) -> Self {
         let mut by_build_id = BTreeMap::new();
         for id in &images.old {
             if let Some(image) = rows.images.find(*id).filter(|image| !image.build_id.is_empty()) {
@@ -90,7 +90,7 @@ impl<'a> Heirs<'a> {
 
 #[cfg(test)]
 mod tests {
-    use icecore_format::records::{Image, ImageKind, Table};
+    use icecore_format::records::{IdTable, Image, ImageKind};
 
     use super::*;
     use crate::recording::load::by_id::ById;
@@ -107,8 +107,8 @@ mod tests {
             modified_unix_ns: 0,
         };
         let images = [&b"a"[..], b"b", b"a", b"", b"", b"a"].map(image).to_vec();
-        let rows = Rows { images: ById::from_blocks(vec![(0, images)]), ..Rows::default() };
-        let kept = Ids::new([1, 2, 3, 5], Table::Images);
+        let rows = SessionRows { images: ById::from_blocks(vec![(0, images)]), ..SessionRows::default() };
+        let kept = Renumbered::new([1, 2, 3, 5], IdTable::Images);
         let mut heirs = Heirs::new(&rows, &kept);
         assert_eq!([0, 0, 1, 3, 4].map(|image| heirs.of(image)), [Some(2), Some(2), Some(1), Some(3), None]);
         assert_eq!(heirs.of(2), None, "it has got those of 0");

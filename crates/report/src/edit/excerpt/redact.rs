@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use icecore_format::records::{NameTable, SessionV1};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
-use super::rows::Rows;
+use super::rows::SessionRows;
 use crate::cli::Redact;
 
 /// The length of a pseudonym: among a million texts, two share one in one of 560 recordings.
@@ -58,9 +58,9 @@ impl Redaction {
     }
 
     /// Replaces texts of rows. Returns how many blocks with pieces of files were skipped, because they reveal paths.
-    pub(super) fn rows(&self, rows: &mut Rows) -> u64 {
+    pub(super) fn rows(&self, rows: &mut SessionRows) -> u64 {
         // All fields are listed, so that nobody adds one without deciding whether it holds text.
-        let Rows {
+        let SessionRows {
             strings,
             tasks,
             images,

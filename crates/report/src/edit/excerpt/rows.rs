@@ -3,11 +3,11 @@
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1,
+    CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, IdTable, Image, ImagesV1, JitCode, JitV1,
     KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1,
     Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference, References, SessionV1,
     SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol,
-    SymbolsV1, Table, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
 };
 
 use crate::base::map::Map;
@@ -18,7 +18,7 @@ use crate::recording::load::parts::Part;
 
 /// Rows of one session.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct SessionRows {
     pub(super) session: Option<SessionV1>,
     pub(super) strings: ById<Vec<u8>>,
     pub(super) tasks: ById<Task>,
@@ -56,7 +56,7 @@ struct Blocks {
     held: HeldBlocks,
 }
 
-impl Rows {
+impl SessionRows {
     /// Decodes the blocks of a session. Those that cannot be used were counted by [`crate::recording::load::load`].
     pub(super) fn load(recording: &Recording, tables: &Tables, part: &Part) -> Self {
         let parts = &tables.parts;
@@ -80,19 +80,19 @@ impl Rows {
     }
 
     /// Shows what a row refers to; returns false if there is no such row.
-    pub(super) fn visit(&self, table: Table, id: u32, see: &mut impl FnMut(Reference<'_>)) -> bool {
+    pub(super) fn visit(&self, table: IdTable, id: u32, see: &mut impl FnMut(Reference<'_>)) -> bool {
         fn shown<R: References + Clone>(row: Option<&R>, see: &mut impl FnMut(Reference<'_>)) -> bool {
             row.cloned().map(|mut row| row.visit(see)).is_some()
         }
         match table {
-            Table::Strings => self.strings.find(id).is_some(),
-            Table::Stacks => shown(self.nodes.find(id), see),
-            Table::Tasks => shown(self.tasks.find(id), see),
-            Table::Images => shown(self.images.find(id), see),
-            Table::StackCode => shown(self.held.code.find(id), see),
-            Table::StackNodes => shown(self.held.nodes.find(id), see),
-            Table::StackPieces => shown(self.held.pieces.find(id), see),
-            Table::Snapshots => shown(self.held.snapshots.find(id), see),
+            IdTable::Strings => self.strings.find(id).is_some(),
+            IdTable::Stacks => shown(self.nodes.find(id), see),
+            IdTable::Tasks => shown(self.tasks.find(id), see),
+            IdTable::Images => shown(self.images.find(id), see),
+            IdTable::StackCode => shown(self.held.code.find(id), see),
+            IdTable::StackNodes => shown(self.held.nodes.find(id), see),
+            IdTable::StackPieces => shown(self.held.pieces.find(id), see),
+            IdTable::Snapshots => shown(self.held.snapshots.find(id), see),
         }
     }
 

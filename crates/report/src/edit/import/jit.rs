@@ -32,7 +32,7 @@ pub(super) struct Made {
 
 /// When and where perf recorded; a map must match it. Times in ns since 1970.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct When<'a> {
+pub(super) struct RecordedAt<'a> {
     pub(super) host: &'a str,
     pub(super) began: u64,
     /// The last change of the perf.data file.
@@ -50,7 +50,7 @@ impl Made {
     }
 
     /// Finds the pieces of code around the noted addresses.
-    pub(super) fn rows(&self, when: When<'_>) -> Vec<JitCode> {
+    pub(super) fn rows(&self, when: RecordedAt<'_>) -> Vec<JitCode> {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         if host.trim_end() != when.host {
             return Vec::new();
@@ -64,7 +64,7 @@ impl Made {
 }
 
 /// Opens the map of a process, if the recorded process wrote it.
-fn open(tgid: u32, when: When<'_>) -> Option<File> {
+fn open(tgid: u32, when: RecordedAt<'_>) -> Option<File> {
     let path = PathBuf::from(format!("/tmp/perf-{tgid}.map"));
     let is_good = |meta: &Metadata| {
         let own_uid = fs::metadata("/proc/self").map_or(0, |own| own.uid());
@@ -78,7 +78,7 @@ fn open(tgid: u32, when: When<'_>) -> Option<File> {
     ((meta.dev(), meta.ino()) == (seen.dev(), seen.ino())).then_some(file)
 }
 
-fn is_of(meta: &Metadata, tgid: u32, when: When<'_>) -> bool {
+fn is_of(meta: &Metadata, tgid: u32, when: RecordedAt<'_>) -> bool {
     let seconds = u64::try_from(meta.mtime()).unwrap_or(0);
     let written = seconds.saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec() as u64);
     let meanwhile = when.began.saturating_sub(CLOCKS_APART_NS)..=when.ended.saturating_add(CLOCKS_APART_NS);
@@ -157,7 +157,7 @@ mod tests {
         let meta = fs::metadata(file.path()).expect("there");
         let written = meta.mtime() as u64 * 1_000_000_000;
         let hour = 3_600_000_000_000;
-        let is_of = |tgid, began, ended| is_of(&meta, tgid, When { host: "", began, ended });
+        let is_of = |tgid, began, ended| is_of(&meta, tgid, RecordedAt { host: "", began, ended });
         assert!(is_of(u32::MAX, written - hour, written + hour));
         assert!(!is_of(u32::MAX, written - 2 * hour, written - hour));
         assert!(!is_of(u32::MAX, written + hour, written + 2 * hour));

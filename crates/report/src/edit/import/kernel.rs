@@ -43,14 +43,14 @@ struct Here {
 
 /// Functions of the recorded kernel, ordered by address.
 #[derive(Debug, Default)]
-pub(super) struct Functions {
-    rows: Vec<Function>,
+pub(super) struct KernelFunctions {
+    rows: Vec<KernelFunction>,
     /// A note for readers: the source of the names, or why there are none.
     pub(super) note: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Function {
+struct KernelFunction {
     start: Avma,
     end: Avma,
     name: Vec<u8>,
@@ -58,7 +58,7 @@ struct Function {
     module: Vec<u8>,
 }
 
-impl Functions {
+impl KernelFunctions {
     /// Takes the functions of this machine's kernel, if it is the recorded one.
     pub(super) fn of(features: &Features, kernel: Option<&Kernel>, times: Times) -> Self {
         Self::by(&Here::read(features), features, kernel, times)
@@ -76,15 +76,15 @@ impl Functions {
         let end = |at: usize, start: Avma| {
             rows.get(at + 1).map_or(Avma(start.0.saturating_add(LAST_LEN)), |next| next.0)
         };
-        let function = |(at, (start, _, name, module)): (usize, &Line<'_>)| Function {
+        let function = |(at, (start, _, name, module)): (usize, &KallsymsLine<'_>)| KernelFunction {
             start: *start,
             end: end(at, *start),
             name: name.to_vec(),
             module: module.to_vec(),
         };
-        let is_there = |function: &Function| function.module.is_empty() || is_this_boot;
+        let is_there = |function: &KernelFunction| function.module.is_empty() || is_this_boot;
         // BPF programs come and go, and perf records them.
-        let is_code = |function: &Function| function.module != b"bpf" && function.start < function.end;
+        let is_code = |function: &KernelFunction| function.module != b"bpf" && function.start < function.end;
         let rows = rows.iter().enumerate().map(function).filter(|it| is_there(it) && is_code(it)).collect();
         Self {
             rows,
@@ -102,17 +102,17 @@ impl Functions {
     /// Finds the functions around addresses, except for those in `told`; `string` assigns ids to texts.
     pub(super) fn rows(
         &self,
-        addresses: &Hit,
+        addresses: &KernelHits,
         told: &[KernelSymbol],
         mut string: impl FnMut(&[u8]) -> u32,
     ) -> Vec<KernelSymbol> {
-        let is_told = |function: &Function| {
+        let is_told = |function: &KernelFunction| {
             let at = told.partition_point(|symbol| symbol.start < function.end.0);
             at.checked_sub(1).is_some_and(|at| told[at].end > function.start.0)
         };
         let hits: BTreeSet<usize> = addresses.0.iter().filter_map(|address| self.find(*address)).collect();
         let functions = hits.into_iter().map(|at| &self.rows[at]).filter(|function| !is_told(function));
-        let row = |Function { start, end, name, module }: &Function| {
+        let row = |KernelFunction { start, end, name, module }: &KernelFunction| {
             let module = if module.is_empty() { 0 } else { string(module) };
             KernelSymbol { start: start.0, end: end.0, name: string(name), module }
         };
@@ -122,9 +122,9 @@ impl Functions {
 
 /// Addresses of kernel code on stacks.
 #[derive(Debug, Default)]
-pub(super) struct Hit(BTreeSet<Avma>);
+pub(super) struct KernelHits(BTreeSet<Avma>);
 
-impl Hit {
+impl KernelHits {
     /// Notes a stack, leaf first.
     pub(super) fn note(&mut self, leaf_first: &[Avma]) {
         for (at, address) in leaf_first.iter().enumerate() {
@@ -227,20 +227,20 @@ fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A parsed line: address, rank among names of one address, name, module.
-type Line<'a> = (Avma, (bool, usize), &'a [u8], &'a [u8]);
+type KallsymsLine<'a> = (Avma, (bool, usize), &'a [u8], &'a [u8]);
 
 /// Parses `address type name [module]`. Of several names at one address the global one is kept, else the one with fewer leading
 /// underscores, as the recorder does. Hidden addresses are 0, and are skipped.
 ///
 /// # Source   proc(5) `/proc/kallsyms`; types are those of nm(1)
-fn parsed(text: &[u8]) -> Vec<Line<'_>> {
-    let mut rows: Vec<Line<'_>> = text.split(|byte| *byte == b'\n').filter_map(line).collect();
+fn parsed(text: &[u8]) -> Vec<KallsymsLine<'_>> {
+    let mut rows: Vec<KallsymsLine<'_>> = text.split(|byte| *byte == b'\n').filter_map(line).collect();
     rows.sort_by_key(|(start, rank, ..)| (*start, *rank));
     rows.dedup_by_key(|(start, ..)| *start);
     rows
 }
 
-fn line(text: &[u8]) -> Option<Line<'_>> {
+fn line(text: &[u8]) -> Option<KallsymsLine<'_>> {
     let mut words = text.split(|byte| *byte == b' ' || *byte == b'\t').filter(|word| !word.is_empty());
     let start = Avma(u64::from_str_radix(std::str::from_utf8(words.next()?).ok()?, 16).ok()?);
     let (kind, name) = (words.next()?, words.next()?);
@@ -283,8 +283,8 @@ mod tests {
     fn named(here: &Here, kernel: &Kernel, changed_unix_ns: u64) -> (Vec<String>, String) {
         let features = Features { host: "h".into(), kernel_release: "6.1".into(), ..Features::default() };
         let times = Times { last_ns: HOUR, changed_unix_ns };
-        let functions = Functions::by(here, &features, Some(kernel), times);
-        let mut hit = Hit::default();
+        let functions = KernelFunctions::by(here, &features, Some(kernel), times);
+        let mut hit = KernelHits::default();
         hit.note(&[0xffff_0110, 0xffff_0200, 0xffff_0050, 0xffff_9001, 0xffff_9101, 5].map(Avma));
         let mut texts = Vec::new();
         let rows = functions.rows(&hit, &[], |text| {
@@ -326,13 +326,13 @@ mod tests {
 
     #[test]
     fn what_perf_tells_is_not_told_twice() {
-        let functions = Functions::by(
+        let functions = KernelFunctions::by(
             &here(),
             &Features { host: "h".into(), kernel_release: "6.1".into(), ..Features::default() },
             Some(&kernel()),
             Times { last_ns: HOUR, changed_unix_ns: 11 * HOUR },
         );
-        let mut hit = Hit::default();
+        let mut hit = KernelHits::default();
         hit.note(&[Avma(0xffff_9001)]);
         let told = KernelSymbol { start: 0xffff_9000, end: 0xffff_9010, name: 1, module: 0 };
         assert_eq!(functions.rows(&hit, &[told], |_| 1), []);

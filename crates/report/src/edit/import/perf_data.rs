@@ -45,7 +45,7 @@ use event::{common, kind, unwanted};
 pub(super) use features::Features;
 pub(super) use records::At;
 use records::{Record, Records};
-pub(super) use sample::{Sample, UserRegisters};
+pub(super) use sample::{PerfSample, UserRegisters};
 
 /// Types of records that perf itself writes.
 const HEADER_ATTR: u32 = 64;
@@ -133,9 +133,9 @@ impl PerfData {
         &self,
         sample: SampleAt,
         buffer: &'b mut Vec<u8>,
-    ) -> io::Result<Option<Sample<'b>>> {
+    ) -> io::Result<Option<PerfSample<'b>>> {
         let body = self.records.body(sample.at, buffer)?;
-        Ok(Sample::decode(body, sample.at.misc, &self.attrs[sample.attr as usize]))
+        Ok(PerfSample::decode(body, sample.at.misc, &self.attrs[sample.attr as usize]))
     }
 }
 

@@ -4,19 +4,19 @@ use icecore_elf::{Avma, Machine};
 use icecore_format::block::Processes;
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Basis, JitV1, KernelSymbolsV1, Location, Node, Sample as Row, SamplesV1, StackRepair, StacksV1,
-    StringsV1, Task, TasksV1, WalkEnd,
+    Basis, JitV1, KernelSymbolsV1, Location, Node, Sample, SamplesV1, StackRepair, StacksV1, StringsV1, Task,
+    TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
 use super::code::Code;
 use super::ids::Ids;
-use super::jit::{Made, When};
-use super::kernel::{Functions, Hit};
-use super::perf_data::{Attr, PerfData, Sample};
+use super::jit::{Made, RecordedAt};
+use super::kernel::{KernelFunctions, KernelHits};
+use super::perf_data::{Attr, PerfData, PerfSample};
 use super::registers;
 use super::snapshots::Snapshots;
-use super::world::{Names, World};
+use super::world::{ThreadNames, World};
 use super::write::append;
 use crate::base::map::Interned;
 use crate::recording::spaces::SpaceId;
@@ -48,27 +48,27 @@ pub(super) struct Samples<'a> {
     data: &'a PerfData,
     world: &'a World,
     machine: Option<Machine>,
-    names: Names<'a>,
+    names: ThreadNames<'a>,
     code: Code<'a>,
     tasks: Ids<Task>,
     nodes: Ids<Node>,
     /// `None`: the stacks of this machine cannot be unwound.
     snapshots: Option<Snapshots>,
     made: Made,
-    waiting: Vec<Row>,
+    waiting: Vec<Sample>,
     basis: Basis,
     /// Kernel code that perf recorded and that was hit, by position.
     kernel_hits: Vec<bool>,
     /// All addresses of the kernel, and the code that may lie there.
-    hit: Hit,
-    functions: &'a Functions,
+    hit: KernelHits,
+    functions: &'a KernelFunctions,
     kernel: Vec<Avma>,
     user: Vec<Avma>,
     counts: Counts,
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn new(data: &'a PerfData, world: &'a World, functions: &'a Functions) -> Self {
+    pub(super) fn new(data: &'a PerfData, world: &'a World, functions: &'a KernelFunctions) -> Self {
         let machine = registers::machine(&data.features.arch);
         let attr = data.attrs.first();
         let period_ns = attr.filter(|attr| attr.unit() == "ns").map_or(0, Attr::usual_weight);
@@ -76,7 +76,7 @@ impl<'a> Samples<'a> {
             data,
             world,
             machine,
-            names: Names::new(world),
+            names: ThreadNames::new(world),
             code: Code::new(&world.spaces, &world.images),
             tasks: Ids::from(0),
             nodes: Ids::from(1),
@@ -85,7 +85,7 @@ impl<'a> Samples<'a> {
             waiting: Vec::new(),
             basis: Basis { period_ns, processes: Processes::NONE, ..Basis::default() },
             kernel_hits: vec![false; world.kernel_symbols.len()],
-            hit: Hit::default(),
+            hit: KernelHits::default(),
             functions,
             kernel: Vec::new(),
             user: Vec::new(),
@@ -100,7 +100,7 @@ impl<'a> Samples<'a> {
     pub(super) fn write(
         mut self,
         writer: &mut Writer,
-        when: When<'_>,
+        when: RecordedAt<'_>,
         tick: &dyn Fn(u64),
     ) -> anyhow::Result<Counts> {
         let (mut buffer, mut told) = (Vec::new(), 0_u64);
@@ -129,7 +129,7 @@ impl<'a> Samples<'a> {
         Ok(self.counts)
     }
 
-    fn sample(&mut self, time_ns: u64, number: u32, sample: &Sample<'_>) -> anyhow::Result<()> {
+    fn sample(&mut self, time_ns: u64, number: u32, sample: &PerfSample<'_>) -> anyhow::Result<()> {
         let attr = &self.data.attrs[number as usize];
         let (mut kernel, mut user) = (std::mem::take(&mut self.kernel), std::mem::take(&mut self.user));
         sample.sides(&mut kernel, &mut user);
@@ -159,7 +159,7 @@ impl<'a> Samples<'a> {
             self.count(sample, snapshot);
             let task = Task { tgid: sample.tgid, tid: sample.tid, comm: self.names.at(sample.tid, time_ns) };
             self.basis.processes = self.basis.processes.with(task.tgid);
-            self.waiting.push(Row {
+            self.waiting.push(Sample {
                 time_ns,
                 cpu: sample.cpu.unwrap_or(0).min(u32::from(u16::MAX)) as u16,
                 event: self.data.event(number).min(MAX_EVENTS - 1) as u8,
@@ -177,7 +177,7 @@ impl<'a> Samples<'a> {
         Ok(())
     }
 
-    fn count(&mut self, sample: &Sample<'_>, snapshot: Option<u32>) {
+    fn count(&mut self, sample: &PerfSample<'_>, snapshot: Option<u32>) {
         self.counts.samples += 1;
         self.counts.snapshots += u64::from(snapshot.is_some());
         self.counts.narrow += u64::from(sample.registers.is_some_and(|registers| !registers.is_64));

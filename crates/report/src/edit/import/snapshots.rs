@@ -10,7 +10,7 @@ use icecore_format::write::Writer;
 
 use super::code::Code;
 use super::ids::Ids;
-use super::perf_data::{Sample, UserRegisters};
+use super::perf_data::{PerfSample, UserRegisters};
 use super::registers;
 use super::write::append;
 use crate::recording::spaces::SpaceId;
@@ -45,7 +45,12 @@ impl Snapshots {
     }
 
     /// Stores the snapshot of a sample; returns its id, or `None` if it holds nothing useful.
-    pub(super) fn note(&mut self, sample: &Sample<'_>, space: SpaceId, code: &mut Code<'_>) -> Option<u32> {
+    pub(super) fn note(
+        &mut self,
+        sample: &PerfSample<'_>,
+        space: SpaceId,
+        code: &mut Code<'_>,
+    ) -> Option<u32> {
         let registers = sample.registers.filter(|registers| registers.is_64)?;
         let Avma(sp) = registers::stack_pointer(self.machine, registers).filter(|sp| *sp < HIGHEST)?;
         let end = sp + sample.stack.len() as u64;

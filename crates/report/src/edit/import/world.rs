@@ -31,11 +31,11 @@ pub(super) struct World {
 impl World {
     /// Collects the contents of the records.
     pub(super) fn of(data: &PerfData) -> Self {
-        let mut draft = Draft::new(data);
+        let mut draft = WorldDraft::new(data);
         for (time_ns, event) in &data.events {
             draft.event(*time_ns, event);
         }
-        let Draft {
+        let WorldDraft {
             span_ns,
             strings,
             images,
@@ -65,7 +65,7 @@ impl World {
     }
 }
 
-struct Draft<'a> {
+struct WorldDraft<'a> {
     span_ns: (u64, u64),
     strings: Interned<Vec<u8>>,
     images: Interned<Image>,
@@ -81,7 +81,7 @@ struct Draft<'a> {
     kernel: Option<Kernel>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> WorldDraft<'a> {
     fn new(data: &'a PerfData) -> Self {
         let times = data.events.iter().map(|(time_ns, _)| *time_ns);
         let times =
@@ -203,13 +203,13 @@ fn kind_of(path: &[u8]) -> ImageKind {
 
 /// Replays the names of threads.
 #[derive(Debug)]
-pub(super) struct Names<'a> {
+pub(super) struct ThreadNames<'a> {
     changes: std::iter::Peekable<std::slice::Iter<'a, Lifecycle>>,
     comms: Map<u32, u32>,
     idle: u32,
 }
 
-impl<'a> Names<'a> {
+impl<'a> ThreadNames<'a> {
     pub(super) fn new(world: &'a World) -> Self {
         Self { changes: world.lifecycle.iter().peekable(), comms: Map::default(), idle: world.idle }
     }

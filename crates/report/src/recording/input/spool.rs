@@ -60,9 +60,9 @@ mod tests {
     use super::*;
 
     /// A source that fails, or goes on for ever.
-    struct Source(Option<io::ErrorKind>);
+    struct Failing(Option<io::ErrorKind>);
 
-    impl Read for Source {
+    impl Read for Failing {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
             match self.0 {
                 Some(kind) => Err(kind.into()),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn head() -> [u8; header::LEN] {
-        FileHeader { mark: header::Mark::Streamed, incompatible: 0, compatible: 0, uuid: [1; 16] }.encode()
+        FileHeader { mark: header::EndMark::Streamed, incompatible: 0, compatible: 0, uuid: [1; 16] }.encode()
     }
 
     fn is_recording(head: &[u8]) -> bool {
@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn what_is_no_recording_is_not_read_to_its_end() {
-        let file = spool(Source(None), is_recording).expect("room");
+        let file = spool(Failing(None), is_recording).expect("room");
         assert_eq!(file.metadata().expect("ours").len(), header::LEN as u64);
     }
 
     #[test]
     fn a_pipe_that_fails_is_an_error_with_its_cause() {
         let head = head();
-        let broken = (&head[..]).chain(Source(Some(io::ErrorKind::ConnectionReset)));
+        let broken = (&head[..]).chain(Failing(Some(io::ErrorKind::ConnectionReset)));
         let error = spool(broken, is_recording).expect_err("broken");
         assert_eq!(format!("{:#}", anyhow::Error::from(error)), "cannot read on: connection reset");
     }

@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub struct ById<T> {
     /// Ordered by first id. One run if no block is missing.
-    runs: Vec<Run<T>>,
+    runs: Vec<Contiguous<T>>,
 }
 
 impl<T> Default for ById<T> {
@@ -15,7 +15,7 @@ impl<T> Default for ById<T> {
 
 /// Rows without a hole between them.
 #[derive(Debug)]
-struct Run<T> {
+struct Contiguous<T> {
     first: u32,
     /// Rows in the runs before.
     before: usize,
@@ -27,13 +27,13 @@ impl<T> ById<T> {
     pub fn from_blocks(mut blocks: Vec<(u32, Vec<T>)>) -> Self {
         blocks.retain(|(_, rows)| !rows.is_empty());
         blocks.sort_by_key(|(first, _)| *first);
-        let mut runs: Vec<Run<T>> = Vec::new();
+        let mut runs: Vec<Contiguous<T>> = Vec::new();
         let mut before = 0;
         for (first, rows) in blocks {
             let more = rows.len();
             match runs.last_mut() {
                 Some(run) if run.first as usize + run.rows.len() == first as usize => run.rows.extend(rows),
-                _ => runs.push(Run { first, before, rows }),
+                _ => runs.push(Contiguous { first, before, rows }),
             }
             before += more;
         }
@@ -42,7 +42,7 @@ impl<T> ById<T> {
 
     /// The id after the largest; `None` if that exceeds a `u32`.
     pub fn next_id(&self) -> Option<u32> {
-        let behind = |run: &Run<T>| u32::try_from(run.first as usize + run.rows.len()).ok();
+        let behind = |run: &Contiguous<T>| u32::try_from(run.first as usize + run.rows.len()).ok();
         self.runs.last().map_or(Some(0), behind)
     }
 
@@ -52,7 +52,7 @@ impl<T> ById<T> {
         match self.runs.last_mut() {
             _ if rows.is_empty() => {}
             Some(run) if run.first as usize + run.rows.len() == first as usize => run.rows.extend(rows),
-            _ => self.runs.push(Run { first, before, rows }),
+            _ => self.runs.push(Contiguous { first, before, rows }),
         }
     }
 

@@ -19,7 +19,7 @@ mod tests;
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
-use icecore_format::records::{EventV1, ReceiptV1, Reference, References, SessionV1, Table};
+use icecore_format::records::{EventV1, IdTable, ReceiptV1, Reference, References, SessionV1};
 
 use super::Decoded;
 use crate::recording::filter::Moment;
@@ -74,7 +74,7 @@ pub struct Part {
 }
 
 /// How many tables there are.
-const TABLES: usize = Table::ALL.len();
+const TABLES: usize = IdTable::ALL.len();
 
 /// Ids of one table in one part.
 #[derive(Debug, Clone, Copy, Default)]
@@ -204,27 +204,27 @@ impl Parts {
 
     /// The part to which a node of the trie belongs.
     pub fn of_node(&self, id: u32) -> u32 {
-        self.of_id(Table::Stacks, id)
+        self.of_id(IdTable::Stacks, id)
     }
 
     /// The part to which a node of the trie belongs, and the id of the node there.
     pub fn own_node(&self, id: u32) -> (u32, u32) {
         let part = self.of_node(id);
-        (part, id - self.part(part).ids[Table::Stacks as usize].base)
+        (part, id - self.part(part).ids[IdTable::Stacks as usize].base)
     }
 
     /// The part to which an image belongs, and the id of the image there.
     pub fn of_image(&self, id: u32) -> (u32, u32) {
-        let part = self.of_id(Table::Images, id);
-        (part, id - self.part(part).ids[Table::Images as usize].base)
+        let part = self.of_id(IdTable::Images, id);
+        (part, id - self.part(part).ids[IdTable::Images as usize].base)
     }
 
     /// The part to which a task belongs.
     pub fn of_task(&self, id: u32) -> u32 {
-        self.of_id(Table::Tasks, id)
+        self.of_id(IdTable::Tasks, id)
     }
 
-    fn of_id(&self, table: Table, id: u32) -> u32 {
+    fn of_id(&self, table: IdTable, id: u32) -> u32 {
         if self.parts.len() == 1 {
             return 0;
         }
@@ -382,7 +382,7 @@ impl Part {
     }
 
     /// An id that is unique in the file. An id that stands for no row, as that of the empty stack, is the same everywhere.
-    fn id(&self, table: Table, own: u32) -> u32 {
+    fn id(&self, table: IdTable, own: u32) -> u32 {
         if own < table.first_id() { own } else { self.ids[table as usize].shift(own) }
     }
 }

@@ -6,10 +6,10 @@ use icecore_format::Error;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, Layout, LeftOutV1,
-    LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References, SamplesV1, SessionV1,
-    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1,
-    Table, TasksV1, UnwindRulesV1,
+    CallSitesV1, CgroupsV1, CpuTimesV1, IdTable, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, Layout,
+    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References, SamplesV1,
+    SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1,
+    SymbolsV1, TasksV1, UnwindRulesV1,
 };
 
 use super::ids::{Runs, runs};
@@ -22,9 +22,9 @@ pub(super) struct Checked {
     /// A repaired copy would lack the block, or have it right.
     pub(super) is_repairable: bool,
     /// Ids that it defines, first to last.
-    pub(super) defines: Option<(Table, u32, u32)>,
+    pub(super) defines: Option<(IdTable, u32, u32)>,
     /// Ids that it refers to, without those that it defines.
-    pub(super) uses: Vec<(Table, Runs)>,
+    pub(super) uses: Vec<(IdTable, Runs)>,
     /// Events of a session.
     pub(super) events: Option<u32>,
     /// The largest event that samples refer to.
@@ -71,35 +71,35 @@ impl Checked {
             }
             Layout::StringsV1 => {
                 let view = payload.view::<StringsV1>()?;
-                self.defines(Table::Strings, view.first_id.to_native(), view.rows()?.len())
+                self.defines(IdTable::Strings, view.first_id.to_native(), view.rows()?.len())
             }
             Layout::TasksV1 => {
                 let view = payload.view::<TasksV1>()?;
-                self.numbered(Table::Tasks, view.first_id.to_native(), view.rows())
+                self.numbered(IdTable::Tasks, view.first_id.to_native(), view.rows())
             }
             Layout::ImagesV1 => {
                 let view = payload.view::<ImagesV1>()?;
-                self.numbered(Table::Images, view.first_id.to_native(), view.rows()?)
+                self.numbered(IdTable::Images, view.first_id.to_native(), view.rows()?)
             }
             Layout::StacksV1 => {
                 let view = payload.view::<StacksV1>()?;
-                self.numbered(Table::Stacks, view.first_id.to_native(), view.rows()?)
+                self.numbered(IdTable::Stacks, view.first_id.to_native(), view.rows()?)
             }
             Layout::StackCodeV1 => {
                 let view = payload.view::<StackCodeV1>()?;
-                self.numbered(Table::StackCode, view.first_id.to_native(), view.rows())
+                self.numbered(IdTable::StackCode, view.first_id.to_native(), view.rows())
             }
             Layout::StackPiecesV1 => {
                 let view = payload.view::<StackPiecesV1>()?;
-                self.numbered(Table::StackPieces, view.first_id.to_native(), view.rows()?)
+                self.numbered(IdTable::StackPieces, view.first_id.to_native(), view.rows()?)
             }
             Layout::StackNodesV1 => {
                 let view = payload.view::<StackNodesV1>()?;
-                self.numbered(Table::StackNodes, view.first_id.to_native(), view.rows()?)
+                self.numbered(IdTable::StackNodes, view.first_id.to_native(), view.rows()?)
             }
             Layout::SnapshotsV1 => {
                 let view = payload.view::<SnapshotsV1>()?;
-                self.numbered(Table::Snapshots, view.first_id.to_native(), view.rows()?)
+                self.numbered(IdTable::Snapshots, view.first_id.to_native(), view.rows()?)
             }
             Layout::SamplesV1 => {
                 let view = payload.view::<SamplesV1>()?;
@@ -129,7 +129,7 @@ impl Checked {
                 if entry.header.processes != ImagePartsV1::label(image) {
                     self.wrong("the image in its header is not that in its payload");
                 }
-                self.uses.push((Table::Images, runs(vec![image])));
+                self.uses.push((IdTable::Images, runs(vec![image])));
                 view.rows()?.len()
             }
             Layout::ReceiptV1 => payload.view::<ReceiptV1>()?.to_owned_record()?.ended_by.len(),
@@ -142,7 +142,7 @@ impl Checked {
 
     /// Checks rows without ids that are in no order; returns how many there are.
     fn listed<R: References>(&mut self, rows: impl IntoIterator<Item = R>) -> usize {
-        let mut seen = Seen::default();
+        let mut seen = Used::default();
         let count = rows.into_iter().map(|row| seen.row(row)).count();
         self.uses(seen, None);
         count
@@ -155,7 +155,7 @@ impl Checked {
         rows: impl IntoIterator<Item = R>,
         time_ns: impl Fn(&R) -> u64,
     ) -> usize {
-        let mut seen = Seen::default();
+        let mut seen = Used::default();
         let times = rows.into_iter().map(|row| {
             let ns = time_ns(&row);
             seen.row(row);
@@ -169,11 +169,11 @@ impl Checked {
     /// Checks rows that have ids; returns how many there are.
     fn numbered<R: References>(
         &mut self,
-        table: Table,
+        table: IdTable,
         first: u32,
         rows: impl IntoIterator<Item = R>,
     ) -> usize {
-        let mut seen = Seen::default();
+        let mut seen = Used::default();
         let count = rows.into_iter().map(|row| seen.row(row)).count();
         self.uses(seen, Some((table, first)));
         self.defines(table, first, count)
@@ -181,9 +181,9 @@ impl Checked {
 
     /// Takes note of what rows refer to. Of their own table these are ids in front of `first`: what a row refers to in
     /// its own block lies in front of it, as the format has no other way to say it.
-    fn uses(&mut self, seen: Seen, own: Option<(Table, u32)>) {
+    fn uses(&mut self, seen: Used, own: Option<(IdTable, u32)>) {
         self.last_event = seen.last_event;
-        for (table, mut ids) in Table::ALL.into_iter().zip(seen.ids) {
+        for (table, mut ids) in IdTable::ALL.into_iter().zip(seen.ids) {
             if let Some((_, first)) = own.filter(|(own, _)| *own == table) {
                 ids.retain(|id| *id < first);
             }
@@ -194,7 +194,7 @@ impl Checked {
     }
 
     /// Takes note of ids; returns how many rows there are.
-    fn defines(&mut self, table: Table, first: u32, rows: usize) -> usize {
+    fn defines(&mut self, table: IdTable, first: u32, rows: usize) -> usize {
         let least = table.first_id();
         let last = u32::try_from(rows).ok().and_then(|rows| first.checked_add(rows.saturating_sub(1)));
         match last {
@@ -230,13 +230,13 @@ impl Checked {
 
 /// What rows refer to.
 #[derive(Default)]
-struct Seen {
+struct Used {
     /// Ids by table.
-    ids: [Vec<u32>; Table::ALL.len()],
+    ids: [Vec<u32>; IdTable::ALL.len()],
     last_event: Option<u8>,
 }
 
-impl Seen {
+impl Used {
     #[inline]
     fn row(&mut self, mut row: impl References) {
         row.visit(&mut |reference| match reference {
@@ -248,25 +248,27 @@ impl Seen {
 }
 
 /// Hashes the rows of a block that defines ids, so that two of them can be compared.
-pub(super) fn row_hashes(recording: &Recording, entry: &Entry, table: Table) -> Option<Vec<u64>> {
+pub(super) fn row_hashes(recording: &Recording, entry: &Entry, table: IdTable) -> Option<Vec<u64>> {
     fn hash(row: impl Hash) -> u64 {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(row)
     }
     let payload = recording.payload(entry).ok()?;
     Some(match table {
-        Table::Strings => {
+        IdTable::Strings => {
             payload.view::<StringsV1>().ok()?.rows().ok()?.into_iter().map(|(_, text)| hash(text)).collect()
         }
-        Table::Tasks => payload.view::<TasksV1>().ok()?.rows().map(hash).collect(),
-        Table::Images => payload.view::<ImagesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
-        Table::Stacks => payload.view::<StacksV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
-        Table::StackCode => payload.view::<StackCodeV1>().ok()?.rows().map(hash).collect(),
-        Table::StackPieces => {
+        IdTable::Tasks => payload.view::<TasksV1>().ok()?.rows().map(hash).collect(),
+        IdTable::Images => payload.view::<ImagesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
+        IdTable::Stacks => payload.view::<StacksV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
+        IdTable::StackCode => payload.view::<StackCodeV1>().ok()?.rows().map(hash).collect(),
+        IdTable::StackPieces => {
             payload.view::<StackPiecesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
         }
-        Table::StackNodes => {
+        IdTable::StackNodes => {
             payload.view::<StackNodesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
         }
-        Table::Snapshots => payload.view::<SnapshotsV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
+        IdTable::Snapshots => {
+            payload.view::<SnapshotsV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
+        }
     })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
-use icecore_format::records::Table;
+use icecore_format::records::IdTable;
 
 use super::block::{Checked, row_hashes};
 
@@ -45,8 +45,8 @@ const BITS: usize = u64::BITS as usize;
 
 /// The ids of one session so far.
 #[derive(Debug, Default)]
-pub(super) struct Ids {
-    tables: HashMap<Table, Defined>,
+pub(super) struct SessionIds {
+    tables: HashMap<IdTable, Defined>,
     /// Events of the session; unknown without one.
     events: Option<u32>,
     compared: u32,
@@ -61,7 +61,7 @@ struct Defined {
     blocks: Vec<(u32, u32, Entry)>,
 }
 
-impl Ids {
+impl SessionIds {
     /// Says what a block refers to that is not there, unless that is forgiven, and takes note of what it defines.
     pub(super) fn follow(
         &mut self,
@@ -100,7 +100,7 @@ impl Ids {
         &mut self,
         recording: &Recording,
         entry: &Entry,
-        table: Table,
+        table: IdTable,
         first: u32,
         last: u32,
     ) -> Option<String> {

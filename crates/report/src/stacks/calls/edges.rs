@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Calls, Files, Judge as _, Moment};
 use crate::base::map::Map;
 use crate::stacks::hits::Hit;
-use crate::stacks::locate::{Located, Locator, Place, Role, Step, steps};
+use crate::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
 use icecore_elf::Avma;
 use icecore_symbolize::image::{self, Finder};
 use icecore_unwind::Edge;
@@ -118,7 +118,7 @@ pub(crate) fn impossible(
         }
         has_impossible[position] |= edge == Edge::Impossible;
         let image = match located.places.get(spots[position].place as usize) {
-            Some(Place::Image(image, _)) => Some(*image),
+            Some(CodeLocation::Image(image, _)) => Some(*image),
             _ => None,
         };
         let is_guessed = located.guessed[spots[position].caller as usize];
@@ -186,8 +186,10 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
             let callee = callee.replace(step);
             let (Some(callee), Some(Location::Address(address))) = (callee, step.location) else { continue };
             let is_made = match locator.user(Some(space), step) {
-                Place::Image(image, _) => locator.images[image as usize].kind == image::Kind::Anonymous,
-                place => matches!(place, Place::Jit(..)),
+                CodeLocation::Image(image, _) => {
+                    locator.images[image as usize].kind == image::Kind::Anonymous
+                }
+                place => matches!(place, CodeLocation::Jit(..)),
             };
             // The function that a signal interrupted did not call anything.
             if !is_made || step.role != Role::Return || callee.role == Role::Interrupted {
@@ -201,7 +203,7 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
                 continue;
             }
             let image = match locator.user(Some(space), callee) {
-                Place::Image(image, _) => Some(image),
+                CodeLocation::Image(image, _) => Some(image),
                 _ => None,
             };
             let way = if step.mark.has(Mark::GUESSED) { GUESS } else { way(hit.key.repair) };
@@ -227,13 +229,15 @@ fn way(repair: StackRepair) -> usize {
 /// Judges one edge. A caller's place is one byte before its return address: the last byte of the call.
 fn judge(calls: &Calls<'_>, located: &Located, (caller, callee, is_outermost): Pair) -> Edge {
     let place = |place: u32| located.places.get(place as usize).copied();
-    let image = |place: Option<Place>| match place {
-        Some(Place::Image(image, off)) => Some((image, off)),
+    let image = |place: Option<CodeLocation>| match place {
+        Some(CodeLocation::Image(image, off)) => Some((image, off)),
         _ => None,
     };
     let (Some(caller), callee) = (image(place(caller)), place(callee)) else { return Edge::Unknown };
     match callee {
-        Some(Place::Image(..) | Place::Jit(..)) => calls.edge(caller, image(callee), is_outermost),
+        Some(CodeLocation::Image(..) | CodeLocation::Jit(..)) => {
+            calls.edge(caller, image(callee), is_outermost)
+        }
         _ => Edge::Unknown,
     }
 }

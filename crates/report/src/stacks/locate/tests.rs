@@ -47,7 +47,7 @@ fn tables_of(nodes: Vec<Node>) -> Tables {
 }
 
 /// Returns the places of the stack of a hit, leaf first.
-fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<Place> {
+fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<CodeLocation> {
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let space = spaces.space(7, 5);
     let key = Key {
@@ -120,7 +120,7 @@ fn a_kernel_stack_hangs_below_each_user_stack_that_called_it() {
 #[test]
 fn a_leaf_is_exact_and_a_return_address_is_the_call() {
     let tables = tables(&[(0, 0x1101), (1, 0x1200)]);
-    let image = |off| Place::Image(0, FileOff(off));
+    let image = |off| CodeLocation::Image(0, FileOff(off));
     assert_eq!(places(&tables, 2, 0), [image(0x240), image(0x140)]);
     assert_eq!(places(&tables, 1, 0), [image(0x141)]);
 }
@@ -128,16 +128,16 @@ fn a_leaf_is_exact_and_a_return_address_is_the_call() {
 #[test]
 fn a_return_address_behind_the_mapping_still_belongs_to_it() {
     let tables = tables(&[(0, 0x3000), (1, 0x3000)]);
-    assert_eq!(places(&tables, 2, 0), [Place::Unmapped, Place::Image(0, FileOff(0x103f))]);
+    assert_eq!(places(&tables, 2, 0), [CodeLocation::Unmapped, CodeLocation::Image(0, FileOff(0x103f))]);
 }
 
 #[test]
 fn kernel_frames_stand_on_the_user_frames() {
     let tables = tables(&[(0, 0x1100), (0, 0xffff_0010), (2, 0xffff_0020)]);
     let expected = [
-        Place::Kernel(0, Avma(0xffff_0020)),
-        Place::Kernel(0, Avma(0xffff_000f)),
-        Place::Image(0, FileOff(0x140)),
+        CodeLocation::Kernel(0, Avma(0xffff_0020)),
+        CodeLocation::Kernel(0, Avma(0xffff_000f)),
+        CodeLocation::Image(0, FileOff(0x140)),
     ];
     assert_eq!(places(&tables, 1, 3), expected);
 }
@@ -146,8 +146,8 @@ fn kernel_frames_stand_on_the_user_frames() {
 fn what_is_known_of_a_stack_stays_when_its_rest_is_lost() {
     // Node 2's caller is node 9, which no block has.
     let tables = tables(&[(0, 0x1100), (9, 0x1200)]);
-    assert_eq!(places(&tables, 2, 0), [Place::Image(0, FileOff(0x240)), Place::Lost]);
-    assert_eq!(places(&tables, 77, 0), [Place::Lost]);
+    assert_eq!(places(&tables, 2, 0), [CodeLocation::Image(0, FileOff(0x240)), CodeLocation::Lost]);
+    assert_eq!(places(&tables, 77, 0), [CodeLocation::Lost]);
     assert_eq!(places(&tables, 0, 0), []);
 }
 
@@ -155,7 +155,7 @@ fn what_is_known_of_a_stack_stays_when_its_rest_is_lost() {
 fn images_of_one_identity_are_one() {
     // The images differ only in their device numbers, which do not matter to names.
     let tables = tables(&[(0, 0x2100)]);
-    assert_eq!(places(&tables, 1, 0), [Place::Image(0, FileOff(0x140))]);
+    assert_eq!(places(&tables, 1, 0), [CodeLocation::Image(0, FileOff(0x140))]);
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn code_in_a_file_needs_no_mapping_to_be_found_and_one_to_have_an_address() {
     let node = |parent, image, file_off| Node { parent, location: Location::Image { image, file_off } };
     // The root's return address is the last byte of the mapping; image 9 is in no block.
     let tables = tables_of(vec![node(0, 0, 0x1040), node(1, 1, 0x140), node(0, 9, 0x10)]);
-    let expected = [Place::Image(0, FileOff(0x140)), Place::Image(0, FileOff(0x103f))];
+    let expected = [CodeLocation::Image(0, FileOff(0x140)), CodeLocation::Image(0, FileOff(0x103f))];
     assert_eq!(places(&tables, 2, 0), expected);
-    assert_eq!(places(&tables, 3, 0), [Place::Lost]);
+    assert_eq!(places(&tables, 3, 0), [CodeLocation::Lost]);
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let locator = Locator::new(&tables, &spaces);
     let address = |stack| steps(&tables, stack).map(|step| locator.address(spaces.space(7, 5), step));

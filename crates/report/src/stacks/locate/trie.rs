@@ -3,14 +3,14 @@
 use icecore_format::records::{Location, Mark};
 use rayon::prelude::*;
 
-use super::{Locator, Place, Role, Step, steps};
+use super::{CodeLocation, Locator, Role, Step, steps};
 use crate::stacks::hits::{Hit, Key};
 
 /// Stacks as a trie of places, root first.
 #[derive(Debug)]
 pub struct Located {
     /// Distinct places, ascending.
-    pub places: Vec<Place>,
+    pub places: Vec<CodeLocation>,
     /// The trie. A spot has a caller (0 at the outermost frame, else the position of an earlier spot) and a place. A caller comes
     /// before its callees; entry 0 is the empty stack. Equal stacks of different processes may be two entries.
     pub spots: Vec<Spot>,
@@ -22,7 +22,7 @@ pub struct Located {
 
 impl Located {
     /// Finds the position of a place in [`Located::places`].
-    pub fn position(&self, place: Place) -> Option<usize> {
+    pub fn position(&self, place: CodeLocation) -> Option<usize> {
         self.places.binary_search(&place).ok()
     }
 }
@@ -45,7 +45,7 @@ pub fn locate(locator: &Locator<'_>, hits: &[Hit]) -> Located {
     let nodes = locator.tables.nodes.len();
     let (mut user_spots, mut kernel_spots) = (Spots::new(nodes, false), Spots::new(nodes, true));
     let most = FREE_SPOTS + SPOTS_PER_NODE * nodes;
-    let mut trie = Trie { spots: vec![(u32::MAX, Place::Lost)], guessed: vec![false], most };
+    let mut trie = Trie { spots: vec![(u32::MAX, CodeLocation::Lost)], guessed: vec![false], most };
     let mut leaves: Vec<u32> = Vec::with_capacity(hits.len());
     let mut below = 0;
     let mut before: Option<Key> = None;
@@ -112,7 +112,7 @@ impl Spots {
 
 /// The growing trie: caller and place.
 struct Trie {
-    spots: Vec<(u32, Place)>,
+    spots: Vec<(u32, CodeLocation)>,
     guessed: Vec<bool>,
     /// The most spots that the trie may have.
     most: usize,
@@ -132,7 +132,7 @@ impl Trie {
         leaf: u32,
         base: u32,
         spots: &mut Spots,
-        place: impl Fn(Step) -> Place,
+        place: impl Fn(Step) -> CodeLocation,
     ) -> u32 {
         let mut fresh = Vec::new();
         let (mut spot, mut is_everywhere) = (base, !spots.depends);
@@ -144,7 +144,7 @@ impl Trie {
             fresh.push(step);
         }
         if self.spots.len() + fresh.len() > self.most {
-            self.spots.push((base, Place::Lost));
+            self.spots.push((base, CodeLocation::Lost));
             self.guessed.push(false);
             return (self.spots.len() - 1) as u32;
         }
@@ -160,10 +160,10 @@ impl Trie {
 
     /// Numbers the places.
     fn located(self, leaves: Vec<u32>) -> Located {
-        let mut places: Vec<Place> = self.spots[1..].par_iter().map(|(_, place)| *place).collect();
+        let mut places: Vec<CodeLocation> = self.spots[1..].par_iter().map(|(_, place)| *place).collect();
         places.par_sort_unstable();
         places.dedup();
-        let position = |place: &Place| places.binary_search(place).map_or(u32::MAX, |at| at as u32);
+        let position = |place: &CodeLocation| places.binary_search(place).map_or(u32::MAX, |at| at as u32);
         let spots = self.spots.par_iter();
         let spots = spots.map(|(caller, place)| Spot { caller: *caller, place: position(place) }).collect();
         Located { places, spots, guessed: self.guessed, leaves }

@@ -9,7 +9,7 @@ use crate::profile::{Profile, ProfileRow};
 use crate::views::owners::Owners;
 
 /// Samples of one owner, event and side.
-pub(super) struct Group {
+pub(super) struct DepthGroup {
     pub(super) owner: u32,
     pub(super) event: u8,
     pub(super) side: Side,
@@ -25,8 +25,8 @@ pub(super) struct Group {
 }
 
 /// Measures all samples that have a frame on a side; the group with the most samples comes first.
-pub(super) fn groups(profile: &Profile, depths: &Depths, owners: &Owners) -> Vec<Group> {
-    let mut known: Map<(u32, u8, Side), Group> = Map::default();
+pub(super) fn groups(profile: &Profile, depths: &Depths, owners: &Owners) -> Vec<DepthGroup> {
+    let mut known: Map<(u32, u8, Side), DepthGroup> = Map::default();
     for row in &profile.rows {
         for side in [Side::User, Side::Kernel] {
             let depth = depths.of(row.stack, side);
@@ -35,10 +35,10 @@ pub(super) fn groups(profile: &Profile, depths: &Depths, owners: &Owners) -> Vec
             }
             let key = (owners.of_thread[row.thread as usize], row.event, side);
             let outermost = depths.outermost(row, side);
-            known.entry(key).or_insert_with(|| Group::new(key)).add(row, depth, outermost);
+            known.entry(key).or_insert_with(|| DepthGroup::new(key)).add(row, depth, outermost);
         }
     }
-    let mut groups: Vec<Group> = known.into_values().collect();
+    let mut groups: Vec<DepthGroup> = known.into_values().collect();
     groups.sort_by_key(|group| {
         let owner = &owners.keys[group.owner as usize];
         (Reverse(group.depths.count()), owner, group.event, group.side)
@@ -46,7 +46,7 @@ pub(super) fn groups(profile: &Profile, depths: &Depths, owners: &Owners) -> Vec
     groups
 }
 
-impl Group {
+impl DepthGroup {
     fn new((owner, event, side): (u32, u8, Side)) -> Self {
         Self {
             owner,

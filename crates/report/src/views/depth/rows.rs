@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use super::groups::{Group, Interpreted};
+use super::groups::{DepthGroup, Interpreted};
 use crate::analysis::depths::{Bucket, Distribution, Figure, Recursing, folded, path};
 use crate::base::ratio;
 use crate::profile::Profile;
 use crate::profile::names::Side;
 use crate::profile::pipeline::Report;
-use crate::views::owners::{Owner, Owners};
+use crate::views::owners::{OwnerName, Owners};
 
 /// The stacks of one process or thread, event and side.
 #[derive(Debug, Serialize)]
 pub(super) struct GroupRow {
     #[serde(flatten)]
-    pub(super) owner: Owner,
+    pub(super) owner: OwnerName,
     pub(super) event: String,
     pub(super) side: &'static str,
     pub(super) count: u64,
@@ -54,12 +54,12 @@ pub(super) struct Range {
 pub(super) struct Deepest {
     pub(super) depth: u32,
     pub(super) samples: u64,
-    pub(super) stack: Vec<Link>,
+    pub(super) stack: Vec<LinkRow>,
 }
 
 /// A sequence of functions, and how often it repeats.
 #[derive(Debug, Serialize)]
-pub(super) struct Link {
+pub(super) struct LinkRow {
     pub(super) functions: Vec<String>,
     pub(super) times: u32,
 }
@@ -83,7 +83,7 @@ pub(super) struct RecursionRow {
 #[derive(Debug, Serialize)]
 pub(super) struct InterpreterRow {
     #[serde(flatten)]
-    pub(super) owner: Owner,
+    pub(super) owner: OwnerName,
     pub(super) language: &'static str,
     pub(super) samples: u64,
     pub(super) reentered_samples: u64,
@@ -126,11 +126,11 @@ fn name(profile: &Profile, function: u32) -> String {
 }
 
 impl GroupRow {
-    pub(super) fn new(report: &Report<'_>, owners: &Owners, group: &Group) -> Self {
+    pub(super) fn new(report: &Report<'_>, owners: &Owners, group: &DepthGroup) -> Self {
         let (profile, events) = (&report.profile, report.loaded.tables.parts.events());
         let count = group.depths.count();
         let (depth, samples, deepest) = group.deepest;
-        let links = folded(&path(profile, deepest, group.side)).into_iter().map(|link| Link {
+        let links = folded(&path(profile, deepest, group.side)).into_iter().map(|link| LinkRow {
             functions: link.functions.iter().map(|function| name(profile, *function)).collect(),
             times: link.times,
         });

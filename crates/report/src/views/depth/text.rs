@@ -3,7 +3,7 @@
 use icecore_format::records::{Cause, StackRepair};
 
 use super::Depth;
-use super::rows::{Figures, GroupRow, Link, Range};
+use super::rows::{Figures, GroupRow, LinkRow, Range};
 use crate::analysis::asked::Asked;
 use crate::analysis::quality::count as count_lost;
 use crate::base::term::quantity::{count, percent, things};
@@ -201,12 +201,12 @@ fn bar(part: u64, whole: u64) -> String {
 }
 
 /// Returns a folded stack as one line: `main → [walk ×812] → leaf`.
-fn folded(stack: &[Link]) -> String {
-    let link = |link: &Link| {
+fn folded(stack: &[LinkRow]) -> String {
+    let link = |link: &LinkRow| {
         let names = link.functions.iter().map(|name| clip(name, NAME)).collect::<Vec<_>>().join(ARROW);
         if link.times > 1 { format!("[{names} ×{}]", count(u64::from(link.times))) } else { names }
     };
-    let frames = |link: &Link| link.functions.len() as u64 * u64::from(link.times);
+    let frames = |link: &LinkRow| link.functions.len() as u64 * u64::from(link.times);
     shortened(stack, link, |hidden| hidden.iter().map(frames).sum())
 }
 

@@ -11,12 +11,12 @@ pub(super) struct Check {
     pub(super) condition: String,
     holds: bool,
     /// The names of the rows, and their values as fractions.
-    pub(super) rows: Vec<Cause>,
+    pub(super) rows: Vec<Violation>,
 }
 
 /// A row for which a condition holds.
 #[derive(Debug, Serialize)]
-pub(super) struct Cause {
+pub(super) struct Violation {
     pub(super) name: String,
     /// Not finite if the value before was 0.
     #[serde(serialize_with = "finite")]
@@ -33,7 +33,7 @@ impl Check {
     pub(super) fn new(condition: Condition, compared: &Comparison) -> Self {
         let holds =
             |value: f64| if condition.is_above { value > condition.bound } else { value < condition.bound };
-        let mut rows: Vec<Cause> = match condition.what {
+        let mut rows: Vec<Violation> = match condition.what {
             Measure::Whole | Measure::Cpu | Measure::Wall => {
                 let (name, of) = match (condition.what, &compared.totals) {
                     (Measure::Cpu, Some(totals)) => ("CPU time per run", &totals.cpu),
@@ -41,7 +41,7 @@ impl Check {
                     _ => ("everything", &compared.whole.0),
                 };
                 let value = of.estimate.delta() / of.estimate.before;
-                let cause = Cause { name: name.to_owned(), value };
+                let cause = Violation { name: name.to_owned(), value };
                 if of.judged.significant && holds(value) { vec![cause] } else { Vec::new() }
             }
             Measure::Change(sort) | Measure::Ratio(sort) => {
@@ -49,7 +49,7 @@ impl Check {
                 let changed = compared.rows.iter().filter(|row| {
                     row.of(metric).judged.significant && compared.status(row, metric).is_shown()
                 });
-                let causes = changed.map(|row| Cause {
+                let causes = changed.map(|row| Violation {
                     name: name(row),
                     value: value(compared, row, metric, condition.what),
                 });

@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::Row;
+use super::Difference;
 use crate::analysis::compare::Sided;
-use crate::analysis::matching::code::{Code, Verdict, compare, is_same_build};
+use crate::analysis::matching::code::{Code, CodeVerdict, compare, is_same_build};
 use crate::profile::pipeline::Loaded;
 use crate::stacks::locate::Locator;
 use icecore_symbolize::image::{Finder, Identity};
 
 /// Compares the code of functions that both sides have, if the files of both are available.
-pub(super) fn compare_code(reports: &[Sided<'_>], rows: &mut [&mut Row]) {
+pub(super) fn compare_code(reports: &[Sided<'_>], rows: &mut [&mut Difference]) {
     let first = |side: usize| reports.iter().find(|(_, of)| *of == side).map(|(report, _)| report.loaded);
     let (Some(before), Some(after)) = (first(0), first(1)) else { return };
-    let (mut before, mut after) = (Files::new(before), Files::new(after));
+    let (mut before, mut after) = (CodeFiles::new(before), CodeFiles::new(after));
     for row in rows {
         let Some(image) = row.image.clone() else { continue };
         let old_image = row.before_image.clone().unwrap_or_else(|| image.clone());
@@ -25,21 +25,21 @@ pub(super) fn compare_code(reports: &[Sided<'_>], rows: &mut [&mut Row]) {
         }
         let (Some(old), Some(new)) = (before.code(&old_image), after.code(&image)) else { continue };
         row.code = match compare((old, &old_name), (new, &row.name)) {
-            Verdict::Identical => Some("identical"),
-            Verdict::Different => Some("different"),
-            Verdict::Unknown(_) => None,
+            CodeVerdict::Identical => Some("identical"),
+            CodeVerdict::Different => Some("different"),
+            CodeVerdict::Unknown(_) => None,
         };
     }
 }
 
 /// The images of a recording, by their paths; each is opened once.
-struct Files<'a> {
+struct CodeFiles<'a> {
     loaded: &'a Loaded<'a>,
     images: Vec<Identity>,
     opened: HashMap<String, Option<Code>>,
 }
 
-impl<'a> Files<'a> {
+impl<'a> CodeFiles<'a> {
     fn new(loaded: &'a Loaded<'a>) -> Self {
         let images = Locator::new(&loaded.tables, &loaded.spaces).images;
         Self { loaded, images, opened: HashMap::new() }

@@ -78,7 +78,7 @@ pub fn draw(before: &[(String, f64)], after: &[(String, f64)], picture: Picture<
         }
     }
     let wholes = if picture.as_shares { sums } else { [sums[0].max(sums[1]); 2] };
-    let labels = Labels::new([before, after]);
+    let labels = KeyLabels::new([before, after]);
     let stacks = stacks(&labels, [before, after], wholes);
     let classes = picture.changed.map_or_else(String::new, |changed| labels.classes(changed));
     let (mut now, mut then) = (Vec::new(), Vec::new());
@@ -92,7 +92,7 @@ pub fn draw(before: &[(String, f64)], after: &[(String, f64)], picture: Picture<
 }
 
 /// Merges the stacks of both sides, each with its parts before and after. A stack comes before those that continue it.
-fn stacks(labels: &Labels<'_>, sides: [&[(String, f64)]; 2], wholes: [f64; 2]) -> Vec<(String, [u64; 2])> {
+fn stacks(labels: &KeyLabels<'_>, sides: [&[(String, f64)]; 2], wholes: [f64; 2]) -> Vec<(String, [u64; 2])> {
     let mut merged: BTreeMap<Vec<&str>, [f64; 2]> = BTreeMap::new();
     for (side, stacks) in sides.into_iter().enumerate() {
         for (stack, weight) in stacks {
@@ -115,12 +115,12 @@ fn stacks(labels: &Labels<'_>, sides: [&[(String, f64)]; 2], wholes: [f64; 2]) -
 }
 
 /// Knows which name stands for all names with one key.
-struct Labels<'s> {
+struct KeyLabels<'s> {
     key_of: Map<&'s str, String>,
     shown: Map<String, Cow<'s, str>>,
 }
 
-impl<'s> Labels<'s> {
+impl<'s> KeyLabels<'s> {
     fn new(sides: [&'s [(String, f64)]; 2]) -> Self {
         let mut labels = Self { key_of: Map::default(), shown: Map::default() };
         for label in sides.into_iter().flatten().flat_map(|(stack, _)| stack.split(';')) {

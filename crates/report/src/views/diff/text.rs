@@ -1,7 +1,7 @@
 //! Writes the rows as a table.
 
 use super::totals::signed_percent;
-use super::{Diff, Recording, Row};
+use super::{ComparedRecording, Diff, Difference};
 use crate::analysis::compare::Status;
 use crate::analysis::compare::judge::BETWEEN_RUNS;
 use crate::base::term::quantity::{count, duration, percent, things};
@@ -133,7 +133,7 @@ impl Diff {
         page.styled(Style::Dim, &self.detectable());
     }
 
-    fn table(&self, rows: &[Row], page: &mut Page) {
+    fn table(&self, rows: &[Difference], page: &mut Page) {
         let numbers = [
             ("BEFORE", Align::Right),
             ("AFTER", Align::Right),
@@ -162,7 +162,7 @@ impl Diff {
     }
 
     /// Returns before, after, change and interval as text.
-    pub(super) fn cells(&self, row: &Row) -> [String; 4] {
+    pub(super) fn cells(&self, row: &Difference) -> [String; 4] {
         let rates = &row.rates;
         let amount = |value: f64| self.amount(value);
         let signed = |value: f64| format!("{}{}", if value < 0.0 { "-" } else { "+" }, amount(value.abs()));
@@ -224,7 +224,7 @@ impl Diff {
 
     /// Says that shares do not show which rows changed and which only followed: shares add up to a whole, and if hardly any row
     /// stayed as it was, nothing serves as a reference.
-    fn undecided(&self, rows: &[Row]) -> Option<String> {
+    fn undecided(&self, rows: &[Difference]) -> Option<String> {
         let changed = rows.iter().filter(|row| row.what.is_shown());
         let share: f64 = changed.clone().map(|row| row.own.before.max(row.own.after)).sum();
         let both_ways = changed.clone().any(|row| row.rates.delta > 0.0)
@@ -285,7 +285,7 @@ impl Diff {
     }
 }
 
-impl Recording {
+impl ComparedRecording {
     fn text(&self) -> String {
         let lost = if self.lost_share > 0.001 {
             format!(", {} lost", percent(self.lost_share))
@@ -308,7 +308,7 @@ impl Recording {
     }
 }
 
-impl Row {
+impl Difference {
     /// Returns its name, and its name before if that was another one.
     pub(super) fn called(&self) -> String {
         match &self.before_name {

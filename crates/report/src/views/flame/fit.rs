@@ -2,7 +2,7 @@
 
 use crate::base::shorten::{MAX_NAME_BYTES, shorten};
 use crate::base::term::quantity::percent;
-use crate::views::folded::Merged;
+use crate::views::folded::MergedStacks;
 
 /// Frames narrower than this share are not drawn: a tenth of a pixel of 1,200.
 pub(crate) const MIN_SHARE: f64 = 0.1 / 1200.0;
@@ -16,7 +16,7 @@ const MAX_HALVED: u32 = 6;
 /// The stacks that are drawn.
 #[derive(Debug)]
 pub(crate) struct Drawn {
-    pub(crate) stacks: Merged,
+    pub(crate) stacks: MergedStacks,
     /// The longest name, bytes.
     pub(crate) name_bytes: usize,
     /// Says which visible parts are left out.
@@ -25,7 +25,7 @@ pub(crate) struct Drawn {
 
 /// Leaves out frames that are too narrow to be seen. If the rest does not fit into memory, it also leaves out the narrowest,
 /// deepest and longest parts.
-pub(crate) fn drawn(stacks: Merged) -> Drawn {
+pub(crate) fn drawn(stacks: MergedStacks) -> Drawn {
     let totals = stacks.totals();
     let whole = totals.first().copied().unwrap_or_default();
     // The command line chooses whether samples or weights are drawn; a frame stays if one of them is wide enough.

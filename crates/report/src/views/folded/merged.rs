@@ -50,7 +50,7 @@ impl Labels {
 
 /// Stacks merged by the labels of their frames, root first. Node 0 is above all outermost frames.
 #[derive(Debug)]
-pub(crate) struct Merged {
+pub(crate) struct MergedStacks {
     /// Distinct labels, in their order.
     texts: Vec<String>,
     /// Parent and label of each node; a parent comes before its children.
@@ -66,7 +66,7 @@ const NO_STACK: &str = "[no stack]";
 /// Stands for outermost frames that are too narrow to be drawn.
 const TOO_NARROW: &str = "[too narrow to be drawn]";
 
-impl Merged {
+impl MergedStacks {
     /// Merges the stacks of a profile, below the names that `root` requests.
     pub(crate) fn new(profile: &Profile, root: Root, labels: &Labels) -> Self {
         let (names, of_thread) = roots(profile, root);

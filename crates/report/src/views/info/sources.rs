@@ -56,9 +56,9 @@ impl SourceRow {
         let locator = Locator::new(&tables, &spaces);
         let embedded = locator.embedded(recording);
         let finder = Finder { search, embedded: Some(&embedded) };
-        let counts = Counts::new(&tables, &locator);
+        let counts = OfImages::new(&tables, &locator);
         let elsewhere = Elsewhere::new(&tables, &locator);
-        let row = |(image, counted): (&u32, &Counted)| {
+        let row = |(image, counted): (&u32, &OfImage)| {
             let other_mounts = elsewhere.process(*image, &tables).is_some();
             Self { other_mounts, ..Self::new(&locator.images[*image as usize], counted, &finder) }
         };
@@ -67,7 +67,7 @@ impl SourceRow {
         rows
     }
 
-    fn new(image: &Identity, counted: &Counted, finder: &Finder<'_>) -> Self {
+    fn new(image: &Identity, counted: &OfImage, finder: &Finder<'_>) -> Self {
         let files = finder.look(image).files;
         let found = files.as_ref().ok();
         let best = found.map(|files| files.debug.as_ref().unwrap_or(&files.image));
@@ -95,17 +95,17 @@ impl SourceRow {
 
 /// The names that the recording has for an image.
 #[derive(Debug, Default)]
-struct Counted {
+struct OfImage {
     names: u64,
     packed: u64,
 }
 
 /// Collects these for all images whose code is on stacks, by position among the locator's images.
-struct Counts {
-    of_image: BTreeMap<u32, Counted>,
+struct OfImages {
+    of_image: BTreeMap<u32, OfImage>,
 }
 
-impl Counts {
+impl OfImages {
     fn new(tables: &Tables, locator: &Locator<'_>) -> Self {
         let mut seen: Map<u32, ()> = Map::default();
         for (_, node) in tables.nodes.iter() {
@@ -114,7 +114,7 @@ impl Counts {
             }
         }
         let images = seen.keys().filter_map(|id| locator.image(*id));
-        let mut of_image: BTreeMap<u32, Counted> = images.map(|image| (image, Counted::default())).collect();
+        let mut of_image: BTreeMap<u32, OfImage> = images.map(|image| (image, OfImage::default())).collect();
         for symbol in &tables.symbols {
             if let Some(image) = locator.image(symbol.image) {
                 of_image.entry(image).or_default().names += 1;

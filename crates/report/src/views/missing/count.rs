@@ -21,7 +21,7 @@ pub(super) struct Lack {
 
 /// The counts of all frames.
 #[derive(Debug)]
-pub(super) struct Count {
+pub(super) struct Lacks {
     /// By the weight of their samples, heaviest first.
     pub(super) lacks: Vec<Lack>,
     /// The frames in no file, by reason.
@@ -66,7 +66,7 @@ pub(super) fn unnamed_frames(profile: &Profile) -> u64 {
 }
 
 /// Counts all frames of a profile by what they lack.
-pub(super) fn count(profile: &Profile) -> Count {
+pub(super) fn count(profile: &Profile) -> Lacks {
     // Group 0 lacks nothing; then come images that lack names, then images that lack lines.
     let images = profile.names.images.len();
     let group = |frame: &Frame| match lack(profile, frame) {
@@ -110,7 +110,7 @@ pub(super) fn count(profile: &Profile) -> Count {
         (b.through.weight, b.frames).cmp(&(a.through.weight, a.frames)).then_with(|| path(a).cmp(path(b)))
     });
     let frames = amounts.iter().skip(1).map(|amount| amount.samples).sum();
-    Count { lacks, others, frames }
+    Lacks { lacks, others, frames }
 }
 
 #[cfg(test)]

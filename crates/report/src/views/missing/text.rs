@@ -1,6 +1,6 @@
 //! Writes the page.
 
-use super::{Missing, Row, Tried};
+use super::{LackingImage, Missing, Tried};
 use crate::analysis::asked::Asked;
 use crate::analysis::quality::runtimes;
 use crate::base::term::quantity::{percent, things};
@@ -90,7 +90,7 @@ impl Missing {
     }
 
     /// Lists the attempts: every path if the user wants that, otherwise the paths that had a file, and the number of the others.
-    fn tried(&self, row: &Row) -> Vec<String> {
+    fn tried(&self, row: &LackingImage) -> Vec<String> {
         let (absent, there): (Vec<_>, Vec<_>) =
             row.tried.iter().partition(|tried| tried.outcome == "absent" && !self.shows_paths);
         let line = |tried: &&Tried| match tried.source {

@@ -12,7 +12,7 @@ use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Loaded;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Key;
-use crate::stacks::locate::{Located, Locator, Place, Role, Step, steps};
+use crate::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
 
 /// Prints samples.
 pub(super) struct Lister<'a> {
@@ -27,7 +27,7 @@ pub(super) struct Lister<'a> {
 
 /// The JSON object of a sample.
 #[derive(Serialize)]
-struct Row<'a> {
+struct SampleObject<'a> {
     schema: &'static str,
     time_ns: i64,
     host: &'a str,
@@ -42,7 +42,7 @@ struct Row<'a> {
     kernel_ended: &'static str,
     #[serde(skip_serializing_if = "is_false")]
     incomplete: bool,
-    frames: Vec<Frame<'a>>,
+    frames: Vec<FrameObject<'a>>,
     /// The number of outermost frames that are not listed, because the list would be too long.
     #[serde(skip_serializing_if = "is_zero")]
     frames_left_out: usize,
@@ -50,7 +50,7 @@ struct Row<'a> {
 
 /// A frame, leaf first.
 #[derive(Serialize)]
-struct Frame<'a> {
+struct FrameObject<'a> {
     name: Option<&'a str>,
     image: Option<&'a str>,
     offset: Option<u64>,
@@ -70,8 +70,8 @@ struct Frame<'a> {
 }
 
 /// The frames of a sample.
-struct Listed<'a> {
-    frames: Vec<Frame<'a>>,
+struct ListedFrames<'a> {
+    frames: Vec<FrameObject<'a>>,
     /// The number of outer frames that would make the row too long.
     left_out: usize,
     /// The outermost frame of user space is an entry point by its name.
@@ -81,13 +81,13 @@ struct Listed<'a> {
 impl<'a> Lister<'a> {
     /// Prints a sample, unless the focus excludes it or nothing of its stack is left.
     pub(super) fn print(&'a self, sample: &Sample, key: &Key, json: bool, out: &mut Vec<u8>) {
-        let Some(Listed { frames, left_out, begins }) = self.frames(key) else { return };
+        let Some(ListedFrames { frames, left_out, begins }) = self.frames(key) else { return };
         let is_walked = key.end != WalkEnd::NONE && key.end != WalkEnd::UNSAID;
         let tables = &self.loaded.tables;
         let parts = &tables.parts;
         let task = tables.task(sample.task);
         let event = parts.events().get(usize::from(sample.event));
-        let row = Row {
+        let row = SampleObject {
             schema: "icecore.samples/1",
             time_ns: signed(sample.time_ns).saturating_sub(signed(parts.zero_ns())),
             host: &parts.part(parts.of_task(sample.task)).session.host,
@@ -112,7 +112,7 @@ impl<'a> Lister<'a> {
         });
     }
 
-    fn frames(&'a self, key: &Key) -> Option<Listed<'a>> {
+    fn frames(&'a self, key: &Key) -> Option<ListedFrames<'a>> {
         let tables = &self.loaded.tables;
         let mut frames = Vec::new();
         let mut focused = self.loaded.patterns.focus.is_none();
@@ -121,7 +121,8 @@ impl<'a> Lister<'a> {
         let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
         let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
         for (place, step, side) in kernel.chain(user) {
-            let position = self.located.position(place).or_else(|| self.located.position(Place::Lost))?;
+            let position =
+                self.located.position(place).or_else(|| self.located.position(CodeLocation::Lost))?;
             for frame in self.names.of_places.of(position) {
                 let function = self.names.frames[*frame as usize].function as usize;
                 begins = self.entries[function];
@@ -138,7 +139,7 @@ impl<'a> Lister<'a> {
                 }
             }
         }
-        (focused && !(hidden && frames.is_empty())).then_some(Listed { frames, left_out, begins })
+        (focused && !(hidden && frames.is_empty())).then_some(ListedFrames { frames, left_out, begins })
     }
 
     /// Estimates how many bytes it takes to name a frame.
@@ -149,13 +150,20 @@ impl<'a> Lister<'a> {
         function.name.len() + image + frame.file.map_or(0, |file| self.names.files[file as usize].len())
     }
 
-    fn frame(&'a self, id: u32, place: Place, step: Step, side: Side, space: Option<SpaceId>) -> Frame<'a> {
+    fn frame(
+        &'a self,
+        id: u32,
+        place: CodeLocation,
+        step: Step,
+        side: Side,
+        space: Option<SpaceId>,
+    ) -> FrameObject<'a> {
         let names = self.names;
         let frame = &names.frames[id as usize];
         let function = &names.functions[frame.function as usize];
-        let in_image = matches!(place, Place::Image(..));
+        let in_image = matches!(place, CodeLocation::Image(..));
         let offset = step.location.filter(|_| in_image).and_then(|l| self.locator.file_off(space, l));
-        Frame {
+        FrameObject {
             name: function.reason.is_none().then_some(&*function.name),
             image: names.image(function).map(|image| &*image.path),
             offset: offset.map(|off| off.0),
@@ -172,7 +180,7 @@ impl<'a> Lister<'a> {
     }
 }
 
-impl Row<'_> {
+impl SampleObject<'_> {
     fn text(&self, unit: &str, names_host: bool, out: &mut Vec<u8>) -> std::io::Result<()> {
         let seconds = self.time_ns as f64 / 1e9;
         if names_host {

@@ -13,7 +13,7 @@ use crate::views::info::{EventRow, ReceiptRow};
 
 /// One session of several.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct SessionSummary {
     pub(super) host: String,
     pub(super) kernel_release: String,
     pub(super) arch: String,
@@ -33,7 +33,7 @@ pub(super) struct Row {
 }
 
 /// Describes each session.
-pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<Row> {
+pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<SessionSummary> {
     let (profile, parts) = (&report.profile, &report.loaded.tables.parts);
     let mut samples = vec![0u64; parts.len()];
     for row in &profile.rows {
@@ -43,7 +43,7 @@ pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<Row> {
     rows.map(|((part, (begin, end)), samples)| {
         let session = &part.session;
         let duration_s = (end - begin) as f64 / 1e9;
-        Row {
+        SessionSummary {
             host: session.host.clone(),
             kernel_release: session.kernel_release.clone(),
             arch: session.arch.clone(),

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::Buckets;
-use super::lines::{Series, What};
+use super::lines::{RowSeries, What};
 use crate::analysis::changes::{Change, Level, Rule, changes as changes_of};
 use crate::analysis::compare::estimate::p_of_counts;
 use crate::profile::Amount;
@@ -29,20 +29,20 @@ pub(super) struct ChangeRow {
     pub(super) after: f64,
     pub(super) p: f64,
     /// The time after the change, up to the next change of this row.
-    pub(super) slice: Stretch,
+    pub(super) slice: StretchRow,
     /// The time before the change, from the previous one on.
-    pub(super) against: Stretch,
+    pub(super) against: StretchRow,
 }
 
 /// A stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Stretch {
+pub(super) struct StretchRow {
     pub(super) from_s: f64,
     pub(super) to_s: f64,
 }
 
 /// Finds the changes of everything and of each row, in the order of time.
-pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[Series]) -> Vec<ChangeRow> {
+pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[RowSeries]) -> Vec<ChangeRow> {
     let whole: Vec<Amount> = of_slices.chunks(fine.each as usize).map(added).collect();
     let rule = Rule { false_alarms: FALSE_ALARMS / (rows.len() + 1) as f64, shortest: SHORTEST };
     let mut found: Vec<ChangeRow> = rows.par_iter().flat_map(|row| of_row(fine, &whole, row, rule)).collect();
@@ -58,7 +58,7 @@ pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[S
 
 /// Finds the changes of a row's share. The weights of the row belong to the fine slices. Slices without samples say nothing about
 /// shares.
-fn of_row(fine: Buckets, whole: &[Amount], row: &Series, rule: Rule) -> Vec<ChangeRow> {
+fn of_row(fine: Buckets, whole: &[Amount], row: &RowSeries, rule: Rule) -> Vec<ChangeRow> {
     let own = &row.weights;
     let busy: Vec<usize> = (0..whole.len()).filter(|slice| whole[*slice].weight > 0).collect();
     let share = |slice: &usize| own[*slice] as f64 / whole[*slice].weight as f64;
@@ -150,8 +150,8 @@ fn new(
         before,
         after,
         p: change.p,
-        slice: Stretch { from_s: begin(change.after), to_s: fine.begin_s(at(change.after.end)) },
-        against: Stretch { from_s: begin(change.before), to_s: begin(change.after) },
+        slice: StretchRow { from_s: begin(change.after), to_s: fine.begin_s(at(change.after.end)) },
+        against: StretchRow { from_s: begin(change.before), to_s: begin(change.after) },
     }
 }
 

@@ -10,7 +10,7 @@ use crate::base::map::Interned;
 use crate::cli::{self, Sort};
 use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, groups, sums};
-use crate::views::owners::{Owner, Owners};
+use crate::views::owners::{OwnerName, Owners};
 
 /// The number of functions that follow the processes.
 const FUNCTIONS: usize = 5;
@@ -34,8 +34,8 @@ pub(super) struct Line {
 pub(super) enum What {
     /// All samples.
     All,
-    Process(Owner),
-    Thread(Owner),
+    Process(OwnerName),
+    Thread(OwnerName),
     /// All processes with one name.
     #[serde(rename = "process")]
     Processes {
@@ -56,14 +56,14 @@ pub(super) enum What {
 }
 
 /// A row before it is drawn: its weight in each bucket of time.
-pub(super) struct Series {
+pub(super) struct RowSeries {
     pub(super) what: What,
     pub(super) total: Amount,
     pub(super) weights: Vec<u64>,
 }
 
 impl Line {
-    pub(super) fn new(series: &Series, shown: Buckets, unit: &str, whole: Amount) -> Self {
+    pub(super) fn new(series: &RowSeries, shown: Buckets, unit: &str, whole: Amount) -> Self {
         let values = shown.rates(&series.weights, unit);
         Self {
             what: series.what.clone(),
@@ -76,7 +76,7 @@ impl Line {
 }
 
 /// Adds up the heaviest rows of the requested kind.
-pub(super) fn series(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<Series> {
+pub(super) fn series(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<RowSeries> {
     let profile = &report.profile;
     let most = if options.rows > 0 { options.rows } else { usize::MAX };
     match options.by {
@@ -93,7 +93,7 @@ pub(super) fn series(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<
 
 /// Adds up the rows in which changes are searched. They are more than the view shows, and processes and threads go by name, as in
 /// `diff`.
-pub(super) fn searched(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<Series> {
+pub(super) fn searched(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<RowSeries> {
     let profile = &report.profile;
     let most = if options.rows > 0 { options.rows.max(SEARCHED) } else { usize::MAX };
     match options.by {
@@ -107,7 +107,7 @@ pub(super) fn searched(report: &Report<'_>, options: &Args, time: Buckets) -> Ve
     }
 }
 
-fn of_names(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) -> Vec<Series> {
+fn of_names(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) -> Vec<RowSeries> {
     let (profile, owners) = (&report.profile, Owners::new(report, by));
     let mut names: Interned<Box<str>> = Interned::new();
     let of_owner: Vec<u32> = owners.keys.iter().map(|owner| names.intern(owner.comm.clone())).collect();
@@ -120,7 +120,7 @@ fn of_names(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) -> 
     of_threads(profile, time, &of_thread, names.len(), what, most)
 }
 
-fn of_owners(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) -> Vec<Series> {
+fn of_owners(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) -> Vec<RowSeries> {
     let (profile, owners) = (&report.profile, Owners::new(report, by));
     let what = |group: u32| {
         let owner = owners.keys[group as usize].clone();
@@ -137,13 +137,13 @@ fn of_threads(
     groups: usize,
     what: impl Fn(u32) -> What,
     most: usize,
-) -> Vec<Series> {
+) -> Vec<RowSeries> {
     let mut totals = vec![Amount::default(); groups];
     profile.rows.iter().for_each(|row| totals[of_thread[row.thread as usize] as usize].add(row.amount()));
     heaviest(profile, time, Grouping::Thread(of_thread), &totals, what, most)
 }
 
-fn of_code(profile: &Profile, by: TimelineBy, sort: Sort, time: Buckets, most: usize) -> Vec<Series> {
+fn of_code(profile: &Profile, by: TimelineBy, sort: Sort, time: Buckets, most: usize) -> Vec<RowSeries> {
     let names = &profile.names;
     let mut keys: Interned<Option<u32>> = Interned::new();
     let frames = names.frames.iter().map(|frame| match by {
@@ -179,7 +179,7 @@ fn heaviest(
     totals: &[Amount],
     what: impl Fn(u32) -> What,
     most: usize,
-) -> Vec<Series> {
+) -> Vec<RowSeries> {
     let mut ranked: Vec<u32> =
         (0..totals.len() as u32).filter(|group| totals[*group as usize].weight > 0).collect();
     let weight = |group: &u32| Reverse(totals[*group as usize].weight);
@@ -195,6 +195,6 @@ fn heaviest(
     named.truncate(most);
     let wanted: Vec<u32> = named.iter().map(|(group, _)| *group).collect();
     let weights = weights(profile, time.slices, time.each, grouping, &wanted);
-    let series = |((group, what), weights)| Series { what, total: totals[group as usize], weights };
+    let series = |((group, what), weights)| RowSeries { what, total: totals[group as usize], weights };
     named.into_iter().zip(weights).map(series).collect()
 }

@@ -1,7 +1,7 @@
 //! Writes lines, the heat map and changes as text.
 
 use super::Timeline;
-use super::found::{ChangeRow, Stretch};
+use super::found::{ChangeRow, StretchRow};
 use super::lines::{Line, What};
 use crate::base::term::chart::chart;
 use crate::base::term::path::quoted;
@@ -115,7 +115,7 @@ impl Timeline {
             for row in rows {
                 page.line(&self.change(row));
             }
-            let [slice, against] = [rows[0].slice, rows[0].against].map(Stretch::text);
+            let [slice, against] = [rows[0].slice, rows[0].against].map(StretchRow::text);
             let how = rows[0].what.explained_by(self.sort);
             let select = &self.select;
             let command =
@@ -188,7 +188,7 @@ impl What {
     }
 }
 
-impl Stretch {
+impl StretchRow {
     /// Returns the stretch as `--slice` takes it.
     fn text(self) -> String {
         let plain = |seconds: f64| {
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn stretches_are_as_the_command_line_takes_them() {
-        let text = |from_s, to_s| Stretch { from_s, to_s }.text();
+        let text = |from_s, to_s| StretchRow { from_s, to_s }.text();
         assert_eq!((text(0.0, 12.5), text(0.1234, 100.0)), ("0..12.5".into(), "0.123..100".into()));
         assert_eq!([0.0, 0.05, 12.5, 100.0].map(seconds), ["0 s", "50 ms", "12.50 s", "100.0 s"]);
     }

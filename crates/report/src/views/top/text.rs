@@ -1,7 +1,7 @@
 //! Writes the rows as tables.
 
 use super::By;
-use super::{Row, Top};
+use super::{Ranked, Top};
 use crate::base::term::quantity::{count, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::Amount;
@@ -31,7 +31,7 @@ impl Top {
         page.styled(Style::Dim, &format!("{shown} shown: {} of all self time", percent(share)));
     }
 
-    fn samples(&self, row: &Row) -> String {
+    fn samples(&self, row: &Ranked) -> String {
         count(if self.sort == "self" { row.self_samples } else { row.total_samples })
     }
 
@@ -102,7 +102,7 @@ impl Top {
     }
 }
 
-impl Row {
+impl Ranked {
     /// Returns self, total, image and name as text.
     pub(in crate::views) fn cells(&self) -> [String; 4] {
         let image = clip(short(self.image.as_deref().unwrap_or("-")), 24);

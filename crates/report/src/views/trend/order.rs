@@ -1,6 +1,6 @@
 //! Orders recordings.
 
-use crate::analysis::trend::Recorded;
+use crate::analysis::trend::Measured;
 use crate::cli::Order;
 use crate::views::{Error, Result};
 
@@ -8,7 +8,7 @@ use crate::views::{Error, Result};
 ///
 /// # Errors
 /// If no recording has that label.
-pub(super) fn order(recorded: &mut [Recorded], order: &Order) -> Result<Option<String>> {
+pub(super) fn order(recorded: &mut [Measured], order: &Order) -> Result<Option<String>> {
     match order {
         Order::Given => Ok(None),
         Order::Time => {
@@ -32,18 +32,18 @@ pub(super) fn order(recorded: &mut [Recorded], order: &Order) -> Result<Option<S
 
 /// A piece of a label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Piece {
+enum LabelPiece {
     Number(u128),
     Text(String),
 }
 
 /// Returns a key that puts `1.10` after `1.9`.
-fn natural(value: &str) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
+fn natural(value: &str) -> Vec<LabelPiece> {
+    let mut pieces: Vec<LabelPiece> = Vec::new();
     let characters: Vec<char> = value.chars().collect();
     for run in characters.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
         let text: String = run.iter().collect();
-        pieces.push(text.parse().map_or_else(|_| Piece::Text(text.clone()), Piece::Number));
+        pieces.push(text.parse().map_or_else(|_| LabelPiece::Text(text.clone()), LabelPiece::Number));
     }
     pieces
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Recording, Row, Trend};
+use super::{History, RecordingRow, Trend};
 use crate::base::term::chart::chart;
 use crate::base::term::path::quoted;
 use crate::base::term::quantity::{count, percent, things, utc};
@@ -83,7 +83,7 @@ impl Trend {
 
     fn changes(&self, page: &mut Page) {
         let changes = self.rows.iter().flat_map(|row| row.changes.iter().map(move |change| (row, change)));
-        let mut changes: Vec<(&Row, &super::Change)> = changes.collect();
+        let mut changes: Vec<(&History, &super::TrendChange)> = changes.collect();
         changes.sort_by_key(|(_, change)| change.at);
         page.gap();
         if changes.is_empty() {
@@ -112,7 +112,7 @@ impl Trend {
 
     /// Returns the command that compares the recordings before a change with those after it.
     fn explained(&self, at: usize) -> String {
-        let files = |recordings: &[Recording]| {
+        let files = |recordings: &[RecordingRow]| {
             let files: Vec<String> = recordings.iter().map(|it| quoted(Path::new(&it.file))).collect();
             files.join(" ")
         };
@@ -123,7 +123,7 @@ impl Trend {
     }
 }
 
-impl Row {
+impl History {
     /// Returns its name, and the image if that is something else.
     fn called(&self) -> String {
         let name = clip(&self.name, 60);
@@ -134,7 +134,7 @@ impl Row {
     }
 }
 
-impl Recording {
+impl RecordingRow {
     fn called(&self) -> String {
         match &self.label {
             Some(label) => format!("{} ({label})", self.file),

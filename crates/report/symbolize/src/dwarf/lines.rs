@@ -74,14 +74,14 @@ impl<'d> Lines<'d> {
 }
 
 /// The names of source files, by their numbers in a line program.
-pub(super) struct Files<'j, 'd> {
+pub(super) struct SourceFiles<'j, 'd> {
     dwarf: &'j Dwarf<'d>,
     unit: &'j Unit<Slice<'d>>,
     lines: Option<&'j Lines<'d>>,
     paths: Map<u64, Option<Arc<str>>>,
 }
 
-impl<'j, 'd> Files<'j, 'd> {
+impl<'j, 'd> SourceFiles<'j, 'd> {
     pub(super) fn new(dwarf: &'j Dwarf<'d>, unit: &'j Unit<Slice<'d>>, lines: Option<&'j Lines<'d>>) -> Self {
         Self { dwarf, unit, lines, paths: Map::default() }
     }

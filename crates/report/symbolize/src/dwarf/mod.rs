@@ -51,7 +51,7 @@ type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
 
 /// The answers of DWARF.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct FoundFunctions {
     /// The functions at each address, innermost first. The last one has no name if only its line is known.
     pub(super) functions: Vec<Option<Vec<Function>>>,
     /// Part of the DWARF could not be read; the answers come from the rest.
@@ -70,7 +70,7 @@ pub(super) fn look_up(
     at: &[Svma],
     strings: &Strings,
     tick: &(dyn Fn(u64) + Sync),
-) -> Result<Answers, Broken> {
+) -> Result<FoundFunctions, Broken> {
     let guard = Guard::new(sources.len(), at.len());
     let (dwarf, supplement) = sources.load();
     let supplement = supplement.map(|dwarf| Info::new(dwarf, &guard)).transpose()?;
@@ -92,11 +92,15 @@ pub(super) fn look_up(
     if guard.is_exhausted() {
         return Err(Broken);
     }
-    Ok(Answers { functions: merge(answers, at.len()), is_broken: guard.is_broken() })
+    Ok(FoundFunctions { functions: merge(answers, at.len()), is_broken: guard.is_broken() })
 }
 
 /// Asks all units that claim an address, and returns their answers in the order of the file.
-fn name(context: &Context<'_, '_>, claims: Vec<Claim>, tick: &(dyn Fn(u64) + Sync)) -> Vec<unit::Answers> {
+fn name(
+    context: &Context<'_, '_>,
+    claims: Vec<Claim>,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Vec<unit::UnitAnswers> {
     // An address counts as done when the first unit that claims it is done.
     let mut is_first = vec![true; context.asked.at.len()];
     let mut jobs: Vec<(Claim, u64)> = claims
@@ -114,13 +118,13 @@ fn name(context: &Context<'_, '_>, claims: Vec<Claim>, tick: &(dyn Fn(u64) + Syn
         tick(new);
         (claim.unit, answers)
     });
-    let mut answers: Vec<(usize, unit::Answers)> = answers.collect();
+    let mut answers: Vec<(usize, unit::UnitAnswers)> = answers.collect();
     answers.sort_unstable_by_key(|(unit, _)| *unit);
     answers.into_iter().map(|(_, answers)| answers).collect()
 }
 
 /// Takes the first answer with a function of the units that claim an address, otherwise the first with a line.
-fn merge(answers: Vec<unit::Answers>, len: usize) -> Vec<Option<Vec<Function>>> {
+fn merge(answers: Vec<unit::UnitAnswers>, len: usize) -> Vec<Option<Vec<Function>>> {
     let mut merged: Vec<Option<Vec<Function>>> = vec![None; len];
     for (position, functions) in answers.into_iter().flatten() {
         let slot = &mut merged[position as usize];

@@ -6,7 +6,7 @@ use gimli::{DwLang, DwarfPackage, constants as dw};
 
 use super::asked::Asked;
 use super::info::{Info, Root};
-use super::lines::{Files, Lines, SourceLine};
+use super::lines::{Lines, SourceFiles, SourceLine};
 use super::origin::Origins;
 use super::scopes::{Scope, Scopes};
 use super::sweep::Claim;
@@ -25,24 +25,24 @@ pub(super) struct Context<'d, 'a> {
 }
 
 /// Positions of requested addresses, and their functions, innermost first.
-pub(super) type Answers = Vec<(u32, Vec<Function>)>;
+pub(super) type UnitAnswers = Vec<(u32, Vec<Function>)>;
 
 /// Names the addresses that a unit claims, as far as the unit can be read.
-pub(super) fn name(context: &Context<'_, '_>, claim: &Claim) -> Answers {
+pub(super) fn name(context: &Context<'_, '_>, claim: &Claim) -> UnitAnswers {
     named(context, claim).unwrap_or_else(|Broken| {
         context.guard.note();
         Vec::new()
     })
 }
 
-fn named(context: &Context<'_, '_>, claim: &Claim) -> Result<Answers, Broken> {
+fn named(context: &Context<'_, '_>, claim: &Claim) -> Result<UnitAnswers, Broken> {
     let root = context.info.root(claim.unit)?;
     let at: Vec<Svma> = claim.asked.iter().map(|asked| context.asked.at[*asked as usize]).collect();
     let asked = Asked { at: &at, ..context.asked };
 
     let mut rows = vec![None; at.len()];
     let lines = read_lines(context, &root, asked, &mut rows);
-    let files = Files::new(&context.info.dwarf, &root.unit, lines.as_ref());
+    let files = SourceFiles::new(&context.info.dwarf, &root.unit, lines.as_ref());
     let mut writer = Writer { context, claim, rows: &rows, files };
     if let Some((id, half)) = split::find(context, &root) {
         match split::read(context, id, &half) {
@@ -84,7 +84,7 @@ struct Writer<'w, 'd, 'a> {
     context: &'w Context<'d, 'a>,
     claim: &'w Claim,
     rows: &'w [Option<SourceLine>],
-    files: Files<'w, 'd>,
+    files: SourceFiles<'w, 'd>,
 }
 
 impl Writer<'_, '_, '_> {
@@ -94,7 +94,7 @@ impl Writer<'_, '_, '_> {
         supplement: Option<&Info<'s>>,
         root: &Root<'s>,
         asked: Asked<'_>,
-    ) -> Result<Answers, Broken> {
+    ) -> Result<UnitAnswers, Broken> {
         let (unit, guard) = (&root.unit, self.context.guard);
         guard.spend(unit.header.unit_length())?;
         let scopes = Scopes::read(&info.dwarf, unit, has_plain_types(root.language), asked, guard);

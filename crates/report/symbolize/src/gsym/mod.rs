@@ -15,7 +15,7 @@ use blazesym::symbolize::source::{Gsym, GsymData, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 
 use super::Function;
-use super::dwarf::Answers;
+use super::dwarf::FoundFunctions;
 use super::guard::{Broken, Guard};
 use super::strings::Strings;
 use crate::image::budget::Held;
@@ -37,7 +37,7 @@ pub(super) fn look_up(
     at: &[Svma],
     reaches: &dyn Fn(Svma, Svma) -> bool,
     strings: &Strings,
-) -> Result<Answers, Broken> {
+) -> Result<FoundFunctions, Broken> {
     let (mut copy, _held);
     let bytes = if bytes.as_ptr().align_offset(ALIGNMENT) == 0 {
         bytes
@@ -55,7 +55,7 @@ pub(super) fn look_up(
         let answer = symbolizer.symbolize_single(&source, Input::VirtOffset(at.0));
         match answer.map_err(|_| Broken)? {
             Symbolized::Sym(symbol) => {
-                let named = Named::new(&symbol, strings);
+                let named = GsymAnswer::new(&symbol, strings);
                 // A broken file may lead to an empty string.
                 let has_names = named.functions.iter().all(|function| !function.name.is_empty());
                 if has_names { Ok(Some(named)) } else { Err(Broken) }
@@ -81,7 +81,7 @@ pub(super) fn look_up(
         guard.spend(named.as_ref().map_or(0, |named| named.text_len))?;
         functions.push(named.map(|named| named.functions));
     }
-    Ok(Answers { functions, is_broken: guard.is_broken() })
+    Ok(FoundFunctions { functions, is_broken: guard.is_broken() })
 }
 
 /// Copies bytes to where they are aligned; a section of an image may lie anywhere.
@@ -93,7 +93,7 @@ fn aligned<'c>(bytes: &[u8], copy: &'c mut [u8]) -> Result<&'c [u8], Broken> {
 }
 
 /// An answer of blazesym.
-struct Named {
+struct GsymAnswer {
     functions: Vec<Function>,
     start: Svma,
     /// It has a size; without one it may reach up to the next.
@@ -102,7 +102,7 @@ struct Named {
     text_len: usize,
 }
 
-impl Named {
+impl GsymAnswer {
     /// Orders functions from the innermost call outwards.
     fn new(symbol: &Sym<'_>, strings: &Strings) -> Self {
         let calls = symbol.inlined.iter().rev().map(|call| (&call.name, call.code_info.as_ref()));

@@ -45,7 +45,7 @@ fn node(begin: u8, size: u8, has_children: bool, name: u32, line: u8) -> Vec<u8>
     [&[1, begin, size, has_children.into()][..], &name.to_le_bytes(), &[1, line]].concat()
 }
 
-fn ask(bytes: &[u8], at: &[u64]) -> Result<Answers, Broken> {
+fn ask(bytes: &[u8], at: &[u64]) -> Result<FoundFunctions, Broken> {
     let at: Vec<Svma> = at.iter().map(|at| Svma(*at)).collect();
     look_up(bytes, &at, &|start, at| at.0 - start.0 < 4, &Strings::default())
 }

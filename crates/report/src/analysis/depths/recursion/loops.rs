@@ -31,13 +31,13 @@ pub(super) struct Loops {
     /// One longer way for each function.
     long: Vec<Way>,
     /// For each function: samples in which it occurs at least 2, 3, … times.
-    at_least: Map<u32, Vec<Samples>>,
+    at_least: Map<u32, Vec<LoopSamples>>,
     /// For each function: the first stack that ends with it.
     first_seen: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Samples {
+struct LoopSamples {
     all: u64,
     /// The samples whose stack was truncated.
     cut: u64,
@@ -98,7 +98,7 @@ impl Loops {
     pub(super) fn repeats(&self, function: u32) -> Distribution {
         let mut repeats = Distribution::default();
         let counts = self.at_least.get(&function).map(Vec::as_slice).unwrap_or_default();
-        let more = counts.iter().skip(1).copied().chain([Samples::default()]);
+        let more = counts.iter().skip(1).copied().chain([LoopSamples::default()]);
         for (times, (here, more)) in (2..).zip(counts.iter().zip(more)) {
             let (all, cut) = (here.all - more.all, here.cut - more.cut);
             for (samples, is_cut) in [(all - cut, false), (cut, true)] {
@@ -155,10 +155,10 @@ impl Below {
         Self { all, cut }
     }
 
-    fn of(&self, stack: u32, side: Side) -> Samples {
+    fn of(&self, stack: u32, side: Side) -> LoopSamples {
         let [user, kernel] = &self.cut;
         let cut = if side == Side::User { user } else { kernel };
-        Samples { all: self.all[stack as usize], cut: cut[stack as usize] }
+        LoopSamples { all: self.all[stack as usize], cut: cut[stack as usize] }
     }
 }
 
@@ -172,7 +172,7 @@ struct Search {
     short: Map<(u32, u32), u64>,
     /// For each function: samples, the length of the shortest way, and the stack with which it ends.
     long: Map<u32, (u64, usize, u32)>,
-    at_least: Map<u32, Vec<Samples>>,
+    at_least: Map<u32, Vec<LoopSamples>>,
     first_seen: Vec<u32>,
 }
 
@@ -183,16 +183,16 @@ impl Search {
         Self { path, on_path, words, short, long, at_least, first_seen }
     }
 
-    fn enter(&mut self, function: u32, position: u32, below: Samples) {
+    fn enter(&mut self, function: u32, position: u32, below: LoopSamples) {
         let of = function as usize;
         self.first_seen[of] = self.first_seen[of].min(position);
         let (last, times) = self.on_path[of];
         if times > 0 && below.all > 0 {
             self.again(function, last, position, below.all);
             let counts = self.at_least.entry(function).or_default();
-            counts.resize(counts.len().max(times), Samples::default());
+            counts.resize(counts.len().max(times), LoopSamples::default());
             let count = &mut counts[times - 1];
-            *count = Samples { all: count.all + below.all, cut: count.cut + below.cut };
+            *count = LoopSamples { all: count.all + below.all, cut: count.cut + below.cut };
         }
         self.path.push((function, last));
         self.on_path[of] = (self.path.len(), times + 1);

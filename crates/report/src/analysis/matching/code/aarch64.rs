@@ -3,29 +3,29 @@
 //! Two instructions compute an address of data: `adrp` makes its page, `add`, `ldr` or `str` adds the rest. Both are masked, and
 //! the address is not compared.
 
-use super::{Masked, Named, Step};
+use super::{Masked, MaskedInstruction, NamedAddress};
 
 /// So many instructions after an `adrp`, its register counts as a page.
 const NEAR: usize = 32;
 
 /// Splits code that begins at an address into words; a trailing word may be shorter than four bytes.
-pub(super) fn steps(bytes: &[u8], at: u64) -> Vec<Step> {
+pub(super) fn steps(bytes: &[u8], at: u64) -> Vec<MaskedInstruction> {
     // For each register, the last instruction that made a page in it.
     let mut pages = [None; 32];
     let words = bytes.chunks(4).enumerate().map(|(position, word)| {
         let Ok(word) = <[u8; 4]>::try_from(word) else {
-            return Step { masked: Masked::Bytes(word.to_vec()), names: [None; 2] };
+            return MaskedInstruction { masked: Masked::Bytes(word.to_vec()), names: [None; 2] };
         };
         let word = u32::from_le_bytes(word);
         let at = at.wrapping_add(4 * position as u64);
         let (masked, named) = match target(word) {
             Some((mask, offset)) => (
                 word & !mask,
-                Some(Named { at: at.wrapping_add_signed(offset), read_len: 0, is_number: false }),
+                Some(NamedAddress { at: at.wrapping_add_signed(offset), read_len: 0, is_number: false }),
             ),
             None => (without_data(word, position, &mut pages), None),
         };
-        Step { masked: Masked::Word(masked), names: [named, None] }
+        MaskedInstruction { masked: Masked::Word(masked), names: [named, None] }
     });
     words.collect()
 }
@@ -79,7 +79,7 @@ mod tests {
 
     fn words(words: &[u32], at: u64) -> (Vec<u32>, Vec<Option<u64>>) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let word = |step: &Step| match step.masked {
+        let word = |step: &MaskedInstruction| match step.masked {
             Masked::Word(word) => word,
             _ => 0,
         };

@@ -6,7 +6,7 @@ use std::ops::Range;
 use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKind, elf};
 use rayon::prelude::*;
 
-use super::{Cause, Named, Parts, Thing};
+use super::{Doubt, NamedAddress, Parts, Thing};
 use crate::analysis::matching::function;
 use icecore_symbolize::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
 use icecore_symbolize::{readable, stub_names};
@@ -54,8 +54,8 @@ impl Code {
     ///
     /// # Errors  why its code cannot be compared
     /// # Cost    demangles all names of the symbol table: open it once for all of its functions
-    pub fn open(image: &Identity, finder: &Finder<'_>) -> Result<Self, Cause> {
-        let files = finder.look(image).files.map_err(Cause::Image)?;
+    pub fn open(image: &Identity, finder: &Finder<'_>) -> Result<Self, Doubt> {
+        let files = finder.look(image).files.map_err(Doubt::Image)?;
         let functions = all_functions(&files);
         let slots = slots(&files.image.file).unwrap_or_default();
         let layout = files.image.layout;
@@ -93,7 +93,7 @@ impl Code {
     }
 
     /// Finds the target of an address; `own` are the parts of the function that names it.
-    pub(super) fn thing(&self, named: Named, own: &[Range<u64>]) -> Thing {
+    pub(super) fn thing(&self, named: NamedAddress, own: &[Range<u64>]) -> Thing {
         let at = named.at;
         if let Some(part) = own.iter().position(|part| part.contains(&at)) {
             return Thing::Own(part, at - own[part].start);
@@ -141,8 +141,8 @@ impl Code {
         self.layout.sections.iter().find(|it| at >= it.at.0 && at - it.at.0 < it.len)
     }
 
-    fn constant(&self, named: Named) -> Option<Vec<u8>> {
-        let Named { at, read_len, .. } = named;
+    fn constant(&self, named: NamedAddress) -> Option<Vec<u8>> {
+        let NamedAddress { at, read_len, .. } = named;
         let section = self.section(at)?;
         let is_constant = section.name.starts_with(CONSTANTS) && (1..=MAX_CONSTANT_LEN).contains(&read_len);
         if is_constant { self.bytes(at, read_len as u64) } else { None }

@@ -84,7 +84,7 @@ impl Yard {
     }
 }
 
-fn open(path: &Path) -> Result<Code, Cause> {
+fn open(path: &Path) -> Result<Code, Doubt> {
     Code::open(&identity(path), &Finder { search: &Search::nowhere(), embedded: None })
 }
 
@@ -93,9 +93,9 @@ fn different(before: &Path, after: &Path) -> Vec<&'static str> {
     let [before, after] = [before, after].map(|path| open(path).expect("the file is there"));
     let mut names = FUNCTIONS.to_vec();
     names.retain(|name| match compare((&before, name), (&after, name)) {
-        Verdict::Identical => false,
-        Verdict::Different => true,
-        Verdict::Unknown(cause) => panic!("{name}: {cause}"),
+        CodeVerdict::Identical => false,
+        CodeVerdict::Different => true,
+        CodeVerdict::Unknown(cause) => panic!("{name}: {cause}"),
     });
     names
 }
@@ -145,17 +145,17 @@ fn every_cause_has_a_case() {
     let yard = Yard::new();
     let path = yard.build("", "x");
     let code = open(&path).expect("there");
-    assert_eq!(compare((&code, "none"), (&code, "one")), Verdict::Unknown(Cause::NoSymbol));
+    assert_eq!(compare((&code, "none"), (&code, "one")), CodeVerdict::Unknown(Doubt::NoSymbol));
     let gone = Identity { path: "/no/such/file".into(), ..identity(&path) };
     let missing = Code::open(&gone, &Finder { search: &Search::nowhere(), embedded: None });
-    assert_eq!(missing.err(), Some(Cause::Image(Reason::ImageMissing)));
+    assert_eq!(missing.err(), Some(Doubt::Image(Reason::ImageMissing)));
     let other = yard.0.path().join("other");
     let mut bytes = std::fs::read(&path).expect("read");
     bytes[18] = 243; // e_machine: RISC-V
     std::fs::write(&other, &bytes).expect("written");
     let other = open(&other.canonicalize().expect("there")).expect("ELF");
-    assert_eq!(compare((&code, "one"), (&other, "one")), Verdict::Unknown(Cause::Processor));
-    assert_eq!(compare((&other, "one"), (&other, "one")), Verdict::Unknown(Cause::Processor));
+    assert_eq!(compare((&code, "one"), (&other, "one")), CodeVerdict::Unknown(Doubt::Processor));
+    assert_eq!(compare((&other, "one"), (&other, "one")), CodeVerdict::Unknown(Doubt::Processor));
 
     let assembled = |body: &str, out: &str| {
         let source = format!(".globl main\nmain: ret\n{body}");
@@ -170,10 +170,10 @@ fn every_cause_has_a_case() {
         )
     };
     let (ab, ba) = (assembled(&twice("nop", "leave"), "ab"), assembled(&twice("leave", "nop"), "ba"));
-    assert_eq!(compare((&ab, "f"), (&ba, "g")), Verdict::Identical);
-    assert_eq!(compare((&ab, "f"), (&ba, "f")), Verdict::Different);
+    assert_eq!(compare((&ab, "f"), (&ba, "g")), CodeVerdict::Identical);
+    assert_eq!(compare((&ab, "f"), (&ba, "f")), CodeVerdict::Different);
     let long = assembled(".type f,@function\nf: ret\n.size f, 0x7fffffff\n", "long");
-    assert_eq!(compare((&long, "f"), (&long, "f")), Verdict::Unknown(Cause::Bytes));
+    assert_eq!(compare((&long, "f"), (&long, "f")), CodeVerdict::Unknown(Doubt::Bytes));
 }
 
 #[test]
@@ -194,12 +194,14 @@ fn a_number_that_may_be_an_address_is_not_called_the_same() {
         run(yard.0.path(), "cc", &["-O2", flags, &format!("-DLIMIT={limit}"), "x.c", "-o", text(&path)]);
         open(&path).expect("ELF")
     };
-    for (flags, other) in [("-no-pie", Verdict::Unknown(Cause::Numbers)), ("-pie", Verdict::Different)] {
+    for (flags, other) in
+        [("-no-pie", CodeVerdict::Unknown(Doubt::Numbers)), ("-pie", CodeVerdict::Different)]
+    {
         let [one, same, twice] = [8_388_607, 8_388_607, 16_777_215].map(|limit| build(flags, limit));
-        assert_eq!(compare((&one, "slow"), (&same, "slow")), Verdict::Identical, "{flags}");
+        assert_eq!(compare((&one, "slow"), (&same, "slow")), CodeVerdict::Identical, "{flags}");
         assert_eq!(compare((&one, "slow"), (&twice, "slow")), other, "{flags}");
         assert_eq!(compare((&one, "adds"), (&twice, "adds")), other, "{flags}");
-        assert_eq!(compare((&one, "told"), (&twice, "told")), Verdict::Identical, "{flags}");
+        assert_eq!(compare((&one, "told"), (&twice, "told")), CodeVerdict::Identical, "{flags}");
     }
 }
 
@@ -221,8 +223,8 @@ fn of_equal_names_nobody_knows_which_is_which() {
         run(yard.0.path(), "cc", &["-O2", "-shared", "-fPIC", one, two, "-o", text(&path)]);
         open(&path).expect("ELF")
     });
-    assert_eq!(compare((&ab, "f"), (&ab, "f")), Verdict::Identical);
-    assert_eq!(compare((&ab, "f"), (&ba, "f")), Verdict::Unknown(Cause::Ambiguous));
+    assert_eq!(compare((&ab, "f"), (&ab, "f")), CodeVerdict::Identical);
+    assert_eq!(compare((&ab, "f"), (&ba, "f")), CodeVerdict::Unknown(Doubt::Ambiguous));
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn torn_and_flipped_images_are_survived() {
             opened += 1;
             for name in FUNCTIONS {
                 let verdict = compare((&code, name), (&whole, name));
-                compared += usize::from(!matches!(verdict, Verdict::Unknown(_)));
+                compared += usize::from(!matches!(verdict, CodeVerdict::Unknown(_)));
             }
         }
     }

@@ -8,7 +8,7 @@ fn item(text: &'static str) -> Item<'static> {
 }
 
 /// Groups as text, with the names of their items: `a+b = c`.
-fn groups(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<(String, By)> {
+fn groups(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<(String, MatchedBy)> {
     let text = |items: &[Item<'_>], side: &[usize]| {
         side.iter().map(|position| items[*position].name).collect::<Vec<_>>().join(" + ")
     };
@@ -16,7 +16,7 @@ fn groups(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<(String, By)> {
     matched(before, after).iter().map(group).collect()
 }
 
-fn check(before: &[&'static str], after: &[&'static str], expected: &[(&str, By)]) {
+fn check(before: &[&'static str], after: &[&'static str], expected: &[(&str, MatchedBy)]) {
     let [before, after] = [before, after].map(|side| side.iter().copied().map(item).collect::<Vec<_>>());
     let expected: Vec<_> = expected.iter().map(|(text, by)| ((*text).to_owned(), *by)).collect();
     assert_eq!(groups(&before, &after), expected);
@@ -28,10 +28,10 @@ fn parts_of_a_function_are_one() {
         &["f", "f.cold", "g.llvm.1", "gone"],
         &["f.part.0", "f", "g.llvm.2", "new.cold", "new"],
         &[
-            ("f + f.cold = f.part.0 + f", By::Decoration),
-            ("g.llvm.1 = g.llvm.2", By::Decoration),
-            ("gone = ", By::Name),
-            (" = new.cold + new", By::Name),
+            ("f + f.cold = f.part.0 + f", MatchedBy::Decoration),
+            ("g.llvm.1 = g.llvm.2", MatchedBy::Decoration),
+            ("gone = ", MatchedBy::Name),
+            (" = new.cold + new", MatchedBy::Name),
         ],
     );
 }
@@ -41,14 +41,17 @@ fn closures_keep_their_numbers_while_these_fit() {
     check(
         &["f::{closure#0}", "f::{closure#1}"],
         &["f::{closure#1}", "f::{closure#0}"],
-        &[("f::{closure#0} = f::{closure#0}", By::Name), ("f::{closure#1} = f::{closure#1}", By::Name)],
+        &[
+            ("f::{closure#0} = f::{closure#0}", MatchedBy::Name),
+            ("f::{closure#1} = f::{closure#1}", MatchedBy::Name),
+        ],
     );
     check(
         &["f::{closure#0}", "f::{closure#1}"],
         &["f::{closure#0}", "f::{closure#2}", "f::{closure#3}"],
         &[
-            ("f::{closure#0} = f::{closure#0}", By::Name),
-            ("f::{closure#1} = f::{closure#2} + f::{closure#3}", By::Number),
+            ("f::{closure#0} = f::{closure#0}", MatchedBy::Name),
+            ("f::{closure#1} = f::{closure#2} + f::{closure#3}", MatchedBy::Number),
         ],
     );
 }
@@ -60,28 +63,28 @@ fn manglings_are_only_reconciled_if_there_are_two() {
         &v0,
         &["a::V<T>::f", "a::g::{{closure}}"],
         &[
-            ("<a::V<u8>>::f + <a::V<u16>>::f = a::V<T>::f", By::Mangling),
-            ("a::g::{closure#0} = a::g::{{closure}}", By::Number),
+            ("<a::V<u8>>::f + <a::V<u16>>::f = a::V<T>::f", MatchedBy::Mangling),
+            ("a::g::{closure#0} = a::g::{{closure}}", MatchedBy::Number),
         ],
     );
     check(
         &["<a::V<u8>>::f", "a::g::{closure#0}"],
         &["<a::V<u16>>::f", "a::g::{closure#0}"],
         &[
-            ("<a::V<u8>>::f = ", By::Name),
-            ("a::g::{closure#0} = a::g::{closure#0}", By::Name),
-            (" = <a::V<u16>>::f", By::Name),
+            ("<a::V<u8>>::f = ", MatchedBy::Name),
+            ("a::g::{closure#0} = a::g::{closure#0}", MatchedBy::Name),
+            (" = <a::V<u16>>::f", MatchedBy::Name),
         ],
     );
 }
 
 #[test]
 fn a_changed_signature_is_believed_of_one_only() {
-    check(&["f(int)"], &["f(long)"], &[("f(int) = f(long)", By::Signature)]);
+    check(&["f(int)"], &["f(long)"], &[("f(int) = f(long)", MatchedBy::Signature)]);
     check(
         &["f(int)"],
         &["f(long)", "f(char)"],
-        &[("f(int) = ", By::Name), (" = f(long)", By::Name), (" = f(char)", By::Name)],
+        &[("f(int) = ", MatchedBy::Name), (" = f(long)", MatchedBy::Name), (" = f(char)", MatchedBy::Name)],
     );
 }
 
@@ -91,10 +94,10 @@ fn an_image_may_have_another_version_or_name() {
         &["f in /lib/libx.so.1.2", "main in /opt/old", "work in /opt/old", "old+0x12 in /opt/old"],
         &["f in /lib/libx.so.2", "main in /opt/new", "work in /opt/new", "new+0x34 in /opt/new"],
         &[
-            ("f = f", By::Name),
-            ("main = main", By::Image),
-            ("work = work", By::Image),
-            ("old+0x12 = new+0x34", By::Image),
+            ("f = f", MatchedBy::Name),
+            ("main = main", MatchedBy::Image),
+            ("work = work", MatchedBy::Image),
+            ("old+0x12 = new+0x34", MatchedBy::Image),
         ],
     );
 }
@@ -105,17 +108,26 @@ fn a_function_moves_if_nothing_speaks_against_it() {
     check(
         &["main in /bin/app", "memcpy in /lib/libc.so.6"],
         &["main in /bin/app", "memcpy in /bin/app"],
-        &[("main = main", By::Name), ("memcpy = memcpy", By::Image)],
+        &[("main = main", MatchedBy::Name), ("memcpy = memcpy", MatchedBy::Image)],
     );
     // Two programs that have a function of that name each.
     let [ours, other] = ["x in /bin/ours", "x in /bin/other"];
     check(
         &["error in /bin/ours", ours, other],
         &["error in /bin/other", ours, other],
-        &[("error = ", By::Name), ("x = x", By::Name), ("x = x", By::Name), (" = error", By::Name)],
+        &[
+            ("error = ", MatchedBy::Name),
+            ("x = x", MatchedBy::Name),
+            ("x = x", MatchedBy::Name),
+            (" = error", MatchedBy::Name),
+        ],
     );
     // Every program has one.
-    check(&["main in /bin/ours"], &["main in /bin/other"], &[("main = ", By::Name), (" = main", By::Name)]);
+    check(
+        &["main in /bin/ours"],
+        &["main in /bin/other"],
+        &[("main = ", MatchedBy::Name), (" = main", MatchedBy::Name)],
+    );
 }
 
 #[test]
@@ -135,12 +147,12 @@ fn addresses_say_something_within_one_build_only() {
     let both = [of(a, b"1"), of(b, b"1")];
     assert_eq!(
         groups(&both, &[both[1]]),
-        [("app+0x10 = ".to_owned(), By::Name), ("app+0x20 = app+0x20".to_owned(), By::Name)]
+        [("app+0x10 = ".to_owned(), MatchedBy::Name), ("app+0x20 = app+0x20".to_owned(), MatchedBy::Name)]
     );
     let other = [of(a, b"2"), of("app+0x30", b"2")];
     assert_eq!(
         groups(&both, &other),
-        [("app+0x10 + app+0x20 = app+0x10 + app+0x30".to_owned(), By::Decoration)]
+        [("app+0x10 + app+0x20 = app+0x10 + app+0x30".to_owned(), MatchedBy::Decoration)]
     );
     // In one build, number 1 is not number 2.
     let closures = ["f::{closure#1}", "f::{closure#2}"].map(|name| of(name, b"1"));

@@ -22,7 +22,7 @@ const ABI_64: u64 = 2;
 
 /// The mode in which the CPU was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Side {
+pub(in super::super) enum Mode {
     User,
     Kernel,
     /// A guest, a hypervisor, or unknown.
@@ -31,8 +31,8 @@ pub(in super::super) enum Side {
 
 /// One sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Sample<'a> {
-    pub(in super::super) side: Side,
+pub(in super::super) struct PerfSample<'a> {
+    pub(in super::super) side: Mode,
     pub(in super::super) tgid: u32,
     pub(in super::super) tid: u32,
     pub(in super::super) ip: Avma,
@@ -65,7 +65,7 @@ impl<'a> UserRegisters<'a> {
     }
 }
 
-impl<'a> Sample<'a> {
+impl<'a> PerfSample<'a> {
     /// Decodes the body of a record; `None` if it is too short.
     ///
     /// # Source   uapi/linux/perf_event.h `PERF_RECORD_SAMPLE`
@@ -108,9 +108,9 @@ impl<'a> Sample<'a> {
         let (stack, is_stack_whole) =
             if has(field::STACK_USER) { stack(&mut bytes)? } else { (&[][..], false) };
         let side = match misc & MODE {
-            MODE_USER => Side::User,
-            MODE_KERNEL => Side::Kernel,
-            _ => Side::Other,
+            MODE_USER => Mode::User,
+            MODE_KERNEL => Mode::Kernel,
+            _ => Mode::Other,
         };
         Some(Self { side, tgid, tid, ip, cpu, period, chain, registers, stack, is_stack_whole })
     }
@@ -124,17 +124,17 @@ impl<'a> Sample<'a> {
         let mut side = self.side;
         for address in self.chain.into_iter().flat_map(Words::iter) {
             match address {
-                CONTEXT_KERNEL => side = Side::Kernel,
-                CONTEXT_USER => side = Side::User,
-                CONTEXT_LEAST.. => side = Side::Other,
-                _ if side == Side::Kernel => kernel.push(Avma(address)),
-                _ if side == Side::User => user.push(Avma(address)),
+                CONTEXT_KERNEL => side = Mode::Kernel,
+                CONTEXT_USER => side = Mode::User,
+                CONTEXT_LEAST.. => side = Mode::Other,
+                _ if side == Mode::Kernel => kernel.push(Avma(address)),
+                _ if side == Mode::User => user.push(Avma(address)),
                 _ => {}
             }
         }
         match self.side {
-            Side::Kernel if kernel.is_empty() => kernel.push(self.ip),
-            Side::User if user.is_empty() => user.push(self.ip),
+            Mode::Kernel if kernel.is_empty() => kernel.push(self.ip),
+            Mode::User if user.is_empty() => user.push(self.ip),
             _ => {}
         }
     }
@@ -195,9 +195,9 @@ mod tests {
         let (raw, branches) = ([4 | 5 << 32], [1, 0, 1, 2, 3]);
         let rest = [ABI_64, 20, 70, 16, 11, 12, 8];
         let body = bytes(&[&head[..], &counts, &chain, &raw, &branches, &rest].concat());
-        let sample = Sample::decode(&body, MODE_KERNEL, &attr).expect("whole");
+        let sample = PerfSample::decode(&body, MODE_KERNEL, &attr).expect("whole");
         assert_eq!((sample.ip.0, sample.tgid, sample.tid, sample.cpu), (0x1000, 7, 8, Some(3)));
-        assert_eq!((sample.period, sample.side), (Some(99), Side::Kernel));
+        assert_eq!((sample.period, sample.side), (Some(99), Mode::Kernel));
         let registers = sample.registers.expect("there");
         assert_eq!(registers.iter().collect::<Vec<_>>(), [(2, 20), (7, 70)]);
         assert_eq!((registers.find(7), registers.find(3), registers.is_64), (Some(70), None, true));
@@ -206,7 +206,7 @@ mod tests {
         sample.sides(&mut kernel, &mut user);
         assert_eq!((kernel, user), (vec![Avma(0x2000)], vec![Avma(0x1000), Avma(0x1010)]));
         for len in 0..body.len() {
-            assert_eq!(Sample::decode(&body[..len], 0, &attr), None, "{len} bytes are not enough");
+            assert_eq!(PerfSample::decode(&body[..len], 0, &attr), None, "{len} bytes are not enough");
         }
     }
 
@@ -216,10 +216,10 @@ mod tests {
             [(field::CALLCHAIN, u64::MAX), (field::BRANCH_STACK, u64::MAX / 2), (field::STACK_USER, u64::MAX)]
         {
             let body = bytes(&[word, 0, 0]);
-            assert_eq!(Sample::decode(&body, 0, &attr(fields)), None);
+            assert_eq!(PerfSample::decode(&body, 0, &attr(fields)), None);
         }
         let attr = Attr { read_format: read::GROUP | read::ID, ..attr(field::READ) };
-        assert_eq!(Sample::decode(&bytes(&[u64::MAX]), 0, &attr), None);
+        assert_eq!(PerfSample::decode(&bytes(&[u64::MAX]), 0, &attr), None);
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             (MODE_KERNEL, (vec![Avma(0x1234)], vec![])),
             (5, (vec![], vec![])),
         ] {
-            Sample::decode(&body, misc, &attr(field::IP)).expect("whole").sides(&mut kernel, &mut user);
+            PerfSample::decode(&body, misc, &attr(field::IP)).expect("whole").sides(&mut kernel, &mut user);
             assert_eq!((kernel.clone(), user.clone()), expected);
         }
     }

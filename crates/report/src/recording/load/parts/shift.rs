@@ -1,6 +1,6 @@
 //! The rows of a block under numbers that are unique in the file.
 
-use icecore_format::records::{Reference, References, Table};
+use icecore_format::records::{IdTable, Reference, References};
 
 use super::Part;
 use crate::recording::load::Decoded;
@@ -27,16 +27,16 @@ impl Part {
 
 impl Decoded {
     /// Returns the table whose rows the block defines, the id of its first row, and how many rows it has.
-    pub(super) fn ids(&self) -> Option<(Table, u32, usize)> {
+    pub(super) fn ids(&self) -> Option<(IdTable, u32, usize)> {
         match self {
-            Self::Strings(first, rows) => Some((Table::Strings, *first, rows.len())),
-            Self::Tasks(first, rows) => Some((Table::Tasks, *first, rows.len())),
-            Self::Images(first, rows) => Some((Table::Images, *first, rows.len())),
-            Self::Nodes(first, rows) => Some((Table::Stacks, *first, rows.len())),
-            Self::StackCode(first, rows) => Some((Table::StackCode, *first, rows.len())),
-            Self::StackPieces(first, rows) => Some((Table::StackPieces, *first, rows.len())),
-            Self::StackNodes(first, rows) => Some((Table::StackNodes, *first, rows.len())),
-            Self::Snapshots(first, rows) => Some((Table::Snapshots, *first, rows.len())),
+            Self::Strings(first, rows) => Some((IdTable::Strings, *first, rows.len())),
+            Self::Tasks(first, rows) => Some((IdTable::Tasks, *first, rows.len())),
+            Self::Images(first, rows) => Some((IdTable::Images, *first, rows.len())),
+            Self::Nodes(first, rows) => Some((IdTable::Stacks, *first, rows.len())),
+            Self::StackCode(first, rows) => Some((IdTable::StackCode, *first, rows.len())),
+            Self::StackPieces(first, rows) => Some((IdTable::StackPieces, *first, rows.len())),
+            Self::StackNodes(first, rows) => Some((IdTable::StackNodes, *first, rows.len())),
+            Self::Snapshots(first, rows) => Some((IdTable::Snapshots, *first, rows.len())),
             Self::Marks(_)
             | Self::Lifecycle(_)
             | Self::Cgroups(_)

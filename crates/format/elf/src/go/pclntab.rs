@@ -50,14 +50,14 @@ pub(super) fn beginnings(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 /// The bytes of a section.
-pub trait Source<'d>: Copy {
+pub trait SectionBytes<'d>: Copy {
     /// Reads bytes at an offset; `None` if the section ends before.
     fn bytes(self, off: u64, len: u64) -> Option<&'d [u8]>;
     /// Returns the length of the section.
     fn byte_len(self) -> u64;
 }
 
-impl<'d> Source<'d> for &'d [u8] {
+impl<'d> SectionBytes<'d> for &'d [u8] {
     fn bytes(self, off: u64, len: u64) -> Option<&'d [u8]> {
         let off = usize::try_from(off).ok()?;
         self.get(off..off.checked_add(usize::try_from(len).ok()?)?)
@@ -101,7 +101,7 @@ pub struct Where {
 
 /// A table, its parts found.
 #[derive(Debug, Clone, Copy)]
-pub struct Table<'d, S> {
+pub struct Pclntab<'d, S> {
     section: S,
     version: Version,
     is_big_endian: bool,
@@ -133,7 +133,7 @@ pub struct Function<'d> {
     known_off: u64,
 }
 
-impl<'d, S: Source<'d>> Table<'d, S> {
+impl<'d, S: SectionBytes<'d>> Pclntab<'d, S> {
     /// Finds the parts of the table; `None` if its version is unknown, or it is torn. `told_text` returns the address that a
     /// loader must write at an offset of the section: there the table has the beginning of the code.
     pub fn open(section: S, place: Where, told_text: impl FnOnce(u64) -> Option<u64>) -> Option<Self> {
@@ -321,7 +321,7 @@ mod tests {
     const NAMES: [&str; 9] =
         ["", "", "main.main", "main.main", "_rt0_amd64_linux", "main.F[...]", "main.F[...]", "", ""];
 
-    fn names(table: &Table<'_, &[u8]>) -> Vec<String> {
+    fn names(table: &Pclntab<'_, &[u8]>) -> Vec<String> {
         let name = |at| table.function(table.text.max(TEXT) + at).map_or(&b""[..], |function| function.name);
         AT.into_iter().map(|at| String::from_utf8_lossy(name(at)).into_owned()).collect()
     }
@@ -357,9 +357,9 @@ mod tests {
     #[test]
     fn where_the_code_begins_is_told_by_the_loader_or_proven_by_the_entry() {
         let bytes = table(MAGICS[3], 0, &DEPTHS, 0);
-        let moved = Table::open(&bytes[..], place(), |off| (off == 24).then_some(0x7000)).expect("sound");
+        let moved = Pclntab::open(&bytes[..], place(), |off| (off == 24).then_some(0x7000)).expect("sound");
         assert_eq!((moved.text, names(&moved)), (0x7000, NAMES.map(str::to_owned).to_vec()));
-        let entered = |entry| Table::open(&bytes[..], Where { entry, ..place() }, |_| None);
+        let entered = |entry| Pclntab::open(&bytes[..], Where { entry, ..place() }, |_| None);
         assert_eq!(entered(TEXT + 0x20).expect("proven").text, TEXT);
         for wrong in [0x10, 0x21, 0x30, 0x100] {
             assert!(entered(TEXT + wrong).is_none(), "{wrong:#x}");
