@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::{Streams, diff, file, samples, trend};
 use crate::cli::{self, Global, Source};
-use crate::views;
+use crate::views::{self, Typed};
 
 /// Reads icecore recordings, on any machine: where time went, and how good the data is.
 #[derive(Debug, Parser)]
@@ -57,29 +57,29 @@ macro_rules! commands {
 
 commands! {
     /// What this is, how good it is, where time went
-    Summary: views::summary::Args => samples::show,
+    Summary: Typed<views::summary::Args> => samples::show,
     /// The hottest functions, lines, images, processes, threads or cgroups
-    Top: views::top::Args => samples::show,
+    Top: Typed<views::top::Args> => samples::show,
     /// Who calls whom, as an indented tree
-    Tree: views::tree::Args => samples::show,
+    Tree: Typed<views::tree::Args> => samples::show,
     /// A flame graph as SVG
-    Flame: views::flame::Args => samples::show,
+    Flame: Typed<views::flame::Args> => samples::show,
     /// Folded stacks, one per line, for flame graph tools
-    Folded: views::folded::Args => samples::show,
+    Folded: Typed<views::folded::Args> => samples::show,
     /// Every sample with its stack, like perf script
-    Samples: views::samples::Args => samples::show,
+    Samples: Typed<views::samples::Args> => samples::show,
     /// How deep stacks are, and what recurs in them
-    Depth: views::depth::Args => samples::show,
+    Depth: Typed<views::depth::Args> => samples::show,
     /// What changed between two recordings, and whether that can be chance
     Diff: cli::Diff => diff::diff,
     /// What was spent when, and when that changed
-    Timeline: views::timeline::Args => samples::show,
+    Timeline: Typed<views::timeline::Args> => samples::show,
     /// Shares of functions over many recordings, and when they changed
     Trend: cli::Trend => trend::trend,
     /// How good the data is, and what makes it better
-    Health: views::health::Args => samples::show,
+    Health: Typed<views::health::Args> => samples::show,
     /// Which files would name more, and how to get them
-    Missing: views::missing::Args => samples::show,
+    Missing: Typed<views::missing::Args> => samples::show,
     /// What is in the file: session, blocks, cost, damage
     Info: cli::Info => file::info,
     /// Check everything in the file

@@ -20,7 +20,7 @@ use crate::base::term::Page;
 use crate::cli::{Global, When};
 use crate::profile::cache::Cache;
 use crate::recording::load::clean;
-use crate::views::{self, Screen};
+use crate::views::{self, Screen, Typed};
 use commands::{Cli, Command};
 
 /// Where output goes, and what is kept.
@@ -127,7 +127,7 @@ fn execute(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
             ));
         }
         (Some(command), None) => command,
-        (None, Some(source)) => Command::Summary(views::summary::Args { source }),
+        (None, Some(source)) => Command::Summary(Typed { view: views::summary::Args, source }),
         (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
     };
     command.execute(&cli.global, streams)

@@ -1,15 +1,20 @@
 //! Runs a command that shows the samples of one recording: the pipeline, then its view.
 
+use clap::Args;
+
 use super::{Streams, lookup, screen};
 use crate::analysis::quality;
 use crate::cli::Global;
 use crate::profile::pipeline::{Loaded, Named, Report};
 use crate::recording::input;
-use crate::views::{Needs, Shown, View};
+use crate::views::{Needs, Shown, Typed, View};
 
 /// Shows a view; returns the exit code.
-pub(super) fn show(view: &impl View, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
-    let source = view.source();
+pub(super) fn show<V: View + Args>(
+    Typed { view, source }: &Typed<V>,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<u8> {
     let select = &source.select;
     input::check(&select.filter())?;
     let servers = lookup::servers(&select.lookup)?;
@@ -17,7 +22,7 @@ pub(super) fn show(view: &impl View, global: &Global, streams: &mut Streams<'_>)
     let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
     let width = if streams.color { terminal_width() } else { None }.unwrap_or(WIDTH);
-    let Needs { apart, tells_quality } = view.needs(width);
+    let Needs { apart, tells_quality } = view.needs(select, width);
     let loaded = Loaded::new(&source.file, &recording, select.filter(), select.patterns(), &search, apart);
     let progress = streams.progress && !global.quiet;
     let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), progress);
@@ -26,7 +31,7 @@ pub(super) fn show(view: &impl View, global: &Global, streams: &mut Streams<'_>)
     let misleads = if tells_quality { None } else { quality::warning(&report) };
     screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remark()));
     screen.remark(lookup::remarks(&search, servers.as_ref(), &fetched));
-    let passes = view.show(&Shown { report: &report, located: &located, width }, &mut screen)?;
+    let passes = view.show(&Shown { report: &report, located: &located, select, width }, &mut screen)?;
     Ok(u8::from(!passes))
 }
 

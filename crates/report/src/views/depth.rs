@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
 use crate::analysis::depths::{Depths, entries, recursing};
-use crate::cli::{Owner, Source};
+use crate::cli::{Owner, Select};
 use crate::profile::pipeline::Report;
 use crate::stacks::hits::Apart;
 use crate::views::owners::Owners;
@@ -34,17 +34,10 @@ pub struct Args {
     /// Show this many rows of each table; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, _: u32) -> Needs {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
         let threads = self.by == Owner::Thread;
         Needs { apart: Apart { threads, events: true, ..Apart::default() }, tells_quality: false }
     }

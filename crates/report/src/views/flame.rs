@@ -17,7 +17,7 @@ use crate::base::output::write_view;
 use crate::base::shorten::{line, shorten};
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, count, duration, things, utc};
-use crate::cli::{Source, Weight};
+use crate::cli::{Select, Weight};
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::tree::Root;
@@ -50,17 +50,10 @@ pub struct Args {
     /// Title of the graph
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, _: u32) -> Needs {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
         Needs::threads(self.root == Root::Thread)
     }
 

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 pub(crate) use self::merged::{Labels, MergedStacks};
 use crate::base::shorten::{fitted, line};
 use crate::base::term::quantity::things;
-use crate::cli::{Source, Weight};
+use crate::cli::{Select, Weight};
 use crate::profile::Profile;
 use crate::profile::tree::Root;
 use crate::views::{Needs, Result, Screen, Shown, View};
@@ -35,17 +35,10 @@ pub struct Args {
     /// Leave out the marks after the names of kernel frames and inlined frames
     #[arg(long)]
     pub no_annotations: bool,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, _: u32) -> Needs {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
         Needs::threads(self.root == Root::Thread)
     }
 

@@ -12,7 +12,7 @@ use crate::base::ratio;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{count, duration, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
-use crate::cli::Source;
+use crate::cli::Select;
 use crate::profile::Taken;
 use crate::profile::pipeline::Report;
 use crate::recording::losses::{losses, lost};
@@ -32,17 +32,10 @@ pub struct Args {
     /// Exit with 1 unless the verdict is good
     #[arg(long)]
     pub strict: bool,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, _: u32) -> Needs {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
         Needs { tells_quality: true, ..Needs::default() }
     }
 

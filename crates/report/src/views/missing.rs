@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use crate::base::map::Map;
 use crate::base::term::path::shown;
-use crate::cli::Source;
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
 use crate::recording::load::clean;
@@ -44,16 +43,9 @@ pub struct Args {
     /// List every path that was tried
     #[arg(short, long)]
     pub paths: bool,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
         let missing = Missing::new(shown.report, self);
         screen.emit(&missing, |page| missing.text(shown.report, page))?;

@@ -24,7 +24,7 @@ mod view;
 use serde::Serialize;
 
 pub use error::{Error, Result};
-pub use view::{Needs, Screen, Shown, View};
+pub use view::{Needs, Screen, Shown, Typed, View};
 
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{count, things, weight};

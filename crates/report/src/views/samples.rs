@@ -7,7 +7,6 @@ use std::ops::Range;
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
-use crate::cli::Source;
 use crate::profile::entry::entries;
 use crate::profile::pipeline::Loaded;
 use crate::stacks::hits::Key;
@@ -24,17 +23,9 @@ Examples:
   icecore-report samples demo.icecore --json | jq -r .comm | sort | uniq -c
 
 Times are seconds after the start of the session. Frames are listed leaf first.")]
-pub struct Args {
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
-}
+pub struct Args;
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
         write(shown, screen)?;
         Ok(true)

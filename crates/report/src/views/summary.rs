@@ -12,7 +12,7 @@ use super::info::{EventRow, ReceiptRow};
 use super::left_out::LeftOutRow;
 use super::{DamageRow, Needs, Result, Screen, Shown, View};
 use crate::base::ratio;
-use crate::cli::{Sort, Source};
+use crate::cli::{Select, Sort};
 use crate::profile::pipeline::Report;
 use crate::recording::losses::{losses, lost};
 use crate::views::top::{self, By, Top};
@@ -33,18 +33,10 @@ Examples:
 The verdict: misleading if more than 10% of the samples were lost, or fewer than 50% of the frames \
 have a name; usable if more than 1% were lost, or fewer than 90% of the frames have a name, or of the \
 user stacks reach a root, or if the file is damaged; else good.")]
-pub struct Args {
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
-}
+pub struct Args;
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, _: u32) -> Needs {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
         Needs { tells_quality: true, ..Needs::default() }
     }
 

@@ -10,9 +10,8 @@ use serde::Serialize;
 
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::analysis::activity;
-use crate::cli::{Sort, Source};
+use crate::cli::{Select, Sort};
 use crate::profile::Amount;
-use crate::profile::pipeline::Report;
 use crate::recording::filter::Moment;
 use crate::recording::spans::{Slices, Slicing, Spans};
 use crate::stacks::hits::Apart;
@@ -56,18 +55,10 @@ pub struct Args {
     /// Print comma-separated values instead of text
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, width: u32) -> Needs {
-        let select = &self.source.select;
+    fn needs(&self, select: &Select, width: u32) -> Needs {
         Needs {
             apart: Apart {
                 threads: self.by == TimelineBy::Thread,
@@ -81,7 +72,7 @@ impl View for Args {
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
-        let timeline = Timeline::new(shown.report, self, shown.width)?;
+        let timeline = Timeline::new(shown, self)?;
         if self.csv {
             timeline.csv(screen.out)?;
         } else {
@@ -233,7 +224,7 @@ impl Timeline {
     ///
     /// # Errors
     /// If the time is too long for a heat map.
-    pub fn new(report: &Report<'_>, options: &Args, width: u32) -> Result<Self> {
+    pub fn new(&Shown { report, select, width, .. }: &Shown<'_>, options: &Args) -> Result<Self> {
         let (profile, tables) = (&report.profile, &report.loaded.tables);
         let none = Slices { begin_ns: 0, len_ns: 1, number: 1 };
         let slices = report.loaded.hits.slices.unwrap_or(none);
@@ -288,7 +279,7 @@ impl Timeline {
             change_resolution_s: fine.each_ns() as f64 / 1e9,
             changes,
             width: drawn(width),
-            select: options.source.select.words(),
+            select: select.words(),
         })
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
 use crate::base::map::Interned;
-use crate::cli::{Sort, Source};
+use crate::cli::{Select, Sort};
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
@@ -39,9 +39,6 @@ pub struct Args {
     /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 /// What a row of `top` is.
@@ -66,11 +63,7 @@ pub enum By {
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, _: u32) -> Needs {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
         Needs::threads(self.by == By::Thread)
     }
 

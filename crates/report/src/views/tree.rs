@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::base::term::quantity::percent;
 use crate::base::term::{Page, Style};
-use crate::cli::Source;
+use crate::cli::Select;
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
 use crate::profile::tree::{Label, Limits, Root, Tree, roots};
@@ -36,17 +36,10 @@ pub struct Args {
     /// Begin the callees with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
-    /// The recording, and which samples of it.
-    #[command(flatten)]
-    pub source: Source,
 }
 
 impl View for Args {
-    fn source(&self) -> &Source {
-        &self.source
-    }
-
-    fn needs(&self, _: u32) -> Needs {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
         Needs::threads(self.root == Root::Thread)
     }
 

@@ -3,23 +3,32 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use clap::Args;
 use serde::Serialize;
 
 use super::Result;
 use crate::base::term::Page;
-use crate::cli::Source;
+use crate::cli::{Select, Source};
 use crate::profile::pipeline::Report;
 use crate::recording::load::clean;
 use crate::stacks::hits::Apart;
 use crate::stacks::locate::Located;
 
+/// The command line of a view: its own arguments, then the recording and the filters, which are alike for all views.
+#[derive(Debug, Args)]
+pub struct Typed<V: Args> {
+    /// The view.
+    #[command(flatten)]
+    pub view: V,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
 /// A command that shows the samples of one recording. Its arguments implement this; `run/commands.rs` lists all commands.
 pub trait View {
-    /// The recording, and which of its samples are shown.
-    fn source(&self) -> &Source;
-
-    /// Returns what must be counted before [`show`](Self::show), on a page that is `width` characters wide.
-    fn needs(&self, _width: u32) -> Needs {
+    /// Returns what must be counted of the selected samples before [`show`](Self::show), on a page that is `width` characters wide.
+    fn needs(&self, _select: &Select, _width: u32) -> Needs {
         Needs::default()
     }
 
@@ -53,6 +62,8 @@ pub struct Shown<'a> {
     pub report: &'a Report<'a>,
     /// The distinct stacks as locations.
     pub located: &'a Located,
+    /// The arguments that select the samples.
+    pub select: &'a Select,
     /// The characters on a line of the terminal, or of a page.
     pub width: u32,
 }
