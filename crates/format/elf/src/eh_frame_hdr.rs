@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection as _};
+use gimli::{EhFrame, UnwindSection as _};
 use object::read::ReadRef;
 use object::{Endian as _, Endianness};
 
-use crate::{Layout, Svma};
+use crate::{Layout, Svma, cfi};
 
 /// The longest entry of unwind tables that is read, bytes: it bounds the work for one function. Most have tens; the longest of some
 /// hundred programs and libraries, in rustc, has 33 KiB.
@@ -100,14 +100,7 @@ impl<'d> EhFrameHdr<'d> {
         let (_, fde_at) = self.before(at)?;
         let entries = Entries::read(file, layout, fde_at)?;
         let (bytes, begin) = entries.section(layout.endian)?;
-        let endian = match layout.endian {
-            Endianness::Little => RunTimeEndian::Little,
-            Endianness::Big => RunTimeEndian::Big,
-        };
-        let mut section: EhFrame<EndianSlice<'_, RunTimeEndian>> = EhFrame::new(&bytes, endian);
-        section.set_address_size(layout.address_size);
-        let text = layout.section(".text").map_or(0, |section| section.at.0);
-        let bases = BaseAddresses::default().set_eh_frame(fde_at.0.wrapping_sub(begin as u64)).set_text(text);
+        let (section, bases) = cfi::eh_frame(layout, &bytes, fde_at.0.wrapping_sub(begin as u64));
         let fde = section.fde_from_offset(&bases, begin.into(), EhFrame::cie_from_offset).ok()?;
         let start = fde.initial_address();
         (at.0.checked_sub(start)? < fde.len()).then_some(Svma(start))

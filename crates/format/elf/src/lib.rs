@@ -7,6 +7,7 @@
 //! | [`plt`] | which function a PLT stub calls |
 //! | [`go`] | what Go writes into its programs: names of functions, and how deep their stacks are |
 //! | [`EhFrameHdr`], [`Entries`] | where functions begin, and their unwind tables |
+//! | [`cfi`] | the unwind tables of all functions, one after the other |
 //! | [`frame_pointers`] | whether code keeps frame pointers |
 //! | [`calls`] | which bytes are call instructions |
 //! | [`Machine`] | machines, their registers by DWARF's numbers |
@@ -43,6 +44,7 @@ mod address;
 mod build_id;
 pub mod calls;
 mod capped;
+pub mod cfi;
 mod eh_frame_hdr;
 #[cfg(test)]
 mod fixture;

@@ -3,17 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindOffset, UnwindSection};
-use icecore_elf::{EhFrameHdr, Layout, MAX_ENTRY_BYTES};
+use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindSection};
+use icecore_elf::{EhFrameHdr, Layout, MAX_ENTRY_BYTES, cfi};
 use object::read::ReadRef;
 
 use super::functions::{Asked, capped};
 use super::rules::Rule;
 
-/// The longest shared entry (CIE) that is accepted, bytes: it is read again for each entry that shares it. Compilers write 20 to
-/// 40.
-const MAX_SHARED_BYTES: usize = 1 << 10;
-/// The offset of the version in a shared entry. A text that says how to read the entry follows, up to a zero.
+/// The offset of the version in a shared entry (CIE). A text that says how to read the entry follows, up to a zero.
 const VERSION_AT: usize = 8;
 /// Version 4 also states the bytes of an address and of a segment: only 8 and 0 are accepted.
 const SIZES: [u8; 2] = [8, 0];
@@ -119,25 +116,16 @@ fn take<'d, S>(section: S, bases: &BaseAddresses, asked: &mut Vec<Asked>) -> Vec
 where
     S: UnwindSection<EndianSlice<'d, LittleEndian>>,
 {
-    let bytes = section.section().slice();
-    let (mut found, mut off) = (Vec::new(), 0);
-    while let Some(len) = entry_len(bytes, off).filter(|_| !asked.is_empty()) {
-        if let Ok(fde) = section.partial_fde_from_offset(bases, off.into())
-            && let shared = UnwindOffset::into(fde.cie_offset())
-            && entry_len(bytes, shared).is_some_and(|len| len <= MAX_SHARED_BYTES)
-            && let Ok(fde) = fde.parse(|section, bases, at| section.cie_from_offset(bases, at))
-        {
-            let begin = fde.initial_address();
-            let first = asked.partition_point(|asked| asked.at.0 < begin);
-            let count = asked[first..].partition_point(|asked| asked.at.0 - begin < fde.len());
-            let covered = asked.drain(first..first + count).next();
-            found.extend(covered.map(|asked| Covering { own: off, shared, begin, asked }));
-        } else if len == 0 && S::has_zero_terminator() {
+    let mut found = Vec::new();
+    for (own, fde) in cfi::fdes(&section, bases) {
+        let (begin, shared) = (fde.initial_address(), fde.cie().offset());
+        let first = asked.partition_point(|asked| asked.at.0 < begin);
+        let count = asked[first..].partition_point(|asked| asked.at.0 - begin < fde.len());
+        let covered = asked.drain(first..first + count).next();
+        found.extend(covered.map(|asked| Covering { own, shared, begin, asked }));
+        if asked.is_empty() {
             break;
         }
-        // An entry of the 64-bit format is skipped by its apparent length: nobody writes such entries.
-        let Some(next) = off.checked_add(4).and_then(|off| off.checked_add(len)) else { break };
-        off = next;
     }
     found
 }

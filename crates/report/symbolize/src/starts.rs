@@ -2,10 +2,8 @@
 
 use std::cell::OnceCell;
 
-use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
-use icecore_elf::EhFrameHdr;
+use icecore_elf::{EhFrameHdr, cfi};
 use memmap2::Mmap;
-use object::Endianness;
 
 use crate::image::{ElfFile, Layout, Readable, Svma};
 
@@ -41,27 +39,15 @@ impl<'a> Starts<'a> {
         start.filter(|&start| self.layout.is_code(start))
     }
 
-    /// Lists all functions; what lies behind broken unwind tables is left out.
+    /// Lists all functions, except those with broken unwind tables.
     fn index(&self, file: Readable<'_>) -> Option<Vec<(u64, u64)>> {
         let layout = self.layout;
         let frames = layout.section(".eh_frame")?;
-        let endian = match layout.endian {
-            Endianness::Little => RunTimeEndian::Little,
-            Endianness::Big => RunTimeEndian::Big,
-        };
-        let mut section: EhFrame<EndianSlice<'_, _>> = EhFrame::new(layout.bytes_of(frames, file)?, endian);
-        section.set_address_size(layout.address_size);
-        let text = layout.section(".text").map_or(0, |section| section.at.0);
-        let bases = BaseAddresses::default().set_eh_frame(frames.at.0).set_text(text);
-        let mut entries = section.entries(&bases);
-        let mut index = Vec::new();
-        while let Ok(Some(entry)) = entries.next() {
-            let CieOrFde::Fde(fde) = entry else { continue };
-            if let Ok(fde) = fde.parse(EhFrame::cie_from_offset) {
-                let begin = fde.initial_address();
-                index.extend(begin.checked_add(fde.len()).map(|end| (begin, end)));
-            }
-        }
+        let (section, bases) = cfi::eh_frame(layout, layout.bytes_of(frames, file)?, frames.at.0);
+        let reach = |begin: u64, len| Some((begin, begin.checked_add(len)?));
+        let reaches =
+            cfi::fdes(&section, &bases).filter_map(|(_, fde)| reach(fde.initial_address(), fde.len()));
+        let mut index: Vec<(u64, u64)> = reaches.collect();
         index.sort_unstable();
         Some(index)
     }

@@ -1,17 +1,11 @@
 //! Finds the description of the function at an address in `.eh_frame` or `.debug_frame`.
 
-use gimli::{
-    BaseAddresses, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindSection,
-};
-use icecore_elf::{EhFrameHdr, Endianness, MAX_ENTRY_BYTES, Svma};
+use gimli::{BaseAddresses, EndianSlice, LittleEndian, UnwindSection};
+use icecore_elf::{EhFrameHdr, Endianness, Svma, cfi};
 
 /// Bytes of a section.
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
-type Cie<'d> = CommonInformationEntry<Slice<'d>>;
-type Fde<'d> = FrameDescriptionEntry<Slice<'d>>;
-
-/// The longest common part of descriptions that is read, bytes. Compilers write 20 to 40.
-const MAX_CIE_BYTES: u32 = 1 << 10;
+type Fde<'d> = cfi::Fde<'d, LittleEndian>;
 
 /// Functions by their first address.
 #[derive(Debug)]
@@ -49,24 +43,10 @@ impl Functions {
     ///
     /// # Cost  one pass over the section; 16 bytes per function, which takes at least 12 in the section
     pub(super) fn of<'d, S: UnwindSection<Slice<'d>>>(section: &S, bases: &BaseAddresses) -> Self {
-        let mut functions = Vec::new();
-        let mut cie = None;
-        let (bytes, mut off) = (*section.section(), 0);
-        while let Some(len) = word(bytes, off) {
-            if len == 0 && S::has_zero_terminator() {
-                break;
-            }
-            // Descriptions of the 64-bit format, or too long ones, are skipped as a whole.
-            if let Some(fde) = read(section, bases, off, &mut cie).filter(|fde| fde.len() > 0)
-                && let Ok(off) = u32::try_from(off)
-            {
-                functions.push((Svma(fde.initial_address()), off));
-            }
-            let Some(next) = off.checked_add(4).and_then(|begin| begin.checked_add(len as usize)) else {
-                break;
-            };
-            off = next;
-        }
+        let described = cfi::fdes(section, bases).filter(|(_, fde)| is_64(fde) && fde.len() > 0);
+        let function =
+            |(off, fde): (usize, Fde<'_>)| Some((Svma(fde.initial_address()), u32::try_from(off).ok()?));
+        let mut functions: Vec<_> = described.filter_map(function).collect();
         // Of several descriptions with one address, the first counts.
         functions.sort_by_key(|function| function.0);
         functions.dedup_by_key(|function| function.0);
@@ -82,8 +62,9 @@ impl Functions {
     }
 }
 
-fn word(bytes: Slice<'_>, off: usize) -> Option<u32> {
-    bytes.slice().get(off..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+/// 32-bit code is not supported.
+fn is_64(fde: &Fde<'_>) -> bool {
+    fde.cie().address_size() == 8
 }
 
 /// Reads the description at an offset; `cie` caches the last common part, which neighbours share.
@@ -91,24 +72,9 @@ pub(super) fn read<'d, S: UnwindSection<Slice<'d>>>(
     section: &S,
     bases: &BaseAddresses,
     off: usize,
-    cie: &mut Option<(usize, Cie<'d>)>,
+    cie: &mut Option<(usize, cfi::Cie<'d, LittleEndian>)>,
 ) -> Option<Fde<'d>> {
-    let bytes = *section.section();
-    if word(bytes, off)? > MAX_ENTRY_BYTES {
-        return None;
-    }
-    let fde = section.partial_fde_from_offset(bases, off.into()).ok()?;
-    let of: usize = gimli::UnwindOffset::into(fde.cie_offset());
-    if cie.as_ref().is_none_or(|known| known.0 != of) {
-        if word(bytes, of)? > MAX_CIE_BYTES {
-            return None;
-        }
-        let read = section.cie_from_offset(bases, of.into()).ok()?;
-        // 32-bit code is not supported.
-        *cie = (read.address_size() == 8).then_some((of, read));
-    }
-    let (_, cie) = cie.as_ref()?;
-    fde.parse(|_, _, _| Ok(cie.clone())).ok()
+    cfi::fde(section, bases, off, cie).filter(is_64)
 }
 
 #[cfg(test)]
@@ -174,7 +140,7 @@ mod tests {
         let count = |bytes: &[u8]| Functions::of(&EhFrame::new(bytes, LittleEndian), &bases).0.len();
         let whole = count(&bytes);
         // Makes a common part that is too long for any description.
-        bytes[..4].copy_from_slice(&(MAX_CIE_BYTES + 4).to_le_bytes());
+        bytes[..4].copy_from_slice(&(cfi::MAX_CIE_BYTES + 4).to_le_bytes());
         assert!(count(&bytes) < whole);
         assert_eq!(count(&[0xff; 64]), 0);
     }

@@ -11,6 +11,7 @@ use super::flow::Reach;
 use super::opened::Opened;
 use super::{Before, aarch64, x86_64};
 use crate::base::map::Map;
+use icecore_elf::plt;
 use icecore_symbolize::image::{ElfFile, FileOff, Svma};
 use icecore_unwind::{Edge, Shape};
 use icecore_unwind::{Machine, UnwindTables};
@@ -51,9 +52,8 @@ struct Symbol {
 impl<'a> Code<'a> {
     pub(super) fn new(opened: &'a Opened, tables: Option<UnwindTables<'a>>) -> Self {
         let sections = opened.files.image.layout.sections.iter();
-        let stubs = sections.filter(|section| {
-            section.is_executable && (section.name.starts_with(b".plt") || section.name == b".iplt")
-        });
+        let stubs = sections
+            .filter(|section| plt::is_stubs(section) || section.is_executable && section.name == b".iplt");
         let stubs = stubs.map(|section| section.at..Svma(section.at.0.saturating_add(section.len))).collect();
         Self {
             opened,

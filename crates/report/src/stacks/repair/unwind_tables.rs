@@ -8,7 +8,7 @@ mod recorded;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use icecore_elf::go;
+use icecore_elf::{go, plt};
 use icecore_format::records::{Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
@@ -131,7 +131,7 @@ impl Opened {
         let Self { layout, sections, debug, of_go } = self;
         let at = |name| layout.section(name).map(|section| section.at);
         let own = sections.bytes(".debug_frame");
-        let stubs = layout.sections.iter().filter(|section| section.name.starts_with(b".plt"));
+        let stubs = layout.sections.iter().filter(|section| plt::is_stubs(section));
         UnwindSections {
             machine,
             eh_frame: sections.bytes(".eh_frame"),

@@ -1,0 +1,110 @@
+//! Reads the descriptions of functions (FDEs) in `.eh_frame` and `.debug_frame`, one by one or one after the other.
+
+use gimli::{
+    BaseAddresses, CommonInformationEntry, EhFrame, EndianSlice, Endianity, FrameDescriptionEntry,
+    Reader as _, RunTimeEndian, UnwindOffset, UnwindSection,
+};
+use object::Endianness;
+
+use crate::{Layout, MAX_ENTRY_BYTES};
+
+/// The longest common part of descriptions (CIE) that is read, bytes. Compilers write 20 to 40.
+pub const MAX_CIE_BYTES: u32 = 1 << 10;
+
+/// A common part of descriptions.
+pub type Cie<'d, E> = CommonInformationEntry<EndianSlice<'d, E>>;
+/// A description of a function.
+pub type Fde<'d, E> = FrameDescriptionEntry<EndianSlice<'d, E>>;
+
+/// Takes bytes of the `.eh_frame` of a file, which lie at an address.
+pub fn eh_frame<'d>(
+    layout: &Layout,
+    bytes: &'d [u8],
+    at: u64,
+) -> (EhFrame<EndianSlice<'d, RunTimeEndian>>, BaseAddresses) {
+    let endian = match layout.endian {
+        Endianness::Little => RunTimeEndian::Little,
+        Endianness::Big => RunTimeEndian::Big,
+    };
+    let mut section = EhFrame::new(bytes, endian);
+    section.set_address_size(layout.address_size);
+    let text = layout.section(".text").map_or(0, |section| section.at.0);
+    (section, BaseAddresses::default().set_eh_frame(at).set_text(text))
+}
+
+/// Reads all descriptions of a section and their offsets. It skips what is too long or cannot be read, and ends where the section is
+/// torn.
+///
+/// # Cost  one pass over the section, as far as it is asked for
+pub fn fdes<'s, 'd: 's, E: Endianity + 's, S: UnwindSection<EndianSlice<'d, E>>>(
+    section: &'s S,
+    bases: &'s BaseAddresses,
+) -> impl Iterator<Item = (usize, Fde<'d, E>)> + 's {
+    let (mut next, mut cie) = (0, None);
+    std::iter::from_fn(move || {
+        loop {
+            let off = next;
+            let len = word(section, off)?;
+            if len == 0 && S::has_zero_terminator() {
+                return None;
+            }
+            // A description of the 64-bit format ends the pass: its length is taken for one of 4 GiB. Nobody writes them.
+            next = off.checked_add(4)?.checked_add(len as usize)?;
+            if let Some(fde) = fde(section, bases, off, &mut cie) {
+                return Some((off, fde));
+            }
+        }
+    })
+}
+
+/// Reads the description at an offset; `None` if it is too long or cannot be read. `cie` caches the last common part, which
+/// neighbours share, and its offset.
+pub fn fde<'d, E: Endianity, S: UnwindSection<EndianSlice<'d, E>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    off: usize,
+    cie: &mut Option<(usize, Cie<'d, E>)>,
+) -> Option<Fde<'d, E>> {
+    word(section, off).filter(|len| *len <= MAX_ENTRY_BYTES)?;
+    let fde = section.partial_fde_from_offset(bases, off.into()).ok()?;
+    let of = UnwindOffset::into(fde.cie_offset());
+    if cie.as_ref().is_none_or(|known| known.0 != of) {
+        word(section, of).filter(|len| *len <= MAX_CIE_BYTES)?;
+        *cie = Some((of, section.cie_from_offset(bases, of.into()).ok()?));
+    }
+    let (_, cie) = cie.as_ref()?;
+    fde.parse(|_, _, _| Ok(cie.clone())).ok()
+}
+
+fn word<'d, E: Endianity, S: UnwindSection<EndianSlice<'d, E>>>(section: &S, off: usize) -> Option<u32> {
+    let bytes = *section.section();
+    Some(bytes.endian().read_u32(bytes.slice().get(off..off.checked_add(4)?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EhFrameHdr, Svma};
+
+    #[test]
+    fn all_descriptions_of_the_own_program_are_read_and_torn_ones_end_the_pass() {
+        let elf = std::fs::read("/proc/self/exe").expect("we are running");
+        let layout = Layout::read(&elf[..]).expect("ELF");
+        let table = EhFrameHdr::of_file(&elf[..], &layout).expect("a linker made it");
+        let at = table.eh_frame().0;
+        let bytes =
+            layout.bytes_of(layout.section(".eh_frame").expect("unwind tables"), &elf[..]).expect("whole");
+        let (section, bases) = eh_frame(&layout, bytes, at);
+        let mut found: Vec<(u64, u64)> =
+            fdes(&section, &bases).map(|(off, fde)| (fde.initial_address(), at + off as u64)).collect();
+        found.sort_unstable();
+        let rows = (0..found.len()).map_while(|number| table.row(number));
+        assert!(
+            rows.map(|(Svma(start), Svma(fde))| (start, fde)).eq(found.iter().copied()) && found.len() > 1000
+        );
+        for len in (0..bytes.len()).step_by(997) {
+            let (section, bases) = eh_frame(&layout, &bytes[..len], at);
+            assert!(fdes(&section, &bases).count() < found.len());
+        }
+    }
+}
