@@ -71,6 +71,20 @@ impl SymbolTable {
         }
     }
 
+    /// Lists all functions that have a size, in the order of the table; none if the file has no such table, or a broken one.
+    pub fn functions<'d>(self, file: impl ReadRef<'d>) -> Vec<Symbol<'d>> {
+        let functions = match FileKind::parse(file) {
+            Ok(FileKind::Elf32) => {
+                Symbols::<FileHeader32<Endianness>, _>::read(self, file).map(|it| it.functions())
+            }
+            Ok(FileKind::Elf64) => {
+                Symbols::<FileHeader64<Endianness>, _>::read(self, file).map(|it| it.functions())
+            }
+            _ => None,
+        };
+        functions.unwrap_or_default()
+    }
+
     fn kind(self) -> elf::SectionType {
         match self {
             Self::Static => elf::SHT_SYMTAB,
@@ -144,6 +158,17 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
                 Some(Symbol { start: Svma(found.start), len: found.size, name: self.name(&found)?.into() })
             });
         around.collect()
+    }
+
+    fn functions(&self) -> Vec<Symbol<'d>> {
+        let function = |row: &E::Sym| {
+            let (start, len) = (Svma(row.st_value(self.endian).into()), row.st_size(self.endian).into());
+            let is_defined = row.is_definition(self.endian, self.symbols.strings());
+            let is_taken = row.st_type() == elf::STT_FUNC && is_defined && len > 0;
+            let name = self.symbols.symbol_name(self.endian, row).ok().filter(|_| is_taken)?;
+            Some(Symbol { start, len, name: name.into() })
+        };
+        self.symbols.iter().filter_map(function).collect()
     }
 
     fn candidates(&self, at: &[Svma]) -> Candidates {

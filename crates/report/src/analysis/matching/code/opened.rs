@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKind, elf};
+use icecore_elf::{Symbol, SymbolTable};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, elf};
 use rayon::prelude::*;
 
 use super::{Doubt, NamedAddress, Parts, Thing};
@@ -155,29 +156,21 @@ fn all_functions(files: &Files) -> Vec<Function> {
     let mini = files.mini.as_ref().map(|(file, layout)| (file, layout));
     let image = (&files.image.file, &files.image.layout);
     let tables = [debug, Some(image), mini].into_iter().flatten().filter(|(_, layout)| layout.has(".symtab"));
-    let found = tables.map(|(file, _)| functions(file, false)).find(|functions| !functions.is_empty());
-    found.unwrap_or_else(|| functions(image.0, true))
+    let mut found = tables.map(|(file, _)| functions(file, SymbolTable::Static));
+    let found = found.find(|functions| !functions.is_empty());
+    found.unwrap_or_else(|| functions(image.0, SymbolTable::Dynamic))
 }
 
 /// Lists the functions of a symbol table; nothing if it is malformed.
-fn functions(file: &ElfFile, exported: bool) -> Vec<Function> {
+fn functions(file: &ElfFile, table: SymbolTable) -> Vec<Function> {
     let Some(map) = file.map() else { return Vec::new() };
-    let Ok(elf) = object::File::parse(&*map) else { return Vec::new() };
-    let symbols = if exported { elf.dynamic_symbols() } else { elf.symbols() };
-    let is_code = |symbol: &object::Symbol<'_, '_>| {
-        symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0
+    let mut symbols = table.functions(&*map);
+    symbols.sort_by(|a, b| (a.start, a.len, &a.name).cmp(&(b.start, b.len, &b.name)));
+    let function = |Symbol { start, len, name }: Symbol<'_>| {
+        let (place, name) = (start.0..start.0.checked_add(len)?, readable(&name));
+        Some(Function { place, key: function(&name).into_owned(), name })
     };
-    let symbols = symbols.filter(is_code).filter_map(|symbol| {
-        let end = symbol.address().checked_add(symbol.size())?;
-        Some((symbol.address()..end, symbol.name_bytes().ok()?))
-    });
-    let mut symbols: Vec<(Range<u64>, &[u8])> = symbols.collect();
-    symbols.sort_by(|a, b| (a.0.start, a.0.end, a.1).cmp(&(b.0.start, b.0.end, b.1)));
-    let function = |(place, name): (Range<u64>, &[u8])| {
-        let name = readable(name);
-        Function { place, key: function(&name).into_owned(), name }
-    };
-    symbols.into_par_iter().map(function).collect()
+    symbols.into_par_iter().filter_map(function).collect()
 }
 
 /// Reads the contents of slots: symbols of other files, or addresses of this one.
