@@ -96,7 +96,7 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
     }
     here::identify(&mut world.images, &world.strings, session.start_unix_ns);
     let (counts, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
-        write::append(writer, &session)?;
+        ids::append(writer, &session)?;
         write::world(writer, &world)?;
         let progress = Progress::of("importing samples", data.samples.len() as u64, progress);
         let when = RecordedAt {

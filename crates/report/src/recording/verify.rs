@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `block` | one block by itself: checksum, archive, rows, times |
 //! | `ids` | what blocks refer to, in blocks in front of them |
+//! | `runs` | ids as runs |
 //!
 //! File header, tail, index and the order of blocks were checked when the file was opened.
 
 pub(crate) mod block;
 mod ids;
+mod runs;
 
 use std::cmp::Ordering;
 

@@ -1,12 +1,10 @@
 //! Reads jitdump files: records with times, in which a process reports its JIT code.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-
 use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
 use super::lines::{self, CodeRange, Debug};
+use super::read_at::{ReadAt, u32_at, u64_at};
 use super::{MAX_NAME_BYTES, Requested};
 use crate::track::jit::Piece;
 
@@ -33,27 +31,6 @@ const DEBUG_LEN: u64 = 40;
 const MAX_DEBUGS: usize = 4 << 10;
 /// The bytes that are read of each record.
 const HEAD_LEN: usize = MOVE_LEN as usize;
-
-/// A file, or bytes.
-pub(crate) trait ReadAt {
-    /// Reads bytes at an offset; returns how many there are.
-    fn read(&self, off: u64, bytes: &mut [u8]) -> usize;
-}
-
-impl ReadAt for File {
-    fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
-        self.read_at(bytes, off).unwrap_or(0)
-    }
-}
-
-impl ReadAt for [u8] {
-    fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
-        let rest = usize::try_from(off).ok().and_then(|off| self.get(off..)).unwrap_or_default();
-        let len = rest.len().min(bytes.len());
-        bytes[..len].copy_from_slice(&rest[..len]);
-        len
-    }
-}
 
 /// Finds the pieces of code that contain addresses, in the order of the file; returns true as well if records were skipped because of a
 /// limit. An incomplete record at the end of the file is skipped, too: it was being written.
@@ -218,18 +195,6 @@ impl<S: ReadAt + ?Sized> Dump<'_, S> {
         self.pieces.push((Piece { start, end, since_ns, ..Piece::default() }, texts));
         Some(self.pieces.len() - 1)
     }
-}
-
-pub(super) fn u32_at(bytes: &[u8], off: usize) -> u32 {
-    let mut value = [0; 4];
-    value.copy_from_slice(&bytes[off..off + 4]);
-    u32::from_ne_bytes(value)
-}
-
-pub(super) fn u64_at(bytes: &[u8], off: usize) -> u64 {
-    let mut value = [0; 8];
-    value.copy_from_slice(&bytes[off..off + 8]);
-    u64::from_ne_bytes(value)
 }
 
 /// Returns a small dump for tests and fuzzing: two pieces, one of which moves, and a third one at its old address.

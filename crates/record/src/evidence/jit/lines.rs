@@ -5,7 +5,7 @@ use std::sync::Arc;
 use icecore_elf::Avma;
 use rustc_hash::FxHashSet;
 
-use super::dump::{ReadAt, u32_at, u64_at};
+use super::read_at::{ReadAt, u32_at, u64_at};
 use super::{MAX_NAME_BYTES, Requested};
 use crate::track::jit::Line;
 

@@ -16,6 +16,7 @@ pub(crate) mod dump;
 mod home;
 mod lines;
 pub(crate) mod perf_map;
+mod read_at;
 mod reader;
 mod sites;
 mod teller;

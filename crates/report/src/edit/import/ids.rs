@@ -2,6 +2,9 @@
 
 use std::hash::Hash;
 
+use icecore_format::records::Payload;
+use icecore_format::write::Writer;
+
 use crate::base::map::Map;
 
 /// Gives every distinct row an id, and returns each new row once, for writing.
@@ -47,6 +50,14 @@ impl<T: Hash + Eq + Clone> Ids<T> {
         let new = std::mem::take(&mut self.new);
         (self.next - new.len() as u32, new)
     }
+}
+
+/// Writes a block unless it is empty.
+pub(super) fn append(writer: &mut Writer, payload: &impl Payload) -> anyhow::Result<()> {
+    if payload.items() > 0 {
+        writer.append(payload)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,14 +10,13 @@ use icecore_format::records::{
 use icecore_format::write::Writer;
 
 use super::code::Code;
-use super::ids::Ids;
+use super::ids::{Ids, append};
 use super::jit::{Made, RecordedAt};
 use super::kernel::{KernelFunctions, KernelHits};
 use super::perf_data::{Attr, PerfData, PerfSample};
 use super::registers;
 use super::snapshots::Snapshots;
 use super::world::{ThreadNames, World};
-use super::write::append;
 use crate::base::map::Interned;
 use crate::recording::spaces::SpaceId;
 

@@ -9,10 +9,9 @@ use icecore_format::records::{
 use icecore_format::write::Writer;
 
 use super::code::Code;
-use super::ids::Ids;
+use super::ids::{Ids, append};
 use super::perf_data::{PerfSample, UserRegisters};
 use super::registers;
-use super::write::append;
 use crate::recording::spaces::SpaceId;
 
 /// perf does not record where a stack ends. If a copy has the full length, so many bytes after it are assumed to belong to the

@@ -1,10 +1,11 @@
 //! Writes session and rows as blocks.
 
 use icecore_format::records::{
-    EventV1, ImagesV1, LifecycleV1, LossesV1, MappingsV1, Payload, ReceiptV1, SessionV1, StringsV1,
+    EventV1, ImagesV1, LifecycleV1, LossesV1, MappingsV1, ReceiptV1, SessionV1, StringsV1,
 };
 use icecore_format::write::Writer;
 
+use super::ids::append;
 use super::perf_data::{Attr, Features, PerfData};
 use super::samples::{Counts, MAX_EVENTS};
 use super::world::World;
@@ -13,14 +14,6 @@ use super::world::World;
 const ROWS: usize = 32 << 10;
 /// Bytes of text per block.
 const TEXT_BYTES: usize = 1 << 20;
-
-/// Writes a block unless it is empty.
-pub(super) fn append(writer: &mut Writer, payload: &impl Payload) -> anyhow::Result<()> {
-    if payload.items() > 0 {
-        writer.append(payload)?;
-    }
-    Ok(())
-}
 
 /// Describes the session, as far as the file does. `until_unix_ns` is when the file was last changed.
 pub(super) fn session(data: &PerfData, world: &World, until_unix_ns: u64) -> SessionV1 {

@@ -12,7 +12,7 @@ use icecore_format::records::{
     SymbolsV1, TasksV1, UnwindRulesV1,
 };
 
-use super::ids::{Runs, runs};
+use super::runs::{Runs, runs};
 
 /// What is kept of a block.
 #[derive(Debug, Default)]
