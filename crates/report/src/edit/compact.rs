@@ -16,12 +16,9 @@ use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, count, percent, things};
 use crate::base::term::{Page, Style};
 use crate::cli;
-use crate::profile::Patterns;
 use crate::profile::pipeline::Loaded;
-use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::load::Skipped;
-use crate::stacks::hits::Apart;
 use crate::views::DamageRow;
 use icecore_symbolize::image::Search;
 
@@ -58,14 +55,7 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
     };
     let redaction = Redaction::new(&options.redact, &key);
     let recording = input::open(&options.file)?;
-    let loaded = Loaded::new(
-        &options.file,
-        &recording,
-        Filter::default(),
-        Patterns::default(),
-        search,
-        Apart::default(),
-    );
+    let loaded = Loaded::whole(&options.file, &recording, search);
     let with = |which: fn(StackRepair) -> bool| {
         let hits = loaded.hits.rows.iter().filter(|hit| which(hit.key.repair));
         hits.map(|hit| hit.samples).sum::<u64>()

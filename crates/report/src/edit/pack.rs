@@ -19,14 +19,12 @@ use crate::base::term::path::shown;
 use crate::base::term::progress::Progress;
 use crate::base::term::quantity::{bytes, count, percent, things};
 use crate::cli;
-use crate::profile::Patterns;
 use crate::profile::found::{Draft, NameIndex};
 use crate::profile::names::find_out;
 use crate::profile::pipeline::Loaded;
-use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::load::Tables;
-use crate::stacks::hits::{Apart, Hits};
+use crate::stacks::hits::Hits;
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use icecore_symbolize::Answer;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
@@ -59,14 +57,7 @@ pub fn pack(
 ) -> anyhow::Result<(Pack, Fetched)> {
     let recording = input::open(&options.file)?;
     let cannot = || format!("cannot pack `{}`", options.file.display());
-    let loaded = Loaded::new(
-        &options.file,
-        &recording,
-        Filter::default(),
-        Patterns::default(),
-        search,
-        Apart::default(),
-    );
+    let loaded = Loaded::whole(&options.file, &recording, search);
     let (tables, hits) = (&loaded.tables, &loaded.hits);
     if let Some(Damage { off, cause, .. }) = tables.damage.first() {
         let cause = anyhow!("at byte {off}: {cause}; make a whole file of it with repair");

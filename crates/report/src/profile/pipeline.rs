@@ -80,6 +80,11 @@ pub struct Report<'a> {
 }
 
 impl<'a> Loaded<'a> {
+    /// Loads all samples of a recording, as [`new`](Self::new) does.
+    pub fn whole(path: &'a Path, recording: &'a Recording, search: &'a Search) -> Self {
+        Self::new(path, recording, Filter::default(), Patterns::default(), search, Apart::default())
+    }
+
     /// Loads a recording, unwinds its stacks and counts its samples.
     pub fn new(
         path: &'a Path,
