@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use icecore_report::analysis::matching::{Group, Item, MatchedBy, matched};
+use icecore_report::analysis::matching::{Clue, Group, Item, matched};
 
 use crate::builds::{Yard, functions};
 
@@ -12,7 +12,7 @@ use crate::builds::{Yard, functions};
 struct Matching {
     gone: Vec<String>,
     new: Vec<String>,
-    pairs: Vec<(Vec<String>, Vec<String>, MatchedBy)>,
+    pairs: Vec<(Vec<String>, Vec<String>, Clue)>,
 }
 
 fn compare(before: &Path, after: &Path) -> Matching {
@@ -58,11 +58,11 @@ fn each_pair(builds: &[(&str, PathBuf)], check: impl Fn(&str, &str, &Matching)) 
             println!(
                 "{before_flags:?} → {after_flags:?}: {} by name, {} by decoration, {} by number, {} by mangling, {} by \
                  signature, {} gone, {} new",
-                count(MatchedBy::Name),
-                count(MatchedBy::Decoration),
-                count(MatchedBy::Number),
-                count(MatchedBy::Mangling),
-                count(MatchedBy::Signature),
+                count(Clue::Name),
+                count(Clue::Decoration),
+                count(Clue::Number),
+                count(Clue::Mangling),
+                count(Clue::Signature),
                 found.gone.len(),
                 found.new.len(),
             );
@@ -70,7 +70,7 @@ fn each_pair(builds: &[(&str, PathBuf)], check: impl Fn(&str, &str, &Matching)) 
                 [&found.gone, &found.new].map(|names| names.iter().map(|name| plain(name)).collect());
             let both: Vec<&String> = BTreeSet::intersection(&gone, &new).collect();
             assert!(both.is_empty(), "{before_flags:?} → {after_flags:?}: {both:?}");
-            assert!(found.pairs.iter().any(|pair| pair.2 == MatchedBy::Name));
+            assert!(found.pairs.iter().any(|pair| pair.2 == Clue::Name));
             check(before_flags, after_flags, &found);
         }
     }
@@ -100,7 +100,7 @@ fn functions_of_rust_survive_compiler_settings() {
         assert!(gone.is_disjoint(&new), "{found:?}");
         let ours = |name: &&String| name.contains("program::");
         assert_eq!(found.gone.iter().chain(&found.new).filter(ours).count(), 0, "{found:?}");
-        assert!(found.pairs.iter().filter(|pair| pair.2 == MatchedBy::Mangling).count() > 20);
+        assert!(found.pairs.iter().filter(|pair| pair.2 == Clue::Mangling).count() > 20);
     });
 }
 
@@ -117,7 +117,7 @@ fn an_added_dependency_adds_its_functions_only() {
         "{:?}",
         found.new
     );
-    assert!(found.pairs.iter().all(|pair| pair.2 == MatchedBy::Name), "{:?}", found.pairs);
+    assert!(found.pairs.iter().all(|pair| pair.2 == Clue::Name), "{:?}", found.pairs);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub struct Item<'a> {
 
 /// The evidence that the items of a group are one function, in order of decreasing certainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MatchedBy {
+pub enum Clue {
     /// Equal names in images with one key. Groups with items of one side only have this value, too.
     Name,
     /// Equal [`function`] keys in images of one key.
@@ -50,7 +50,7 @@ pub struct Group {
     /// Empty if the function is gone.
     pub after: Vec<usize>,
     /// The evidence.
-    pub by: MatchedBy,
+    pub by: Clue,
 }
 
 impl Group {
@@ -82,18 +82,18 @@ fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k ImageKeys<'_
         after: singles(after, before, images),
         pairs: Vec::new(),
     };
-    open.join(MatchedBy::Decoration, |it| Some((it.key.clone(), it.image)), |_, _| true);
+    open.join(Clue::Decoration, |it| Some((it.key.clone(), it.image)), |_, _| true);
     for pair in &mut open.pairs {
         let [a, b] = [(before, 0), (after, 1)].map(|(items, side)| -> BTreeSet<&str> {
             let positions = pair.sides[side].iter().flat_map(|single| &single.positions);
             positions.map(|position| items[*position].name).collect()
         });
         if a == b {
-            pair.by = MatchedBy::Name;
+            pair.by = Clue::Name;
         }
     }
     let loose = |it: &Single<'_>| (!it.is_final).then(|| unnumbered(&it.key).into_owned());
-    open.join(MatchedBy::Number, |it| Some((loose(it)?, it.image)), |_, _| true);
+    open.join(Clue::Number, |it| Some((loose(it)?, it.image)), |_, _| true);
 
     let dialects = [before, after].map(|items| Dialects::of(items, images));
     // Translation applies to no other images, and to no names that are equal in both manglings.
@@ -105,13 +105,11 @@ fn grouped<'k>(before: &[Item<'k>], after: &[Item<'k>], images: &'k ImageKeys<'_
     };
     for key in dialect::KEYS {
         let key = |it: &Single<'k>| Some((key(&loose(it)?), it.image));
-        open.join(MatchedBy::Mangling, key, is_translated);
-        open.attach(MatchedBy::Mangling, key, is_translated);
+        open.join(Clue::Mangling, key, is_translated);
+        open.attach(Clue::Mangling, key, is_translated);
     }
     let without_parameters = |it: &Single<'k>| Some((without_parameters(&loose(it)?)?, it.image));
-    open.join(MatchedBy::Signature, without_parameters, |before, after| {
-        before.len() == 1 && after.len() == 1
-    });
+    open.join(Clue::Signature, without_parameters, |before, after| before.len() == 1 && after.len() == 1);
     let keys = |items: &[Item<'_>]| items.iter().filter_map(|item| images.key(item.image?)).collect();
     moved::join(&mut open, [keys(before), keys(after)]);
     open.into_groups()
@@ -135,7 +133,7 @@ pub(super) struct Single<'a> {
 #[derive(Debug)]
 struct Pair<'a> {
     sides: [Vec<Single<'a>>; 2],
-    by: MatchedBy,
+    by: Clue,
 }
 
 /// The state of matching: what is matched, and what remains.
@@ -184,7 +182,7 @@ impl<'a> Open<'a> {
     /// Joins remaining items that have one key on both sides, if `accept` agrees.
     pub(super) fn join<K: Hash + Eq>(
         &mut self,
-        by: MatchedBy,
+        by: Clue,
         key: impl Fn(&Single<'a>) -> Option<K>,
         is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
     ) {
@@ -215,7 +213,7 @@ impl<'a> Open<'a> {
     /// Adds remaining items to the only pair that has their key, if `accept` agrees.
     fn attach<K: Hash + Eq>(
         &mut self,
-        by: MatchedBy,
+        by: Clue,
         key: impl Fn(&Single<'a>) -> Option<K>,
         is_accepted: impl Fn(&[&Single<'_>], &[&Single<'_>]) -> bool,
     ) {
@@ -260,12 +258,12 @@ impl<'a> Open<'a> {
         let gone = self.before.into_iter().map(|it| Group {
             before: it.positions,
             after: Vec::new(),
-            by: MatchedBy::Name,
+            by: Clue::Name,
         });
         let new = self.after.into_iter().map(|it| Group {
             before: Vec::new(),
             after: it.positions,
-            by: MatchedBy::Name,
+            by: Clue::Name,
         });
         let pairs = self.pairs.into_iter().map(|pair| {
             let [before, after] = pair.positions();

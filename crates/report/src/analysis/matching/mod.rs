@@ -26,7 +26,7 @@ mod numbers;
 mod parameters;
 mod renamed;
 
-pub use groups::{Group, Item, MatchedBy, matched};
+pub use groups::{Clue, Group, Item, matched};
 pub use images::{ImageKeys, image};
 pub use names::function;
 pub use renamed::{Left, Renamed, renamed};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::groups::{MatchedBy, Open, Single};
+use super::groups::{Clue, Open, Single};
 use super::numbers::unnumbered;
 
 /// Functions of every program; they do not identify a program.
@@ -39,11 +39,11 @@ pub(super) fn join(open: &mut Open<'_>, [before, after]: [HashSet<&str>; 2]) {
         let key = it.key.strip_prefix(own).filter(|rest| rest.starts_with("+?")).unwrap_or(&it.key);
         Some((unnumbered(key).into_owned(), image.to_owned()))
     };
-    open.join(MatchedBy::Image, in_renamed, |_, _| true);
+    open.join(Clue::Image, in_renamed, |_, _| true);
     let settled = |it: &Single<'_>| (!it.is_final).then(|| it.key.to_string());
-    open.join(MatchedBy::Image, settled, |before, after| images.is_move(before, after));
+    open.join(Clue::Image, settled, |before, after| images.is_move(before, after));
     let loose = |it: &Single<'_>| (!it.is_final).then(|| unnumbered(&it.key).into_owned());
-    open.join(MatchedBy::Image, loose, |before, after| images.is_move(before, after));
+    open.join(Clue::Image, loose, |before, after| images.is_move(before, after));
 }
 
 impl Images<'_> {

@@ -27,7 +27,7 @@ pub(super) struct Lister<'a> {
 
 /// The JSON object of a sample.
 #[derive(Serialize)]
-struct SampleObject<'a> {
+struct SampleRow<'a> {
     schema: &'static str,
     time_ns: i64,
     host: &'a str,
@@ -42,7 +42,7 @@ struct SampleObject<'a> {
     kernel_ended: &'static str,
     #[serde(skip_serializing_if = "is_false")]
     incomplete: bool,
-    frames: Vec<FrameObject<'a>>,
+    frames: Vec<FrameRow<'a>>,
     /// The number of outermost frames that are not listed, because the list would be too long.
     #[serde(skip_serializing_if = "is_zero")]
     frames_left_out: usize,
@@ -50,7 +50,7 @@ struct SampleObject<'a> {
 
 /// A frame, leaf first.
 #[derive(Serialize)]
-struct FrameObject<'a> {
+struct FrameRow<'a> {
     name: Option<&'a str>,
     image: Option<&'a str>,
     offset: Option<u64>,
@@ -71,7 +71,7 @@ struct FrameObject<'a> {
 
 /// The frames of a sample.
 struct ListedFrames<'a> {
-    frames: Vec<FrameObject<'a>>,
+    frames: Vec<FrameRow<'a>>,
     /// The number of outer frames that would make the row too long.
     left_out: usize,
     /// The outermost frame of user space is an entry point by its name.
@@ -87,7 +87,7 @@ impl<'a> Lister<'a> {
         let parts = &tables.parts;
         let task = tables.task(sample.task);
         let event = parts.events().get(usize::from(sample.event));
-        let row = SampleObject {
+        let row = SampleRow {
             schema: "icecore.samples/1",
             time_ns: signed(sample.time_ns).saturating_sub(signed(parts.zero_ns())),
             host: &parts.part(parts.of_task(sample.task)).session.host,
@@ -157,13 +157,13 @@ impl<'a> Lister<'a> {
         step: Step,
         side: Side,
         space: Option<SpaceId>,
-    ) -> FrameObject<'a> {
+    ) -> FrameRow<'a> {
         let names = self.names;
         let frame = &names.frames[id as usize];
         let function = &names.functions[frame.function as usize];
         let in_image = matches!(place, CodeLocation::Image(..));
         let offset = step.location.filter(|_| in_image).and_then(|l| self.locator.file_off(space, l));
-        FrameObject {
+        FrameRow {
             name: function.reason.is_none().then_some(&*function.name),
             image: names.image(function).map(|image| &*image.path),
             offset: offset.map(|off| off.0),
@@ -180,7 +180,7 @@ impl<'a> Lister<'a> {
     }
 }
 
-impl SampleObject<'_> {
+impl SampleRow<'_> {
     fn text(&self, unit: &str, names_host: bool, out: &mut Vec<u8>) -> std::io::Result<()> {
         let seconds = self.time_ns as f64 / 1e9;
         if names_host {

@@ -8,7 +8,7 @@ fn item(text: &'static str) -> Item<'static> {
 }
 
 /// Groups as text, with the names of their items: `a+b = c`.
-fn groups(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<(String, MatchedBy)> {
+fn groups(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<(String, Clue)> {
     let text = |items: &[Item<'_>], side: &[usize]| {
         side.iter().map(|position| items[*position].name).collect::<Vec<_>>().join(" + ")
     };
@@ -16,7 +16,7 @@ fn groups(before: &[Item<'_>], after: &[Item<'_>]) -> Vec<(String, MatchedBy)> {
     matched(before, after).iter().map(group).collect()
 }
 
-fn check(before: &[&'static str], after: &[&'static str], expected: &[(&str, MatchedBy)]) {
+fn check(before: &[&'static str], after: &[&'static str], expected: &[(&str, Clue)]) {
     let [before, after] = [before, after].map(|side| side.iter().copied().map(item).collect::<Vec<_>>());
     let expected: Vec<_> = expected.iter().map(|(text, by)| ((*text).to_owned(), *by)).collect();
     assert_eq!(groups(&before, &after), expected);
@@ -28,10 +28,10 @@ fn parts_of_a_function_are_one() {
         &["f", "f.cold", "g.llvm.1", "gone"],
         &["f.part.0", "f", "g.llvm.2", "new.cold", "new"],
         &[
-            ("f + f.cold = f.part.0 + f", MatchedBy::Decoration),
-            ("g.llvm.1 = g.llvm.2", MatchedBy::Decoration),
-            ("gone = ", MatchedBy::Name),
-            (" = new.cold + new", MatchedBy::Name),
+            ("f + f.cold = f.part.0 + f", Clue::Decoration),
+            ("g.llvm.1 = g.llvm.2", Clue::Decoration),
+            ("gone = ", Clue::Name),
+            (" = new.cold + new", Clue::Name),
         ],
     );
 }
@@ -41,17 +41,14 @@ fn closures_keep_their_numbers_while_these_fit() {
     check(
         &["f::{closure#0}", "f::{closure#1}"],
         &["f::{closure#1}", "f::{closure#0}"],
-        &[
-            ("f::{closure#0} = f::{closure#0}", MatchedBy::Name),
-            ("f::{closure#1} = f::{closure#1}", MatchedBy::Name),
-        ],
+        &[("f::{closure#0} = f::{closure#0}", Clue::Name), ("f::{closure#1} = f::{closure#1}", Clue::Name)],
     );
     check(
         &["f::{closure#0}", "f::{closure#1}"],
         &["f::{closure#0}", "f::{closure#2}", "f::{closure#3}"],
         &[
-            ("f::{closure#0} = f::{closure#0}", MatchedBy::Name),
-            ("f::{closure#1} = f::{closure#2} + f::{closure#3}", MatchedBy::Number),
+            ("f::{closure#0} = f::{closure#0}", Clue::Name),
+            ("f::{closure#1} = f::{closure#2} + f::{closure#3}", Clue::Number),
         ],
     );
 }
@@ -63,28 +60,28 @@ fn manglings_are_only_reconciled_if_there_are_two() {
         &v0,
         &["a::V<T>::f", "a::g::{{closure}}"],
         &[
-            ("<a::V<u8>>::f + <a::V<u16>>::f = a::V<T>::f", MatchedBy::Mangling),
-            ("a::g::{closure#0} = a::g::{{closure}}", MatchedBy::Number),
+            ("<a::V<u8>>::f + <a::V<u16>>::f = a::V<T>::f", Clue::Mangling),
+            ("a::g::{closure#0} = a::g::{{closure}}", Clue::Number),
         ],
     );
     check(
         &["<a::V<u8>>::f", "a::g::{closure#0}"],
         &["<a::V<u16>>::f", "a::g::{closure#0}"],
         &[
-            ("<a::V<u8>>::f = ", MatchedBy::Name),
-            ("a::g::{closure#0} = a::g::{closure#0}", MatchedBy::Name),
-            (" = <a::V<u16>>::f", MatchedBy::Name),
+            ("<a::V<u8>>::f = ", Clue::Name),
+            ("a::g::{closure#0} = a::g::{closure#0}", Clue::Name),
+            (" = <a::V<u16>>::f", Clue::Name),
         ],
     );
 }
 
 #[test]
 fn a_changed_signature_is_believed_of_one_only() {
-    check(&["f(int)"], &["f(long)"], &[("f(int) = f(long)", MatchedBy::Signature)]);
+    check(&["f(int)"], &["f(long)"], &[("f(int) = f(long)", Clue::Signature)]);
     check(
         &["f(int)"],
         &["f(long)", "f(char)"],
-        &[("f(int) = ", MatchedBy::Name), (" = f(long)", MatchedBy::Name), (" = f(char)", MatchedBy::Name)],
+        &[("f(int) = ", Clue::Name), (" = f(long)", Clue::Name), (" = f(char)", Clue::Name)],
     );
 }
 
@@ -94,10 +91,10 @@ fn an_image_may_have_another_version_or_name() {
         &["f in /lib/libx.so.1.2", "main in /opt/old", "work in /opt/old", "old+0x12 in /opt/old"],
         &["f in /lib/libx.so.2", "main in /opt/new", "work in /opt/new", "new+0x34 in /opt/new"],
         &[
-            ("f = f", MatchedBy::Name),
-            ("main = main", MatchedBy::Image),
-            ("work = work", MatchedBy::Image),
-            ("old+0x12 = new+0x34", MatchedBy::Image),
+            ("f = f", Clue::Name),
+            ("main = main", Clue::Image),
+            ("work = work", Clue::Image),
+            ("old+0x12 = new+0x34", Clue::Image),
         ],
     );
 }
@@ -108,25 +105,20 @@ fn a_function_moves_if_nothing_speaks_against_it() {
     check(
         &["main in /bin/app", "memcpy in /lib/libc.so.6"],
         &["main in /bin/app", "memcpy in /bin/app"],
-        &[("main = main", MatchedBy::Name), ("memcpy = memcpy", MatchedBy::Image)],
+        &[("main = main", Clue::Name), ("memcpy = memcpy", Clue::Image)],
     );
     // Two programs that have a function of that name each.
     let [ours, other] = ["x in /bin/ours", "x in /bin/other"];
     check(
         &["error in /bin/ours", ours, other],
         &["error in /bin/other", ours, other],
-        &[
-            ("error = ", MatchedBy::Name),
-            ("x = x", MatchedBy::Name),
-            ("x = x", MatchedBy::Name),
-            (" = error", MatchedBy::Name),
-        ],
+        &[("error = ", Clue::Name), ("x = x", Clue::Name), ("x = x", Clue::Name), (" = error", Clue::Name)],
     );
     // Every program has one.
     check(
         &["main in /bin/ours"],
         &["main in /bin/other"],
-        &[("main = ", MatchedBy::Name), (" = main", MatchedBy::Name)],
+        &[("main = ", Clue::Name), (" = main", Clue::Name)],
     );
 }
 
@@ -147,12 +139,12 @@ fn addresses_say_something_within_one_build_only() {
     let both = [of(a, b"1"), of(b, b"1")];
     assert_eq!(
         groups(&both, &[both[1]]),
-        [("app+0x10 = ".to_owned(), MatchedBy::Name), ("app+0x20 = app+0x20".to_owned(), MatchedBy::Name)]
+        [("app+0x10 = ".to_owned(), Clue::Name), ("app+0x20 = app+0x20".to_owned(), Clue::Name)]
     );
     let other = [of(a, b"2"), of("app+0x30", b"2")];
     assert_eq!(
         groups(&both, &other),
-        [("app+0x10 + app+0x20 = app+0x10 + app+0x30".to_owned(), MatchedBy::Decoration)]
+        [("app+0x10 + app+0x20 = app+0x10 + app+0x30".to_owned(), Clue::Decoration)]
     );
     // In one build, number 1 is not number 2.
     let closures = ["f::{closure#1}", "f::{closure#2}"].map(|name| of(name, b"1"));
