@@ -7,6 +7,16 @@ use icecore_elf::{Avma, Machine};
 
 /// The most registers that a function restores: x19 to x30.
 const MAX_KEPT: usize = 12;
+const _: () = {
+    let mut machine = 0;
+    while machine < Machine::ALL.len() {
+        assert!(
+            Machine::ALL[machine].kept().len() <= MAX_KEPT,
+            "a machine keeps more registers than a row holds"
+        );
+        machine += 1;
+    }
+};
 /// Bytes of a register.
 const WORD: i64 = 8;
 
