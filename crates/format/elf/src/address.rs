@@ -12,33 +12,27 @@ pub struct Svma(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Avma(pub u64);
 
-impl Svma {
-    /// Returns the address so many bytes further up; the numbers wrap around.
-    #[inline]
-    pub fn wrapping_add(self, bytes: u64) -> Self {
-        Self(self.0.wrapping_add(bytes))
-    }
+/// Implements steps up and down for a kind of address.
+macro_rules! steps {
+    ($($address:ident),+) => {$(
+        impl $address {
+            /// Returns the address so many bytes further up; the numbers wrap around.
+            #[inline]
+            pub fn wrapping_add(self, bytes: u64) -> Self {
+                Self(self.0.wrapping_add(bytes))
+            }
 
-    /// Returns the address so many bytes further down; the numbers wrap around.
-    #[inline]
-    pub fn wrapping_sub(self, bytes: u64) -> Self {
-        Self(self.0.wrapping_sub(bytes))
-    }
+            /// Returns the address so many bytes further down; the numbers wrap around.
+            #[inline]
+            pub fn wrapping_sub(self, bytes: u64) -> Self {
+                Self(self.0.wrapping_sub(bytes))
+            }
+        }
+    )+};
 }
+steps!(Svma, Avma);
 
 impl Avma {
-    /// Returns the address so many bytes further up; the numbers wrap around.
-    #[inline]
-    pub fn wrapping_add(self, bytes: u64) -> Self {
-        Self(self.0.wrapping_add(bytes))
-    }
-
-    /// Returns the address so many bytes further down; the numbers wrap around.
-    #[inline]
-    pub fn wrapping_sub(self, bytes: u64) -> Self {
-        Self(self.0.wrapping_sub(bytes))
-    }
-
     /// Returns the address so many bytes further up or down; the numbers wrap around.
     #[inline]
     pub fn wrapping_add_signed(self, bytes: i64) -> Self {
