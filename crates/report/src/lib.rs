@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`base`] | what every room stands on: hash tables, files that are written, text for people |
 //! | [`recording`] | a recording as tables: opened, checked, filtered; address spaces and cgroups at any moment |
-//! | [`stacks`] | samples as stacks of places: counted, unwound, checked against the code |
+//! | [`stacks`] | samples as stacks of locations: counted, unwound, checked against the code |
 //! | [`profile`] | stacks with names; the pipeline from a file to a profile |
 //! | [`analysis`] | what profiles say: over time, against each other, of themselves |
 //! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
