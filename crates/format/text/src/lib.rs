@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`clean`] | text of others without characters that steer a terminal |
 //! | [`door`] | the writer through which everything goes to a terminal |
+//! | [`glob`] | patterns with wildcards |
 //! | [`path`] | paths as text, and as words of a shell's command line |
 //! | [`quantity`] | numbers, bytes, durations, shares |
 //!
@@ -12,5 +13,6 @@
 
 pub mod clean;
 pub mod door;
+pub mod glob;
 pub mod path;
 pub mod quantity;

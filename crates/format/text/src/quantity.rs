@@ -51,9 +51,22 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// Returns a weight in its unit: durations if it is `ns`, else a number.
+/// Returns a weight in its unit: a duration if it is `ns`, a size if it is `bytes`, else a number.
 pub fn weight(weight: u64, unit: &str) -> String {
-    if unit == "ns" { duration(weight) } else { format!("{} {unit}", count(weight)) }
+    match unit {
+        "ns" => duration(weight),
+        "bytes" => bytes(weight),
+        "events" => things(weight, "event"),
+        _ => format!("{} {unit}", count(weight)),
+    }
+}
+
+/// Returns a mean weight in its unit, as [`weight`]; a small one with tenths.
+pub fn mean_weight(mean: f64, unit: &str) -> String {
+    if !matches!(unit, "ns" | "bytes") && mean > 0.0 && mean < 9.95 {
+        return format!("{mean:.1} {unit}");
+    }
+    weight(mean.round() as u64, unit)
 }
 
 /// Returns a moment: `2026-02-03 04:05:06 UTC`.
@@ -110,7 +123,20 @@ mod tests {
             ["9 ns", "1.5 µs", "2.5 ms", "3.21 s", "1 min 01 s"]
         );
         assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
-        assert_eq!(weight(1_500, "cycles"), "1,500 cycles");
+        assert_eq!(
+            [(1_500, "cycles"), (1_500, "ns"), (2_048, "bytes"), (1, "events"), (12, "events")]
+                .map(|(number, unit)| weight(number, unit)),
+            ["1,500 cycles", "1.5 µs", "2.0 KiB", "1 event", "12 events"]
+        );
+    }
+
+    #[test]
+    fn means_of_small_numbers_have_tenths() {
+        let means = [(0.25, "events"), (9.96, "events"), (0.0, "cycles"), (2_048.4, "bytes")];
+        assert_eq!(
+            means.map(|(mean, unit)| mean_weight(mean, unit)),
+            ["0.2 events", "10 events", "0 cycles", "2.0 KiB"]
+        );
     }
 
     #[test]
