@@ -4,22 +4,24 @@
 
 mod held;
 mod named;
+mod waiting;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, EventV1, Image, ImageKind, ImagePartsV1,
-    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
-    LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Origin,
-    ReceiptV1, Sample, SamplesV1, SessionV1, StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol,
-    SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, CpuTime, CpuTimesV1, EventV1, Image,
+    ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut,
+    LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable,
+    NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StackMarksV1, StackRepair, StacksV1,
+    StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
 pub use held::{Copied, Held, broken_walks};
 pub use named::named;
+pub use waiting::{EVENTS, waiting};
 
 /// Start of every synthetic session, ns `CLOCK_MONOTONIC`.
 pub const START_NS: u64 = 1_000_000_000_000;
@@ -64,6 +66,8 @@ pub struct Builder {
     pub held: Held,
     /// Samples.
     pub samples: Vec<Sample>,
+    /// CPU time by the kernel's account.
+    pub cpu_times: Vec<CpuTime>,
     /// Losses.
     pub losses: Vec<Loss>,
     /// The session; [`session`] by default.
@@ -230,6 +234,9 @@ impl Builder {
         }
         if !self.left_out.is_empty() {
             writer.append(&LeftOutV1::from_rows(&self.left_out))?;
+        }
+        if !self.cpu_times.is_empty() {
+            writer.append(&CpuTimesV1::from_rows(&self.cpu_times))?;
         }
         if !self.losses.is_empty() {
             writer.append(&LossesV1::from_rows(&self.losses))?;

@@ -9,13 +9,14 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{EventV1, SessionV1};
+use icecore_format::records::{CpuTime, EventV1, SessionV1};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::analysis::asked::{self, Asked};
 use crate::base::map::Map;
 use crate::profile::pipeline::Loaded;
+use crate::recording::events::Meaning;
 use crate::recording::load::parts::Parts;
 use crate::stacks::hits::Selection;
 
@@ -128,7 +129,7 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
     }
     account.processes = processes.into_values().collect();
     account.threads = rows;
-    account.disagrees = disagreement(&account, sampled.period_ns(tables.parts.events()));
+    account.disagrees = disagreement(&account, sampled.period_ns(&clocks(&tables.parts)));
     for list in [&mut account.threads, &mut account.processes] {
         list.sort_unstable_by_key(|row| (std::cmp::Reverse(row.difference_ns()), row.tgid, row.tid));
         list.truncate(LISTED);
@@ -148,18 +149,25 @@ pub fn kernel_ns(loaded: &Loaded<'_>) -> Result<u64, &'static str> {
 fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), ThreadAccount>, &'static str> {
     let selection = loaded.selection();
     let tables = &loaded.tables;
-    let is_time = tables.parts.events().iter().all(|event| event.unit == "ns");
+    let parts = &tables.parts;
     if tables.cpu_times.is_empty() {
-        return Err(absence(&tables.parts));
+        return Err(absence(parts));
     }
-    if !is_time {
-        return Err("weights of samples are no times");
+    let clocks: Vec<u8> = parts.iter().filter_map(|part| parts.clock(part)).collect();
+    if clocks.is_empty() {
+        let has_cycles = parts.events().iter().any(|event| Meaning::of(event).is_of_cpu());
+        return Err(if has_cycles { "weights of samples are no times" } else { "no event samples CPU time" });
+    }
+    if !clocks.iter().any(|clock| loaded.events.has(*clock)) {
+        return Err("no event that is looked at samples CPU time");
     }
     if !loaded.filter.is_of_threads_and_times() {
         return Err("the filters keep only a part of what threads ran");
     }
     let mut threads: Map<(u32, u32), ThreadAccount> = Map::default();
-    for row in tables.cpu_times.iter().filter(|row| selection.wants_cpu_time(row)) {
+    let has_clock: Vec<bool> = parts.iter().map(|part| parts.clock(part).is_some()).collect();
+    let is_sampled = |row: &&CpuTime| has_clock[parts.of_process(row.tgid).number() as usize];
+    for row in tables.cpu_times.iter().filter(|row| selection.wants_cpu_time(row)).filter(is_sampled) {
         let thread = threads.entry((row.tgid, row.tid)).or_default();
         thread.covered.push((row.since_ns, row.time_ns));
         thread.kernel_ns = thread.kernel_ns.saturating_add(row.ran_ns);
@@ -168,6 +176,12 @@ fn threads(loaded: &Loaded<'_>) -> Result<Map<(u32, u32), ThreadAccount>, &'stat
     }
     threads.values_mut().for_each(ThreadAccount::settle);
     Ok(threads)
+}
+
+/// Lists the events that sample CPU time.
+fn clocks(parts: &Parts) -> Vec<EventV1> {
+    let clocks = parts.iter().filter_map(|part| parts.clock(part));
+    clocks.filter_map(|clock| parts.events().get(usize::from(clock)).cloned()).collect()
 }
 
 /// Says why a recording has no account.
@@ -219,7 +233,7 @@ impl ThreadAccount {
     }
 }
 
-/// The time that samples of threads represent while the account covers the threads.
+/// The time that samples of CPU time represent while the account covers the threads.
 #[derive(Debug, Default)]
 struct Sampled {
     by_thread: Map<(u32, u32), u64>,
@@ -257,8 +271,10 @@ fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), ThreadAccount>) -> Sam
     let blocks = tables.sample_blocks.par_iter().filter(|entry| selection.may_be_in(entry));
     let of_block = |entry| {
         let mut sums = Sampled::default();
+        let clock = tables.parts.clock(tables.parts.of(entry));
         // The stage that counts samples reports damaged blocks.
-        for sample in crate::recording::load::samples(loaded.recording, tables, entry).into_iter().flatten() {
+        let samples = crate::recording::load::samples(loaded.recording, tables, entry).into_iter().flatten();
+        for sample in samples.filter(|sample| Some(sample.event) == clock) {
             let task = tables.task(sample.task);
             let id = (task.tgid, task.tid);
             sums.samples += 1;

@@ -1,7 +1,9 @@
 //! Reads what the recorder was asked to do, so that advice never repeats what was done already or cannot be done.
 
-use icecore_format::records::SessionV1;
+use icecore_format::records::{EventV1, SessionV1};
 use icecore_text::clean::clean;
+
+use crate::recording::events::{Meaning, is_drawn};
 
 /// The largest `--max-depth`.
 const MOST_FRAMES: u32 = 4096;
@@ -26,8 +28,11 @@ pub(crate) struct Asked {
     pub(crate) unwind: Unwind,
     pub(crate) stack_bytes: u64,
     pub(crate) max_depth: u32,
-    /// Samples are taken every so many units of the event (`-c`), without variation.
+    /// Samples of CPU time are taken every so many units of the event (`-c`), without variation; likewise those of other counters if
+    /// none samples CPU time.
     pub(crate) is_exact: bool,
+    /// Every event that happens is a sample: there is no rate.
+    pub(crate) takes_each: bool,
     /// The recorder was to embed all files that were hit (`--embed all`).
     pub(crate) embeds_all: bool,
     /// The recorder was to embed no names of functions (`--embed none`).
@@ -42,6 +47,10 @@ impl Asked {
     /// Reads the settings from the recorder's command line; missing options have their defaults.
     pub(crate) fn of(session: &SessionV1) -> Self {
         let noted = |what: &str| session.notes.iter().any(|note| note.contains(what));
+        let is_of_cpu = |event: &&EventV1| Meaning::of(event).is_of_cpu();
+        let of_cpu: Vec<&EventV1> = session.events.iter().filter(is_of_cpu).collect();
+        let drawn: Vec<&EventV1> = session.events.iter().filter(|event| is_drawn(event)).collect();
+        let rated = if of_cpu.is_empty() { &drawn } else { &of_cpu };
         Self {
             is_foreign: session.recorder.starts_with(|first: char| first.is_ascii_alphabetic()),
             unwind: match option(session, &["--unwind"]) {
@@ -52,7 +61,8 @@ impl Asked {
             },
             stack_bytes: option(session, &["--stack-bytes"]).and_then(bytes).unwrap_or(MOST_BYTES),
             max_depth: session.max_depth,
-            is_exact: session.events.iter().all(|event| event.frequency_hz == 0 && event.period > 0),
+            is_exact: rated.iter().all(|event| event.frequency_hz == 0 && event.period > 0),
+            takes_each: rated.is_empty() && !session.events.is_empty(),
             embeds_all: option(session, &["--embed"]) == Some("all"),
             embeds_none: option(session, &["--embed"]) == Some("none"),
             is_kernel_hidden: noted("kernel addresses are hidden"),
@@ -100,7 +110,11 @@ impl Asked {
 
     /// Suggests how to get fewer samples.
     pub(crate) fn fewer_samples(&self) -> &'static str {
-        if self.is_exact { "record with a larger -c" } else { "record with a lower -F" }
+        match (self.takes_each, self.is_exact) {
+            (true, _) => "record fewer events",
+            (_, true) => "record with a larger -c",
+            _ => "record with a lower -F",
+        }
     }
 
     /// Suggests how to get more samples.

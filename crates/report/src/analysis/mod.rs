@@ -9,12 +9,14 @@
 //! | [`depths`] | how deep stacks are, and which functions recur in them |
 //! | [`trend`] | shares over many recordings |
 //! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
-//! | [`account`], `asked` | CPU time that no sample shows; what the recorder was asked to do |
+//! | [`account`], `clock` | CPU time that no sample shows; what only samples of CPU time tell |
+//! | `asked` | what the recorder was asked to do |
 
 pub mod account;
 pub mod activity;
 pub(crate) mod asked;
 pub mod changes;
+pub(crate) mod clock;
 pub mod compare;
 pub mod depths;
 pub mod matching;

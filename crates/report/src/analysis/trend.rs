@@ -59,6 +59,8 @@ pub struct Measured {
     pub labels: BTreeMap<String, String>,
     /// Samples that the filters keep.
     pub samples: u64,
+    /// Whether these are waits, and whether they are of other events.
+    pub kinds: (bool, bool),
     /// Ranges of the file that are damaged.
     pub damaged: u64,
     /// The point of a row that the recording does not have.
@@ -149,6 +151,7 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
         start_unix_ns: tables.parts.start_unix_ns(),
         labels: labels.collect(),
         samples: facts.samples,
+        kinds: report.loaded.events.kinds(tables.parts.events()),
         damaged: facts.damaged,
         nothing: point(RecordedRow { base: &base, part: GroupWeight::default() }, piece),
         rows: rows.collect(),

@@ -8,6 +8,7 @@ use regex::Regex;
 use super::Lookup;
 use crate::base::term::path::word;
 use crate::profile::Patterns;
+use crate::recording::events::EventChoice;
 use crate::recording::filter::{Cpus, Filter, Moment, Sides};
 
 /// The recording, and which samples of it.
@@ -68,8 +69,8 @@ pub struct Which {
     /// Only hosts of exactly this name, of a recording of several; may be repeated
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
-    /// Only samples of events of exactly this name: cpu-clock; may be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Only samples of these events: cpu-clock,off-cpu or 'uprobe:*'; may be repeated
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub event: Vec<String>,
     /// Only these CPUs: 0,2-3; may be repeated
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -91,7 +92,11 @@ impl Which {
             comms: self.comm.clone(),
             cgroups: self.cgroup.clone(),
             hosts: self.host.clone(),
-            events: self.event.clone(),
+            events: if self.event.is_empty() {
+                EventChoice::All
+            } else {
+                EventChoice::Named(self.event.clone())
+            },
             cpus: self.cpu.clone(),
             from: self.from,
             to: self.to,
@@ -101,15 +106,21 @@ impl Which {
 }
 
 impl Select {
-    /// Returns the filters that need no names.
+    /// Returns the filters that need no names. Views leave out waits that are not asked for.
     pub fn filter(&self) -> Filter {
+        let filter = self.which.filter();
         Filter {
+            events: if filter.events == EventChoice::All {
+                EventChoice::Usual
+            } else {
+                filter.events.clone()
+            },
             sides: match (self.user, self.kernel) {
                 (true, _) => Sides::User,
                 (_, true) => Sides::Kernel,
                 _ => Sides::Both,
             },
-            ..self.which.filter()
+            ..filter
         }
     }
 

@@ -43,10 +43,13 @@ pub fn cut(options: &cli::Cut) -> anyhow::Result<Cut> {
     let filter = options.which.filter();
     input::check(&filter)?;
     let recording = input::open(&options.file)?;
+    input::check_events(&options.file, &recording, &filter)?;
     let tables = load(&recording);
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let cgroups = Cgroups::replay(&tables);
-    let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
+    let events = filter.events.among(tables.parts.events());
+    let selection =
+        Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter, events: &events };
     let excerpt = Excerpt { recording: &recording, selection, what: Contents::Wanted };
     let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());
     let version = env!("CARGO_PKG_VERSION");

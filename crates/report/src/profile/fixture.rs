@@ -37,7 +37,8 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
     let cell =
         |(row, it): (u32, &ProfileRow)| Cell { row, slice: 0, samples: it.samples as u32, weight: it.weight };
     let cells = (0..).zip(&rows.rows).map(cell).collect();
-    Profile { names, stacks, threads, rows: rows.rows, cells, unit: "ns".into(), ..Profile::default() }
+    let measure = Measure { unit: "ns".into(), is_cpu_time: true, is_uneven: false };
+    Profile { names, stacks, threads, rows: rows.rows, cells, measure, ..Profile::default() }
 }
 
 /// Prints a profile as folded lines, in the order of its rows.

@@ -7,12 +7,14 @@
 //! | [`embedded`], `found` | names that the recording has; names that a report found, as files store them |
 //! | [`cache`] | names that earlier reports found, on this machine |
 //! | `narrow`, `sums`, `entry` | filters by function; sums of rows; entry points of programs |
+//! | `measure` | what weights add up to |
 //! | [`tree`] | merges stacks into trees |
 
 pub mod cache;
 pub mod embedded;
 pub(crate) mod entry;
 pub(crate) mod found;
+mod measure;
 pub mod names;
 mod narrow;
 pub mod pipeline;
@@ -30,6 +32,7 @@ use crate::recording::spans::widened;
 use crate::stacks::hits::{Cell, Hit, Hits, Key, Selection};
 use crate::stacks::locate::{Located, steps};
 
+pub use measure::Measure;
 pub use narrow::{Matches, Patterns};
 pub(crate) use sums::depth_first;
 pub use sums::{Sum, groups, sums, through};
@@ -47,8 +50,8 @@ pub struct Profile {
     pub rows: Vec<ProfileRow>,
     /// The parts of rows in slices of time, if slices are apart. A row may have several cells in one slice.
     pub cells: Vec<Cell>,
-    /// Unit of the weights: `ns`, `cycles`, `samples`.
-    pub unit: String,
+    /// What the weights add up to.
+    pub measure: Measure,
     /// The number of samples that `--hide` left without any frame.
     pub emptied: u64,
 }
@@ -197,9 +200,9 @@ impl Profile {
             row_of.push(rows.add(ProfileRow { thread, stack, taken, event, samples, weight, span_ns }));
         }
         let cells = hits.cells.iter().map(|cell| Cell { row: row_of[cell.row as usize], ..*cell }).collect();
-        let unit = unit(selection, hits);
         let threads = threads.into_items();
-        Self { names, stacks, threads, rows: rows.rows, cells, unit, emptied: 0 }
+        let measure = Measure::new(selection, hits);
+        Self { names, stacks, threads, rows: rows.rows, cells, measure, emptied: 0 }
     }
 
     /// Adds up all rows.
@@ -274,17 +277,6 @@ fn thread(selection: Selection<'_>, key: &Key) -> Thread {
         process: shorten(selection.process_name(task, key.space), MAX_NAME_BYTES).into(),
         cgroup: key.cgroup,
     }
-}
-
-fn unit(selection: Selection<'_>, hits: &Hits) -> String {
-    let events = selection.tables.parts.events();
-    match hits.seen.events[..] {
-        [event] => events.get(usize::from(event)).map(|e| e.unit.clone()),
-        [] => events.first().map(|e| e.unit.clone()),
-        _ => None,
-    }
-    .filter(|unit| !unit.is_empty())
-    .unwrap_or_else(|| "samples".to_owned())
 }
 
 /// The rows of a profile; equal ones are merged.

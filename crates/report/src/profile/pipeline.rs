@@ -16,6 +16,7 @@ use crate::profile::found::NameIndex;
 use crate::profile::names::{Names, name};
 use crate::profile::{Patterns, Profile};
 use crate::recording::cgroups::Cgroups;
+use crate::recording::events::ChosenEvents;
 use crate::recording::filter::Filter;
 use crate::recording::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::recording::spaces::Spaces;
@@ -43,6 +44,8 @@ pub struct Loaded<'a> {
     pub cgroups: Cgroups,
     /// Which samples are requested.
     pub filter: Filter,
+    /// Which events are requested.
+    pub events: ChosenEvents,
     /// Which functions select samples and frames.
     pub patterns: Patterns,
     /// Stacks that were unwound.
@@ -98,14 +101,27 @@ impl<'a> Loaded<'a> {
         let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
         let spaces = Spaces::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
         let cgroups = Cgroups::replay(&tables);
+        let events = filter.events.among(tables.parts.events());
         if !is_part {
             mark_trampolines(recording, &mut tables, &spaces, search);
         }
-        let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
+        let selection = Selection {
+            tables: &tables,
+            spaces: &spaces,
+            cgroups: &cgroups,
+            filter: &filter,
+            events: &events,
+        };
         let (repaired, new) = repaired(recording, selection, search);
         tables.nodes.push(new.first_id, new.nodes);
         tables.marks.extend(new.marks);
-        let selection = Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter: &filter };
+        let selection = Selection {
+            tables: &tables,
+            spaces: &spaces,
+            cgroups: &cgroups,
+            filter: &filter,
+            events: &events,
+        };
         let mut hits = hits::count(selection, apart, |entry| repaired.samples(recording, &tables, entry));
         if is_part {
             let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
@@ -124,6 +140,7 @@ impl<'a> Loaded<'a> {
             spaces,
             cgroups,
             filter,
+            events,
             patterns,
             repaired,
             hits,
@@ -134,8 +151,8 @@ impl<'a> Loaded<'a> {
 
     /// Returns the selection of samples.
     pub fn selection(&self) -> Selection<'_> {
-        let Self { tables, spaces, cgroups, filter, .. } = self;
-        Selection { tables, spaces, cgroups, filter }
+        let Self { tables, spaces, cgroups, filter, events, .. } = self;
+        Selection { tables, spaces, cgroups, filter, events }
     }
 
     /// Returns true if the outermost frame of a user stack is a proven start. `begins` is true if its name is that of an entry

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use icecore_format::block::Processes;
 use icecore_format::records::{Sample, Task};
 
+use super::events::EventChoice;
+
 /// Which samples are kept, decided before anything is named.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -19,8 +21,8 @@ pub struct Filter {
     pub cgroups: Vec<String>,
     /// Exact names of hosts; empty: all.
     pub hosts: Vec<String>,
-    /// Exact names of events; empty: all.
-    pub events: Vec<String>,
+    /// Events.
+    pub events: EventChoice,
     /// CPUs; empty: all.
     pub cpus: Vec<Cpus>,
     /// First moment, after the start of the session (the earliest of several).
@@ -58,12 +60,11 @@ pub struct Moment {
 }
 
 impl Filter {
-    /// Tells whether nothing is asked for but processes, threads and times: all that these ran is wanted then.
+    /// Tells whether nothing is asked for but processes, threads, times and events: all that these ran is wanted then, if the
+    /// events tell it.
     pub fn is_of_threads_and_times(&self) -> bool {
-        let Self { comms, cgroups, hosts, events, cpus, sides, .. } = self;
-        [comms, cgroups, hosts, events].into_iter().all(Vec::is_empty)
-            && cpus.is_empty()
-            && *sides == Sides::Both
+        let Self { comms, cgroups, hosts, cpus, sides, .. } = self;
+        [comms, cgroups, hosts].into_iter().all(Vec::is_empty) && cpus.is_empty() && *sides == Sides::Both
     }
 
     /// Tells whether a thread is wanted by its numbers.
@@ -80,11 +81,6 @@ impl Filter {
     /// Tells whether a host is wanted; its name is looked up only if it matters.
     pub fn wants_host<'a>(&self, name: impl Fn() -> &'a str) -> bool {
         self.hosts.is_empty() || self.hosts.iter().any(|host| host == name())
-    }
-
-    /// Tells whether an event is wanted; its name is looked up only if it matters.
-    pub fn wants_event<'a>(&self, name: impl Fn() -> &'a str) -> bool {
-        self.events.is_empty() || self.events.iter().any(|event| event == name())
     }
 
     /// Tells whether a sample is wanted for where and when it was taken.
@@ -125,7 +121,7 @@ impl Filter {
             list("comm", &self.comms),
             list("cgroup", &self.cgroups),
             list("host", &self.hosts),
-            list("event", &self.events),
+            list("event", self.events.names()),
             list("cpu", &self.cpus),
             self.from.map(|from| format!("from {from}")),
             self.to.map(|to| format!("to {to}")),

@@ -11,7 +11,9 @@ use icecore_format::header::FileHeader;
 use icecore_format::read::Recording;
 
 use crate::base::meant::of_others;
+use crate::recording::events::listed;
 use crate::recording::filter::{Filter, Moment};
+use crate::recording::load::outline::outline;
 use spool::spool;
 
 /// What the files of `perf record` begin with, on little-endian and on big-endian machines.
@@ -72,6 +74,15 @@ pub enum Cause {
 pub struct NoTime {
     from: Moment,
     to: Moment,
+}
+
+/// No session has an event that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot find samples of the event `{name}`: `{}` has {has}", path.display())]
+pub struct NoEvent {
+    name: String,
+    path: PathBuf,
+    has: String,
 }
 
 /// Opens a recording: a file, a pipe by its name, or stdin as `-`.
@@ -174,6 +185,21 @@ pub fn check(filter: &Filter) -> Result<(), NoTime> {
         (Some(from), Some(to)) if from.ns >= to.ns => Err(NoTime { from, to }),
         _ => Ok(()),
     }
+}
+
+/// Refuses events that the recording does not have.
+///
+/// # Errors
+/// If an event was asked for that no session has; with all events of the recording.
+pub fn check_events(path: &Path, recording: &Recording, filter: &Filter) -> Result<(), NoEvent> {
+    if filter.events.names().is_empty() {
+        return Ok(());
+    }
+    let tables = outline(recording);
+    let events = tables.parts.events();
+    let Some(name) = filter.events.unknown(events) else { return Ok(()) };
+    let has = if events.is_empty() { "no events".to_owned() } else { listed(events) };
+    Err(NoEvent { name: name.to_owned(), path: path.to_owned(), has })
 }
 
 #[cfg(test)]

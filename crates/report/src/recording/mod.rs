@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`input`] | files and pipes that were typed |
 //! | [`load`] | tables of everything but samples; what is damaged, counted |
-//! | [`filter`] | which samples are wanted |
+//! | [`filter`], [`events`] | which samples are wanted; what events mean |
 //! | [`spaces`], [`cgroups`], [`spans`] | address spaces and cgroups, replayed to any moment; when sessions ran |
 //! | `files` | files of images that travel with the recording |
 //! | `losses` | what is missing |
@@ -12,6 +12,7 @@
 
 pub mod cgroups;
 pub(crate) mod counted;
+pub mod events;
 pub(crate) mod files;
 pub mod filter;
 pub mod input;

@@ -13,6 +13,7 @@ use crate::analysis::compare::{Comparison, Options, Unit, Work, compare};
 use crate::analysis::quality;
 use crate::cli::{Diff, DiffUnit, Global, Measure, Stretch};
 use crate::profile::pipeline::{Loaded, Named, Report};
+use crate::recording::events::listed;
 use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::recording::spans::Slicing;
@@ -29,6 +30,9 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
     let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let recordings = wanted.iter().map(|piece| input::open_by_index(&piece.path));
     let recordings: Vec<Recording> = recordings.collect::<Result<_, _>>()?;
+    for (piece, recording) in wanted.iter().zip(&recordings) {
+        input::check_events(&piece.path, recording, &select.filter())?;
+    }
     let loaded: Vec<Loaded<'_>> = wanted
         .iter()
         .zip(&recordings)
@@ -138,11 +142,24 @@ fn refuse(reports: &[Report<'_>]) -> anyhow::Result<()> {
             let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
             bail!("cannot compare `{}`: it has no samples{why}", report.loaded.path.display());
         }
-        let (first, other) = (&reports[0].profile.unit, &report.profile.unit);
+        let (first, other) = (&reports[0].profile.measure.unit, &report.profile.measure.unit);
         if first != other {
             bail!(
                 "cannot compare {first} with {other}: the recordings sample different events; choose one with --event, or \
                  record both with the same"
+            );
+        }
+        let kinds = |report: &Report<'_>| {
+            let events = report.loaded.tables.parts.events();
+            (
+                report.loaded.events.kinds(events),
+                listed(report.loaded.events.of(events).map(|(_, event)| event)),
+            )
+        };
+        let ((first, of_first), (other, of_other)) = (kinds(&reports[0]), kinds(report));
+        if first != other {
+            bail!(
+                "cannot compare {of_first} with {of_other}: time of waits is no CPU time; choose events with --event"
             );
         }
     }

@@ -7,7 +7,7 @@ use crate::analysis::quality;
 use crate::cli::Global;
 use crate::profile::pipeline::{Loaded, Named, Report};
 use crate::recording::input;
-use crate::views::{Needs, Shown, Typed, View};
+use crate::views::{Needs, Shown, Typed, View, events};
 
 /// Shows a view; returns the exit code.
 pub(super) fn show<V: View + Args>(
@@ -21,8 +21,9 @@ pub(super) fn show<V: View + Args>(
     let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
+    input::check_events(&source.file, &recording, &select.filter())?;
     let width = if streams.color { terminal_width() } else { None }.unwrap_or(WIDTH);
-    let Needs { apart, tells_quality } = view.needs(select, width);
+    let Needs { apart, tells_quality, is_no_page, lists_samples } = view.needs(select, width);
     let loaded = Loaded::new(&source.file, &recording, select.filter(), select.patterns(), &search, apart);
     let progress = streams.progress && !global.quiet;
     let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), progress);
@@ -30,6 +31,10 @@ pub(super) fn show<V: View + Args>(
     let mut screen = screen(global, streams);
     let misleads = if tells_quality { None } else { quality::warning(&report) };
     screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remark()));
+    if global.json || is_no_page {
+        let mixed = if lists_samples { None } else { events::mixed(&report) };
+        screen.warn(events::unshown(&report).into_iter().chain(mixed));
+    }
     screen.remark(lookup::remarks(&search, servers.as_ref(), &fetched));
     let passes = view.show(&Shown { report: &report, located: &located, select, width }, &mut screen)?;
     Ok(u8::from(!passes))

@@ -44,6 +44,12 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
             None => bail!("cannot follow nothing: name recordings"),
         }
     }
+    if let Some(other) = recorded.iter().find(|it| it.kinds != recorded[0].kinds) {
+        let [first, other] = [&recorded[0], other].map(|it| it.path.display());
+        bail!(
+            "cannot follow `{first}` and `{other}` together: time of waits is no CPU time; choose events with --event"
+        );
+    }
     for it in recorded.iter().filter(|it| it.damaged > 0) {
         let parts = things(it.damaged, "part");
         let remark = format!("warning: `{}` is damaged: {parts} left out", it.path.display());
@@ -68,6 +74,7 @@ fn recorded(
     servers: Option<&debuginfod::Settings>,
 ) -> anyhow::Result<Measured> {
     let recording = input::open_by_index(path)?;
+    input::check_events(path, &recording, &options.select.filter())?;
     let apart = Apart {
         threads: options.by == TrendBy::Thread,
         slices: Some(Slicing::Sampled(SLICES as u32)),

@@ -6,11 +6,12 @@ use std::ops::Range;
 
 use icecore_format::index::Entry;
 use icecore_format::read::Damage;
-use icecore_format::records::{CpuTime, Sample, StackRepair, Task, WalkEnd};
+use icecore_format::records::{CpuTime, EventV1, Sample, StackRepair, Task, WalkEnd};
 use rayon::prelude::*;
 
 use crate::base::map::Map;
 use crate::recording::cgroups::{CgroupId, Cgroups};
+use crate::recording::events::ChosenEvents;
 use crate::recording::filter::{Filter, Sides};
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
@@ -86,8 +87,36 @@ pub struct Hits {
 pub struct SampleFacts {
     /// Samples that had frames, but none on the requested side.
     pub without_frames: u64,
-    /// Events of these samples, positions in [`crate::recording::load::parts::Parts::events`]; ascending.
-    pub events: Vec<u8>,
+    /// Their events, by position.
+    pub events: Vec<SeenEvent>,
+    /// The events of samples that the filter admits, but for their events; likewise.
+    pub unshown: Vec<SeenEvent>,
+}
+
+/// An event and its samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenEvent {
+    /// Its position in [`crate::recording::load::parts::Parts::events`].
+    pub event: u8,
+    /// The number of samples.
+    pub samples: u64,
+    /// The sum of their weights, in the unit of the event.
+    pub weight: u64,
+}
+
+impl SampleFacts {
+    /// Returns the unit of all samples; `None` if their events have several.
+    pub fn unit<'e>(&self, events: &'e [EventV1]) -> Option<&'e str> {
+        let unit = |seen: &SeenEvent| events.get(usize::from(seen.event)).map_or("", |event| &event.unit);
+        let mut units = self.events.iter().map(unit);
+        let first = units.next()?;
+        units.all(|unit| unit == first).then_some(first)
+    }
+
+    /// Returns true if the events of the samples have different units, so that weights cannot be added.
+    pub fn is_mixed(&self, events: &[EventV1]) -> bool {
+        self.events.len() > 1 && self.unit(events).is_none()
+    }
 }
 
 /// What is counted apart. Fewer distinctions make counting faster.
@@ -114,6 +143,8 @@ pub struct Selection<'a> {
     pub cgroups: &'a Cgroups,
     /// Which samples are requested.
     pub filter: &'a Filter,
+    /// Which events are requested.
+    pub events: &'a ChosenEvents,
 }
 
 impl Selection<'_> {
@@ -155,10 +186,7 @@ impl Selection<'_> {
     }
 
     fn key_in(&self, phase: &Phase, sample: &Sample) -> Option<Key> {
-        let wanted = phase.wanted
-            && self.filter.wants_sample(sample, self.tables.parts.zero_ns())
-            && self.filter.wants_event(|| self.event_name(sample.event));
-        if !wanted {
+        if !(self.events.has(sample.event) && self.wants_but_for_event(phase, sample)) {
             return None;
         }
         let (user, kernel) = match self.filter.sides {
@@ -170,6 +198,11 @@ impl Selection<'_> {
         let Phase { space, cgroup, .. } = *phase;
         let (repair, event) = (sample.repair, 0);
         Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event })
+    }
+
+    /// Returns true if the filter admits a sample, whatever its event is.
+    fn wants_but_for_event(&self, phase: &Phase, sample: &Sample) -> bool {
+        phase.wanted && self.filter.wants_sample(sample, self.tables.parts.zero_ns())
     }
 
     /// Returns true if a block may hold a requested sample.
@@ -191,10 +224,6 @@ impl Selection<'_> {
             0 => self.tables.text(task.comm),
             name => self.tables.text(name),
         }
-    }
-
-    fn event_name(&self, event: u8) -> &str {
-        self.tables.parts.events().get(usize::from(event)).map_or("", |event| &event.name)
     }
 
     /// Returns true if the side filter removed all frames of a sample.
@@ -239,8 +268,8 @@ pub fn count(
     });
     let merged = counted.collect::<Vec<Counter<'_>>>().into_iter().reduce(Counter::merged);
     let mut all = Hits { slices, ..merged.map(Counter::into_hits).unwrap_or_default() };
-    if all.seen.events.len() > 1 && !apart.events {
-        // Weights of different events have different units: every sample counts as one.
+    if all.seen.is_mixed(tables.parts.events()) && !apart.events {
+        // Weights of different units cannot be added: every sample counts as one.
         all.rows.iter_mut().for_each(|hit| hit.weight = hit.samples);
         all.cells.iter_mut().for_each(|cell| cell.weight = cell.samples.into());
     }

@@ -39,7 +39,7 @@ pub struct Args {
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
         let threads = self.by == Owner::Thread;
-        Needs { apart: Apart { threads, events: true, ..Apart::default() }, tells_quality: false }
+        Needs { apart: Apart { threads, events: true, ..Apart::default() }, ..Needs::default() }
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {

@@ -25,8 +25,8 @@ pub struct Diff {
     schema: &'static str,
     by: &'static str,
     sort: &'static str,
-    /// The unit of the rates: `share`, `cpu_s_per_s`, `cpu_s_per_work`, `cpu_s_per_run`; `weight_per_s` and so on if weights are
-    /// not times.
+    /// The unit of the rates: `share`, `cpu_s_per_s`, `cpu_s_per_work`, `cpu_s_per_run`; `time_s_per_s` and so on if waits are among
+    /// the weights; `weight_per_s` and so on if weights are not times.
     unit: &'static str,
     weight_unit: String,
     /// The weight of all recordings of a side.
@@ -64,6 +64,9 @@ pub struct Diff {
     everything: [f64; 2],
     #[serde(skip)]
     shown: usize,
+    /// The weights are CPU time.
+    #[serde(skip)]
+    is_cpu_time: bool,
     #[serde(skip)]
     with_noise: bool,
 }
@@ -202,7 +205,7 @@ impl Diff {
             schema: "icecore.diff/1",
             by: by(options.by),
             sort: if options.sort == Sort::Own { "self" } else { "total" },
-            unit: unit(compared.unit, &compared.weight_unit),
+            unit: unit(compared.unit, compared),
             weight_unit: compared.weight_unit.clone(),
             before_total: total(before),
             after_total: total(after),
@@ -215,7 +218,7 @@ impl Diff {
             before: before.recordings.iter().map(ComparedRecording::new).collect(),
             after: after.recordings.iter().map(ComparedRecording::new).collect(),
             whole: Rates::new(&compared.whole.0),
-            whole_unit: unit(compared.whole.1, &compared.weight_unit),
+            whole_unit: unit(compared.whole.1, compared),
             cpu_time: totals::cpu(compared),
             wall_time: totals::wall(compared),
             noise: NoiseSource {
@@ -236,6 +239,7 @@ impl Diff {
             fail_on,
             everything: [before.rate, after.rate],
             shown: if options.rows > 0 { options.rows } else { usize::MAX },
+            is_cpu_time: compared.is_cpu_time,
             with_noise: options.all,
         }
     }
@@ -307,15 +311,17 @@ fn noise(compared: &Comparison) -> &'static str {
     }
 }
 
-fn unit(unit: Unit, weights: &str) -> &'static str {
-    match (unit, weights == "ns") {
-        (Unit::Share, _) => "share",
-        (Unit::PerSecond, true) => "cpu_s_per_s",
-        (Unit::PerSecond, false) => "weight_per_s",
-        (Unit::PerWork(Work { .. }), true) => "cpu_s_per_work",
-        (Unit::PerWork(Work { .. }), false) => "weight_per_work",
-        (Unit::PerRun, true) => "cpu_s_per_run",
-        (Unit::PerRun, false) => "weight_per_run",
+fn unit(unit: Unit, compared: &Comparison) -> &'static str {
+    let [per_second, per_work, per_run] = match (compared.is_cpu_time, &*compared.weight_unit) {
+        (true, _) => ["cpu_s_per_s", "cpu_s_per_work", "cpu_s_per_run"],
+        (_, "ns") => ["time_s_per_s", "time_s_per_work", "time_s_per_run"],
+        _ => ["weight_per_s", "weight_per_work", "weight_per_run"],
+    };
+    match unit {
+        Unit::Share => "share",
+        Unit::PerSecond => per_second,
+        Unit::PerWork(Work { .. }) => per_work,
+        Unit::PerRun => per_run,
     }
 }
 

@@ -10,6 +10,7 @@ use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, 
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
 
+use super::events::weight_of_stacks;
 use super::export::{Export, by_extension};
 use super::folded::{Labels, MergedStacks};
 use super::{Error, Needs, Result, Screen, Shown, View};
@@ -31,6 +32,7 @@ Examples:
   icecore-report flame demo.icecore                       writes demo.svg
   icecore-report flame demo.icecore -o - --comm cc1 > cc1.svg
   icecore-report flame demo.icecore --from 2 --to 3.5     one and a half seconds of it
+  icecore-report flame demo.icecore --event cpu-clock,off-cpu    wall time: what ran, and what waited
 
 User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey. Click zooms, \
 Ctrl-F searches.")]
@@ -41,9 +43,9 @@ pub struct Args {
     /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,
-    /// Draw widths by samples or period (their weight)
-    #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
-    pub weight: Weight,
+    /// Draw widths by samples or period (their weight) [default: samples; period for waits, sizes and several events]
+    #[arg(long, value_name = "WHAT", hide_possible_values = true)]
+    pub weight: Option<Weight>,
     /// Begin stacks with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
@@ -54,7 +56,7 @@ pub struct Args {
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs::threads(self.root == Root::Thread)
+        Needs { is_no_page: true, ..Needs::threads(self.root == Root::Thread) }
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
@@ -111,7 +113,7 @@ impl Export<Graph<'_>> for Svg {
         let subtitle: Vec<&str> =
             report.filtered.as_deref().into_iter().chain(drawn.left_out.as_deref()).collect();
         let subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
-        let unit = if *weight == Weight::Samples { "samples" } else { &report.profile.unit };
+        let unit = if *weight == Weight::Samples { "samples" } else { &report.profile.measure.unit };
         draw(&lines, title, subtitle.as_deref(), unit, &mut colors)
     }
 }
@@ -132,7 +134,8 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
     let labels = Labels::own(&report.profile.names, true);
     let merged = MergedStacks::new(&report.profile, options.root, &labels);
     let stacks = merged.len() as u64;
-    let graph = Graph { report, labels, drawn: fit::drawn(merged), title: &title, weight: options.weight };
+    let weight = weight_of_stacks(options.weight, &report.profile.measure);
+    let graph = Graph { report, labels, drawn: fit::drawn(merged), title: &title, weight };
     let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path));
     let exports = exports();
     let content = by_extension(&exports, &path).unwrap_or(exports[0]).bytes(&graph)?;
@@ -148,7 +151,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
         stacks,
         samples: whole.samples,
         total_weight: whole.weight,
-        unit: report.profile.unit.clone(),
+        unit: report.profile.measure.unit.clone(),
         title: title.clone(),
     };
     let size = bytes(written.file_bytes);

@@ -14,6 +14,7 @@ use crate::base::term::quantity::things;
 use crate::cli::{Select, Weight};
 use crate::profile::Profile;
 use crate::profile::tree::Root;
+use crate::views::events::weight_of_stacks;
 use crate::views::{Needs, Result, Screen, Shown, View};
 
 /// The arguments of `folded`.
@@ -26,9 +27,9 @@ Examples:
 
 A line is `process;outermost;…;innermost count`. Kernel frames end with _[k], inlined ones with _[i].")]
 pub struct Args {
-    /// Count samples or period (their weight)
-    #[arg(long, value_name = "WHAT", default_value = "samples", hide_possible_values = true)]
-    pub weight: Weight,
+    /// Count samples or period (their weight) [default: samples; period for waits, sizes and several events]
+    #[arg(long, value_name = "WHAT", hide_possible_values = true)]
+    pub weight: Option<Weight>,
     /// Begin stacks with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
@@ -39,7 +40,7 @@ pub struct Args {
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs::threads(self.root == Root::Thread)
+        Needs { is_no_page: true, ..Needs::threads(self.root == Root::Thread) }
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
@@ -98,12 +99,12 @@ impl Folded {
         let stacks = MergedStacks::new(profile, options.root, &labels);
         Self {
             schema: "icecore.folded/1",
-            unit: profile.unit.clone(),
+            unit: profile.measure.unit.clone(),
             total_weight: whole.weight,
             total_samples: whole.samples,
             stacks_shortened: stacks.too_long(),
             stacks: Stacks(stacks),
-            weight: options.weight,
+            weight: weight_of_stacks(options.weight, &profile.measure),
         }
     }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
 use crate::analysis::account::Account;
+use crate::analysis::clock::achieved_hz;
 use crate::analysis::quality::{Break, Quality, Verdict, breaks};
 use crate::base::ratio;
 use crate::base::term::path::shown;
@@ -59,7 +60,7 @@ pub struct Health {
     /// Why they cannot be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_time_unknown: Option<&'static str>,
-    /// Samples per second of CPU time that they represent; `None` if weights are not times.
+    /// Samples of CPU time per second of it; `None` if no sample represents CPU time.
     achieved_hz: Option<f64>,
     /// All losses, by cause.
     lost: BTreeMap<String, u64>,
@@ -78,6 +79,9 @@ pub struct Health {
     images: Vec<ImageRow>,
     /// How to improve the next recording, or this report.
     advice: Vec<String>,
+    /// All samples represent CPU time.
+    #[serde(skip)]
+    is_cpu_time: bool,
 }
 
 /// A place at which stacks end.
@@ -108,7 +112,6 @@ impl Health {
         };
         let row =
             |Break { image, end, samples, share }| ImageRow { image, ended: end.name(), samples, share };
-        let is_time = report.profile.unit == "ns" && whole.weight > 0;
         Self {
             schema: "icecore.health/1",
             file: report.loaded.path.display().to_string(),
@@ -116,7 +119,7 @@ impl Health {
             cpu_time_unknown: cpu_time.as_ref().err().copied(),
             cpu_time: cpu_time.ok(),
             asked_hz: tables.parts.events().iter().map(|event| event.frequency_hz).collect(),
-            achieved_hz: is_time.then(|| whole.samples as f64 * 1e9 / whole.weight as f64),
+            achieved_hz: achieved_hz(report),
             lost: losses(tables),
             lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
             samples_missing: tables.samples_missing,
@@ -126,6 +129,7 @@ impl Health {
             repaired_share: of_walked(|repair| repair.kind() > StackRepair::KEPT),
             completed_share: of_walked(|repair| repair.kind() == StackRepair::COMPLETED),
             images: breaks(&report.profile).into_iter().map(row).collect(),
+            is_cpu_time: report.profile.measure.is_cpu_time,
         }
     }
 
@@ -146,6 +150,7 @@ impl Health {
         page.item("verdict", &page.style(style, verdict));
         self.advice.iter().for_each(|line| page.item("", line));
         page.item("samples", &self.samples_text());
+        super::events::unshown(report).into_iter().for_each(|line| page.item("", &line));
         page.item("lost", &self.lost_text());
         page.item("CPU time", &self.cpu_time_text());
         self.quality.restrictions.iter().for_each(|line| page.item("restricted", line));
@@ -170,7 +175,10 @@ impl Health {
             self.asked_hz.iter().filter(|hz| **hz > 0).map(|hz| format!("{} Hz", count(*hz))).collect();
         let asked =
             if asked.is_empty() { String::new() } else { format!(", asked for {}", asked.join(", ")) };
-        let achieved = self.achieved_hz.map(|hz| format!("; one stands for 1/{hz:.0} s of CPU time"));
+        let achieved = self.achieved_hz.map(|hz| match self.is_cpu_time {
+            true => format!("; one stands for 1/{hz:.0} s of CPU time"),
+            false => format!("; those of CPU time stand for 1/{hz:.0} s each"),
+        });
         format!("{}{asked}{}", things(self.samples, "sample"), achieved.unwrap_or_default())
     }
 

@@ -9,12 +9,13 @@ use std::path::Path;
 use icecore_format::block::Codec;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{ReceiptV1, SessionV1};
+use icecore_format::records::{EventV1, ReceiptV1, SessionV1};
 use serde::Serialize;
 
 use super::DamageRow;
 use super::left_out::LeftOutRow;
 use crate::base::ratio;
+use crate::recording::events::Meaning;
 use crate::recording::load::Tables;
 use crate::recording::losses::losses;
 use icecore_symbolize::image::Search;
@@ -100,6 +101,9 @@ pub(crate) struct EventRow {
     pub(crate) unit: String,
     pub(crate) frequency_hz: u64,
     pub(crate) period: u64,
+    /// Its samples are waits or their ends. Those that are shorter than the period are samples in proportion to their length.
+    #[serde(skip)]
+    pub(crate) is_wait: bool,
 }
 
 /// The cost of the recording.
@@ -147,8 +151,9 @@ pub(super) struct UnknownRow {
 }
 
 impl EventRow {
-    pub(crate) fn list(events: &[icecore_format::records::EventV1]) -> Vec<Self> {
-        let row = |event: &icecore_format::records::EventV1| Self {
+    pub(crate) fn list(events: &[EventV1]) -> Vec<Self> {
+        let row = |event: &EventV1| Self {
+            is_wait: Meaning::of(event).is_of_waiting(),
             name: event.name.clone(),
             unit: event.unit.clone(),
             frequency_hz: event.frequency_hz,

@@ -167,7 +167,7 @@ impl Missing {
             file: shown(report.loaded.path),
             filter: report.filtered.clone(),
             total_weight: whole.weight,
-            unit: report.profile.unit.clone(),
+            unit: report.profile.measure.unit.clone(),
             named_share,
             names,
             names_count,

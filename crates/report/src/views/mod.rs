@@ -4,6 +4,7 @@ pub mod cache;
 pub mod depth;
 pub mod diff;
 mod error;
+pub(crate) mod events;
 pub mod export;
 pub mod flame;
 pub mod folded;
@@ -60,7 +61,7 @@ impl DamageRow {
 
 /// Writes what the shares of a view are shares of, and what limits their accuracy.
 fn preface(report: &Report<'_>, whole: Amount, page: &mut Page) {
-    let unit = &report.profile.unit;
+    let unit = &report.profile.measure.unit;
     let all = things(whole.samples, "sample");
     let of = match unit.as_str() {
         "samples" => format!("100% is {all}"),
@@ -82,13 +83,16 @@ fn preface_of_samples(report: &Report<'_>, samples: u64, page: &mut Page) {
 
 fn caveats(report: &Report<'_>, page: &mut Page) {
     omissions(report, page);
-    if report.loaded.hits.seen.events.len() > 1 {
-        page.styled(Style::Warn, "several events with different units: every sample counts as one");
+    if let Some(mixed) = events::mixed(report) {
+        page.styled(Style::Warn, &mixed);
     }
     damage(report, page);
 }
 
 fn omissions(report: &Report<'_>, page: &mut Page) {
+    if let Some(unshown) = events::unshown(report) {
+        page.styled(Style::Dim, &unshown);
+    }
     let without = report.loaded.hits.seen.without_frames;
     if without > 0 {
         page.styled(

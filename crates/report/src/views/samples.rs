@@ -7,11 +7,12 @@ use std::ops::Range;
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
+use crate::cli::Select;
 use crate::profile::entry::entries;
 use crate::profile::pipeline::Loaded;
 use crate::stacks::hits::Key;
 use crate::stacks::locate::{Locator, steps};
-use crate::views::{Result, Screen, Shown, View};
+use crate::views::{Needs, Result, Screen, Shown, View};
 use rows::Lister;
 
 /// The arguments of `samples`.
@@ -26,6 +27,10 @@ Times are seconds after the start of the session. Frames are listed leaf first."
 pub struct Args;
 
 impl View for Args {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
+        Needs { is_no_page: true, lists_samples: true, ..Needs::default() }
+    }
+
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
         write(shown, screen)?;
         Ok(true)

@@ -1,5 +1,6 @@
 //! `summary`: the first screen. It shows what the recording is, how good it is, and where time went.
 
+mod events;
 mod sessions;
 mod text;
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 use super::info::{EventRow, ReceiptRow};
 use super::left_out::LeftOutRow;
 use super::{DamageRow, Needs, Result, Screen, Shown, View};
+use crate::analysis::clock::achieved_hz;
 use crate::base::ratio;
 use crate::cli::{Select, Sort};
 use crate::profile::pipeline::Report;
@@ -66,7 +68,7 @@ pub struct Summary {
     sessions_s: f64,
     /// Samples per second of wall time, all CPUs together.
     rate_hz: f64,
-    /// Samples per second of CPU time that they represent; `None` if weights are not times.
+    /// Samples of CPU time per second of it; `None` if no sample represents CPU time.
     achieved_hz: Option<f64>,
     file_bytes: u64,
     bytes_per_sample: f64,
@@ -92,6 +94,10 @@ pub struct Summary {
     target: String,
     cpus: Vec<u32>,
     events: Vec<EventRow>,
+    /// The events of the samples.
+    events_shown: Vec<events::EventSum>,
+    /// The events of samples that are not shown: waits that nobody asked for, or what `--event` leaves out.
+    events_left_out: Vec<events::EventSum>,
     /// The begin of the earliest session, and the end of the latest.
     start_unix_ns: u64,
     end_unix_ns: u64,
@@ -158,7 +164,6 @@ impl Summary {
             |side: fn(&SessionV1) -> bool| tables.parts.iter().any(|part| side(&part.session));
         let sampled = (sessions_sample(|session| session.user), sessions_sample(|session| session.kernel));
         let file_bytes = loaded.recording.len_bytes();
-        let achieved = report.profile.unit == "ns" && whole.weight > 0;
         Self {
             schema: "icecore.summary/1",
             file: loaded.path.display().to_string(),
@@ -169,7 +174,7 @@ impl Summary {
             duration_s,
             sessions_s: spans.sum_ns() as f64 / 1e9,
             rate_hz: ratio(whole.samples as f64, duration_s),
-            achieved_hz: achieved.then(|| whole.samples as f64 * 1e9 / whole.weight as f64),
+            achieved_hz: achieved_hz(report),
             file_bytes,
             bytes_per_sample: ratio(file_bytes as f64, samples_in_file as f64),
             closed: loaded.recording.is_closed(),
@@ -178,7 +183,7 @@ impl Summary {
             sessions,
             labels: labels(tables),
             filter: report.filtered.clone(),
-            unit: report.profile.unit.clone(),
+            unit: report.profile.measure.unit.clone(),
             total_weight: whole.weight,
             user_share: sampled.0.then(|| in_user.share_of(whole)),
             kernel_share: sampled.1.then(|| in_kernel.share_of(whole)),
@@ -189,6 +194,8 @@ impl Summary {
             target: alike(tables, |session| session.target.clone()),
             cpus: alike(tables, |session| session.cpus.clone()),
             events: EventRow::list(&alike(tables, |session| session.events.clone())),
+            events_shown: events::sums(tables, &loaded.hits.seen.events),
+            events_left_out: events::sums(tables, &loaded.hits.seen.unshown),
             start_unix_ns: tables.parts.start_unix_ns(),
             end_unix_ns: tables
                 .parts

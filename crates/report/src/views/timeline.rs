@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::analysis::activity;
 use crate::cli::{Select, Sort};
-use crate::profile::Amount;
+use crate::profile::{Amount, Measure};
 use crate::recording::filter::Moment;
 use crate::recording::spans::{Slices, Slicing, Spans};
 use crate::stacks::hits::Apart;
@@ -68,6 +68,8 @@ impl View for Args {
                 ..Apart::default()
             },
             tells_quality: self.heatmap,
+            is_no_page: self.csv,
+            ..Needs::default()
         }
     }
 
@@ -114,6 +116,8 @@ impl TimelineBy {
 
 /// The number of slices in which changes are searched, if the user gives no resolution.
 const FINE: u32 = 288;
+/// Says why no changes are searched.
+const UNEVEN: &str = "samples weigh very differently, so that chance cannot be told from changes";
 /// The most slices that are counted apart.
 const MOST: u32 = 1 << 18;
 /// The columns beside the drawn lines.
@@ -126,7 +130,7 @@ pub struct Timeline {
     by: &'static str,
     sort: &'static str,
     unit: String,
-    /// The unit of `values` and `peak`.
+    /// The unit of `values` and `peak`: `cpus`; `threads` that ran or waited if weights are other times; else that of weights per second.
     value_unit: String,
     total_weight: u64,
     total_samples: u64,
@@ -143,6 +147,9 @@ pub struct Timeline {
     /// The length of the slices in which changes were searched.
     change_resolution_s: f64,
     changes: Vec<ChangeRow>,
+    /// Why no changes were searched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes_unknown: Option<&'static str>,
     #[serde(skip)]
     width: u32,
     /// The filters as options, for commands.
@@ -208,7 +215,7 @@ impl Buckets {
         self.begin_ns(bucket).saturating_sub(self.zero_ns) as f64 / 1e9
     }
 
-    /// Returns the weight per second of each bucket, in CPUs if weights are times.
+    /// Returns the weight per second of each bucket; in CPUs or threads if weights are times.
     fn rates(self, of_slices: &[u64], unit: &str) -> Vec<f64> {
         let per = if unit == "ns" { 1.0 } else { 1e9 };
         let rate = |(bucket, slices): (usize, &[u64])| {
@@ -244,7 +251,7 @@ impl Timeline {
             Buckets { slices, each: if options.heatmap { heat::STEPS } else { each }, end_ns, zero_ns };
         let of_slices = activity::whole(profile, slices);
         let whole: Vec<u64> = of_slices.iter().map(|sum| sum.weight).collect();
-        let values = shown.rates(&whole, &profile.unit);
+        let values = shown.rates(&whole, &profile.measure.unit);
         let all = profile.whole();
         // A heat map shows only the whole.
         let series: Vec<RowSeries> = if options.heatmap {
@@ -253,18 +260,23 @@ impl Timeline {
             lines::series(report, options, Buckets { each: 1, ..shown })
         };
         let fine = Buckets { each: slices.number.div_ceil(2 * FINE).max(1), ..shown };
-        let changes = if options.heatmap {
+        let changes_unknown = profile.measure.is_uneven.then_some(UNEVEN);
+        let changes = if options.heatmap || changes_unknown.is_some() {
             Vec::new()
         } else {
-            found::changes(fine, &of_slices, &profile.unit, &lines::searched(report, options, fine))
+            found::changes(fine, &of_slices, &profile.measure.unit, &lines::searched(report, options, fine))
         };
         let sort = if options.sort == Sort::Own { "self" } else { "total" };
         Ok(Self {
             schema: "icecore.timeline/1",
             by: options.by.name(),
             sort,
-            unit: profile.unit.clone(),
-            value_unit: if profile.unit == "ns" { "cpus".into() } else { format!("{}/s", profile.unit) },
+            unit: profile.measure.unit.clone(),
+            value_unit: match &profile.measure {
+                Measure { is_cpu_time: true, .. } => "cpus".into(),
+                measure if measure.is_time() => "threads".into(),
+                measure => format!("{}/s", measure.unit),
+            },
             total_weight: all.weight,
             total_samples: all.samples,
             filter: report.filtered.clone(),
@@ -274,10 +286,11 @@ impl Timeline {
             bucket_count: shown.len() as u64,
             peak: peak(&values),
             values,
-            rows: series.iter().map(|row| Line::new(row, shown, &profile.unit, all)).collect(),
-            heatmap: options.heatmap.then(|| Heat::new(shown, &whole, &profile.unit)),
+            rows: series.iter().map(|row| Line::new(row, shown, &profile.measure.unit, all)).collect(),
+            heatmap: options.heatmap.then(|| Heat::new(shown, &whole, &profile.measure.unit)),
             change_resolution_s: fine.each_ns() as f64 / 1e9,
             changes,
+            changes_unknown,
             width: drawn(width),
             select: select.words(),
         })

@@ -25,6 +25,8 @@ Examples:
   icecore-report top demo.icecore --by process
   icecore-report top demo.icecore --by cgroup             services and containers
   icecore-report top demo.icecore --by inlined            the compiler's inlining undone
+  icecore-report top demo.icecore --event off-cpu         where threads waited, if waits were recorded
+  icecore-report top demo.icecore --event 'uprobe:*'      the events of all probes in programs
 
 Self is the time in the function itself, total the time in it and in what it calls; a function that \
 occurs several times in one stack is counted once. Inlined code counts for the function around it, as in perf; --by \
@@ -151,7 +153,7 @@ impl Top {
                 By::Host => "host",
             },
             sort: if options.sort == Sort::Own { "self" } else { "total" },
-            unit: profile.unit.clone(),
+            unit: profile.measure.unit.clone(),
             total_weight: whole.weight,
             total_samples: whole.samples,
             filter: report.filtered.clone(),

@@ -106,7 +106,7 @@ impl<'a> TreeView<'a> {
         Self {
             schema: "icecore.tree/1",
             direction: if options.callers { "callers" } else { "callees" },
-            unit: profile.unit.clone(),
+            unit: profile.measure.unit.clone(),
             total_weight: whole.weight,
             total_samples: whole.samples,
             min_share: limits.min_share,

@@ -46,12 +46,16 @@ pub struct Needs {
     pub apart: Apart,
     /// The view itself says how good the data is, or shows no stack, so no warning precedes it.
     pub tells_quality: bool,
+    /// The text is no page that begins with what was left out.
+    pub is_no_page: bool,
+    /// The view lists samples, and adds up no weights.
+    pub lists_samples: bool,
 }
 
 impl Needs {
     /// Requests the samples of each thread with `threads`, else those of each process.
     pub fn threads(threads: bool) -> Self {
-        Self { apart: Apart { threads, ..Apart::default() }, tells_quality: false }
+        Self { apart: Apart { threads, ..Apart::default() }, ..Self::default() }
     }
 }
 

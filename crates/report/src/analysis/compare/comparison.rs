@@ -16,10 +16,10 @@ use super::renames;
 use super::rows::By;
 use super::rows::{Local, RowKey, Rows, Sided};
 use super::series::{GroupWeight, Metric, Series, whole};
-use super::totals::{Totals, totals};
+use super::totals::{Totals, Weights, totals};
 use super::unit::Unit;
 use crate::base::ratio;
-use crate::profile::Amount;
+use crate::profile::{Amount, Measure};
 
 /// How recordings are compared.
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +100,8 @@ pub struct Comparison {
     pub unit: Unit,
     /// Unit of the weights.
     pub weight_unit: String,
+    /// The weights are CPU time. Those in ns can also be time of threads that wait.
+    pub is_cpu_time: bool,
     /// The rows, in no particular order.
     pub rows: Vec<ComparedRow>,
     /// Judgements of all rows together: self, total.
@@ -149,8 +151,9 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
     let metrics = judges(&mut pieces, rows.keys.len(), whole_runs, options);
     let runs = pieces.runs();
     let side_of: Vec<usize> = reports.iter().map(|(_, side)| *side).collect();
-    let is_time = reports.iter().all(|(report, _)| report.profile.unit == "ns");
-    let totals = whole_runs.then(|| totals(&facts, &side_of, is_time));
+    let all = |which: fn(&Measure) -> bool| reports.iter().all(|(report, _)| which(&report.profile.measure));
+    let weights = Weights { are_times: all(Measure::is_time), are_cpu_times: all(|it| it.is_cpu_time) };
+    let totals = whole_runs.then(|| totals(&facts, &side_of, weights));
     let cpu_time = match totals {
         Some(totals) => (totals.cpu, Unit::PerRun),
         None => (everything(runs, &facts, whole_runs, Unit::PerSecond), Unit::PerSecond),
@@ -186,7 +189,8 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         likeness: likeness.get(&(position as u32)).copied(),
     };
     let is_hit = |row: &ComparedRow| row.total.samples != (0, 0);
-    let weight_unit = reports.first().map_or_else(String::new, |(report, _)| report.profile.unit.clone());
+    let weight_unit =
+        reports.first().map_or_else(String::new, |(report, _)| report.profile.measure.unit.clone());
     let functions = rows.functions;
     let mut hit = Vec::with_capacity(hits);
     hit.extend(rows.keys.into_iter().enumerate().map(row).filter(is_hit));
@@ -195,6 +199,7 @@ pub fn compare(reports: &[Sided<'_>], options: Options) -> Comparison {
         sides,
         unit,
         weight_unit,
+        is_cpu_time: weights.are_cpu_times,
         rows: hit,
         judgements,
         whole,

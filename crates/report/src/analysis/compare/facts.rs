@@ -19,6 +19,8 @@ pub struct RecordingFacts {
     pub samples: u64,
     /// Their weight, in the unit of the event.
     pub weight: u64,
+    /// The weight is a time, in ns.
+    pub are_times: bool,
     /// Wall time in which they were taken, ns.
     pub span_ns: u64,
     /// The sum of the wall times of all sessions, ns; more than `span_ns` if sessions overlap.
@@ -57,6 +59,7 @@ pub fn facts(report: &Report<'_>) -> RecordingFacts {
         hosts: tables.parts.hosts().to_vec(),
         samples: whole.samples,
         weight: whole.weight,
+        are_times: report.profile.measure.is_time(),
         span_ns: spans.together_ns(),
         ran_ns: spans.sum_ns(),
         lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
@@ -65,7 +68,11 @@ pub fn facts(report: &Report<'_>) -> RecordingFacts {
         is_whole_run: ran && is_command && filter.from.is_none() && filter.to.is_none(),
         runs: tables.parts.iter().count() as u64,
         // With lost samples, rows of the account may be lost, too. An account that lacks half of the sampled time is unusable.
-        exact_ns: if lost == 0 { account::kernel_ns(loaded).ok() } else { None }
-            .filter(|ns| ns.saturating_mul(2) >= whole.weight),
+        exact_ns: if lost == 0 && report.profile.measure.is_cpu_time {
+            account::kernel_ns(loaded).ok()
+        } else {
+            None
+        }
+        .filter(|ns| ns.saturating_mul(2) >= whole.weight),
     }
 }

@@ -22,7 +22,7 @@ const ENOUGH_DEGREES: f64 = 4.0;
 /// Totals of both sides, per run.
 #[derive(Debug, Clone, Copy)]
 pub struct Totals {
-    /// CPU time, s; the weight of events whose weights are no times.
+    /// CPU time, s; what weights add up to if they are not CPU time, in s if they are times.
     pub cpu: Compared,
     /// Wall time, s.
     pub wall: Compared,
@@ -50,10 +50,18 @@ struct RunTotal {
     of_sampling: f64,
 }
 
+/// What weights of all recordings are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weights {
+    pub(super) are_times: bool,
+    /// They are times of CPUs, and not of threads that wait.
+    pub(super) are_cpu_times: bool,
+}
+
 /// Compares recordings of whole runs; `side` is the side of each.
-pub(super) fn totals(facts: &[RecordingFacts], side: &[usize], is_time: bool) -> Totals {
-    let is_exact = is_time && facts.iter().all(|facts| facts.exact_ns.is_some());
-    let scale = if is_time { 1e-9 } else { 1.0 };
+pub(super) fn totals(facts: &[RecordingFacts], side: &[usize], weights: Weights) -> Totals {
+    let is_exact = weights.are_cpu_times && facts.iter().all(|facts| facts.exact_ns.is_some());
+    let scale = if weights.are_times { 1e-9 } else { 1.0 };
     let cpu = |facts: &RecordingFacts| match facts.exact_ns.filter(|_| is_exact) {
         Some(ns) => RunTotal { value: per_run(ns as f64 * scale, facts), of_sampling: 0.0 },
         None => {
@@ -66,7 +74,9 @@ pub(super) fn totals(facts: &[RecordingFacts], side: &[usize], is_time: bool) ->
         value: per_run(facts.ran_ns as f64 / 1e9, facts),
         of_sampling: 0.0,
     };
-    let least = if is_time { LEAST_NOISE_S } else { 0.0 };
+    let least = if weights.are_times { LEAST_NOISE_S } else { 0.0 };
+    // Threads wait for other users of the machine, too.
+    let assumed = if weights.are_times && !weights.are_cpu_times { WALL_NOISE } else { CPU_NOISE };
     let sides = |total: &dyn Fn(&RecordingFacts) -> RunTotal| {
         [0, 1].map(|of| {
             facts.iter().zip(side).filter(|(_, side)| **side == of).map(|(it, _)| total(it)).collect()
@@ -75,7 +85,7 @@ pub(super) fn totals(facts: &[RecordingFacts], side: &[usize], is_time: bool) ->
     let samples = [0, 1].map(|of| {
         facts.iter().zip(side).filter(|(_, side)| **side == of).map(|(facts, _)| facts.samples).sum::<u64>()
     });
-    let (cpu, noise) = compared(&sides(&cpu), CPU_NOISE, least);
+    let (cpu, noise) = compared(&sides(&cpu), assumed, least);
     let (wall, _) = compared(&sides(&wall), WALL_NOISE, LEAST_NOISE_S);
     let samples = (samples[0], samples[1]);
     Totals { cpu: Compared { samples, ..cpu }, wall: Compared { samples, ..wall }, is_exact, noise }

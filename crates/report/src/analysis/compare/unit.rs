@@ -31,13 +31,14 @@ impl Unit {
     /// `whole` is the weight of all samples in each slice.
     pub fn divisors(self, whole: &[f64], facts: &RecordingFacts, is_before: bool) -> Vec<f64> {
         let seen = 1.0 - facts.lost_share;
-        // Slices have equal lengths. Weights that are times are divided by times.
-        let each = |whole: f64| vec![whole * seen / SLICES as f64; SLICES];
+        // Slices have equal lengths. Weights that are times, in ns, give rates in seconds.
+        let scale = if facts.are_times { 1e9 } else { 1.0 };
+        let each = |whole: f64| vec![whole * scale * seen / SLICES as f64; SLICES];
         match self {
             Self::Share => whole.to_vec(),
-            Self::PerSecond => each(facts.span_ns as f64),
-            Self::PerWork(work) => each(1e9 * if is_before { work.before } else { work.after }),
-            Self::PerRun => each(1e9 * facts.runs as f64),
+            Self::PerSecond => each(facts.span_ns as f64 / 1e9),
+            Self::PerWork(work) => each(if is_before { work.before } else { work.after }),
+            Self::PerRun => each(facts.runs as f64),
         }
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::account::{self, Account};
 use super::asked::{Asked, restrictions};
+use super::clock::is_drawn_evenly;
 use crate::base::ratio;
 use crate::base::term::path::quoted;
 use crate::profile::Taken;
@@ -72,7 +73,8 @@ pub struct Quality {
     pub verdict: Verdict,
     /// Each problem, one sentence, worst first.
     pub problems: Vec<String>,
-    /// The error of a share of a half, 0 to 1, in 19 of 20 recordings; `None` without samples.
+    /// The error of a share of a half, 0 to 1, in 19 of 20 recordings; `None` without samples, and if samples are not drawn at a
+    /// rate, as those of probes and waits.
     pub share_error: Option<f64>,
     /// What the recorder or the report was asked to exclude: no share contains it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -136,6 +138,7 @@ impl Quality {
     ) -> Self {
         let taken = |which: fn(Taken) -> bool| report.profile.taken(which).samples;
         let samples = report.profile.whole().samples;
+        let is_drawn = is_drawn_evenly(report);
         let cpu_time = account::compare(report.loaded);
         let session = &report.loaded.tables.session;
         let mut restrictions = restrictions(session);
@@ -165,7 +168,7 @@ impl Quality {
         let mut quality = Self {
             verdict: Verdict::Good,
             problems: Vec::new(),
-            share_error: (samples > 0).then(|| share_error(samples)),
+            share_error: (samples > 0 && is_drawn).then(|| share_error(samples)),
             restrictions,
             mappings_refused_of: refused_of(&report.loaded.tables),
             cpu_time_agreement: agreement(&cpu_time),
@@ -190,6 +193,7 @@ impl Quality {
             broken: breaks.iter().find(|broken| broken.end != WalkEnd::ROOT),
             is_walked_only: quality.is_walked_only,
             samples,
+            is_drawn,
             is_filtered: report.filtered.is_some(),
             asked: Asked::of(session),
             has_stacks: with_user > 0,

@@ -21,6 +21,8 @@ use crate::stacks::calls::{FoundBy, ImpossibleRow};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub(super) samples: u64,
+    /// They are drawn at a rate, so that few of them say little.
+    pub(super) is_drawn: bool,
     /// The facts are those of a filtered recording.
     pub(super) is_filtered: bool,
     pub(super) asked: Asked,
@@ -82,7 +84,8 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     let mut problems = Vec::new();
     match facts.samples {
         0 => problems.push((Verdict::Misleading, "there are no samples".to_owned())),
-        few => problems.push((graded(false, few < SAMPLES_SHOW), too_few(&facts))),
+        few if facts.is_drawn => problems.push((graded(false, few < SAMPLES_SHOW), too_few(&facts))),
+        _ => {}
     }
     let lost = facts.lost_share;
     // Lost samples are missing from the time of whatever ran then.

@@ -10,6 +10,7 @@ const ASKED: Asked = Asked {
     stack_bytes: 64 << 10,
     max_depth: 1024,
     is_exact: false,
+    takes_each: false,
     embeds_all: false,
     embeds_none: false,
     is_kernel_hidden: false,
@@ -18,6 +19,7 @@ const ASKED: Asked = Asked {
 
 const FINE: Facts<'_> = Facts {
     samples: 1000,
+    is_drawn: true,
     is_filtered: false,
     asked: ASKED,
     has_stacks: true,

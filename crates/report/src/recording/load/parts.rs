@@ -13,6 +13,7 @@
 //!
 //! A file with one session keeps all its numbers.
 
+mod clocks;
 mod shift;
 #[cfg(test)]
 mod tests;
@@ -375,10 +376,13 @@ impl Part {
             Reference::Id(table, id) => *id = self.id(table, *id),
             Reference::Time(ns) => *ns = self.time_ns(*ns),
             Reference::Process(number) => *number = self.pid(*number),
-            Reference::Event(event) => {
-                *event = self.event_of.get(usize::from(*event)).copied().unwrap_or(u8::MAX);
-            }
+            Reference::Event(event) => *event = self.event(*event),
         }
+    }
+
+    /// The position in [`Parts::events`] of an event of the session.
+    fn event(&self, own: u8) -> u8 {
+        if self.is_alone { own } else { self.event_of.get(usize::from(own)).copied().unwrap_or(u8::MAX) }
     }
 
     /// An id that is unique in the file. An id that stands for no row, as that of the empty stack, is the same everywhere.

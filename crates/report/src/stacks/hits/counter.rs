@@ -5,8 +5,9 @@ use icecore_format::read::Damage;
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
-use super::{Apart, Cell, Hit, Hits, Key, Phase, SampleFacts, Selection};
+use super::{Apart, Cell, Hit, Hits, Key, Phase, SampleFacts, SeenEvent, Selection};
 use crate::base::map::Map;
+use crate::recording::events::EVENTS;
 use crate::recording::load::damage;
 use crate::recording::spans::{Slices, widened};
 
@@ -16,8 +17,8 @@ pub(super) struct Counter<'a> {
     /// Samples and weight by position of a row, and slice.
     cells: Map<(u32, u32), (u32, u64)>,
     without_frames: u64,
-    /// Which events occurred.
-    events: [bool; 1 << u8::BITS],
+    /// Samples and weight by event: those that are requested, and those that are requested but for their event.
+    events: [[Sums; EVENTS]; 2],
     damage: Vec<Damage>,
     /// The task under which each task is counted, and its phase at its last sample.
     phases: Map<u32, (u32, Phase)>,
@@ -26,6 +27,9 @@ pub(super) struct Counter<'a> {
     apart: Apart,
     slices: Option<Slices>,
 }
+
+/// Samples and weight.
+type Sums = (u64, u64);
 
 /// The counts of one key.
 #[derive(Clone, Copy)]
@@ -40,7 +44,7 @@ struct Count {
 impl<'a> Counter<'a> {
     pub(super) fn new(leaders: &'a Map<u32, u32>, apart: Apart, slices: Option<Slices>) -> Self {
         let (rows, cells, damage, phases) = Default::default();
-        let events = [false; 1 << u8::BITS];
+        let events = [[(0, 0); EVENTS]; 2];
         Self { rows, cells, without_frames: 0, events, damage, phases, leaders, apart, slices }
     }
 
@@ -65,7 +69,12 @@ impl<'a> Counter<'a> {
         if !phase.during_ns.contains(&sample.time_ns) {
             *phase = selection.phase(sample.task, sample.time_ns);
         }
-        let Some(key) = selection.key_in(phase, sample) else { return };
+        let Some(key) = selection.key_in(phase, sample) else {
+            if !selection.events.has(sample.event) && selection.wants_but_for_event(phase, sample) {
+                add(&mut self.events[1][usize::from(sample.event)], (1, sample.weight));
+            }
+            return;
+        };
         if selection.is_emptied(&key) {
             self.without_frames += 1;
             return;
@@ -73,7 +82,7 @@ impl<'a> Counter<'a> {
         let event = if self.apart.events { sample.event } else { 0 };
         let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
         let key = Key { task: *counted_as, user, kernel, event, ..key };
-        self.events[usize::from(sample.event)] = true;
+        add(&mut self.events[0][usize::from(sample.event)], (1, sample.weight));
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
         let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
         if let Some(slices) = self.slices {
@@ -89,7 +98,8 @@ impl<'a> Counter<'a> {
             std::mem::swap(&mut self.cells, &mut other.cells);
         }
         self.without_frames += other.without_frames;
-        self.events.iter_mut().zip(other.events).for_each(|(seen, too)| *seen |= too);
+        let events = self.events.iter_mut().flatten().zip(other.events.into_iter().flatten());
+        events.for_each(|(sum, more)| add(sum, more));
         self.damage.append(&mut other.damage);
         let mut position_of = vec![0; other.rows.len()];
         for (key, count) in other.rows {
@@ -132,8 +142,16 @@ impl<'a> Counter<'a> {
         };
         let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
         cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
-        let events = (0..=u8::MAX).filter(|event| self.events[usize::from(*event)]).collect();
-        let seen = SampleFacts { without_frames: self.without_frames, events };
+        let seen = |(event, (samples, weight)): (u8, Sums)| SeenEvent { event, samples, weight };
+        let [events, unshown] = self.events.map(|sums| {
+            let hit = (0..=u8::MAX).zip(sums).filter(|(_, (samples, _))| *samples > 0);
+            hit.map(seen).collect()
+        });
+        let seen = SampleFacts { without_frames: self.without_frames, events, unshown };
         Hits { rows, cells, seen, slices: self.slices, damage: self.damage }
     }
+}
+
+fn add(sum: &mut Sums, (samples, weight): Sums) {
+    *sum = (sum.0 + samples, sum.1.saturating_add(weight));
 }

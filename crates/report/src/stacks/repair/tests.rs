@@ -9,6 +9,7 @@ use super::grown::Grown;
 use super::memory::Memory;
 use super::*;
 use crate::recording::cgroups::Cgroups;
+use crate::recording::events::ChosenEvents;
 use crate::recording::filter::Filter;
 use crate::recording::load::Tables;
 use crate::recording::load::by_id::ById;
@@ -75,9 +76,15 @@ impl Recorded {
         let files = TableSources::find(&locator, &Finder { search: &search, embedded: None })
             .expect("the machine is known");
         let tables = files.tables();
-        let (cgroups, filter) = (Cgroups::replay(&self.tables), Filter::default());
-        let selection =
-            Selection { tables: &self.tables, spaces: &self.spaces, cgroups: &cgroups, filter: &filter };
+        let (cgroups, filter, events) =
+            (Cgroups::replay(&self.tables), Filter::default(), ChosenEvents::default());
+        let selection = Selection {
+            tables: &self.tables,
+            spaces: &self.spaces,
+            cgroups: &cgroups,
+            filter: &filter,
+            events: &events,
+        };
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
         let mut batch = Batch::new(selection, &locator, &tables, &mut unwinder);
         for sample in samples {

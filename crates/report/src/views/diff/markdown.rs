@@ -7,7 +7,9 @@ use crate::profile::names::short;
 impl Diff {
     /// Writes Markdown for GitHub and GitLab.
     pub fn markdown(&self) -> String {
-        let mut text = String::from("### CPU profile: before and after\n\n");
+        let is_of_cpu = self.is_cpu_time || self.weight_unit == "cycles";
+        let what = if is_of_cpu { "CPU profile" } else { "Profile" };
+        let mut text = format!("### {what}: before and after\n\n");
         let (_, found) = self.found();
         text.push_str(&format!("**{found}** {}\n\n", self.detectable()));
         for (label, total) in self.totals().iter().filter(|(label, _)| !label.is_empty()) {

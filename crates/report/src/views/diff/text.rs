@@ -4,7 +4,7 @@ use super::totals::signed_percent;
 use super::{ComparedRecording, Diff, Difference};
 use crate::analysis::compare::Status;
 use crate::analysis::compare::judge::BETWEEN_RUNS;
-use crate::base::term::quantity::{count, duration, percent, things};
+use crate::base::term::quantity::{count, duration, mean_weight, percent, things, weight};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::names::short;
 use crate::views::top::clip;
@@ -38,7 +38,7 @@ impl Diff {
     fn preface(&self, page: &mut Page) {
         for (label, side) in [("before", &self.before), ("after", &self.after)] {
             for recording in side {
-                page.item(label, &recording.text());
+                page.item(label, &recording.text(&self.weight_unit, self.is_cpu_time));
             }
         }
         self.totals().iter().for_each(|(label, text)| page.item(label, text));
@@ -49,13 +49,20 @@ impl Diff {
     /// Describes the numbers.
     pub(super) fn rates(&self) -> String {
         let of = match self.unit {
-            "share" => "share of all that was sampled",
-            "cpu_s_per_s" => "CPU time per second of wall time",
-            "cpu_s_per_work" => "CPU time per unit of work",
-            "cpu_s_per_run" => "CPU time per run",
-            "weight_per_run" => "weight per run",
-            "weight_per_s" => "weight per second of wall time",
-            _ => "weight per unit of work",
+            "share" => "share of all that was sampled".to_owned(),
+            unit => {
+                let per = match unit {
+                    unit if unit.ends_with("_per_s") => "second of wall time",
+                    unit if unit.ends_with("_per_run") => "run",
+                    _ => "unit of work",
+                };
+                let what = match (self.is_cpu_time, self.weight_unit.as_str()) {
+                    (true, _) => "CPU time",
+                    (_, "ns") => "time",
+                    (_, unit) => unit,
+                };
+                format!("{what} per {per}")
+            }
         };
         let what = if self.sort == "self" { "of the row itself" } else { "of all that went through the row" };
         format!("{of}, {what}")
@@ -173,9 +180,9 @@ impl Diff {
     pub(super) fn amount(&self, value: f64) -> String {
         match self.unit {
             "share" => format!("{:.2}%", value * 100.0),
-            "cpu_s_per_s" => format!("{:.2} ms/s", value * 1e3),
-            "cpu_s_per_work" | "cpu_s_per_run" => duration((value * 1e9).round() as u64),
-            _ => format!("{value:.1}"),
+            "cpu_s_per_s" | "time_s_per_s" => format!("{:.2} ms/s", value * 1e3),
+            unit if unit.starts_with("weight") => mean_weight(value, &self.weight_unit),
+            _ => duration((value * 1e9).round() as u64),
         }
     }
 
@@ -256,7 +263,7 @@ impl Diff {
 
     /// Says where to look for a change of the whole, if no row shows it.
     fn elsewhere(&self) -> Option<String> {
-        let is_share_of_cpu = self.unit == "share" && self.weight_unit == "ns";
+        let is_share_of_cpu = self.unit == "share" && self.is_cpu_time;
         let is_of_runs = self.whole_unit == "cpu_s_per_run";
         let is_fine = matches!(self.by, "function" | "line" | "stack");
         let ways: Vec<&str> = [
@@ -286,20 +293,25 @@ impl Diff {
 }
 
 impl ComparedRecording {
-    fn text(&self) -> String {
+    fn text(&self, weight_unit: &str, is_cpu_time: bool) -> String {
         let lost = if self.lost_share > 0.001 {
             format!(", {} lost", percent(self.lost_share))
         } else {
             String::new()
         };
-        let rate = if self.weight > 0 { self.samples as f64 * 1e9 / self.weight as f64 } else { 0.0 };
+        let sum = if is_cpu_time {
+            let rate = if self.weight > 0 { self.samples as f64 * 1e9 / self.weight as f64 } else { 0.0 };
+            format!("{rate:.0} per CPU second")
+        } else {
+            weight(self.weight, weight_unit)
+        };
         let filter = self.filter.as_ref().map_or_else(String::new, |filter| format!(" · {filter}"));
         let damaged = match self.damaged {
             0 => String::new(),
             parts => format!(", damaged: {} left out", things(parts, "part")),
         };
         format!(
-            "{} · {} · {} · {rate:.0} per CPU second{lost}{damaged} · {}{filter}",
+            "{} · {} · {} · {sum}{lost}{damaged} · {}{filter}",
             self.file,
             duration((self.duration_s * 1e9) as u64),
             things(self.samples, "sample"),

@@ -4,12 +4,13 @@ use serde::Serialize;
 
 use super::{Diff, Rates, noise, unit};
 use crate::analysis::compare::{CPU_NOISE, Comparison, LEAST_NOISE_S, TotalsNoise, WALL_NOISE};
-use crate::base::term::quantity::{duration, percent};
+use crate::base::term::quantity::{duration, mean_weight, percent};
 
 /// The total of CPU time or wall time.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Total {
-    /// CPU time: `cpu_s_per_run`, else `cpu_s_per_s`; `weight_per_run` or `weight_per_s` if weights are not times. Wall time:
+    /// CPU time: `cpu_s_per_run`, else `cpu_s_per_s`; `time_s_per_run` or `time_s_per_s` if waits are among the weights,
+    /// `weight_per_run` or `weight_per_s` if weights are not times. Wall time:
     /// `s_per_run`, else `s`.
     unit: &'static str,
     #[serde(flatten)]
@@ -25,7 +26,7 @@ pub(super) struct Total {
 pub(super) fn cpu(compared: &Comparison) -> Total {
     let (total, per) = &compared.cpu_time;
     Total {
-        unit: unit(*per, &compared.weight_unit),
+        unit: unit(*per, compared),
         rates: Rates::new(total),
         exact: compared.totals.is_some_and(|totals| totals.is_exact),
         noise: Some(compared.totals.map_or_else(|| noise(compared), |totals| name(totals.noise))),
@@ -68,15 +69,17 @@ fn name(noise: TotalsNoise) -> &'static str {
 
 impl Total {
     /// Returns before, after and the interval of the change as text.
-    fn text(&self) -> String {
+    fn text(&self, weight_unit: &str) -> String {
         let Rates { before, after, delta, low, high, significant, .. } = self.rates;
         let amount = |value: f64| match self.unit {
-            "cpu_s_per_s" => format!("{value:.2}"),
-            "weight_per_s" | "weight_per_run" => format!("{value:.0}"),
+            "cpu_s_per_s" | "time_s_per_s" => format!("{value:.2}"),
+            // Rates of weights in ns are in seconds; all others are as weights are.
+            "weight_per_s" | "weight_per_run" => mean_weight(value, weight_unit),
             _ => duration((value * 1e9).round() as u64),
         };
         let per = match self.unit {
             "cpu_s_per_s" => " CPUs in use",
+            "time_s_per_s" => " threads that ran or waited",
             "weight_per_s" => " per second",
             "s" => " recorded",
             _ => " per run",
@@ -94,10 +97,9 @@ impl Total {
 impl Diff {
     /// Returns the lines at the head: label and text.
     pub(super) fn totals(&self) -> Vec<(&'static str, String)> {
-        let mut lines = vec![("CPU time", self.cpu_time.text()), ("wall time", self.wall_time.text())];
-        if self.weight_unit != "ns" {
-            lines[0].0 = "in all";
-        }
+        let label = if self.is_cpu_time { "CPU time" } else { "in all" };
+        let text = |total: &Total| total.text(&self.weight_unit);
+        let mut lines = vec![(label, text(&self.cpu_time)), ("wall time", text(&self.wall_time))];
         if self.whole_unit.ends_with("_per_work") {
             let whole = &self.whole;
             let chance = if whole.significant { "" } else { ", may be chance" };
@@ -112,14 +114,13 @@ impl Diff {
             _ => return lines,
         };
         let least = duration((LEAST_NOISE_S * 1e9) as u64);
-        lines.push((
-            "",
-            format!(
-                "{assumed}: assumed are {} and {least} of CPU time, {} and {least} of wall time (standard deviations)",
-                percent(CPU_NOISE),
-                percent(WALL_NOISE)
-            ),
-        ));
+        let (cpu, wall) = (percent(CPU_NOISE), percent(WALL_NOISE));
+        let of = match (self.is_cpu_time, self.weight_unit.as_str()) {
+            (true, _) => format!("{cpu} and {least} of CPU time, {wall} and {least} of wall time"),
+            (_, "ns") => format!("{wall} and {least} of all times"),
+            (_, unit) => format!("{cpu} of all {unit}, {wall} and {least} of wall time"),
+        };
+        lines.push(("", format!("{assumed}: assumed are {of} (standard deviations)")));
         lines
     }
 }

@@ -142,6 +142,8 @@ impl SessionRow {
         page.item("sampled", &format!("{} · {sides}{idle} · {depth} · {ring}", self.target));
         for event in &self.events {
             let rate = match event.frequency_hz {
+                0 if event.period <= 1 => "each one".to_owned(),
+                0 if event.is_wait => format!("each of {} or more", duration(event.period)),
                 0 => format!("every {} {}", count(event.period), event.unit),
                 hz => format!("{hz} Hz per CPU"),
             };

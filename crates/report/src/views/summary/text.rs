@@ -98,6 +98,8 @@ impl Summary {
 
     fn sampled(&self) -> String {
         let events = self.events.iter().map(|event| match (event.frequency_hz, event.period) {
+            (0, 0 | 1) => event.name.clone(),
+            (0, period) if event.is_wait => format!("{} of {} or more", event.name, duration(period)),
             (0, period) => format!("{} every {}", event.name, weight(period, &event.unit)),
             (hz, _) => format!("{} at {hz} Hz per CPU", event.name),
         });
@@ -196,11 +198,15 @@ impl Summary {
             None => format!("{name} not sampled"),
         };
         let sides = [side("user", self.user_share), side("kernel", self.kernel_share)].join(", ");
-        page.item("time", &format!("{of}: {sides}"));
+        let is_time = self.unit == "ns";
+        page.item(if is_time { "time" } else { "weight" }, &format!("{of}: {sides}"));
+        if self.events_shown.len() > 1 {
+            self.events_shown.iter().for_each(|event| page.item("", &event.text()));
+        }
         page.gap();
         let columns = [
             ("SHARE", Align::Right),
-            ("TIME", Align::Right),
+            (if is_time { "TIME" } else { "WEIGHT" }, Align::Right),
             ("PIDS", Align::Right),
             ("PROCESS", Align::Left),
         ];
@@ -255,6 +261,9 @@ impl Summary {
     }
 
     fn next(&self, file: &Path) -> String {
+        if self.samples == 0 && !self.events_left_out.is_empty() {
+            return "choose other events: those that are shown have no samples".to_owned();
+        }
         if self.samples == 0 && self.samples_in_file > 0 {
             return "loosen the filters: none of the samples is left".to_owned();
         }

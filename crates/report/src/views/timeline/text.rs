@@ -5,7 +5,7 @@ use super::found::{ChangeRow, StretchRow};
 use super::lines::{Line, What};
 use crate::base::term::chart::chart;
 use crate::base::term::path::quoted;
-use crate::base::term::quantity::{count, percent, things};
+use crate::base::term::quantity::{count, mean_weight, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::names::short;
 use crate::profile::pipeline::Report;
@@ -55,7 +55,8 @@ impl Timeline {
     fn value(&self, value: f64) -> String {
         match self.value_unit.as_str() {
             "cpus" => format!("{value:.2} CPUs"),
-            unit => format!("{} {unit}", count(value.round() as u64)),
+            "threads" => format!("{value:.2} threads"),
+            _ => format!("{}/s", mean_weight(value, &self.unit)),
         }
     }
 
@@ -82,8 +83,10 @@ impl Timeline {
         for row in rows {
             let (values, peak) = squeezed(&row.values, per);
             let line = chart(&values, peak, 1).concat();
-            let peak = match self.value_unit.as_str() {
-                "cpus" => format!("{:.2}", row.peak),
+            let peak = match (self.value_unit.as_str(), self.unit.as_str()) {
+                ("cpus" | "threads", _) => format!("{:.2}", row.peak),
+                (_, "bytes") => mean_weight(row.peak, "bytes"),
+                _ if row.peak < 9.95 => format!("{:.1}", row.peak),
                 _ => count(row.peak.round() as u64),
             };
             table.row([line, percent(row.total_share), peak].into_iter().chain(row.what.cells()).collect());
@@ -93,6 +96,10 @@ impl Timeline {
 
     fn changes_text(&self, report: &Report<'_>, page: &mut Page) {
         page.gap();
+        if let Some(why) = self.changes_unknown {
+            page.styled(Style::Dim, &format!("no changes of levels searched: {why}"));
+            return;
+        }
         if self.changes.is_empty() {
             let text =
                 format!("no change of levels found, in slices of {}", seconds(self.change_resolution_s));

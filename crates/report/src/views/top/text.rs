@@ -28,7 +28,8 @@ impl Top {
         let share = Amount { samples: 0, weight: own }.share_of(whole);
         let shown = format!("{} of {}", count(self.rows.len() as u64), things(self.row_count, "row"));
         page.gap();
-        page.styled(Style::Dim, &format!("{shown} shown: {} of all self time", percent(share)));
+        let what = if report.profile.measure.is_time() { "time" } else { "weight" };
+        page.styled(Style::Dim, &format!("{shown} shown: {} of all self {what}", percent(share)));
     }
 
     fn samples(&self, row: &Ranked) -> String {

@@ -1,0 +1,224 @@
+//! What the events of a recording mean, and which of them a view shows.
+//!
+//! | event | a sample of it |
+//! |---|---|
+//! | `cpu-clock`, `task-clock`, in ns | stands for CPU time: only from these the report concludes what ran how long |
+//! | `cycles`, `cpu-cycles` | was taken while a CPU ran, and stands for its cycles |
+//! | `off-cpu`, `run-delay`, in ns | is a wait: a thread did not run for so long |
+//! | `waker`, in ns | is the stack that ended a wait, and weighs as much as the wait |
+//! | any other | is something that happened: a page fault, a call of a function |
+
+use icecore_format::records::EventV1;
+use icecore_text::glob::is_like;
+
+/// What samples of an event tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// CPU time.
+    CpuTime,
+    /// Cycles of CPUs.
+    Cycles,
+    /// Time in which threads waited.
+    Wait,
+    /// Who ended waits.
+    Waker,
+    /// Anything else.
+    Other,
+}
+
+impl Meaning {
+    /// Returns the meaning of an event, by its name and unit.
+    pub fn of(event: &EventV1) -> Self {
+        // perf names modifiers and the device: `cpu-clock:u`, `cpu_core/cycles/P`.
+        let words = |name: &str| event.name.split([':', '/']).any(|word| word == name);
+        match (&*event.name, &*event.unit) {
+            ("off-cpu" | "run-delay", "ns") => Self::Wait,
+            ("waker", "ns") => Self::Waker,
+            (_, "ns") if words("cpu-clock") || words("task-clock") => Self::CpuTime,
+            (_, "cycles" | "cpu-cycles" | "cpu_core" | "cpu_atom")
+                if words("cycles") || words("cpu-cycles") =>
+            {
+                Self::Cycles
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns true if samples are taken while a CPU runs, at a rate.
+    pub fn is_of_cpu(self) -> bool {
+        matches!(self, Self::CpuTime | Self::Cycles)
+    }
+
+    /// Returns true if views do not show the samples beside those of other events, unless they are asked for.
+    pub fn is_of_waiting(self) -> bool {
+        matches!(self, Self::Wait | Self::Waker)
+    }
+}
+
+/// Returns true if samples of an event are drawn from more that happened, so that shares of them are estimates.
+pub fn is_drawn(event: &EventV1) -> bool {
+    match Meaning::of(event) {
+        Meaning::CpuTime | Meaning::Cycles => true,
+        Meaning::Wait | Meaning::Waker => false,
+        Meaning::Other => event.frequency_hz > 0 || event.period != 1,
+    }
+}
+
+/// Which events are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum EventChoice {
+    /// All.
+    #[default]
+    All,
+    /// All but waits and wakers if the recording has other events; otherwise all but wakers. Time in which threads sleep would drown
+    /// the rest.
+    Usual,
+    /// Those with one of these names, in which `*` and `?` are wildcards.
+    Named(Vec<String>),
+}
+
+impl EventChoice {
+    /// Finds the wanted ones among the events of a recording.
+    pub fn among(&self, events: &[EventV1]) -> ChosenEvents {
+        let has = |which: fn(Meaning) -> bool| events.iter().any(|event| which(Meaning::of(event)));
+        let has_others = has(|meaning| !meaning.is_of_waiting());
+        let has_waits = has(|meaning| meaning == Meaning::Wait);
+        let is_wanted = |event: &EventV1| match (self, Meaning::of(event)) {
+            (Self::All, _) => true,
+            (Self::Named(names), _) => names.iter().any(|name| is_like(name, &event.name)),
+            (Self::Usual, Meaning::Wait) => !has_others,
+            (Self::Usual, Meaning::Waker) => !has_others && !has_waits,
+            (Self::Usual, _) => true,
+        };
+        // A damaged recording may have samples of events that it does not describe.
+        let mut chosen = ChosenEvents { is_chosen: [!matches!(self, Self::Named(_)); EVENTS] };
+        for (slot, event) in chosen.is_chosen.iter_mut().zip(events) {
+            *slot = is_wanted(event);
+        }
+        chosen
+    }
+
+    /// Returns the first name that no event of a recording has.
+    pub fn unknown<'n>(&'n self, events: &[EventV1]) -> Option<&'n str> {
+        let Self::Named(names) = self else { return None };
+        let is_unknown = |name: &&String| !events.iter().any(|event| is_like(name, &event.name));
+        names.iter().find(is_unknown).map(String::as_str)
+    }
+
+    /// The names, as they were typed; none if no event was asked for.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Named(names) => names,
+            _ => &[],
+        }
+    }
+}
+
+/// How many events samples can name.
+pub const EVENTS: usize = 1 << u8::BITS;
+
+/// Which events of a recording are wanted, by their positions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChosenEvents {
+    is_chosen: [bool; EVENTS],
+}
+
+impl Default for ChosenEvents {
+    fn default() -> Self {
+        Self { is_chosen: [true; EVENTS] }
+    }
+}
+
+impl ChosenEvents {
+    /// Returns true if an event is wanted; `event` is its position.
+    pub fn has(&self, event: u8) -> bool {
+        self.is_chosen[usize::from(event)]
+    }
+
+    /// Lists the wanted ones among the events of the recording.
+    pub fn of<'e>(&self, events: &'e [EventV1]) -> impl Iterator<Item = (u8, &'e EventV1)> {
+        (0..=u8::MAX).zip(events).filter(|(position, _)| self.has(*position))
+    }
+
+    /// Returns whether waits or wakers, and whether other events are wanted of a recording: they cannot be compared with each other.
+    pub fn kinds(&self, events: &[EventV1]) -> (bool, bool) {
+        let any =
+            |is_waiting| self.of(events).any(|(_, event)| Meaning::of(event).is_of_waiting() == is_waiting);
+        (any(true), any(false))
+    }
+}
+
+/// Lists events with their units, for people: `cpu-clock (ns), page-faults (events)`.
+pub fn listed<'e>(events: impl IntoIterator<Item = &'e EventV1>) -> String {
+    /// The most that are named.
+    const NAMED: usize = 12;
+    let each = |event: &EventV1| match &*event.unit {
+        "" => event.name.clone(),
+        unit => format!("{} ({unit})", event.name),
+    };
+    let mut names: Vec<String> = events.into_iter().map(each).collect();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more (icecore-report info)") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, unit: &str) -> EventV1 {
+        EventV1 { name: name.into(), unit: unit.into(), frequency_hz: 0, period: 1 }
+    }
+
+    fn kept(choice: &EventChoice, names: &[&str]) -> Vec<bool> {
+        let events: Vec<EventV1> = names.iter().map(|name| event(name, "ns")).collect();
+        let chosen = choice.among(&events);
+        (0..names.len() as u8).map(|position| chosen.has(position)).collect()
+    }
+
+    #[test]
+    fn names_and_units_tell_what_an_event_means() {
+        let of = |name, unit| Meaning::of(&event(name, unit));
+        assert_eq!([of("cpu-clock", "ns"), of("task-clock:u", "ns")], [Meaning::CpuTime; 2]);
+        assert_eq!([of("cycles:P", "cycles"), of("cpu_core/cycles/", "cpu_core")], [Meaning::Cycles; 2]);
+        assert_eq!([of("off-cpu", "ns"), of("run-delay", "ns")], [Meaning::Wait; 2]);
+        assert_eq!(of("waker", "ns"), Meaning::Waker);
+        for (name, unit) in [
+            ("uprobe:/bin/x:f", "ns"),
+            ("off-cpu", "events"),
+            ("cycles", "events"),
+            ("cpu-clock", "events"),
+            ("", ""),
+        ] {
+            assert_eq!(of(name, unit), Meaning::Other, "{name}");
+        }
+    }
+
+    #[test]
+    fn waits_are_left_out_beside_others_and_wakers_beside_waits() {
+        let usual = EventChoice::Usual;
+        assert_eq!(
+            kept(&usual, &["cpu-clock", "off-cpu", "run-delay", "waker", "x"]),
+            [true, false, false, false, true]
+        );
+        assert_eq!(kept(&usual, &["off-cpu", "run-delay", "waker"]), [true, true, false]);
+        assert_eq!(kept(&usual, &["waker"]), [true]);
+        assert_eq!(kept(&EventChoice::All, &["cpu-clock", "waker"]), [true, true]);
+        assert!(usual.among(&[]).has(7), "events that the recording does not describe");
+    }
+
+    #[test]
+    fn names_may_have_wildcards_and_each_must_be_there() {
+        let named = |names: &[&str]| EventChoice::Named(names.iter().map(|name| (*name).into()).collect());
+        let all = ["cpu-clock", "uprobe:a", "uprobe:b"];
+        assert_eq!(kept(&named(&["uprobe:*"]), &all), [false, true, true]);
+        assert_eq!(kept(&named(&["cpu-clock", "*:b"]), &all), [true, false, true]);
+        let events = all.map(|name| event(name, "ns"));
+        assert_eq!(named(&["cpu-clock", "cpu"]).unknown(&events), Some("cpu"));
+        assert_eq!(named(&["*"]).unknown(&events), None);
+        assert_eq!(EventChoice::Usual.unknown(&events), None);
+        assert!(!named(&["cpu-clock"]).among(&events).has(200));
+        assert_eq!(listed(&events[..2]), "cpu-clock (ns), uprobe:a (ns)");
+    }
+}

@@ -1,0 +1,39 @@
+//! Sums up the samples of each event.
+
+use serde::Serialize;
+
+use crate::base::term::quantity::{things, weight};
+use crate::recording::load::Tables;
+use crate::stacks::hits::SeenEvent;
+
+/// One event and its samples.
+#[derive(Debug, Serialize)]
+pub(super) struct EventSum {
+    pub(super) event: String,
+    pub(super) unit: String,
+    pub(super) samples: u64,
+    pub(super) weight: u64,
+}
+
+/// Lists events with their samples.
+pub(super) fn sums(tables: &Tables, seen: &[SeenEvent]) -> Vec<EventSum> {
+    let events = tables.parts.events();
+    let row = |seen: &SeenEvent| {
+        let event = events.get(usize::from(seen.event));
+        EventSum {
+            event: event.map_or_else(|| "?".to_owned(), |event| event.name.clone()),
+            unit: event.map_or_else(String::new, |event| event.unit.clone()),
+            samples: seen.samples,
+            weight: seen.weight,
+        }
+    };
+    seen.iter().map(row).collect()
+}
+
+impl EventSum {
+    /// Describes it for people.
+    pub(super) fn text(&self) -> String {
+        let samples = things(self.samples, "sample");
+        format!("{} {} in {samples}", self.event, weight(self.weight, &self.unit))
+    }
+}
