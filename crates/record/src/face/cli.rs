@@ -32,6 +32,8 @@ Examples:
 
 Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see other users' processes).
 SIGINT (Ctrl-C), SIGTERM and SIGHUP end the recording, and the file is whole; under nohup SIGHUP is ignored.
+The recorder then sends SIGTERM to the command and waits for it. It only waits if the terminal sent Ctrl-C, because the
+command has got that as well. A second SIGINT or SIGTERM ends the recorder at once; what was written can be read.
 Exit code: that of the command; 0 without a command; 2 if recording failed, or the file is no longer where it was to be;
 130, 143 or 129 if it was stopped before it began: then nothing was run, and there is no file."
 )]

@@ -26,6 +26,8 @@ pub(super) struct End<'a> {
     pub(super) pumped: Pumped,
     pub(super) digested: Digested,
     pub(super) exit_code: Option<u8>,
+    /// A terminal sent Ctrl-C to the recorder and to all other processes of its group.
+    pub(super) by_terminal: bool,
 }
 
 /// Writes the receipt, closes the file, prints the summary, and waits for the command.
@@ -112,9 +114,11 @@ pub(super) fn close(
         (Some(code), _) => code,
         (None, None) => 0,
         (None, Some(mut child)) => {
-            if end.pumped.ended_by == Reason::Signal {
+            // A program may handle Ctrl-C, and takes SIGTERM for another request.
+            let is_told = end.by_terminal && child::is_in_own_group(&child);
+            if end.pumped.ended_by == Reason::Signal && !is_told {
                 child::terminate(&child);
-            } else if !options.quiet {
+            } else if !options.quiet && child.try_wait()?.is_none() {
                 summary::tell(&format!(
                     "icecore-record: waiting for the command to end (process {})\n",
                     child.id()

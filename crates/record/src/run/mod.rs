@@ -166,7 +166,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     }
 
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(started_ns));
-    let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None };
+    let by_terminal = stop.is_of_terminal();
+    let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None, by_terminal };
     close(options, &sampler, stored, end, command)
 }
 

@@ -99,6 +99,12 @@ pub(crate) fn terminate(child: &Child) {
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
+/// Returns true if the command is in the process group of this process: then a terminal sends Ctrl-C to both.
+pub(crate) fn is_in_own_group(child: &Child) -> bool {
+    // SAFETY: takes no pointers; the child has not been waited for, so its id is its own.
+    unsafe { libc::getpgid(child.id() as libc::pid_t) == libc::getpgrp() }
+}
+
 /// Ends a command that nobody records.
 pub(crate) fn end(child: &mut Child) {
     terminate(child);

@@ -1,21 +1,26 @@
 //! Requests to end: signals set flags, which the threads check.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::sys::child::is_ignored;
 
 /// Shows whether the user requested an end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stop {
     asked: Arc<AtomicBool>,
     /// The last signal that requested an end; 0 if there was none.
     signal: Arc<AtomicUsize>,
     /// The next SIGINT or SIGTERM aborts.
     is_last: Arc<AtomicBool>,
+    /// Every SIGINT, and who sent it.
+    interrupts: RefCell<SignalsInfo<WithRawSiginfo>>,
 }
 
 /// The user requested an end before anything was recorded.
@@ -36,7 +41,12 @@ impl Stop {
     /// # Errors
     /// As the operating system says.
     pub(crate) fn listen() -> std::io::Result<Self> {
-        let stop = Self::default();
+        let stop = Self {
+            asked: Arc::default(),
+            signal: Arc::default(),
+            is_last: Arc::default(),
+            interrupts: RefCell::new(SignalsInfo::new([SIGINT])?),
+        };
         for signal in [SIGINT, SIGTERM] {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.is_last))?;
         }
@@ -62,6 +72,13 @@ impl Stop {
     /// Returns the flag that is set by a request to end.
     pub(crate) fn asked(&self) -> &AtomicBool {
         &self.asked
+    }
+
+    /// Returns true if a terminal has sent SIGINT since the last call: Ctrl-C goes to all processes of the job in the foreground. A
+    /// SIGINT of `kill` goes to the recorder alone.
+    pub(crate) fn is_of_terminal(&self) -> bool {
+        // All are taken; the kernel itself is the sender for a terminal.
+        self.interrupts.borrow_mut().pending().filter(|info| info.si_code == libc::SI_KERNEL).count() > 0
     }
 
     /// Returns an error if the user requested an end.
