@@ -1,10 +1,11 @@
-//! How a recording ends: Ctrl-C at a terminal.
+//! How a recording begins and ends: `--as`, Ctrl-C at a terminal.
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use icecore_tests::machine::{has_ebpf, program, record, report, send, wait_until};
+use icecore_tests::machine::{Recorded, copy, has_ebpf, program, record, report, send, text, wait_until};
 use serde_json::Value;
 
 const INTERRUPT: i32 = 2;
@@ -86,4 +87,97 @@ fn root_a_signal_for_the_recorder_alone_ends_the_command() {
         assert_eq!(ended, (Some(8), "TERM\n".to_owned()), "signal {signal}");
         assert_intact(&path);
     }
+}
+
+#[test]
+fn root_a_command_runs_as_another_user_with_all_that_belongs_to_it() {
+    if !has_ebpf() {
+        return;
+    }
+    let id = |args: &[&str]| text(&Command::new("id").args(args).output().expect("coreutils").stdout);
+    let uid = id(&["-u", "nobody"]);
+    let entry = text(&Command::new("getent").args(["passwd", "nobody"]).output().expect("libc-bin").stdout);
+    let fields: Vec<&str> = entry.trim().split(':').collect();
+    let expected = format!(
+        "nobody\n{}{}{} nobody nobody {}\n",
+        id(&["-g", "nobody"]),
+        id(&["-G", "nobody"]),
+        fields[5],
+        fields[6]
+    );
+    let plain = Command::new("sh").args(["-c", "ls /proc/self/fd"]).stderr(Stdio::piped()).output();
+    let inherited = format!("\n{}", text(&plain.expect("a shell").stdout));
+    let script = "id -u -n; id -g; id -G; echo $HOME $USER $LOGNAME $SHELL
+        cat /proc/self/status; ls /proc/self/fd";
+    for user in ["nobody", uid.trim()] {
+        let recorded = Recorded::new(&["--as", user], &["sh", "-c", script]);
+        let said = text(&recorded.output.stdout);
+        assert!(said.starts_with(&expected), "{said}\n{expected}");
+        let value = |name: &str| {
+            let line = said.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel says it");
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let ids = format!("{0} {0} {0} {0}", uid.trim());
+        assert_eq!(value("Uid:"), ids);
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(value(set), "0000000000000000", "{set}");
+        }
+        // A program with the set-user-id bit still gets its rights.
+        assert_eq!(value("NoNewPrivs:"), "0");
+        assert!(said.ends_with(&inherited), "no file of the recorder is left open: {said}\n{inherited}");
+        assert_eq!(recorded.output.status.code(), Some(0));
+        let line = recorded.json("info", &[])["session"]["command_line"].to_string();
+        assert!(line.contains("--as"), "{line}");
+    }
+    // The groups of the recorder are left, and those in which the database lists the user are joined.
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let groups = dir.path().join("group");
+    let listed = std::fs::read_to_string("/etc/group").expect("every Linux has it");
+    std::fs::write(&groups, format!("{listed}icecore-test:x:54321:nobody\n")).expect("room");
+    let run = format!(
+        "mount --bind {} /etc/group && exec setpriv --groups 54322 {} -q -o {} --as nobody id -G",
+        groups.display(),
+        program("icecore-record").display(),
+        dir.path().join("r.icecore").display()
+    );
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", &run]).output().expect("util-linux");
+    let said = text(&output.stdout);
+    assert_eq!(said, format!("{} 54321\n", id(&["-G", "nobody"]).trim()), "{}", text(&output.stderr));
+
+    let refused = |args: &[&str], words: &str| {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let output = record().args(args).current_dir(dir.path()).output().expect("the recorder runs");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(words), "{said}");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("ours").count(), 0, "{args:?} left a file");
+    };
+    refused(&["--as", "nobody-here", "true"], "cannot run a command as `nobody-here`: there is no such user");
+    refused(&["-a", "--as", "nobody", "-d", "0.1"], "cannot run a command as `nobody`: there is no command");
+    // Only root may run this program.
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let of_root = dir.path().join("true");
+    copy(Path::new("/bin/true"), &of_root);
+    std::fs::set_permissions(&of_root, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("ours");
+    refused(&["--as", "nobody", of_root.to_str().expect("ASCII")], "Permission denied");
+}
+
+#[test]
+fn root_another_user_needs_root() {
+    let dir = tempfile::Builder::new()
+        .prefix("icecore")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("/tmp");
+    let recorder = dir.path().join("icecore-record");
+    copy(&program("icecore-record"), &recorder);
+    let mut recorder = Command::new(&recorder);
+    recorder.args(["--as", "root", "true"]);
+    if has_ebpf() {
+        recorder.uid(65534).gid(65534);
+    }
+    let output = recorder.output().expect("it runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot run a command as `root`: only root may"), "{said}");
 }

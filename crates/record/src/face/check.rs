@@ -1,5 +1,6 @@
 //! Checks the command line against this machine before anything is opened.
 
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use crate::proc;
 use crate::proc::cgroup::Cgroup;
 use crate::settings::{Destination, Options, Target, Unwind};
 use crate::sys::perf::Rate;
+use crate::sys::user::{self, User};
 
 /// The smallest ring: a few of the largest samples.
 const MIN_RING_BYTES: u64 = 256 << 10;
@@ -50,6 +52,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
     if let Some(program) = args.command.first() {
         check_program(Path::new(program))?;
     }
+    let run_as = args.run_as.map(|name| user(&name, &args.command)).transpose()?;
     let online = proc::cpus::online()?;
     let cpus = match &args.cpus {
         None => online.clone(),
@@ -79,6 +82,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
     Ok(Options {
         target,
         command: args.command,
+        run_as,
         rate: args.count.map_or(Rate::Frequency(args.frequency), Rate::Period),
         duration: args.duration,
         user: !args.kernel,
@@ -100,6 +104,17 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         quiet: args.quiet,
         verbose: args.verbose,
     })
+}
+
+/// Finds the user as whom the command is to run.
+fn user(name: &str, command: &[OsString]) -> anyhow::Result<User> {
+    ensure!(!command.is_empty(), "cannot run a command as `{name}`: there is no command (see --help)");
+    ensure!(
+        user::is_root(),
+        "cannot run a command as `{name}`: only root may; run icecore-record as root (sudo)"
+    );
+    let found = User::find(name).with_context(|| format!("cannot look up the user `{name}`"))?;
+    found.with_context(|| format!("cannot run a command as `{name}`: there is no such user"))
 }
 
 fn cgroups(typed: &[String]) -> anyhow::Result<Vec<Cgroup>> {

@@ -27,6 +27,7 @@ Examples:
   icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
   icecore-record --cgroup /system.slice/nginx.service -d 30
   icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
+  icecore-record --as www-data ./server      the command runs as another user
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-report FILE                        what it saw
 
@@ -66,6 +67,11 @@ pub struct Args {
     /// Stop after this many seconds (decimals allowed); a command goes on, and is waited for
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = parse_seconds)]
     pub duration: Option<std::time::Duration>,
+
+    /// Run the command as this user (a name or a number), with the user's groups, HOME, USER, LOGNAME and SHELL; needs root.
+    /// (--user is -U)
+    #[arg(long = "as", value_name = "USER")]
+    pub run_as: Option<String>,
 
     /// Sample user mode only
     #[arg(short = 'U', long = "user", conflicts_with = "kernel")]
@@ -339,6 +345,14 @@ mod tests {
         );
         assert!(told(&["-a", "--call-graph=dwarf"]).is_some_and(|text| text.contains("`--call-graph`")));
         assert_eq!(told(&["-a", "--frob"]), None);
+    }
+
+    #[test]
+    fn the_user_of_the_command_and_user_mode_are_two_things() {
+        let args = Args::try_parse_from(["icecore-record", "--as", "1000", "ls"]).expect("an option");
+        assert_eq!((args.run_as.as_deref(), args.user), (Some("1000"), false));
+        let args = Args::try_parse_from(["icecore-record", "--user", "ls"]).expect("a flag");
+        assert_eq!((args.run_as, args.user, args.command), (None, true, vec!["ls".into()]));
     }
 
     #[test]

@@ -102,7 +102,10 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     };
     let paused = match options.command.as_slice() {
         [] => None,
-        command => Some(Paused::new(command, stdout).context("cannot create the process of the command")?),
+        command => Some(
+            Paused::new(command, stdout, options.run_as.as_ref())
+                .context("cannot create the process of the command")?,
+        ),
     };
     let first_tgids = add_targets(&sampler, &options.target, paused.as_ref())?;
     sampler.arm_tasks()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::proc::cgroup::Cgroup;
 use crate::sys::perf::{self, Event, Rate};
+use crate::sys::user::User;
 
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct Options {
     pub target: Target,
     /// The command to run, program first; empty if there is none.
     pub command: Vec<OsString>,
+    /// As whom to run the command; `None` for the user of the recorder.
+    pub run_as: Option<User>,
     /// How often.
     pub rate: Rate,
     /// When to stop by itself.

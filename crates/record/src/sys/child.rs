@@ -8,6 +8,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::thread::{Builder, JoinHandle};
 
+use super::user::User;
+
 /// Signals for which the recorder has handlers.
 const OURS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -23,12 +25,13 @@ pub(crate) struct Paused {
 }
 
 impl Paused {
-    /// Creates the process.
-    pub(crate) fn new(command: &[OsString], stdout: Stdio) -> io::Result<Self> {
+    /// Creates the process. It becomes one of another user when it starts, if there is one.
+    pub(crate) fn new(command: &[OsString], stdout: Stdio, user: Option<&User>) -> io::Result<Self> {
         let (mut pid_from, pid_to) = io::pipe()?;
         let (go_from, go) = io::pipe()?;
         let mut child = Command::new(&command[0]);
-        child.args(&command[1..]).stdout(stdout);
+        child.args(&command[1..]).stdout(stdout).envs(user.into_iter().flat_map(User::environment));
+        let user = user.cloned();
         let own_go = go.as_raw_fd();
         let wait = move || {
             // SAFETY: plain system calls. The descriptor is this process's copy of the writing end, which nothing
@@ -43,10 +46,11 @@ impl Paused {
             super::usage::restore_max_files();
             (&pid_to).write_all(&std::process::id().to_ne_bytes())?;
             // An end of file means that the recorder gave up or is gone: then the command must not run.
-            (&go_from).read_exact(&mut [0])
+            (&go_from).read_exact(&mut [0])?;
+            user.as_ref().map_or(Ok(()), User::take_over)
         };
-        // SAFETY: between fork and exec only `close`, `sigaction`, `signal`, `getpid`, `write` and `read` are called; nothing
-        // allocates unless a pipe fails.
+        // SAFETY: between fork and exec only `close`, `sigaction`, `signal`, `getpid`, `write`, `read` and the calls that change the
+        // user are called; nothing allocates unless a pipe fails.
         unsafe { child.pre_exec(wait) };
         let spawn = Builder::new().spawn(move || child.spawn())?;
         let mut pid = [0; 4];
@@ -131,7 +135,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let trace = dir.path().join("it ran");
         let paused =
-            Paused::new(&["touch".into(), trace.clone().into()], Stdio::inherit()).expect("a process");
+            Paused::new(&["touch".into(), trace.clone().into()], Stdio::inherit(), None).expect("a process");
         let pid = paused.pid();
         let is_there = || Path::new(&format!("/proc/{pid}")).exists();
         assert!(is_there());
@@ -141,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_paused_command_runs_when_it_is_started() {
-        let paused =
-            Paused::new(&["sh".into(), "-c".into(), "exit 7".into()], Stdio::inherit()).expect("a process");
+        let paused = Paused::new(&["sh".into(), "-c".into(), "exit 7".into()], Stdio::inherit(), None)
+            .expect("a process");
         let pid = paused.pid();
         let mut child = paused.start().expect("sh is there");
         assert_eq!((child.id(), exit_code(child.wait().expect("ours"))), (pid, 7));
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_executed_is_an_error_at_the_start() {
-        let paused = Paused::new(&["/nonexistent/program".into()], Stdio::inherit())
+        let paused = Paused::new(&["/nonexistent/program".into()], Stdio::inherit(), None)
             .expect("the process itself is no problem");
         assert_eq!(paused.start().expect_err("no such file").kind(), io::ErrorKind::NotFound);
     }

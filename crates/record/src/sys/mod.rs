@@ -8,3 +8,4 @@ pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rooted;
 pub(crate) mod usage;
+pub(crate) mod user;
