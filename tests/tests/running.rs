@@ -1,11 +1,14 @@
-//! How a recording begins and ends: `--as`, Ctrl-C at a terminal.
+//! How a recording begins and ends: `--delay`, `--as`, Ctrl-C at a terminal.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use icecore_tests::machine::{Recorded, copy, has_ebpf, program, record, report, send, text, wait_until};
+use icecore_tests::machine::{
+    Recorded, copy, has_ebpf, program, record, report, send, text, wait_for_session, wait_until,
+};
 use serde_json::Value;
 
 const INTERRUPT: i32 = 2;
@@ -18,6 +21,81 @@ fn json(view: &str, path: &Path) -> Value {
 
 fn assert_intact(path: &Path) {
     report(&["verify".as_ref(), path.as_os_str()]);
+}
+
+#[test]
+fn root_a_delay_leaves_out_the_beginning_of_a_command_and_names_what_began_in_it() {
+    if !has_ebpf() {
+        return;
+    }
+    let begun = Instant::now();
+    let recorded = Recorded::target(&["--delay", "1", "--flush", "100ms"], "shares", 2200);
+    let elapsed = begun.elapsed().as_secs_f64();
+    assert_intact(&recorded.path());
+    let said = text(&recorded.output.stderr);
+    assert!(said.contains("sampling begins 1 s after the command starts (--delay)"), "{said}");
+    let summary = recorded.json("summary", &[]);
+    let seconds = summary["duration_s"].as_f64().expect("a number");
+    assert!(seconds > 0.9 && seconds + 1.0 < elapsed, "the delay is not part of the recording: {summary}");
+    let notes = recorded.json("info", &[])["session"]["notes"].to_string();
+    assert!(notes.contains("sampling begins 1 s after"), "{notes}");
+    // The program was executed and mapped before sampling began.
+    let samples = recorded.samples(&[]);
+    let named = samples.iter().filter(|sample| sample.has("takes_half") || sample.has("main")).count();
+    assert!(named * 10 > samples.len() * 8, "{named} of {} samples", samples.len());
+    assert!(
+        samples.iter().all(|sample| (sample.number("time_ns") as f64) < seconds * 1e9),
+        "times count from sampling"
+    );
+    // The account leaves out the delay, too: with it, the kernel would have twice the time of the samples.
+    let agreement = recorded.json("health", &[])["cpu_time_agreement"].as_f64().expect("a number");
+    assert!((0.8..1.25).contains(&agreement), "{agreement}");
+}
+
+#[test]
+fn root_a_duration_counts_from_the_end_of_the_delay() {
+    if !has_ebpf() {
+        return;
+    }
+    let begun = Instant::now();
+    let recorded = Recorded::new(&["-a", "-D", "800ms", "-d", "400ms"], &[] as &[&str]);
+    assert!(begun.elapsed() >= Duration::from_millis(1200), "{:?}", begun.elapsed());
+    let said = text(&recorded.output.stderr);
+    assert!(said.contains("sampling begins 0.8 s after the recorder is ready (--delay)"), "{said}");
+    let seconds = recorded.json("summary", &[])["duration_s"].as_f64().expect("a number");
+    assert!((0.35..1.0).contains(&seconds), "{seconds}");
+    assert_intact(&recorded.path());
+}
+
+#[test]
+fn root_what_ends_during_the_delay_is_a_recording_without_samples() {
+    if !has_ebpf() {
+        return;
+    }
+    let assert_empty = |path: &Path, output: &Output, code: i32| {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains("no samples: the recording ended before sampling began (--delay)"), "{said}");
+        assert_intact(path);
+        let summary = json("summary", path);
+        assert_eq!(
+            (summary["samples"].as_u64(), summary["closed"].as_bool()),
+            (Some(0), Some(true)),
+            "{summary}"
+        );
+    };
+    let ended = Recorded::new(&["--delay", "60"], &["sh", "-c", "exit 7"]);
+    assert_empty(&ended.path(), &ended.output, 7);
+
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let mut recorder = record();
+    recorder.args(["-a", "--delay", "60", "-o"]).arg(&path).stderr(Stdio::piped());
+    let recorder = recorder.spawn().expect("the recorder runs");
+    // The first block is written before the delay.
+    wait_for_session(&path);
+    send(INTERRUPT, recorder.id());
+    assert_empty(&path, &recorder.wait_with_output().expect("it ends"), 0);
 }
 
 /// Runs a shell command on a terminal of its own.

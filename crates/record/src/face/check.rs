@@ -83,6 +83,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         target,
         command: args.command,
         run_as,
+        delay: args.delay,
         rate: args.count.map_or(Rate::Frequency(args.frequency), Rate::Period),
         duration: args.duration,
         user: !args.kernel,

@@ -9,6 +9,7 @@ use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
 
+use super::seconds;
 use crate::settings::{Embed, Unwind};
 
 /// Samples this machine with eBPF and writes what it saw into one small file
@@ -27,6 +28,7 @@ Examples:
   icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
   icecore-record --cgroup /system.slice/nginx.service -d 30
   icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
+  icecore-record --delay 5 -d 10 ./server    ten seconds, from five seconds after the start
   icecore-record --as www-data ./server      the command runs as another user
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-report FILE                        what it saw
@@ -64,9 +66,14 @@ pub struct Args {
     #[arg(short = 'c', long = "count", value_name = "COUNT", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(20_000..=1_000_000_000_000))]
     pub count: Option<u64>,
 
-    /// Stop after this many seconds (decimals allowed); a command goes on, and is waited for
-    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Stop after this many seconds of sampling (2.5, 10s, 500ms); a command goes on, and is waited for
+    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = seconds::parse)]
     pub duration: Option<std::time::Duration>,
+
+    /// Begin to sample so many seconds after the command has started, or without a command after the recorder is ready
+    /// (2.5, 10s, 500ms). New processes and mappings are followed meanwhile
+    #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds::parse_delay)]
+    pub delay: Option<std::time::Duration>,
 
     /// Run the command as this user (a name or a number), with the user's groups, HOME, USER, LOGNAME and SHELL; needs root.
     /// (--user is -U)
@@ -119,7 +126,7 @@ pub struct Args {
     pub ring: Option<u64>,
 
     /// Write at least this often: if the recorder is killed, at most this many seconds are lost (0.1 to 60)
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_flush)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds::parse_flush)]
     pub flush: std::time::Duration,
 
     /// Write at the latest when this many bytes wait: 64K to 16M
@@ -232,7 +239,6 @@ fn hint(error: &clap::Error) -> Option<String> {
         "-G" => "use --cgroup PATH",
         "--all-cpus" => "use -a",
         "-u" | "--uid" => "record -a, and choose later with icecore-report",
-        "--delay" | "-D" => "start icecore-record later, or choose later with icecore-report --from",
         "-f" | "--flame" | "--svg" => "draw it afterwards: icecore-report flame FILE",
         _ => return None,
     };
@@ -249,23 +255,6 @@ pub(crate) fn no_command(word: &str) -> &'static str {
         "stat" | "list" | "bench" | "trace" => "; icecore-record only records (see --help)",
         _ => "",
     }
-}
-
-fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
-    let seconds: f64 =
-        text.trim_end_matches('s').parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if seconds <= 0.0 {
-        return Err("must be more than 0".to_owned());
-    }
-    std::time::Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
-}
-
-fn parse_flush(text: &str) -> Result<std::time::Duration, String> {
-    let range = std::time::Duration::from_millis(100)..=std::time::Duration::from_secs(60);
-    parse_seconds(text)
-        .ok()
-        .filter(|time| range.contains(time))
-        .ok_or("must lie between 0.1 and 60 seconds".into())
 }
 
 fn parse_flush_bytes(text: &str) -> Result<u64, String> {
@@ -349,8 +338,10 @@ mod tests {
 
     #[test]
     fn the_user_of_the_command_and_user_mode_are_two_things() {
-        let args = Args::try_parse_from(["icecore-record", "--as", "1000", "ls"]).expect("an option");
+        let args =
+            Args::try_parse_from(["icecore-record", "--as", "1000", "-D", "500ms", "ls"]).expect("both");
         assert_eq!((args.run_as.as_deref(), args.user), (Some("1000"), false));
+        assert_eq!(args.delay.map(|delay| delay.as_millis()), Some(500));
         let args = Args::try_parse_from(["icecore-record", "--user", "ls"]).expect("a flag");
         assert_eq!((args.run_as, args.user, args.command), (None, true, vec!["ls".into()]));
     }

@@ -3,5 +3,6 @@
 pub mod check;
 pub mod cli;
 pub(crate) mod output;
+mod seconds;
 pub(crate) mod session;
 pub mod summary;

@@ -10,12 +10,13 @@ use crate::settings::{Options, Target};
 use crate::sys::clock;
 use crate::sys::perf::{self, Rate};
 
-/// Describes the session that begins now.
+/// Describes the session that begins now, or after the delay.
 pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>) -> SessionV1 {
     let (frequency_hz, period) = match options.rate {
         Rate::Frequency(hz) => (hz, 0),
         Rate::Period(units) => (0, units),
     };
+    let delay_ns = options.delay.map_or(0, |delay| u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
     SessionV1 {
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: command_line(options),
@@ -25,8 +26,8 @@ pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>
         arch: std::env::consts::ARCH.to_owned(),
         boot_id: kernel("random/boot_id"),
         kernel_build_id: build_id::of_kernel().unwrap_or_default(),
-        start_ns: clock::monotonic_ns(),
-        start_unix_ns: clock::unix_ns(),
+        start_ns: clock::monotonic_ns().saturating_add(delay_ns),
+        start_unix_ns: clock::unix_ns().saturating_add(delay_ns),
         cpus: options.cpus.clone(),
         page_bytes: crate::sys::usage::page_bytes(),
         target: target(&options.target),

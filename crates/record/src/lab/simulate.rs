@@ -24,7 +24,7 @@ use crate::settings::{Embed, Options};
 use crate::sys::clock;
 use crate::threads::chunk::Chunk;
 use crate::threads::digest::{Digested, Processes, Wishes, digest};
-use crate::threads::pump::{Looks, Pump};
+use crate::threads::pump::{Begin, Looks, Pump};
 use crate::track::batch::Batch;
 use crate::trust::Trust;
 
@@ -92,7 +92,7 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
         };
         let seen = pump.look_around(&sampler, Scan::all())?;
         sampler.arm_sampling(sampling)?;
-        pump.run(&mut sampler, (clock::monotonic_ns(), seen), None)?;
+        pump.run(&mut sampler, (Begin::Began(clock::monotonic_ns()), seen), None)?;
         drop(pump);
         let copies = copier.join().ok().context("bug: a thread panicked")?;
         tracker.end()?;

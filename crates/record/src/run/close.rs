@@ -96,6 +96,7 @@ pub(super) fn close(
             event: end.event,
             cpus: options.cpus.len(),
             command_cpu: end.exit_code.map(|_| usage::of_children()),
+            has_begun: end.pumped.has_begun,
             is_restricted: options.some_cpus || !(options.user && options.kernel),
             file_bytes: *finished.as_ref().unwrap_or(&kept),
             pieces_bytes,

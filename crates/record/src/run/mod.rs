@@ -31,7 +31,7 @@ use crate::sys::child::{self, Paused};
 use crate::sys::perf::Event;
 use crate::sys::{clock, usage};
 use crate::threads::digest::{self, Processes, Wishes};
-use crate::threads::pump::{Looks, Pump};
+use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
 use crate::threads::store;
 use crate::trust::Trust;
@@ -86,6 +86,11 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if options.varied_period(event).is_some() {
         notes.push(VARIED.to_owned());
     }
+    if let Some(delay) = options.delay {
+        let after = if options.command.is_empty() { "the recorder is ready" } else { "the command starts" };
+        let note = format!("sampling begins {} s after {after} (--delay)", delay.as_secs_f64());
+        warn(options, &mut notes, note);
+    }
     let mut output = Output::create(options)?;
     let spare = usage::spare_files();
     if spare < FILES_NEEDED {
@@ -119,7 +124,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     }
     let processes = processes(options, &sampler, first_tgids)?;
     let refused = AtomicBool::new(false);
-    let (started_ns, pumped, digested, stored, command) = thread::scope(|scope| {
+    let (pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (asked, refused) = (stop.asked(), &refused);
@@ -137,9 +142,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         };
         let seen = pump.look_around(&sampler, found)?;
         stop.check()?;
-        let writer = begin_file(&output, options, event, sampling, notes, &mut sampler)
+        let (writer, begin) = begin_file(&output, options, event, sampling, notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
-        let started_ns = clock::monotonic_ns();
         let store = move || store::store(writer, &batches, refused);
         let writer = spawn(scope, "icecore-writer", store)?;
         stop.let_the_second_abort().context("cannot listen for signals")?;
@@ -154,11 +158,14 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             command.iter_mut().for_each(child::end);
             return Err(error);
         }
-        let pumped = pump.run(&mut sampler, (started_ns, seen), command.as_mut());
+        let pumped = pump.run(&mut sampler, (begin, seen), command.as_mut());
+        if pumped.is_err() {
+            command.iter_mut().for_each(child::end);
+        }
         drop(pump);
         let digested = join(tracker)?;
         let stored = join(writer)?;
-        anyhow::Ok((started_ns, pumped?, digested, stored, command))
+        anyhow::Ok((pumped?, digested, stored, command))
     })?;
     if options.verbose {
         summary::tell(&format!(
@@ -168,7 +175,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         ));
     }
 
-    let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(started_ns));
+    let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(pumped.began_ns));
     let by_terminal = stop.is_of_terminal();
     let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None, by_terminal };
     close(options, &sampler, stored, end, command)
@@ -253,7 +260,7 @@ fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
     }
 }
 
-/// Starts sampling and writes the first block.
+/// Starts sampling, unless it is to begin later, and writes the first block.
 fn begin_file(
     output: &Output,
     options: &Options,
@@ -261,12 +268,17 @@ fn begin_file(
     events: Vec<OwnedFd>,
     notes: Vec<String>,
     sampler: &mut Sampler<'_>,
-) -> anyhow::Result<Writer> {
+) -> anyhow::Result<(Writer, Begin)> {
     let mut writer = output.writer()?;
     let session = session::describe(options, event, notes);
-    sampler.arm_sampling(events)?;
+    let begin = if options.delay.is_some() {
+        Begin::At(session.start_ns, events)
+    } else {
+        sampler.arm_sampling(events)?;
+        Begin::Began(clock::monotonic_ns())
+    };
     writer.append(&session)?;
-    Ok(writer)
+    Ok((writer, begin))
 }
 
 fn spawn<'scope, T: Send + 'scope>(

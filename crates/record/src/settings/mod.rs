@@ -80,7 +80,9 @@ pub struct Options {
     pub run_as: Option<User>,
     /// How often.
     pub rate: Rate,
-    /// When to stop by itself.
+    /// How long after the command, or after the recorder is ready, sampling begins; `None` if it begins before the command.
+    pub delay: Option<Duration>,
+    /// When to stop by itself, counted from the begin of sampling.
     pub duration: Option<Duration>,
     /// Sample user mode.
     pub user: bool,

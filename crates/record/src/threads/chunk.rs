@@ -16,6 +16,8 @@ pub(crate) struct Chunk {
     pub(crate) losses: Vec<Loss>,
     /// Processes that existed before the recording.
     pub(crate) found: Vec<Process>,
+    /// The first block of the file is written, so that batches may follow.
+    pub(crate) has_file: bool,
     /// When sampling began, ns `CLOCK_MONOTONIC`.
     pub(crate) began_ns: Option<u64>,
     /// All events before this moment are in this chunk or in an earlier one, ns `CLOCK_MONOTONIC`.

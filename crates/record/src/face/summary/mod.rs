@@ -32,6 +32,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) cpus: usize,
     /// CPU time of the command, if there is one and it has ended.
     pub(crate) command_cpu: Option<Duration>,
+    /// Sampling began; false if the recording ended before.
+    pub(crate) has_begun: bool,
     /// The user restricted sampling to one mode or to some CPUs.
     pub(crate) is_restricted: bool,
     pub(crate) file_bytes: u64,
@@ -102,6 +104,7 @@ fn why_none(ended: &Ended<'_>) -> String {
         Rate::Period(units) => (ended.event.unit == "ns").then(|| Duration::from_nanos(units)),
     };
     match (ended.command_cpu, period) {
+        _ if !ended.has_begun => "the recording ended before sampling began (--delay)".to_owned(),
         _ if ended.is_restricted => {
             "the target was not on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)"
                 .to_owned()
@@ -127,6 +130,7 @@ mod tests {
             event: crate::sys::perf::CPU_CLOCK,
             cpus: 2,
             command_cpu: Some(Duration::from_millis(3)),
+            has_begun: true,
             is_restricted: false,
             file_bytes: 19_800,
             pieces_bytes: 0,

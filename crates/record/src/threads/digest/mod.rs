@@ -79,7 +79,7 @@ pub(crate) fn digest(
     let Processes { followed, trust, sent_pages } = processes;
     let mut digest = Digest {
         tracker: Tracker::new(pace),
-        has_begun: false,
+        has_file: false,
         identities: Identities::default(),
         cgroups: Cgroups::new(),
         mounts: Mounts::default(),
@@ -100,7 +100,7 @@ pub(crate) fn digest(
         digest.chunk(&chunk);
         digest.settle(chunk.complete_until_ns);
         // The first block of the file must be written before any batch.
-        if digest.has_begun && digest.tracker.is_due(clock::monotonic_ns()) {
+        if digest.has_file && digest.tracker.is_due(clock::monotonic_ns()) {
             digest.flush(false);
         }
     }
@@ -112,7 +112,7 @@ pub(crate) fn digest(
 
 struct Digest {
     tracker: Tracker,
-    has_begun: bool,
+    has_file: bool,
     identities: Identities,
     cgroups: Cgroups,
     mounts: Mounts,
@@ -136,8 +136,8 @@ struct Digest {
 
 impl Digest {
     fn chunk(&mut self, chunk: &Chunk) {
+        self.has_file |= chunk.has_file;
         if let Some(began_ns) = chunk.began_ns {
-            self.has_begun = true;
             self.tracker.begin_account(began_ns);
         }
         self.found(&chunk.found);

@@ -1,5 +1,6 @@
 //! The main thread moves records and reports from the kernel into chunks.
 
+mod begin;
 mod progress;
 
 use std::process::{Child, ExitStatus};
@@ -19,6 +20,7 @@ use crate::sys::poll;
 use crate::sys::queue::Queue;
 use crate::threads::chunk::Chunk;
 use crate::threads::jitter::Jitter;
+pub(crate) use begin::Begin;
 pub(crate) use progress::{Looks, Progress};
 
 /// A chunk is passed on when it has this many bytes.
@@ -72,6 +74,10 @@ pub(crate) struct Pump<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pumped {
     pub(crate) ended_by: Reason,
+    /// Sampling began; false if the recording ended before.
+    pub(crate) has_begun: bool,
+    /// When sampling began or was to begin, ns `CLOCK_MONOTONIC`.
+    pub(crate) began_ns: u64,
     /// When sampling ended, ns `CLOCK_MONOTONIC`.
     pub(crate) end_ns: u64,
     /// The most bytes that waited in the ring at one time.
@@ -98,22 +104,25 @@ impl Pump<'_> {
         Ok(seen)
     }
 
-    /// Pumps until there is a reason to end, then empties the ring. Sampling began at `began_ns`; `seen` is the result of
-    /// [`Pump::look_around`].
+    /// Pumps until there is a reason to end, then empties the ring; `seen` is the result of [`Pump::look_around`].
     pub(crate) fn run(
         &self,
         sampler: &mut Sampler<'_>,
-        (began_ns, mut seen): (u64, Progress),
+        (begin, mut seen): (Begin, Progress),
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
-        let _ = self.chunks.send(Chunk { began_ns: Some(began_ns), ..Chunk::default() });
+        let (began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
+        let begun = Instant::now();
         self.looks.note();
         self.looks.longest.set(Duration::ZERO);
-        let until = self.options.duration.and_then(|duration| Instant::now().checked_add(duration));
+        let until = self.options.duration.and_then(|duration| begun.checked_add(duration));
         let taken = Mutex::new(Vec::new());
-        let mut sweep = Sweep::new(self.options.accounts().then(|| sampler.accounts()).flatten());
+        let has_accounts = self.options.accounts() && early.is_none();
+        let mut sweep = Sweep::new(has_accounts.then(|| sampler.accounts()).flatten());
         let mut jitter = Jitter::new(self.varied);
-        let ended_by = {
+        let ended_by = if let Some(reason) = early {
+            reason
+        } else {
             let ring = sampler.ring(take_into(&taken))?;
             loop {
                 if let Some(period_ns) = jitter.change(Instant::now()) {
@@ -130,7 +139,7 @@ impl Pump<'_> {
             }
         };
         let longest_without_look = self.looks.longest.get();
-        let end_ns = clock::monotonic_ns();
+        let end_ns = clock::monotonic_ns().max(began_ns);
         sampler.disarm_sampling();
         wait_for_accounts(sampler, ended_by);
         sweep.look(true, &mut |record| keep(&taken, record));
@@ -138,7 +147,16 @@ impl Pump<'_> {
         let ring = sampler.ring(take_into(&taken))?;
         self.drain(sampler, &ring, &taken, &mut seen, None);
         let Progress { high_water, longest_pass, .. } = seen;
-        Ok(Pumped { ended_by, end_ns, ring_high_water_bytes: high_water, longest_without_look, longest_pass })
+        let has_begun = early.is_none();
+        Ok(Pumped {
+            ended_by,
+            has_begun,
+            began_ns,
+            end_ns,
+            ring_high_water_bytes: high_water,
+            longest_without_look,
+            longest_pass,
+        })
     }
 
     fn reason_to_end(

@@ -1,0 +1,60 @@
+//! Times on the command line: seconds with decimals, `10s`, `500ms`.
+
+use std::time::Duration;
+
+/// The longest delay: a day.
+const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Parses a time of more than 0.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let (number, units) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1e3),
+        (None, Some(number)) => (number, 1.0),
+        (None, None) => (text, 1.0),
+    };
+    let number: f64 =
+        number.parse().map_err(|_| "expected seconds such as 2.5 or 10s, or 500ms".to_owned())?;
+    if number <= 0.0 {
+        return Err("must be more than 0".to_owned());
+    }
+    Duration::try_from_secs_f64(number / units).map_err(|error| error.to_string())
+}
+
+/// Parses the value of `--delay`.
+pub(super) fn parse_delay(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        delay if delay > MAX_DELAY => Err("must be at most a day, 86400 seconds".to_owned()),
+        delay => Ok(delay),
+    }
+}
+
+/// Parses the value of `--flush`.
+pub(super) fn parse_flush(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(100)..=Duration::from_secs(60);
+    parse(text).ok().filter(|time| range.contains(time)).ok_or("must lie between 0.1 and 60 seconds".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_decimals_and_may_have_a_unit() {
+        for (text, milliseconds) in
+            [("2", 2_000), ("0.25", 250), ("10s", 10_000), ("1.5s", 1_500), ("500ms", 500), ("0.5ms", 0)]
+        {
+            assert_eq!(parse(text).map(|time| time.as_millis()), Ok(milliseconds), "{text}");
+        }
+        for wrong in ["", "s", "ms", "0", "0ms", "-1", "10ss", "10m", "1 s", "nan", "inf", "1e300"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_delay_is_at_most_a_day() {
+        assert_eq!(parse_delay("86400"), Ok(MAX_DELAY));
+        assert!(parse_delay("86401").is_err());
+        assert_eq!(parse_flush("100ms"), Ok(Duration::from_millis(100)));
+        assert!(parse_flush("99ms").is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! The beginning of sampling, which `--delay` puts off.
+
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::{Progress, Pump, Reason, take_into};
+use crate::kernel::sampler::Sampler;
+use crate::sys::clock;
+use crate::sys::poll;
+use crate::threads::chunk::Chunk;
+
+/// When sampling begins.
+#[derive(Debug)]
+pub(crate) enum Begin {
+    /// It began at this moment, ns `CLOCK_MONOTONIC`.
+    Began(u64),
+    /// It begins at this moment, ns `CLOCK_MONOTONIC`, on the CPUs of these events.
+    At(u64, Vec<OwnedFd>),
+}
+
+impl Pump<'_> {
+    /// Waits until sampling has begun, follows tasks and mappings meanwhile, and returns when it began, ns `CLOCK_MONOTONIC`. If the
+    /// recording ends before, returns when sampling was to begin, and the reason.
+    pub(super) fn begin(
+        &self,
+        sampler: &mut Sampler<'_>,
+        begin: Begin,
+        seen: &mut Progress,
+        command: Option<&mut Child>,
+    ) -> anyhow::Result<(u64, Option<Reason>)> {
+        let (at_ns, events) = match begin {
+            Begin::Began(began_ns) => {
+                self.pass_on(Chunk { has_file: true, began_ns: Some(began_ns), ..Chunk::default() });
+                return Ok((began_ns, None));
+            }
+            Begin::At(at_ns, events) => (at_ns, events),
+        };
+        self.pass_on(Chunk { has_file: true, ..Chunk::default() });
+        if let Some(reason) = self.wait_until(sampler, at_ns, seen, command)? {
+            return Ok((at_ns, Some(reason)));
+        }
+        sampler.arm_sampling(events)?;
+        let began_ns = clock::monotonic_ns();
+        self.pass_on(Chunk { began_ns: Some(began_ns), ..Chunk::default() });
+        Ok((began_ns, None))
+    }
+
+    /// The tracker ends only after the sender was dropped, unless it panicked: joining it shows that.
+    fn pass_on(&self, chunk: Chunk) {
+        let _ = self.chunks.send(chunk);
+    }
+
+    fn wait_until(
+        &self,
+        sampler: &Sampler<'_>,
+        at_ns: u64,
+        seen: &mut Progress,
+        mut command: Option<&mut Child>,
+    ) -> anyhow::Result<Option<Reason>> {
+        let until = Instant::now() + Duration::from_nanos(at_ns.saturating_sub(clock::monotonic_ns()));
+        let taken = Mutex::new(Vec::new());
+        let ring = sampler.ring(take_into(&taken))?;
+        while Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            poll::wait_for(&ring, left.min(seen.look_in()));
+            self.drain(sampler, &ring, &taken, seen, Some(Some(until)));
+            let reason = self.reason_to_end(sampler, None, command.as_deref_mut())?;
+            if reason.is_some() {
+                return Ok(reason);
+            }
+        }
+        Ok(None)
+    }
+}
