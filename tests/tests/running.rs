@@ -1,4 +1,4 @@
-//! How a recording begins and ends: `--delay`, `--as`, Ctrl-C at a terminal.
+//! How a recording begins, goes and ends: `--delay`, `--as`, the line on a terminal, Ctrl-C there.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,6 +13,9 @@ use serde_json::Value;
 
 const INTERRUPT: i32 = 2;
 const TERMINATE: i32 = 15;
+
+/// Moves to the beginning of the line and empties it.
+const ERASE: &str = "\r\x1b[K";
 
 fn json(view: &str, path: &Path) -> Value {
     let text = report(&[view.as_ref(), path.as_os_str(), "--json".as_ref()]);
@@ -104,6 +107,58 @@ fn on_terminal(line: &str) -> Command {
     script.args(["-q", "-e", "-c", line, "/dev/null"]).env("TERM", "xterm");
     script.stdin(Stdio::piped()).stdout(Stdio::piped());
     script
+}
+
+/// Returns what a shell command writes to its terminal.
+fn written(line: &str) -> String {
+    let terminal = on_terminal(line).spawn().expect("util-linux is everywhere");
+    let output = terminal.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    text(&output.stdout)
+}
+
+#[test]
+fn root_a_terminal_shows_how_the_recording_goes_in_one_line() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let recorder = program("icecore-record").display().to_string();
+    let run = |before: &str, options: &str, command: &str| {
+        let path = dir.path().join("r.icecore").display().to_string();
+        written(&format!("{before} exec {recorder} --force -o {path} {options} {command}"))
+    };
+    let shown = run("", "-a -d 1.6", "");
+    let lines: Vec<&str> = shown.split(ERASE).collect();
+    let live: Vec<&&str> = lines.iter().filter(|line| line.starts_with("recording ")).collect();
+    // Four times a second at most.
+    assert!((3..=8).contains(&live.len()), "{shown:?}");
+    assert!(
+        live.iter().all(|line| line.ends_with("; Ctrl-C ends it") && line.contains(" samples, ")),
+        "{live:?}"
+    );
+    assert!(
+        live.last().is_some_and(|line| line.starts_with("recording 1.") && line.contains("iB")),
+        "{live:?}"
+    );
+    // It is gone before the summary.
+    let summary = lines.last().expect("there is one");
+    assert!(summary.starts_with("recorded ") && summary.contains("1.6 s"), "{shown:?}");
+
+    let narrow = run("stty cols 20;", "-a --delay 0.4 -d 0.4", "");
+    let lines: Vec<&str> = narrow.split(ERASE).collect();
+    for beginning in ["sampling begins in ", "recording 0."] {
+        let line = lines.iter().find(|line| line.contains(beginning)).expect("shown");
+        let line = line.rsplit('\n').next().expect("the last line");
+        assert_eq!(line.chars().count(), 19, "{narrow:?}");
+    }
+    for quiet in
+        [run("", "-a -q -d 0.4", ""), run("TERM=dumb", "-a -d 0.4", ""), run("", "-a", "-- sleep 0.4")]
+    {
+        assert!(!quiet.contains("Ctrl-C") && !quiet.contains(ERASE), "{quiet:?}");
+    }
+    let piped = Recorded::new(&["-a", "-d", "0.4"], &[] as &[&str]);
+    assert!(text(&piped.output.stderr).starts_with("recorded "), "{}", text(&piped.output.stderr));
 }
 
 /// A program that takes a while to end at SIGINT, and notes the signals that it gets.

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod cli;
+pub(crate) mod live;
 pub(crate) mod output;
 mod seconds;
 pub(crate) mod session;

@@ -23,6 +23,7 @@ use crate::run::WAITING;
 use crate::settings::{Embed, Options};
 use crate::sys::clock;
 use crate::threads::chunk::Chunk;
+use crate::threads::counts::Counts;
 use crate::threads::digest::{Digested, Processes, Wishes, digest};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::track::batch::Batch;
@@ -68,7 +69,7 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     sampler.arm_tasks()?;
     let trust = Some(Trust::new(sampler.trusted()?, sampler.of_go()?)?);
     let processes = Processes { followed: None, trust, sent_pages: Some(sampler.sent_pages()?) };
-    let nobody = AtomicBool::new(false);
+    let nobody = Nobody::default();
     let chunks = thread::scope(|scope| {
         let (taken_to, taken) = sync_channel::<Chunk>(WAITING);
         let (chunks_to, chunks) = sync_channel(WAITING);
@@ -84,11 +85,12 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
         let pump = Pump {
             options,
             queues: &queues,
-            stop: &nobody,
-            refused: &nobody,
+            stop: &nobody.flag,
+            refused: &nobody.flag,
             chunks: taken_to,
             varied: options.varied_period(event),
             looks: Looks::default(),
+            show: &|_| {},
         };
         let seen = pump.look_around(&sampler, Scan::all())?;
         sampler.arm_sampling(sampling)?;
@@ -125,7 +127,7 @@ impl Captured {
         );
         // The times are in the past, so batches are due by their size only.
         let options = &Options { flush_ns: u64::MAX, embed: Embed::None, ..options.clone() };
-        let nobody = AtomicBool::new(false);
+        let nobody = Nobody::default();
         thread::scope(|scope| {
             let mut pool = Vec::new();
             for _ in 0..trackers {
@@ -164,6 +166,13 @@ impl Captured {
     }
 }
 
+/// What others share with a recorder: nobody stops it or looks at its counts.
+#[derive(Default)]
+struct Nobody {
+    flag: AtomicBool,
+    counts: Counts,
+}
+
 /// A running tracker, whose batches are dropped.
 struct Tracker<'scope> {
     thread: ScopedJoinHandle<'scope, Digested>,
@@ -177,7 +186,7 @@ impl<'scope> Tracker<'scope> {
         chunks: Receiver<Chunk>,
         processes: Processes,
         options: &'env Options,
-        nobody: &'env AtomicBool,
+        nobody: &'env Nobody,
     ) -> Self {
         let (batches_to, batches) = sync_channel::<Batch>(WAITING);
         let (folder_to, folder) = sync_channel(1);
@@ -188,8 +197,9 @@ impl<'scope> Tracker<'scope> {
             has_stacks: true,
             is_told: false,
             tell,
-            stop: nobody,
-            refused: nobody,
+            stop: &nobody.flag,
+            refused: &nobody.flag,
+            counts: &nobody.counts,
         };
         let thread = scope.spawn(move || {
             let _ = folder_to.send(fs::read_link("/proc/thread-self").unwrap_or_default());

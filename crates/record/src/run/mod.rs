@@ -19,6 +19,7 @@ use icecore_format::write::Writer;
 use libbpf_rs::PrintCallback;
 use rustc_hash::FxHashSet;
 
+use crate::face::live::{self, Line};
 use crate::face::output::Output;
 use crate::face::session;
 use crate::face::summary;
@@ -30,6 +31,7 @@ use crate::settings::{Options, Target, Unwind};
 use crate::sys::child::{self, Paused};
 use crate::sys::perf::Event;
 use crate::sys::{clock, usage};
+use crate::threads::counts::Counts;
 use crate::threads::digest::{self, Processes, Wishes};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
@@ -123,12 +125,13 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
     let processes = processes(options, &sampler, first_tgids)?;
-    let refused = AtomicBool::new(false);
+    let (refused, counts) = (AtomicBool::new(false), Counts::default());
+    let line = Line::new(options, &counts);
     let (pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
-        let (asked, refused) = (stop.asked(), &refused);
-        let (pace, wishes) = (options.pace(), wishes(options, asked, refused));
+        let (asked, refused, counts) = (stop.asked(), &refused, &counts);
+        let (pace, wishes) = (options.pace(), wishes(options, asked, refused, counts));
         let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
         let tracker = spawn(scope, "icecore-tracker", digest)?;
         let pump = Pump {
@@ -139,12 +142,13 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             chunks: chunks_to,
             varied: options.varied_period(event),
             looks: Looks::default(),
+            show: &|phase| line.show(phase),
         };
         let seen = pump.look_around(&sampler, found)?;
         stop.check()?;
         let (writer, begin) = begin_file(&output, options, event, sampling, notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
-        let store = move || store::store(writer, &batches, refused);
+        let store = move || store::store(writer, &batches, refused, counts);
         let writer = spawn(scope, "icecore-writer", store)?;
         stop.let_the_second_abort().context("cannot listen for signals")?;
         if paused.is_some() {
@@ -159,6 +163,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             return Err(error);
         }
         let pumped = pump.run(&mut sampler, (begin, seen), command.as_mut());
+        live::remove();
         if pumped.is_err() {
             command.iter_mut().for_each(child::end);
         }
@@ -204,7 +209,12 @@ fn processes(
 }
 
 /// Returns what to embed of the images that are hit.
-fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) -> Wishes<'a> {
+fn wishes<'a>(
+    options: &Options,
+    stop: &'a AtomicBool,
+    refused: &'a AtomicBool,
+    counts: &'a Counts,
+) -> Wishes<'a> {
     let is_told = !options.quiet && std::io::stderr().is_terminal();
     let has_stacks = options.unwind != Unwind::Fp;
     Wishes {
@@ -215,6 +225,7 @@ fn wishes<'a>(options: &Options, stop: &'a AtomicBool, refused: &'a AtomicBool) 
         tell: summary::tell,
         stop,
         refused,
+        counts,
     }
 }
 

@@ -7,5 +7,6 @@ pub(crate) mod poll;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rooted;
+pub(crate) mod terminal;
 pub(crate) mod usage;
 pub(crate) mod user;

@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use icecore_format::records::{LeftOut, LeftOutV1, Loss, LossesV1, Omission, Payload, ReceiptV1};
 use icecore_format::write::Writer;
 
+use super::counts::Counts;
 use crate::sys::usage;
 use crate::track::batch::Batch;
 
@@ -37,8 +38,14 @@ fn images_end(batch: &Batch) -> u32 {
 }
 
 /// Appends batches until the last has arrived. After a refusal, batches are only counted.
-pub(crate) fn store(writer: Writer, batches: &Receiver<Batch>, refused: &AtomicBool) -> Stored {
+pub(crate) fn store(
+    writer: Writer,
+    batches: &Receiver<Batch>,
+    refused: &AtomicBool,
+    counts: &Counts,
+) -> Stored {
     let mut stored = Stored::new(writer);
+    counts.note_file(stored.len_bytes());
     for batch in batches {
         let has_pieces = batch.image_parts.items() > 0;
         if has_pieces && stored.pieces_bytes == 0 {
@@ -49,6 +56,7 @@ pub(crate) fn store(writer: Writer, batches: &Receiver<Batch>, refused: &AtomicB
         if stored.failure.is_none() {
             stored.failure = batch.append_to(&mut stored.writer).err();
         }
+        counts.note_file(stored.writer.len_bytes());
         if has_pieces {
             stored.pieces_bytes += stored.writer.len_bytes() - before;
         }

@@ -2,7 +2,6 @@
 
 mod embedded;
 
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,14 +10,14 @@ use icecore_text::clean::clean;
 use icecore_text::path::{quoted, shown};
 use icecore_text::quantity::{bytes, count, duration, things};
 
+use super::live;
 use crate::sys::perf::{Event, Rate};
 use crate::threads::digest::Embedded;
 
 /// Writes one line to stderr. All messages of the recorder pass here, so that no name of a file, a thread or a cgroup can
 /// control the terminal. A closed stderr is no error: the recording goes on.
 pub fn tell(line: &str) {
-    let line = format!("{}\n", clean(line.trim_end().as_bytes()));
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    live::put(&format!("{}\n", clean(line.trim_end().as_bytes())), false);
 }
 
 /// A recording that ended without an error.

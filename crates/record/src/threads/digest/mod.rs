@@ -12,6 +12,7 @@ use icecore_format::records::{Cause, Loss};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chunk::Chunk;
+use super::counts::Counts;
 use crate::evidence::Evidence;
 use crate::kernel::sampler::SentPages;
 use crate::kernel::wire::{self, Event, Report};
@@ -52,6 +53,8 @@ pub(crate) struct Wishes<'a> {
     pub(crate) stop: &'a AtomicBool,
     /// The disk refused a block.
     pub(crate) refused: &'a AtomicBool,
+    /// Takes the counts so far.
+    pub(crate) counts: &'a Counts,
 }
 
 /// The processes, as known when recording begins.
@@ -99,6 +102,7 @@ pub(crate) fn digest(
     for chunk in chunks {
         digest.chunk(&chunk);
         digest.settle(chunk.complete_until_ns);
+        wishes.counts.note(digest.tracker.totals().samples, digest.losses.iter());
         // The first block of the file must be written before any batch.
         if digest.has_file && digest.tracker.is_due(clock::monotonic_ns()) {
             digest.flush(false);

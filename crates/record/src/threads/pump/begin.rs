@@ -20,6 +20,15 @@ pub(crate) enum Begin {
     At(u64, Vec<OwnedFd>),
 }
 
+/// What the recorder does now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Phase {
+    /// It waits until sampling begins.
+    Until(Instant),
+    /// It has sampled since this moment.
+    Since(Instant),
+}
+
 impl Pump<'_> {
     /// Waits until sampling has begun, follows tasks and mappings meanwhile, and returns when it began, ns `CLOCK_MONOTONIC`. If the
     /// recording ends before, returns when sampling was to begin, and the reason.
@@ -66,6 +75,7 @@ impl Pump<'_> {
             let left = until.saturating_duration_since(Instant::now());
             poll::wait_for(&ring, left.min(seen.look_in()));
             self.drain(sampler, &ring, &taken, seen, Some(Some(until)));
+            (self.show)(Phase::Until(until));
             let reason = self.reason_to_end(sampler, None, command.as_deref_mut())?;
             if reason.is_some() {
                 return Ok(reason);

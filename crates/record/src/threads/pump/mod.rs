@@ -20,7 +20,7 @@ use crate::sys::poll;
 use crate::sys::queue::Queue;
 use crate::threads::chunk::Chunk;
 use crate::threads::jitter::Jitter;
-pub(crate) use begin::Begin;
+pub(crate) use begin::{Begin, Phase};
 pub(crate) use progress::{Looks, Progress};
 
 /// A chunk is passed on when it has this many bytes.
@@ -68,6 +68,8 @@ pub(crate) struct Pump<'a> {
     /// The sampling period that the recorder varies; `None` if it does not.
     pub(crate) varied: Option<Duration>,
     pub(crate) looks: Looks,
+    /// Shows the user what the recorder does; it is called often.
+    pub(crate) show: &'a dyn Fn(Phase),
 }
 
 /// How pumping ended.
@@ -133,6 +135,7 @@ impl Pump<'_> {
                 let left = until.map_or(look_in, |until| until.saturating_duration_since(Instant::now()));
                 poll::wait_for(&ring, left.min(look_in));
                 self.drain(sampler, &ring, &taken, &mut seen, Some(until));
+                (self.show)(Phase::Since(begun));
                 if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
                     break reason;
                 }
