@@ -19,9 +19,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites", "waits"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88]
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost"]
@@ -282,7 +282,7 @@ class Part:
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
-        self.unwind_rules, self.cpu_times, self.call_sites, self.marks = [], [], [], {}
+        self.unwind_rules, self.cpu_times, self.call_sites, self.marks, self.waits = [], [], [], {}, []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
@@ -420,6 +420,17 @@ class Part:
             time += after * unit
             self.cpu_times.append([time, time - over * unit, tgid, tgid - tid, *(part * unit for part in ran)])
 
+    def waits_block(self, root):
+        time, unit = root.u64(0), root.u32(16)
+        columns = [root.values(at) for at in (20, 32, 44, 56, 68, 80)]
+        columns += [root.folded(92)] + [root.values(at) for at in (104, 116, 128)]
+        for after, task, event, state, flags, woken_by, ended, lasted, waker_task, waker in zip(*columns):
+            time += after * unit
+            end = time - ended * unit
+            waker = end - unfold(waker - 1) * unit if waker else 0
+            waker_task = waker_task - 1 if waker_task else None
+            self.waits.append([time, task, event, state, flags, woken_by, end - lasted * unit, end, waker_task, waker])
+
     def left_out_block(self, root):
         rows = zip(root.steps(0), root.values(12), root.values(24), root.values(36))
         self.left_out.extend(list(row) for row in rows)
@@ -481,7 +492,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
-    later += [Part.call_sites_block]
+    later += [Part.call_sites_block, Part.waits_block]
     readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -660,6 +671,7 @@ def main():
         "unwind_rules": [row for part in parts for row in part.unwind_rules],
         "cpu_times": [row for part in parts for row in part.cpu_times],
         "call_sites": [row for part in parts for row in part.call_sites],
+        "waits": [row for part in parts for row in part.waits],
         "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],
         "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }

@@ -15,7 +15,7 @@ use icecore_format::records::{
     ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut,
     LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable,
     NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StackMarksV1, StackRepair, StacksV1,
-    StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    StringsV1, Symbol, SymbolsV1, Task, TasksV1, Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -66,6 +66,8 @@ pub struct Builder {
     pub held: Held,
     /// Samples.
     pub samples: Vec<Sample>,
+    /// Waits.
+    pub waits: Vec<Wait>,
     /// CPU time by the kernel's account.
     pub cpu_times: Vec<CpuTime>,
     /// Losses.
@@ -197,6 +199,7 @@ impl Builder {
         self.cgroups.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
+        self.waits.sort_by_key(|row| row.time_ns);
         let mut writer = Writer::create(std::fs::File::create(path)?, self.uuid.unwrap_or([0x1c; 16]))?;
         writer.append(&self.session.take().unwrap_or_else(session))?;
         writer.append(&StringsV1::from_rows(1, &self.strings))?;
@@ -234,6 +237,9 @@ impl Builder {
         }
         if !self.left_out.is_empty() {
             writer.append(&LeftOutV1::from_rows(&self.left_out))?;
+        }
+        if !self.waits.is_empty() {
+            writer.append(&WaitsV1::from_rows(&self.waits))?;
         }
         if !self.cpu_times.is_empty() {
             writer.append(&CpuTimesV1::from_rows(&self.cpu_times))?;

@@ -15,8 +15,9 @@ use icecore_format::header::{EndMark, FileHeader};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut, Location, Loss,
-    NameTable, NamedFrame, NamedPlace, Omission, Origin, Piece, ReceiptV1, SessionV1, Symbol, WalkEnd, Word,
+    Basis, Cause, Change, EventV1, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut,
+    Location, Loss, NameTable, NamedFrame, NamedPlace, Omission, Origin, Piece, ReceiptV1, SessionV1, Symbol,
+    Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -30,7 +31,11 @@ fn said(name: &str, bytes: &[u8], view: &str) -> String {
     std::fs::write(&path, bytes).expect("room");
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
-    let code = run(["icecore-report", "--quiet", view, &path.display().to_string(), "--json"], &mut streams);
+    let path = path.display().to_string();
+    let line = ["icecore-report", "--quiet", view, &path, "--json"];
+    // Waits are not shown unless they are asked for.
+    let all: &[&str] = if view == "samples" { &["--event", "*"] } else { &[] };
+    let code = run(line.iter().chain(all), &mut streams);
     assert_eq!((code, String::from_utf8_lossy(&err).as_ref()), (0, ""), "{name}: {view}");
     let text = String::from_utf8(out).expect("UTF-8");
     text.replace(&format!("{}/", dir.path().display()), "")
@@ -101,11 +106,11 @@ fn the_corpus_has_what_a_reader_must_stand() {
         documents(&said(name, bytes, view))
     };
     for (name, is_closed, samples, is_damaged) in [
-        ("v1-closed", true, 6, false),
+        ("v1-closed", true, 8, false),
         ("v1-open", false, 4, true),
-        ("v1-damaged", true, 2, true),
+        ("v1-damaged", true, 4, true),
         ("v1-newer", false, 4, false),
-        ("v1-merged", true, 7, false),
+        ("v1-merged", true, 9, false),
     ] {
         let summary = &documents_of(name, "summary")[0];
         assert_eq!(summary["closed"], is_closed, "{name}");
@@ -204,15 +209,49 @@ fn tiny() -> Builder {
     b.sample(702_000_000, 0, main, &[], &[KERNEL + 0x10, KERNEL + 0x4000]).weight = 2 * PERIOD_NS;
     let time_ns = START_NS + 800_000_000;
     b.losses.push(Loss { time_ns, cpu: 1, cause: Cause::RING_FULL_SAMPLE, count: 5 });
+    waits(&mut b, main, child, stack);
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 1_000_000_000,
         ended_by: vec!["duration".into()],
         exit_code: -1,
-        samples: 6,
+        samples: 8,
         lost: 5,
         ..ReceiptV1::default()
     });
     b
+}
+
+/// Adds a thread that waits until another one wakes it.
+fn waits(b: &mut Builder, main: u32, child: u32, stack: u32) {
+    let event = |name: &str, frequency_hz, period| EventV1 {
+        name: name.into(),
+        unit: "ns".into(),
+        frequency_hz,
+        period,
+    };
+    let events =
+        vec![event("cpu-clock", 1000, 0), event("off-cpu", 0, PERIOD_NS), event("waker", 0, PERIOD_NS)];
+    b.session = Some(SessionV1 { events, ..session() });
+    for (at_ns, task, event, weight) in
+        [(850_000_000, main, 1, 140_000_000), (849_980_000, child, 2, 140_000_000)]
+    {
+        let sample = b.sample(at_ns, 0, task, &[], &[KERNEL + 0x20]);
+        (sample.event, sample.weight, sample.user_stack) = (event, weight, stack);
+    }
+    let time_ns = START_NS + 850_000_000;
+    let wait = Wait {
+        time_ns,
+        task: main,
+        event: 1,
+        state: WaitState::SLEEPING,
+        flags: WaitFlags::default(),
+        woken_by: WokenBy::THREAD,
+        began_ns: time_ns - 140_000_000,
+        ended_ns: time_ns,
+        waker_task: Some(child),
+        waker_time_ns: time_ns - 20_000,
+    };
+    b.waits.push(wait);
 }
 
 fn written(close: bool) -> Vec<u8> {

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{Wait, WaitsV1};
 use icecore_tests::inside::{golden, report, run_in};
 use icecore_tests::synthetic::{EVENTS, waiting};
 use serde_json::Value;
@@ -210,6 +213,43 @@ fn recordings_made_of_others_keep_all_events() {
     assert_eq!(count("waits"), 8);
     let top = json(dir.path(), "top DIR/waits --event *");
     assert_eq!(top["total_weight"], 260_000_000);
+}
+
+/// Returns the rows of waits of a file.
+fn rows(path: &Path) -> Vec<Wait> {
+    let recording = Recording::open(path).expect("it opens");
+    let blocks = recording.entries().iter().filter(|entry| entry.header.kind == Kind::WAITS);
+    let of_block = |entry| {
+        let payload = recording.payload(entry).expect("whole");
+        payload.view::<WaitsV1>().expect("an archive").rows().collect::<Vec<_>>()
+    };
+    blocks.flat_map(of_block).collect()
+}
+
+#[test]
+fn what_is_known_of_waits_goes_with_their_samples() {
+    let dir = made(&CLOCK_AND_WAITS);
+    let path = |file: &str| dir.path().join(file);
+    let all = rows(&path("x.icecore"));
+    assert_eq!(all, waiting(&CLOCK_AND_WAITS).waits);
+    for (file, line, expected) in [
+        ("compact", "compact DIR/x.icecore", 8_u64),
+        ("sleeper", "cut DIR/x.icecore --tid 8", 1),
+        ("delays", "cut DIR/x.icecore --event run-delay", 5),
+        ("clock", "cut DIR/x.icecore --event cpu-clock", 0),
+        ("both", "merge DIR/x.icecore DIR/sleeper", 9),
+    ] {
+        text(dir.path(), &format!("{line} -o DIR/{file}"));
+        text(dir.path(), &format!("verify DIR/{file}"));
+        assert_eq!(rows(&path(file)).len() as u64, expected, "{file}");
+        assert_eq!(json(dir.path(), &format!("info DIR/{file}"))["waits"], expected, "{file}");
+    }
+    // Ids may be others; all else stays.
+    let plain = |wait: &Wait| Wait { task: 0, waker_task: None, ..*wait };
+    let compact = rows(&path("compact"));
+    assert_eq!(compact.iter().map(plain).collect::<Vec<_>>(), all.iter().map(plain).collect::<Vec<_>>());
+    assert_eq!(compact[0].waker_task.is_some(), all[0].waker_task.is_some());
+    assert_eq!(rows(&path("sleeper")).iter().map(plain).collect::<Vec<_>>(), [plain(&all[2])]);
 }
 
 #[test]

@@ -12,11 +12,12 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, CallSite, CallSitesV1, CpuTime, CpuTimesV1, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut,
     LeftOutV1, Location, MappingsV1, Mark, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Payload,
-    Piece, SessionV1, StackMarksV1, Symbol, SymbolsV1, UnwindRule, UnwindRulesV1,
+    Piece, SessionV1, StackMarksV1, Symbol, SymbolsV1, UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState,
+    WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
-use icecore_tests::synthetic::{Builder, PERIOD_NS, session, story};
+use icecore_tests::synthetic::{Builder, PERIOD_NS, START_NS, session, story};
 use serde_json::{Value, json};
 
 use python_reader::held;
@@ -117,7 +118,8 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     // A missing tail is no damage.
     let is_whole = info["closed"] == true && options.is_empty();
     assert!(python["said"] == nothing || *damage != nothing || !is_whole, "{}", python["said"]);
-    let lines = told_by_report(path, "samples");
+    let line = ["samples".as_ref(), path.as_os_str(), "--json".as_ref(), "--event".as_ref(), "*".as_ref()];
+    let lines = report(&line);
     let expected: Vec<Value> =
         lines.lines().map(|line| as_python_says(&serde_json::from_str(line).expect("JSON"))).collect();
     let samples = python["samples"].as_array().expect("a list");
@@ -135,6 +137,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     assert_eq!(python["cpu_times"], cpu_times(path), "{}", path.display());
     assert_eq!(python["call_sites"], call_sites(path), "{}", path.display());
     assert_eq!(python["stack_marks"], stack_marks(path), "{}", path.display());
+    assert_eq!(python["waits"], waits(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
         held::held(path),
@@ -235,6 +238,18 @@ fn call_sites(path: &Path) -> Value {
     })
 }
 
+/// Returns the waits of a file: sample (time, task, event), state, flags, kind of waker, begin, end, waker (task, time).
+fn waits(path: &Path) -> Value {
+    rows::<WaitsV1>(path, |view| {
+        let row = |row: Wait| {
+            let Wait { time_ns, task, event, began_ns, ended_ns, waker_task, waker_time_ns, .. } = row;
+            let (state, flags, by) = (row.state.0, row.flags.0, row.woken_by.0);
+            json!([time_ns, task, event, state, flags, by, began_ns, ended_ns, waker_task, waker_time_ns])
+        };
+        Some(view.rows().map(row).collect())
+    })
+}
+
 /// Returns the pieces of files: for each block image id, length of the file, and offset, length and checksum of each piece.
 fn image_parts(path: &Path) -> Value {
     let recording = Recording::open(path).expect("it opens");
@@ -288,6 +303,20 @@ fn mixed() -> Builder {
             last_ns: (u64::from(n % 3) << 40) + u64::from(n % 2),
             front: vec![0xe8; n as usize],
             behind: vec![0xc3; 8 - n as usize % 3],
+        })
+        .collect();
+    b.waits = (0..9)
+        .map(|n| Wait {
+            time_ns: START_NS + u64::from(n * n) * 1_000_000,
+            task: 70_000 * n,
+            event: n as u8 % 3,
+            state: WaitState(n as u8),
+            flags: WaitFlags(n as u8 % 4),
+            woken_by: WokenBy(n as u8 % 6),
+            began_ns: START_NS - 5_000 * u64::from(n),
+            ended_ns: START_NS + u64::from(n * n) * 1_000_000 - 3_000 + 2_000 * u64::from(n),
+            waker_task: n.checked_sub(4).map(|n| n << 29),
+            waker_time_ns: START_NS * u64::from(n % 2) + 7_000 * u64::from(n % 2 * n),
         })
         .collect();
     b.left_out = (0..9)

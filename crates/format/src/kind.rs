@@ -76,6 +76,8 @@ kinds! {
     CPU_TIMES = 25,
     /// The bytes before return addresses in JIT code.
     CALL_SITES = 26,
+    /// What is known of waits besides their stacks.
+    WAITS = 27,
 }
 
 impl Kind {

@@ -10,7 +10,7 @@ use icecore_format::records::{
     LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1, Sample,
     SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
     StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1,
-    WalkEnd, Word,
+    WaitsV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -100,6 +100,8 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("call_sites", CallSitesV1: tgid address first_ns lasted_ns front front_lens behind
             behind_lens),
         compiled!("stack_marks", StackMarksV1: node mark),
+        compiled!("waits", WaitsV1: first_ns last_ns unit_ns after task event state flags woken_by ended lasted
+            waker_task waker),
     ];
     assert_eq!(roots.len(), Layout::ALL.len(), "every payload is in this list");
     for root in roots {

@@ -1,7 +1,8 @@
 //! Threads that run and wait, with several events.
 
 use icecore_format::records::{
-    Change, CpuTime, EventV1, ImageKind, KernelSymbol, Origin, ReceiptV1, SessionV1,
+    Change, CpuTime, EventV1, ImageKind, KernelSymbol, Origin, ReceiptV1, SessionV1, Wait, WaitFlags,
+    WaitState, WokenBy,
 };
 
 use super::{Builder, KERNEL, PERIOD_NS, START_NS, session};
@@ -107,8 +108,47 @@ pub fn waiting(names: &[&str]) -> Builder {
     for n in 0..40 {
         add("uprobe:/bin/app:work", n * MS + 3_000, app, 1, &[WORK, MAIN], &[]);
     }
+    b.waits = waits(names, [app, sleeper, server]);
     account(&mut b);
     b
+}
+
+/// Returns what is known of the waits: the sleeper is woken by a timer, the others by the server; one futex wait began before the
+/// recording. A thread that is preempted is woken by nobody.
+fn waits(names: &[&str], [app, sleeper, server]: [u32; 3]) -> Vec<Wait> {
+    let event = |name: &str| names.iter().position(|known| *known == name).map(|event| event as u8);
+    let wait = |at_ns: u64, lasted_ns: u64, task, event| Wait {
+        time_ns: START_NS + at_ns,
+        task,
+        event,
+        state: WaitState::SLEEPING,
+        flags: WaitFlags::default(),
+        woken_by: WokenBy::THREAD,
+        began_ns: START_NS + at_ns - lasted_ns,
+        ended_ns: START_NS + at_ns,
+        waker_task: Some(server),
+        waker_time_ns: if names.contains(&"waker") { START_NS + at_ns - 1_000 } else { 0 },
+    };
+    let mut waits = Vec::new();
+    if let Some(event) = event("off-cpu") {
+        let flags = WaitFlags::BEGAN_BEFORE;
+        waits.push(Wait { flags, ..wait(200 * MS + 1_000, 100 * MS, app, event) });
+        waits.push(wait(400 * MS + 1_000, 100 * MS, app, event));
+        let woken_by = WokenBy::SOFT_INTERRUPT;
+        waits.push(Wait { woken_by, waker_task: None, ..wait(600 * MS + 1_000, 50 * MS, sleeper, event) });
+    }
+    if let Some(event) = event("run-delay") {
+        let (state, woken_by) = (WaitState::RUNNABLE, WokenBy::NOBODY);
+        let preempted = |at_ns| Wait {
+            state,
+            woken_by,
+            waker_task: None,
+            waker_time_ns: 0,
+            ..wait(at_ns, 2 * MS, app, event)
+        };
+        waits.extend((700..705).map(|ms| preempted(ms * MS)));
+    }
+    waits
 }
 
 /// Thread 7 ran for 300 ms of a second, the others for no time.

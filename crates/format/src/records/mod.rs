@@ -33,6 +33,7 @@ mod strings;
 mod symbols;
 mod tasks;
 mod unwind_rules;
+mod waits;
 mod walk_end;
 
 pub use call_sites::{CallSite, CallSitesV1};
@@ -63,6 +64,7 @@ pub use strings::StringsV1;
 pub use symbols::{Symbol, SymbolsV1};
 pub use tasks::{Task, TasksV1};
 pub use unwind_rules::{UnwindRule, UnwindRulesV1};
+pub use waits::{Wait, WaitFlags, WaitState, WaitsV1, WokenBy};
 pub use walk_end::WalkEnd;
 
 use rkyv::util::AlignedVec;
@@ -174,6 +176,7 @@ layouts!(
     StackMarksV1,
     CpuTimesV1,
     CallSitesV1,
+    WaitsV1,
 );
 
 fn columns<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {

@@ -97,6 +97,7 @@ pub trait References {
 /// | `process` | the number of a process or thread |
 /// | `event` | the position of an event |
 /// | `id(IdTable)` | the id of a row of that [`IdTable`] |
+/// | `optional_id(IdTable)` | such an id, or `None` |
 /// | `within` | a value that implements [`References`] itself |
 macro_rules! references {
     (@plain $see:ident $field:ident) => {
@@ -119,6 +120,11 @@ macro_rules! references {
     (@id $see:ident $field:ident $table:ident) => {
         if *$field >= $crate::records::IdTable::$table.first_id() {
             $see($crate::records::Reference::Id($crate::records::IdTable::$table, $field));
+        }
+    };
+    (@optional_id $see:ident $field:ident $table:ident) => {
+        if let Some(id) = $field {
+            $see($crate::records::Reference::Id($crate::records::IdTable::$table, id));
         }
     };
     (@within $see:ident $field:ident) => {

@@ -12,6 +12,7 @@
 //! | `need` | the rows that the chosen samples need, and their new ids |
 //! | `pack` | writes rows as blocks |
 //! | `pieces` | copies blocks with pieces of files |
+//! | `waits` | the waits whose samples are chosen |
 //!
 //! Ids keep their order, so that a report that orders by them stays the same.
 
@@ -21,6 +22,7 @@ mod pack;
 mod pieces;
 pub(super) mod redact;
 mod rows;
+mod waits;
 
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Cause, Loss, ReceiptV1, SessionV1};
@@ -37,6 +39,7 @@ use need::{Extent, Need};
 use pack::Packer;
 use redact::Redaction;
 use rows::SessionRows;
+use waits::KeptWaits;
 
 /// The parts of a recording that are written.
 pub(super) struct Excerpt<'a> {
@@ -90,6 +93,7 @@ impl Excerpt<'_> {
         rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.row(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);
         let mut need = Need::default();
+        let mut waits = KeptWaits::new(&rows.waits);
         let mut damage = Vec::new();
         let (mut samples, mut lost) = (0, chooser.lost());
         chooser.each(|chosen| {
@@ -97,6 +101,7 @@ impl Excerpt<'_> {
                 Ok(chosen) => {
                     samples += chosen.samples.len() as u64;
                     need.add(&chosen.samples);
+                    waits.add(&chosen.samples);
                 }
                 Err((broken, items)) => {
                     lost += items;
@@ -105,6 +110,7 @@ impl Excerpt<'_> {
             }
             Ok(())
         })?;
+        rows.waits.retain(|row| waits.has(row));
         if lost > 0 {
             let time_ns = chooser.last_ns();
             rows.losses.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count: lost });

@@ -91,7 +91,8 @@ impl EventChoice {
             (Self::Usual, _) => true,
         };
         // A damaged recording may have samples of events that it does not describe.
-        let mut chosen = ChosenEvents { is_chosen: [!matches!(self, Self::Named(_)); EVENTS] };
+        let has_all = !matches!(self, Self::Named(names) if names.iter().all(|name| name != ANY));
+        let mut chosen = ChosenEvents { is_chosen: [has_all; EVENTS] };
         for (slot, event) in chosen.is_chosen.iter_mut().zip(events) {
             *slot = is_wanted(event);
         }
@@ -101,7 +102,8 @@ impl EventChoice {
     /// Returns the first name that no event of a recording has.
     pub fn unknown<'n>(&'n self, events: &[EventV1]) -> Option<&'n str> {
         let Self::Named(names) = self else { return None };
-        let is_unknown = |name: &&String| !events.iter().any(|event| is_like(name, &event.name));
+        let is_unknown =
+            |name: &&String| *name != ANY && !events.iter().any(|event| is_like(name, &event.name));
         names.iter().find(is_unknown).map(String::as_str)
     }
 
@@ -114,6 +116,8 @@ impl EventChoice {
     }
 }
 
+/// The pattern of every event.
+const ANY: &str = "*";
 /// How many events samples can name.
 pub const EVENTS: usize = 1 << u8::BITS;
 
@@ -216,7 +220,8 @@ mod tests {
         assert_eq!(kept(&named(&["cpu-clock", "*:b"]), &all), [true, false, true]);
         let events = all.map(|name| event(name, "ns"));
         assert_eq!(named(&["cpu-clock", "cpu"]).unknown(&events), Some("cpu"));
-        assert_eq!(named(&["*"]).unknown(&events), None);
+        assert_eq!(named(&["*"]).unknown(&[]), None);
+        assert!(named(&["x", "*"]).among(&[]).has(200), "events that the recording does not describe");
         assert_eq!(EventChoice::Usual.unknown(&events), None);
         assert!(!named(&["cpu-clock"]).among(&events).has(200));
         assert_eq!(listed(&events[..2]), "cpu-clock (ns), uprobe:a (ns)");

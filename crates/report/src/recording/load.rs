@@ -17,7 +17,7 @@ use icecore_format::records::{
     KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
     LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Sample, SamplesV1, SessionV1,
     Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1,
-    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
 };
 pub(crate) use icecore_text::clean::clean;
 use rayon::prelude::*;
@@ -73,6 +73,8 @@ pub struct Tables {
     pub unwind_rules: Vec<UnwindRule>,
     /// CPU time by the kernel's own account, in the order of the file.
     pub cpu_times: Vec<CpuTime>,
+    /// Waits that are samples, in the order of the file.
+    pub waits: Vec<Wait>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// Samples that the receipts count and that are not in the file; they are among the losses.
@@ -151,6 +153,7 @@ enum Decoded {
     Snapshots(u32, Vec<Snapshot>),
     UnwindRules(Vec<UnwindRule>),
     CpuTimes(Vec<CpuTime>),
+    Waits(Vec<Wait>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -237,6 +240,7 @@ fn gather<'e>(
             Decoded::Snapshots(first, rows) => held.snapshots.push((first, rows)),
             Decoded::UnwindRules(rows) => tables.unwind_rules.extend(rows),
             Decoded::CpuTimes(rows) => tables.cpu_times.extend(rows),
+            Decoded::Waits(rows) => tables.waits.extend(rows),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::ImageParts => tables.image_parts.push((part, *entry)),
@@ -401,6 +405,7 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
             Decoded::CallSites(view.rows()?.into_iter().map(CallSite::to_owned).collect())
         }
         Layout::CpuTimesV1 => Decoded::CpuTimes(payload()?.view::<CpuTimesV1>()?.rows().collect()),
+        Layout::WaitsV1 => Decoded::Waits(payload()?.view::<WaitsV1>()?.rows().collect()),
         Layout::LossesV1 => Decoded::Losses(payload()?.view::<LossesV1>()?.rows().collect()),
         Layout::ReceiptV1 => Decoded::Receipt(payload()?.view::<ReceiptV1>()?.to_owned_record()?),
     })

@@ -53,6 +53,7 @@ pub struct Info {
     jit: u64,
     cgroups: u64,
     names: u64,
+    waits: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Vec<SizeRow>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,6 +226,7 @@ impl Info {
             jit: items(Kind::JIT),
             cgroups: items(Kind::CGROUPS),
             names: items(Kind::NAMES),
+            waits: items(Kind::WAITS),
             sizes: None,
             symbol_sources: None,
         }

@@ -142,6 +142,7 @@ impl Need {
             lifecycle,
             cgroups,
             mappings,
+            waits,
             // The samples, or rows that they need, name these.
             strings: _,
             tasks: _,
@@ -173,6 +174,8 @@ impl Need {
         lifecycle.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         cgroups.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         mappings.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
+        // Of a thread that woke others and has no samples, nothing is kept but its name.
+        waits.iter().for_each(|row| self.row(*row));
         let outer = outer_snapshots(rows, self.ids(IdTable::Snapshots));
         outer.into_iter().for_each(|id| self.note(IdTable::Snapshots, id));
         self.follow(rows);

@@ -82,6 +82,7 @@ impl Redaction {
             mappings: _,
             left_out: _,
             cpu_times: _,
+            waits: _,
             losses: _,
         } = rows;
         let mut texts =

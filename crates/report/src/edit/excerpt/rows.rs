@@ -7,7 +7,7 @@ use icecore_format::records::{
     KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1,
     Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference, References, SessionV1,
     SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol,
-    SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1,
+    SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
 };
 
 use crate::base::map::Map;
@@ -42,6 +42,8 @@ pub(super) struct SessionRows {
     pub(super) names: Vec<NameTable>,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) cpu_times: Vec<CpuTime>,
+    /// Ordered by time.
+    pub(super) waits: Vec<Wait>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
 }
@@ -71,6 +73,7 @@ impl SessionRows {
         rows.cgroups.sort_by_key(|row| row.time_ns);
         rows.mappings.sort_by_key(|row| row.time_ns);
         rows.cpu_times.sort_by_key(|row| row.time_ns);
+        rows.waits.sort_by_key(|row| row.time_ns);
         rows.strings = ById::from_blocks(blocks.strings);
         rows.tasks = ById::from_blocks(blocks.tasks);
         rows.images = ById::from_blocks(blocks.images);
@@ -155,6 +158,7 @@ impl SessionRows {
             }
             Layout::LifecycleV1 => self.lifecycle.extend(payload()?.view::<LifecycleV1>()?.rows()),
             Layout::CpuTimesV1 => self.cpu_times.extend(payload()?.view::<CpuTimesV1>()?.rows()),
+            Layout::WaitsV1 => self.waits.extend(payload()?.view::<WaitsV1>()?.rows()),
             Layout::CgroupsV1 => self.cgroups.extend(payload()?.view::<CgroupsV1>()?.rows()),
             Layout::MappingsV1 => self.mappings.extend(payload()?.view::<MappingsV1>()?.rows()),
             Layout::KernelSymbolsV1 => {

@@ -49,6 +49,7 @@ impl Decoded {
             | Self::LeftOut(_)
             | Self::UnwindRules(_)
             | Self::CpuTimes(_)
+            | Self::Waits(_)
             | Self::Losses(_)
             | Self::Session(_)
             | Self::Receipt(_)
@@ -104,6 +105,7 @@ impl Decoded {
             }
             Self::UnwindRules(rows) => rows.visit(see),
             Self::CpuTimes(rows) => rows.visit(see),
+            Self::Waits(rows) => rows.visit(see),
             Self::Losses(rows) => rows.visit(see),
             // The part keeps what it needs of these two as they are; blocks of samples and pieces are opened later.
             Self::Session(_) | Self::Receipt(_) | Self::Samples | Self::ImageParts => {}
