@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(back(&rows), rows);
         let fine = WaitsV1::from_rows(&[wait(5_000_999, 1_999)]);
         assert_eq!((fine.span_ns(), fine.items()), ((5_000_000, 5_000_000), 1));
-        assert_eq!(back(&[wait(5_000_999, 1_999)]), [wait(5_000_000, 2_000)]);
+        assert_eq!(back(&[wait(5_000_999, 1_999)]), [wait(5_000_000, 1_000)]);
         assert!(back(&[]).is_empty());
     }
 
