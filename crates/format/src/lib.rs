@@ -5,6 +5,7 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`limits`] | the largest values that a reader accepts |
+//! | [`events`] | the events that the kernel counts: names, numbers, units |
 //! | `kind`, `error` | what blocks hold; what can be wrong |
 //! | [`header`], [`block`], [`index`] | the envelope: hand-encoded, fixed, checked |
 //! | [`records`] | the payloads: one frozen module per (kind, version) |
@@ -17,6 +18,7 @@ pub mod block;
 mod bytes;
 mod codec;
 mod error;
+pub mod events;
 pub mod header;
 pub mod index;
 mod kind;

@@ -1,5 +1,7 @@
 //! Decodes events and the layout of their records: `struct perf_event_attr`.
 
+use icecore_format::events;
+
 use super::bytes::Bytes;
 
 /// Bits of `sample_type`: which fields a sample has. Fields are in the order of their bits, except for `IDENTIFIER`, which comes
@@ -37,39 +39,11 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const EXCLUDE_USER: u64 = 1 << 4;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 
-const HARDWARE: u32 = 0;
-const SOFTWARE: u32 = 1;
-const TRACEPOINT: u32 = 2;
 /// The software event that counts nothing.
 const DUMMY: u64 = 9;
 
 /// The most frames if an event does not say: `kernel.perf_event_max_stack`.
 const USUAL_MAX_STACK: u32 = 127;
-
-/// Names of generic events, by their numbers.
-const HARDWARE_NAMES: [&str; 10] = [
-    "cycles",
-    "instructions",
-    "cache-references",
-    "cache-misses",
-    "branches",
-    "branch-misses",
-    "bus-cycles",
-    "stalled-cycles-frontend",
-    "stalled-cycles-backend",
-    "ref-cycles",
-];
-const SOFTWARE_NAMES: [&str; 9] = [
-    "cpu-clock",
-    "task-clock",
-    "page-faults",
-    "context-switches",
-    "cpu-migrations",
-    "minor-faults",
-    "major-faults",
-    "alignment-faults",
-    "emulation-faults",
-];
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -137,7 +111,7 @@ impl Attr {
 
     /// Returns true if it counts nothing, and only reports tasks and mappings.
     pub(super) fn is_dummy(&self) -> bool {
-        (self.kind, self.config) == (SOFTWARE, DUMMY)
+        (self.kind, self.config) == (events::kind::SOFTWARE, DUMMY)
     }
 
     /// Returns true if it was enabled with the command of `perf record`.
@@ -168,35 +142,19 @@ impl Attr {
         if self.has(FREQUENCY) { (self.rate, 0) } else { (0, self.rate) }
     }
 
-    /// Returns its name in perf: from the file, or the generic one of its number.
+    /// Returns its name: the one that perf gave it, by its usual name if it has several; else that of its number.
     pub(in super::super) fn name(&self) -> String {
-        match self.usual_name() {
-            _ if !self.name.is_empty() => self.name.clone(),
-            Some(name) => name.to_owned(),
-            None => format!("event {}:{:#x}", self.kind, self.config),
+        let (name, modifiers) = self.name.split_at(self.name.find(':').unwrap_or(self.name.len()));
+        match events::name(self.kind, self.config) {
+            Some(usual) if name.is_empty() || events::usual(name) == usual => format!("{usual}{modifiers}"),
+            None if self.name.is_empty() => format!("event {}:{:#x}", self.kind, self.config),
+            _ => self.name.clone(),
         }
-    }
-
-    fn usual_name(&self) -> Option<&'static str> {
-        let names = match self.kind {
-            HARDWARE => &HARDWARE_NAMES[..],
-            SOFTWARE => &SOFTWARE_NAMES[..],
-            _ => return None,
-        };
-        names.get(usize::try_from(self.config).ok()?).copied()
     }
 
     /// Returns the unit of its weights.
     pub(in super::super) fn unit(&self) -> String {
-        match self.usual_name() {
-            Some("cpu-clock" | "task-clock") => "ns".to_owned(),
-            Some(name) => name.to_owned(),
-            None if self.kind == TRACEPOINT => "events".to_owned(),
-            None => {
-                let name = self.name();
-                name.split([':', '/']).find(|part| !part.is_empty()).unwrap_or("events").to_owned()
-            }
-        }
+        events::unit(self.kind, self.config, &self.name()).into_owned()
     }
 
     /// Returns the weight of a sample that has no period of its own.
@@ -223,6 +181,8 @@ mod tests {
         assert_eq!(of(1, 0, ""), told("cpu-clock", "ns", 2_000_000));
         assert_eq!(of(0, 0, "cycles:P"), told("cycles:P", "cycles", 1));
         assert_eq!(of(1, 2, ""), told("page-faults", "page-faults", 1));
+        assert_eq!(of(1, 3, "cs:u"), told("context-switches:u", "context-switches", 1));
+        assert_eq!(of(3, 0x10000, ""), told("L1-dcache-load-misses", "L1-dcache-load-misses", 1));
         assert_eq!(of(2, 77, "sched:sched_switch"), told("sched:sched_switch", "events", 1));
         assert_eq!(of(4, 0x1c2, "cpu/event=0xc2/"), told("cpu/event=0xc2/", "cpu", 1));
         assert_eq!(of(9, 5, ""), told("event 9:0x5", "event 9", 1));
