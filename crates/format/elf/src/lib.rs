@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Layout`], [`build_id()`] | segments, sections, and who the file is |
 //! | [`SymbolTable`] | the function around an address, by the name that people know |
+//! | [`readable`], [`demangled`] | names of C++ and Rust as people write them |
 //! | [`plt`] | which function a PLT stub calls |
 //! | [`go`] | what Go writes into its programs: names of functions, and how deep their stacks are |
 //! | [`EhFrameHdr`], [`Entries`] | where functions begin, and their unwind tables |
@@ -52,6 +53,7 @@ pub mod frame_pointers;
 pub mod go;
 mod layout;
 mod machine;
+mod mangled;
 pub mod plt;
 mod relocations;
 mod symbols;
@@ -62,5 +64,6 @@ pub use capped::Capped;
 pub use eh_frame_hdr::{EhFrameHdr, Entries, MAX_ENTRY_BYTES, eh_frame_at};
 pub use layout::{Layout, Section};
 pub use machine::Machine;
+pub use mangled::{demangled, readable, without_parameters};
 pub use object::Endianness;
 pub use symbols::{Symbol, SymbolTable, unversioned};

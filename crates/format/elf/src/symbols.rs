@@ -73,12 +73,21 @@ impl SymbolTable {
 
     /// Lists all functions that have a size, in the order of the table; none if the file has no such table, or a broken one.
     pub fn functions<'d>(self, file: impl ReadRef<'d>) -> Vec<Symbol<'d>> {
+        self.listed(file, elf::STT_FUNC)
+    }
+
+    /// Lists the functions that return which function stands for them (IFUNC), as [`Self::functions`] lists the others.
+    pub fn resolvers<'d>(self, file: impl ReadRef<'d>) -> Vec<Symbol<'d>> {
+        self.listed(file, elf::STT_GNU_IFUNC)
+    }
+
+    fn listed<'d>(self, file: impl ReadRef<'d>, kind: elf::SymbolType) -> Vec<Symbol<'d>> {
         let functions = match FileKind::parse(file) {
             Ok(FileKind::Elf32) => {
-                Symbols::<FileHeader32<Endianness>, _>::read(self, file).map(|it| it.functions())
+                Symbols::<FileHeader32<Endianness>, _>::read(self, file).map(|it| it.listed(kind))
             }
             Ok(FileKind::Elf64) => {
-                Symbols::<FileHeader64<Endianness>, _>::read(self, file).map(|it| it.functions())
+                Symbols::<FileHeader64<Endianness>, _>::read(self, file).map(|it| it.listed(kind))
             }
             _ => None,
         };
@@ -160,11 +169,12 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
         around.collect()
     }
 
-    fn functions(&self) -> Vec<Symbol<'d>> {
+    fn listed(&self, kind: elf::SymbolType) -> Vec<Symbol<'d>> {
         let function = |row: &E::Sym| {
             let (start, len) = (Svma(row.st_value(self.endian).into()), row.st_size(self.endian).into());
-            let is_defined = row.is_definition(self.endian, self.symbols.strings());
-            let is_taken = row.st_type() == elf::STT_FUNC && is_defined && len > 0;
+            let section = row.st_shndx(self.endian);
+            let is_defined = !section.is_special() || section == elf::SHN_XINDEX;
+            let is_taken = row.st_type() == kind && is_defined && len > 0;
             let name = self.symbols.symbol_name(self.endian, row).ok().filter(|_| is_taken)?;
             Some(Symbol { start, len, name: name.into() })
         };

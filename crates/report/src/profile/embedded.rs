@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use icecore_elf::readable;
 use icecore_format::records::Symbol;
 use rayon::prelude::*;
 
 use crate::base::map::Map;
 use icecore_symbolize::image::FileOff;
-use icecore_symbolize::readable;
 
 /// How many symbols before an address may enclose it: real functions hardly ever overlap.
 const LOOKED_BACK: usize = 16;

@@ -12,8 +12,9 @@ use crate::profile::found::{self, NameIndex};
 use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{CodeLocation, Locator};
+use icecore_elf::demangled;
 use icecore_symbolize::image::{FileOff, Finder, Identity};
-use icecore_symbolize::{Answer, Reason, Wanted, demangled, symbolize};
+use icecore_symbolize::{Answer, Reason, Wanted, symbolize};
 
 /// The mode in which a frame ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -42,7 +42,6 @@ mod guard;
 pub mod image;
 mod job;
 mod known;
-mod mangled;
 mod map;
 mod reason;
 mod starts;
@@ -56,7 +55,6 @@ use std::sync::{Arc, OnceLock};
 
 pub use answer::{Answer, Function, Wanted};
 pub use known::{Answers, Known};
-pub use mangled::{demangled, readable};
 pub use reason::Reason;
 
 use crate::image::{ElfFile, Finder, Layout, Svma};

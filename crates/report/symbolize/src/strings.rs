@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::mangled::demangled;
+use icecore_elf::demangled;
+
 use crate::map::Map;
 
 /// Tables that are locked apart, so that threads hardly ever wait for each other.

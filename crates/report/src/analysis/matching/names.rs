@@ -125,7 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use icecore_symbolize::readable;
+    use icecore_elf::readable;
 
     #[test]
     fn what_compilers_and_linkers_add_is_no_part_of_a_key() {

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use icecore_elf::{Symbol, SymbolTable};
+use icecore_elf::{Symbol, SymbolTable, readable};
 use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, elf};
 use rayon::prelude::*;
 
 use super::{Doubt, NamedAddress, Parts, Thing};
 use crate::analysis::matching::function;
 use icecore_symbolize::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
-use icecore_symbolize::{readable, stub_names};
+use icecore_symbolize::stub_names;
 
 /// The largest constant that is compared, bytes: a register of AVX-512.
 const MAX_CONSTANT_LEN: usize = 64;

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 
 use cpp_demangle::DemangleOptions;
-use icecore_elf::{plt, unversioned};
+
+use crate::{plt, unversioned};
 
 /// The longest readable name, bytes: a C++ name can repeat parts of itself until it is longer than any memory.
 const MAX_LEN: usize = 16 << 10;
@@ -23,17 +24,28 @@ pub fn readable(raw: &[u8]) -> String {
 
 /// Makes a name readable; one that is not mangled, or becomes absurdly long, stays as it is.
 pub fn demangled(raw: &str) -> String {
+    written(raw, &DemangleOptions::default()).unwrap_or_else(|| raw.to_owned())
+}
+
+/// Makes the name of a symbol readable, without its parameters and the type that it returns: `f<int>` instead of
+/// `int f<int>(char)`. `None` if it is not mangled.
+pub fn without_parameters(raw: &[u8]) -> Option<String> {
+    let options = DemangleOptions::new().no_params().no_return_type();
+    written(&String::from_utf8_lossy(unversioned(raw)), &options)
+}
+
+/// Writes a mangled name; `None` if it is none, or becomes absurdly long.
+fn written(raw: &str, cpp: &DemangleOptions) -> Option<String> {
     if !PREFIXES.iter().any(|prefix| raw.starts_with(prefix)) {
-        return raw.to_owned();
+        return None;
     }
     let mut readable = Capped(String::new());
     let is_readable = match rustc_demangle::try_demangle(raw) {
         Ok(name) => write!(readable, "{name:#}").is_ok(),
-        Err(_) => cpp_demangle::Symbol::new(raw).is_ok_and(|symbol| {
-            symbol.structured_demangle(&mut readable, &DemangleOptions::default()).is_ok()
-        }),
+        Err(_) => cpp_demangle::Symbol::new(raw)
+            .is_ok_and(|symbol| symbol.structured_demangle(&mut readable, cpp).is_ok()),
     };
-    if is_readable { readable.0 } else { raw.to_owned() }
+    is_readable.then_some(readable.0)
 }
 
 /// Text that does not grow without end.
@@ -60,6 +72,20 @@ mod tests {
         }
         assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
         assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+    }
+
+    #[test]
+    fn parameters_and_results_can_be_left_out() {
+        for (raw, name) in [
+            ("_ZN3foo3barEi", "foo::bar"),
+            ("_Z1fIiEiT_", "f<int>"),
+            ("_ZNK1AcvbEv", "A::operator bool"),
+            ("_ZN12_GLOBAL__N_11gEv@@V", "(anonymous namespace)::g"),
+            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+        ] {
+            assert_eq!(without_parameters(raw.as_bytes()).as_deref(), Some(name));
+        }
+        assert_eq!(without_parameters(b"main"), None);
     }
 
     #[test]
