@@ -21,6 +21,8 @@ impl Cause {
     pub const TARGETS_FULL: Self = Self(3);
     /// The ring was so full that less of a stack was copied than was to be, or none.
     pub const STACK_SHORTENED: Self = Self(4);
+    /// An event happened more often than the recorder takes samples of it: other samples stand for these hits, and weigh as much more.
+    pub const RATE_LOWERED: Self = Self(5);
     /// The kernel's queue of mapping events was full.
     pub const MAPPING_QUEUE_FULL: Self = Self(16);
     /// A record in the ring could not be decoded.
@@ -51,6 +53,7 @@ impl Cause {
             Self::NO_SCRATCH => "no_scratch".into(),
             Self::TARGETS_FULL => "targets_full".into(),
             Self::STACK_SHORTENED => "stack_shortened".into(),
+            Self::RATE_LOWERED => "rate_lowered".into(),
             Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
             Self::UNDECODABLE => "undecodable".into(),
             Self::WRITE_FAILED => "write_failed".into(),

@@ -116,7 +116,7 @@ pub struct Wait {
     pub began_ns: u64,
     /// When it ended; not before it began.
     pub ended_ns: u64,
-    /// The thread that ended it, a task id; `None` if no thread did, or an unknown one.
+    /// What ended it, a task id; an interrupt is process 0 and thread 0. `None` if it is unknown.
     pub waker_task: Option<u32>,
     /// Time of the sample of the event `waker` that has its stack; 0 if there is none. That sample has the task `waker_task`.
     pub waker_time_ns: u64,

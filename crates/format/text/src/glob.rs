@@ -29,9 +29,14 @@ pub fn is_like(pattern: &str, text: &str) -> bool {
     }
 }
 
+/// Returns true if a text has wildcards.
+pub fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?'])
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_like;
+    use super::{is_like, is_pattern};
 
     #[test]
     fn a_pattern_is_the_whole_text() {
@@ -62,6 +67,7 @@ mod tests {
         ] {
             assert!(!is_like(pattern, text), "{pattern} {text}");
         }
+        assert!(is_pattern("a*") && is_pattern("?") && !is_pattern("f(int)"));
     }
 
     #[test]
