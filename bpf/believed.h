@@ -14,18 +14,14 @@ static __always_inline bool is_on_signal_stack(__u64 sp)
 
 #if defined(__TARGET_ARCH_x86)
 /* Reads the signal handlers of a process into the buffer for a page. */
-static __always_inline const struct k_sigaction *read_actions(void)
+static __always_inline const struct k_sigaction *read_actions(struct scratch *scratch)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sighand_struct *handlers = BPF_CORE_READ(task, sighand);
-	struct looking *looking;
-	__u32 zero = 0;
 
-	looking = bpf_map_lookup_elem(&lookings, &zero);
-	if (!looking ||
-	    bpf_probe_read_kernel(looking->page.bytes, sizeof(handlers->action), &handlers->action))
+	if (bpf_probe_read_kernel(scratch->page.bytes, sizeof(handlers->action), &handlers->action))
 		return 0;
-	return (const void *)looking->page.bytes;
+	return (const void *)scratch->page.bytes;
 }
 
 /* The addresses to which signal handlers return: the trampoline of the C library, and perhaps one of the program. */
@@ -48,7 +44,7 @@ static long pass_frame(__u32 i, struct trampolines *trampolines)
 static __always_inline bool passes_signal(struct scratch *scratch)
 {
 	struct trampolines found = { .frames = &scratch->frames[scratch->record.kernel_len & 127] };
-	const struct k_sigaction *actions = read_actions();
+	const struct k_sigaction *actions = read_actions(scratch);
 
 	if (!actions)
 		return 0;
@@ -75,10 +71,10 @@ static __always_inline bool passes_signal(struct scratch *scratch)
 /* Returns true if the walk shows the whole stack: it reached the root, and either all of it is Go code, or user space has found that
  * all code of the process keeps frame pointers, no code was mapped since, and the walk passes through no signal handler. A walk of one
  * frame is not believed: it ends wherever the frame pointer is not used. */
-VERIFIED_ALONE int is_believed(void)
+VERIFIED_ALONE int is_believed(__u32 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct scratch *scratch = scratch_here();
+	struct scratch *scratch = scratch_of(slot);
 	bool is_of_go;
 	__u64 *pages;
 	__u32 tgid;

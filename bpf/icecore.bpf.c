@@ -14,6 +14,9 @@
 #include "interrupted.h"
 #include "snapshot.h"
 #include "account.h"
+#include "events.h"
+#include "sample.h"
+#include "waits.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -25,6 +28,8 @@ struct registers_record wire_registers = {};
 struct page_record wire_page = {};
 struct stack_record wire_stack = {};
 struct cpu_time_record wire_cpu_time = {};
+struct choice wire_choice = {};
+struct wait_record wire_wait = {};
 enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
@@ -32,99 +37,170 @@ enum target_mode wire_target_mode = TARGET_SYSTEM;
 enum copy_mode wire_copy_mode = COPY_NOTHING;
 enum target_state wire_target_state = TARGET_LIVE;
 enum account_moment wire_account_moment = ACCOUNT_RUNNING;
+enum waker wire_waker = WAKER_UNKNOWN;
 
-static __always_inline bool is_wanted(__u32 tgid, __u32 tid, bool in_user)
+/* Returns true if the current task may have a user stack that the kernel can walk. */
+static __always_inline bool has_user_stack(bool in_user)
 {
-	if (tid == 0 && !take_idle)
-		return 0;
-	if (in_user ? !take_user : !take_kernel)
-		return 0;
-	if (target_mode == TARGET_THREADS)
-		return bpf_map_lookup_elem(&target_tids, &tid) != 0;
-	if (target_mode == TARGET_CGROUPS)
-		return is_in_target_cgroup();
-	return is_target_process(tgid);
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	return in_user || (BPF_CORE_READ(task, mm) && !(BPF_CORE_READ(task, flags) & PF_KTHREAD));
 }
 
-/* A constant to the verifier, which then skips code that reads missing fields. */
-static __always_inline bool has_cgroups(void)
-{
-	return bpf_core_field_exists(((struct task_struct *)0)->cgroups);
-}
-
-static __always_inline int sample(struct bpf_perf_event_data *ctx, bool with_loop)
+/* A counter has overflowed. */
+static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool with_loop)
 {
 	__u64 tgid_tid = bpf_get_current_pid_tgid();
-	__u32 tgid = tgid_tid >> 32, tid = (__u32)tgid_tid;
 	bool in_user = CONTEXT_IN_USER(ctx);
-	struct user_regs regs = { .ip = CONTEXT_IP(ctx), .fp = CONTEXT_FP(ctx) };
+	struct scratch *scratch;
+	__u32 slot;
 
-	if (!is_wanted(tgid, tid, in_user))
+	if (!(in_user ? take_user : take_kernel) || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
 		return 0;
-
-	struct scratch *scratch = scratch_here();
+	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;
 	}
-	struct sample_record *record = &scratch->record;
-	record->head.type = RECORD_SAMPLE;
-	record->head.cpu = bpf_get_smp_processor_id();
-	record->head.time_ns = bpf_ktime_get_ns();
-	record->head.tgid = tgid;
-	record->head.tid = tid;
-	bpf_get_current_comm(record->head.comm, COMM_LEN);
-	record->head.cgroup_id = has_cgroups() ? bpf_get_current_cgroup_id() : 0;
-	record->weight = ctx->sample_period;
-	record->kernel_len = 0;
-	record->user_len = 0;
-	record->kernel_end = WALK_NONE;
-	record->user_end = WALK_NONE;
-	record->snapshot = 0;
-
+	begin_sample(&scratch->record, EVENT_OF(ctx), ctx->sample_period);
 	if (!in_user)
-		walk_kernel(ctx, scratch);
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	bool has_user = in_user || (BPF_CORE_READ(task, mm) && !(BPF_CORE_READ(task, flags) & PF_KTHREAD));
-	if (take_user && has_user) {
-		if (!with_loop) {
+		walk_kernel(ctx, scratch, 0);
+	if (take_user && !with_loop) {
+		if (has_user_stack(in_user))
 			walk_by_helper(ctx, scratch);
-		} else {
-			if (!in_user) {
-				/* The registers that user space had when it entered the kernel. */
-				struct pt_regs *entry = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
-
-				regs.ip = TASK_IP(entry);
-				regs.fp = TASK_FP(entry);
-			}
-			/* Kernel workers that share a process's memory (io_uring) never came from user space. */
-			if (regs.ip) {
-				walk_by_loop(regs.ip, regs.fp);
-				if (copy_mode != COPY_NOTHING)
-					take_snapshot(ctx, record, in_user);
-			}
-		}
+	} else if (take_user && in_user) {
+#define FROM_CONTEXT(field) (*(volatile unsigned long *)&ctx->regs.field)
+		COPY_REGISTERS(scratch->registers.registers, FROM_CONTEXT);
+		take_user_stack(slot, 0);
+	} else if (take_user && take_entry_registers(scratch)) {
+		take_user_stack(slot, 0);
 	}
-
-	__u64 frames = (record->kernel_len & 127) + (record->user_len & (2 * MAX_USER_FRAMES - 1));
-	__u64 bytes = sizeof(*record) + frames * sizeof(__u64);
-	if (bytes > sizeof(*scratch))
-		bytes = sizeof(*scratch);
-	if (bpf_ringbuf_output(&ring, scratch, bytes, wakeup_flags()))
-		count_loss(LOSS_RING_FULL_SAMPLE);
+	send_sample(scratch);
+	free_scratch(scratch);
 	return 0;
 }
 
+/* Reads a register of the code that a probe hit. */
+#define PROBED(field) (*(volatile unsigned long *)&((struct context_regs *)ctx)->field)
+
+/* A probe in the kernel was hit. */
+static __always_inline int sample_in_kernel(void *ctx, const __u64 *registers, bool with_loop)
+{
+	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight;
+	struct scratch *scratch;
+	__u32 event, slot;
+
+	if (!is_wanted_here() || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
+		return 0;
+	event = EVENT_OF(ctx);
+	weight = weigh(event, registers);
+	if (!weight)
+		return 0;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		count_loss(LOSS_NO_SCRATCH);
+		return 0;
+	}
+	begin_sample(&scratch->record, event, weight);
+	if (take_kernel)
+		walk_kernel(ctx, scratch, 0);
+	if (take_user && !with_loop) {
+		if (has_user_stack(0))
+			walk_by_helper(ctx, scratch);
+	} else if (take_user && take_entry_registers(scratch)) {
+		take_user_stack(slot, 0);
+	}
+	send_sample(scratch);
+	free_scratch(scratch);
+	return 0;
+}
+
+/* A probe in a program was hit. */
+static __always_inline int sample_in_user(void *ctx, bool with_loop)
+{
+	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight, registers[REGISTER_COUNT];
+	struct scratch *scratch;
+	struct choice *choice;
+	__u32 event, slot;
+
+	if (!take_user || !is_wanted_here() || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
+		return 0;
+	event = EVENT_OF(ctx);
+	COPY_REGISTERS(registers, PROBED);
+	weight = weigh(event, registers);
+	choice = bpf_map_lookup_elem(&choices, &event);
+	if (!weight || !choice)
+		return 0;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		count_loss(LOSS_NO_SCRATCH);
+		return 0;
+	}
+	begin_sample(&scratch->record, event, weight);
+	if (with_loop) {
+		__builtin_memcpy(scratch->registers.registers, registers, sizeof(registers));
+		take_user_stack(slot, choice->at_entry);
+	} else {
+		walk_by_helper(ctx, scratch);
+	}
+	send_sample(scratch);
+	free_scratch(scratch);
+	return 0;
+}
+
+/* Each program comes twice: with our own walk, and for kernels without bpf_loop with the kernel's. */
 SEC("perf_event")
 int sample_by_loop(struct bpf_perf_event_data *ctx)
 {
-	return sample(ctx, 1);
+	return sample_counter(ctx, 1);
 }
 
 SEC("perf_event")
 int sample_by_helper(struct bpf_perf_event_data *ctx)
 {
-	return sample(ctx, 0);
+	return sample_counter(ctx, 0);
+}
+
+SEC("tracepoint")
+int tracepoint_by_loop(void *ctx)
+{
+	return sample_in_kernel(ctx, 0, 1);
+}
+
+SEC("tracepoint")
+int tracepoint_by_helper(void *ctx)
+{
+	return sample_in_kernel(ctx, 0, 0);
+}
+
+SEC("kprobe")
+int kprobe_by_loop(void *ctx)
+{
+	__u64 registers[REGISTER_COUNT];
+
+	COPY_REGISTERS(registers, PROBED);
+	return sample_in_kernel(ctx, registers, 1);
+}
+
+SEC("kprobe")
+int kprobe_by_helper(void *ctx)
+{
+	__u64 registers[REGISTER_COUNT];
+
+	COPY_REGISTERS(registers, PROBED);
+	return sample_in_kernel(ctx, registers, 0);
+}
+
+SEC("uprobe")
+int uprobe_by_loop(void *ctx)
+{
+	return sample_in_user(ctx, 1);
+}
+
+SEC("uprobe")
+int uprobe_by_helper(void *ctx)
+{
+	return sample_in_user(ctx, 0);
 }
 
 static __always_inline void send_task(__u32 type, struct task_struct *task, __u64 time_ns, const char *comm,
@@ -247,6 +323,7 @@ int BPF_PROG(on_free, struct task_struct *task)
 	__u32 tgid = task->tgid, tid = task->pid;
 
 	send_account(task, ACCOUNT_FREED);
+	forget_waits(task);
 	if (has_target_lists() && tgid == tid)
 		bpf_map_delete_elem(&target_tgids, &tgid);
 	if (target_mode == TARGET_THREADS)

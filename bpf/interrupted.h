@@ -14,7 +14,7 @@
 #define SA_ONSTACK 0x08000000
 
 struct search {
-	struct looking *looking;
+	struct scratch *scratch;
 	__u64 stack;
 	__u64 size;
 	/* The address of `ss_sp` in the outermost signal frame; 0 if it was not found. */
@@ -62,9 +62,9 @@ static long search_page(__u32 i, struct search *search)
 	__u32 at;
 
 	from &= -16ULL;
-	if (from < search->stack || bpf_probe_read_user(search->looking->page.bytes, STACK_PAGE_LEN, (void *)from))
+	if (from < search->stack || bpf_probe_read_user(search->scratch->page.bytes, STACK_PAGE_LEN, (void *)from))
 		return 1;
-	at = find_in_page(&search->looking->page, search->stack, search->size);
+	at = find_in_page(&search->scratch->page, search->stack, search->size);
 	if (at >= SEARCHED_BYTES)
 		return 0;
 	search->found = from + at;
@@ -74,11 +74,11 @@ static long search_page(__u32 i, struct search *search)
 /* Returns true if the handler of a signal is still running: until it returns, its signal is blocked, which it was not before, and so are
  * the signals of its mask. After a handler has returned, its frame stays in memory, and a program may use this stack for something else
  * (coroutines). A handler that does not block its own signal is not recognized. */
-static __always_inline bool is_handled(__u64 signal_frame)
+static __always_inline bool is_handled(struct scratch *scratch, __u64 signal_frame)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 blocked = BPF_CORE_READ(task, blocked.sig[0]), before;
-	const struct k_sigaction *actions = read_actions();
+	const struct k_sigaction *actions = read_actions(scratch);
 
 	if (!actions ||
 	    bpf_probe_read_user(&before, sizeof(before), (void *)(signal_frame + SIGNAL_FRAME_MASK)) || before & ~blocked)
@@ -91,42 +91,39 @@ static __always_inline bool is_handled(__u64 signal_frame)
 }
 
 /* Sends registers and stack of the code that was interrupted by the signal whose handler runs on an alternate stack. */
-VERIFIED_ALONE int send_interrupted(void)
+VERIFIED_ALONE int send_interrupted(__u32 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct search search = { .stack = BPF_CORE_READ(task, sas_ss_sp), .size = BPF_CORE_READ(task, sas_ss_size) };
-	struct scratch *scratch = scratch_here();
+	struct scratch *scratch = scratch_of(slot);
 	struct sample_record *record;
 	__u64 snapshot, sp, end;
 	struct registers_record *taken;
 	struct {
 		unsigned long r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
 	} saved;
-	__u32 zero = 0;
 
-	search.looking = bpf_map_lookup_elem(&lookings, &zero);
-	if (!search.looking || !scratch)
+	if (!scratch)
 		return 0;
+	search.scratch = scratch;
 	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES, search_page, &search, 0);
-	if (!search.found || !is_handled(search.found - 24) ||
+	if (!search.found || !is_handled(scratch, search.found - 24) ||
 	    bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
 		return 0;
 	record = &scratch->record;
 	snapshot = record->snapshot;
-	taken = begin_snapshot(record, 1);
-	if (!taken)
-		return 0;
+	taken = begin_snapshot(slot, scratch, 1);
 #define FROM_SAVED(field) (saved.field)
 	COPY_REGISTERS(taken->registers, FROM_SAVED);
 	sp = saved.sp;
 	end = stack_end(record->head.tid, sp);
 	if (send_registers(record, taken, end, 0))
-		send_whole_stack(sp, end);
+		send_whole_stack(slot, sp, end);
 	record->snapshot = snapshot;
 	return 0;
 }
 #else
-static __always_inline void send_interrupted(void)
+static __always_inline void send_interrupted(__u32 slot)
 {
 }
 #endif

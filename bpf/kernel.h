@@ -23,7 +23,7 @@ typedef _Bool bool;
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_CGROUP_ARRAY = 8 };
 enum { BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_RINGBUF = 27 };
-enum { BPF_F_USER_STACK = 1 << 8 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_NOEXIST = 1, BPF_F_USER_STACK = 1 << 8 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -135,12 +135,30 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct rq {
+	__u64 clock;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
 struct sched_entity {
 	__u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
 };
 
 struct thread_struct {
 	unsigned long fsbase; /* x86-64 */
+};
+
+struct sched_info {
+	__u64 last_queued;
+};
+
+/* Kernels before 5.14. */
+struct task_struct___before_5_14 {
+	long state;
 };
 
 struct task_struct {
@@ -160,6 +178,9 @@ struct task_struct {
 	__u64 utime;
 	__u64 stime;
 	__u64 start_time;
+	unsigned int __state;
+	int on_cpu;
+	struct sched_info sched_info;
 };
 
 struct seq_file;
@@ -174,6 +195,11 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
+
+/* What the kernel runs when a task returns to user space; the map value that holds it must name the type so (6.18). */
+struct bpf_task_work {
+	__u64 __opaque;
+} __attribute__((aligned(8)));
 
 #define PF_KTHREAD 0x00200000
 

@@ -14,6 +14,22 @@ const volatile bool take_accounts = 1;
 /* The sampler wakes user space when this many bytes wait. With fewer, user space takes them at its own interval. */
 const volatile __u64 wakeup_bytes = 1 << 20;
 
+/* The number of buffers of a CPU: 1 if no programs interrupt each other, else LANES. */
+const volatile __u32 lanes = 1;
+/* The kernel tells a program the cookie of its attachment. Without cookies (before 5.15) a recording has one event. */
+const volatile bool has_cookies = 0;
+/* Probes are sampled on some CPUs only: a bit for each. */
+const volatile bool some_cpus = 0;
+const volatile __u64 target_cpus[MAX_CPUS / 64] = {};
+
+/* Settings of waits: a wait of this length, ns, is always kept; the event of wakers; and when the recording began. */
+const volatile __u64 wait_ns = 0;
+const volatile __u32 waker_event = 0;
+__u64 waits_since_ns = 0;
+/* Code of the kernel that interrupts run through; zero if it is unknown. */
+const volatile __u64 hard_interrupts[2] = {};
+const volatile __u64 soft_interrupts[2] = {};
+
 /* Settings of snapshots: the enum copy_mode, the most bytes that are copied, and the levels of the ring at which copies are
  * shortened. */
 const volatile __u32 copy_mode = COPY_NOTHING;

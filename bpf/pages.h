@@ -20,11 +20,27 @@ static long find_stack(struct task_struct *task, struct vm_area_struct *vma, str
 	return 0;
 }
 
+/* The largest stack that is taken for one that ends at the thread's own memory: the default of a large `ulimit -s`. */
+#define MAX_THREAD_STACK (64ULL << 20)
+
+/* Returns the address of the thread's own memory if it lies above a stack pointer; else 0. The C libraries put it at the end of the stack
+ * that they make for a thread. */
+static __always_inline __u64 thread_block_above(struct task_struct *task, __u64 sp)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u64 block = BPF_CORE_READ(task, thread.fsbase);
+
+	return block - sp < MAX_THREAD_STACK ? block : 0;
+#else
+	return 0;
+#endif
+}
+
 /* Returns the address after the stack that contains a stack pointer; 0 if it cannot be found now. */
 VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 first = BPF_CORE_READ(task, mm, start_stack);
+	__u64 first = BPF_CORE_READ(task, mm, start_stack), end;
 	struct stack_range *known, range = {};
 
 	/* Arguments and environment follow after it. */
@@ -34,33 +50,18 @@ VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
 	if (known && known->start <= sp && sp < known->end)
 		return known->end;
 	/* Fails while another thread changes the mappings. */
-	if (bpf_find_vma(task, sp, find_stack, &range, 0))
-		return 0;
+	if (bpf_find_vma(task, sp, find_stack, &range, 0)) {
+		end = thread_block_above(task, sp);
+		if (!end)
+			count_loss(LOSS_STACK_SHORTENED);
+		return end;
+	}
 	bpf_map_update_elem(&stack_ranges, &tid, &range, 0);
 	return range.end;
 }
 
-/* Buffers for the stack that is being copied. */
-struct looking {
-	struct registers_record registers;
-	struct page_record page;
-	struct stack_record stack;
-	/* A power of two lets the verifier bound an index with a mask. */
-	__u64 hashes[512];
-};
-
-_Static_assert(MAX_STACK_PAGES <= 512, "a stack has more pages than there are hashes");
-
-/* Perf-event programs do not nest on a CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct looking);
-} lookings SEC(".maps");
-
 struct copy {
-	struct looking *looking;
+	struct scratch *scratch;
 	__u64 first_page;
 	/* The number of bytes that may still be sent. */
 	__u32 room;
@@ -97,20 +98,21 @@ VERIFIED_ALONE __u64 hash_page(const struct page_record *page)
 /* Stores the hash of a page, and sends the page if its hash is not the one that was sent before. */
 static long look_at_page(__u32 i, struct copy *copy)
 {
-	struct looking *looking = copy->looking;
+	struct scratch *scratch = copy->scratch;
 	__u64 address = copy->first_page + (__u64)i * STACK_PAGE_LEN, hash = 0;
 	__u64 number = address / STACK_PAGE_LEN & ((1ULL << PAGE_NUMBER_BITS) - 1);
-	__u64 key = (__u64)looking->stack.tid << PAGE_NUMBER_BITS | number;
+	__u64 key = (__u64)scratch->stack.tid << PAGE_NUMBER_BITS | number;
 
 	/* A page that is not in memory was not used lately. It is skipped, and the pages after it are sent all the same. */
-	if (!bpf_probe_read_user(looking->page.bytes, STACK_PAGE_LEN, (void *)address)) {
+	if (!bpf_probe_read_user(scratch->page.bytes, STACK_PAGE_LEN, (void *)address)) {
 		__u64 *sent = bpf_map_lookup_elem(&sent_pages, &key);
 
-		hash = hash_page(&looking->page);
+		hash = hash_page(&scratch->page);
 		if (!sent || *sent != hash) {
-			looking->page.address = address;
+			scratch->page.address = address;
+			scratch->page.hash = hash;
 			if (copy->room < STACK_PAGE_LEN ||
-			    bpf_ringbuf_output(&ring, &looking->page, sizeof(looking->page), BPF_RB_NO_WAKEUP)) {
+			    bpf_ringbuf_output(&ring, &scratch->page, sizeof(scratch->page), BPF_RB_NO_WAKEUP)) {
 				copy->is_short = 1;
 			} else {
 				copy->room -= STACK_PAGE_LEN;
@@ -118,7 +120,7 @@ static long look_at_page(__u32 i, struct copy *copy)
 			}
 		}
 	}
-	looking->hashes[i & 511] = hash;
+	scratch->hashes[i & 511] = hash;
 	return 0;
 }
 
@@ -133,42 +135,39 @@ static __always_inline __u32 room_for_stack(void)
 }
 
 /* Sends the pages of the stack from `low` to `high` that changed, and the hashes of all its pages. */
-VERIFIED_ALONE int send_stack(__u64 low, __u64 high)
+VERIFIED_ALONE int send_stack(__u32 slot, __u64 low, __u64 high)
 {
 	struct copy copy = { .first_page = low & -(__u64)STACK_PAGE_LEN, .room = room_for_stack() };
-	struct scratch *scratch = scratch_here();
-	struct sample_record *record;
-	__u32 zero = 0, bytes;
+	struct scratch *scratch = scratch_of(slot);
 	__u64 pages;
+	__u32 bytes;
 
-	copy.looking = bpf_map_lookup_elem(&lookings, &zero);
-	if (!copy.looking || !scratch)
+	if (!scratch)
 		return 0;
-	record = &scratch->record;
+	copy.scratch = scratch;
 	pages = (high - copy.first_page + STACK_PAGE_LEN - 1) / STACK_PAGE_LEN;
 	if (pages > MAX_STACK_PAGES)
 		pages = MAX_STACK_PAGES;
-	copy.looking->page.type = RECORD_STACK_PAGE;
-	copy.looking->page.cpu = record->head.cpu;
-	copy.looking->page.snapshot = record->snapshot;
-	copy.looking->stack.type = RECORD_STACK;
-	copy.looking->stack.cpu = record->head.cpu;
-	copy.looking->stack.snapshot = record->snapshot;
-	copy.looking->stack.low = low;
-	copy.looking->stack.high = high;
-	copy.looking->stack.tid = record->head.tid;
-	copy.looking->stack.len = pages;
+	scratch->page.type = RECORD_STACK_PAGE;
+	scratch->page.tid = scratch->record.head.tid;
+	scratch->page.snapshot = scratch->record.snapshot;
+	scratch->stack.type = RECORD_STACK;
+	scratch->stack.tid = scratch->record.head.tid;
+	scratch->stack.snapshot = scratch->record.snapshot;
+	scratch->stack.low = low;
+	scratch->stack.high = high;
+	scratch->stack.len = pages;
 	bpf_loop(pages, look_at_page, &copy, 0);
-	bytes = sizeof(copy.looking->stack) + (pages & 511) * sizeof(__u64);
-	if (bpf_ringbuf_output(&ring, &copy.looking->stack, bytes, BPF_RB_NO_WAKEUP) || copy.is_short)
+	bytes = sizeof(scratch->stack) + (pages & 511) * sizeof(__u64);
+	if (bpf_ringbuf_output(&ring, &scratch->stack, bytes, BPF_RB_NO_WAKEUP) || copy.is_short)
 		count_loss(LOSS_STACK_SHORTENED);
 	return 0;
 }
 
-static __always_inline void send_whole_stack(__u64 sp, __u64 end)
+static __always_inline void send_whole_stack(__u32 slot, __u64 sp, __u64 end)
 {
 	if (end > sp)
-		send_stack(sp, end - sp > max_stack_bytes ? sp + max_stack_bytes : end);
+		send_stack(slot, sp, end - sp > max_stack_bytes ? sp + max_stack_bytes : end);
 }
 
 #endif

@@ -3,14 +3,6 @@
 #ifndef ICECORE_REGISTERS_H
 #define ICECORE_REGISTERS_H
 
-/* The number of the last snapshot, by CPU. Perf-event programs do not nest on a CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} snapshot_numbers SEC(".maps");
-
 #if defined(__TARGET_ARCH_x86)
 /* `from(field)` reads a register. */
 #define COPY_REGISTERS(to, from)                                                                                      \
@@ -21,32 +13,50 @@ struct {
 		(to)[12] = from(r12), (to)[13] = from(r13), (to)[14] = from(r14), (to)[15] = from(r15);               \
 		(to)[16] = from(ip);                                                                                  \
 	} while (0)
-#define STACK_POINTER 7
-#define FRAME_POINTER 6
 #else
 #define COPY_REGISTERS(to, from)                                                                                      \
 	do {                                                                                                          \
 		_Pragma("unroll") for (int i = 0; i < 31; i++)(to)[i] = from(regs[i]);                                \
 		(to)[31] = from(sp), (to)[32] = from(pc);                                                             \
 	} while (0)
-#define STACK_POINTER 31
-#define FRAME_POINTER 29
 #endif
 
-/* Begins a snapshot, whose registers the caller fills in. */
-static __always_inline struct registers_record *begin_snapshot(struct sample_record *record, bool is_outer)
+/* Returns the return address at the first instruction of a function; 0 if it cannot be read. */
+static __always_inline __u64 return_address(const __u64 *registers)
 {
-	__u32 zero = 0;
-	__u64 *number = bpf_map_lookup_elem(&snapshot_numbers, &zero);
-	struct looking *looking = bpf_map_lookup_elem(&lookings, &zero);
-	struct registers_record *taken;
+#if defined(__TARGET_ARCH_x86)
+	__u64 address;
 
-	if (!looking || !number)
-		return 0;
-	taken = &looking->registers;
+	return READ_USER(address, registers[STACK_POINTER]) ? 0 : address;
+#else
+	return registers[30];
+#endif
+}
+
+/* Returns an argument of a function at its first instruction, counted from 1; 0 if it is not in a register. */
+static __always_inline __u64 argument(const __u64 *registers, __u32 number)
+{
+#if defined(__TARGET_ARCH_x86)
+	/* rdi, rsi, rdx, rcx, r8, r9 */
+	return number == 1 ? registers[5] :
+	       number == 2 ? registers[4] :
+	       number == 3 ? registers[1] :
+	       number == 4 ? registers[2] :
+	       number == 5 ? registers[8] :
+	       number == 6 ? registers[9] :
+			     0;
+#else
+	return number - 1 < 8 ? registers[(number - 1) & 7] : 0;
+#endif
+}
+
+/* Begins a snapshot of the registers in the buffer. */
+static __always_inline struct registers_record *begin_snapshot(__u32 slot, struct scratch *scratch, bool is_outer)
+{
+	struct registers_record *taken = &scratch->registers;
+
 	taken->type = RECORD_REGISTERS;
-	taken->cpu = record->head.cpu;
-	taken->snapshot = ++*number;
+	taken->snapshot = (__u64)slot << SNAPSHOT_BITS | (++scratch->snapshots & ((1ULL << SNAPSHOT_BITS) - 1));
 	taken->is_outer = is_outer;
 	return taken;
 }

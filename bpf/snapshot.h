@@ -23,70 +23,74 @@ static __always_inline __u64 sampled_stack_end(struct scratch *scratch, __u64 sp
 
 /* Sends the stack up to the frame to which the frame pointer leads, if the top was not enough. A leaf without a frame has its return address
  * there, and the frame pointer belongs to its caller. */
-static __always_inline void send_leaf(__u64 sp, __u64 fp, __u64 end)
+static __always_inline void send_leaf(__u32 slot, __u64 sp, __u64 fp, __u64 end)
 {
 	__u64 len = fp + 16 - sp;
 
 	if (len > TOP_LEN && len <= LEAF_BYTES && fp + 16 <= end)
-		send_stack(sp, fp + 16);
+		send_stack(slot, sp, fp + 16);
 }
 
 /* Sends registers and stack of C code that called Go. */
-static long send_callback(__u32 i, struct scratch **sampled)
+static long send_callback(__u32 i, __u32 *slot)
 {
-	struct scratch *scratch = *sampled;
-	struct sample_record *record = &scratch->record;
-	__u64 snapshot = record->snapshot, at = scratch->go.backs[i & (GO_MAX_BACKS - 1)], pair[2], end;
+	struct scratch *scratch = scratch_of(*slot);
+	__u64 snapshot, at, pair[2], end;
 	struct registers_record *taken;
 
+	if (!scratch)
+		return 1;
+	snapshot = scratch->record.snapshot;
+	at = scratch->go.backs[i & (GO_MAX_BACKS - 1)];
 	if (bpf_probe_read_user(pair, sizeof(pair), (void *)at))
 		return 1;
-	taken = begin_snapshot(record, 1);
-	if (!taken)
-		return 1;
+	taken = begin_snapshot(*slot, scratch, 1);
 	__builtin_memset(taken->registers, 0, sizeof(taken->registers));
 	taken->registers[FRAME_POINTER] = pair[0];
 	taken->registers[STACK_POINTER] = at + sizeof(pair);
 	taken->registers[REGISTER_COUNT - 1] = pair[1];
-	end = stack_end(record->head.tid, at);
-	if (send_registers(record, taken, end, 0))
-		send_whole_stack(at + sizeof(pair), end);
-	record->snapshot = snapshot;
+	end = stack_end(scratch->record.head.tid, at);
+	if (send_registers(&scratch->record, taken, end, 0))
+		send_whole_stack(*slot, at + sizeof(pair), end);
+	scratch->record.snapshot = snapshot;
 	return 0;
 }
 
-/* Sends registers and stack of a sample whose walk is done. */
-static __always_inline void take_snapshot(struct bpf_perf_event_data *ctx, struct sample_record *record, bool in_user)
+/* Sends the registers in the buffer and the stack of a sample whose walk is done. */
+static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch)
 {
-	struct registers_record *taken = begin_snapshot(record, 0);
-	struct scratch *scratch = scratch_here();
-	bool has_signal;
-	__u64 sp, fp, end;
+	struct registers_record *taken = begin_snapshot(slot, scratch, 0);
+	__u64 sp = taken->registers[STACK_POINTER], fp = taken->registers[FRAME_POINTER];
+	bool has_signal = is_on_signal_stack(sp);
+	__u64 end = sampled_stack_end(scratch, sp);
 
-	if (!taken || !scratch)
+	if (!send_registers(&scratch->record, taken, end, scratch->go.places.code_len))
 		return;
-	if (in_user) {
-#define FROM_CONTEXT(field) (*(volatile unsigned long *)&ctx->regs.field)
-		COPY_REGISTERS(taken->registers, FROM_CONTEXT);
-	} else {
-		struct pt_regs *entry = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
-#define FROM_ENTRY(field) (entry->field)
-		COPY_REGISTERS(taken->registers, FROM_ENTRY);
-	}
-	sp = taken->registers[STACK_POINTER];
-	fp = taken->registers[FRAME_POINTER];
-	has_signal = is_on_signal_stack(sp);
-	end = sampled_stack_end(scratch, sp);
-	if (!send_registers(record, taken, end, scratch->go.places.code_len))
-		return;
-	if (has_signal || !is_believed()) {
-		send_whole_stack(sp, end);
+	if (has_signal || !is_believed(slot)) {
+		send_whole_stack(slot, sp, end);
 		if (has_signal)
-			send_interrupted();
+			send_interrupted(slot);
 	} else if (!scratch->go.places.code_len) {
-		send_leaf(sp, fp, end);
+		send_leaf(slot, sp, fp, end);
 	}
-	bpf_loop(scratch->go.back_count, send_callback, &scratch, 0);
+	bpf_loop(scratch->go.back_count, send_callback, &slot, 0);
+}
+
+/* Takes the user stack at the registers in the buffer. `at_entry`: they are those at the first instruction of a function. */
+VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
+{
+	struct scratch *scratch = scratch_of(slot);
+	__u64 caller = 0;
+
+	if (!scratch)
+		return 0;
+	/* The report finds the caller in the copy. */
+	if (at_entry && copy_mode == COPY_NOTHING)
+		caller = return_address(scratch->registers.registers);
+	walk_by_loop(slot, caller);
+	if (copy_mode != COPY_NOTHING)
+		take_snapshot(slot, scratch);
+	return 0;
 }
 
 #endif

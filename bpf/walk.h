@@ -3,16 +3,30 @@
 #ifndef ICECORE_WALK_H
 #define ICECORE_WALK_H
 
-/* One record under construction. Kernel frames are written first and user frames after them, so the
- * record that goes into the ring has no gap. */
+/* The buffers of one program while it takes a sample. */
 struct scratch {
+	/* Kernel frames are written first and user frames after them, so that the record in the ring has no gap. */
 	struct sample_record record;
 	/* 128, not 127: a power of two lets the verifier bound an index with a mask. */
 	__u64 frames[128 + MAX_USER_FRAMES];
-	struct go_stacks go; /* not sent */
+	/* From here on nothing is sent with the sample. */
+	struct go_stacks go;
+	struct registers_record registers;
+	struct page_record page;
+	struct stack_record stack;
+	/* A power of two, like the frames. */
+	__u64 hashes[512];
+	/* A wait, and its kernel frames. */
+	struct wait_record wait;
+	__u64 wait_frames[128];
+	/* The number of the last snapshot. */
+	__u64 snapshots;
+	__u32 is_taken;
 };
 
-/* Indexed by CPU. Perf-event programs do not nest on a CPU. (Values of per-CPU arrays end at 32 KiB.) */
+_Static_assert(MAX_STACK_PAGES <= 512, "a stack has more pages than there are hashes");
+
+/* Indexed by CPU and lane. (Values of per-CPU arrays end at 32 KiB.) */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -20,11 +34,36 @@ struct {
 	__type(value, struct scratch);
 } scratches SEC(".maps");
 
-static __always_inline struct scratch *scratch_here(void)
+static __always_inline struct scratch *scratch_of(__u32 slot)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&scratches, &slot);
+}
 
-	return bpf_map_lookup_elem(&scratches, &cpu);
+/* Takes a free buffer of this CPU, and stores its number. Programs of perf events do not nest on a CPU; those of other kinds interrupt
+ * them and each other. */
+static __always_inline struct scratch *claim_scratch(__u32 *slot)
+{
+	__u32 first = bpf_get_smp_processor_id() * lanes;
+
+	if (lanes == 1) {
+		*slot = first;
+		return scratch_of(first);
+	}
+	for (__u32 lane = 0; lane < LANES; lane++) {
+		struct scratch *scratch = scratch_of(first + lane);
+
+		if (scratch && __sync_val_compare_and_swap(&scratch->is_taken, 0, 1) == 0) {
+			*slot = first + lane;
+			return scratch;
+		}
+	}
+	return 0;
+}
+
+static __always_inline void free_scratch(struct scratch *scratch)
+{
+	if (lanes != 1)
+		__sync_lock_test_and_set(&scratch->is_taken, 0);
 }
 
 /* The verifier checks a function that is not static once and by itself. It follows a static function again for every path that leads
@@ -32,23 +71,10 @@ static __always_inline struct scratch *scratch_here(void)
  * verified alone takes numbers and pointers to structures, which it must compare with 0, and returns a number. */
 #define VERIFIED_ALONE __noinline
 
-struct user_regs {
-	__u64 ip;
-	__u64 fp;
-};
-
 #if defined(__TARGET_ARCH_x86)
-#define CONTEXT_IP(ctx) (*(volatile unsigned long *)&(ctx)->regs.ip)
-#define CONTEXT_FP(ctx) (*(volatile unsigned long *)&(ctx)->regs.bp)
 #define CONTEXT_IN_USER(ctx) ((*(volatile unsigned long *)&(ctx)->regs.cs & 3) != 0)
-#define TASK_IP(saved) ((saved)->ip)
-#define TASK_FP(saved) ((saved)->bp)
 #else
-#define CONTEXT_IP(ctx) (*(volatile __u64 *)&(ctx)->regs.pc)
-#define CONTEXT_FP(ctx) (*(volatile __u64 *)&(ctx)->regs.regs[29])
 #define CONTEXT_IN_USER(ctx) ((*(volatile __u64 *)&(ctx)->regs.pstate & 0xf) == 0)
-#define TASK_IP(saved) ((saved)->pc)
-#define TASK_FP(saved) ((saved)->regs[29])
 #endif
 
 struct walk {
@@ -213,19 +239,24 @@ static long walk_step(__u32 i, struct walk *walk)
 	return end_walk(walk, WALK_NOT_MONOTONIC);
 }
 
-/* Walks frame pointers with bpf_loop (kernel 5.17 and later) up to the requested depth, and stores how the walk ended. */
-VERIFIED_ALONE int walk_by_loop(__u64 ip, __u64 fp)
+/* Walks frame pointers with bpf_loop (kernel 5.17 and later) up to the requested depth, and stores how the walk ended. `caller` is the
+ * return address if no frame of the leaf exists yet; else 0. */
+VERIFIED_ALONE int walk_by_loop(__u32 slot, __u64 caller)
 {
-	struct scratch *scratch = scratch_here();
-	struct walk walk = { .scratch = scratch, .fp = fp, .len = 1, .end = WALK_DEPTH };
+	struct scratch *scratch = scratch_of(slot);
+	struct walk walk = { .scratch = scratch, .len = 1, .end = WALK_DEPTH };
 	__u32 frames = max_user_frames;
+	__u64 ip;
 
 	if (!scratch)
 		return 0;
+	ip = scratch->registers.registers[REGISTER_COUNT - 1];
+	walk.fp = scratch->registers.registers[FRAME_POINTER];
 	walk.base = scratch->record.kernel_len & 127;
 	scratch->frames[walk.base] = ip;
 	find_go_stacks(scratch->record.head.tgid, &scratch->go);
 	note_code(&scratch->go, ip);
+	scratch->go.next[0] = caller;
 	/* Unwound stacks have no such limit, and for Go the walk replaces unwinding. */
 	if (copy_mode != COPY_NOTHING && scratch->go.places.code_len)
 		frames = MAX_USER_FRAMES;
@@ -256,9 +287,10 @@ static __always_inline void walk_by_helper(void *ctx, struct scratch *scratch)
 	scratch->record.user_end = scratch->record.user_len == want ? WALK_DEPTH : WALK_UNSAID;
 }
 
-static __always_inline void walk_kernel(void *ctx, struct scratch *scratch)
+/* Stores the kernel stack, without the innermost frames that are ours. */
+static __always_inline void walk_kernel(void *ctx, struct scratch *scratch, __u32 ours)
 {
-	long bytes = bpf_get_stack(ctx, scratch->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
+	long bytes = bpf_get_stack(ctx, scratch->frames, MAX_KERNEL_FRAMES * sizeof(__u64), ours);
 
 	if (bytes <= 0) {
 		scratch->record.kernel_end = WALK_UNREADABLE;

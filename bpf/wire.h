@@ -24,12 +24,24 @@
 /* The largest value of --stack-bytes, and the number of pages that it touches. */
 #define MAX_STACK_BYTES (1 << 20)
 #define MAX_STACK_PAGES (MAX_STACK_BYTES / STACK_PAGE_LEN + 1)
+/* Programs that interrupt each other on a CPU each take a buffer of their own; a CPU has this many. */
+#define LANES 4
+/* The lower bits of a snapshot's number count up; the bits above are the number of the buffer: CPU * LANES + lane. */
+#define SNAPSHOT_BITS 40
+/* The most events of one recording. The cookie of a program's attachment is the number of its event. */
+#define MAX_EVENTS 64
+/* The most CPUs that --cpu can choose from for probes; the counters of other CPUs need no such list. */
+#define MAX_CPUS 4096
 /* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
  * rip. arm64: x0 to x30, sp, pc. */
 #if defined(__TARGET_ARCH_x86)
 #define REGISTER_COUNT 17
+#define STACK_POINTER 7
+#define FRAME_POINTER 6
 #else
 #define REGISTER_COUNT 33
+#define STACK_POINTER 31
+#define FRAME_POINTER 29
 #endif
 
 enum record_type {
@@ -43,6 +55,8 @@ enum record_type {
 	RECORD_STACK_PAGE = 8,
 	RECORD_STACK = 9,
 	RECORD_CPU_TIME = 10,
+	RECORD_WAIT = 11,
+	RECORD_WAIT_STACK = 12,
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -64,7 +78,8 @@ enum loss_cause {
 	LOSS_NO_SCRATCH = 2,
 	LOSS_TARGETS_FULL = 3,
 	LOSS_STACK_SHORTENED = 4,
-	LOSS_CAUSES = 5,
+	LOSS_RATE_LOWERED = 5,
+	LOSS_CAUSES = 6,
 };
 
 /* Which stacks are copied. */
@@ -118,8 +133,9 @@ struct record_head {
  *   58    2  user_len     frames
  *   60    1  kernel_end   enum walk_end
  *   61    1  user_end     enum walk_end
- *   62    2  zero
- *   64    8  snapshot     number of the snapshot that came before on the same CPU; 0 if there is none
+ *   62    1  event        its position in the recording's list of events
+ *   63    1  zero
+ *   64    8  snapshot     number of the snapshot that came before in the same buffer; 0 if there is none
  *   72       kernel_len addresses, leaf first, then user_len addresses, leaf first
  */
 struct sample_record {
@@ -129,18 +145,19 @@ struct sample_record {
 	__u16 user_len;
 	__u8 kernel_end;
 	__u8 user_end;
-	__u16 zero;
+	__u8 event;
+	__u8 zero;
 	__u64 snapshot;
 };
 
 /*
- * The state of user space at a sample. Pages of the stack follow, then the list of its pages, then the sample, all of one CPU.
+ * The state of user space at a sample. Pages of the stack follow, then the list of its pages, then the sample, all of one buffer.
  * If the thread is on an alternate signal stack, the state that the signal interrupted follows after the list of pages in the same way.
  *
  *  off size
  *    0    4  type       RECORD_REGISTERS
- *    4    4  cpu
- *    8    8  snapshot   counts up on a CPU, from 1
+ *    4    4  zero
+ *    8    8  snapshot   counts up in a buffer, from 1; the upper bits are the number of the buffer
  *   16    8  stack_end  address after the stack; 0 if it is unknown
  *   24    4  is_outer   1: the state of outer code, which a signal interrupted or which called Go; 0: the state at the sample
  *   28    4  top_len    bytes that `top` has; 0 if they could not be read
@@ -149,7 +166,7 @@ struct sample_record {
  */
 struct registers_record {
 	__u32 type;
-	__u32 cpu;
+	__u32 zero;
 	__u64 snapshot;
 	__u64 stack_end;
 	__u32 is_outer;
@@ -163,16 +180,18 @@ struct registers_record {
  *
  *  off size
  *    0    4  type      RECORD_STACK_PAGE
- *    4    4  cpu
+ *    4    4  tid
  *    8    8  snapshot  that it belongs to
  *   16    8  address
- *   24 4096  bytes     all of the page, also what is not stack
+ *   24    8  hash      of the bytes
+ *   32 4096  bytes     all of the page, also what is not stack
  */
 struct page_record {
 	__u32 type;
-	__u32 cpu;
+	__u32 tid;
 	__u64 snapshot;
 	__u64 address;
+	__u64 hash;
 	__u8 bytes[STACK_PAGE_LEN];
 };
 
@@ -182,22 +201,22 @@ struct page_record {
  *
  *  off size
  *    0    4  type      RECORD_STACK
- *    4    4  cpu
+ *    4    4  tid
  *    8    8  snapshot  that it belongs to
  *   16    8  low       address of the first byte
  *   24    8  high      address after the last one
- *   32    4  tid
- *   36    4  len       pages
+ *   32    4  len       pages
+ *   36    4  zero
  *   40       hash of each page, of the one that holds `low` first; 0 if the page could not be read
  */
 struct stack_record {
 	__u32 type;
-	__u32 cpu;
+	__u32 tid;
 	__u64 snapshot;
 	__u64 low;
 	__u64 high;
-	__u32 tid;
 	__u32 len;
+	__u32 zero;
 };
 
 /*
@@ -210,6 +229,67 @@ struct task_record {
 	struct record_head head;
 	__u32 parent_tgid;
 	__u32 whole_group;
+};
+
+/* Who ended a wait; the numbers are those of docs/FORMAT.md, `woken by`. */
+enum waker {
+	WAKER_UNKNOWN = 0,
+	WAKER_THREAD = 1,
+	WAKER_HARD_INTERRUPT = 2,
+	WAKER_SOFT_INTERRUPT = 3,
+	WAKER_NOBODY = 4,
+};
+
+/* Flags of a wait. */
+#define WAIT_BEGAN_BEFORE 1
+#define WAIT_NOT_ENDED 2
+/* RECORD_WAIT_STACK follows, when the thread returns to user space. */
+#define WAIT_HAS_STACK 4
+
+/*
+ * A thread is on a CPU again. It waited in two parts: until somebody woke it, and then for a CPU.
+ *
+ *   began_ns        ready_ns           head.time_ns
+ *   ├─ off-CPU ─────┼─ run delay ──────┤
+ *
+ *  off size
+ *    0   48  head            of the thread
+ *   48    8  began_ns        when it left its CPU
+ *   56    8  ready_ns        when it became runnable; `began_ns` if it was preempted
+ *   64    8  blocked_weight  of the first part, ns; 0 if it is no sample
+ *   72    8  delay_weight    of the second part, ns; 0 if it is no sample
+ *   80    8  epoch           of the RECORD_WAIT_STACK with the user stack
+ *   88    8  waker_ns        time of the waker's sample; 0 if there is none
+ *   96    4  waker_tgid
+ *  100    4  waker_tid
+ *  104   16  waker_comm
+ *  120    4  state           the kernel's state of the task when it left its CPU; 0: runnable; all ones: unknown
+ *  124    2  kernel_len      frames
+ *  126    1  kernel_end      enum walk_end
+ *  127    1  woken_by        enum waker
+ *  128    4  flags
+ *  132    4  zero
+ *  136       kernel_len addresses, leaf first
+ *
+ * RECORD_WAIT_STACK is a `sample_record` with user frames alone; its weight is the epoch.
+ */
+struct wait_record {
+	struct record_head head;
+	__u64 began_ns;
+	__u64 ready_ns;
+	__u64 blocked_weight;
+	__u64 delay_weight;
+	__u64 epoch;
+	__u64 waker_ns;
+	__u32 waker_tgid;
+	__u32 waker_tid;
+	char waker_comm[COMM_LEN];
+	__u32 state;
+	__u16 kernel_len;
+	__u8 kernel_end;
+	__u8 woken_by;
+	__u32 flags;
+	__u32 zero;
 };
 
 /* When the account of a thread was read. */

@@ -6,9 +6,10 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 15] = [
     "account.h",
     "believed.h",
+    "events.h",
     "go.h",
     "icecore.bpf.c",
     "interrupted.h",
@@ -16,7 +17,9 @@ const SOURCES: [&str; 12] = [
     "maps.h",
     "pages.h",
     "registers.h",
+    "sample.h",
     "snapshot.h",
+    "waits.h",
     "walk.h",
     "wire.h",
 ];

@@ -141,7 +141,7 @@ fn take<'d>(asked: &mut Vec<Asked>, found: &mut Vec<Function>, source: impl FnOn
 }
 
 #[cfg(test)]
-pub(super) mod fixture {
+pub(crate) mod fixture {
     use std::process::Command;
 
     use icecore_elf::{FileOff, Svma};
@@ -149,7 +149,7 @@ pub(super) mod fixture {
     use super::Asked;
 
     /// Assembles a program, whose code begins at 0x10000.
-    pub(in crate::evidence) fn assembled(source: &str) -> Vec<u8> {
+    pub(crate) fn assembled(source: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("x.s"), source).expect("written");
         let args = ["-nostdlib", "-static", "-Wl,-Ttext=0x10000", "-Wl,--build-id=none", "x.s", "-o", "x"];

@@ -255,7 +255,7 @@ pub(crate) fn wanted_rules<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<It
 }
 
 /// Opens the debug file of a stripped file, if it is installed.
-fn debug_file(file: &ReadCache<&File>) -> Option<File> {
+pub(crate) fn debug_file(file: &ReadCache<&File>) -> Option<File> {
     let id = build_id::of_elf(file)?;
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = hex.split_at_checked(2)?;

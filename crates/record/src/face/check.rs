@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 
 use super::cli::{self, Args};
+use super::probes::{self, Common};
+use super::summary;
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
-use crate::settings::{Destination, Options, Target, Unwind};
+use crate::settings::{Destination, OffCpu, Options, Target, Unwind};
 use crate::sys::perf::Rate;
 use crate::sys::user::{self, User};
 
@@ -26,7 +28,7 @@ const MAX_CGROUPS: usize = 64;
 ///
 /// # Errors
 /// If there is no target, a process or thread does not exist, a CPU is not online, or the command
-/// cannot be found.
+/// or an event cannot be found.
 pub fn options(args: Args) -> anyhow::Result<Options> {
     let target = if args.all {
         Target::System
@@ -79,15 +81,33 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring_bytes),
         "cannot use a ring of {ring_bytes} bytes: give --ring between 256K and 1G"
     );
+    let rate = args.count.map_or(Rate::Frequency(args.frequency), Rate::Period);
+    let common = Common { rate, user: !args.kernel, kernel: !args.user };
+    let (events, notes) = probes::find(&args.events, common)?;
+    if !args.quiet {
+        notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}")));
+    }
     Ok(Options {
         target,
         command: args.command,
+        events,
+        off_cpu: args.off_cpu.or(args.off_cpu_only).map(|typed| OffCpu {
+            always_ns: match (typed, args.count) {
+                (Some(typed), _) => u64::try_from(typed.as_nanos()).unwrap_or(u64::MAX),
+                // As often as the CPU is sampled.
+                (None, None) => 1_000_000_000 / args.frequency,
+                (None, Some(count)) => count,
+            },
+            wakers: args.wakers,
+            only: args.off_cpu_only.is_some(),
+        }),
+        max_event_rate: args.max_event_rate,
         run_as,
         delay: args.delay,
-        rate: args.count.map_or(Rate::Frequency(args.frequency), Rate::Period),
+        rate,
         duration: args.duration,
-        user: !args.kernel,
-        kernel: !args.user,
+        user: common.user,
+        kernel: common.kernel,
         idle: args.include_idle,
         some_cpus: cpus.len() < online.len(),
         cpus,

@@ -30,6 +30,10 @@ Examples:
   icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
   icecore-record --delay 5 -d 10 ./server    ten seconds, from five seconds after the start
   icecore-record --as www-data ./server      the command runs as another user
+  icecore-record -e page-faults -- ./app     every page fault instead of CPU time
+  icecore-record -e 'uprobe:python3:PyObject_Call*' -p PID -d 5
+  icecore-record -a -e cycles -e sched:sched_switch,every=100 -d 10
+  icecore-record --off-cpu --wakers -p PID   also how long threads wait, for what, and who wakes them
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-report FILE                        what it saw
 
@@ -58,13 +62,37 @@ pub struct Args {
     #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "pids", "tids"])]
     pub cgroups: Vec<String>,
 
-    /// Samples per second and CPU
+    /// Sample this event; may be repeated. By default cycles, or cpu-clock where no counter is. A name of perf (page-faults, cache-misses:u,
+    /// r01c2), CATEGORY:NAME of a tracepoint, uprobe:PATH:FUNCTION or kprobe:FUNCTION; * and ? stand for parts of names. Behind it
+    /// options: ,count=N or ,freq=HZ of counters; ,every=N ,weight=argN ,min=N ,unit=TEXT of all others
+    #[arg(short = 'e', long = "event", value_name = "EVENT[,KEY=VALUE]…")]
+    pub events: Vec<String>,
+
+    /// The most samples per second of one probe or tracepoint. Above it, one sample stands for several hits and weighs as much more. 0: no
+    /// limit
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub max_event_rate: u64,
+
+    /// Samples per second and CPU, of clocks and counters of the hardware
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=50_000))]
     pub frequency: u64,
 
     /// Take a sample every COUNT units of the event instead (ns of cpu-clock, cycles)
     #[arg(short = 'c', long = "count", value_name = "COUNT", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(20_000..=1_000_000_000_000))]
     pub count: Option<u64>,
+
+    /// Record also how long threads wait, with their stacks: for an event (`off-cpu`) and for a CPU (`run-delay`). A wait of TIME (1ms,
+    /// 100us) is always kept, a shorter one with the probability length / TIME; default: the time between two samples
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = seconds::parse, group = "waits")]
+    pub off_cpu: Option<Option<std::time::Duration>>,
+
+    /// The same, and sample nothing else except for what -e names
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = seconds::parse, group = "waits")]
+    pub off_cpu_only: Option<Option<std::time::Duration>>,
+
+    /// Record also who ended each wait (`waker`)
+    #[arg(long, requires = "waits")]
+    pub wakers: bool,
 
     /// Stop after this many seconds of sampling (2.5, 10s, 500ms); a command goes on, and is waited for
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = seconds::parse)]
@@ -157,13 +185,34 @@ pub struct Args {
     pub command: Vec<OsString>,
 }
 
+/// Joins `--off-cpu` and the time behind it by `=`: what stands behind it may also be the command.
+fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut out: Vec<OsString> = Vec::new();
+    let mut is_over = false;
+    for arg in args {
+        let takes_time = |option: &OsString| option == "--off-cpu" || option == "--off-cpu-only";
+        let is_time = arg.to_str().is_some_and(|text| seconds::parse(text).is_ok());
+        match out.last_mut().filter(|last| !is_over && is_time && takes_time(last)) {
+            Some(option) => {
+                option.push("=");
+                option.push(arg);
+            }
+            None => {
+                is_over |= arg == "--";
+                out.push(arg);
+            }
+        }
+    }
+    out
+}
+
 /// Parses a command line whose first word is the name of the program. Prints the text of `--help` and `--version`, and the error
 /// if the command line cannot be parsed.
 ///
 /// # Errors
 /// The exit code: 2, or 0 for `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
-    Args::try_parse_from(args).map_err(|error| {
+    Args::try_parse_from(joined(args)).map_err(|error| {
         let failed = error.use_stderr();
         let is_terminal = if failed { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let is_styled = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -344,6 +393,22 @@ mod tests {
         assert_eq!(args.delay.map(|delay| delay.as_millis()), Some(500));
         let args = Args::try_parse_from(["icecore-record", "--user", "ls"]).expect("a flag");
         assert_eq!((args.run_as, args.user, args.command), (None, true, vec!["ls".into()]));
+    }
+
+    #[test]
+    fn the_time_of_a_wait_may_stand_behind_its_option() {
+        let parse = |line: &[&str]| {
+            let line = [&["icecore-record"], line].concat().into_iter().map(OsString::from);
+            Args::try_parse_from(joined(line)).expect("it is right")
+        };
+        let millisecond = Some(Some(std::time::Duration::from_millis(1)));
+        assert_eq!(parse(&["--off-cpu", "1ms", "sleep", "1"]).off_cpu, millisecond);
+        assert_eq!(parse(&["--off-cpu=1ms", "--", "sleep", "1"]).off_cpu, millisecond);
+        let args = parse(&["--off-cpu", "sleep", "1"]);
+        assert_eq!((args.off_cpu, args.command.len()), (Some(None), 2));
+        let args = parse(&["-a", "--", "--off-cpu", "1"]);
+        assert_eq!((args.off_cpu, args.command.len()), (None, 2));
+        assert!(Args::try_parse_from(["icecore-record", "-a", "--wakers"]).is_err(), "of which waits?");
     }
 
     #[test]

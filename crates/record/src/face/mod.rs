@@ -2,8 +2,10 @@
 
 pub mod check;
 pub mod cli;
+mod event;
 pub(crate) mod live;
 pub(crate) mod output;
+mod probes;
 mod seconds;
 pub(crate) mod session;
 pub mod summary;

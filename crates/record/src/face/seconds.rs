@@ -1,4 +1,4 @@
-//! Times on the command line: seconds with decimals, `10s`, `500ms`.
+//! Times on the command line: seconds with decimals, `10s`, `500ms`, `100us`.
 
 use std::time::Duration;
 
@@ -7,13 +7,11 @@ const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Parses a time of more than 0.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    let (number, units) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1e3),
-        (None, Some(number)) => (number, 1.0),
-        (None, None) => (text, 1.0),
-    };
+    const UNITS: [(&str, f64); 4] = [("ms", 1e3), ("us", 1e6), ("ns", 1e9), ("s", 1.0)];
+    let with_unit = UNITS.iter().find_map(|(unit, units)| Some((text.strip_suffix(unit)?, *units)));
+    let (number, units) = with_unit.unwrap_or((text, 1.0));
     let number: f64 =
-        number.parse().map_err(|_| "expected seconds such as 2.5 or 10s, or 500ms".to_owned())?;
+        number.parse().map_err(|_| "expected seconds such as 2.5 or 10s, 500ms or 100us".to_owned())?;
     if number <= 0.0 {
         return Err("must be more than 0".to_owned());
     }
@@ -40,9 +38,15 @@ mod tests {
 
     #[test]
     fn seconds_have_decimals_and_may_have_a_unit() {
-        for (text, milliseconds) in
-            [("2", 2_000), ("0.25", 250), ("10s", 10_000), ("1.5s", 1_500), ("500ms", 500), ("0.5ms", 0)]
-        {
+        for (text, milliseconds) in [
+            ("2", 2_000),
+            ("0.25", 250),
+            ("10s", 10_000),
+            ("1.5s", 1_500),
+            ("500ms", 500),
+            ("9000us", 9),
+            ("0.5ms", 0),
+        ] {
             assert_eq!(parse(text).map(|time| time.as_millis()), Ok(milliseconds), "{text}");
         }
         for wrong in ["", "s", "ms", "0", "0ms", "-1", "10ss", "10m", "1 s", "nan", "inf", "1e300"] {

@@ -6,16 +6,12 @@ use icecore_format::records::{EventV1, LabelV1, SessionV1};
 
 use crate::machine::build_id;
 use crate::proc::namespace;
-use crate::settings::{Options, Target};
+use crate::settings::{Event, Options, Source, Target};
 use crate::sys::clock;
-use crate::sys::perf::{self, Rate};
+use crate::sys::perf::Rate;
 
 /// Describes the session that begins now, or after the delay.
-pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>) -> SessionV1 {
-    let (frequency_hz, period) = match options.rate {
-        Rate::Frequency(hz) => (hz, 0),
-        Rate::Period(units) => (0, units),
-    };
+pub(crate) fn describe(options: &Options, events: &[Event], notes: Vec<String>) -> SessionV1 {
     let delay_ns = options.delay.map_or(0, |delay| u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
     SessionV1 {
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
@@ -31,12 +27,7 @@ pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>
         cpus: options.cpus.clone(),
         page_bytes: crate::sys::usage::page_bytes(),
         target: target(&options.target),
-        events: vec![EventV1 {
-            name: event.name.to_owned(),
-            unit: event.unit.to_owned(),
-            frequency_hz,
-            period,
-        }],
+        events: events.iter().map(described).collect(),
         max_depth: options.max_depth,
         user: options.user,
         kernel: options.kernel,
@@ -50,6 +41,16 @@ pub(crate) fn describe(options: &Options, event: perf::Event, notes: Vec<String>
         notes,
         mount_ns: namespace::mount("self").unwrap_or(0),
     }
+}
+
+fn described(event: &Event) -> EventV1 {
+    let (frequency_hz, period) = match event.source {
+        Source::Counter { rate: Rate::Frequency(hz), .. } => (hz, 0),
+        Source::Counter { rate: Rate::Period(units), .. } => (0, units),
+        Source::Probe { take, .. } => (0, take.every),
+        Source::Wait { always_ns, .. } => (0, always_ns),
+    };
+    EventV1 { name: event.name.clone(), unit: event.unit.clone(), frequency_hz, period }
 }
 
 /// Returns the name of this host.

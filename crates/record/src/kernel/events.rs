@@ -1,48 +1,124 @@
-//! Opens the perf events that run the sampler on every CPU, and the queues of mapping reports.
+//! Chooses the events of a recording, and opens those that are counters or tracepoints; and the queues of mapping reports.
 
+use std::io;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context as _, bail};
 
 use crate::proc;
-use crate::settings::Options;
-use crate::sys::perf::{self, Event, Rate};
+use crate::settings::{Event, Of, OffCpu, Options, Place, Source};
+use crate::sys::perf::{self, Counter, Rate};
 use crate::sys::queue::Queue;
 
-/// Opens one sampling event per CPU: cycles if the machine can count them, a timer otherwise.
-pub(crate) fn open_sampling(
-    options: &Options,
-    notes: &mut Vec<String>,
-) -> anyhow::Result<(Event, Vec<OwnedFd>)> {
-    if let Rate::Frequency(hz) = options.rate {
-        check_rate(hz)?;
+/// An event that is open and does not run yet.
+pub(crate) enum Opened {
+    /// A counter on each CPU.
+    Counters(Vec<OwnedFd>),
+    /// A tracepoint, on all CPUs.
+    Tracepoint(OwnedFd),
+    /// A probe, which is made when the sampler is attached.
+    Probe,
+    /// Waits of threads: the program runs at every switch.
+    Waits,
+}
+
+/// Returns the events that the user wants: without a choice cycles if the machine can count them, and a timer otherwise.
+pub(crate) fn chosen(options: &Options, notes: &mut Vec<String>) -> Vec<Event> {
+    let mut events = options.events.clone();
+    if events.is_empty() && !options.off_cpu.is_some_and(|off_cpu| off_cpu.only) {
+        events.push(default_counter(options, notes));
     }
-    let open =
-        |event: Event, cpu: u32| perf::open_sampling(event, cpu, options.rate, options.user, options.kernel);
+    if let Some(OffCpu { always_ns, wakers, .. }) = options.off_cpu {
+        let of_waits = |name: &str, of| Event {
+            name: name.to_owned(),
+            unit: "ns".to_owned(),
+            source: Source::Wait { of, always_ns },
+        };
+        events.push(of_waits("off-cpu", Of::OffCpu));
+        events.push(of_waits("run-delay", Of::RunDelay));
+        events.extend(wakers.then(|| of_waits("waker", Of::Waker)));
+    }
+    events
+}
+
+/// Returns the counter that is sampled without a choice.
+fn default_counter(options: &Options, notes: &mut Vec<String>) -> Event {
     let first = options.cpus.first().copied().unwrap_or(0);
-    let event = match open(perf::CYCLES, first).map_err(|error| error.raw_os_error()) {
+    let open =
+        perf::open_sampling(Counter::CYCLES, options.rate, first).map_err(|error| error.raw_os_error());
+    let (name, unit, counter) = match open {
         Err(Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV)) => {
             notes.push(
                 "no counter of CPU cycles here (usual in virtual machines): sampling by cpu-clock".to_owned(),
             );
-            perf::CPU_CLOCK
+            ("cpu-clock", "ns", Counter::CPU_CLOCK)
         }
-        _ => perf::CYCLES,
+        _ => ("cycles", "cycles", Counter::CYCLES),
     };
-    let mut events = Vec::with_capacity(options.cpus.len());
-    for cpu in &options.cpus {
-        match open(event, *cpu) {
-            Ok(fd) => events.push(fd),
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
-                notes.push(format!("CPU {cpu} went offline and is not sampled"));
+    let source = Source::Counter { counter, rate: options.rate };
+    Event { name: name.to_owned(), unit: unit.to_owned(), source }
+}
+
+/// Opens the events.
+///
+/// # Errors
+/// If the kernel refuses one; the message says what to do.
+pub(crate) fn open_sampling(
+    options: &Options,
+    events: &[Event],
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Vec<Opened>> {
+    let mut gone = Vec::new();
+    let opened = events
+        .iter()
+        .map(|event| match &event.source {
+            Source::Counter { counter, rate } => {
+                let counter = Counter {
+                    user: counter.user && options.user,
+                    kernel: counter.kernel && options.kernel,
+                    ..*counter
+                };
+                open_counters(&event.name, counter, *rate, &options.cpus, &mut gone).map(Opened::Counters)
             }
-            Err(error) => {
-                let remedy = perf::explain_open(&error);
-                return Err(error).context(format!("cannot sample `{}` on CPU {cpu}: {remedy}", event.name));
+            Source::Probe { place: Place::Tracepoint(id), .. } => {
+                let opened = perf::open_tracepoint(*id).map_err(|error| cannot_open(error, &event.name, ""));
+                opened.map(Opened::Tracepoint)
             }
+            Source::Probe { .. } => Ok(Opened::Probe),
+            Source::Wait { .. } => Ok(Opened::Waits),
+        })
+        .collect();
+    gone.sort_unstable();
+    gone.dedup();
+    notes.extend(gone.into_iter().map(|cpu| format!("CPU {cpu} went offline and is not sampled")));
+    opened
+}
+
+/// Opens a counter on each CPU; lists those that are offline.
+fn open_counters(
+    name: &str,
+    counter: Counter,
+    rate: Rate,
+    cpus: &[u32],
+    gone: &mut Vec<u32>,
+) -> anyhow::Result<Vec<OwnedFd>> {
+    if let Rate::Frequency(hz) = rate {
+        check_rate(hz)?;
+    }
+    let mut fds = Vec::with_capacity(cpus.len());
+    for cpu in cpus {
+        match perf::open_sampling(counter, rate, *cpu) {
+            Ok(fd) => fds.push(fd),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone.push(*cpu),
+            Err(error) => return Err(cannot_open(error, name, &format!(" on CPU {cpu}"))),
         }
     }
-    Ok((event, events))
+    Ok(fds)
+}
+
+fn cannot_open(error: io::Error, name: &str, place: &str) -> anyhow::Error {
+    let remedy = perf::explain_open(&error);
+    anyhow::Error::new(error).context(format!("cannot sample `{name}`{place}: {remedy}"))
 }
 
 fn check_rate(hz: u64) -> anyhow::Result<()> {

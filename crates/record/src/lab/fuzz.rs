@@ -11,7 +11,7 @@ use crate::evidence::jit::{Requested, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
 use crate::kernel::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record, sample_record,
-    stack_record, task_record,
+    stack_record, task_record, wait_record,
 };
 use crate::kernel::wire::{self, Event, Report};
 use crate::machine::build_id;
@@ -36,11 +36,15 @@ pub fn records() -> Vec<Vec<u8>> {
     sample[offset_of!(sample_record, kernel_len)] = 2;
     sample[offset_of!(sample_record, user_len)] = 1;
     sample.extend([0xffff_ffff_8100_0010_u64, 0xffff_ffff_8100_0020, 0x5000].map(u64::to_ne_bytes).concat());
+    let mut wait = vec![0; size_of::<wait_record>() + 8];
+    wait[offset_of!(wait_record, kernel_len)] = 1;
     let task = vec![0; size_of::<task_record>()];
     let mut cgroup = vec![0; size_of::<cgroup_record>()];
     cgroup[offset_of!(cgroup_record, path)..][..6].copy_from_slice(b"/slice");
     let records = [
-        (record_type::RECORD_SAMPLE, sample),
+        (record_type::RECORD_SAMPLE, sample.clone()),
+        (record_type::RECORD_WAIT, wait),
+        (record_type::RECORD_WAIT_STACK, sample),
         (record_type::RECORD_FORK, task.clone()),
         (record_type::RECORD_EXEC, task.clone()),
         (record_type::RECORD_COMM, task.clone()),

@@ -16,7 +16,8 @@ use crate::face::summary::tell;
 use crate::kernel::events;
 use crate::kernel::sampler::Sampler;
 use crate::kernel::skeleton::types::{
-    cpu_time_record, page_record, record_head, record_type, registers_record, stack_record, task_record,
+    cpu_time_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
+    task_record,
 };
 use crate::proc::scan::{Process, Scan};
 use crate::run::WAITING;
@@ -62,10 +63,11 @@ pub struct Fed {
 /// The errors of a recording.
 pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
-    let mut sampler = Sampler::load(&mut storage, options, None)?;
-    let (event, sampling) = events::open_sampling(options, &mut Vec::new())?;
+    let chosen = events::chosen(options, &mut Vec::new());
+    let mut sampler = Sampler::load(&mut storage, options, &chosen, None)?;
+    let opened = events::open_sampling(options, &chosen, &mut Vec::new())?;
     let queues = events::open_queues()?;
-    let cpus = u32::try_from(sampling.len())?;
+    let cpus = u32::try_from(options.cpus.len())?;
     sampler.arm_tasks()?;
     let trust = Some(Trust::new(sampler.trusted()?, sampler.of_go()?)?);
     let processes = Processes { followed: None, trust, sent_pages: Some(sampler.sent_pages()?) };
@@ -88,12 +90,12 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
             stop: &nobody.flag,
             refused: &nobody.flag,
             chunks: taken_to,
-            varied: options.varied_period(event),
+            events: &chosen,
             looks: Looks::default(),
             show: &|_| {},
         };
         let seen = pump.look_around(&sampler, Scan::all())?;
-        sampler.arm_sampling(sampling)?;
+        sampler.arm_sampling(&chosen, opened)?;
         pump.run(&mut sampler, (Begin::Began(clock::monotonic_ns()), seen), None)?;
         drop(pump);
         let copies = copier.join().ok().context("bug: a thread panicked")?;
@@ -203,7 +205,7 @@ impl<'scope> Tracker<'scope> {
         };
         let thread = scope.spawn(move || {
             let _ = folder_to.send(fs::read_link("/proc/thread-self").unwrap_or_default());
-            digest(&chunks, batches_to, processes, options.pace(), wishes)
+            digest(&chunks, batches_to, processes, options.pace(&[]), wishes)
         });
         Self { thread, folder: Path::new("/proc").join(folder.recv().unwrap_or_default()) }
     }
@@ -264,10 +266,13 @@ fn shift_record(record: &mut [u8], ids: u32, cpus: u32) {
         return;
     };
     match kind {
-        record_type::RECORD_REGISTERS => shift(record, offset_of!(registers_record, cpu), cpus),
-        record_type::RECORD_STACK_PAGE => shift(record, offset_of!(page_record, cpu), cpus),
+        record_type::RECORD_REGISTERS => shift_buffer(record, offset_of!(registers_record, snapshot), cpus),
+        record_type::RECORD_STACK_PAGE => {
+            shift_buffer(record, offset_of!(page_record, snapshot), cpus);
+            shift(record, offset_of!(page_record, tid), ids);
+        }
         record_type::RECORD_STACK => {
-            shift(record, offset_of!(stack_record, cpu), cpus);
+            shift_buffer(record, offset_of!(stack_record, snapshot), cpus);
             shift(record, offset_of!(stack_record, tid), ids);
         }
         record_type::RECORD_CPU_TIME => {
@@ -280,11 +285,19 @@ fn shift_record(record: &mut [u8], ids: u32, cpus: u32) {
             shift(record, offset_of!(record_head, cpu), cpus);
             shift(record, offset_of!(record_head, tgid), ids);
             shift(record, offset_of!(record_head, tid), ids);
+            if kind == record_type::RECORD_SAMPLE {
+                shift_buffer(record, offset_of!(sample_record, snapshot), cpus);
+            }
             if kind == record_type::RECORD_FORK {
                 shift(record, offset_of!(task_record, parent_tgid), ids);
             }
         }
     }
+}
+
+/// Adds to the number of the buffer in the number of a snapshot: its bits from 40 on.
+fn shift_buffer(record: &mut [u8], off: usize, by: u32) {
+    shift(record, off + 4, by << 8);
 }
 
 /// Adds to the number at an offset.

@@ -1,6 +1,7 @@
 //! `/proc/kallsyms`: the names of the running kernel's functions.
 
 use std::io::Read as _;
+use std::ops::Range;
 
 use icecore_elf::Avma;
 
@@ -49,6 +50,46 @@ fn are_all_zero(text: &[u8]) -> bool {
     lines.all(|line| line.iter().take_while(|&&b| b != b' ').all(|&b| b == b'0'))
 }
 
+/// Code of the kernel that only interrupts run through; empty if its place is unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InterruptCode {
+    /// Where hard interrupts enter the kernel.
+    pub(crate) hard: Range<Avma>,
+    /// The function that runs soft interrupts.
+    pub(crate) soft: Range<Avma>,
+}
+
+/// Finds the code that interrupts run through.
+pub(crate) fn interrupt_code() -> InterruptCode {
+    interrupt_code_in(&std::fs::read(PATH).unwrap_or_default())
+}
+
+/// # Source
+/// Linux `include/asm-generic/sections.h`. On x86 the section also has the entries of exceptions (`asm_exc_…`), which interrupt nothing;
+/// `handle_softirqs` lies outside of its section (6.9)
+fn interrupt_code_in(text: &[u8]) -> InterruptCode {
+    let symbols = || text.split(|&b| b == b'\n').filter_map(parse_line);
+    let address =
+        |wanted: &[u8]| symbols().find(|(_, _, name, _)| *name == wanted).map_or(Avma(0), |symbol| symbol.0);
+    let soft = match Kallsyms::parse(text).find(address(b"handle_softirqs")) {
+        Some(function) => function.start..function.end,
+        None => address(b"__softirqentry_text_start")..address(b"__softirqentry_text_end"),
+    };
+    let section = address(b"__irqentry_text_start")..address(b"__irqentry_text_end");
+    let entries = |prefixes: &[&[u8]]| -> Vec<Avma> {
+        let is_one = |name: &[u8]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let found = symbols().filter(|(start, _, name, _)| section.contains(start) && is_one(name));
+        found.map(|(start, ..)| start).collect()
+    };
+    let interrupts = entries(&[b"asm_common_interrupt", b"asm_spurious_interrupt", b"asm_sysvec_"]);
+    let exceptions = entries(&[b"asm_exc_", b"asm_int80"]);
+    let first = interrupts.iter().min().copied().unwrap_or(section.start);
+    let hard = first..exceptions.into_iter().filter(|start| *start > first).min().unwrap_or(section.end);
+    // An interrupt beyond an exception would pass for a thread.
+    let is_whole = interrupts.iter().all(|start| hard.contains(start));
+    InterruptCode { hard: if is_whole { hard } else { Avma(0)..Avma(0) }, soft }
+}
+
 impl Kallsyms {
     /// Reads the running kernel's functions.
     ///
@@ -69,7 +110,9 @@ impl Kallsyms {
         let mut out = Self::default();
         let mut ranked: Vec<(Symbol, (u8, usize))> = Vec::with_capacity(text.len() / 48);
         for line in text.split(|&b| b == b'\n') {
-            let Some((start, kind, name, module)) = parse_line(line) else { continue };
+            let Some((start, kind, name, module)) = parse_line(line).filter(|line| line.0.0 != 0) else {
+                continue;
+            };
             let Ok(name_off) = u32::try_from(out.names.len()) else { break };
             let underscores = name.iter().take_while(|&&b| b == b'_').count();
             let row =
@@ -101,6 +144,13 @@ impl Kallsyms {
     }
 }
 
+/// Lists the names of the running kernel's functions, also if their addresses are hidden; empty if the kernel shows none.
+pub(crate) fn names() -> Vec<String> {
+    let text = std::fs::read(PATH).unwrap_or_default();
+    let lines = text.split(|&b| b == b'\n').filter_map(parse_line);
+    lines.map(|(.., name, _)| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
 type Line<'a> = (Avma, u8, &'a [u8], &'a [u8]);
 
 fn parse_line(line: &[u8]) -> Option<Line<'_>> {
@@ -112,7 +162,7 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]")).unwrap_or_default();
     let is_function = matches!(kind, b't' | b'T' | b'w' | b'W');
     let fits = name.len() <= usize::from(u16::MAX) && module.len() <= usize::from(u16::MAX);
-    (start.0 != 0 && is_function && fits).then_some((start, kind, name, module))
+    (is_function && fits).then_some((start, kind, name, module))
 }
 
 #[cfg(test)]
@@ -144,6 +194,26 @@ ffffffffc0000000 t probe\t[ext4]\n\
         let hidden = Kallsyms::parse(b"0000000000000000 T _text\n0000000000000000 t x\t[m]\n");
         assert_eq!(hidden.find(Avma(5)), None);
         assert_eq!(Kallsyms::parse(b"").find(Avma(5)), None);
+    }
+
+    #[test]
+    fn the_code_of_interrupts_lies_between_its_labels() {
+        let text = b"\
+ffffffff81000300 T __irqentry_text_start\n\
+ffffffff81000c60 T asm_exc_page_fault\n\
+ffffffff81000d40 T asm_common_interrupt\n\
+ffffffff81000df0 T asm_sysvec_apic_timer_interrupt\n\
+ffffffff81000f70 T __irqentry_text_end\n\
+ffffffff82000000 t handle_softirqs\n\
+ffffffff82000200 t next\n\
+ffffffff82202a10 T __softirqentry_text_start\n\
+ffffffff82202a2c T __softirqentry_text_end\n";
+        let code = interrupt_code_in(text);
+        assert_eq!((code.hard.start.0, code.hard.end.0), (0xffff_ffff_8100_0d40, 0xffff_ffff_8100_0f70));
+        assert_eq!((code.soft.start.0, code.soft.end.0), (0xffff_ffff_8200_0000, 0xffff_ffff_8200_0200));
+        let older = interrupt_code_in(&text[text.len() - 2 * 47..]);
+        assert_eq!(older.soft, Avma(0xffff_ffff_8220_2a10)..Avma(0xffff_ffff_8220_2a2c));
+        assert_eq!(older.hard, Avma(0)..Avma(0));
     }
 
     #[test]

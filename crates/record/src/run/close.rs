@@ -11,8 +11,7 @@ use super::FAILED;
 use crate::face::output::{Output, Settled};
 use crate::face::summary::{self, Ended};
 use crate::kernel::sampler::Sampler;
-use crate::settings::{Embed, Options};
-use crate::sys::perf::Event;
+use crate::settings::{Embed, Event, Options};
 use crate::sys::{child, usage};
 use crate::threads::digest::{Digested, Embedded};
 use crate::threads::pump::{Pumped, Reason};
@@ -21,7 +20,7 @@ use crate::threads::store::Stored;
 /// The results of sampling.
 pub(super) struct End<'a> {
     pub(super) output: &'a Output,
-    pub(super) event: Event,
+    pub(super) events: &'a [Event],
     pub(super) elapsed: Duration,
     pub(super) pumped: Pumped,
     pub(super) digested: Digested,
@@ -92,8 +91,7 @@ pub(super) fn close(
         let ended = Ended {
             path: settled.path().or(end.output.path()),
             elapsed: end.elapsed,
-            rate: options.rate,
-            event: end.event,
+            events: end.events,
             cpus: options.cpus.len(),
             command_cpu: end.exit_code.map(|_| usage::of_children()),
             has_begun: end.pumped.has_begun,

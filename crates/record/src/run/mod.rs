@@ -7,7 +7,6 @@ mod close;
 
 use std::io::IsTerminal as _;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
@@ -23,13 +22,12 @@ use crate::face::live::{self, Line};
 use crate::face::output::Output;
 use crate::face::session;
 use crate::face::summary;
-use crate::kernel::events;
+use crate::kernel::events::{self, Opened};
 use crate::kernel::sampler::{Sampler, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
-use crate::settings::{Options, Target, Unwind};
+use crate::settings::{Event, Options, Target, Unwind};
 use crate::sys::child::{self, Paused};
-use crate::sys::perf::Event;
 use crate::sys::{clock, usage};
 use crate::threads::counts::Counts;
 use crate::threads::digest::{self, Processes, Wishes};
@@ -73,19 +71,25 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let mut notes = Vec::new();
     let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
     let print = options.verbose.then_some((|_, text| summary::tell(&text)) as PrintCallback);
-    let mut sampler = Sampler::load(&mut storage, options, print)?;
+    let events = events::chosen(options, &mut notes);
+    let mut sampler = Sampler::load(&mut storage, options, &events, print)?;
     // Loading takes most of the time before recording begins.
     stop.check()?;
     if let Walker::Helper(why) = sampler.walker() {
         warn(options, &mut notes, format!("{why}: user stacks end at 127 frames, and are not copied"));
     }
+    if options.off_cpu.is_some() && !sampler.takes_stacks_of_waits() {
+        let note =
+            "this kernel runs no programs in threads that have waited (6.18): waits have no user stacks";
+        warn(options, &mut notes, note.to_owned());
+    }
     if options.kernel && kallsyms::are_hidden() {
         notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
     }
-    let (event, sampling) = events::open_sampling(options, &mut notes)?;
+    let opened = events::open_sampling(options, &events, &mut notes)?;
     let queues = events::open_queues()?;
 
-    if options.varied_period(event).is_some() {
+    if events.iter().any(|event| event.varied_period().is_some()) {
         notes.push(VARIED.to_owned());
     }
     if let Some(delay) = options.delay {
@@ -131,7 +135,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (asked, refused, counts) = (stop.asked(), &refused, &counts);
-        let (pace, wishes) = (options.pace(), wishes(options, asked, refused, counts));
+        let (pace, wishes) = (options.pace(&events), wishes(options, asked, refused, counts));
         let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
         let tracker = spawn(scope, "icecore-tracker", digest)?;
         let pump = Pump {
@@ -140,13 +144,13 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             stop: asked,
             refused,
             chunks: chunks_to,
-            varied: options.varied_period(event),
+            events: &events,
             looks: Looks::default(),
             show: &|phase| line.show(phase),
         };
         let seen = pump.look_around(&sampler, found)?;
         stop.check()?;
-        let (writer, begin) = begin_file(&output, options, event, sampling, notes, &mut sampler)
+        let (writer, begin) = begin_file(&output, options, (&events, opened), notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
         let store = move || store::store(writer, &batches, refused, counts);
         let writer = spawn(scope, "icecore-writer", store)?;
@@ -182,7 +186,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
 
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(pumped.began_ns));
     let by_terminal = stop.is_of_terminal();
-    let end = End { output: &output, event, elapsed, pumped, digested, exit_code: None, by_terminal };
+    let end =
+        End { output: &output, events: &events, elapsed, pumped, digested, exit_code: None, by_terminal };
     close(options, &sampler, stored, end, command)
 }
 
@@ -275,17 +280,16 @@ fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
 fn begin_file(
     output: &Output,
     options: &Options,
-    event: Event,
-    events: Vec<OwnedFd>,
+    (events, opened): (&[Event], Vec<Opened>),
     notes: Vec<String>,
     sampler: &mut Sampler<'_>,
 ) -> anyhow::Result<(Writer, Begin)> {
     let mut writer = output.writer()?;
-    let session = session::describe(options, event, notes);
+    let session = session::describe(options, events, notes);
     let begin = if options.delay.is_some() {
-        Begin::At(session.start_ns, events)
+        Begin::At(session.start_ns, opened)
     } else {
-        sampler.arm_sampling(events)?;
+        sampler.arm_sampling(events, opened)?;
         Begin::Began(clock::monotonic_ns())
     };
     writer.append(&session)?;

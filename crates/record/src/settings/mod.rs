@@ -1,12 +1,15 @@
 //! The settings of a recording, as plain types. Nothing here looks at the machine, reads a command line or prints.
 
+mod event;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::proc::cgroup::Cgroup;
-use crate::sys::perf::{self, Event, Rate};
+use crate::sys::perf::Rate;
 use crate::sys::user::User;
+pub(crate) use event::{Event, MAX_EVENTS, Of, Place, Source, Take};
 
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +61,17 @@ pub enum Unwind {
     Dwarf,
 }
 
+/// Which waits of threads are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffCpu {
+    /// A wait of this length, ns, is always kept; a shorter one with the probability length / this, and weighs this much.
+    pub always_ns: u64,
+    /// Record also who ended each wait.
+    pub wakers: bool,
+    /// Sample nothing else, unless the user chose events.
+    pub only: bool,
+}
+
 /// When batches are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
@@ -67,6 +81,15 @@ pub(crate) struct Pace {
     pub(crate) flush_bytes: usize,
     /// The expected time between two samples on one CPU, ns; 0 if the event does not count time.
     pub(crate) period_ns: u64,
+    /// The events of waits.
+    pub(crate) events: WaitEvents,
+}
+
+/// The numbers of the events of waits.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WaitEvents {
+    pub(crate) off_cpu: u8,
+    pub(crate) run_delay: u8,
 }
 
 /// Everything that one run of the recorder needs to know.
@@ -76,9 +99,15 @@ pub struct Options {
     pub target: Target,
     /// The command to run, program first; empty if there is none.
     pub command: Vec<OsString>,
+    /// What to sample; empty: cycles, or a timer where they cannot be counted.
+    pub events: Vec<Event>,
+    /// Which waits to record; `None`: none.
+    pub off_cpu: Option<OffCpu>,
+    /// The most samples of a probe per second; 0: no limit.
+    pub max_event_rate: u64,
     /// As whom to run the command; `None` for the user of the recorder.
     pub run_as: Option<User>,
-    /// How often.
+    /// How often to sample counters that have no rate of their own.
     pub rate: Rate,
     /// How long after the command, or after the recorder is ready, sampling begins; `None` if it begins before the command.
     pub delay: Option<Duration>,
@@ -124,13 +153,18 @@ pub struct Options {
 
 impl Options {
     /// Returns when batches are written.
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self, events: &[Event]) -> Pace {
         // The period is a time only if the event is a clock that counts nanoseconds.
         let period_ns = match self.rate {
             Rate::Frequency(hz) => 1_000_000_000 / hz.max(1),
             Rate::Period(units) => units,
         };
-        Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns }
+        let number = |wanted: Of| {
+            let is_it = |event: &Event| matches!(event.source, Source::Wait { of, .. } if of == wanted);
+            events.iter().position(is_it).unwrap_or(0) as u8
+        };
+        let events = WaitEvents { off_cpu: number(Of::OffCpu), run_delay: number(Of::RunDelay) };
+        Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns, events }
     }
 
     /// Returns true if all that a recorded thread runs is sampled, so that the report can compare the samples with the kernel's account
@@ -138,11 +172,13 @@ impl Options {
     pub(crate) fn accounts(&self) -> bool {
         self.user && self.kernel && !self.some_cpus && !matches!(self.target, Target::Cgroups(_))
     }
+}
 
+impl Event {
     /// Returns the sampling period that the recorder varies; `None` if the period stays as it is, or the kernel varies it.
-    pub(crate) fn varied_period(&self, event: Event) -> Option<Duration> {
-        match self.rate {
-            Rate::Frequency(hz) if event == perf::CPU_CLOCK => {
+    pub(crate) fn varied_period(&self) -> Option<Duration> {
+        match self.source {
+            Source::Counter { counter, rate: Rate::Frequency(hz) } if counter.is_cpu_clock() => {
                 Some(Duration::from_secs(1) / hz.try_into().ok()?)
             }
             _ => None,

@@ -8,5 +8,6 @@ pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rooted;
 pub(crate) mod terminal;
+pub(crate) mod tracefs;
 pub(crate) mod usage;
 pub(crate) mod user;

@@ -6,31 +6,39 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use libbpf_sys::perf_event_attr;
 
-/// An event that can be sampled.
+/// A counter of the processor or the kernel, as `perf_event_open` takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) name: &'static str,
-    /// The unit of a sample's weight.
-    pub(crate) unit: &'static str,
-    kind: u32,
-    config: u64,
+pub struct Counter {
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// `perf_event_attr.precise_ip`: 0 to 3, the number of `p` that perf's users write behind the name.
+    pub precise: u8,
+    /// Count in user mode.
+    pub user: bool,
+    /// Count in kernel mode.
+    pub kernel: bool,
 }
 
-/// Counts CPU cycles. It needs a performance monitoring unit, and also samples code that runs with interrupts off.
-pub(crate) const CYCLES: Event = Event {
-    name: "cycles",
-    unit: "cycles",
-    kind: libbpf_sys::PERF_TYPE_HARDWARE,
-    config: libbpf_sys::PERF_COUNT_HW_CPU_CYCLES as u64,
-};
+impl Counter {
+    /// CPU cycles. They need a performance monitoring unit, and also count in code that runs with interrupts off.
+    pub(crate) const CYCLES: Self =
+        Self::new(libbpf_sys::PERF_TYPE_HARDWARE, libbpf_sys::PERF_COUNT_HW_CPU_CYCLES as u64);
+    /// A timer on each CPU, which every machine has.
+    pub(crate) const CPU_CLOCK: Self =
+        Self::new(libbpf_sys::PERF_TYPE_SOFTWARE, libbpf_sys::PERF_COUNT_SW_CPU_CLOCK as u64);
 
-/// A timer on each CPU, which every machine has.
-pub(crate) const CPU_CLOCK: Event = Event {
-    name: "cpu-clock",
-    unit: "ns",
-    kind: libbpf_sys::PERF_TYPE_SOFTWARE,
-    config: libbpf_sys::PERF_COUNT_SW_CPU_CLOCK as u64,
-};
+    /// Returns a counter of user and kernel mode.
+    pub const fn new(kind: u32, config: u64) -> Self {
+        Self { kind, config, precise: 0, user: true, kernel: true }
+    }
+
+    /// Returns true if it is the timer of a CPU.
+    pub(crate) fn is_cpu_clock(self) -> bool {
+        (self.kind, self.config) == (Self::CPU_CLOCK.kind, Self::CPU_CLOCK.config)
+    }
+}
 
 /// How often to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,15 +49,9 @@ pub enum Rate {
     Period(u64),
 }
 
-/// Opens a sampling event on one CPU; it does not run until a program is attached.
-pub(crate) fn open_sampling(
-    event: Event,
-    cpu: u32,
-    rate: Rate,
-    user: bool,
-    kernel: bool,
-) -> io::Result<OwnedFd> {
-    let mut attr = empty(event.kind, event.config);
+/// Opens a counter that samples on one CPU; it does not run until a program is attached.
+pub(crate) fn open_sampling(counter: Counter, rate: Rate, cpu: u32) -> io::Result<OwnedFd> {
+    let mut attr = empty(counter.kind, counter.config);
     match rate {
         Rate::Frequency(hz) => {
             attr.set_freq(1);
@@ -58,9 +60,18 @@ pub(crate) fn open_sampling(
         Rate::Period(units) => attr.__bindgen_anon_1.sample_period = units,
     }
     attr.set_disabled(1);
-    attr.set_exclude_user(u64::from(!user));
-    attr.set_exclude_kernel(u64::from(!kernel));
+    attr.set_precise_ip(counter.precise.into());
+    attr.set_exclude_user(u64::from(!counter.user));
+    attr.set_exclude_kernel(u64::from(!counter.kernel));
     open(&attr, cpu)
+}
+
+/// Opens a tracepoint, by its number in tracefs; a program that is attached to it runs on all CPUs.
+pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
+    let mut attr = empty(libbpf_sys::PERF_TYPE_TRACEPOINT, id);
+    attr.__bindgen_anon_1.sample_period = 1;
+    attr.set_disabled(1);
+    open(&attr, 0)
 }
 
 /// Opens an event that samples nothing and reports executable mappings on one CPU, with build-ids

@@ -102,6 +102,12 @@ pub(crate) struct BpfRuns {
     pub(crate) ns: u64,
 }
 
+impl std::iter::Sum for BpfRuns {
+    fn sum<I: Iterator<Item = Self>>(runs: I) -> Self {
+        runs.fold(Self::default(), |sum, one| Self { count: sum.count + one.count, ns: sum.ns + one.ns })
+    }
+}
+
 /// Makes the kernel count the runs of BPF programs while the returned descriptor is open; `None`
 /// where it does not (before 5.8).
 pub(crate) fn count_bpf_runs() -> Option<OwnedFd> {

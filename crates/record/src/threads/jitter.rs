@@ -26,8 +26,8 @@ const UNEVEN: f64 = 0.3;
 /// The state of the current stretch.
 #[derive(Debug)]
 pub(crate) struct Jitter {
-    /// The requested period; `None` if the period is not varied.
-    period: Option<Duration>,
+    /// The requested period.
+    period: Duration,
     random: RandomState,
     drawn: u64,
     /// Change and relative length of the next stretch, if the current one was drawn at random.
@@ -36,13 +36,16 @@ pub(crate) struct Jitter {
 }
 
 impl Jitter {
-    pub(crate) fn new(period: Option<Duration>) -> Self {
+    pub(crate) fn new(period: Duration) -> Self {
         Self { period, random: RandomState::new(), drawn: 0, back: None, next: Instant::now() }
     }
 
     /// Returns the new period, ns, if it must change now.
     pub(crate) fn change(&mut self, now: Instant) -> Option<u64> {
-        let period = self.period.filter(|_| now >= self.next)?;
+        if now < self.next {
+            return None;
+        }
+        let period = self.period;
         let stretch = STRETCH.max(period * SAMPLES);
         // Two stretches of equal length together have the requested rate.
         let (change, length) = match self.back.take() {
@@ -77,7 +80,7 @@ mod tests {
 
     /// Runs a timer through many stretches; returns the times of samples, ns.
     fn samples(period: Duration, seconds: u64) -> Vec<u64> {
-        let mut jitter = Jitter::new(Some(period));
+        let mut jitter = Jitter::new(period);
         let begun = jitter.next;
         let (mut distance, mut times, mut at, mut look) = (0, Vec::new(), 0, 0);
         while at < seconds * 1_000_000_000 {
@@ -115,11 +118,5 @@ mod tests {
                 assert!((0.35..0.45).contains(&share), "{share} of a program of {period_ns} ns");
             }
         }
-    }
-
-    #[test]
-    fn what_is_to_be_exact_never_changes() {
-        let mut jitter = Jitter::new(None);
-        assert_eq!(jitter.change(Instant::now() + Duration::from_secs(1_000)), None);
     }
 }

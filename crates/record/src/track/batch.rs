@@ -3,7 +3,7 @@
 use icecore_format::records::{
     CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1,
     LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1,
-    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1,
+    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
 
@@ -25,6 +25,7 @@ pub(crate) struct Batch {
     pub(crate) stack_nodes: StackNodesV1,
     pub(crate) snapshots: SnapshotsV1,
     pub(crate) samples: SamplesV1,
+    pub(crate) waits: WaitsV1,
     pub(crate) symbols: SymbolsV1,
     pub(crate) unwind_rules: UnwindRulesV1,
     /// Written after all samples, when nothing waits for the writer, and when a full disk loses nothing else.
@@ -52,6 +53,7 @@ impl Batch {
         append(writer, &self.stack_nodes)?;
         append(writer, &self.snapshots)?;
         append(writer, &self.samples)?;
+        append(writer, &self.waits)?;
         append(writer, &self.symbols)?;
         append(writer, &self.unwind_rules)?;
         append(writer, &self.jit)?;

@@ -11,7 +11,8 @@ use icecore_text::path::{quoted, shown};
 use icecore_text::quantity::{bytes, count, duration, things};
 
 use super::live;
-use crate::sys::perf::{Event, Rate};
+use crate::settings::{Event, Source};
+use crate::sys::perf::Rate;
 use crate::threads::digest::Embedded;
 
 /// Writes one line to stderr. All messages of the recorder pass here, so that no name of a file, a thread or a cgroup can
@@ -26,8 +27,7 @@ pub(crate) struct Ended<'a> {
     /// None if it was written to stdout.
     pub(crate) path: Option<&'a Path>,
     pub(crate) elapsed: Duration,
-    pub(crate) rate: Rate,
-    pub(crate) event: Event,
+    pub(crate) events: &'a [Event],
     pub(crate) cpus: usize,
     /// CPU time of the command, if there is one and it has ended.
     pub(crate) command_cpu: Option<Duration>,
@@ -48,21 +48,27 @@ pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
     let receipt = ended.receipt;
     let per_sample = |amount: f64| if receipt.samples == 0 { 0.0 } else { amount / receipt.samples as f64 };
     let seconds = ended.elapsed.as_secs_f64();
-    let rate = match ended.rate {
-        Rate::Frequency(hz) => format!("{hz} Hz"),
-        Rate::Period(units) => format!("one in {} {}", count(units), ended.event.unit),
-    };
-    let lost: Vec<String> =
-        ended.losses.iter().map(|(cause, lost)| format!("{} {}", count(*lost), cause.name())).collect();
-    let lost = if lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", lost.join(", ")) };
+    let events: Vec<String> = ended.events.iter().map(with_rate).collect();
+    let is_loss = |cause: &Cause| *cause != Cause::RATE_LOWERED;
+    let lost: Vec<String> = ended
+        .losses
+        .iter()
+        .filter(|(cause, _)| is_loss(cause))
+        .map(|(cause, lost)| format!("{} {}", count(*lost), cause.name()))
+        .collect();
+    let mut lost =
+        if lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", lost.join(", ")) };
+    if let Some((_, hits)) = ended.losses.iter().find(|(cause, _)| !is_loss(cause)) {
+        lost += &format!("; other samples stand for {} (--max-event-rate)", things(*hits, "hit"));
+    }
     let cpu_ns = receipt.user_cpu_ns + receipt.kernel_cpu_ns;
     let mut out = Vec::new();
     let mut line = |text: String| out.push(text);
     line(format!("recorded   {}", ended.path.map_or("to stdout".into(), shown)));
     line(format!(
-        "samples    {} in {seconds:.1} s, {} at {rate} on {}; {lost}",
+        "samples    {} in {seconds:.1} s, {} on {}; {lost}",
         count(receipt.samples),
-        ended.event.name,
+        events.join(", "),
         things(ended.cpus as u64, "CPU")
     ));
     let pieces = match ended.pieces_bytes {
@@ -96,12 +102,34 @@ pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
     out
 }
 
+/// Returns the name of an event, and how often it is sampled.
+fn with_rate(event: &Event) -> String {
+    match event.source {
+        Source::Counter { rate: Rate::Frequency(hz), .. } => format!("{} at {hz} Hz", event.name),
+        Source::Counter { rate: Rate::Period(1), .. } => event.name.clone(),
+        Source::Counter { rate: Rate::Period(units), .. } => {
+            format!("{} at one in {} {}", event.name, count(units), event.unit)
+        }
+        Source::Probe { take, .. } if take.every > 1 => {
+            format!("{}, one of {}", event.name, count(take.every))
+        }
+        Source::Probe { .. } => event.name.clone(),
+        Source::Wait { always_ns, .. } => format!("{} of {} and more", event.name, duration(always_ns)),
+    }
+}
+
 /// Says why there are no samples.
 fn why_none(ended: &Ended<'_>) -> String {
-    let period = match ended.rate {
-        Rate::Frequency(hz) => Some(Duration::from_nanos(1_000_000_000 / hz.max(1))),
-        Rate::Period(units) => (ended.event.unit == "ns").then(|| Duration::from_nanos(units)),
-    };
+    let period = ended.events.iter().find_map(|event| match event.source {
+        Source::Counter { rate: Rate::Frequency(hz), .. } => {
+            Some(Duration::from_nanos(1_000_000_000 / hz.max(1)))
+        }
+        Source::Counter { rate: Rate::Period(units), .. } => {
+            (event.unit == "ns").then(|| Duration::from_nanos(units))
+        }
+        Source::Probe { .. } | Source::Wait { .. } => None,
+    });
+    let is_timed = period.is_some();
     match (ended.command_cpu, period) {
         _ if !ended.has_begun => "the recording ended before sampling began (--delay)".to_owned(),
         _ if ended.is_restricted => {
@@ -113,20 +141,23 @@ fn why_none(ended: &Ended<'_>) -> String {
             duration(cpu.as_nanos() as u64),
             duration(period.as_nanos() as u64)
         ),
-        _ => "the target was not on a CPU when a sample was due".to_owned(),
+        _ if is_timed => "the target was not on a CPU when a sample was due".to_owned(),
+        _ => "the target did not run into one of these events".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::perf::Counter;
 
     fn ended(receipt: &ReceiptV1, losses: &[(Cause, u64)]) -> String {
+        let source = Source::Counter { counter: Counter::CPU_CLOCK, rate: Rate::Frequency(99) };
+        let events = [Event { name: "cpu-clock".into(), unit: "ns".into(), source }];
         lines(&Ended {
             path: Some(Path::new("x.icecore")),
             elapsed: Duration::from_millis(10_040),
-            rate: Rate::Frequency(99),
-            event: crate::sys::perf::CPU_CLOCK,
+            events: &events,
             cpus: 2,
             command_cpu: Some(Duration::from_millis(3)),
             has_begun: true,

@@ -2,22 +2,31 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{ErrorKind, OpenObject, PrintCallback, PrintLevel, ProgramType};
+use libbpf_rs::{
+    ErrorKind, MapCore as _, MapFlags, OpenObject, PrintCallback, PrintLevel, ProgramAttachType, ProgramType,
+};
 
 use super::lists::MAX_TRUSTED;
-use super::{Sampler, Walker};
+use super::{Sampler, Walker, has_uprobe_multi, is_kernel_since, takes_stacks_of_waits};
 use crate::kernel::skeleton::IcecoreSkelBuilder;
-use crate::kernel::skeleton::types::{copy_mode, target_mode};
-use crate::settings::{Options, Target, Unwind};
+use crate::kernel::skeleton::types::{self, copy_mode, target_mode};
+use crate::proc::kallsyms;
+use crate::settings::{Event, Of, Options, Place, Source, Take, Target, Unwind};
 use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
 const MAX_WAKEUP_BYTES: u64 = 1 << 20;
+/// The number of threads whose waits can be followed at one time: 25 MiB of the kernel's memory, if there are so many.
+const MAX_WAITING: u32 = 128 << 10;
+/// `LANES`, `MAX_CPUS` and `WINDOW_BITS` of bpf/wire.h and bpf/events.h.
+const LANES: u32 = 4;
+const MAX_CPUS: u32 = 4096;
+const WINDOW_BITS: u32 = 24;
 /// The number of stack pages on the list of sent pages: 256 MiB of stacks, 5 MiB of memory.
 const MAX_SENT_PAGES: u32 = 64 << 10;
 /// The number of processes and threads that can be followed at one time, if the kernel allows as many: 8 MiB of its memory.
@@ -32,19 +41,25 @@ impl<'obj> Sampler<'obj> {
     pub(crate) fn load(
         storage: &'obj mut [MaybeUninit<OpenObject>; 2],
         options: &Options,
+        events: &[Event],
         print: Option<PrintCallback>,
     ) -> anyhow::Result<Self> {
         check_btf()?;
         libbpf_rs::set_print(print.map(|print| (PrintLevel::Info, print)));
         let [first, second] = storage;
         if !ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_loop).unwrap_or(false) {
-            return Self::load_with(first, options, Walker::Helper("this kernel has no bpf_loop (5.17)"));
+            return Self::load_with(
+                first,
+                options,
+                events,
+                Walker::Helper("this kernel has no bpf_loop (5.17)"),
+            );
         }
-        match Self::load_with(first, options, Walker::Loop) {
+        match Self::load_with(first, options, events, Walker::Loop) {
             Err(error) if is_refused(&error) => {
                 let why =
                     "the verifier of this kernel refuses the program that walks user stacks (-v shows why)";
-                Self::load_with(second, options, Walker::Helper(why)).map_err(|_| error)
+                Self::load_with(second, options, events, Walker::Helper(why)).map_err(|_| error)
             }
             loaded => loaded,
         }
@@ -53,13 +68,40 @@ impl<'obj> Sampler<'obj> {
     fn load_with(
         storage: &'obj mut MaybeUninit<OpenObject>,
         options: &Options,
+        events: &[Event],
         walker: Walker,
     ) -> anyhow::Result<Self> {
         let has_loop = walker == Walker::Loop;
         let mut open =
             IcecoreSkelBuilder::default().open(storage).context("cannot open the sampling programs")?;
-        open.progs.sample_by_loop.set_autoload(has_loop);
-        open.progs.sample_by_helper.set_autoload(!has_loop);
+        let programs = &mut open.progs;
+        // Those of one kind of events: with our own walk, and with the kernel's.
+        let kinds = [
+            (&mut programs.sample_by_loop, &mut programs.sample_by_helper),
+            (&mut programs.tracepoint_by_loop, &mut programs.tracepoint_by_helper),
+            (&mut programs.kprobe_by_loop, &mut programs.kprobe_by_helper),
+            (&mut programs.uprobe_by_loop, &mut programs.uprobe_by_helper),
+        ];
+        for ((by_loop, by_helper), is_used) in kinds.into_iter().zip(kinds_of(events)) {
+            by_loop.set_autoload(is_used && has_loop);
+            by_helper.set_autoload(is_used && !has_loop);
+        }
+        if has_uprobe_multi() {
+            programs.uprobe_by_loop.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+            programs.uprobe_by_helper.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+        }
+        let has_waits = options.off_cpu.is_some();
+        let has_wakers = options.off_cpu.is_some_and(|off_cpu| off_cpu.wakers);
+        let takes_stacks = takes_stacks_of_waits(walker);
+        programs.on_switch.set_autoload(has_waits && takes_stacks);
+        programs.on_switch_without_stacks.set_autoload(has_waits && !takes_stacks);
+        programs.on_waking.set_autoload(has_wakers && has_loop);
+        programs.on_waking_by_helper.set_autoload(has_wakers && !has_loop);
+        programs.on_every_waiting.set_autoload(has_waits);
+        let has_cookies = ProgramType::Tracepoint
+            .is_helper_supported(libbpf_sys::BPF_FUNC_get_attach_cookie)
+            .unwrap_or(false);
+        let lanes = lanes(events, has_cookies)?;
         let has_cgroups = Path::new("/proc/self/cgroup").exists();
         open.progs.on_mkdir_cgroup.set_autoload(has_cgroups);
         open.maps.target_cgroups.set_autocreate(has_cgroups)?;
@@ -93,13 +135,33 @@ impl<'obj> Sampler<'obj> {
         rodata.ring_three_quarters = options.ring_bytes / 4 * 3;
         rodata.hash_seed = RandomState::new().hash_one(0_u64);
 
+        rodata.lanes = lanes;
+        rodata.wait_ns = options.off_cpu.map_or(0, |off_cpu| off_cpu.always_ns);
+        if has_wakers {
+            let code = kallsyms::interrupt_code();
+            rodata.hard_interrupts = [code.hard.start.0, code.hard.end.0];
+            rodata.soft_interrupts = [code.soft.start.0, code.soft.end.0];
+        }
+        let is_waker = |event: &Event| matches!(event.source, Source::Wait { of: Of::Waker, .. });
+        rodata.waker_event = events.iter().position(is_waker).unwrap_or(0) as u32;
+        rodata.has_cookies = has_cookies;
+        rodata.some_cpus = options.some_cpus;
+        for cpu in &options.cpus {
+            let word = rodata.target_cpus.get_mut(*cpu as usize / 64);
+            *word.with_context(|| format!("cannot sample CPU {cpu}: the limit is {}", MAX_CPUS - 1))? |=
+                1 << (cpu % 64);
+        }
+
         let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
-        open.maps.scratches.set_max_entries(cpus)?;
+        open.maps.scratches.set_max_entries(cpus * lanes)?;
         open.maps.ring.set_max_entries(u32::try_from(options.ring_bytes)?)?;
         if matches!(&options.target, Target::Processes(_) | Target::Threads(_) | Target::Command) {
             let most = kernel_limit("pid_max").min(MAX_TARGETS);
             open.maps.target_tgids.set_max_entries(most)?;
             open.maps.target_tids.set_max_entries(most)?;
+        }
+        if has_waits {
+            open.maps.waits.set_max_entries(MAX_WAITING)?;
         }
         if options.unwind != Unwind::Fp {
             open.maps.sent_pages.set_max_entries(MAX_SENT_PAGES)?;
@@ -108,16 +170,78 @@ impl<'obj> Sampler<'obj> {
             open.maps.trusted_tgids.set_max_entries(MAX_TRUSTED as u32)?;
         }
         let skel = open.load().map_err(explain_load)?;
+        for (number, event) in (0_u32..).zip(events) {
+            if let Source::Probe { place, take } = &event.source {
+                let choice = choice(options, place, take)?;
+                skel.maps.choices.update(&number.to_ne_bytes(), &choice, MapFlags::ANY)?;
+            }
+        }
         Ok(Self {
             skel,
             walker,
             has_cgroups,
             links: Vec::new(),
-            events: Vec::new(),
+            sampling: Vec::new(),
+            counters: Vec::new(),
             live: Cell::new(None),
             _run_counter: usage::count_bpf_runs(),
         })
     }
+}
+
+/// Returns which kinds of events there are: counters, tracepoints, probes in the kernel, probes in programs.
+fn kinds_of(events: &[Event]) -> [bool; 4] {
+    let has = |is_kind: fn(&Source) -> bool| events.iter().any(|event| is_kind(&event.source));
+    [
+        has(|source| matches!(source, Source::Counter { .. })),
+        has(|source| matches!(source, Source::Probe { place: Place::Tracepoint(_), .. })),
+        has(|source| matches!(source, Source::Probe { place: Place::Kernel { .. }, .. })),
+        has(|source| matches!(source, Source::Probe { place: Place::User { .. }, .. })),
+    ]
+}
+
+/// Returns how many programs may take a sample on a CPU at the same time.
+///
+/// # Errors
+/// If this kernel cannot record these events.
+fn lanes(events: &[Event], has_cookies: bool) -> anyhow::Result<u32> {
+    if matches!(events, [Event { source: Source::Counter { .. }, .. }]) {
+        return Ok(1);
+    }
+    ensure!(
+        is_kernel_since((5, 12)),
+        "cannot record probes, waits or several events: this kernel has no atomic operations for programs (5.12); record without -e and --off-cpu, or one counter"
+    );
+    let by_cookie = events.iter().filter(|event| !matches!(event.source, Source::Wait { .. })).count();
+    ensure!(
+        has_cookies || by_cookie <= 1,
+        "cannot record {by_cookie} events at once: this kernel has no cookies of programs (5.15); record one event at a time"
+    );
+    Ok(LANES)
+}
+
+/// Returns the bytes of the `struct choice` of a probe (bpf/events.h).
+fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u8>> {
+    let every =
+        u32::try_from(take.every).context("cannot sample one of so many hits: the limit is 2^32 - 1")?;
+    let argument = take.argument.map_or(0, u32::from);
+    let windows_per_second = 1_000_000_000.0 / f64::from(1_u32 << WINDOW_BITS);
+    let most = match options.max_event_rate {
+        0 => 0,
+        rate => ((rate as f64 / windows_per_second) as u32).max(2),
+    };
+    let at_entry = match place {
+        Place::User { are_entries, .. } => u32::from(*are_entries),
+        Place::Tracepoint(_) | Place::Kernel { .. } => 0,
+    };
+    let mut bytes = vec![0; size_of::<types::choice>()];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(offset_of!(types::choice, every), &every.to_ne_bytes());
+    put(offset_of!(types::choice, argument), &argument.to_ne_bytes());
+    put(offset_of!(types::choice, min), &take.min.to_ne_bytes());
+    put(offset_of!(types::choice, most), &most.to_ne_bytes());
+    put(offset_of!(types::choice, at_entry), &at_entry.to_ne_bytes());
+    Ok(bytes)
 }
 
 /// Returns a limit of the kernel; the largest number if it cannot be read.

@@ -5,16 +5,24 @@ mod load;
 
 use std::cell::Cell;
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use icecore_format::records::Cause;
-use libbpf_rs::{Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    Iter, KprobeOpts, Link, MapCore, MapFlags, PerfEventOpts, ProgramMut, RingBuffer, RingBufferBuilder,
+    UprobeMultiOpts, UprobeOpts,
+};
 
+use super::events::Opened;
 use super::skeleton::IcecoreSkel;
 use super::skeleton::types::{loss_cause, target_state};
+use crate::kernel::wire;
 use crate::proc::cgroup::Cgroup;
-use crate::settings::Target;
+use crate::settings::{Event, Of, Place, Source, Target};
+use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
 pub(crate) use lists::{MAX_TRUSTED, OfGo, SentPages, Trusted};
@@ -37,8 +45,10 @@ pub(crate) struct Sampler<'obj> {
     walker: Walker,
     has_cgroups: bool,
     links: Vec<Link>,
-    /// The sampling events, which belong to their links.
-    events: Vec<(Link, RawFd)>,
+    /// Attached counters and probes.
+    sampling: Vec<Link>,
+    /// The descriptors of counters, which belong to their links, with the numbers of their events.
+    counters: Vec<(usize, RawFd)>,
     /// A target that was alive at the last check, to check first: where many targets end, most on the list have ended.
     live: Cell<Option<[u8; 4]>>,
     /// The kernel counts the runs of programs while this descriptor is open.
@@ -112,20 +122,98 @@ impl<'obj> Sampler<'obj> {
         Ok(())
     }
 
-    /// Starts to sample on the CPUs of these events.
-    pub(crate) fn arm_sampling(&mut self, events: Vec<OwnedFd>) -> anyhow::Result<()> {
-        for event in events {
-            let link = self.sampling_program().attach_perf_event(event.as_raw_fd());
-            let link = link.context("cannot attach the sampler to a perf event")?;
-            // libbpf's link owns the descriptor now, and closes it.
-            self.events.push((link, event.into_raw_fd()));
+    /// Starts to sample.
+    ///
+    /// # Errors
+    /// If a probe cannot be made.
+    pub(crate) fn arm_sampling(&mut self, events: &[Event], opened: Vec<Opened>) -> anyhow::Result<()> {
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.waits_since_ns = clock::monotonic_ns();
+        }
+        // Clocks come last: making thousands of probes takes a while.
+        let mut all: Vec<_> = events.iter().zip(opened).enumerate().collect();
+        all.sort_by_key(|(_, (_, opened))| matches!(opened, Opened::Counters(_)));
+        for (number, (event, opened)) in all {
+            let attached = self.attach(number, event, opened);
+            let (links, counters) = attached.with_context(|| format!("cannot sample `{}`", event.name))?;
+            self.sampling.extend(links);
+            self.counters.extend(counters.into_iter().map(|counter| (number, counter)));
         }
         Ok(())
     }
 
+    /// Attaches the program of an event; returns the links, and the descriptors of counters, which belong to the links.
+    fn attach(
+        &self,
+        number: usize,
+        event: &Event,
+        opened: Opened,
+    ) -> anyhow::Result<(Vec<Link>, Vec<RawFd>)> {
+        let cookie = number as u64;
+        let programs = self.programs();
+        let (mut links, mut counters) = (Vec::new(), Vec::new());
+        match (opened, &event.source) {
+            (Opened::Counters(fds), _) => {
+                for fd in fds {
+                    links.push(attach_perf_event(programs.counter, fd.as_raw_fd(), cookie)?);
+                    // libbpf's link owns the descriptor now, and closes it.
+                    counters.push(fd.into_raw_fd());
+                }
+            }
+            (Opened::Tracepoint(fd), _) => {
+                links.push(attach_perf_event(programs.tracepoint, fd.as_raw_fd(), cookie)?);
+                let _ = fd.into_raw_fd();
+            }
+            (Opened::Probe, Source::Probe { place: Place::Kernel { function }, .. }) => {
+                let opts = KprobeOpts { cookie, ..KprobeOpts::default() };
+                let link = programs.kprobe.attach_kprobe_with_opts(false, function, opts);
+                links.push(link.context("this kernel may have no kprobes, or refuses this function")?);
+            }
+            (Opened::Probe, Source::Probe { place: Place::User { file, offsets, .. }, .. }) => {
+                links = attach_uprobes(programs.uprobe, file, offsets, cookie)?;
+            }
+            (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
+            (Opened::Probe | Opened::Waits, _) => bail!("bug: the event is of another kind"),
+        }
+        Ok((links, counters))
+    }
+
+    /// Attaches the program of a part of waits; both parts come from one.
+    fn attach_waits(&self, of: Of) -> anyhow::Result<Option<Link>> {
+        let all = &self.skel.progs;
+        let program = match of {
+            Of::OffCpu if all.on_switch.autoload() => &all.on_switch,
+            Of::OffCpu => &all.on_switch_without_stacks,
+            Of::Waker if all.on_waking.autoload() => &all.on_waking,
+            Of::Waker => &all.on_waking_by_helper,
+            Of::RunDelay => return Ok(None),
+        };
+        Ok(Some(program.attach().context("cannot attach to the scheduler")?))
+    }
+
+    /// Returns true if waits have user stacks.
+    pub(crate) fn takes_stacks_of_waits(&self) -> bool {
+        takes_stacks_of_waits(self.walker)
+    }
+
+    /// Gives `take` a record of each thread that still waits, in the format of the ring.
+    pub(crate) fn open_waits(&self, take: &mut impl FnMut(&[u8])) {
+        let program = &self.skel.progs.on_every_waiting;
+        let Some(link) = program.autoload().then(|| program.attach().ok()).flatten() else { return };
+        let mut bytes = Vec::new();
+        // After an error, the records that were read before it are valid.
+        let _ = Iter::new(&link).map(|mut iter| iter.read_to_end(&mut bytes));
+        let mut left = &bytes[..];
+        while let Some((record, rest)) = wire::wait_bytes(left).and_then(|len| left.split_at_checked(len)) {
+            take(record);
+            left = rest;
+        }
+    }
+
     /// Ends sampling. Task events are still reported.
     pub(crate) fn disarm_sampling(&mut self) {
-        self.events.clear();
+        self.sampling.clear();
+        self.counters.clear();
     }
 
     /// Ends sampling and the reports of task events. Records in the ring stay there.
@@ -135,9 +223,10 @@ impl<'obj> Sampler<'obj> {
         self.links.clear();
     }
 
-    /// Changes the sampling period on all CPUs, ns. An offline CPU has no event to change.
-    pub(crate) fn set_period(&self, period_ns: u64) {
-        self.events.iter().for_each(|(_, event)| perf::set_period(*event, period_ns));
+    /// Changes the sampling period of a clock on all CPUs, ns. An offline CPU has no event to change.
+    pub(crate) fn set_period(&self, event: usize, period_ns: u64) {
+        let counters = self.counters.iter().filter(|(of, _)| *of == event);
+        counters.for_each(|(_, counter)| perf::set_period(*counter, period_ns));
     }
 
     /// Opens the iterator that reports the CPU time of every recorded thread; `None` if the kernel has none.
@@ -177,15 +266,81 @@ impl<'obj> Sampler<'obj> {
             .collect()
     }
 
-    /// Reads how often the sampler ran, and its CPU time.
+    /// Reads how often the programs that sample ran, and their CPU time.
     pub(crate) fn runs(&self) -> BpfRuns {
-        usage::bpf_runs(self.sampling_program().as_fd().as_raw_fd())
+        let Programs { counter, tracepoint, kprobe, uprobe } = self.programs();
+        let loaded = [counter, tracepoint, kprobe, uprobe].into_iter().filter(|program| program.autoload());
+        loaded.map(|program| usage::bpf_runs(program.as_fd().as_raw_fd())).sum()
     }
 
-    fn sampling_program(&self) -> &libbpf_rs::ProgramMut<'obj> {
+    fn programs(&self) -> Programs<'_, 'obj> {
+        let all = &self.skel.progs;
         match self.walker {
-            Walker::Loop => &self.skel.progs.sample_by_loop,
-            Walker::Helper(_) => &self.skel.progs.sample_by_helper,
+            Walker::Loop => Programs {
+                counter: &all.sample_by_loop,
+                tracepoint: &all.tracepoint_by_loop,
+                kprobe: &all.kprobe_by_loop,
+                uprobe: &all.uprobe_by_loop,
+            },
+            Walker::Helper(_) => Programs {
+                counter: &all.sample_by_helper,
+                tracepoint: &all.tracepoint_by_helper,
+                kprobe: &all.kprobe_by_helper,
+                uprobe: &all.uprobe_by_helper,
+            },
         }
     }
+}
+
+/// The program for each kind of event.
+struct Programs<'a, 'obj> {
+    counter: &'a ProgramMut<'obj>,
+    tracepoint: &'a ProgramMut<'obj>,
+    kprobe: &'a ProgramMut<'obj>,
+    uprobe: &'a ProgramMut<'obj>,
+}
+
+fn attach_perf_event(program: &ProgramMut<'_>, fd: RawFd, cookie: u64) -> anyhow::Result<Link> {
+    // The first event has no cookie: kernels before 5.15 have none, and record one event.
+    let opts = PerfEventOpts { cookie, ..PerfEventOpts::default() };
+    program.attach_perf_event_with_opts(fd, opts).context("cannot attach the sampler to a perf event")
+}
+
+/// Attaches a program to instructions of a file: to all at once where the kernel can, else one after the other.
+fn attach_uprobes(
+    program: &ProgramMut<'_>,
+    file: &Path,
+    offsets: &[u64],
+    cookie: u64,
+) -> anyhow::Result<Vec<Link>> {
+    let any_process = -1;
+    if has_uprobe_multi() {
+        let (offsets, cookies): (Vec<usize>, _) =
+            offsets.iter().map(|offset| (*offset as usize, cookie)).unzip();
+        let opts = UprobeMultiOpts { offsets, cookies, ..UprobeMultiOpts::default() };
+        let link = program.attach_uprobe_multi_with_opts(any_process, file, "", opts)?;
+        return Ok(vec![link]);
+    }
+    let attach = |offset: &u64| {
+        let opts = UprobeOpts { cookie, ..UprobeOpts::default() };
+        let link = program.attach_uprobe_with_opts(any_process, file, *offset as usize, opts);
+        link.with_context(|| format!("cannot make a probe at {offset:#x} of `{}`", file.display()))
+    };
+    offsets.iter().map(attach).collect()
+}
+
+/// Returns true if the kernel makes many probes at once.
+fn has_uprobe_multi() -> bool {
+    is_kernel_since((6, 6))
+}
+
+/// Returns true if waits have user stacks: the kernel lets a thread run a program before it returns to user space.
+fn takes_stacks_of_waits(walker: Walker) -> bool {
+    walker == Walker::Loop && is_kernel_since((6, 18))
+}
+
+fn is_kernel_since(version: (u32, u32)) -> bool {
+    let release = perf::sysctl("osrelease");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
 }

@@ -10,7 +10,7 @@ use icecore_elf::Avma;
 
 use crate::kernel::skeleton::types::{
     account_moment, cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record,
-    sample_record, stack_record, task_record,
+    sample_record, stack_record, task_record, wait_record,
 };
 pub(crate) use reports::{FileRef, NewMapping, Report, reports};
 
@@ -21,6 +21,13 @@ pub(crate) const REGISTER_COUNT: usize =
 pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
 /// The size of a stack page, bytes.
 pub(crate) const PAGE_BYTES: u64 = 4096;
+/// The lower bits of a snapshot's number count up in a buffer of the sampler; the bits above are the number of the buffer
+/// (`SNAPSHOT_BITS` of bpf/wire.h).
+const SNAPSHOT_BITS: u32 = 40;
+/// Flags of a wait in bpf/wire.h.
+const WAIT_BEGAN_BEFORE: u32 = 1;
+const WAIT_NOT_ENDED: u32 = 2;
+const WAIT_HAS_STACK: u32 = 4;
 /// The number of bits of a page number in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/pages.h.
 const PAGE_NUMBER_BITS: u32 = 36;
 
@@ -52,12 +59,16 @@ pub(crate) enum Event<'a> {
         head: Head<'a>,
         whole_group: bool,
     },
-    /// Registers and the top of the stack. On the same CPU its pages follow, then its hashes, then the sample.
+    /// Registers and the top of the stack. In the same buffer its pages follow, then its hashes, then the sample.
     Registers(Registers<'a>),
     /// A page of a stack that changed since it was last sent.
     StackPage(StackPage<'a>),
     /// The hashes of all pages of a stack.
     Stack(Stack<'a>),
+    /// A thread is on a CPU again.
+    Wait(Wait<'a>),
+    /// The user stack of a thread that waited: user frames alone; the weight is the number of the epoch whose waits have this stack.
+    WaitStack(Sample<'a>),
     /// CPU time of a thread by the kernel's own account.
     CpuTime(Reading),
     /// A cgroup was created; the head has its id.
@@ -89,15 +100,20 @@ pub(crate) struct Sample<'a> {
     pub(crate) user_end: u8,
     pub(crate) kernel: Frames<'a>,
     pub(crate) user: Frames<'a>,
-    /// The number of the snapshot that came before on the same CPU; 0 if there is none.
+    /// The number of the snapshot that came before in the same buffer; 0 if there is none.
     pub(crate) snapshot: u64,
+    /// Position in the session's list of events.
+    pub(crate) event: u8,
+}
+
+/// Returns the buffer of the sampler from which a snapshot comes: what comes from one buffer is not interleaved.
+pub(crate) fn buffer_of(snapshot: u64) -> u32 {
+    (snapshot >> SNAPSHOT_BITS) as u32
 }
 
 /// The registers of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Registers<'a> {
-    pub(crate) cpu: u32,
-    /// Number on this CPU.
     pub(crate) snapshot: u64,
     pub(crate) values: [u64; REGISTER_COUNT],
     /// Address behind the stack; 0 if it is not known.
@@ -111,16 +127,16 @@ pub(crate) struct Registers<'a> {
 /// A page of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StackPage<'a> {
-    pub(crate) cpu: u32,
     pub(crate) snapshot: u64,
+    pub(crate) tid: u32,
     pub(crate) address: Avma,
+    pub(crate) hash: u64,
     pub(crate) bytes: &'a [u8],
 }
 
 /// The hashes of a stack's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stack<'a> {
-    pub(crate) cpu: u32,
     pub(crate) snapshot: u64,
     pub(crate) low: Avma,
     /// The address after the last byte; at least `low`.
@@ -137,6 +153,37 @@ impl Stack<'_> {
         let first = self.low.0 & !(PAGE_BYTES - 1);
         (0..).zip(hashes).map(move |(number, hash)| (Avma(first.saturating_add(number * PAGE_BYTES)), hash))
     }
+}
+
+/// What a thread has waited for, and how long: until `ready_ns` for somebody, and then for a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wait<'a> {
+    /// The thread; its time is the end of the wait.
+    pub(crate) head: Head<'a>,
+    pub(crate) began_ns: u64,
+    pub(crate) ready_ns: u64,
+    /// Weight of the first part, ns; 0 if it is no sample.
+    pub(crate) blocked_weight: u64,
+    /// Weight of the second part, ns; 0 if it is no sample.
+    pub(crate) delay_weight: u64,
+    /// The user stack is that of [`Event::WaitStack`] with this number.
+    pub(crate) epoch: u64,
+    /// Time of the waker's sample; 0 if there is none.
+    pub(crate) waker_ns: u64,
+    pub(crate) waker_tgid: u32,
+    /// 0 if no thread is known to have ended the wait.
+    pub(crate) waker_tid: u32,
+    pub(crate) waker_comm: &'a [u8],
+    /// The kernel's state of the task; 0: runnable, all ones: unknown.
+    pub(crate) state: u32,
+    /// Who ended it: the numbers of docs/FORMAT.md.
+    pub(crate) woken_by: u8,
+    pub(crate) began_before: bool,
+    pub(crate) has_not_ended: bool,
+    /// [`Event::WaitStack`] follows.
+    pub(crate) has_stack: bool,
+    pub(crate) kernel_end: u8,
+    pub(crate) kernel: Frames<'a>,
 }
 
 /// The moment at which the CPU time of a thread was read.
@@ -211,6 +258,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
     let head = head(bytes).ok_or(short)?;
     Ok(match record_type(kind) {
         record_type::RECORD_SAMPLE => Event::Sample(sample(bytes, head)?),
+        record_type::RECORD_WAIT_STACK => Event::WaitStack(sample(bytes, head)?),
+        record_type::RECORD_WAIT => Event::Wait(wait(bytes, head).ok_or(short)?),
         record_type::RECORD_FORK => {
             let parent_tgid = u32_at(bytes, offset_of!(task_record, parent_tgid)).ok_or(short)?;
             Event::Fork { head, parent_tgid }
@@ -259,7 +308,39 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
         kernel: Frames(kernel),
         user: Frames(user),
         snapshot: u64_at(bytes, offset_of!(sample_record, snapshot)).ok_or(short)?,
+        event: *bytes.get(offset_of!(sample_record, event)).ok_or(short)?,
     })
+}
+
+fn wait<'a>(bytes: &'a [u8], head: Head<'a>) -> Option<Wait<'a>> {
+    let flags = u32_at(bytes, offset_of!(wait_record, flags))?;
+    Some(Wait {
+        head,
+        began_ns: u64_at(bytes, offset_of!(wait_record, began_ns))?,
+        ready_ns: u64_at(bytes, offset_of!(wait_record, ready_ns))?,
+        blocked_weight: u64_at(bytes, offset_of!(wait_record, blocked_weight))?,
+        delay_weight: u64_at(bytes, offset_of!(wait_record, delay_weight))?,
+        epoch: u64_at(bytes, offset_of!(wait_record, epoch))?,
+        waker_ns: u64_at(bytes, offset_of!(wait_record, waker_ns))?,
+        waker_tgid: u32_at(bytes, offset_of!(wait_record, waker_tgid))?,
+        waker_tid: u32_at(bytes, offset_of!(wait_record, waker_tid))?,
+        waker_comm: until_nul(
+            bytes.get(offset_of!(wait_record, waker_comm)..offset_of!(wait_record, state))?,
+        ),
+        state: u32_at(bytes, offset_of!(wait_record, state))?,
+        woken_by: *bytes.get(offset_of!(wait_record, woken_by))?,
+        began_before: flags & WAIT_BEGAN_BEFORE != 0,
+        has_not_ended: flags & WAIT_NOT_ENDED != 0,
+        has_stack: flags & WAIT_HAS_STACK != 0,
+        kernel_end: *bytes.get(offset_of!(wait_record, kernel_end))?,
+        kernel: Frames(bytes.get(size_of::<wait_record>()..wait_bytes(bytes)?)?),
+    })
+}
+
+/// Returns the length of the `wait_record` at the beginning of some bytes; the iterator over all threads gives one after the other.
+pub(crate) fn wait_bytes(bytes: &[u8]) -> Option<usize> {
+    let frames = u16_at(bytes, offset_of!(wait_record, kernel_len))?;
+    Some(size_of::<wait_record>() + usize::from(frames) * 8)
 }
 
 fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
@@ -268,7 +349,6 @@ fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
     let values = bytes.get(offset_of!(registers_record, registers)..TOP)?;
     let mut values = values.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
     Some(Registers {
-        cpu: u32_at(bytes, offset_of!(registers_record, cpu))?,
         snapshot: u64_at(bytes, offset_of!(registers_record, snapshot))?,
         values: std::array::from_fn(|_| values.next().unwrap_or_default()),
         stack_end: Avma(u64_at(bytes, offset_of!(registers_record, stack_end))?),
@@ -279,7 +359,8 @@ fn registers(bytes: &[u8]) -> Option<Registers<'_>> {
 
 fn stack_page(bytes: &[u8]) -> Option<StackPage<'_>> {
     Some(StackPage {
-        cpu: u32_at(bytes, offset_of!(page_record, cpu))?,
+        tid: u32_at(bytes, offset_of!(page_record, tid))?,
+        hash: u64_at(bytes, offset_of!(page_record, hash))?,
         snapshot: u64_at(bytes, offset_of!(page_record, snapshot))?,
         address: Avma(u64_at(bytes, offset_of!(page_record, address))?),
         bytes: bytes.get(offset_of!(page_record, bytes)..size_of::<page_record>())?,
@@ -291,7 +372,6 @@ fn stack(bytes: &[u8]) -> Option<Stack<'_>> {
         (u64_at(bytes, offset_of!(stack_record, low))?, u32_at(bytes, offset_of!(stack_record, len))?);
     let hashes = bytes.get(size_of::<stack_record>()..)?;
     Some(Stack {
-        cpu: u32_at(bytes, offset_of!(stack_record, cpu))?,
         snapshot: u64_at(bytes, offset_of!(stack_record, snapshot))?,
         low: Avma(low),
         high: Avma(u64_at(bytes, offset_of!(stack_record, high))?.max(low)),

@@ -10,6 +10,7 @@ fn sample_bytes() -> Vec<u8> {
     bytes[offset_of!(sample_record, kernel_len)] = 2;
     bytes[offset_of!(sample_record, user_len)] = 1;
     bytes[offset_of!(sample_record, user_end)] = 3;
+    bytes[offset_of!(sample_record, event)] = 2;
     for address in [0xffff_ffff_8100_0010_u64, 0xffff_ffff_8100_0020, 0x5000] {
         bytes.extend_from_slice(&address.to_ne_bytes());
     }
@@ -20,7 +21,7 @@ fn sample_bytes() -> Vec<u8> {
 fn a_sample_has_kernel_frames_in_front_of_user_frames() {
     let bytes = sample_bytes();
     let Ok(Event::Sample(sample)) = decode(&bytes) else { panic!("it is one") };
-    assert_eq!((sample.head.tgid, sample.head.comm, sample.user_end), (7, &b"comm"[..], 3));
+    assert_eq!((sample.head.tgid, sample.head.comm, sample.user_end, sample.event), (7, &b"comm"[..], 3, 2));
     assert_eq!(sample.head.cgroup_id, 9);
     assert_eq!(
         sample.kernel.leaf_first().collect::<Vec<_>>(),
@@ -70,7 +71,6 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
 fn registers_bytes() -> Vec<u8> {
     let mut bytes = vec![0; offset_of!(registers_record, top) + 128];
     bytes[0] = record_type::RECORD_REGISTERS.0 as u8;
-    bytes[offset_of!(registers_record, cpu)] = 5;
     put(&mut bytes, offset_of!(registers_record, snapshot), 77);
     put(&mut bytes, offset_of!(registers_record, stack_end), 0x7000);
     bytes[offset_of!(registers_record, top_len)] = 128;
@@ -85,7 +85,7 @@ fn registers_bytes() -> Vec<u8> {
 fn registers_come_with_the_top_of_their_stack() {
     let mut bytes = registers_bytes();
     let Ok(Event::Registers(registers)) = decode(&bytes) else { panic!("they are") };
-    assert_eq!((registers.cpu, registers.snapshot, registers.stack_end), (5, 77, Avma(0x7000)));
+    assert_eq!((registers.snapshot, registers.stack_end), (77, Avma(0x7000)));
     assert_eq!(registers.top, [9; 128]);
     assert_eq!(registers.values, std::array::from_fn(|number| 100 + number as u64));
     for len in 0..bytes.len() {
@@ -101,7 +101,6 @@ fn registers_come_with_the_top_of_their_stack() {
 fn a_stack_has_a_hash_for_each_page() {
     let mut bytes = vec![0; size_of::<stack_record>() + 16];
     bytes[0] = record_type::RECORD_STACK.0 as u8;
-    bytes[offset_of!(stack_record, cpu)] = 5;
     put(&mut bytes, offset_of!(stack_record, snapshot), 77);
     put(&mut bytes, offset_of!(stack_record, low), 0x7123);
     put(&mut bytes, offset_of!(stack_record, high), 0x8100);
@@ -109,7 +108,7 @@ fn a_stack_has_a_hash_for_each_page() {
     bytes[offset_of!(stack_record, len)] = 2;
     put(&mut bytes, size_of::<stack_record>(), 1000);
     let Ok(Event::Stack(stack)) = decode(&bytes) else { panic!("it is one") };
-    assert_eq!((stack.cpu, stack.snapshot, stack.low.0, stack.high.0, stack.tid), (5, 77, 0x7123, 0x8100, 9));
+    assert_eq!((stack.snapshot, stack.low.0, stack.high.0, stack.tid), (77, 0x7123, 0x8100, 9));
     assert_eq!(stack.pages().collect::<Vec<_>>(), [(Avma(0x7000), 1000), (Avma(0x8000), 0)]);
     for len in 0..bytes.len() {
         assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
@@ -125,11 +124,12 @@ fn a_stack_has_a_hash_for_each_page() {
 fn a_page_of_a_stack_is_whole() {
     let mut bytes = vec![0; size_of::<page_record>()];
     bytes[0] = record_type::RECORD_STACK_PAGE.0 as u8;
-    bytes[offset_of!(page_record, cpu)] = 5;
+    bytes[offset_of!(page_record, tid)] = 5;
+    put(&mut bytes, offset_of!(page_record, hash), 55);
     put(&mut bytes, offset_of!(page_record, snapshot), 77);
     put(&mut bytes, offset_of!(page_record, address), 0x7000);
     bytes[offset_of!(page_record, bytes)..].fill(9);
-    let page = StackPage { cpu: 5, snapshot: 77, address: Avma(0x7000), bytes: &[9; 4096] };
+    let page = StackPage { snapshot: 77, tid: 5, hash: 55, address: Avma(0x7000), bytes: &[9; 4096] };
     assert_eq!(decode(&bytes), Ok(Event::StackPage(page)));
     for len in 0..bytes.len() {
         assert_eq!(decode(&bytes[..len]), Err(Undecodable::Short { len }));
@@ -141,6 +141,31 @@ fn a_sample_names_the_snapshot_in_front_of_it() {
     let mut bytes = sample_bytes();
     put(&mut bytes, offset_of!(sample_record, snapshot), 77);
     assert!(matches!(decode(&bytes), Ok(Event::Sample(Sample { snapshot: 77, .. }))));
+}
+
+#[test]
+fn a_wait_has_its_kernel_stack_and_its_waker() {
+    let mut bytes = vec![0; size_of::<wait_record>() + 16];
+    bytes[0] = record_type::RECORD_WAIT.0 as u8;
+    put(&mut bytes, offset_of!(wait_record, began_ns), 100);
+    put(&mut bytes, offset_of!(wait_record, ready_ns), 200);
+    put(&mut bytes, offset_of!(wait_record, blocked_weight), 1_000);
+    bytes[offset_of!(wait_record, waker_tid)] = 9;
+    bytes[offset_of!(wait_record, waker_comm)..][..4].copy_from_slice(b"comm");
+    bytes[offset_of!(wait_record, state)] = 2;
+    bytes[offset_of!(wait_record, kernel_len)] = 2;
+    bytes[offset_of!(wait_record, woken_by)] = 3;
+    bytes[offset_of!(wait_record, flags)] = 2 | 4;
+    put(&mut bytes, size_of::<wait_record>() + 8, 0xffff_ffff_8100_0000);
+    let Ok(Event::Wait(wait)) = decode(&bytes) else { panic!("it is one") };
+    assert_eq!((wait.began_ns, wait.ready_ns, wait.blocked_weight, wait.delay_weight), (100, 200, 1_000, 0));
+    assert_eq!((wait.waker_tid, wait.waker_comm, wait.state, wait.woken_by), (9, &b"comm"[..], 2, 3));
+    assert_eq!((wait.began_before, wait.has_not_ended, wait.has_stack), (false, true, true));
+    assert_eq!(wait.kernel.leaf_first().collect::<Vec<_>>(), [Avma(0), Avma(0xffff_ffff_8100_0000)]);
+    assert_eq!(wait_bytes(&bytes), Some(bytes.len()));
+    for len in 0..bytes.len() {
+        assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
+    }
 }
 
 /// Returns a report with a build-id, as `perf record --buildid-mmap` receives it.

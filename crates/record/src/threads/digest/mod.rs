@@ -108,6 +108,7 @@ pub(crate) fn digest(
             digest.flush(false);
         }
     }
+    digest.tracker.end_all_waits();
     digest.settle(u64::MAX);
     digest.flush(true);
     let embedded = digest.embed(&wishes);
@@ -189,13 +190,15 @@ impl Digest {
     fn cgroup(&mut self, event: &Event<'_>) {
         let (time_ns, moved) = match event {
             Event::Sample(sample) => (kept_ns(sample.head.time_ns), self.cgroups.seen(&sample.head)),
+            Event::Wait(wait) => (kept_ns(wait.head.time_ns), self.cgroups.seen(&wait.head)),
             Event::Fork { head, parent_tgid } if *parent_tgid != head.tgid => {
                 (head.time_ns, self.cgroups.forked(*parent_tgid, head))
             }
             Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
-            Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) | Event::CpuTime(_) => return,
+            Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) => return,
+            Event::WaitStack(_) | Event::CpuTime(_) => return,
         };
         self.moved(time_ns, moved);
     }

@@ -1,23 +1,22 @@
 //! The beginning of sampling, which `--delay` puts off.
 
-use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::{Progress, Pump, Reason, take_into};
+use crate::kernel::events::Opened;
 use crate::kernel::sampler::Sampler;
 use crate::sys::clock;
 use crate::sys::poll;
 use crate::threads::chunk::Chunk;
 
 /// When sampling begins.
-#[derive(Debug)]
 pub(crate) enum Begin {
     /// It began at this moment, ns `CLOCK_MONOTONIC`.
     Began(u64),
-    /// It begins at this moment, ns `CLOCK_MONOTONIC`, on the CPUs of these events.
-    At(u64, Vec<OwnedFd>),
+    /// It begins at this moment, ns `CLOCK_MONOTONIC`, with these events.
+    At(u64, Vec<Opened>),
 }
 
 /// What the recorder does now.
@@ -39,18 +38,18 @@ impl Pump<'_> {
         seen: &mut Progress,
         command: Option<&mut Child>,
     ) -> anyhow::Result<(u64, Option<Reason>)> {
-        let (at_ns, events) = match begin {
+        let (at_ns, opened) = match begin {
             Begin::Began(began_ns) => {
                 self.pass_on(Chunk { has_file: true, began_ns: Some(began_ns), ..Chunk::default() });
                 return Ok((began_ns, None));
             }
-            Begin::At(at_ns, events) => (at_ns, events),
+            Begin::At(at_ns, opened) => (at_ns, opened),
         };
         self.pass_on(Chunk { has_file: true, ..Chunk::default() });
         if let Some(reason) = self.wait_until(sampler, at_ns, seen, command)? {
             return Ok((at_ns, Some(reason)));
         }
-        sampler.arm_sampling(events)?;
+        sampler.arm_sampling(self.events, opened)?;
         let began_ns = clock::monotonic_ns();
         self.pass_on(Chunk { began_ns: Some(began_ns), ..Chunk::default() });
         Ok((began_ns, None))

@@ -14,7 +14,7 @@ use libbpf_rs::RingBuffer;
 use crate::kernel::sampler::Sampler;
 use crate::kernel::sweep::Sweep;
 use crate::proc::scan::Scan;
-use crate::settings::Options;
+use crate::settings::{Event, Options};
 use crate::sys::clock;
 use crate::sys::poll;
 use crate::sys::queue::Queue;
@@ -65,8 +65,7 @@ pub(crate) struct Pump<'a> {
     /// The disk refused a block.
     pub(crate) refused: &'a AtomicBool,
     pub(crate) chunks: SyncSender<Chunk>,
-    /// The sampling period that the recorder varies; `None` if it does not.
-    pub(crate) varied: Option<Duration>,
+    pub(crate) events: &'a [Event],
     pub(crate) looks: Looks,
     /// Shows the user what the recorder does; it is called often.
     pub(crate) show: &'a dyn Fn(Phase),
@@ -121,14 +120,19 @@ impl Pump<'_> {
         let taken = Mutex::new(Vec::new());
         let has_accounts = self.options.accounts() && early.is_none();
         let mut sweep = Sweep::new(has_accounts.then(|| sampler.accounts()).flatten());
-        let mut jitter = Jitter::new(self.varied);
+        let varied =
+            (0..).zip(self.events).filter_map(|(number, event)| Some((number, event.varied_period()?)));
+        let mut jitters: Vec<(usize, Jitter)> =
+            varied.map(|(number, period)| (number, Jitter::new(period))).collect();
         let ended_by = if let Some(reason) = early {
             reason
         } else {
             let ring = sampler.ring(take_into(&taken))?;
             loop {
-                if let Some(period_ns) = jitter.change(Instant::now()) {
-                    sampler.set_period(period_ns);
+                for (event, jitter) in &mut jitters {
+                    if let Some(period_ns) = jitter.change(Instant::now()) {
+                        sampler.set_period(*event, period_ns);
+                    }
                 }
                 sweep.look(false, &mut |record| keep(&taken, record));
                 let look_in = seen.look_in();
@@ -146,6 +150,7 @@ impl Pump<'_> {
         sampler.disarm_sampling();
         wait_for_accounts(sampler, ended_by);
         sweep.look(true, &mut |record| keep(&taken, record));
+        sampler.open_waits(&mut |record| keep(&taken, record));
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
         self.drain(sampler, &ring, &taken, &mut seen, None);

@@ -31,6 +31,10 @@ fn map(spaces: &mut Spaces, tgid: u32, start: u64) {
     spaces.map(tgid, Avma(start), region);
 }
 
+fn hash_of(page: &[u8; 4096]) -> u64 {
+    FxBuildHasher.hash_one(page) | 1
+}
+
 /// Returns a snapshot of a stack whose words begin at the stack pointer.
 fn taken(sp: u64, stack_end: u64, bytes: &[u8], registers: &[(usize, u64)]) -> Taken {
     let mut values = [0; REGISTER_COUNT];
@@ -38,29 +42,21 @@ fn taken(sp: u64, stack_end: u64, bytes: &[u8], registers: &[(usize, u64)]) -> T
     values[STACK_POINTER] = sp;
     let mut arriving = Arriving::default();
     let top = &bytes[..bytes.len().min(128)];
-    arriving.registers(&Registers {
-        cpu: 0,
-        snapshot: 1,
-        values,
-        stack_end: Avma(stack_end),
-        top,
-        is_outer: false,
-    });
+    arriving.registers(&Registers { snapshot: 1, values, stack_end: Avma(stack_end), top, is_outer: false });
     if !bytes.is_empty() {
         let first_page = sp & !0xfff;
         let memory = [&vec![0xee; (sp - first_page) as usize][..], bytes, &[0xee; 4096]].concat();
         let pages = memory.as_chunks::<4096>().0;
         for (page, address) in pages.iter().zip((first_page..).step_by(4096)) {
-            let address = Avma(address);
-            arriving.page(&StackPage { cpu: 0, snapshot: 1, address, bytes: page });
+            let (address, hash) = (Avma(address), hash_of(page));
+            arriving.page(&StackPage { snapshot: 1, tid: 1, address, hash, bytes: page });
         }
         let pages = &pages[..((sp + bytes.len() as u64 - first_page) as usize).div_ceil(4096)];
-        let hashes: Vec<u8> =
-            pages.iter().flat_map(|page| (FxBuildHasher.hash_one(page) | 1).to_ne_bytes()).collect();
+        let hashes: Vec<u8> = pages.iter().flat_map(|page| hash_of(page).to_ne_bytes()).collect();
         let (low, high) = (Avma(sp), Avma(sp + bytes.len() as u64));
-        arriving.stack(&Stack { cpu: 0, snapshot: 1, low, high, tid: 1, hashes: &hashes });
+        arriving.stack(&Stack { snapshot: 1, low, high, tid: 1, hashes: &hashes });
     }
-    arriving.take(0, 1).expect("it came")
+    arriving.take(1).expect("it came")
 }
 
 fn of_words(sp: u64, words: &[u64]) -> Taken {

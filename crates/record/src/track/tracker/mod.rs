@@ -11,6 +11,7 @@ mod notes;
 mod settle;
 mod take;
 mod waiting;
+mod waits;
 
 pub(crate) use notes::Note;
 
@@ -20,7 +21,7 @@ use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Cgroup, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Sample, StackRepair, Task,
-    WalkEnd,
+    Wait, WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
@@ -33,6 +34,7 @@ use crate::track::spaces::{Region, Spaces};
 use crate::track::stacks::Stacks;
 use notes::Notes;
 use waiting::{Backlog, Unplaced, What};
+use waits::Due;
 
 /// Times of samples are rounded down to a microsecond: finer differences are noise of interrupts.
 const SAMPLE_UNIT_NS: u32 = 1_000;
@@ -71,6 +73,9 @@ pub(crate) struct Tracker {
     cgroups: Vec<Cgroup>,
     mappings: Vec<Mapping>,
     samples: Vec<Sample>,
+    waits: Vec<Wait>,
+    /// Waits whose user stack has not come yet.
+    due: Due,
     losses: Vec<Loss>,
     account: Account,
     processes: Processes,
@@ -104,6 +109,8 @@ impl Tracker {
             cgroups: Vec::new(),
             mappings: Vec::new(),
             samples: Vec::new(),
+            waits: Vec::new(),
+            due: Due::default(),
             losses: Vec::new(),
             account: Account::default(),
             processes: Processes::NONE,
@@ -129,9 +136,14 @@ impl Tracker {
             Event::Fork { head, parent_tgid } => self.change(Change::FORK, head, *parent_tgid, false),
             Event::Exec { head } => self.change(Change::EXEC, head, 0, false),
             Event::Comm { head } => self.change(Change::COMM, head, 0, false),
-            Event::Exit { head, whole_group } => self.change(Change::EXIT, head, 0, *whole_group),
+            Event::Exit { head, whole_group } => {
+                self.end_waits(head.tid);
+                self.change(Change::EXIT, head, 0, *whole_group);
+            }
             // A row is made when a task is in the cgroup.
             Event::Cgroup { .. } => {}
+            Event::Wait(wait) => self.wait_of(wait),
+            Event::WaitStack(stack) => self.stack_of_waits(stack),
             Event::Registers(registers) => self.arriving.registers(registers),
             Event::StackPage(page) => self.arriving.page(page),
             Event::Stack(stack) => self.arriving.stack(stack),
@@ -192,12 +204,12 @@ impl Tracker {
         let head = &sample.head;
         let comm = self.string(head.comm);
         let task = self.tasks.id(&Task { tgid: head.tgid, tid: head.tid, comm });
-        let kernel = self.waiting.note_frames(sample.kernel);
-        let user = self.waiting.note_frames(sample.user);
+        let kernel = self.waiting.note_frames(sample.kernel.leaf_first());
+        let user = self.waiting.note_frames(sample.user.leaf_first());
         let row = Sample {
             time_ns: head.time_ns,
             cpu: head.cpu as u16,
-            event: 0,
+            event: sample.event,
             user_end: WalkEnd(sample.user_end),
             kernel_end: WalkEnd(sample.kernel_end),
             task,
@@ -207,10 +219,18 @@ impl Tracker {
             snapshot: 0,
             repair: StackRepair::NONE,
         };
-        let snapshot = self.arriving.take(head.cpu, sample.snapshot).map(Box::new);
+        let snapshot = self.arriving.take(sample.snapshot).map(Box::new);
         self.wait(
             head.time_ns,
-            What::Sample(Unplaced { row, tgid: head.tgid, tid: head.tid, kernel, user, snapshot }),
+            What::Sample(Unplaced {
+                row,
+                tgid: head.tgid,
+                tid: head.tid,
+                kernel,
+                user,
+                snapshot,
+                wait: None,
+            }),
         );
     }
 

@@ -83,6 +83,7 @@ impl Tracker {
         };
         self.samples.push(Sample { kernel_stack, user_stack, user_end, snapshot, ..sample.row });
         self.totals.samples += 1;
+        self.waits.extend(sample.wait.map(|wait| *wait));
         self.processes = self.processes.with(sample.tgid);
         Ok(())
     }

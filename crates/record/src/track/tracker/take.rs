@@ -5,7 +5,7 @@ use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
     KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1,
-    TasksV1, UnwindRulesV1,
+    TasksV1, UnwindRulesV1, WaitsV1,
 };
 use rustc_hash::FxHashMap;
 
@@ -29,6 +29,7 @@ impl Tracker {
         self.cgroups.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
+        self.waits.sort_by_key(|row| row.time_ns);
         let (first_node, nodes) = self.stacks.take_new();
         self.code.extend(nodes.iter().filter_map(|node| match node.location {
             Location::Image { image, file_off } => Some((image, FileOff(file_off))),
@@ -62,6 +63,7 @@ impl Tracker {
             snapshots: held.snapshots,
             samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
                 .expect("bug: samples out of order"),
+            waits: WaitsV1::from_rows(&std::mem::take(&mut self.waits)),
             symbols: SymbolsV1::default(),
             unwind_rules: UnwindRulesV1::default(),
             image_parts: ImagePartsV1::default(),

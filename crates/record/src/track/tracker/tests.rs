@@ -1,10 +1,16 @@
 use super::*;
+use crate::settings::WaitEvents;
 use crate::track::jit::{Line, Made, Piece};
 use crate::track::spaces::Shown;
 use icecore_format::records::{Location, Origin, Payload};
 
 fn tracker() -> Tracker {
-    Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000 })
+    Tracker::new(Pace {
+        flush_ns: 1_000,
+        flush_bytes: 1 << 20,
+        period_ns: 1_000_000,
+        events: WaitEvents { off_cpu: 1, run_delay: 2 },
+    })
 }
 
 fn rows<P: Payload, T>(payload: &P, rows: impl Fn(&P::View) -> T) -> T {
@@ -31,6 +37,7 @@ fn sampled_with(tracker: &mut Tracker, time_ns: u64, snapshot: u64) {
         kernel: wire::Frames::from_bytes(&kernel),
         user: wire::Frames::from_bytes(&frames),
         snapshot,
+        event: 0,
     }));
 }
 
@@ -260,20 +267,21 @@ fn stacks_of_samples_that_wait_take_a_bounded_room() {
         let mut values = [0; wire::REGISTER_COUNT];
         values[wire::STACK_POINTER] = 0x7000_0000;
         let registers =
-            wire::Registers { cpu: 1, snapshot, values, stack_end: Avma(0), top: &[0; 128], is_outer: false };
+            wire::Registers { snapshot, values, stack_end: Avma(0), top: &[0; 128], is_outer: false };
         tracker.event(&Event::Registers(registers));
         let pages = (0..128).map(|page| Avma(0x7000_0000 + page * wire::PAGE_BYTES));
         pages.for_each(|address| {
             tracker.event(&Event::StackPage(wire::StackPage {
-                cpu: 1,
                 snapshot,
+                tid: 1,
                 address,
+                hash: snapshot,
                 bytes: &[7; 4096],
             }));
         });
         let hashes = snapshot.to_ne_bytes().repeat(128);
         let (low, high) = (Avma(0x7000_0000), Avma(0x7008_0000));
-        tracker.event(&Event::Stack(wire::Stack { cpu: 1, snapshot, low, high, tid: 1, hashes: &hashes }));
+        tracker.event(&Event::Stack(wire::Stack { snapshot, low, high, tid: 1, hashes: &hashes }));
         sampled_with(tracker, 100_000 + snapshot, snapshot);
     };
     (1..=5).for_each(|snapshot| stack(&mut tracker, snapshot));

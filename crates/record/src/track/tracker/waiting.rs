@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use icecore_elf::Avma;
-use icecore_format::records::{Change, Lifecycle, Mapping, Sample};
+use icecore_format::records::{Change, Lifecycle, Mapping, Sample, Wait};
 
-use crate::kernel::wire;
 use crate::kernel::wire::Reading;
 use crate::track::snapshots::Taken;
 use crate::track::spaces::Region;
@@ -54,6 +53,8 @@ pub(super) struct Unplaced {
     pub(super) kernel: Range<usize>,
     pub(super) user: Range<usize>,
     pub(super) snapshot: Option<Box<Taken>>,
+    /// The wait that the sample is of, if it is of one.
+    pub(super) wait: Option<Box<Wait>>,
 }
 
 impl Waiting {
@@ -119,9 +120,9 @@ impl Backlog {
     }
 
     /// Stores the frames of a sample that will wait.
-    pub(super) fn note_frames(&mut self, frames: wire::Frames<'_>) -> Range<usize> {
+    pub(super) fn note_frames(&mut self, leaf_first: impl Iterator<Item = Avma>) -> Range<usize> {
         let from = self.frames.len();
-        self.frames.extend(frames.leaf_first());
+        self.frames.extend(leaf_first);
         from..self.frames.len()
     }
 

@@ -1,21 +1,23 @@
-//! Puts snapshots together from the records of one CPU: registers first, then the stack pages that changed, then the hashes of all
+//! Puts snapshots together from the records of one buffer of the sampler: registers first, then the stack pages that changed, then the hashes of all
 //! its pages, then the sample.
 
 use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
 use super::pages::{Page, Pages};
-use crate::kernel::wire::{PAGE_BYTES, PageKey, REGISTER_COUNT, Registers, STACK_POINTER, Stack, StackPage};
+use crate::kernel::wire::{
+    self, PAGE_BYTES, PageKey, REGISTER_COUNT, Registers, STACK_POINTER, Stack, StackPage,
+};
 use crate::track::tally::{Held, Tally};
 
 /// The most memory of all stack pages that anything holds, bytes. On a machine that is too busy to report its mappings in time,
 /// samples wait long.
 const MAX_PAGE_BYTES: usize = 160 << 20;
 
-/// Snapshots whose sample has not come yet, by CPU.
+/// Snapshots whose sample has not come yet, by the buffer of the sampler.
 #[derive(Debug)]
 pub(crate) struct Arriving {
-    by_cpu: FxHashMap<u32, Begun>,
+    by_buffer: FxHashMap<u32, Begun>,
     pages: Pages,
     /// Counts the memory of all pages that are alive, and of the lists that hold them.
     alive: Tally,
@@ -72,11 +74,11 @@ impl Default for Arriving {
 impl Arriving {
     /// Bounds the memory of pages to `max_bytes`, or to the pages that were used last if these are more.
     pub(crate) fn with_room(max_bytes: usize) -> Self {
-        let (by_cpu, pages, alive, refused) = Default::default();
-        Self { by_cpu, pages, alive, max_bytes, refused }
+        let (by_buffer, pages, alive, refused) = Default::default();
+        Self { by_buffer, pages, alive, max_bytes, refused }
     }
 
-    /// Begins a snapshot. Drops the last one of this CPU if its sample did not come.
+    /// Begins a snapshot. Drops the last one of its buffer if its sample did not come.
     pub(crate) fn registers(&mut self, registers: &Registers<'_>) {
         let low = Avma(registers.values[STACK_POINTER]);
         let high = Avma(low.0.saturating_add(registers.top.len() as u64));
@@ -90,21 +92,25 @@ impl Arriving {
             is_refused: false,
             outer: Vec::new(),
         };
-        match self.by_cpu.get_mut(&registers.cpu).filter(|_| registers.is_outer) {
+        let buffer = wire::buffer_of(registers.snapshot);
+        match self.by_buffer.get_mut(&buffer).filter(|_| registers.is_outer) {
             Some(inner) => inner.outer.push(begun),
             None if registers.is_outer => {}
             None => {
-                self.by_cpu.insert(registers.cpu, begun);
+                self.by_buffer.insert(buffer, begun);
             }
         }
     }
 
-    /// Adds a page to its snapshot. If there is no memory for it, the known part of the stack ends before it.
+    /// Adds a page to its snapshot. If there is no memory for it, the known part of the stack ends before it. A sample that
+    /// interrupted this one may refer to the page before the rest of this one has come.
     pub(crate) fn page(&mut self, page: &StackPage<'_>) {
-        let begun = begun(&mut self.by_cpu, page.cpu, page.snapshot);
+        let begun = begun(&mut self.by_buffer, page.snapshot);
         let (Some(begun), Some(bytes)) = (begun, page.bytes.first_chunk()) else { return };
         if self.alive.total() < self.max_bytes {
-            begun.sent.push((page.address, Page::new(bytes, &self.alive)));
+            let held = Page::new(bytes, &self.alive);
+            self.pages.put(PageKey::new(page.tid, page.address), page.hash, held.clone());
+            begun.sent.push((page.address, held));
         } else if !begun.is_refused {
             begun.is_refused = true;
             self.refused += 1;
@@ -113,17 +119,14 @@ impl Arriving {
 
     /// Puts the stack of a snapshot together from the pages that came with it, and from earlier pages with the same hashes.
     pub(crate) fn stack(&mut self, stack: &Stack<'_>) {
-        let Some(begun) = begun(&mut self.by_cpu, stack.cpu, stack.snapshot) else { return };
+        let Some(begun) = begun(&mut self.by_buffer, stack.snapshot) else { return };
         let mut sent = begun.sent.drain(..).peekable();
         let mut copied = Copied { low: stack.low, high: stack.low, ..Copied::default() };
         let mut is_known = true;
         for (address, hash) in stack.pages() {
             let key = PageKey::new(stack.tid, address);
             let page = match sent.next_if(|(of, _)| *of == address) {
-                Some((_, page)) => {
-                    self.pages.put(key, hash, page.clone());
-                    Some(page)
-                }
+                Some((_, page)) => Some(page),
                 None if hash != 0 => self.pages.find(key, hash),
                 None => None,
             };
@@ -141,8 +144,8 @@ impl Arriving {
     }
 
     /// Removes and returns the snapshot of a sample.
-    pub(crate) fn take(&mut self, cpu: u32, number: u64) -> Option<Taken> {
-        let begun = self.by_cpu.remove(&cpu).filter(|begun| begun.number == number)?;
+    pub(crate) fn take(&mut self, number: u64) -> Option<Taken> {
+        let begun = self.by_buffer.remove(&wire::buffer_of(number)).filter(|begun| begun.number == number)?;
         let outer = begun.outer.into_iter().map(|outer| outer.taken).collect();
         Some(Taken { outer, ..begun.taken })
     }
@@ -158,9 +161,9 @@ impl Arriving {
     }
 }
 
-/// Finds the snapshot with a number on a CPU.
-fn begun(by_cpu: &mut FxHashMap<u32, Begun>, cpu: u32, number: u64) -> Option<&mut Begun> {
-    let begun = by_cpu.get_mut(&cpu)?;
+/// Finds the snapshot with a number.
+fn begun(by_buffer: &mut FxHashMap<u32, Begun>, number: u64) -> Option<&mut Begun> {
+    let begun = by_buffer.get_mut(&wire::buffer_of(number))?;
     if begun.number == number {
         return Some(begun);
     }

@@ -1,6 +1,5 @@
 use super::*;
 
-const CPU: u32 = 3;
 const TID: u32 = 77;
 /// A stack pointer in the middle of a page.
 const SP: u64 = 0x7ffd_0000_0e00;
@@ -9,27 +8,21 @@ const PAGE: u64 = 0x7ffd_0000_0000;
 fn registers(snapshot: u64, stack_end: u64, top: &[u8]) -> Registers<'_> {
     let mut values = [0; REGISTER_COUNT];
     values[STACK_POINTER] = SP;
-    Registers { cpu: CPU, snapshot, values, stack_end: Avma(stack_end), top, is_outer: false }
+    Registers { snapshot, values, stack_end: Avma(stack_end), top, is_outer: false }
 }
 
-fn page(snapshot: u64, address: u64, bytes: &[u8]) -> StackPage<'_> {
-    StackPage { cpu: CPU, snapshot, address: Avma(address), bytes }
+fn page(snapshot: u64, address: u64, hash: u64, bytes: &[u8]) -> StackPage<'_> {
+    StackPage { snapshot, tid: TID, address: Avma(address), hash, bytes }
 }
 
 /// Returns a snapshot with the pages that were sent, and the hashes of all pages from [`PAGE`] on.
 fn taken(arriving: &mut Arriving, high: u64, sent: &[(u64, [u8; 4096])], hashes: &[u64]) -> Taken {
     arriving.registers(&registers(1, PAGE + 0x9000, &[9; 128]));
-    sent.iter().for_each(|(address, bytes)| arriving.page(&page(1, *address, bytes)));
+    let hash = |address: u64| hashes[((address - PAGE) / 4096) as usize];
+    sent.iter().for_each(|(address, bytes)| arriving.page(&page(1, *address, hash(*address), bytes)));
     let hashes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_ne_bytes()).collect();
-    arriving.stack(&Stack {
-        cpu: CPU,
-        snapshot: 1,
-        low: Avma(SP),
-        high: Avma(high),
-        tid: TID,
-        hashes: &hashes,
-    });
-    arriving.take(CPU, 1).expect("it came")
+    arriving.stack(&Stack { snapshot: 1, low: Avma(SP), high: Avma(high), tid: TID, hashes: &hashes });
+    arriving.take(1).expect("it came")
 }
 
 fn bytes(taken: &Taken) -> Vec<u8> {
@@ -57,9 +50,9 @@ fn a_stack_begins_at_its_stack_pointer_and_ends_where_it_was_to_end() {
 fn without_pages_there_is_the_top() {
     let mut arriving = Arriving::default();
     arriving.registers(&registers(1, PAGE + 0x1100, &[9; 128]));
-    assert_eq!(bytes(&arriving.take(CPU, 1).expect("it came")), [9; 128]);
+    assert_eq!(bytes(&arriving.take(1).expect("it came")), [9; 128]);
     arriving.registers(&registers(2, PAGE + 0x1100, &[]));
-    assert_eq!(bytes(&arriving.take(CPU, 2).expect("it came")), []);
+    assert_eq!(bytes(&arriving.take(2).expect("it came")), []);
 }
 
 #[test]
@@ -99,14 +92,30 @@ fn a_page_that_did_not_come_ends_what_is_known_and_is_asked_for() {
 #[test]
 fn pages_and_samples_of_others_do_not_meet() {
     let mut arriving = Arriving::default();
-    arriving.page(&page(1, PAGE, &[1; 4096]));
+    let other = 1 << 40;
+    arriving.page(&page(1, PAGE, 1, &[1; 4096]));
     arriving.registers(&registers(2, 0, &[9; 128]));
-    arriving.page(&page(1, PAGE, &[1; 4096]));
-    arriving.page(&StackPage { cpu: CPU + 1, ..page(2, PAGE, &[2; 4096]) });
-    assert!(arriving.by_cpu[&CPU].sent.is_empty());
-    assert!(arriving.take(CPU + 1, 2).is_none());
-    assert!(arriving.take(CPU, 3).is_none(), "its sample did not come");
-    assert!(arriving.take(CPU, 2).is_none(), "it was dropped with that");
+    arriving.page(&page(1, PAGE, 1, &[1; 4096]));
+    arriving.page(&page(other | 2, PAGE, 2, &[2; 4096]));
+    assert!(arriving.by_buffer[&0].sent.is_empty());
+    assert!(arriving.take(other | 2).is_none());
+    assert!(arriving.take(3).is_none(), "its sample did not come");
+    assert!(arriving.take(2).is_none(), "it was dropped with that");
+}
+
+#[test]
+fn a_sample_that_interrupts_another_finds_the_pages_that_were_just_sent() {
+    let mut arriving = Arriving::default();
+    arriving.registers(&registers(1, PAGE + 0x1000, &[9; 128]));
+    arriving.page(&page(1, PAGE, 5, &[5; 4096]));
+    let inner = (1 << 40) | 1;
+    arriving.registers(&registers(inner, PAGE + 0x1000, &[8; 128]));
+    let hashes = 5_u64.to_ne_bytes();
+    let stack = Stack { snapshot: 1, low: Avma(SP), high: Avma(PAGE + 0x1000), tid: TID, hashes: &hashes };
+    arriving.stack(&Stack { snapshot: inner, ..stack });
+    assert_eq!(bytes(&arriving.take(inner).expect("it came")), [5; 0x200]);
+    arriving.stack(&stack);
+    assert_eq!(bytes(&arriving.take(1).expect("it came")), [5; 0x200]);
 }
 
 #[test]
@@ -114,7 +123,7 @@ fn stacks_are_counted_from_their_end_or_from_that_of_the_copy() {
     let of = |stack_end| {
         let mut arriving = Arriving::default();
         arriving.registers(&registers(1, stack_end, &[9; 128]));
-        arriving.take(CPU, 1).expect("it came").anchor().0
+        arriving.take(1).expect("it came").anchor().0
     };
     assert_eq!(of(SP + 0x9000), SP + 0x9000);
     assert_eq!(of(0), SP + 128, "the end is not known");
@@ -130,15 +139,8 @@ fn stacks_further_out_come_in_their_order() {
         let top = [byte; 128];
         arriving.registers(&Registers { is_outer: true, ..registers(snapshot, PAGE + 0x1100, &top) });
     }
-    arriving.stack(&Stack {
-        cpu: CPU,
-        snapshot: 3,
-        low: Avma(SP),
-        high: Avma(SP + 8),
-        tid: TID,
-        hashes: &[0; 8],
-    });
-    let taken = arriving.take(CPU, 1).expect("it came");
+    arriving.stack(&Stack { snapshot: 3, low: Avma(SP), high: Avma(SP + 8), tid: TID, hashes: &[0; 8] });
+    let taken = arriving.take(1).expect("it came");
     assert_eq!(taken.outer.iter().map(bytes).collect::<Vec<_>>(), [vec![7; 128], vec![0; 8]]);
 }
 

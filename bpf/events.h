@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Which hits of a probe become samples, and what they weigh. */
+#ifndef ICECORE_EVENTS_H
+#define ICECORE_EVENTS_H
+
+/* The rate of an event is bounded in steps of this time, 2^24 ns: 17 ms. */
+#define WINDOW_BITS 24
+
+/* What user space wants of an event, by its number. */
+struct choice {
+	/* One of so many hits becomes a sample; at least 1. */
+	__u32 every;
+	/* The argument that a hit weighs, counted from 1; 0: each weighs 1. */
+	__u32 argument;
+	/* Hits that weigh less are no samples. */
+	__u64 min;
+	/* The most samples in a window; 0: no bound. */
+	__u32 most;
+	/* The probe lies at the first instructions of functions. */
+	__u32 at_entry;
+	/* The state of the bound: the current window, the samples in it, and the current rate. */
+	__u64 window;
+	__u32 taken;
+	__u32 current;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, __u32);
+	__type(value, struct choice);
+} choices SEC(".maps");
+
+/* Returns one of how many hits is taken now. Whenever a window has too many samples, that number doubles; after a window with less than
+ * half of the most, it halves. It depends only on earlier hits, so the weights stay right. */
+static __always_inline __u32 current_every(struct choice *choice)
+{
+	__u64 window = bpf_ktime_get_ns() >> WINDOW_BITS, before = choice->window;
+	__u32 current = choice->current;
+
+	if (!choice->most)
+		return choice->every;
+	if (window != before && __sync_val_compare_and_swap(&choice->window, before, window) == before) {
+		if (choice->taken < choice->most / 2)
+			current /= 2;
+		choice->taken = 0;
+	}
+	if (current < choice->every)
+		current = choice->every;
+	choice->current = current;
+	return current;
+}
+
+/* Returns the weight of a hit of a probe; 0 if it is no sample. */
+static __always_inline __u64 weigh(__u32 event, const __u64 *registers)
+{
+	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
+	__u64 weight = 1;
+	__u32 every;
+
+	if (!choice)
+		return 0;
+	if (choice->argument && registers)
+		weight = argument(registers, choice->argument);
+	if (!weight || weight < choice->min)
+		return 0;
+	every = current_every(choice);
+	if (every > 1 && bpf_get_prandom_u32() % every) {
+		if (every > choice->every)
+			count_loss(LOSS_RATE_LOWERED);
+		return 0;
+	}
+	if (choice->most && __sync_fetch_and_add(&choice->taken, 1) + 1 >= choice->most) {
+		choice->taken = choice->most / 2;
+		choice->current = every < 1 << 30 ? every * 2 : every;
+	}
+	return weight * every;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The steps of a sample that all events share: who is sampled, the head, the registers, the record. */
+#ifndef ICECORE_SAMPLE_H
+#define ICECORE_SAMPLE_H
+
+/* Returns true if a task is sampled. */
+static __always_inline bool is_wanted(__u32 tgid, __u32 tid)
+{
+	if (tid == 0 && !take_idle)
+		return 0;
+	if (target_mode == TARGET_THREADS)
+		return bpf_map_lookup_elem(&target_tids, &tid) != 0;
+	if (target_mode == TARGET_CGROUPS)
+		return is_in_target_cgroup();
+	return is_target_process(tgid);
+}
+
+/* Returns true if probes on this CPU are sampled. */
+static __always_inline bool is_wanted_here(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return !some_cpus || (target_cpus[cpu / 64 & (MAX_CPUS / 64 - 1)] >> (cpu & 63) & 1);
+}
+
+/* A constant to the verifier, which then skips code that reads missing fields. */
+static __always_inline bool has_cgroups(void)
+{
+	return bpf_core_field_exists(((struct task_struct *)0)->cgroups);
+}
+
+/* The number of the event that runs a program. */
+#define EVENT_OF(ctx) (has_cookies ? (__u32)bpf_get_attach_cookie(ctx) & (MAX_EVENTS - 1) : 0)
+
+/* Begins the sample of the current task in a buffer. */
+static __always_inline void begin_sample(struct sample_record *record, __u32 event, __u64 weight)
+{
+	__u64 tgid_tid = bpf_get_current_pid_tgid();
+
+	record->head.type = RECORD_SAMPLE;
+	record->head.cpu = bpf_get_smp_processor_id();
+	record->head.time_ns = bpf_ktime_get_ns();
+	record->head.tgid = tgid_tid >> 32;
+	record->head.tid = (__u32)tgid_tid;
+	bpf_get_current_comm(record->head.comm, COMM_LEN);
+	record->head.cgroup_id = has_cgroups() ? bpf_get_current_cgroup_id() : 0;
+	record->weight = weight;
+	record->kernel_len = 0;
+	record->user_len = 0;
+	record->kernel_end = WALK_NONE;
+	record->user_end = WALK_NONE;
+	record->event = event;
+	record->snapshot = 0;
+}
+
+/* Sends a sample whose stacks are taken. */
+static __always_inline void send_sample(struct scratch *scratch)
+{
+	struct sample_record *record = &scratch->record;
+	__u64 frames = (record->kernel_len & 127) + (record->user_len & (2 * MAX_USER_FRAMES - 1));
+	__u64 bytes = sizeof(*record) + frames * sizeof(__u64);
+
+	if (bytes > sizeof(*record) + sizeof(scratch->frames))
+		bytes = sizeof(*record) + sizeof(scratch->frames);
+	if (bpf_ringbuf_output(&ring, scratch, bytes, wakeup_flags()))
+		count_loss(LOSS_RING_FULL_SAMPLE);
+}
+
+/* Stores the registers that user space had when it entered the kernel. Returns false if the current task has none: threads of the kernel,
+ * and its workers that share a process's memory (io_uring) and never came from there. */
+static __always_inline bool take_entry_registers(struct scratch *scratch)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *entry;
+
+	if (!BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return 0;
+	entry = (void *)bpf_task_pt_regs(task);
+#define FROM_ENTRY(field) (entry->field)
+	COPY_REGISTERS(scratch->registers.registers, FROM_ENTRY);
+	return scratch->registers.registers[REGISTER_COUNT - 1] != 0;
+}
+
+#endif

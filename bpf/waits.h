@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The time that threads wait: for an event, and for a CPU.
+ *
+ * At a switch to a thread its wait is over, and its length is known. The kernel stack is that of the wait still; the memory of user space
+ * cannot be read there. So the thread itself takes its user stack, before it returns to user space (bpf_task_work, 6.18).
+ */
+#ifndef ICECORE_WAITS_H
+#define ICECORE_WAITS_H
+
+/* libbpf compares the types of the kernel function below with those of the kernel; a declaration is not enough. */
+struct bpf_map {
+	__u32 id;
+} __attribute__((preserve_access_index));
+
+/* include/linux/sched.h */
+#define TASK_DEAD 0x80
+/* The pages of a stack that are brought into memory after a wait: 64 KiB. */
+#define TOUCHED_PAGES 16
+/* The program itself, and what the kernel calls it from. */
+#define TRACING_FRAMES 2
+#define STATE_UNKNOWN (~0U)
+
+/* What is known of a thread that waits, or has waited. */
+struct waiting {
+	/* When it left its CPU; 0 while it is on one. */
+	__u64 began_ns;
+	__u64 epoch;
+	/* Decided when somebody woke it; 0 if it is no sample. */
+	__u64 blocked_weight;
+	__u64 ready_ns;
+	__u64 waker_ns;
+	__u32 waker_tgid;
+	__u32 waker_tid;
+	char waker_comm[COMM_LEN];
+	__u32 state;
+	__u8 woken_by;
+	__u8 is_decided;
+	/* The thread will take its user stack. */
+	__u8 is_due;
+	struct bpf_task_work work;
+};
+
+/* By the address of the task, which is not used again before the task is freed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct waiting);
+} waits SEC(".maps");
+
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map,
+					      int (*callback)(struct bpf_map *, void *, void *), void *aux) __ksym __weak;
+extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *work, void *map,
+					 int (*callback)(struct bpf_map *, void *, void *)) __ksym __weak;
+
+static __always_inline struct waiting *waiting_of(struct task_struct *task)
+{
+	__u64 key = (__u64)task;
+
+	return bpf_map_lookup_elem(&waits, &key);
+}
+
+static __always_inline struct waiting *new_waiting(struct task_struct *task)
+{
+	struct waiting fresh = {};
+	__u64 key = (__u64)task;
+
+	if (bpf_map_update_elem(&waits, &key, &fresh, BPF_NOEXIST))
+		count_loss(LOSS_NO_SCRATCH);
+	return bpf_map_lookup_elem(&waits, &key);
+}
+
+static __always_inline void forget_waits(struct task_struct *task)
+{
+	__u64 key = (__u64)task;
+
+	if (wait_ns)
+		bpf_map_delete_elem(&waits, &key);
+}
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	struct task_struct___before_5_14 *old = (void *)task;
+
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return BPF_CORE_READ(old, state);
+}
+
+/* Returns the weight of a part of a wait: parts of `wait_ns` and more are kept and weigh what they took. A shorter one is kept with the
+ * probability length / wait_ns and weighs wait_ns, so that sums are right. */
+static __always_inline __u64 weight_of_wait(__u64 ns)
+{
+	if (ns >= wait_ns)
+		return ns;
+	return ((__u64)bpf_get_prandom_u32() * wait_ns) >> 32 < ns ? wait_ns : 0;
+}
+
+/* Returns when the thread that is being switched to became runnable. The scheduler's clock is not CLOCK_MONOTONIC, but it counts the same
+ * nanoseconds. Returns 0 if the kernel does not tell. */
+static __always_inline __u64 ready_since(struct task_struct *next, __u64 now)
+{
+	__u64 queued, clock;
+
+	if (!bpf_core_field_exists(next->sched_info) || !bpf_core_field_exists(next->se.cfs_rq))
+		return 0;
+	queued = BPF_CORE_READ(next, sched_info.last_queued);
+	clock = BPF_CORE_READ(next, se.cfs_rq, rq, clock);
+	return queued && queued <= clock ? now - (clock - queued) : 0;
+}
+
+/* Notes that the current thread leaves its CPU. */
+static __always_inline void leave_cpu(struct task_struct *prev, bool preempt, __u64 now)
+{
+	__u32 tgid = prev->tgid, tid = prev->pid, state = preempt ? 0 : state_of(prev);
+	struct waiting *waiting;
+
+	if (tid == 0 || state & TASK_DEAD || !is_wanted(tgid, tid))
+		return;
+	waiting = waiting_of(prev);
+	if (!waiting)
+		waiting = new_waiting(prev);
+	if (!waiting)
+		return;
+	waiting->state = state;
+	waiting->woken_by = state ? WAKER_UNKNOWN : WAKER_NOBODY;
+	waiting->is_decided = 0;
+	waiting->waker_ns = 0;
+	waiting->waker_tid = 0;
+	waiting->began_ns = now;
+}
+
+/* Touches the innermost pages of a stack, so that they can be read: while a thread waits, the kernel may move its memory or take it away.
+ * This may sleep. */
+static __always_inline void bring_into_memory(__u64 sp)
+{
+	__u64 word;
+
+#pragma clang loop unroll(disable)
+	for (__u32 page = 0; page < TOUCHED_PAGES; page++)
+		if (bpf_copy_from_user(&word, sizeof(word), (void *)(sp + page * STACK_PAGE_LEN)))
+			break;
+}
+
+/* Takes the user stack of a thread that has waited and returns to user space now. */
+static int take_wait_stack(struct bpf_map *map, void *key, void *value)
+{
+	struct waiting *waiting = value;
+	__u64 epoch = waiting->epoch;
+	struct scratch *scratch;
+	__u32 slot;
+
+	waiting->epoch = epoch + 1;
+	waiting->is_due = 0;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		count_loss(LOSS_NO_SCRATCH);
+		return 0;
+	}
+	begin_sample(&scratch->record, 0, epoch);
+	scratch->record.head.type = RECORD_WAIT_STACK;
+	if (take_user && take_entry_registers(scratch)) {
+		bring_into_memory(scratch->registers.registers[STACK_POINTER]);
+		take_user_stack(slot, 0);
+	}
+	send_sample(scratch);
+	free_scratch(scratch);
+	return 0;
+}
+
+/* Returns true if the thread will take its user stack. */
+static __always_inline bool is_stack_due(struct task_struct *task, struct waiting *waiting)
+{
+	int refused = 1;
+
+	if (waiting->is_due)
+		return 1;
+	if (!take_user || !BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return 0;
+	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
+		refused = bpf_task_work_schedule_resume(task, &waiting->work, &waits, take_wait_stack);
+	else if (bpf_ksym_exists(bpf_task_work_schedule_resume_impl))
+		refused = bpf_task_work_schedule_resume_impl(task, &waiting->work, &waits, take_wait_stack, 0);
+	waiting->is_due = !refused;
+	return !refused;
+}
+
+/* Stores the kernel stack of a thread that is on no CPU. */
+static __always_inline void walk_waiting(struct task_struct *task, struct scratch *scratch)
+{
+	struct wait_record *record = &scratch->wait;
+	long bytes = bpf_get_task_stack(task, scratch->wait_frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
+
+	record->kernel_len = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	record->kernel_end = bytes <= 0 ? WALK_UNREADABLE : record->kernel_len >= max_kernel_frames ? WALK_DEPTH : WALK_ROOT;
+}
+
+/* Fills the record of a wait except for its weights, its stack and its end. */
+static __always_inline void begin_wait(struct wait_record *record, struct task_struct *task, __u64 now)
+{
+	record->head.type = RECORD_WAIT;
+	record->head.cpu = bpf_get_smp_processor_id();
+	record->head.time_ns = now;
+	record->head.tgid = task->tgid;
+	record->head.tid = task->pid;
+	bpf_probe_read_kernel_str(record->head.comm, COMM_LEN, task->comm);
+	record->head.cgroup_id = has_cgroups() ? BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id) : 0;
+	record->epoch = 0;
+	record->waker_ns = 0;
+	record->waker_tgid = 0;
+	record->waker_tid = 0;
+	record->woken_by = WAKER_UNKNOWN;
+	record->flags = 0;
+}
+
+/* Fills in when a wait began. The thread of a recording that has just begun left its CPU before; a new thread waits from its beginning. */
+static __always_inline void begin_first_wait(struct wait_record *record, struct task_struct *task)
+{
+	if (task->start_time >= waits_since_ns) {
+		record->began_ns = task->start_time;
+		record->state = 0;
+		record->woken_by = WAKER_NOBODY;
+	} else {
+		record->began_ns = waits_since_ns;
+		record->state = STATE_UNKNOWN;
+		record->flags = WAIT_BEGAN_BEFORE;
+	}
+}
+
+/* Notes that a thread gets a CPU. */
+static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack)
+{
+	__u64 began, ready, blocked_weight, delay_weight;
+	__u32 tgid = next->tgid, tid = next->pid, slot;
+	struct waiting *waiting;
+	struct wait_record *record;
+	struct scratch *scratch;
+	bool is_first = 0;
+
+	if (tid == 0)
+		return;
+	waiting = waiting_of(next);
+	if (!waiting) {
+		/* Only the current task can be asked for its cgroup. */
+		if (target_mode == TARGET_CGROUPS || !is_wanted(tgid, tid))
+			return;
+		waiting = new_waiting(next);
+		is_first = 1;
+		if (!waiting)
+			return;
+	}
+	began = waiting->began_ns;
+	if (!began && !is_first)
+		return;
+	waiting->began_ns = 0;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		count_loss(LOSS_NO_SCRATCH);
+		return;
+	}
+	record = &scratch->wait;
+	begin_wait(record, next, now);
+	if (is_first) {
+		begin_first_wait(record, next);
+	} else {
+		record->began_ns = began;
+		record->state = waiting->state;
+		record->woken_by = waiting->woken_by;
+	}
+	began = record->began_ns;
+	ready = record->state ? ready_since(next, now) : began;
+	if (ready < began || ready > now)
+		ready = record->state ? now : began;
+	record->ready_ns = ready;
+	if (!is_first && waiting->is_decided) {
+		record->waker_ns = waiting->waker_ns;
+		record->waker_tgid = waiting->waker_tgid;
+		record->waker_tid = waiting->waker_tid;
+		__builtin_memcpy(record->waker_comm, waiting->waker_comm, COMM_LEN);
+		blocked_weight = waiting->blocked_weight;
+		record->ready_ns = ready = waiting->ready_ns;
+	} else {
+		blocked_weight = weight_of_wait(ready - began);
+	}
+	delay_weight = weight_of_wait(now - ready);
+	if (blocked_weight || delay_weight) {
+		record->blocked_weight = blocked_weight;
+		record->delay_weight = delay_weight;
+		record->kernel_len = 0;
+		record->kernel_end = WALK_NONE;
+		if (take_kernel)
+			walk_waiting(next, scratch);
+		record->epoch = waiting->epoch;
+		if (with_stack && is_stack_due(next, waiting))
+			record->flags |= WAIT_HAS_STACK;
+		if (bpf_ringbuf_output(&ring, record, sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64), wakeup_flags()))
+			count_loss(LOSS_RING_FULL_SAMPLE);
+	}
+	free_scratch(scratch);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	leave_cpu(prev, preempt, now);
+	get_cpu(next, now, 1);
+	return 0;
+}
+
+/* For kernels that cannot run a program in the thread (before 6.18). */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch_without_stacks, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	leave_cpu(prev, preempt, now);
+	get_cpu(next, now, 0);
+	return 0;
+}
+
+/* Finds the innermost interrupt in a kernel stack, and where the code that it interrupted begins. */
+struct finding {
+	const struct scratch *scratch;
+	__u32 found;
+	__u32 len;
+};
+
+static long find_interrupt(__u32 i, struct finding *finding)
+{
+	__u64 address = finding->scratch->frames[i & 127];
+
+	if (address - hard_interrupts[0] < hard_interrupts[1] - hard_interrupts[0]) {
+		if (finding->found == WAKER_THREAD)
+			finding->found = WAKER_HARD_INTERRUPT;
+		finding->len = i + 1;
+		return 1;
+	}
+	/* A soft interrupt runs at the end of a hard one, or in a thread of its own. */
+	if (address - soft_interrupts[0] < soft_interrupts[1] - soft_interrupts[0])
+		finding->found = WAKER_SOFT_INTERRUPT;
+	return 0;
+}
+
+/* Returns what runs now, by the kernel stack of a sample: a thread, or an interrupt above it. The innermost counts, and the frames of what
+ * it interrupted are cut off. */
+static __always_inline __u8 who_runs(struct scratch *scratch, bool with_loop)
+{
+	struct finding finding = { .scratch = scratch, .found = WAKER_THREAD };
+
+	if (!hard_interrupts[0] || !soft_interrupts[0])
+		return WAKER_UNKNOWN;
+	if (with_loop) {
+		bpf_loop(scratch->record.kernel_len & 127, find_interrupt, &finding, 0);
+	} else {
+#pragma clang loop unroll(disable)
+		for (__u32 i = 0; i < 127; i++)
+			if (i >= scratch->record.kernel_len || find_interrupt(i, &finding))
+				break;
+	}
+	if (finding.len)
+		scratch->record.kernel_len = finding.len;
+	return finding.found;
+}
+
+/* Makes an interrupt the owner of a sample: as the kernel's own, thread 0. */
+static __always_inline void set_interrupt(struct record_head *head, __u8 woken_by)
+{
+	head->tgid = 0;
+	head->tid = 0;
+	head->cgroup_id = 0;
+	__builtin_memcpy(head->comm, "hard interrupt\0", COMM_LEN);
+	if (woken_by == WAKER_SOFT_INTERRUPT)
+		__builtin_memcpy(head->comm, "soft", 4);
+	if (woken_by == WAKER_UNKNOWN)
+		__builtin_memcpy(head->comm, "unknown\0\0\0\0\0\0\0\0", COMM_LEN);
+}
+
+/* Somebody wakes a thread: the first part of its wait is over. */
+static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_loop)
+{
+	__u64 now = bpf_ktime_get_ns(), weight;
+	struct waiting *waiting = waiting_of(woken);
+	struct scratch *scratch;
+	__u32 slot;
+
+	if (!waiting || !waiting->began_ns || !waiting->state || waiting->is_decided)
+		return 0;
+	weight = weight_of_wait(now - waiting->began_ns);
+	waiting->blocked_weight = weight;
+	waiting->ready_ns = now;
+	waiting->is_decided = 1;
+	if (!weight)
+		return 0;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		count_loss(LOSS_NO_SCRATCH);
+		return 0;
+	}
+	begin_sample(&scratch->record, waker_event, weight);
+	walk_kernel(ctx, scratch, TRACING_FRAMES);
+	waiting->woken_by = who_runs(scratch, with_loop);
+	/* The thread that was interrupted has nothing to do with it. */
+	if (waiting->woken_by != WAKER_THREAD)
+		set_interrupt(&scratch->record.head, waiting->woken_by);
+	waiting->waker_tgid = scratch->record.head.tgid;
+	waiting->waker_tid = scratch->record.head.tid;
+	__builtin_memcpy(waiting->waker_comm, scratch->record.head.comm, COMM_LEN);
+	if (!take_kernel) {
+		scratch->record.kernel_len = 0;
+		scratch->record.kernel_end = WALK_NONE;
+	}
+	waiting->waker_ns = scratch->record.head.time_ns;
+	if (take_user && waiting->woken_by == WAKER_THREAD && take_entry_registers(scratch)) {
+		if (with_loop)
+			take_user_stack(slot, 0);
+		else
+			walk_by_helper(ctx, scratch);
+	}
+	send_sample(scratch);
+	free_scratch(scratch);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *woken)
+{
+	return wake(ctx, woken, 1);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking_by_helper, struct task_struct *woken)
+{
+	return wake(ctx, woken, 0);
+}
+
+/* Writes the waits that have not ended to the reader of the iterator: the recording ends, and the threads still wait. */
+SEC("iter/task")
+int on_every_waiting(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct wait_record *record;
+	struct waiting *waiting;
+	struct scratch *scratch;
+	__u64 now, part;
+	__u32 slot;
+
+	if (!task || task->pid == 0 || task->on_cpu || state_of(task) & TASK_DEAD)
+		return 0;
+	waiting = waiting_of(task);
+	if (waiting ? !waiting->began_ns : target_mode == TARGET_CGROUPS || !is_wanted(task->tgid, task->pid))
+		return 0;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		count_loss(LOSS_NO_SCRATCH);
+		return 0;
+	}
+	record = &scratch->wait;
+	now = bpf_ktime_get_ns();
+	begin_wait(record, task, now);
+	if (waiting) {
+		record->began_ns = waiting->began_ns;
+		record->state = waiting->state;
+	} else {
+		begin_first_wait(record, task);
+		record->state = state_of(task);
+	}
+	record->flags |= WAIT_NOT_ENDED;
+	part = weight_of_wait(now - record->began_ns);
+	record->ready_ns = record->state ? now : record->began_ns;
+	record->blocked_weight = record->state ? part : 0;
+	record->delay_weight = record->state ? 0 : part;
+	record->kernel_len = 0;
+	record->kernel_end = WALK_NONE;
+	if (take_kernel)
+		walk_waiting(task, scratch);
+	if (part)
+		bpf_seq_write(ctx->meta->seq, record, sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64));
+	free_scratch(scratch);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,274 @@
+//! The text of an event (`-e`): what was typed, before anybody looks for it on this machine. docs/EVENTS.md has the grammar.
+
+use anyhow::{bail, ensure};
+use icecore_format::events::{self, kind};
+use icecore_text::glob::is_pattern;
+
+use crate::settings::Take;
+use crate::sys::perf::{Counter, Rate};
+
+/// An event as it was typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Typed {
+    /// Without options, by its usual name.
+    pub(super) name: String,
+    pub(super) what: What,
+}
+
+/// What makes the event happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What {
+    /// A counter, and its own rate if it has one.
+    Counter(Counter, Option<Rate>),
+    /// A probe, which of its hits are sampled, and the unit of their weights.
+    Probe(Spot, Take, String),
+}
+
+/// Where a probe lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// Tracepoints; both parts may have wildcards.
+    Tracepoint { category: String, name: String },
+    /// A function of the kernel.
+    Kernel { function: String },
+    /// Functions of a file, which may have wildcards, and how many bytes behind their first ones.
+    Functions { file: String, functions: String, off: u64 },
+    /// An offset in a file.
+    Offset { file: String, off: u64 },
+}
+
+/// The options of counters, and of everything else.
+const COUNTER_KEYS: [&str; 2] = ["count", "freq"];
+const PROBE_KEYS: [&str; 4] = ["every", "weight", "min", "unit"];
+/// Kinds of probes that are recognized; the first three are supported.
+const KINDS: [&str; 8] =
+    ["tracepoint", "uprobe", "kprobe", "uretprobe", "usdt", "kretprobe", "fentry", "fexit"];
+/// The shortest time from one sample of a clock to the next, ns; as `-c` has it.
+const MIN_CLOCK_NS: u64 = 20_000;
+const MAX_COUNT: u64 = 1_000_000_000_000;
+const MAX_HZ: u64 = 50_000;
+/// The number of arguments that a function gets in registers.
+const MAX_ARGUMENT: u8 = 6;
+const MAX_UNIT_LEN: usize = 32;
+/// How similar a name is that is suggested, 0 to 1, and how many are.
+const NEAR: f64 = 0.8;
+const MAX_NEAR: usize = 3;
+
+/// Parses `EVENT[,KEY=VALUE]…`.
+///
+/// # Errors
+/// The wrong word, and what to write instead.
+pub(super) fn parse(text: &str) -> anyhow::Result<Typed> {
+    let (event, keys) = split(text)?;
+    let (head, rest) = event.split_once(':').unwrap_or((event, ""));
+    if !event.starts_with("uprobe:")
+        && let Some((_, second)) = event.split_once(',')
+    {
+        bail!("`{second}` is no KEY=VALUE; give each event an -e of its own");
+    }
+    let is_probe = KINDS.contains(&head);
+    if !is_probe && let Some((name, counter)) = counter(event)? {
+        keys.allow("a counter", &COUNTER_KEYS)?;
+        let rate = own_rate(&keys, &counter)?;
+        return Ok(Typed { name, what: What::Counter(counter, rate) });
+    }
+    let (name, spot) = match head {
+        "uprobe" => (event.to_owned(), user(rest)?),
+        "kprobe" => (event.to_owned(), kernel(rest)?),
+        "tracepoint" => (rest.to_owned(), tracepoint(rest)?),
+        "uretprobe" | "usdt" => bail!("`{head}` is not supported yet; use uprobe:PATH:FUNCTION"),
+        _ if is_probe => bail!("`{head}` is not supported yet; use kprobe:FUNCTION"),
+        _ if event.contains('/') => bail!("events of one PMU are not supported; give their number: r01c2"),
+        _ if event.contains(':') => (event.to_owned(), tracepoint(event)?),
+        _ => {
+            let kinds = KINDS.iter().take(3).map(|kind| (*kind).into());
+            let names =
+                events::all().map(|(name, _)| name).chain(events::aliases().map(Into::into)).chain(kinds);
+            bail!("there is no event `{event}` (docs/EVENTS.md lists all){}", near(event, names))
+        }
+    };
+    keys.allow("a probe", &PROBE_KEYS)?;
+    let (take, unit) = take(&keys, &spot)?;
+    Ok(Typed { name, what: What::Probe(spot, take, unit) })
+}
+
+/// Options, in the order in which they were typed.
+struct Keys<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Keys<'a> {
+    fn value(&self, key: &str) -> Option<&'a str> {
+        self.0.iter().find_map(|(typed, value)| (*typed == key).then_some(*value))
+    }
+
+    fn number(&self, key: &str, least: u64, most: u64) -> anyhow::Result<Option<u64>> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let number = value.parse().ok().filter(|number| (least..=most).contains(number));
+        let most = if most == u64::MAX { String::new() } else { format!(" to {most}") };
+        ensure!(number.is_some(), "`{key}={value}`: give a whole number from {least}{most}");
+        Ok(number)
+    }
+
+    fn allow(&self, what: &str, known: &[&str]) -> anyhow::Result<()> {
+        for (at, (key, _)) in self.0.iter().enumerate() {
+            ensure!(known.contains(key), "`{key}` is no option of {what}, which has {}", known.join(", "));
+            ensure!(!self.0[..at].iter().any(|(before, _)| before == key), "`{key}` is given twice");
+        }
+        Ok(())
+    }
+}
+
+/// Splits options from an event. Names of C++ have commas, too.
+fn split(text: &str) -> anyhow::Result<(&str, Keys<'_>)> {
+    let (mut event, mut keys) = (text, Vec::new());
+    while let Some((before, last)) = event.rsplit_once(',') {
+        match last.split_once('=') {
+            Some((key, value)) if !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+                keys.push((key, value));
+            }
+            None if COUNTER_KEYS.contains(&last) || PROBE_KEYS.contains(&last) => {
+                bail!("`{last}` needs a value: {last}=VALUE");
+            }
+            _ => break,
+        }
+        event = before;
+    }
+    keys.reverse();
+    ensure!(!event.is_empty(), "the name of the event is missing: EVENT[,KEY=VALUE]…");
+    Ok((event, Keys(keys)))
+}
+
+/// Parses `NAME[:MODIFIERS]`; `None` if there is no such counter.
+fn counter(event: &str) -> anyhow::Result<Option<(String, Counter)>> {
+    let (name, modifiers) = event.split_once(':').map_or((event, None), |(name, rest)| (name, Some(rest)));
+    let Some((kind, config)) = events::find(name).or_else(|| raw(name)) else { return Ok(None) };
+    let (mut user, mut kernel, mut precise) = (false, false, 0);
+    ensure!(modifiers != Some(""), "`{event}`: the modifiers are missing: u, k, p");
+    for modifier in modifiers.unwrap_or_default().chars() {
+        match modifier {
+            'u' => user = true,
+            'k' => kernel = true,
+            'p' if precise < 3 => precise += 1,
+            'p' => bail!("`{event}`: the highest precision is ppp"),
+            other => {
+                bail!("`{other}` is no modifier; there are u (user mode), k (kernel mode), p, pp and ppp")
+            }
+        }
+    }
+    let is_both = user == kernel;
+    let counter = Counter { kind, config, precise, user: user || is_both, kernel: kernel || is_both };
+    Ok(Some((format!("{}{}", events::usual(name), &event[name.len()..]), counter)))
+}
+
+/// Parses `r01c2`.
+fn raw(name: &str) -> Option<(u32, u64)> {
+    let digits =
+        name.strip_prefix('r').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    Some((kind::RAW, u64::from_str_radix(digits, 16).ok()?))
+}
+
+fn own_rate(keys: &Keys<'_>, counter: &Counter) -> anyhow::Result<Option<Rate>> {
+    let least = if is_clock(counter) { MIN_CLOCK_NS } else { 1 };
+    let count = keys.number("count", least, MAX_COUNT)?.map(Rate::Period);
+    let hz = keys.number("freq", 1, MAX_HZ)?.map(Rate::Frequency);
+    ensure!(count.is_none() || hz.is_none(), "`count` and `freq` exclude each other: leave out one");
+    Ok(count.or(hz))
+}
+
+/// Returns true if the counter counts nanoseconds.
+pub(super) fn is_clock(counter: &Counter) -> bool {
+    events::unit(counter.kind, counter.config, "") == "ns"
+}
+
+/// Parses `PATH:FUNCTION[+OFF]` and `PATH:0xOFFSET`.
+fn user(rest: &str) -> anyhow::Result<Spot> {
+    let (file, spot) = rest.split_once(':').unwrap_or((rest, ""));
+    ensure!(!file.is_empty() && !spot.is_empty(), "give file and function: uprobe:PATH:FUNCTION");
+    let file = file.to_owned();
+    if spot.starts_with("0x") {
+        let Some(off) = number(spot) else { bail!("`{spot}` is no offset; give hexadecimal digits: 0x1a2b") };
+        return Ok(Spot::Offset { file, off });
+    }
+    // The plus of `operator+` is no offset.
+    let split = spot.rsplit_once('+').and_then(|(functions, off)| Some((functions, number(off)?)));
+    let (functions, off) = split.unwrap_or((spot, 0));
+    ensure!(
+        off == 0 || !is_pattern(functions),
+        "`+{off}` needs one function: leave it out, or write the name without * and ?"
+    );
+    Ok(Spot::Functions { file, functions: functions.to_owned(), off })
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn kernel(function: &str) -> anyhow::Result<Spot> {
+    ensure!(!function.is_empty(), "give a function: kprobe:FUNCTION");
+    ensure!(!is_pattern(function), "`{function}`: kprobe takes one function, without * and ?");
+    ensure!(!function.contains('+'), "`{function}`: kprobe takes functions without +OFF");
+    Ok(Spot::Kernel { function: function.to_owned() })
+}
+
+fn tracepoint(typed: &str) -> anyhow::Result<Spot> {
+    match typed.split_once(':') {
+        Some((category, name)) if !category.is_empty() && !name.is_empty() => {
+            Ok(Spot::Tracepoint { category: category.to_owned(), name: name.to_owned() })
+        }
+        _ => bail!("`{typed}` is no tracepoint; give category and name: sched:sched_switch"),
+    }
+}
+
+/// Returns which hits of a probe are sampled, and their unit.
+fn take(keys: &Keys<'_>, spot: &Spot) -> anyhow::Result<(Take, String)> {
+    let argument = match keys.value("weight") {
+        None => None,
+        Some(later @ ("retval" | "duration")) => {
+            bail!("`weight={later}` is not supported yet; give an argument: weight=arg1")
+        }
+        Some(_) if matches!(spot, Spot::Tracepoint { .. }) => {
+            bail!(
+                "`weight`: hits of tracepoints have no arguments here; use uprobe or kprobe, or leave it out"
+            )
+        }
+        Some(typed) => {
+            let argument = typed.strip_prefix("arg").and_then(|number| number.parse().ok());
+            let argument = argument.filter(|argument| (1..=MAX_ARGUMENT).contains(argument));
+            ensure!(argument.is_some(), "`weight={typed}`: give an argument: arg1 to arg{MAX_ARGUMENT}");
+            argument
+        }
+    };
+    for key in ["min", "unit"].into_iter().filter(|_| argument.is_none()) {
+        ensure!(keys.value(key).is_none(), "`{key}` needs a weight: add weight=arg1");
+    }
+    let unit = keys.value("unit").unwrap_or(if argument.is_some() { "value" } else { events::UNIT });
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte);
+    ensure!(
+        (1..=MAX_UNIT_LEN).contains(&unit.len()) && unit.bytes().all(is_plain),
+        "`unit={unit}`: give up to {MAX_UNIT_LEN} letters, digits, - _ /"
+    );
+    let every = keys.number("every", 1, u64::from(u32::MAX))?.unwrap_or(1);
+    let min = keys.number("min", 0, u64::MAX)?.unwrap_or(0);
+    Ok((Take { every, argument, min }, unit.to_owned()))
+}
+
+/// Writes which names a wrong one may be meant for, as the end of a sentence; empty if none is similar.
+pub(super) fn near(word: &str, names: impl Iterator<Item = impl AsRef<str>>) -> String {
+    let mut near: Vec<(f64, String)> = Vec::new();
+    for name in names {
+        let name = name.as_ref();
+        let likeness = strsim::jaro_winkler(&word.to_lowercase(), &name.to_lowercase());
+        if likeness >= NEAR && near.iter().all(|(_, known)| known != name) {
+            let at = near.partition_point(|(other, _)| *other >= likeness);
+            near.insert(at, (likeness, name.to_owned()));
+            near.truncate(MAX_NEAR);
+        }
+    }
+    let near: Vec<String> = near.into_iter().map(|(_, name)| format!("`{name}`")).collect();
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! Finds functions in executable files by name, as offsets where a probe can lie.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use icecore_elf::{
+    Capped, FileOff, Layout, Symbol, SymbolTable, go, readable, unversioned, without_parameters,
+};
+use icecore_text::glob::{is_like, is_pattern};
+use icecore_text::quantity::count;
+use object::read::{ReadCache, ReadRef};
+
+use super::super::event::near;
+use crate::evidence::debug_file;
+use crate::settings::Place;
+
+/// The most functions of one event.
+const MAX_FUNCTIONS: usize = 1 << 16;
+/// The largest symbol table or table of names that is read, bytes.
+const MAX_TABLE_BYTES: u64 = 1 << 30;
+
+/// A file whose tables of names were read at once. Without that each name would be a system call.
+#[derive(Clone, Copy)]
+struct Read<'d> {
+    file: Capped<&'d ReadCache<File>>,
+    /// Where a table of names begins in the file, and the table.
+    names: [Option<(u64, &'d [u8])>; 2],
+}
+
+impl<'d> Read<'d> {
+    fn new(file: &'d ReadCache<File>, layout: &Layout) -> Self {
+        let file = Capped { file, most_bytes: MAX_TABLE_BYTES };
+        let names = [".strtab", ".dynstr"].map(|name| {
+            let section = layout.section(name)?;
+            Some((section.off.0, layout.bytes_of(section, file)?))
+        });
+        Self { file, names }
+    }
+}
+
+impl<'d> ReadRef<'d> for Read<'d> {
+    fn len(self) -> Result<u64, ()> {
+        self.file.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
+        self.file.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
+        let rest = |(begin, table): (u64, &'d [u8])| table.get(range.start.checked_sub(begin)? as usize..);
+        let Some(rest) = self.names.into_iter().flatten().find_map(rest) else {
+            return self.file.read_bytes_at_until(range, delimiter);
+        };
+        rest.iter().position(|byte| *byte == delimiter).map(|len| &rest[..len]).ok_or(())
+    }
+}
+
+/// The functions of a file.
+struct Functions<'d> {
+    layout: &'d Layout,
+    all: Vec<Symbol<'d>>,
+    /// Functions that choose at run time which function stands for them.
+    resolvers: Vec<Symbol<'d>>,
+    is_stripped: bool,
+}
+
+/// Calls a closure with the functions of a file.
+fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let file = File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
+    let debug = debug_file(&ReadCache::new(&file)).map(ReadCache::new);
+    let file = ReadCache::new(file);
+    let layout = Layout::read(&file).with_context(|| format!("`{}` is no ELF file", path.display()))?;
+    let debug_layout = debug.as_ref().and_then(Layout::read);
+    let debug = debug.as_ref().zip(debug_layout.as_ref()).map(|(debug, layout)| Read::new(debug, layout));
+    let read = Read::new(&file, &layout);
+    let mut all = SymbolTable::Static.functions(read);
+    all.extend(debug.into_iter().flat_map(|debug| SymbolTable::Static.functions(debug)));
+    let go = go::open(read, &layout);
+    all.extend(go.iter().flat_map(|table| table.functions()).map(Symbol::from));
+    let is_stripped = all.is_empty();
+    all.extend(SymbolTable::Dynamic.functions(read));
+    all.retain(|function| layout.is_code(function.start));
+    let resolvers = SymbolTable::ALL.into_iter().flat_map(|table| table.resolvers(read)).collect();
+    look(&Functions { layout: &layout, all, resolvers, is_stripped })
+}
+
+/// Finds the functions that have a name, or one that matches a pattern, and the instructions `off` bytes behind their first ones.
+///
+/// # Errors
+/// If there is none, or too many; with the cause.
+pub(super) fn named(path: &Path, name: &str, off: u64) -> anyhow::Result<Place> {
+    with(path, |functions| {
+        // A function of this name besides it is an old version, which new programs do not call.
+        ensure!(
+            !functions.resolvers.iter().any(|function| unversioned(&function.name) == name.as_bytes()),
+            "`{name}` of `{}` chooses one of several functions when a program starts (IFUNC); give the name of that one, or its 0xOFFSET",
+            path.display()
+        );
+        let taken = functions.named(name);
+        if taken.is_empty() {
+            bail!("{}", functions.missing(path, name));
+        }
+        if let Some(short) = taken.iter().find(|function| function.len <= off) {
+            bail!("`+{off}` lies behind the function, which has {} bytes: give less", short.len);
+        }
+        let are_entries = off == 0 && taken.iter().all(|function| functions.is_called(function));
+        let place = |function: &&Symbol<'_>| functions.layout.rest_of_segment(function.start);
+        let offsets = taken.iter().filter_map(place).filter_map(|(begin, _)| begin.0.checked_add(off));
+        let mut offsets: Vec<u64> = offsets.collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        ensure!(
+            offsets.len() <= MAX_FUNCTIONS,
+            "`{name}` matches {} functions, and {} are the limit: narrow the pattern",
+            count(offsets.len() as u64),
+            count(MAX_FUNCTIONS as u64)
+        );
+        Ok(Place::User { file: path.to_owned(), offsets, are_entries })
+    })
+}
+
+/// Checks an offset of an instruction.
+///
+/// # Errors
+/// If there is no code.
+pub(super) fn at(path: &Path, off: u64) -> anyhow::Result<Place> {
+    with(path, |functions| {
+        let Some(at) = functions.layout.code(FileOff(off)) else {
+            bail!(
+                "`{off:#x}` is no offset of code in `{}`; objdump -hF shows where code lies",
+                path.display()
+            );
+        };
+        let mut begin = functions.all.iter().filter(|function| function.start == at);
+        let are_entries = begin.any(|function| functions.is_called(function));
+        Ok(Place::User { file: path.to_owned(), offsets: vec![off], are_entries })
+    })
+}
+
+impl<'d> Functions<'d> {
+    /// Finds functions by name; if none has just this name, by it as a pattern. Names have `*` in C++ and Go.
+    fn named(&self, name: &str) -> Vec<&Symbol<'d>> {
+        let (mut exact, mut like) = (Vec::new(), Vec::new());
+        for function in &self.all {
+            let names = names(function);
+            if names.iter().flatten().any(|known| known == name) {
+                exact.push(function);
+            } else if is_pattern(name)
+                && self.is_called(function)
+                && names.iter().flatten().any(|known| is_like(name, known))
+            {
+                like.push(function);
+            }
+        }
+        if exact.is_empty() { like } else { exact }
+    }
+
+    /// Returns true if a function is called: then its caller's address lies where the stack pointer leads. Parts of functions are
+    /// jumped to, and the kernel starts the first function of a program.
+    fn is_called(&self, function: &Symbol<'_>) -> bool {
+        let is_part = function.name.windows(5).any(|part| part == b".cold");
+        !is_part && function.start != self.layout.entry
+    }
+
+    /// Says why there is no such function.
+    fn missing(&self, path: &Path, name: &str) -> String {
+        let path = path.display();
+        if self.all.is_empty() {
+            return format!(
+                "`{path}` has no symbols; install its debug symbols, or use uprobe:PATH:0xOFFSET"
+            );
+        }
+        let names = self.all.iter().flat_map(names).flatten();
+        let near = if is_pattern(name) { String::new() } else { near(name, names) };
+        let stripped = if self.is_stripped {
+            "; it is stripped and only names functions for other files: install its debug symbols, or use uprobe:PATH:0xOFFSET"
+        } else {
+            ""
+        };
+        format!("`{path}` has no function `{name}`{stripped}{near}")
+    }
+}
+
+/// Returns the names of a function: of the symbol, readable, and that without parameters.
+fn names(function: &Symbol<'_>) -> [Option<String>; 3] {
+    let without = without_parameters(&function.name);
+    let readable = without.is_some().then(|| readable(&function.name));
+    [Some(String::from_utf8_lossy(unversioned(&function.name)).into_owned()), readable, without]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::evidence::functions::fixture::assembled;
+
+    /// The code begins at 0x10000: a program's first function, `f` with an alias, a part of it, one of C++, one of Go, data.
+    const SOURCE: &str = "
+        .globl _start; .type _start,@function; _start: .fill 16; .size _start, .-_start
+        .type f,@function; .type alias,@function; alias: f: .fill 16; .size f, .-f; .size alias, .-alias
+        .type f.cold,@function; f.cold: .fill 16; .size f.cold, .-f.cold
+        .type _ZN2ns1gEPc,@function; _ZN2ns1gEPc: .fill 16; .size _ZN2ns1gEPc, .-_ZN2ns1gEPc
+        .type \"main.(*T).M\",@function; \"main.(*T).M\": .fill 16; .size \"main.(*T).M\", .-\"main.(*T).M\"
+        .type data,@object; data: .fill 16; .size data, .-data
+        .type chosen,@gnu_indirect_function; chosen: .fill 16; .size chosen, .-chosen";
+
+    fn program() -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        std::fs::write(file.path(), assembled(SOURCE)).expect("room");
+        file
+    }
+
+    /// Returns where functions lie behind 0x10000, and whether these are entries.
+    fn places(path: &Path, name: &str, off: u64) -> (Vec<u64>, bool) {
+        let file = std::fs::read(path).expect("just made");
+        let layout = Layout::read(&file[..]).expect("ELF");
+        match named(path, name, off).unwrap_or_else(|error| panic!("{name}: {error:#}")) {
+            Place::User { offsets, are_entries, .. } => {
+                let at = |off: &u64| layout.code(FileOff(*off)).expect("code").0 - 0x10000;
+                (offsets.iter().map(at).collect(), are_entries)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn functions_are_found_by_each_of_their_names() {
+        let file = program();
+        for (name, expected) in [
+            ("f", (vec![0x10], true)),
+            ("alias", (vec![0x10], true)),
+            ("_start", (vec![0], false)),
+            ("f.cold", (vec![0x20], false)),
+            ("_ZN2ns1gEPc", (vec![0x30], true)),
+            ("ns::g", (vec![0x30], true)),
+            ("ns::g(char*)", (vec![0x30], true)),
+            ("ns::*", (vec![0x30], true)),
+            ("main.(*T).M", (vec![0x40], true)),
+            ("?", (vec![0x10], true)),
+            ("*", (vec![0x10, 0x30, 0x40], true)),
+        ] {
+            assert_eq!(places(file.path(), name, 0), expected, "{name}");
+        }
+        assert_eq!(places(file.path(), "f", 15), (vec![0x1f], false));
+    }
+
+    #[test]
+    fn what_is_not_found_is_explained() {
+        let file = program();
+        let told = |path: &Path, name: &str, off| match named(path, name, off) {
+            Err(error) => format!("{error:#}"),
+            Ok(place) => panic!("{name}: {place:?}"),
+        };
+        for (name, off, expected) in [
+            ("alais", 0, "has no function `alais`; did you mean `alias`"),
+            ("data", 0, "has no function `data`"),
+            ("x*", 0, "has no function `x*`"),
+            ("chosen", 0, "(IFUNC)"),
+            ("f", 16, "`+16` lies behind the function, which has 16 bytes"),
+        ] {
+            let told = told(file.path(), name, off);
+            assert!(told.contains(expected) && !told.contains("stripped"), "{told}");
+        }
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let source =
+            "int exported(void) { return 1; } static int __attribute__((used)) hidden(void) { return 2; }";
+        std::fs::write(dir.path().join("x.c"), source).expect("room");
+        let args = ["-shared", "-fPIC", "-nostdlib", "-s", "x.c", "-o", "libx.so"];
+        let status = Command::new("cc").args(args).current_dir(dir.path()).status().expect("a compiler");
+        assert!(status.success());
+        let library = dir.path().join("libx.so");
+        assert!(named(&library, "exported", 0).is_ok());
+        assert!(told(&library, "hidden", 0).contains("it is stripped"));
+        std::fs::write(file.path(), "text").expect("room");
+        assert!(told(file.path(), "f", 0).contains("no ELF file"));
+    }
+
+    #[test]
+    fn an_offset_must_lie_in_code() {
+        let file = program();
+        let Ok(Place::User { offsets, .. }) = named(file.path(), "f", 0) else { panic!("it is there") };
+        for (off, expected) in [(offsets[0], true), (offsets[0] + 1, false), (offsets[0] - 16, false)] {
+            let is_entry = match at(file.path(), off) {
+                Ok(Place::User { offsets, are_entries, .. }) if offsets == [off] => are_entries,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(is_entry, expected, "{off:#x}");
+        }
+        assert!(at(file.path(), 1 << 40).is_err_and(|error| error.to_string().contains("no offset of code")));
+    }
+}

@@ -1,0 +1,94 @@
+//! What is sampled: events, as plain types.
+
+use std::path::PathBuf;
+
+use crate::sys::perf::{Counter, Rate};
+
+/// The most events of one recording: `MAX_EVENTS` of bpf/wire.h.
+pub(crate) const MAX_EVENTS: usize = 64;
+
+/// An event of which samples are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its name in the recording: what the user typed, without options.
+    pub name: String,
+    /// The unit of a sample's weight.
+    pub unit: String,
+    /// What makes it happen.
+    pub source: Source,
+}
+
+/// What makes an event happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A counter of the processor or the kernel on each CPU.
+    Counter {
+        /// Which one.
+        counter: Counter,
+        /// How often it is sampled.
+        rate: Rate,
+    },
+    /// Somewhere in the code of the kernel or of programs.
+    Probe {
+        /// Where.
+        place: Place,
+        /// Which of its hits are sampled.
+        take: Take,
+    },
+    /// The waits of threads.
+    Wait {
+        /// Which part of them.
+        of: Of,
+        /// A wait of this length, ns, is always kept.
+        always_ns: u64,
+    },
+}
+
+/// What a sample of a wait is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// The time until somebody wakes the thread.
+    OffCpu,
+    /// The time that a thread waits for a CPU.
+    RunDelay,
+    /// Who ended the wait.
+    Waker,
+}
+
+/// Where a probe lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A tracepoint of the kernel, by its number in tracefs.
+    Tracepoint(u64),
+    /// The entry of a function of the kernel.
+    Kernel {
+        /// Its name in `/proc/kallsyms`.
+        function: String,
+    },
+    /// Instructions in an executable file.
+    User {
+        /// The file.
+        file: PathBuf,
+        /// Offsets in the file, ascending.
+        offsets: Vec<u64>,
+        /// All of them are the first instructions of functions: the return address is where the stack pointer leads.
+        are_entries: bool,
+    },
+}
+
+/// Which hits of a probe are sampled, and what they weigh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Take {
+    /// One of so many hits is sampled and weighs as much more; at least 1.
+    pub every: u64,
+    /// The argument of the function, counted from 1, that a hit weighs; each hit weighs 1 without it.
+    pub argument: Option<u8>,
+    /// Hits that weigh less are no samples.
+    pub min: u64,
+}
+
+impl Default for Take {
+    fn default() -> Self {
+        Self { every: 1, argument: None, min: 0 }
+    }
+}
