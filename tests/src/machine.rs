@@ -168,6 +168,24 @@ pub fn storm() -> PathBuf {
     STORM.get_or_init(|| compile("storm.c", &["-O2", "-pthread"])).1.clone()
 }
 
+/// Compiles `tests/programs/probed.c` once, as distributions do, and returns its path.
+pub fn probed() -> PathBuf {
+    static PROBED: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    PROBED.get_or_init(|| compile("probed.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
+}
+
+/// Compiles it once with frame pointers, and returns its path.
+pub fn probed_with_frames() -> PathBuf {
+    static PROBED: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    PROBED.get_or_init(|| compile("probed.c", &WITH_FRAMES)).1.clone()
+}
+
+/// Compiles `tests/programs/waits.c` once, as distributions do, and returns its path.
+pub fn waits() -> PathBuf {
+    static WAITS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    WAITS.get_or_init(|| compile("waits.c", &["-O1", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
+}
+
 /// Compiles `tests/programs/in_step.c` once, with frame pointers, and returns its path.
 pub fn in_step() -> PathBuf {
     static IN_STEP: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

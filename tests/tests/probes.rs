@@ -1,0 +1,270 @@
+//! Samples at counters, tracepoints and probes: programs whose calls are known, recorded through real eBPF.
+
+use std::path::Path;
+use std::process::Command;
+
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, text};
+
+/// Records `probed` with these options and events; `{}` in an event stands for its path.
+fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Recorded {
+    let path = program.to_str().expect("plain text");
+    let events: Vec<String> = events.iter().map(|event| event.replace("{}", path)).collect();
+    let mut all = options.to_vec();
+    events.iter().for_each(|event| all.extend(["-e", event]));
+    Recorded::new(&all, &[&[path], arguments].concat())
+}
+
+/// Returns the functions of a user stack from the leaf to `main`, or to the first function of the thread.
+fn up_to_main(sample: &Sample) -> Vec<&str> {
+    let names = sample.names("user");
+    let end = names.iter().position(|name| ["main", "all"].contains(name)).unwrap_or(names.len());
+    names[..end].to_vec()
+}
+
+fn nothing_lost(recorded: &Recorded) {
+    let lost = recorded.lost();
+    assert_eq!(lost, serde_json::json!({}), "a loss would explain a wrong count");
+}
+
+#[test]
+fn root_every_call_of_a_function_is_a_sample_with_its_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    for (program, unwind) in [
+        (probed(), "auto"),
+        (probed(), "dwarf"),
+        (probed_with_frames(), "auto"),
+        (probed_with_frames(), "fp"),
+    ] {
+        let options = ["--unwind", unwind, "--max-event-rate", "0"];
+        let recorded = recorded(&program, &options, &["uprobe:{}:tick"], &["tick", "5000"]);
+        nothing_lost(&recorded);
+        let samples = recorded.samples(&[]);
+        assert_eq!(samples.len(), 5000, "{unwind}");
+        for sample in &samples {
+            assert_eq!(up_to_main(sample), ["tick", "twice"], "{unwind}: {}", sample.0);
+            // The C library of a distribution may have no frame pointers.
+            assert!(unwind == "fp" || sample.has("_start"), "{unwind}: {}", sample.0);
+            assert_eq!((sample.number("weight"), sample.names("kernel").len()), (1, 0));
+        }
+        assert!(samples[0].text("event").starts_with("uprobe:"));
+    }
+}
+
+#[test]
+fn root_the_depth_at_a_probe_is_that_of_the_recursion() {
+    if !has_ebpf() {
+        return;
+    }
+    for program in [probed(), probed_with_frames()] {
+        let recorded = recorded(&program, &["--max-event-rate", "0"], &["uprobe:{}:down"], &["down", "700"]);
+        nothing_lost(&recorded);
+        let depths: Vec<usize> =
+            recorded.samples(&[]).iter().map(|sample| up_to_main(sample).len()).collect();
+        assert_eq!(depths, (1..=700).collect::<Vec<_>>());
+        let depth = recorded.json("depth", &["--event", "uprobe:*"]);
+        let group = &depth["groups"][0];
+        // `main` and three functions of the C library are below.
+        assert_eq!((group["count"].as_u64(), group["max"].as_u64()), (Some(700), Some(704)), "{group:#}");
+        assert_eq!(group["cut_share"].as_f64(), Some(0.0));
+        let recursion = &depth["recursion"][0];
+        assert_eq!(
+            (recursion["name"].as_str(), recursion["max_repeats"].as_u64()),
+            (Some("down"), Some(700))
+        );
+    }
+}
+
+#[test]
+fn root_one_of_some_hits_weighs_as_much_as_all_of_them() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded =
+        recorded(&probed(), &["--max-event-rate", "0"], &["uprobe:{}:tick,every=10"], &["tick", "50000"]);
+    let samples = recorded.samples(&[]);
+    assert!(samples.iter().all(|sample| sample.number("weight") == 10));
+    // Five standard deviations: the variance of one hit is every - 1.
+    let found: u64 = samples.iter().map(|sample| sample.number("weight")).sum();
+    assert!(found.abs_diff(50_000) < (5.0 * (50_000.0 * 9.0_f64).sqrt()) as u64, "{found}");
+}
+
+#[test]
+fn root_a_rate_that_is_too_high_is_lowered_and_weights_stay_right() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded =
+        recorded(&probed(), &["--max-event-rate", "2000"], &["uprobe:{}:tick"], &["tick", "300000"]);
+    let samples = recorded.samples(&[]);
+    let weights = || samples.iter().map(|sample| sample.number("weight"));
+    let deviation = weights().map(|weight| (weight * (weight - 1)) as f64).sum::<f64>().sqrt();
+    let found: u64 = weights().sum();
+    assert!((found as f64 - 300_000.0).abs() < 5.0 * deviation, "{found}, with a deviation of {deviation}");
+    let info = recorded.json("info", &[]);
+    let seconds = info["receipt"]["end_ns"].as_u64().expect("it ended") as f64 / 1e9;
+    assert!(
+        weights().any(|weight| weight > 1) && samples.len() < 100_000,
+        "{} in {seconds} s",
+        samples.len()
+    );
+    let lowered = recorded.lost()["rate_lowered"].as_u64().expect("the file says so");
+    assert_eq!(lowered + samples.len() as u64, 300_000, "each hit is a sample, or another stands for it");
+    assert_eq!(recorded.json("summary", &[])["lost"].as_u64(), Some(0), "none of them is lost");
+}
+
+#[test]
+fn root_a_hit_can_weigh_an_argument() {
+    if !has_ebpf() {
+        return;
+    }
+    let event = "uprobe:{}:sized,weight=arg1,min=11,unit=bytes";
+    let recorded = recorded(&probed(), &["--max-event-rate", "0"], &[event], &["sized", "100"]);
+    let weights: Vec<u64> = recorded.samples(&[]).iter().map(|sample| sample.number("weight")).collect();
+    assert_eq!(weights, (11..=100).collect::<Vec<_>>());
+    assert_eq!(recorded.json("top", &[])["total_weight"].as_u64(), Some((11..=100).sum()));
+    assert_eq!(recorded.json("info", &[])["session"]["events"][0]["unit"], "bytes");
+}
+
+#[test]
+fn root_tracepoints_and_page_faults_are_counted_exactly() {
+    if !has_ebpf() {
+        return;
+    }
+    for name in ["syscalls:sys_enter_sched_yield", "tracepoint:syscalls:sys_enter_sched_yield"] {
+        let recorded = recorded(&probed(), &["--max-event-rate", "0"], &[name], &["yield", "3000"]);
+        nothing_lost(&recorded);
+        let samples = recorded.samples(&[]);
+        assert_eq!(samples.len(), 3000);
+        for sample in &samples {
+            assert_eq!(sample.text("event"), "syscalls:sys_enter_sched_yield");
+            assert!(up_to_main(sample).ends_with(&["yields"]) && sample.has("_start"), "{}", sample.0);
+            assert!(sample.has("do_syscall_64") || sample.has("invoke_syscall"), "{}", sample.0);
+        }
+    }
+    let recorded = recorded(&probed(), &[], &["page-faults"], &["touch", "2000"]);
+    let samples = recorded.samples(&[]);
+    let touches = samples.iter().filter(|sample| sample.names("user").first() == Some(&"touches")).count();
+    assert_eq!(touches, 2000, "of {} faults", samples.len());
+}
+
+#[test]
+fn root_events_at_the_same_time_keep_their_stacks_apart() {
+    if !has_ebpf() {
+        return;
+    }
+    let rounds = 3000;
+    for program in [probed(), probed_with_frames()] {
+        let events =
+            ["cpu-clock,freq=9000", "uprobe:{}:tick", "uprobe:{}:down", "syscalls:sys_enter_sched_yield"];
+        let recorded = recorded(&program, &["--max-event-rate", "0"], &events, &["all", &rounds.to_string()]);
+        nothing_lost(&recorded);
+        let of = |event: &str| -> Vec<Sample> {
+            let samples = recorded.samples(&["--event", event]);
+            assert!(samples.iter().all(|sample| sample.has("all")), "a stack that is not whole: {event}");
+            samples
+        };
+        let ticks = of("*:tick");
+        assert_eq!(ticks.len(), 2 * 2 * rounds);
+        for sample in &ticks {
+            match &up_to_main(sample)[..] {
+                ["tick", "twice"] => {}
+                ["tick", rest @ ..] if rest.iter().all(|name| *name == "down") && rest.len() <= 40 => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let downs = of("*:down");
+        let depths: usize = downs.iter().map(|sample| up_to_main(sample).len()).sum();
+        let of_round = |round: usize| (1..=1 + round % 40).sum::<usize>();
+        assert_eq!(depths, 2 * (0..rounds).map(of_round).sum::<usize>());
+        let yields = of("syscalls:*");
+        assert!(yields.iter().all(|sample| up_to_main(sample).ends_with(&["yields"])));
+        // A tracepoint that is hit while the timer's program runs on the CPU is not seen by the kernel.
+        assert!(yields.len() > 2 * rounds * 99 / 100 && yields.len() <= 2 * rounds, "{}", yields.len());
+        for sample in recorded.samples(&["--event", "cpu-clock"]) {
+            let names = up_to_main(&sample);
+            let known = ["tick", "twice", "down", "yields"];
+            let own: Vec<&&str> = names.iter().filter(|name| known.contains(name)).collect();
+            assert!(own.len() <= 41, "{names:?}");
+        }
+    }
+}
+
+/// Recursion of a known depth: Python calls `sorted`, which calls Python.
+const RECURSE: &str = "\
+def down(n):
+    return n and sorted([n], key=lambda m: down(m - 1) or 0)[0]
+for i in range(20):
+    down(50)
+";
+
+#[test]
+fn root_functions_of_python_are_found_by_their_pattern() {
+    if !has_ebpf() {
+        return;
+    }
+    let python = Path::new("/usr/bin/python3");
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let script = dir.path().join("recurse.py");
+    std::fs::write(&script, RECURSE).expect("room");
+    let script = script.to_str().expect("plain text");
+    let recorded = Recorded::new(
+        &[
+            "--max-event-rate",
+            "0",
+            "-e",
+            "uprobe:/usr/bin/python3:PyObject_*",
+            "-e",
+            "uprobe:/usr/bin/python3:_PyEval_EvalFrameDefault",
+        ],
+        &[python.to_str().expect("plain text"), script],
+    );
+    nothing_lost(&recorded);
+    let samples = recorded.samples(&["--event", "*:PyObject_*"]);
+    assert!(samples.len() > 1000, "{}", samples.len());
+    assert!(
+        samples
+            .iter()
+            .all(|sample| sample.names("user").first().is_some_and(|name| name.starts_with("PyObject_")))
+    );
+    let calls = recorded.samples(&["--event", "*:_PyEval_EvalFrameDefault"]);
+    let depth = |sample: &Sample| {
+        sample.names("user").iter().filter(|name| **name == "_PyEval_EvalFrameDefault").count()
+    };
+    // The script itself, and one more for each call of C. What Python does at its start is not as deep as 20.
+    let mut depths: Vec<usize> = calls.iter().map(depth).filter(|depth| *depth > 20).collect();
+    depths.sort_unstable();
+    let expected: Vec<usize> = (21..=51).flat_map(|depth| [depth; 20]).collect();
+    assert_eq!(depths, expected, "each call is in the one around it");
+}
+
+#[test]
+fn root_what_cannot_be_sampled_is_refused_with_a_remedy() {
+    let program = probed();
+    let path = program.to_str().expect("plain text");
+    for (event, words) in [
+        ("page-fault", "page-faults"),
+        ("uprobe:nosuchprogram:main", "nosuchprogram"),
+        (&format!("uprobe:{path}:tock") as &str, "tick"),
+        (&format!("uprobe:{path}:tick,every=0") as &str, "every"),
+        ("sched:sched_swich", "sched_switch"),
+        ("uretprobe:libc:malloc", "not supported"),
+    ] {
+        let mut recorder = record();
+        recorder.args(["-e", event, "-o", "/dev/null", "--", "true"]);
+        let out = recorder.output().expect("it runs");
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{event}: {said}");
+        assert!(said.contains(words), "{event}: {said}");
+    }
+    // perf and the recorder count the same.
+    let out = Command::new("perf")
+        .args(["stat", "-x,", "-e", "syscalls:sys_enter_sched_yield"])
+        .arg(&program)
+        .args(["yield", "777"])
+        .output();
+    if let Ok(out) = out {
+        assert!(text(&out.stderr).starts_with("777,") || !out.status.success(), "{}", text(&out.stderr));
+    }
+}

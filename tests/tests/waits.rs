@@ -1,0 +1,178 @@
+//! Time that threads wait: programs that wait known times in known functions, recorded through real eBPF.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, text, waits};
+
+const WAITS: &str = "off-cpu,run-delay";
+
+/// What the program printed: the figures behind each name, added up.
+fn told(recorded: &Recorded) -> BTreeMap<String, Vec<u64>> {
+    let mut told: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for line in text(&recorded.output.stdout).lines() {
+        let mut words = line.split(' ');
+        let name = words.next().expect("a line begins with a name").to_owned();
+        let figures: Vec<u64> = words.map(|word| word.parse().expect("a number")).collect();
+        let sums = told.entry(name).or_insert_with(|| vec![0; figures.len()]);
+        sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+    }
+    told
+}
+
+fn weight<'a>(samples: impl Iterator<Item = &'a Sample>) -> u64 {
+    samples.map(|sample| sample.number("weight")).sum()
+}
+
+fn recorded(options: &[&str], arguments: &[&str]) -> Recorded {
+    let program = waits();
+    let mut command = vec![program.to_str().expect("plain text")];
+    command.extend(arguments);
+    Recorded::new(&[&["-F", "99"], options].concat(), &command)
+}
+
+#[test]
+fn root_every_wait_has_its_time_and_its_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&["--off-cpu=100us"], &["5", "40"]);
+    let (told, samples) = (told(&recorded), recorded.samples(&["--event", WAITS]));
+    let kernel = [
+        ("sleeps", "hrtimer_nanosleep"),
+        ("polls", "poll_schedule_timeout"),
+        ("reads", "pipe_read"),
+        ("locks", "futex_wait"),
+        ("faults_in", "handle_userfault"),
+    ];
+    let mut seen = 0;
+    for (function, waits_in) in kernel {
+        let Some(told) = told.get(function).map(|figures| figures[0]) else {
+            assert_eq!(function, "faults_in", "kernels may be built without userfaultfd");
+            continue;
+        };
+        seen += 1;
+        let of_function = || samples.iter().filter(|sample| sample.has(function));
+        let found = weight(of_function());
+        // All waits are longer than 100 us; 40 delays of a CPU may be shorter: five standard deviations of these, and one percent.
+        let bound = told / 100 + 5 * 50_000 * 7;
+        assert!(found.abs_diff(told) < bound, "{function}: {found} instead of {told} ns");
+        let blocked: Vec<&Sample> =
+            of_function().filter(|sample| sample.text("event") == "off-cpu").collect();
+        assert_eq!(blocked.len(), 40, "{function}");
+        for sample in blocked {
+            let user = sample.names("user");
+            let thread = user.iter().rev().position(|name| *name == "start_thread");
+            assert_eq!(user.last().map(|_| thread), Some(Some(1)), "the stack is whole: {user:?}");
+            assert!(user.contains(&function), "{user:?}");
+            let names = sample.names("kernel");
+            assert!(names.iter().any(|name| name.contains(waits_in)), "{function} waits in {names:?}");
+        }
+    }
+    assert!(seen >= 4);
+    let unrooted = samples
+        .iter()
+        .filter(|sample| sample.text("ended") != "unwound" && sample.number("tid") != sample.number("tgid"));
+    // A thread that has not run yet is in the middle of `clone3`, for which there are no unwind tables.
+    let unrooted: Vec<_> = unrooted
+        .filter(|sample| !matches!(sample.names("user")[..], [] | ["clone3"]))
+        .map(|sample| &sample.0)
+        .collect();
+    assert!(unrooted.is_empty(), "{unrooted:#?}");
+}
+
+#[test]
+fn root_short_waits_are_kept_by_chance_and_weigh_as_much_more() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&["--off-cpu-only=10ms"], &["1", "400"]);
+    let (told, samples) = (told(&recorded), recorded.samples(&["--event", WAITS]));
+    let functions = ["sleeps", "polls", "reads", "locks", "faults_in"];
+    let told: u64 =
+        functions.iter().filter_map(|function| told.get(*function)).map(|figures| figures[0]).sum();
+    let of_functions: Vec<&Sample> =
+        samples.iter().filter(|sample| functions.iter().any(|function| sample.has(function))).collect();
+    // A wait of d is kept with the probability d / T and weighs T: the variance is d * (T - d).
+    let (d, t) = (1.1e6, 10e6);
+    let deviation = ((told as f64 / d) * d * (t - d)).sqrt();
+    let found = weight(of_functions.iter().copied());
+    assert!((found as f64 - told as f64).abs() < 5.0 * deviation, "{found} instead of {told} ns");
+    assert!(of_functions.iter().all(|sample| sample.number("weight") >= 10_000_000));
+    assert!(of_functions.len() as u64 <= found / 10_000_000, "what is written is bounded by the time");
+    assert!(recorded.samples(&["--event", "*"]).iter().all(|sample| sample.text("event") != "cpu-clock"));
+}
+
+#[test]
+fn root_a_thread_that_waits_for_a_cpu_is_told_from_one_that_sleeps() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&["--off-cpu=100us"], &["1", "1"]);
+    let told = told(&recorded);
+    let [lived, ran] = told["computes"][..] else { panic!("two figures: {told:?}") };
+    let samples = recorded.samples(&["--event", WAITS]);
+    let of = |event: &str| {
+        weight(samples.iter().filter(|sample| sample.has("computes") && sample.text("event") == event))
+    };
+    let delay = of("run-delay");
+    assert!(delay.abs_diff(lived - ran) < lived / 50, "{delay} instead of {} ns", lived - ran);
+    assert_eq!(of("off-cpu"), 0, "it never sleeps there");
+}
+
+#[test]
+fn root_who_ended_a_wait_is_known_by_its_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&["--off-cpu=100us", "--wakers"], &["5", "40"]);
+    let wakers = recorded.samples(&["--event", "waker"]);
+    for (function, thread) in [("writes", "writer"), ("unlocks", "holder")] {
+        let of_function: Vec<&Sample> = wakers.iter().filter(|sample| sample.has(function)).collect();
+        assert_eq!(of_function.len(), 40, "{function}");
+        assert!(of_function.iter().all(|sample| sample.text("comm") == thread), "{function}");
+        assert!(
+            of_function.iter().all(|sample| sample.names("user").contains(&"start_thread")),
+            "{function}"
+        );
+    }
+    // Timers end sleeps, and no thread that happened to run then.
+    let timers = wakers.iter().filter(|sample| sample.has("hrtimer_wakeup"));
+    let timers: Vec<&Sample> = timers.collect();
+    assert!(timers.len() >= 120, "{}", timers.len());
+    for sample in timers {
+        assert!(sample.text("comm").ends_with(" interrupt"), "{}", sample.0);
+        assert_eq!((sample.number("tid"), sample.names("user").len()), (0, 0), "{}", sample.0);
+        let kernel = sample.names("kernel");
+        let entry = kernel.last().expect("it has frames");
+        assert!(
+            !entry.contains("syscall") && !entry.contains("SYSCALL"),
+            "what it interrupted is cut off: {kernel:?}"
+        );
+    }
+}
+
+#[test]
+fn root_waits_that_are_open_at_both_ends_are_there() {
+    if !has_ebpf() {
+        return;
+    }
+    let mut idle =
+        Command::new(waits()).args(["3000", "1", "idle"]).stdout(Stdio::piped()).spawn().expect("it runs");
+    let pid = idle.id().to_string();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let began = monotonic_ns();
+    let recorded = Recorded::new::<&str>(&["-p", &pid, "-d", "0.4", "--off-cpu"], &[]);
+    let lasted = monotonic_ns() - began;
+    let _ = idle.kill();
+    let _ = idle.wait();
+    let samples = recorded.samples(&["--event", WAITS]);
+    for (comm, function) in [("idler", "pause"), ("waits", "nanosleep")] {
+        let of_thread: Vec<&Sample> = samples.iter().filter(|sample| sample.text("comm") == comm).collect();
+        assert_eq!(of_thread.len(), 1, "{comm}");
+        let weight = of_thread[0].number("weight");
+        assert!((400_000_000..lasted).contains(&weight), "{comm}: {weight} of {lasted} ns");
+        let kernel = of_thread[0].names("kernel");
+        assert!(kernel.iter().any(|name| name.contains(function)), "{comm}: {kernel:?}");
+    }
+}
