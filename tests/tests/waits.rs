@@ -39,14 +39,14 @@ fn root_every_wait_has_its_time_and_its_stack() {
     let recorded = recorded(&["--off-cpu=100us"], &["5", "40"]);
     let (told, samples) = (told(&recorded), recorded.samples(&["--event", WAITS]));
     let kernel = [
-        ("sleeps", "hrtimer_nanosleep"),
-        ("polls", "poll_schedule_timeout"),
-        ("reads", "pipe_read"),
-        ("locks", "futex_wait"),
-        ("faults_in", "handle_userfault"),
+        ("sleeps", "sleeper", "hrtimer_nanosleep"),
+        ("polls", "poller", "poll_schedule_timeout"),
+        ("reads", "reader", "pipe_read"),
+        ("locks", "locker", "futex_wait"),
+        ("faults_in", "faulter", "handle_userfault"),
     ];
     let mut seen = 0;
-    for (function, waits_in) in kernel {
+    for (function, thread, waits_in) in kernel {
         let Some(told) = told.get(function).map(|figures| figures[0]) else {
             assert_eq!(function, "faults_in", "kernels may be built without userfaultfd");
             continue;
@@ -54,12 +54,21 @@ fn root_every_wait_has_its_time_and_its_stack() {
         seen += 1;
         let of_function = || samples.iter().filter(|sample| sample.has(function));
         let found = weight(of_function());
+        // A thread may also have lost its CPU between its function and its clock.
+        let is_elsewhere = |sample: &&Sample| {
+            sample.text("comm") == thread && sample.text("event") == "run-delay" && !sample.has(function)
+        };
+        let elsewhere = weight(samples.iter().filter(is_elsewhere));
         // All waits are longer than 100 us; 40 delays of a CPU may be shorter: five standard deviations of these, and one percent.
         let bound = told / 100 + 5 * 50_000 * 7;
-        assert!(found.abs_diff(told) < bound, "{function}: {found} instead of {told} ns");
+        assert!(
+            found < told + bound && found + elsewhere + bound > told,
+            "{function}: {found} instead of {told} ns, and {elsewhere} elsewhere"
+        );
         let blocked: Vec<&Sample> =
             of_function().filter(|sample| sample.text("event") == "off-cpu").collect();
-        assert_eq!(blocked.len(), 40, "{function}");
+        // On a busy machine a thread may come too late to wait.
+        assert!((36..=40).contains(&blocked.len()), "{function}: {}", blocked.len());
         for sample in blocked {
             let user = sample.names("user");
             let thread = user.iter().rev().position(|name| *name == "start_thread");
@@ -129,7 +138,8 @@ fn root_who_ended_a_wait_is_known_by_its_stack() {
     let wakers = recorded.samples(&["--event", "waker"]);
     for (function, thread) in [("writes", "writer"), ("unlocks", "holder")] {
         let of_function: Vec<&Sample> = wakers.iter().filter(|sample| sample.has(function)).collect();
-        assert_eq!(of_function.len(), 40, "{function}");
+        // On a busy machine a thread may come too late to wait.
+        assert!((36..=40).contains(&of_function.len()), "{function}: {}", of_function.len());
         assert!(of_function.iter().all(|sample| sample.text("comm") == thread), "{function}");
         assert!(
             of_function.iter().all(|sample| sample.names("user").contains(&"start_thread")),
