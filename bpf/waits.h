@@ -98,6 +98,12 @@ static __always_inline __u64 weight_of_wait(__u64 ns)
 	return ((__u64)bpf_get_prandom_u32() * wait_ns) >> 32 < ns ? wait_ns : 0;
 }
 
+/* Returns the time between two moments. Another CPU may have noted the first one after this one looked at its clock. */
+static __always_inline __u64 passed(__u64 from, __u64 to)
+{
+	return to > from ? to - from : 0;
+}
+
 /* Returns when the thread that is being switched to became runnable. The scheduler's clock is not CLOCK_MONOTONIC, but it counts the same
  * nanoseconds. Returns 0 if the kernel does not tell. */
 static __always_inline __u64 ready_since(struct task_struct *next, __u64 now)
@@ -282,9 +288,9 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		blocked_weight = waiting->blocked_weight;
 		record->ready_ns = ready = waiting->ready_ns;
 	} else {
-		blocked_weight = weight_of_wait(ready - began);
+		blocked_weight = weight_of_wait(passed(began, ready));
 	}
-	delay_weight = weight_of_wait(now - ready);
+	delay_weight = weight_of_wait(passed(ready, now));
 	if (blocked_weight || delay_weight) {
 		record->blocked_weight = blocked_weight;
 		record->delay_weight = delay_weight;
@@ -389,7 +395,7 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 
 	if (!waiting || !waiting->began_ns || !waiting->state || waiting->is_decided)
 		return 0;
-	weight = weight_of_wait(now - waiting->began_ns);
+	weight = weight_of_wait(passed(waiting->began_ns, now));
 	waiting->blocked_weight = weight;
 	waiting->ready_ns = now;
 	waiting->is_decided = 1;
@@ -469,7 +475,7 @@ int on_every_waiting(struct bpf_iter__task *ctx)
 		record->state = state_of(task);
 	}
 	record->flags |= WAIT_NOT_ENDED;
-	part = weight_of_wait(now - record->began_ns);
+	part = weight_of_wait(passed(record->began_ns, now));
 	record->ready_ns = record->state ? now : record->began_ns;
 	record->blocked_weight = record->state ? part : 0;
 	record->delay_weight = record->state ? 0 : part;
