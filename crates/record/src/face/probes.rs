@@ -2,6 +2,7 @@
 
 mod files;
 mod functions;
+mod programs;
 
 use anyhow::{Context as _, bail, ensure};
 use icecore_format::events::{self, kind};
@@ -68,12 +69,12 @@ impl Common {
                 vec![event(name, Place::Kernel { function })]
             }
             Spot::Functions { file, functions, off } => {
-                let file = files::find(&file, notes)?;
-                vec![event(name, user(functions::named(&file, &functions, off)?, take)?)]
+                let files = files::find(&file, notes)?;
+                vec![event(name, user(functions::named(&files, &functions, off)?, take)?)]
             }
             Spot::Offset { file, off } => {
-                let file = files::find(&file, notes)?;
-                vec![event(name, user(functions::at(&file, off)?, take)?)]
+                let files = files::find(&file, notes)?;
+                vec![event(name, user(functions::at(&files[0], off)?, take)?)]
             }
         })
     }

@@ -65,15 +65,22 @@ pub enum Place {
         /// Its name in `/proc/kallsyms`.
         function: String,
     },
-    /// Instructions in an executable file.
+    /// Instructions in executable files.
     User {
-        /// The file.
-        file: PathBuf,
-        /// Offsets in the file, ascending.
-        offsets: Vec<u64>,
+        /// Which ones; at least one.
+        at: Vec<InFile>,
         /// All of them are the first instructions of functions: the return address is where the stack pointer leads.
         are_entries: bool,
     },
+}
+
+/// Instructions in one executable file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Offsets in the file, ascending.
+    pub offsets: Vec<u64>,
 }
 
 /// Which hits of a probe are sampled, and what they weigh.

@@ -67,10 +67,15 @@ impl User {
     }
 }
 
+/// Returns the user with whose rights this process runs.
+pub(crate) fn own() -> u32 {
+    // SAFETY: takes no pointers.
+    unsafe { libc::geteuid() }
+}
+
 /// Returns true if this process may become any user.
 pub(crate) fn is_root() -> bool {
-    // SAFETY: takes no pointers.
-    unsafe { libc::geteuid() == 0 }
+    own() == 0
 }
 
 /// Reads an entry of the user database with `getpwnam_r` or `getpwuid_r`, which `look_up` calls with room for the entry, room for its

@@ -11,6 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 use icecore_elf::{Layout, Machine};
 use object::read::ReadCache;
 
+use super::programs::{behind_script, own_library};
+
 /// Where libraries lie if the loader keeps no list of them, as musl does not.
 const FOLDERS: [&str; 5] = ["/usr/local/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 /// The list of libraries that ldconfig writes and the loader reads.
@@ -18,30 +20,44 @@ const CACHE: &str = "/etc/ld.so.cache";
 /// The largest list that is read, bytes.
 const MAX_CACHE_BYTES: u64 = 64 << 20;
 
-/// Finds a file. Notes which one it is, if there is a choice.
-pub(super) fn find(word: &str, notes: &mut Vec<String>) -> anyhow::Result<PathBuf> {
+/// Finds the file that a word names; of a program that is found by its name, also its own library. Notes which ones these are, if there
+/// is a choice.
+pub(super) fn find(word: &str, notes: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
+    let open =
+        |path: &Path| fs::canonicalize(path).with_context(|| format!("cannot open `{}`", path.display()));
     if word.contains('/') {
-        let path = fs::canonicalize(word).with_context(|| format!("cannot open `{word}`"))?;
+        let path = open(Path::new(word))?;
         ensure!(is_elf(&path), "`{word}` is no ELF file; name the program or library with the machine code");
-        return Ok(path);
+        return Ok(vec![path]);
     }
     let on_path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let programs: Vec<PathBuf> = std::env::split_paths(&on_path)
         .map(|dir| dir.join(word))
         .filter(|path| is_executable(path))
         .collect();
-    if let Some(program) = programs.iter().find(|path| is_elf(path)) {
-        if programs[0] != *program {
+    let started = programs.first().and_then(|first| behind_script(first)).filter(|path| is_elf(path));
+    if let Some(program) = started.as_ref().or_else(|| programs.iter().find(|path| is_elf(path))) {
+        let program = &open(program)?;
+        if !is_elf(&programs[0]) {
             notes.push(format!(
-                "`{}` is a script; the probe is in `{}`. Give the path of another file to probe that",
+                "`{}` is a script{}; the probe is in `{}`. Give the path of another file to probe that",
                 programs[0].display(),
+                if started.is_some() { " that starts another program" } else { "" },
                 program.display()
             ));
         }
-        return fs::canonicalize(program).with_context(|| format!("cannot open `{}`", program.display()));
+        let own = own_library(program, library);
+        notes.extend(own.iter().map(|own| {
+            format!(
+                "`{}` keeps functions in its library `{}`: these are probed, too",
+                program.display(),
+                own.display()
+            )
+        }));
+        return Ok([program.clone()].into_iter().chain(own).collect());
     }
     if let Some(library) = library(word) {
-        return fs::canonicalize(&library).with_context(|| format!("cannot open `{}`", library.display()));
+        return Ok(vec![open(&library)?]);
     }
     match programs.first() {
         Some(script) => bail!("`{}` is a script; give the path of its interpreter", script.display()),
@@ -183,8 +199,8 @@ mod tests {
         let of =
             |word: &str, notes: &mut Vec<String>| find(word, notes).map_err(|error| format!("{error:#}"));
         let own = fs::canonicalize("/proc/self/exe").expect("we are running");
-        assert_eq!(of("/proc/self/exe", &mut notes), Ok(own));
-        assert!(of("sh", &mut notes).is_ok_and(|path| is_elf(&path) && path.is_absolute()));
+        assert_eq!(of("/proc/self/exe", &mut notes), Ok(vec![own]));
+        assert!(of("sh", &mut notes).is_ok_and(|paths| is_elf(&paths[0]) && paths[0].is_absolute()));
         let libc = of("libc", &mut notes).expect("this program uses it");
         assert_eq!(of("libc.so.6", &mut notes).unwrap_or(libc.clone()), libc);
         for (word, told) in [

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use icecore_elf::{
@@ -14,7 +14,7 @@ use object::read::{ReadCache, ReadRef};
 
 use super::super::event::near;
 use crate::evidence::debug_file;
-use crate::settings::Place;
+use crate::settings::{InFile, Place};
 
 /// The most functions of one event.
 const MAX_FUNCTIONS: usize = 1 << 16;
@@ -87,11 +87,37 @@ fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) 
     look(&Functions { layout: &layout, all, resolvers, is_stripped })
 }
 
-/// Finds the functions that have a name, or one that matches a pattern, and the instructions `off` bytes behind their first ones.
+/// Finds the functions of some files that have a name, or one that matches a pattern, and the instructions `off` bytes behind their
+/// first ones.
 ///
 /// # Errors
-/// If there is none, or too many; with the cause.
-pub(super) fn named(path: &Path, name: &str, off: u64) -> anyhow::Result<Place> {
+/// If there is none, or too many; with the cause, which is that of the first file if no file has one.
+pub(super) fn named(paths: &[PathBuf], name: &str, off: u64) -> anyhow::Result<Place> {
+    let (mut at, mut failure, mut are_all_entries) = (Vec::new(), None, true);
+    for path in paths {
+        match named_in(path, name, off) {
+            Ok((found, are_entries)) => {
+                at.push(found);
+                are_all_entries &= are_entries;
+            }
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    if let Some(failure) = failure.filter(|_| at.is_empty()) {
+        return Err(failure);
+    }
+    let len: usize = at.iter().map(|found| found.offsets.len()).sum();
+    ensure!(
+        len <= MAX_FUNCTIONS,
+        "`{name}` matches {} functions, and {} are the limit: narrow the pattern",
+        count(len as u64),
+        count(MAX_FUNCTIONS as u64)
+    );
+    Ok(Place::User { at, are_entries: are_all_entries })
+}
+
+/// Finds functions of one file, and says whether the places are their first instructions.
+fn named_in(path: &Path, name: &str, off: u64) -> anyhow::Result<(InFile, bool)> {
     with(path, |functions| {
         // A function of this name besides it is an old version, which new programs do not call.
         ensure!(
@@ -112,13 +138,7 @@ pub(super) fn named(path: &Path, name: &str, off: u64) -> anyhow::Result<Place> 
         let mut offsets: Vec<u64> = offsets.collect();
         offsets.sort_unstable();
         offsets.dedup();
-        ensure!(
-            offsets.len() <= MAX_FUNCTIONS,
-            "`{name}` matches {} functions, and {} are the limit: narrow the pattern",
-            count(offsets.len() as u64),
-            count(MAX_FUNCTIONS as u64)
-        );
-        Ok(Place::User { file: path.to_owned(), offsets, are_entries })
+        Ok((InFile { file: path.to_owned(), offsets }, are_entries))
     })
 }
 
@@ -136,7 +156,7 @@ pub(super) fn at(path: &Path, off: u64) -> anyhow::Result<Place> {
         };
         let mut begin = functions.all.iter().filter(|function| function.start == at);
         let are_entries = begin.any(|function| functions.is_called(function));
-        Ok(Place::User { file: path.to_owned(), offsets: vec![off], are_entries })
+        Ok(Place::User { at: vec![InFile { file: path.to_owned(), offsets: vec![off] }], are_entries })
     })
 }
 
@@ -208,6 +228,8 @@ mod tests {
         .type data,@object; data: .fill 16; .size data, .-data
         .type chosen,@gnu_indirect_function; chosen: .fill 16; .size chosen, .-chosen";
 
+    const SOURCE_OF_G: &str = ".globl _start; _start: .fill 16; .type g,@function; g: .fill 16; .size g, .-g";
+
     fn program() -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
         std::fs::write(file.path(), assembled(SOURCE)).expect("room");
@@ -218,13 +240,29 @@ mod tests {
     fn places(path: &Path, name: &str, off: u64) -> (Vec<u64>, bool) {
         let file = std::fs::read(path).expect("just made");
         let layout = Layout::read(&file[..]).expect("ELF");
-        match named(path, name, off).unwrap_or_else(|error| panic!("{name}: {error:#}")) {
-            Place::User { offsets, are_entries, .. } => {
-                let at = |off: &u64| layout.code(FileOff(*off)).expect("code").0 - 0x10000;
-                (offsets.iter().map(at).collect(), are_entries)
+        let found = named_in(path, name, off);
+        let (InFile { offsets, .. }, are_entries) = found.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let at = |off: &u64| layout.code(FileOff(*off)).expect("code").0 - 0x10000;
+        (offsets.iter().map(at).collect(), are_entries)
+    }
+
+    #[test]
+    fn functions_of_a_program_may_be_in_its_library() {
+        let (file, other) = (program(), program());
+        std::fs::write(other.path(), assembled(SOURCE_OF_G)).expect("room");
+        let paths = [file.path().to_owned(), other.path().to_owned()];
+        for (name, expected) in [("f", vec![0]), ("g", vec![1]), ("*", vec![0, 1])] {
+            match named(&paths, name, 0).unwrap_or_else(|error| panic!("{name}: {error:#}")) {
+                Place::User { at, are_entries: true } => {
+                    let files: Vec<&PathBuf> = at.iter().map(|found| &found.file).collect();
+                    let expected: Vec<&PathBuf> = expected.iter().map(|file| &paths[*file]).collect();
+                    assert_eq!(files, expected, "{name}");
+                }
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
         }
+        let told = named(&paths, "x*", 0).expect_err("neither has it").to_string();
+        assert!(told.starts_with(&format!("`{}`", paths[0].display())), "{told}");
     }
 
     #[test]
@@ -251,7 +289,7 @@ mod tests {
     #[test]
     fn what_is_not_found_is_explained() {
         let file = program();
-        let told = |path: &Path, name: &str, off| match named(path, name, off) {
+        let told = |path: &Path, name: &str, off| match named_in(path, name, off) {
             Err(error) => format!("{error:#}"),
             Ok(place) => panic!("{name}: {place:?}"),
         };
@@ -273,7 +311,7 @@ mod tests {
         let status = Command::new("cc").args(args).current_dir(dir.path()).status().expect("a compiler");
         assert!(status.success());
         let library = dir.path().join("libx.so");
-        assert!(named(&library, "exported", 0).is_ok());
+        assert!(named_in(&library, "exported", 0).is_ok());
         assert!(told(&library, "hidden", 0).contains("it is stripped"));
         std::fs::write(file.path(), "text").expect("room");
         assert!(told(file.path(), "f", 0).contains("no ELF file"));
@@ -282,10 +320,10 @@ mod tests {
     #[test]
     fn an_offset_must_lie_in_code() {
         let file = program();
-        let Ok(Place::User { offsets, .. }) = named(file.path(), "f", 0) else { panic!("it is there") };
+        let Ok((InFile { offsets, .. }, _)) = named_in(file.path(), "f", 0) else { panic!("it is there") };
         for (off, expected) in [(offsets[0], true), (offsets[0] + 1, false), (offsets[0] - 16, false)] {
             let is_entry = match at(file.path(), off) {
-                Ok(Place::User { offsets, are_entries, .. }) if offsets == [off] => are_entries,
+                Ok(Place::User { at, are_entries }) if at[0].offsets == [off] => are_entries,
                 other => panic!("{other:?}"),
             };
             assert_eq!(is_entry, expected, "{off:#x}");

@@ -21,7 +21,7 @@ use super::skeleton::IcecoreSkel;
 use super::skeleton::types::{loss_cause, target_state};
 use crate::kernel::wire;
 use crate::proc::cgroup::Cgroup;
-use crate::settings::{Event, Of, Place, Source, Target};
+use crate::settings::{Event, InFile, Of, Place, Source, Target};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
@@ -169,8 +169,10 @@ impl<'obj> Sampler<'obj> {
                 let link = programs.kprobe.attach_kprobe_with_opts(false, function, opts);
                 links.push(link.context("this kernel may have no kprobes, or refuses this function")?);
             }
-            (Opened::Probe, Source::Probe { place: Place::User { file, offsets, .. }, .. }) => {
-                links = attach_uprobes(programs.uprobe, file, offsets, cookie)?;
+            (Opened::Probe, Source::Probe { place: Place::User { at, .. }, .. }) => {
+                for InFile { file, offsets } in at {
+                    links.extend(attach_uprobes(programs.uprobe, file, offsets, cookie)?);
+                }
             }
             (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
             (Opened::Probe | Opened::Waits, _) => bail!("bug: the event is of another kind"),
