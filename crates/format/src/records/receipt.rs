@@ -25,7 +25,7 @@ pub struct ReceiptV1 {
     pub kernel_cpu_ns: u64,
     /// Largest resident set of the recorder, bytes (the ring included).
     pub peak_rss_bytes: u64,
-    /// Runs of the sampling program; 0 if the kernel did not count.
+    /// Runs of the programs that sample, also those that took no sample; 0 if the kernel did not count.
     pub bpf_runs: u64,
     /// CPU time of these runs, ns: paid by the sampled programs.
     pub bpf_ns: u64,

@@ -126,6 +126,8 @@ pub(crate) struct ReceiptRow {
     pub(crate) cpu_share: Option<f64>,
     pub(crate) cpu_ns_per_sample: Option<f64>,
     pub(crate) bpf_ns_per_run: Option<f64>,
+    /// CPU time of the BPF programs divided by wall time: 1 is one CPU.
+    pub(crate) bpf_share: Option<f64>,
 }
 
 /// One block.
@@ -189,6 +191,8 @@ impl ReceiptRow {
             cpu_share: some(cpu_ns, receipt.end_ns.saturating_sub(start_ns)),
             cpu_ns_per_sample: some(cpu_ns, receipt.samples),
             bpf_ns_per_run: some(receipt.bpf_ns, receipt.bpf_runs),
+            bpf_share: some(receipt.bpf_ns, receipt.end_ns.saturating_sub(start_ns))
+                .filter(|_| receipt.bpf_runs > 0),
         }
     }
 }

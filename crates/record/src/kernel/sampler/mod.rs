@@ -271,7 +271,11 @@ impl<'obj> Sampler<'obj> {
     /// Reads how often the programs that sample ran, and their CPU time.
     pub(crate) fn runs(&self) -> BpfRuns {
         let Programs { counter, tracepoint, kprobe, uprobe } = self.programs();
-        let loaded = [counter, tracepoint, kprobe, uprobe].into_iter().filter(|program| program.autoload());
+        let all = &self.skel.progs;
+        let of_waits =
+            [&all.on_switch, &all.on_switch_without_stacks, &all.on_waking, &all.on_waking_by_helper];
+        let of_events = [counter, tracepoint, kprobe, uprobe];
+        let loaded = of_events.into_iter().chain(of_waits).filter(|program| program.autoload());
         loaded.map(|program| usage::bpf_runs(program.as_fd().as_raw_fd())).sum()
     }
 

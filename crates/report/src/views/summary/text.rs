@@ -254,7 +254,9 @@ impl Summary {
         let share = cost.cpu_share.map(|share| format!(" ({} of one CPU)", percent(share)));
         let mut parts = vec![format!("recorder {} CPU{}", duration(cpu_ns), share.unwrap_or_default())];
         parts.extend(cost.cpu_ns_per_sample.map(|ns| format!("{:.1} µs per sample", ns / 1e3)));
-        parts.extend(cost.bpf_ns_per_run.map(|ns| format!("BPF {:.1} µs per sample", ns / 1e3)));
+        // A probe or a switch that is no sample costs time, too.
+        let bpf = cost.bpf_ns_per_run.zip(cost.bpf_share);
+        parts.extend(bpf.map(|(ns, share)| format!("BPF {:.1} µs per run ({})", ns / 1e3, percent(share))));
         parts.push(format!("{} peak memory", bytes(cost.peak_rss_bytes)));
         page.gap();
         page.item("cost", &parts.join(" · "));
