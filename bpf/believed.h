@@ -13,14 +13,18 @@ static __always_inline bool is_on_signal_stack(__u64 sp)
 }
 
 #if defined(__TARGET_ARCH_x86)
-/* Reads the signal handlers of a process into the buffer for a page. */
-static __always_inline const struct k_sigaction *read_actions(struct scratch *scratch)
+/* Reads the signal handlers of a process into the buffer for a page; returns false if it cannot. (It returns no pointer: the compiler
+ * would test the result of the read instead of the pointer, and the verifier of 6.1 does not see that both are the same.) */
+static __always_inline bool read_actions(struct scratch *scratch)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sighand_struct *handlers = BPF_CORE_READ(task, sighand);
 
-	if (bpf_probe_read_kernel(scratch->page.bytes, sizeof(handlers->action), &handlers->action))
-		return 0;
+	return !bpf_probe_read_kernel(scratch->page.bytes, sizeof(handlers->action), &handlers->action);
+}
+
+static __always_inline const struct k_sigaction *actions_of(const struct scratch *scratch)
+{
 	return (const void *)scratch->page.bytes;
 }
 
@@ -44,9 +48,9 @@ static long pass_frame(__u32 i, struct trampolines *trampolines)
 static __always_inline bool passes_signal(struct scratch *scratch)
 {
 	struct trampolines found = { .frames = &scratch->frames[scratch->record.kernel_len & 127] };
-	const struct k_sigaction *actions = read_actions(scratch);
+	const struct k_sigaction *actions = actions_of(scratch);
 
-	if (!actions)
+	if (!read_actions(scratch))
 		return 0;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 64; i++) {

@@ -51,8 +51,8 @@ static __always_inline __u32 current_every(struct choice *choice)
 	return current;
 }
 
-/* Returns the weight of a hit of a probe; 0 if it is no sample. */
-static __always_inline __u64 weigh(__u32 event, const __u64 *registers)
+/* Returns the weight of a hit of a probe; 0 if it is no sample. `registers` are those of a probe at an instruction; else 0. */
+static __always_inline __u64 weigh(__u32 event, const struct context_regs *registers)
 {
 	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
 	__u64 weight = 1;

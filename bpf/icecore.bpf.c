@@ -80,11 +80,8 @@ static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool 
 	return 0;
 }
 
-/* Reads a register of the code that a probe hit. */
-#define PROBED(field) (*(volatile unsigned long *)&((struct context_regs *)ctx)->field)
-
 /* A probe in the kernel was hit. */
-static __always_inline int sample_in_kernel(void *ctx, const __u64 *registers, bool with_loop)
+static __always_inline int sample_in_kernel(void *ctx, const struct context_regs *registers, bool with_loop)
 {
 	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight;
 	struct scratch *scratch;
@@ -118,7 +115,7 @@ static __always_inline int sample_in_kernel(void *ctx, const __u64 *registers, b
 /* A probe in a program was hit. */
 static __always_inline int sample_in_user(void *ctx, bool with_loop)
 {
-	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight, registers[REGISTER_COUNT];
+	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight;
 	struct scratch *scratch;
 	struct choice *choice;
 	__u32 event, slot;
@@ -126,8 +123,7 @@ static __always_inline int sample_in_user(void *ctx, bool with_loop)
 	if (!take_user || !is_wanted_here() || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
 		return 0;
 	event = EVENT_OF(ctx);
-	COPY_REGISTERS(registers, PROBED);
-	weight = weigh(event, registers);
+	weight = weigh(event, ctx);
 	choice = bpf_map_lookup_elem(&choices, &event);
 	if (!weight || !choice)
 		return 0;
@@ -138,7 +134,7 @@ static __always_inline int sample_in_user(void *ctx, bool with_loop)
 	}
 	begin_sample(&scratch->record, event, weight);
 	if (with_loop) {
-		__builtin_memcpy(scratch->registers.registers, registers, sizeof(registers));
+		COPY_REGISTERS(scratch->registers.registers, PROBED);
 		take_user_stack(slot, choice->at_entry);
 	} else {
 		walk_by_helper(ctx, scratch);
@@ -176,19 +172,13 @@ int tracepoint_by_helper(void *ctx)
 SEC("kprobe")
 int kprobe_by_loop(void *ctx)
 {
-	__u64 registers[REGISTER_COUNT];
-
-	COPY_REGISTERS(registers, PROBED);
-	return sample_in_kernel(ctx, registers, 1);
+	return sample_in_kernel(ctx, ctx, 1);
 }
 
 SEC("kprobe")
 int kprobe_by_helper(void *ctx)
 {
-	__u64 registers[REGISTER_COUNT];
-
-	COPY_REGISTERS(registers, PROBED);
-	return sample_in_kernel(ctx, registers, 0);
+	return sample_in_kernel(ctx, ctx, 0);
 }
 
 SEC("uprobe")

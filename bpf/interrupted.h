@@ -78,9 +78,9 @@ static __always_inline bool is_handled(struct scratch *scratch, __u64 signal_fra
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 blocked = BPF_CORE_READ(task, blocked.sig[0]), before;
-	const struct k_sigaction *actions = read_actions(scratch);
+	const struct k_sigaction *actions = actions_of(scratch);
 
-	if (!actions ||
+	if (!read_actions(scratch) ||
 	    bpf_probe_read_user(&before, sizeof(before), (void *)(signal_frame + SIGNAL_FRAME_MASK)) || before & ~blocked)
 		return 0;
 #pragma clang loop unroll(disable)

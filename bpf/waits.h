@@ -89,6 +89,12 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return BPF_CORE_READ(old, state);
 }
 
+/* The field has one byte on some kernels (7.2), and four on others. */
+static __always_inline bool is_on_cpu(struct task_struct *task)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu) != 0;
+}
+
 /* Returns the weight of a part of a wait: parts of `wait_ns` and more are kept and weigh what they took. A shorter one is kept with the
  * probability length / wait_ns and weighs wait_ns, so that sums are right. */
 static __always_inline __u64 weight_of_wait(__u64 ns)
@@ -454,7 +460,7 @@ int on_every_waiting(struct bpf_iter__task *ctx)
 	__u64 now, part;
 	__u32 slot;
 
-	if (!task || task->pid == 0 || task->on_cpu || state_of(task) & TASK_DEAD)
+	if (!task || task->pid == 0 || is_on_cpu(task) || state_of(task) & TASK_DEAD)
 		return 0;
 	waiting = waiting_of(task);
 	if (waiting ? !waiting->began_ns : target_mode == TARGET_CGROUPS || !is_wanted(task->tgid, task->pid))

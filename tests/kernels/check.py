@@ -11,8 +11,8 @@ REPORT, TREE, FOLDER = sys.argv[1:]
 WRONG = []
 
 
-def report(view, name):
-    command = [REPORT, view, "--json", "--no-cache", "--no-debuginfod", "--sysroot", TREE, f"{FOLDER}/{name}.icecore"]
+def report(view, name, *options):
+    command = [REPORT, view, "--json", "--no-cache", "--no-debuginfod", "--sysroot", TREE, *options, f"{FOLDER}/{name}.icecore"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -35,17 +35,24 @@ def share(part, whole):
 
 summaries = {path.stem: json.loads(report("summary", path.stem)) for path in sorted(Path(FOLDER).glob("*.icecore"))}
 NAMES = ["recursion", "recursion-fp", "recursion-dwarf", "buffer", "buffer-dwarf", "alternate", "go", "in_step", "cgroup", "all"]
-check(set(summaries) == set(NAMES), f"recordings: {', '.join(summaries)}")
+EVENTS = ["uprobe", "tracepoint", "kprobe", "several", "waits", "wakers"]
+if "all" not in summaries:
+    sys.exit(f"NO recordings: {', '.join(summaries)}")
+release = summaries["all"]["kernel_release"]
+version = [int(part) for part in release.split(".")[:2]]
+has_loop = version >= [5, 17]
+has_events = version >= [5, 12]
+check(set(summaries) == set(NAMES + EVENTS * has_events), f"recordings: {', '.join(summaries)}")
 if WRONG:
     sys.exit(1)
-release = summaries["all"]["kernel_release"]
-has_loop = [int(part) for part in release.split(".")[:2]] >= [5, 17]
 print(f"   {release}: {'our own walk' if has_loop else 'the walk of the kernel'}")
 
 for name, summary in summaries.items():
     says_less = any("user stacks end at 127 frames" in note for note in summary["notes"])
     check(says_less != has_loop, f"{name}: {'says' if says_less else 'does not say'} that stacks are cut and not copied")
     subprocess.run([REPORT, "verify", "-q", f"{FOLDER}/{name}.icecore"], check=True, capture_output=True)
+    if name in EVENTS:
+        continue
     agreement = summary["cpu_time_agreement"]
     parts = ["rooted_share", "incomplete_share", "guessed_share", "impossible_share", "suspect_share", "named_share"]
     told = ", ".join(f"{part[:-6]} {summary[part]:.3f}" for part in parts if summary.get(part) is not None)
@@ -90,6 +97,63 @@ if has_loop:
 found = stacks("go", "main.leaf")
 whole = [stack for stack in found if "main.main" in stack and "runtime.main" in stack]
 check(len(found) > 100 and share(len(whole), len(found)) > 0.9, f"go: {len(whole)} of {len(found)} stacks are whole")
+
+
+
+def rows(name, *options):
+    """Samples of all events, or of those that the options choose."""
+    return [json.loads(line) for line in report("samples", name, *options).splitlines()]
+
+
+def names(row, side):
+    return [frame["name"] or "?" for frame in row["frames"] if frame["side"] == side]
+
+
+def up_to_main(row):
+    """User frames from the leaf to `main`; None if the stack does not get there."""
+    found = names(row, "user")
+    return found[: found.index("main")] if "main" in found else None
+
+
+def check_hits(name, chain, event="*"):
+    """All 500 hits are there, each with its stack."""
+    found = rows(name, "--event", event)
+    whole = [row for row in found if up_to_main(row) == chain]
+    lost = summaries[name]["lost_by_cause"]
+    check(len(found) == 500, f"{name}: {len(found)} of 500 hits of {event}; lost: {lost}")
+    check(len(whole) == len(found), f"{name}: {len(whole)} of them have the stack {chain}")
+    return found
+
+
+if has_events:
+    check_hits("uprobe", ["tick", "twice"])
+    for name in ["tracepoint", "kprobe"]:
+        found = rows(name)
+        named = [row for row in found if "yields" in names(row, "user") and names(row, "user")[-1:] == ["_start"]]
+        entered = [row for row in found if any("do_syscall_64" in frame or "x64_sys" in frame for frame in names(row, "kernel"))]
+        check(len(found) == len(named) == len(entered) == 500, f"{name}: {len(found)} hits, {len(named)} with the stack of the user, {len(entered)} with that of the kernel")
+    sized = check_hits("several", [], "*:sized*")
+    check([row["weight"] for row in sized] == list(range(1, 501)), "several: hits weigh the argument")
+    clock = rows("several", "--event", "cpu-clock")
+    check(len(clock) > 0, f"several: {len(clock)} samples of the clock")
+
+    told = {line.split()[0]: int(line.split()[1]) for line in Path(FOLDER, "waits.txt").read_text().splitlines() if line[:8] != "computes"}
+    WAITS = {"sleeper": ("sleeps", "hrtimer_nanosleep"), "poller": ("polls", "poll"), "reader": ("reads", "pipe_read"), "locker": ("locks", "futex_wait"), "faulter": ("faults_in", "handle_userfault")}
+    for name in ["waits", "wakers"]:
+        found = rows(name, "--event", "off-cpu,run-delay")
+        for thread, (function, kernel) in WAITS.items():
+            own = [row for row in found if row["comm"] == thread]
+            inside = [row for row in own if any(kernel in frame for frame in names(row, "kernel"))]
+            check(18 <= len([row for row in inside if row["event"] == "off-cpu"]) <= 20 + 2 * (thread == "locker"), f"{name}: {thread} waits {len(inside)} times in {kernel}")
+            if name == "waits" and thread != "locker":
+                weight, waited = sum(row["weight"] for row in own), told[function]
+                check(0.8 < weight / waited < 1.5, f"waits: {thread} waits {weight / 1e6:.0f} ms, by its own clock {waited / 1e6:.0f} in {function}")
+    wakers = rows("wakers", "--event", "waker")
+    for function, thread in [("writes", "writer"), ("unlocks", "holder")]:
+        own = [row for row in wakers if function in names(row, "user")]
+        check(18 <= len(own) <= 20 and {row["comm"] for row in own} == {thread}, f"wakers: {len(own)} waits are ended by {function}")
+    timers = [row for row in wakers if "hrtimer_wakeup" in names(row, "kernel")]
+    check(len(timers) >= 60 and all(row["tid"] == 0 for row in timers), f"wakers: {len(timers)} waits are ended by timers")
 
 threads = Counter(json.loads(line)["comm"] for line in report("samples", "in_step").splitlines())
 working = [threads[f"in_step_{number}"] for number in range(4)]

@@ -1,12 +1,14 @@
 #!/bin/sh
 # run.sh BIN [SUITE...]   records known programs on the kernels of these suites of Debian, each booted under emulation, and fails
-# if a recording is wrong. BIN has icecore-report. Installs qemu, cpio and busybox; kernels come from the mirror that apt is
-# configured with, are checked by apt, and are unpacked, never installed. Four kernels take about ten minutes.
+# if a recording is wrong. BIN has icecore-report; the recorder is built anew, statically linked. If BIN is a folder `debug`, the
+# icecore-record there is taken, with its libraries. Installs qemu, cpio and busybox; kernels come from the mirror that apt is
+# configured with, are checked by apt, and are unpacked, never installed. Four kernels take about a quarter of an hour.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-report=$(realpath "$1")/icecore-report
+bin=$(realpath "$1")
+report=$bin/icecore-report
 shift
 [ $# -gt 0 ] || set -- bullseye bookworm trixie sid
 work=$root/target/kernels
@@ -19,9 +21,13 @@ command -v cpio >/dev/null || need="$need cpio"
 # shellcheck disable=SC2086 # one word per package
 [ -z "$need" ] || apt-get install -y -qq --no-install-recommends $need >/dev/null
 
-LIBBPF_SYS_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu RUSTFLAGS="-C target-feature=+crt-static" \
-	cargo build --quiet --release --manifest-path "$root/Cargo.toml" --target-dir "$root/target" \
-	-p icecore-record --features static --target $host
+recorder=$bin/icecore-record
+if [ "$(basename "$bin")" != debug ]; then
+	recorder=$root/target/$host/release/icecore-record
+	LIBBPF_SYS_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --quiet --release --manifest-path "$root/Cargo.toml" --target-dir "$root/target" \
+		-p icecore-record --features static --target $host
+fi
 
 # The programs, and the one that is run first.
 programs=$root/tests/programs
@@ -33,8 +39,15 @@ compile -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer "$programs/target.c
 compile -fomit-frame-pointer "$programs/callers.c" -o "$tree/bin/callers"
 compile -fomit-frame-pointer "$programs/stacks.c" -o "$tree/bin/stacks"
 compile "$programs/in_step.c" -o "$tree/bin/in_step"
+compile -fomit-frame-pointer "$programs/probed.c" -o "$tree/bin/probed"
+compile -fomit-frame-pointer "$programs/waits.c" -o "$tree/bin/waits"
 (cd "$programs/go" && GO111MODULE=off CGO_ENABLED=0 go build -o "$tree/bin/go-stacks" stacks.go)
-strip -o "$tree/bin/icecore-record" "$root/target/$host/release/icecore-record"
+strip -o "$tree/bin/icecore-record" "$recorder"
+# shellcheck disable=SC2013 # one path per word
+for library in $(ldd "$recorder" | grep -o '/[^ ]*'); do
+	mkdir -p "$tree$(dirname "$library")"
+	cp -L "$library" "$tree$library"
+done
 cp /bin/busybox "$tree/bin/busybox"
 cat >"$tree/init" <<'END'
 #!/bin/busybox sh
@@ -46,7 +59,7 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t cgroup2 cgroup /cgroup
 cd /tmp
-record() { name=$1; shift; icecore-record -o "$name.icecore" "$@" || echo "$name: icecore-record fails with $?"; }
+record() { name=$1; shift; icecore-record -o "$name.icecore" "$@" >"$name.txt" || echo "$name: icecore-record fails with $?"; }
 record recursion -F 499 -- target recursion 1500
 record recursion-fp -F 499 --unwind fp -- target recursion 1000
 record recursion-dwarf -F 499 --unwind dwarf -- target recursion 1000
@@ -55,13 +68,19 @@ record buffer-dwarf -F 499 --unwind dwarf -- callers buffer 2500
 record alternate -F 499 -- stacks alternate 1500
 record go -F 499 -- go-stacks chain 2500
 record in_step -F 99 -- in_step 4
+record uprobe --max-event-rate 0 -e uprobe:/bin/probed:tick -- probed tick 500
+record tracepoint --max-event-rate 0 -e syscalls:sys_enter_sched_yield -- probed yield 500
+record kprobe --max-event-rate 0 -e kprobe:__x64_sys_sched_yield -- probed yield 500
+record several --max-event-rate 0 -e cpu-clock,freq=99 -e uprobe:/bin/probed:sized,weight=arg1 -e uprobe:/bin/probed:tick -- probed sized 500
+record waits --off-cpu=1ms -F 99 -- waits 20 20
+record wakers --off-cpu=1ms --wakers -F 99 -- waits 20 20
 mkdir /cgroup/one
 (echo 0 >/cgroup/one/cgroup.procs; exec callers buffer 3000) &
 record cgroup -F 499 -d 1.5 --cgroup /one
 wait
 record all -F 499 -a -- target syscalls 1500
 stty -F /dev/ttyS1 raw
-tar cf - ./*.icecore >/dev/ttyS1
+tar cf - ./*.icecore ./*.txt >/dev/ttyS1
 poweroff -f
 END
 chmod +x "$tree/init"
@@ -85,7 +104,7 @@ for suite; do
 	dpkg-deb --fsys-tarfile "$dir"/*.deb | tar -xO --wildcards '*/vmlinuz*' >"$dir/vmlinuz"
 	echo "== $suite: $image"
 	# Without cmpxchg16b: QEMU 7.2 sometimes breaks its flags, and kernels from 6.12 on panic of it. Without KVM: any machine can.
-	timeout 600 qemu-system-x86_64 -accel tcg -cpu max,-cx16,-la57 -m 1024 -smp 1 -display none -monitor none -no-reboot \
+	timeout 900 qemu-system-x86_64 -accel tcg -cpu max,-cx16,-la57 -m 1024 -smp 1 -display none -monitor none -no-reboot \
 		-kernel "$dir/vmlinuz" -initrd "$work/initrd" -append "console=ttyS0 panic=-1 quiet" \
 		-serial "file:$dir/console.txt" -serial "file:$dir/out.tar" || failed=1
 	tar xf "$dir/out.tar" -C "$dir/out" || failed=1
