@@ -19,9 +19,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites", "waits"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites", "waits", "counters"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144]
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost"]
@@ -283,6 +283,7 @@ class Part:
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
         self.unwind_rules, self.cpu_times, self.call_sites, self.marks, self.waits = [], [], [], {}, []
+        self.counters = []
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
@@ -431,6 +432,16 @@ class Part:
             waker_task = waker_task - 1 if waker_task else None
             self.waits.append([time, task, event, state, flags, woken_by, end - lasted * unit, end, waker_task, waker])
 
+    def counters_block(self, root):
+        time, unit, known = root.u64(0), root.u32(16), {}
+        columns = zip(root.values(20), root.values(32), root.steps(44), root.steps(56), root.folded(68))
+        for after, owner, id, counter, value in columns:
+            time += after * unit
+            id = 0 if owner == 0 else id
+            key = (owner, id, counter)
+            known[key] = (known.get(key, 0) + value) & U64
+            self.counters.append([time, owner, id, counter, known[key]])
+
     def left_out_block(self, root):
         rows = zip(root.steps(0), root.values(12), root.values(24), root.values(36))
         self.left_out.extend(list(row) for row in rows)
@@ -492,7 +503,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
-    later += [Part.call_sites_block, Part.waits_block]
+    later += [Part.call_sites_block, Part.waits_block, Part.counters_block]
     readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -672,6 +683,7 @@ def main():
         "cpu_times": [row for part in parts for row in part.cpu_times],
         "call_sites": [row for part in parts for row in part.call_sites],
         "waits": [row for part in parts for row in part.waits],
+        "counters": [row for part in parts for row in part.counters],
         "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],
         "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }

@@ -11,11 +11,11 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, CpuTime, CpuTimesV1, EventV1, Image,
-    ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut,
-    LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable,
-    NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, StackMarksV1, StackRepair, StacksV1,
-    StringsV1, Symbol, SymbolsV1, Task, TasksV1, Wait, WaitsV1, WalkEnd,
+    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, CounterValue, CountersV1, CpuTime,
+    CpuTimesV1, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol,
+    KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
+    MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1,
+    StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -68,6 +68,8 @@ pub struct Builder {
     pub samples: Vec<Sample>,
     /// Waits.
     pub waits: Vec<Wait>,
+    /// Values of counters.
+    pub counters: Vec<CounterValue>,
     /// CPU time by the kernel's account.
     pub cpu_times: Vec<CpuTime>,
     /// Losses.
@@ -200,6 +202,7 @@ impl Builder {
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
         self.waits.sort_by_key(|row| row.time_ns);
+        self.counters.sort_by_key(|row| row.time_ns);
         let mut writer = Writer::create(std::fs::File::create(path)?, self.uuid.unwrap_or([0x1c; 16]))?;
         writer.append(&self.session.take().unwrap_or_else(session))?;
         writer.append(&StringsV1::from_rows(1, &self.strings))?;
@@ -240,6 +243,9 @@ impl Builder {
         }
         if !self.waits.is_empty() {
             writer.append(&WaitsV1::from_rows(&self.waits))?;
+        }
+        if !self.counters.is_empty() {
+            writer.append(&CountersV1::from_rows(&self.counters))?;
         }
         if !self.cpu_times.is_empty() {
             writer.append(&CpuTimesV1::from_rows(&self.cpu_times))?;

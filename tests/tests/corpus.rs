@@ -15,9 +15,9 @@ use icecore_format::header::{EndMark, FileHeader};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, EventV1, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut,
-    Location, Loss, NameTable, NamedFrame, NamedPlace, Omission, Origin, Piece, ReceiptV1, SessionV1, Symbol,
-    Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
+    Basis, Cause, Change, Counter, CounterValue, EventV1, ImageKind, ImagePartsV1, JitCode, JitLine,
+    KernelSymbol, LeftOut, Location, Loss, NameTable, NamedFrame, NamedPlace, Omission, Origin, Owner, Piece,
+    ReceiptV1, SessionV1, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -210,6 +210,7 @@ fn tiny() -> Builder {
     let time_ns = START_NS + 800_000_000;
     b.losses.push(Loss { time_ns, cpu: 1, cause: Cause::RING_FULL_SAMPLE, count: 5 });
     waits(&mut b, main, child, stack);
+    counters(&mut b);
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 1_000_000_000,
         ended_by: vec!["duration".into()],
@@ -252,6 +253,22 @@ fn waits(b: &mut Builder, main: u32, child: u32, stack: u32) {
         waker_time_ns: time_ns - 20_000,
     };
     b.waits.push(wait);
+}
+
+/// Adds two readings of the machine, of a process and of its cgroup.
+fn counters(b: &mut Builder) {
+    let path = b.string("/tiny.slice");
+    for (n, at_ns) in [(1, 10_000_000), (2, 800_000_000)] {
+        for (owner, counter, value) in [
+            (Owner::Machine, Counter::CPU, 5_000_000_000 * n),
+            (Owner::Machine, Counter::MEMORY, 7 << 30),
+            (Owner::Process(100), Counter::CPU, 3_000_000 * n),
+            (Owner::Process(100), Counter::MEMORY_PEAK, (9 << 20) * n),
+            (Owner::Cgroup(path), Counter::THREADS, 3 - n),
+        ] {
+            b.counters.push(CounterValue { time_ns: START_NS + at_ns, owner, counter, value });
+        }
+    }
 }
 
 fn written(close: bool) -> Vec<u8> {

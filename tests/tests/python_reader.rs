@@ -10,10 +10,10 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, CpuTime, CpuTimesV1, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut,
-    LeftOutV1, Location, MappingsV1, Mark, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Payload,
-    Piece, SessionV1, StackMarksV1, Symbol, SymbolsV1, UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState,
-    WaitsV1, WokenBy,
+    Basis, CallSite, CallSitesV1, Counter, CounterValue, CountersV1, CpuTime, CpuTimesV1, ImagePartsV1,
+    JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, NameTable, NamedFrame,
+    NamedPlace, NamesV1, Omission, Owner, Payload, Piece, SessionV1, StackMarksV1, Symbol, SymbolsV1,
+    UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -138,6 +138,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     assert_eq!(python["call_sites"], call_sites(path), "{}", path.display());
     assert_eq!(python["stack_marks"], stack_marks(path), "{}", path.display());
     assert_eq!(python["waits"], waits(path), "{}", path.display());
+    assert_eq!(python["counters"], counters(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
         held::held(path),
@@ -250,6 +251,22 @@ fn waits(path: &Path) -> Value {
     })
 }
 
+/// Returns the values of counters of a file: time, kind of owner, id of the owner, number of the counter, value.
+fn counters(path: &Path) -> Value {
+    rows::<CountersV1>(path, |view| {
+        let row = |CounterValue { time_ns, owner, counter, value }| {
+            let (kind, id) = match owner {
+                Owner::Machine => (0, 0),
+                Owner::Process(tgid) => (1, tgid),
+                Owner::Cgroup(path) => (2, path),
+                Owner::Other(kind, id) => (kind, id),
+            };
+            json!([time_ns, kind, id, counter.0, value])
+        };
+        Some(view.rows().map(row).collect())
+    })
+}
+
 /// Returns the pieces of files: for each block image id, length of the file, and offset, length and checksum of each piece.
 fn image_parts(path: &Path) -> Value {
     let recording = Recording::open(path).expect("it opens");
@@ -317,6 +334,14 @@ fn mixed() -> Builder {
             ended_ns: START_NS + u64::from(n * n) * 1_000_000 - 3_000 + 2_000 * u64::from(n),
             waker_task: n.checked_sub(4).map(|n| n << 29),
             waker_time_ns: START_NS * u64::from(n % 2) + 7_000 * u64::from(n % 2 * n),
+        })
+        .collect();
+    b.counters = (0..40)
+        .map(|n| CounterValue {
+            time_ns: START_NS + u64::from(n / 7) * 1_000_000,
+            owner: [Owner::Machine, Owner::Process(7 + n % 3), Owner::Cgroup(n % 2)][n as usize % 3],
+            counter: Counter(1 + n as u8 % 30),
+            value: (1 << 40) / u64::from(1 + n % 5),
         })
         .collect();
     b.left_out = (0..9)

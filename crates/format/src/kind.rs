@@ -78,6 +78,8 @@ kinds! {
     CALL_SITES = 26,
     /// What is known of waits besides their stacks.
     WAITS = 27,
+    /// Counters of the machine, of processes and of cgroups.
+    COUNTERS = 28,
 }
 
 impl Kind {

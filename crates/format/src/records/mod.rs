@@ -9,6 +9,7 @@
 
 mod call_sites;
 mod cgroups;
+mod counters;
 mod cpu_times;
 mod image_parts;
 mod images;
@@ -38,6 +39,7 @@ mod walk_end;
 
 pub use call_sites::{CallSite, CallSitesV1};
 pub use cgroups::{Cgroup, CgroupsV1};
+pub use counters::{Counter, CounterValue, CountersV1, Growth, Owner};
 pub use cpu_times::{CpuTime, CpuTimesV1};
 pub use image_parts::{ImagePartsV1, Piece};
 pub use images::{Image, ImageKind, ImagesV1};
@@ -177,6 +179,7 @@ layouts!(
     CpuTimesV1,
     CallSitesV1,
     WaitsV1,
+    CountersV1,
 );
 
 fn columns<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {

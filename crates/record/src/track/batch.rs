@@ -1,9 +1,9 @@
 //! A batch: the rows that go to the writer together. Definitions of ids come before the rows that refer to them.
 
 use icecore_format::records::{
-    CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1,
-    LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1, StackPiecesV1,
-    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
+    LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1,
+    StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
 
@@ -20,6 +20,7 @@ pub(crate) struct Batch {
     pub(crate) kernel_symbols: KernelSymbolsV1,
     pub(crate) losses: LossesV1,
     pub(crate) cpu_times: CpuTimesV1,
+    pub(crate) counters: CountersV1,
     pub(crate) stack_code: StackCodeV1,
     pub(crate) stack_pieces: StackPiecesV1,
     pub(crate) stack_nodes: StackNodesV1,
@@ -48,6 +49,7 @@ impl Batch {
         append(writer, &self.kernel_symbols)?;
         append(writer, &self.losses)?;
         append(writer, &self.cpu_times)?;
+        append(writer, &self.counters)?;
         append(writer, &self.stack_code)?;
         append(writer, &self.stack_pieces)?;
         append(writer, &self.stack_nodes)?;

@@ -91,6 +91,7 @@ impl Excerpt<'_> {
             }
         };
         rows.cpu_times.retain(|row| selection.wants_cpu_time(&part.row(*row)));
+        rows.counters.retain(|row| selection.wants_counter(part.number(), &part.row(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);
         let mut need = Need::default();
         let mut waits = KeptWaits::new(&rows.waits);

@@ -75,13 +75,17 @@ impl Cgroups {
 
     /// Tells whether a cgroup is one of these, or below one: a path without `/` in front means the same as with it.
     pub fn is_below(&self, id: CgroupId, wanted: &[String]) -> bool {
-        let Some(path) = self.path(id) else { return false };
-        wanted.iter().any(|wanted| {
-            let wanted = wanted.trim_matches('/');
-            let rest = path.trim_start_matches('/').strip_prefix(wanted);
-            wanted.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+        self.path(id).is_some_and(|path| is_below(path, wanted))
     }
+}
+
+/// Tells whether a path is one of these, or below one, as [`Cgroups::is_below`] does.
+pub fn is_below(path: &str, wanted: &[String]) -> bool {
+    wanted.iter().any(|wanted| {
+        let wanted = wanted.trim_matches('/');
+        let rest = path.trim_start_matches('/').strip_prefix(wanted);
+        wanted.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// Finds the stay at a moment, and its time.

@@ -13,11 +13,12 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1,
-    KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
-    LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Sample, SamplesV1, SessionV1,
-    Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1,
-    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
+    CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, Image,
+    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle,
+    LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1,
+    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
+    StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
+    UnwindRulesV1, Wait, WaitsV1,
 };
 pub(crate) use icecore_text::clean::clean;
 use rayon::prelude::*;
@@ -75,6 +76,8 @@ pub struct Tables {
     pub cpu_times: Vec<CpuTime>,
     /// Waits that are samples, in the order of the file.
     pub waits: Vec<Wait>,
+    /// Values of counters and the numbers of the parts to which they belong, in the order of the file.
+    pub counters: Vec<(u32, CounterValue)>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
     /// Samples that the receipts count and that are not in the file; they are among the losses.
@@ -154,6 +157,7 @@ enum Decoded {
     UnwindRules(Vec<UnwindRule>),
     CpuTimes(Vec<CpuTime>),
     Waits(Vec<Wait>),
+    Counters(Vec<CounterValue>),
     Losses(Vec<Loss>),
     Receipt(ReceiptV1),
     Samples,
@@ -241,6 +245,7 @@ fn gather<'e>(
             Decoded::UnwindRules(rows) => tables.unwind_rules.extend(rows),
             Decoded::CpuTimes(rows) => tables.cpu_times.extend(rows),
             Decoded::Waits(rows) => tables.waits.extend(rows),
+            Decoded::Counters(rows) => tables.counters.extend(rows.into_iter().map(|row| (part, row))),
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::ImageParts => tables.image_parts.push((part, *entry)),
@@ -405,6 +410,7 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
             Decoded::CallSites(view.rows()?.into_iter().map(CallSite::to_owned).collect())
         }
         Layout::CpuTimesV1 => Decoded::CpuTimes(payload()?.view::<CpuTimesV1>()?.rows().collect()),
+        Layout::CountersV1 => Decoded::Counters(payload()?.view::<CountersV1>()?.rows().collect()),
         Layout::WaitsV1 => Decoded::Waits(payload()?.view::<WaitsV1>()?.rows().collect()),
         Layout::LossesV1 => Decoded::Losses(payload()?.view::<LossesV1>()?.rows().collect()),
         Layout::ReceiptV1 => Decoded::Receipt(payload()?.view::<ReceiptV1>()?.to_owned_record()?),

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`hits`] | samples, filtered and made distinct |
 //! | [`repair`](mod@repair) | unwinds stacks of code without frame pointers |
+//! | `counters` | values of counters, filtered |
 //! | `calls` | calls in machine code, and stacks that they rule out |
 //! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
 //! | [`mounts`] | the mount namespace of recorded paths |
 //! | `weigh` | how many samples hit each image |
 
 pub(crate) mod calls;
+mod counters;
 pub mod hits;
 pub mod kernel;
 pub mod locate;

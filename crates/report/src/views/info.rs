@@ -54,6 +54,7 @@ pub struct Info {
     cgroups: u64,
     names: u64,
     waits: u64,
+    counters: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Vec<SizeRow>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -231,6 +232,7 @@ impl Info {
             cgroups: items(Kind::CGROUPS),
             names: items(Kind::NAMES),
             waits: items(Kind::WAITS),
+            counters: items(Kind::COUNTERS),
             sizes: None,
             symbol_sources: None,
         }

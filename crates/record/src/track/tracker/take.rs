@@ -3,7 +3,7 @@
 use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
+    Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
     KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1,
     TasksV1, UnwindRulesV1, WaitsV1,
 };
@@ -57,6 +57,7 @@ impl Tracker {
             kernel_symbols: KernelSymbolsV1::from_rows(&std::mem::take(&mut self.kernel_symbols)),
             losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
             cpu_times: CpuTimesV1::default(),
+            counters: CountersV1::default(),
             stack_code: held.code,
             stack_pieces: held.pieces,
             stack_nodes: held.nodes,

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use icecore_format::records::{NameTable, SessionV1};
+use icecore_format::records::{NameTable, Owner, SessionV1};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
 use super::rows::SessionRows;
@@ -69,6 +69,7 @@ impl Redaction {
             jit,
             names,
             image_parts,
+            counters,
             // Names of functions stay, and so do bytes of code; see `session` for its texts.
             kernel_symbols: _,
             symbols: _,
@@ -98,6 +99,11 @@ impl Redaction {
             let mut path = |id: &mut u32| *id = texts.other(*id, strings.find(*id), |text| self.path(text));
             images.for_each_mut(|image| path(&mut image.path));
             cgroups.iter_mut().for_each(|row| path(&mut row.path));
+            let owners = counters.iter_mut().filter_map(|row| match &mut row.owner {
+                Owner::Cgroup(path) => Some(path),
+                Owner::Machine | Owner::Process(_) | Owner::Other(..) => None,
+            });
+            owners.for_each(|id| path(id));
             jit.iter_mut().flat_map(|code| &mut code.lines).for_each(|line| path(&mut line.file));
             for code in jit {
                 code.name = self.within(&String::from_utf8_lossy(&code.name)).into_bytes();

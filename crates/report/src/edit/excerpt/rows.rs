@@ -3,11 +3,11 @@
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    CallSite, CallSitesV1, Cgroup, CgroupsV1, CpuTime, CpuTimesV1, IdTable, Image, ImagesV1, JitCode, JitV1,
-    KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1,
-    Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference, References, SessionV1,
-    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol,
-    SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
+    CallSite, CallSitesV1, Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, IdTable, Image,
+    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle,
+    LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference,
+    References, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1,
+    StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
 };
 
 use crate::base::map::Map;
@@ -44,6 +44,8 @@ pub(super) struct SessionRows {
     pub(super) cpu_times: Vec<CpuTime>,
     /// Ordered by time.
     pub(super) waits: Vec<Wait>,
+    /// Ordered by time.
+    pub(super) counters: Vec<CounterValue>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
 }
@@ -74,6 +76,7 @@ impl SessionRows {
         rows.mappings.sort_by_key(|row| row.time_ns);
         rows.cpu_times.sort_by_key(|row| row.time_ns);
         rows.waits.sort_by_key(|row| row.time_ns);
+        rows.counters.sort_by_key(|row| row.time_ns);
         rows.strings = ById::from_blocks(blocks.strings);
         rows.tasks = ById::from_blocks(blocks.tasks);
         rows.images = ById::from_blocks(blocks.images);
@@ -159,6 +162,7 @@ impl SessionRows {
             Layout::LifecycleV1 => self.lifecycle.extend(payload()?.view::<LifecycleV1>()?.rows()),
             Layout::CpuTimesV1 => self.cpu_times.extend(payload()?.view::<CpuTimesV1>()?.rows()),
             Layout::WaitsV1 => self.waits.extend(payload()?.view::<WaitsV1>()?.rows()),
+            Layout::CountersV1 => self.counters.extend(payload()?.view::<CountersV1>()?.rows()),
             Layout::CgroupsV1 => self.cgroups.extend(payload()?.view::<CgroupsV1>()?.rows()),
             Layout::MappingsV1 => self.mappings.extend(payload()?.view::<MappingsV1>()?.rows()),
             Layout::KernelSymbolsV1 => {

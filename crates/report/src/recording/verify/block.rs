@@ -6,10 +6,10 @@ use icecore_format::Error;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CallSitesV1, CgroupsV1, CpuTimesV1, IdTable, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, Layout,
-    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References, SamplesV1,
-    SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1,
-    SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
+    Layout, LeftOutV1, LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References,
+    SamplesV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1,
+    StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 
 use super::runs::{Runs, runs};
@@ -114,6 +114,7 @@ impl Checked {
             Layout::CgroupsV1 => self.timed(entry, payload.view::<CgroupsV1>()?.rows(), |row| row.time_ns),
             Layout::MappingsV1 => self.timed(entry, payload.view::<MappingsV1>()?.rows(), |row| row.time_ns),
             Layout::CpuTimesV1 => self.timed(entry, payload.view::<CpuTimesV1>()?.rows(), |row| row.time_ns),
+            Layout::CountersV1 => self.timed(entry, payload.view::<CountersV1>()?.rows(), |row| row.time_ns),
             Layout::WaitsV1 => self.timed(entry, payload.view::<WaitsV1>()?.rows(), |row| row.time_ns),
             Layout::KernelSymbolsV1 => self.listed(payload.view::<KernelSymbolsV1>()?.rows()),
             Layout::SymbolsV1 => self.listed(payload.view::<SymbolsV1>()?.rows()?),

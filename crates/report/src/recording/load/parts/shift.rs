@@ -50,6 +50,7 @@ impl Decoded {
             | Self::UnwindRules(_)
             | Self::CpuTimes(_)
             | Self::Waits(_)
+            | Self::Counters(_)
             | Self::Losses(_)
             | Self::Session(_)
             | Self::Receipt(_)
@@ -106,6 +107,7 @@ impl Decoded {
             Self::UnwindRules(rows) => rows.visit(see),
             Self::CpuTimes(rows) => rows.visit(see),
             Self::Waits(rows) => rows.visit(see),
+            Self::Counters(rows) => rows.visit(see),
             Self::Losses(rows) => rows.visit(see),
             // The part keeps what it needs of these two as they are; blocks of samples and pieces are opened later.
             Self::Session(_) | Self::Receipt(_) | Self::Samples | Self::ImageParts => {}
