@@ -17,6 +17,7 @@
 #include "events.h"
 #include "sample.h"
 #include "waits.h"
+#include "counters.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -30,6 +31,7 @@ struct stack_record wire_stack = {};
 struct cpu_time_record wire_cpu_time = {};
 struct choice wire_choice = {};
 struct wait_record wire_wait = {};
+struct process_record wire_process = {};
 enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;
@@ -38,6 +40,7 @@ enum copy_mode wire_copy_mode = COPY_NOTHING;
 enum target_state wire_target_state = TARGET_LIVE;
 enum account_moment wire_account_moment = ACCOUNT_RUNNING;
 enum waker wire_waker = WAKER_UNKNOWN;
+enum process_has wire_process_has = PROCESS_HAS_ENDED;
 
 /* Returns true if the current task may have a user stack that the kernel can walk. */
 static __always_inline bool has_user_stack(bool in_user)

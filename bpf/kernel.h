@@ -178,6 +178,7 @@ struct task_struct {
 	__u64 utime;
 	__u64 stime;
 	__u64 start_time;
+	struct task_struct *group_leader;
 	unsigned int __state;
 	int on_cpu;
 	struct sched_info sched_info;

@@ -57,6 +57,7 @@ enum record_type {
 	RECORD_CPU_TIME = 10,
 	RECORD_WAIT = 11,
 	RECORD_WAIT_STACK = 12,
+	RECORD_PROCESS = 20,
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -325,6 +326,66 @@ struct cpu_time_record {
 	__u64 ran_ns;
 	__u64 user_ns;
 	__u64 kernel_ns;
+};
+
+/* What is known of a process. */
+enum process_has {
+	/* The last thread of the process ends. */
+	PROCESS_HAS_ENDED = 1,
+	PROCESS_HAS_MEMORY = 2,
+	PROCESS_HAS_PEAK = 4,
+	/* All threads were added up. */
+	PROCESS_HAS_SUMS = 8,
+	PROCESS_HAS_DISK = 16,
+	PROCESS_HAS_CALLS = 32,
+};
+
+/*
+ * Counters of a process: sums since it began, over all its threads, also those that have ended.
+ *
+ *  off size
+ *    0    4  type                  RECORD_PROCESS
+ *    4    4  has                   bits of enum process_has
+ *    8    8  time_ns               CLOCK_MONOTONIC
+ *   16    8  start_ns              when the process began, CLOCK_MONOTONIC
+ *   24    4  tgid
+ *   28    4  threads
+ *   32    8  cgroup_id             as in record_head
+ *   40    8  memory                resident, bytes
+ *   48    8  peak                  the most that was resident at one time, bytes
+ *   56    8  cpu_ns                sum_exec_runtime
+ *   64    8  user_ns               utime
+ *   72    8  system_ns             stime
+ *   80    8  minor_faults
+ *   88    8  major_faults
+ *   96    8  voluntary_switches
+ *  104    8  involuntary_switches
+ *  112    8  disk_read             bytes
+ *  120    8  disk_written
+ *  128    8  calls_read
+ *  136    8  calls_written
+ */
+struct process_record {
+	__u32 type;
+	__u32 has;
+	__u64 time_ns;
+	__u64 start_ns;
+	__u32 tgid;
+	__u32 threads;
+	__u64 cgroup_id;
+	__u64 memory;
+	__u64 peak;
+	__u64 cpu_ns;
+	__u64 user_ns;
+	__u64 system_ns;
+	__u64 minor_faults;
+	__u64 major_faults;
+	__u64 voluntary_switches;
+	__u64 involuntary_switches;
+	__u64 disk_read;
+	__u64 disk_written;
+	__u64 calls_read;
+	__u64 calls_written;
 };
 
 /*

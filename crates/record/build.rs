@@ -6,9 +6,10 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "account.h",
     "believed.h",
+    "counters.h",
     "events.h",
     "go.h",
     "icecore.bpf.c",

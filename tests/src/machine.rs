@@ -186,6 +186,12 @@ pub fn waits() -> PathBuf {
     WAITS.get_or_init(|| compile("waits.c", &["-O1", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
 }
 
+/// Compiles `tests/programs/counted.c` once, and returns its path.
+pub fn counted() -> PathBuf {
+    static COUNTED: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    COUNTED.get_or_init(|| compile("counted.c", &["-O1", "-pthread"])).1.clone()
+}
+
 /// Compiles `tests/programs/in_step.c` once, with frame pointers, and returns its path.
 pub fn in_step() -> PathBuf {
     static IN_STEP: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -101,6 +101,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
             wakers: args.wakers,
             only: args.off_cpu_only.is_some(),
         }),
+        counters: args.counters.0,
         max_event_rate: args.max_event_rate,
         run_as,
         delay: args.delay,

@@ -9,7 +9,7 @@ use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
 
-use super::seconds;
+use super::seconds::{self, Interval};
 use crate::settings::{Embed, Unwind};
 
 /// Samples this machine with eBPF and writes what it saw into one small file
@@ -93,6 +93,11 @@ pub struct Args {
     /// Record also who ended each wait (`waker`)
     #[arg(long, requires = "waits")]
     pub wakers: bool,
+
+    /// Read counters of the machine, of processes and of cgroups so often (0.1 to 30 seconds): CPU time, memory, faults, switches, bytes
+    /// read and written, threads, pressure. `off`: never
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds::parse_counters)]
+    pub counters: Interval,
 
     /// Stop after this many seconds of sampling (2.5, 10s, 500ms); a command goes on, and is waited for
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = seconds::parse)]

@@ -32,6 +32,20 @@ pub(super) fn parse_flush(text: &str) -> Result<Duration, String> {
     parse(text).ok().filter(|time| range.contains(time)).ok_or("must lie between 0.1 and 60 seconds".into())
 }
 
+/// How often something is done; `None`: never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval(pub Option<Duration>);
+
+/// Parses the value of `--counters`.
+pub(super) fn parse_counters(text: &str) -> Result<Interval, String> {
+    let range = Duration::from_millis(100)..=Duration::from_secs(30);
+    if text == "off" {
+        return Ok(Interval(None));
+    }
+    let every = parse(text).ok().filter(|every| range.contains(every));
+    every.map(|every| Interval(Some(every))).ok_or("must lie between 0.1 and 30 seconds, or be `off`".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +74,14 @@ mod tests {
         assert!(parse_delay("86401").is_err());
         assert_eq!(parse_flush("100ms"), Ok(Duration::from_millis(100)));
         assert!(parse_flush("99ms").is_err());
+    }
+
+    #[test]
+    fn counters_are_read_at_an_interval_or_never() {
+        let every = |text| parse_counters(text).map(|interval| interval.0.map(|every| every.as_millis()));
+        assert_eq!([every("0.1"), every("30s"), every("off")], [Ok(Some(100)), Ok(Some(30_000)), Ok(None)]);
+        for wrong in ["0.09", "31", "0", "on", ""] {
+            assert!(every(wrong).is_err(), "{wrong}");
+        }
     }
 }

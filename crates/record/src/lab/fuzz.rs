@@ -10,8 +10,8 @@ use icecore_elf::{Avma, Layout};
 use crate::evidence::jit::{Requested, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
 use crate::kernel::skeleton::types::{
-    cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record, sample_record,
-    stack_record, task_record, wait_record,
+    cgroup_record, cpu_time_record, page_record, process_record, record_head, record_type, registers_record,
+    sample_record, stack_record, task_record, wait_record,
 };
 use crate::kernel::wire::{self, Event, Report};
 use crate::machine::build_id;
@@ -54,6 +54,7 @@ pub fn records() -> Vec<Vec<u8>> {
         (record_type::RECORD_STACK_PAGE, vec![0; size_of::<page_record>()]),
         (record_type::RECORD_STACK, vec![0; size_of::<stack_record>()]),
         (record_type::RECORD_CPU_TIME, vec![0; size_of::<cpu_time_record>()]),
+        (record_type::RECORD_PROCESS, vec![0; size_of::<process_record>()]),
     ];
     let records = records.into_iter().map(|(kind, mut bytes)| {
         bytes[offset_of!(record_head, r#type)] = kind.0 as u8;

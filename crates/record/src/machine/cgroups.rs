@@ -7,6 +7,8 @@
 //! Records of the ring carry the ids, so that the id is right even for a process that lives a few milliseconds. The kernel reports
 //! the path of a new cgroup; the paths of older ones come from a walk through the hierarchy.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -67,6 +69,14 @@ impl Cgroups {
     pub(crate) fn found(&mut self, tgid: u32, text: &[u8]) -> Option<Moved> {
         let path: Arc<[u8]> = cgroup::told(text)?.path.into();
         self.settle(tgid, Membership { id: 0, path: Some(path) })
+    }
+
+    /// Returns the path of a cgroup of cgroup2 and its folder; `None` if one of them is unknown.
+    pub(crate) fn place(&self, id: u64) -> Option<(Arc<[u8]>, PathBuf)> {
+        let path = self.paths.of_id.get(&id)?;
+        let below = path.strip_prefix(b"/")?;
+        let folder = self.paths.mount.as_ref()?.join(OsStr::from_bytes(below));
+        Some((Arc::clone(path), folder))
     }
 
     /// Notes a new cgroup.

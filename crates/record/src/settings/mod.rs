@@ -103,6 +103,8 @@ pub struct Options {
     pub events: Vec<Event>,
     /// Which waits to record; `None`: none.
     pub off_cpu: Option<OffCpu>,
+    /// How often counters are read; `None`: never.
+    pub counters: Option<Duration>,
     /// The most samples of a probe per second; 0: no limit.
     pub max_event_rate: u64,
     /// As whom to run the command; `None` for the user of the recorder.

@@ -1,4 +1,4 @@
-//! The two clocks of a recording: that of the samples, and the calendar.
+//! The two clocks of a recording, that of the samples and that of the calendar, and the CPU time of a thread.
 #![allow(unsafe_code)]
 
 /// Returns nanoseconds of `CLOCK_MONOTONIC`, the clock of `bpf_ktime_get_ns`.
@@ -11,9 +11,14 @@ pub(crate) fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
+/// Returns the CPU time of the calling thread, ns.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to; both clocks exist on every Linux.
+    // SAFETY: `time` is a valid timespec to write to; all three clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut time) };
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }

@@ -2,6 +2,7 @@
 
 use icecore_format::records::Loss;
 
+use crate::kernel::census::Reading;
 use crate::proc::scan::Process;
 
 /// Raw bytes on their way from the main thread to the tracker.
@@ -20,6 +21,8 @@ pub(crate) struct Chunk {
     pub(crate) has_file: bool,
     /// When sampling began, ns `CLOCK_MONOTONIC`.
     pub(crate) began_ns: Option<u64>,
+    /// Counters were read; records of the ring have those of processes.
+    pub(crate) readings: Vec<Reading>,
     /// All events before this moment are in this chunk or in an earlier one, ns `CLOCK_MONOTONIC`.
     pub(crate) complete_until_ns: u64,
 }

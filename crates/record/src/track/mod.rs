@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod batch;
+mod counters;
 pub(crate) mod floods;
 mod intern;
 pub(crate) mod jit;

@@ -6,6 +6,7 @@
 //! | [`compare`](mod@compare) | rates of two sides, their noise, and significant differences |
 //! | [`activity`] | weight over time |
 //! | [`changes`](mod@changes) | change points of series of values |
+//! | [`counters`] | counters of machines, processes and cgroups over time |
 //! | [`depths`] | how deep stacks are, and which functions recur in them |
 //! | [`trend`] | shares over many recordings |
 //! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
@@ -18,6 +19,7 @@ pub(crate) mod asked;
 pub mod changes;
 pub(crate) mod clock;
 pub mod compare;
+pub mod counters;
 pub mod depths;
 pub mod matching;
 pub mod quality;

@@ -1,6 +1,7 @@
 //! `summary`: the first screen. It shows what the recording is, how good it is, and where time went.
 
 mod events;
+mod memory;
 mod sessions;
 mod text;
 
@@ -110,6 +111,9 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cgroups: Vec<Cgroup>,
     functions: Vec<top::Ranked>,
+    /// The processes with the most memory; empty if the recording has no counters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peak_memory: Vec<memory::Peak>,
     receipt: Option<ReceiptRow>,
 }
 
@@ -208,6 +212,7 @@ impl Summary {
             processes,
             cgroups: cgroups(report),
             functions,
+            peak_memory: memory::peaks(report),
             // If there are several sessions, each has its own.
             receipt: tables
                 .receipt

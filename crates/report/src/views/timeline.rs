@@ -1,5 +1,6 @@
 //! `timeline`: how much time rows took when, and when that changed.
 
+mod counters;
 mod csv;
 mod found;
 mod heat;
@@ -142,6 +143,9 @@ pub struct Timeline {
     values: Vec<f64>,
     peak: f64,
     rows: Vec<Line>,
+    /// Counters of machines, cgroups and of the processes that need most; empty if the recording has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    counters: Vec<counters::Owner>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heatmap: Option<Heat>,
     /// The length of the slices in which changes were searched.
@@ -259,6 +263,12 @@ impl Timeline {
         } else {
             lines::series(report, options, Buckets { each: 1, ..shown })
         };
+        let counters = if options.heatmap {
+            Vec::new()
+        } else {
+            let most = if options.rows > 0 { options.rows } else { usize::MAX };
+            counters::owners(report, shown, most)
+        };
         let fine = Buckets { each: slices.number.div_ceil(2 * FINE).max(1), ..shown };
         let changes_unknown = profile.measure.is_uneven.then_some(UNEVEN);
         let changes = if options.heatmap || changes_unknown.is_some() {
@@ -287,6 +297,7 @@ impl Timeline {
             peak: peak(&values),
             values,
             rows: series.iter().map(|row| Line::new(row, shown, &profile.measure.unit, all)).collect(),
+            counters,
             heatmap: options.heatmap.then(|| Heat::new(shown, &whole, &profile.measure.unit)),
             change_resolution_s: fine.each_ns() as f64 / 1e9,
             changes,

@@ -98,6 +98,10 @@ impl<'obj> Sampler<'obj> {
         programs.on_waking.set_autoload(has_wakers && has_loop);
         programs.on_waking_by_helper.set_autoload(has_wakers && !has_loop);
         programs.on_every_waiting.set_autoload(has_waits);
+        let has_counters = options.counters.is_some();
+        programs.on_every_process_by_loop.set_autoload(has_counters && has_loop);
+        programs.on_every_process_by_helper.set_autoload(has_counters && !has_loop);
+        programs.on_end_of_process.set_autoload(has_counters);
         let has_cookies = ProgramType::Tracepoint
             .is_helper_supported(libbpf_sys::BPF_FUNC_get_attach_cookie)
             .unwrap_or(false);
@@ -136,6 +140,7 @@ impl<'obj> Sampler<'obj> {
         rodata.hash_seed = RandomState::new().hash_one(0_u64);
 
         rodata.lanes = lanes;
+        rodata.page_bytes = usage::page_bytes().into();
         rodata.wait_ns = options.off_cpu.map_or(0, |off_cpu| off_cpu.always_ns);
         if has_wakers {
             let code = kallsyms::interrupt_code();

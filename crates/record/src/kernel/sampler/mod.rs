@@ -130,6 +130,10 @@ impl<'obj> Sampler<'obj> {
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
             data.waits_since_ns = clock::monotonic_ns();
         }
+        let ends = &self.skel.progs.on_end_of_process;
+        if ends.autoload() {
+            self.sampling.push(ends.attach().context("cannot follow the ends of processes")?);
+        }
         // Clocks come last: making thousands of probes takes a while.
         let mut all: Vec<_> = events.iter().zip(opened).enumerate().collect();
         all.sort_by_key(|(_, (_, opened))| matches!(opened, Opened::Counters(_)));
@@ -234,6 +238,13 @@ impl<'obj> Sampler<'obj> {
     /// Opens the iterator that reports the CPU time of every recorded thread; `None` if the kernel has none.
     pub(crate) fn accounts(&self) -> Option<Link> {
         self.skel.progs.on_every_task.attach().ok()
+    }
+
+    /// Opens the iterator that reports the counters of every recorded process; `None` if they are not recorded.
+    pub(crate) fn processes(&self) -> Option<Link> {
+        let all = &self.skel.progs;
+        let programs = [&all.on_every_process_by_loop, &all.on_every_process_by_helper];
+        programs.into_iter().find(|program| program.autoload())?.attach().ok()
     }
 
     /// Returns the number of threads that have ended and whose final CPU time was not reported yet.

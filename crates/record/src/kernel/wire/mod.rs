@@ -2,6 +2,7 @@
 //!
 //! Offsets and numbers come from the types of the skeleton, which is generated from the header.
 
+mod process;
 mod reports;
 
 use std::mem::offset_of;
@@ -12,6 +13,9 @@ use crate::kernel::skeleton::types::{
     account_moment, cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record,
     sample_record, stack_record, task_record, wait_record,
 };
+pub(crate) use process::Process;
+#[cfg(test)]
+pub(crate) use process::{Bytes, Sums};
 pub(crate) use reports::{FileRef, NewMapping, Report, reports};
 
 /// The number of registers in a snapshot, which are in DWARF's order up to the program counter.
@@ -71,6 +75,8 @@ pub(crate) enum Event<'a> {
     WaitStack(Sample<'a>),
     /// CPU time of a thread by the kernel's own account.
     CpuTime(Reading),
+    /// Counters of a process.
+    Process(Process),
     /// A cgroup was created; the head has its id.
     Cgroup {
         head: Head<'a>,
@@ -252,6 +258,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
         record_type::RECORD_REGISTERS => return registers(bytes).ok_or(short).map(Event::Registers),
         record_type::RECORD_STACK_PAGE => return stack_page(bytes).ok_or(short).map(Event::StackPage),
         record_type::RECORD_STACK => return stack(bytes).ok_or(short).map(Event::Stack),
+        record_type::RECORD_PROCESS => return process::process(bytes).ok_or(short).map(Event::Process),
         record_type::RECORD_CPU_TIME => return cpu_time(bytes).ok_or(short).map(Event::CpuTime),
         _ => {}
     }

@@ -1,6 +1,7 @@
 //! The tracker thread turns chunks into batches. It looks at files and kernel symbols on behalf of the
 //! [`Tracker`], which is pure.
 
+mod counters;
 mod embed;
 mod mappings;
 
@@ -26,6 +27,7 @@ use crate::track::batch::Batch;
 use crate::track::floods::Floods;
 use crate::track::tracker::{Totals, Tracker, kept_ns};
 use crate::trust::Trust;
+use counters::Counting;
 pub(crate) use embed::Embedded;
 use mappings::ReadBudget;
 
@@ -96,6 +98,7 @@ pub(crate) fn digest(
         ended: Vec::new(),
         losses: FxHashMap::default(),
         floods: Floods::default(),
+        counting: Counting::default(),
         tell: wishes.tell,
         batches,
     };
@@ -135,6 +138,7 @@ struct Digest {
     ended: Vec<u32>,
     losses: FxHashMap<Cause, u64>,
     floods: Floods,
+    counting: Counting,
     tell: fn(&str),
     batches: SyncSender<Batch>,
 }
@@ -165,6 +169,7 @@ impl Digest {
                 followed.remove(&tgid);
             });
         }
+        chunk.readings.iter().for_each(|reading| self.count(reading));
         if chunk.lacks_reports {
             self.tracker.lack_reports(clock::monotonic_ns());
         }
@@ -188,6 +193,9 @@ impl Digest {
     }
 
     fn cgroup(&mut self, event: &Event<'_>) {
+        if let Event::Sample(sample) = event {
+            self.counting.hit(sample.head.cgroup_id);
+        }
         let (time_ns, moved) = match event {
             Event::Sample(sample) => (kept_ns(sample.head.time_ns), self.cgroups.seen(&sample.head)),
             Event::Wait(wait) => (kept_ns(wait.head.time_ns), self.cgroups.seen(&wait.head)),
@@ -198,7 +206,7 @@ impl Digest {
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
             Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) => return,
-            Event::WaitStack(_) | Event::CpuTime(_) => return,
+            Event::WaitStack(_) | Event::CpuTime(_) | Event::Process(_) => return,
         };
         self.moved(time_ns, moved);
     }
@@ -251,6 +259,7 @@ impl Digest {
         self.name_kernel_functions();
         let mut batch = self.tracker.take_batch();
         batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_last);
+        batch.counters = self.tracker.take_counters(clock::monotonic_ns(), is_last);
         let (code, counts) = self.tracker.take_hits();
         let (mut jit, mut call_sites) = (Vec::new(), Vec::new());
         if let Some(evidence) = &mut self.evidence {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::RingBuffer;
 
+use crate::kernel::census::Census;
 use crate::kernel::sampler::Sampler;
 use crate::kernel::sweep::Sweep;
 use crate::proc::scan::Scan;
@@ -120,6 +121,9 @@ impl Pump<'_> {
         let taken = Mutex::new(Vec::new());
         let has_accounts = self.options.accounts() && early.is_none();
         let mut sweep = Sweep::new(has_accounts.then(|| sampler.accounts()).flatten());
+        let every = self.options.counters.filter(|_| early.is_none());
+        let link = every.and_then(|_| sampler.processes());
+        let mut census = Census::new(link, every.unwrap_or_default(), &self.options.target);
         let varied =
             (0..).zip(self.events).filter_map(|(number, event)| Some((number, event.varied_period()?)));
         let mut jitters: Vec<(usize, Jitter)> =
@@ -135,6 +139,7 @@ impl Pump<'_> {
                     }
                 }
                 sweep.look(false, &mut |record| keep(&taken, record));
+                seen.readings.extend(census.look(false, &mut |record| keep(&taken, record)));
                 let look_in = seen.look_in();
                 let left = until.map_or(look_in, |until| until.saturating_duration_since(Instant::now()));
                 poll::wait_for(&ring, left.min(look_in));
@@ -150,6 +155,7 @@ impl Pump<'_> {
         sampler.disarm_sampling();
         wait_for_accounts(sampler, ended_by);
         sweep.look(true, &mut |record| keep(&taken, record));
+        seen.readings.extend(census.look(true, &mut |record| keep(&taken, record)));
         sampler.open_waits(&mut |record| keep(&taken, record));
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
@@ -232,6 +238,7 @@ impl Pump<'_> {
                 chunk.reports = std::mem::take(&mut seen.reports);
                 chunk.lacks_reports = std::mem::take(&mut seen.lacks_reports);
                 chunk.complete_until_ns = complete_until_ns;
+                chunk.readings = std::mem::take(&mut seen.readings);
             }
             let is_sent = self.offer(chunk, seen, &is_over);
             if is_last || !is_sent {

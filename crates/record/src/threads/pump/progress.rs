@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use icecore_format::records::{Cause, Loss};
 use rustc_hash::FxHashMap;
 
+use crate::kernel::census::Reading;
 use crate::kernel::sampler::Sampler;
 use crate::sys::clock;
 use crate::sys::queue::Queue;
@@ -57,6 +58,8 @@ pub(crate) struct Progress {
     pub(super) reports: Vec<u8>,
     /// Mapping reports from before now may be missing.
     pub(super) lacks_reports: bool,
+    /// Readings of counters that wait for the end of a pass.
+    pub(super) readings: Vec<Reading>,
     /// The chunk that the tracker did not take before the recording ended.
     pub(super) unsent: Option<Chunk>,
     pub(super) longest_pass: Duration,
@@ -64,8 +67,10 @@ pub(crate) struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        let (losses, high_water, news, reports, lacks_reports, unsent, longest_pass) = Default::default();
-        Self { losses, high_water, look_in: LOOK_EVERY, news, reports, lacks_reports, unsent, longest_pass }
+        let (losses, high_water, news, reports, lacks_reports, readings, unsent, longest_pass) =
+            Default::default();
+        let look_in = LOOK_EVERY;
+        Self { losses, high_water, look_in, news, reports, lacks_reports, readings, unsent, longest_pass }
     }
 }
 

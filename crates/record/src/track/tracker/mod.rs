@@ -20,14 +20,15 @@ use std::ops::Range;
 use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Cgroup, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Sample, StackRepair, Task,
-    Wait, WalkEnd,
+    Cgroup, Change, Counter, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Owner, Sample,
+    StackRepair, Task, Wait, WalkEnd,
 };
 use rustc_hash::FxHashSet;
 
 use crate::kernel::wire::{self, Event, Head};
 use crate::settings::Pace;
 use crate::track::account::Account;
+use crate::track::counters::Counters;
 use crate::track::intern::Interner;
 use crate::track::snapshots::{Arriving, Snapshots};
 use crate::track::spaces::{Region, Spaces};
@@ -78,6 +79,7 @@ pub(crate) struct Tracker {
     due: Due,
     losses: Vec<Loss>,
     account: Account,
+    counters: Counters,
     processes: Processes,
     /// Kernel addresses that were first sampled since the last batch.
     kernel_addresses: Vec<Avma>,
@@ -113,6 +115,7 @@ impl Tracker {
             due: Due::default(),
             losses: Vec::new(),
             account: Account::default(),
+            counters: Counters::default(),
             processes: Processes::NONE,
             kernel_addresses: Vec::new(),
             code: Vec::new(),
@@ -148,6 +151,7 @@ impl Tracker {
             Event::StackPage(page) => self.arriving.page(page),
             Event::Stack(stack) => self.arriving.stack(stack),
             Event::CpuTime(reading) => self.waiting.push(reading.time_ns, What::CpuTime(*reading)),
+            Event::Process(process) => self.counters.process(process),
         }
     }
 
@@ -162,6 +166,23 @@ impl Tracker {
         let path = path.map_or(0, |path| self.string(path));
         self.begin(time_ns);
         self.cgroups.push(Cgroup { time_ns, tgid, tid, path });
+    }
+
+    /// Notes counters of the machine.
+    pub(crate) fn machine(&mut self, time_ns: u64, values: Vec<(Counter, u64)>) {
+        self.begin(time_ns);
+        self.counters.values(time_ns, Owner::Machine, values);
+    }
+
+    /// Notes counters of a cgroup.
+    pub(crate) fn counters_of_cgroup(&mut self, time_ns: u64, path: &[u8], values: Vec<(Counter, u64)>) {
+        let path = self.string(path);
+        self.counters.values(time_ns, Owner::Cgroup(path), values);
+    }
+
+    /// Notes that a reading of the processes is complete; returns how many that have ended were left out.
+    pub(crate) fn end_reading(&mut self) -> u64 {
+        self.counters.end_reading()
     }
 
     /// Notes a mapping of an image, and returns the id of the image. The tracker fills in the image id of the row and the path id of the

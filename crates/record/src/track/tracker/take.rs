@@ -83,6 +83,16 @@ impl Tracker {
         }
     }
 
+    /// Takes the values of counters likewise. A block holds several readings, so that it has small differences.
+    pub(crate) fn take_counters(&mut self, now_ns: u64, is_last: bool) -> CountersV1 {
+        let is_due = self.counters.first_ns().is_some_and(|first| now_ns.saturating_sub(first) >= ACCOUNT_NS);
+        if is_due || is_last || self.counters.is_full() {
+            CountersV1::from_rows(&self.counters.take())
+        } else {
+            CountersV1::default()
+        }
+    }
+
     /// Takes the code in images that was hit since the last call, and how often each image was hit.
     pub(crate) fn take_hits(&mut self) -> (Vec<(u32, FileOff)>, FxHashMap<u32, u64>) {
         let Hits { counts, by_address } = self.stacks.take_hits();

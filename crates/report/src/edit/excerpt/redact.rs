@@ -103,7 +103,7 @@ impl Redaction {
                 Owner::Cgroup(path) => Some(path),
                 Owner::Machine | Owner::Process(_) | Owner::Other(..) => None,
             });
-            owners.for_each(|id| path(id));
+            owners.for_each(&mut path);
             jit.iter_mut().flat_map(|code| &mut code.lines).for_each(|line| path(&mut line.file));
             for code in jit {
                 code.name = self.within(&String::from_utf8_lossy(&code.name)).into_bytes();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Cgroup, Quality, Summary, Verdict};
+use super::{Cgroup, Quality, Summary, Verdict, memory};
 use crate::base::ratio;
 use crate::base::term::path::{command, quoted, shown};
 use crate::base::term::quantity::{bytes, count, duration, percent, things, utc, weight};
@@ -34,6 +34,10 @@ impl Summary {
         }
         super::super::caveats(report, page);
         self.where_time_went(page);
+        if let Some(peaks) = memory::text(&self.peak_memory) {
+            page.gap();
+            page.item("memory", &peaks);
+        }
         self.cost(page);
         page.gap();
         page.styled(Style::Dim, &format!("next: {}", self.next(report.loaded.path)));

@@ -30,6 +30,21 @@ impl Timeline {
                 writeln!(out, "{:.9},{cells},{value}", self.begin_s + bucket as f64 * self.bucket_s)?;
             }
         }
+        for owner in &self.counters {
+            for series in &owner.counters {
+                let name = owner.comm.as_ref().or(owner.cgroup.as_ref()).cloned().unwrap_or_default();
+                let kind = format!("{}:{}", owner.owner, series.counter);
+                let tgid = owner.tgid.map(|tgid| tgid.to_string()).unwrap_or_default();
+                let host = owner.host.clone().unwrap_or_default();
+                let cells = [kind, name, String::new(), host, tgid, String::new()];
+                let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+                let cells = cells.join(",");
+                for (bucket, value) in series.values.iter().enumerate() {
+                    let value = value.map(|value| value.to_string()).unwrap_or_default();
+                    writeln!(out, "{:.9},{cells},{value}", self.begin_s + bucket as f64 * self.bucket_s)?;
+                }
+            }
+        }
         out.flush()
     }
 }

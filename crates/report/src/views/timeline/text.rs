@@ -48,6 +48,7 @@ impl Timeline {
         page.gap();
         let unit = if self.value_unit == "cpus" { "CPUs" } else { &self.value_unit };
         page.styled(Style::Dim, &format!("each line is drawn up to its own peak, which is in {unit}"));
+        super::counters::text(&self.counters, per, page);
         self.changes_text(report, page);
     }
 
