@@ -232,7 +232,7 @@ mod tests {
         let odd =
             |text: &'static str| (machine_from(|_| Some(text.into())), cgroup_from(|_| Some(text.into())));
         for text in
-            ["", "cpu \n", "cpu  1 2 x\nctxt -1\nMemTotal: kB\nsome total=\nfull total=x", "max\n/\n1/2 3/4"]
+            ["", "cpu \n", "cpu  1 2 x\nctxt -1\nMemTotal: kB\nsome total=\nfull total=x", "max\n/\n1/2 3"]
         {
             assert_eq!(odd(text), (vec![], vec![]), "{text}");
         }
