@@ -154,11 +154,13 @@ fn root_events_at_the_same_time_keep_their_stacks_apart() {
     if !has_ebpf() {
         return;
     }
-    let rounds = 3000;
+    let rounds = 1000;
     for program in [probed(), probed_with_frames()] {
         let events =
             ["cpu-clock,freq=9000", "uprobe:{}:tick", "uprobe:{}:down", "syscalls:sys_enter_sched_yield"];
-        let recorded = recorded(&program, &["--max-event-rate", "0"], &events, &["all", &rounds.to_string()]);
+        // The program makes 100,000 samples a second. The ring holds all of them, however late the recorder is.
+        let options = ["--max-event-rate", "0", "--ring", "256M"];
+        let recorded = recorded(&program, &options, &events, &["all", &rounds.to_string()]);
         nothing_lost(&recorded);
         let of = |event: &str| -> Vec<Sample> {
             let samples = recorded.samples(&["--event", event]);
@@ -213,6 +215,8 @@ fn root_functions_of_python_are_found_by_their_pattern() {
         &[
             "--max-event-rate",
             "0",
+            "--ring",
+            "256M",
             "-e",
             "uprobe:/usr/bin/python3:PyObject_*",
             "-e",
