@@ -168,6 +168,56 @@ fn root_of_too_many_processes_some_are_left_out_and_counted() {
     assert!(text.contains("context switches per second"), "{text}");
 }
 
+/// A cgroup that is removed at the end.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new() -> Self {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
+        let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mount = fields.find(|fields| fields[2] == "cgroup2").expect("this test needs cgroup2");
+        let folder = std::path::Path::new(mount[1]).join(format!("icecore-counted-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("root may make cgroups");
+        Self(folder)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn root_a_cgroup_has_counters_and_only_its_processes_have() {
+    if !has_ebpf() {
+        return;
+    }
+    let (group, dir) = (Group::new(), tempfile::tempdir().expect("a folder for temporary files"));
+    let folder = group.0.display().to_string();
+    let script = format!(
+        "echo 0 > {folder}/cgroup.procs && exec {} use 8 16 1 600 {}",
+        counted().display(),
+        dir.path().join("written").display()
+    );
+    let options = ["-q", "--embed", "none", "--counters", "0.1", "-F", "199", "--cgroup", &folder];
+    let recorded = Recorded::new(&options, &["sh", "-c", &script]);
+    let (told, all) = (told(&recorded), values(&recorded));
+    let processes: BTreeSet<Owner> =
+        all.iter().map(|row| row.owner).filter(|owner| matches!(owner, Owner::Process(_))).collect();
+    assert_eq!(processes, BTreeSet::from([Owner::Process(told["pid"] as u32)]));
+    let cgroups: BTreeSet<Owner> =
+        all.iter().map(|row| row.owner).filter(|owner| matches!(owner, Owner::Cgroup(_))).collect();
+    assert_eq!(cgroups.len(), 1, "{cgroups:?}");
+    let cpu_ns = cgroups.iter().map(|owner| most(&all, *owner, Counter::CPU)).max().unwrap_or(0);
+    // What it ran after its last sample is not in the reading; the shell that moved into the cgroup is.
+    assert!(cpu_ns >= 550_000_000 && cpu_ns <= told["cpu_ns"] + 50_000_000, "{cpu_ns}: {told:?}");
+    let timeline = recorded.json("timeline", &["--buckets", "4"]);
+    let owners = timeline["counters"].as_array().expect("a list");
+    let paths: Vec<&str> = owners.iter().filter_map(|row| row["cgroup"].as_str()).collect();
+    assert!(matches!(paths[..], [path] if folder.ends_with(path)), "{paths:?}");
+}
+
 #[test]
 fn root_without_counters_there_is_no_block() {
     if !has_ebpf() {
