@@ -71,11 +71,11 @@ static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool 
 	if (take_user && !with_loop) {
 		if (has_user_stack(in_user))
 			walk_by_helper(ctx, scratch);
-	} else if (take_user && in_user) {
+	} else if (with_loop && take_user && in_user) {
 #define FROM_CONTEXT(field) (*(volatile unsigned long *)&ctx->regs.field)
 		COPY_REGISTERS(scratch->registers.registers, FROM_CONTEXT);
 		take_user_stack(slot, 0);
-	} else if (take_user && take_entry_registers(scratch)) {
+	} else if (with_loop && take_user && take_entry_registers(scratch)) {
 		take_user_stack(slot, 0);
 	}
 	send_sample(scratch);
@@ -107,7 +107,7 @@ static __always_inline int sample_in_kernel(void *ctx, const struct context_regs
 	if (take_user && !with_loop) {
 		if (has_user_stack(0))
 			walk_by_helper(ctx, scratch);
-	} else if (take_user && take_entry_registers(scratch)) {
+	} else if (with_loop && take_user && take_entry_registers(scratch)) {
 		take_user_stack(slot, 0);
 	}
 	send_sample(scratch);
