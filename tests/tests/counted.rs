@@ -173,6 +173,19 @@ fn rates_and_levels_are_those_of_the_readings() {
 }
 
 #[test]
+fn a_recording_without_samples_shows_its_counters() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut idle = counted("station");
+    idle.samples.clear();
+    idle.receipt = idle.receipt.map(|receipt| ReceiptV1 { samples: 0, ..receipt });
+    idle.write(&dir.path().join("idle"), true).expect("room");
+    let page = text(dir.path(), "timeline DIR/idle");
+    for part in ["no samples", "context switches per second", "150.0 MiB", "server"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[test]
 fn filters_choose_processes_and_keep_the_machine() {
     let dir = made();
     let timeline = value(dir.path(), "timeline DIR/x.icecore --comm server");

@@ -24,9 +24,11 @@ impl Timeline {
     /// Writes the page.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         preface(report, self.whole(), page);
+        let per = (self.bucket_count as usize).div_ceil(self.width as usize).max(1);
         if self.total_samples == 0 {
             page.gap();
             page.line("no samples");
+            super::counters::text(&self.counters, per, page);
             return;
         }
         if let Some(heat) = &self.heatmap {
@@ -34,7 +36,6 @@ impl Timeline {
             heat.text(width as usize, |value| self.value(value), page);
             return;
         }
-        let per = (self.bucket_count as usize).div_ceil(self.width as usize).max(1);
         let each = seconds(self.bucket_s * per as f64);
         page.gap();
         page.styled(Style::Bold, &format!("all: at most {}; a character is {each}", self.value(self.peak)));
