@@ -50,6 +50,7 @@ else
 	has dwz || want dwz
 	has losetup || [ -x /sbin/losetup ] || want mount
 	has mkfs.ext4 || [ -x /sbin/mkfs.ext4 ] || want e2fsprogs
+	printf '#include <sys/sdt.h>\n' | cc -E - >/dev/null 2>&1 || want systemtap-sdt-dev
 	printf '#include <libelf.h>\n' | cc -E - >/dev/null 2>&1 || want libelf-dev
 	printf '#include <zlib.h>\n' | cc -E - >/dev/null 2>&1 || want zlib1g-dev
 	# Rust 1.90 or newer; rustup is a package since Debian 13 and Ubuntu 24.04.

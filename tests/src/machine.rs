@@ -180,6 +180,12 @@ pub fn probed_with_frames() -> PathBuf {
     PROBED.get_or_init(|| compile("probed.c", &WITH_FRAMES)).1.clone()
 }
 
+/// Compiles `tests/programs/statics.c` once, as distributions do, and returns its path.
+pub fn statics() -> PathBuf {
+    static STATICS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    STATICS.get_or_init(|| compile("statics.c", &["-O2", "-g", "-fomit-frame-pointer"])).1.clone()
+}
+
 /// Compiles `tests/programs/waits.c` once, as distributions do, and returns its path.
 pub fn waits() -> PathBuf {
     static WAITS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, text};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, statics, text};
 
 /// Records `probed` with these options and events; `{}` in an event stands for its path.
 fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Recorded {
@@ -244,6 +244,40 @@ fn root_functions_of_python_are_found_by_their_pattern() {
 }
 
 #[test]
+fn root_static_probes_are_hit_wherever_they_lie() {
+    if !has_ebpf() {
+        return;
+    }
+    let rounds = 300;
+    let options = ["--max-event-rate", "0"];
+    let events = ["usdt:{}:shop:sold", "usdt:{}:sh*:*"];
+    let recorded = recorded(&statics(), &options, &events, &[&rounds.to_string()]);
+    nothing_lost(&recorded);
+    let stacks_of = |event: &str| -> Vec<Vec<String>> {
+        let samples = recorded.samples(&["--event", event]);
+        let mut stacks: Vec<Vec<String>> = samples
+            .iter()
+            .map(|sample| {
+                assert!(sample.has("_start"), "a stack that is not whole: {}", sample.0);
+                up_to_main(sample).into_iter().map(str::to_owned).collect()
+            })
+            .collect();
+        stacks.sort();
+        stacks
+    };
+    let expected = |stacks: &[&[&str]]| -> Vec<Vec<String>> {
+        let stack = |stack: &&[&str]| vec![stack.iter().map(|name| (*name).to_owned()).collect(); rounds];
+        stacks.iter().flat_map(stack).collect()
+    };
+    let sold: [&[&str]; 2] = [&["resells", "sells"], &["sells"]];
+    assert_eq!(stacks_of("*:shop:sold"), expected(&sold));
+    assert_eq!(stacks_of("*:sh?:?"), expected(&[&["prices", "sells"], sold[0], sold[1]]));
+    assert_eq!(text(&recorded.output.stdout), format!("priced {rounds}\n"));
+    let unlistened = Command::new(statics()).arg("300").output().expect("it runs");
+    assert_eq!(text(&unlistened.stdout), "priced 0\n", "nobody listens");
+}
+
+#[test]
 fn root_what_cannot_be_sampled_is_refused_with_a_remedy() {
     let program = probed();
     let path = program.to_str().expect("plain text");
@@ -254,6 +288,7 @@ fn root_what_cannot_be_sampled_is_refused_with_a_remedy() {
         (&format!("uprobe:{path}:tick,every=0") as &str, "every"),
         ("sched:sched_swich", "sched_switch"),
         ("uretprobe:libc:malloc", "not supported"),
+        ("usdt:libc:libc:nosuchprobe", "has no static probe"),
     ] {
         let mut recorder = record();
         recorder.args(["-e", event, "-o", "/dev/null", "--", "true"]);

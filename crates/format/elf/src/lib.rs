@@ -5,6 +5,7 @@
 //! | [`Layout`], [`build_id()`] | segments, sections, and who the file is |
 //! | [`SymbolTable`] | the function around an address, by the name that people know |
 //! | [`readable`], [`demangled`] | names of C++ and Rust as people write them |
+//! | [`static_probes()`] | the instructions that authors named for tracers |
 //! | [`plt`] | which function a PLT stub calls |
 //! | [`go`] | what Go writes into its programs: names of functions, and how deep their stacks are |
 //! | [`EhFrameHdr`], [`Entries`] | where functions begin, and their unwind tables |
@@ -56,6 +57,7 @@ mod machine;
 mod mangled;
 pub mod plt;
 mod relocations;
+mod static_probes;
 mod symbols;
 
 pub use address::{Avma, FileOff, Svma};
@@ -66,4 +68,5 @@ pub use layout::{Layout, Section};
 pub use machine::Machine;
 pub use mangled::{demangled, readable, without_parameters};
 pub use object::Endianness;
+pub use static_probes::{StaticProbe, static_probes};
 pub use symbols::{Symbol, SymbolTable, unversioned};

@@ -35,14 +35,17 @@ pub(super) enum Spot {
     Functions { file: String, functions: String, off: u64 },
     /// An offset in a file.
     Offset { file: String, off: u64 },
+    /// Static probes of a file; their provider and their name may have wildcards.
+    Static { file: String, provider: String, probe: String },
 }
 
 /// The options of counters, and of everything else.
 const COUNTER_KEYS: [&str; 2] = ["count", "freq"];
 const PROBE_KEYS: [&str; 4] = ["every", "weight", "min", "unit"];
-/// Kinds of probes that are recognized; the first three are supported.
+/// Kinds of probes that are recognized; the first ones are supported.
 const KINDS: [&str; 8] =
-    ["tracepoint", "uprobe", "kprobe", "uretprobe", "usdt", "kretprobe", "fentry", "fexit"];
+    ["tracepoint", "uprobe", "kprobe", "usdt", "uretprobe", "kretprobe", "fentry", "fexit"];
+const SUPPORTED: usize = 4;
 /// The shortest time from one sample of a clock to the next, ns; as `-c` has it.
 const MIN_CLOCK_NS: u64 = 20_000;
 const MAX_COUNT: u64 = 1_000_000_000_000;
@@ -76,12 +79,13 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Typed> {
         "uprobe" => (event.to_owned(), user(rest)?),
         "kprobe" => (event.to_owned(), kernel(rest)?),
         "tracepoint" => (rest.to_owned(), tracepoint(rest)?),
-        "uretprobe" | "usdt" => bail!("`{head}` is not supported yet; use uprobe:PATH:FUNCTION"),
+        "usdt" => (event.to_owned(), static_probe(rest)?),
+        "uretprobe" => bail!("`{head}` is not supported yet; use uprobe:PATH:FUNCTION"),
         _ if is_probe => bail!("`{head}` is not supported yet; use kprobe:FUNCTION"),
         _ if event.contains('/') => bail!("events of one PMU are not supported; give their number: r01c2"),
         _ if event.contains(':') => (event.to_owned(), tracepoint(event)?),
         _ => {
-            let kinds = KINDS.iter().take(3).map(|kind| (*kind).into());
+            let kinds = KINDS.iter().take(SUPPORTED).map(|kind| (*kind).into());
             let names =
                 events::all().map(|(name, _)| name).chain(events::aliases().map(Into::into)).chain(kinds);
             bail!("there is no event `{event}` (docs/EVENTS.md lists all){}", near(event, names))
@@ -205,6 +209,18 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
+/// Parses `PATH:PROVIDER:NAME`.
+fn static_probe(rest: &str) -> anyhow::Result<Spot> {
+    let parts: Vec<&str> = rest.split(':').collect();
+    match parts[..] {
+        [file, provider, probe] if parts.iter().all(|part| !part.is_empty()) => {
+            let (file, provider, probe) = (file.to_owned(), provider.to_owned(), probe.to_owned());
+            Ok(Spot::Static { file, provider, probe })
+        }
+        _ => bail!("give file, provider and name: usdt:PATH:PROVIDER:NAME"),
+    }
+}
+
 fn kernel(function: &str) -> anyhow::Result<Spot> {
     ensure!(!function.is_empty(), "give a function: kprobe:FUNCTION");
     ensure!(!is_pattern(function), "`{function}`: kprobe takes one function, without * and ?");
@@ -228,9 +244,9 @@ fn take(keys: &Keys<'_>, spot: &Spot) -> anyhow::Result<(Take, String)> {
         Some(later @ ("retval" | "duration")) => {
             bail!("`weight={later}` is not supported yet; give an argument: weight=arg1")
         }
-        Some(_) if matches!(spot, Spot::Tracepoint { .. }) => {
+        Some(_) if matches!(spot, Spot::Tracepoint { .. } | Spot::Static { .. }) => {
             bail!(
-                "`weight`: hits of tracepoints have no arguments here; use uprobe or kprobe, or leave it out"
+                "`weight`: hits of tracepoints and usdt have no arguments here; use uprobe or kprobe, or leave it out"
             )
         }
         Some(typed) => {

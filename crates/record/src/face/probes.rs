@@ -3,6 +3,7 @@
 mod files;
 mod functions;
 mod programs;
+mod statics;
 
 use anyhow::{Context as _, bail, ensure};
 use icecore_format::events::{self, kind};
@@ -10,7 +11,7 @@ use icecore_text::glob::{is_like, is_pattern};
 
 use super::event::{self, Spot, Typed, What, is_clock, near};
 use crate::proc::kallsyms;
-use crate::settings::{Event, MAX_EVENTS, Place, Source, Take};
+use crate::settings::{Edge, Event, MAX_EVENTS, Place, Source, Take};
 use crate::sys::perf::{Counter, Rate};
 use crate::sys::tracefs::{Tracefs, Tracepoint};
 
@@ -53,7 +54,7 @@ impl Common {
             What::Counter(counter, rate) => return Ok(vec![self.counter(name, counter, rate)?]),
             What::Probe(spot, take, unit) => (spot, take, unit),
         };
-        if matches!(spot, Spot::Functions { .. } | Spot::Offset { .. }) {
+        if matches!(spot, Spot::Functions { .. } | Spot::Offset { .. } | Spot::Static { .. }) {
             ensure!(self.user, "it happens in user mode, which -K leaves out: leave out -K");
         } else {
             ensure!(self.kernel, "it happens in kernel mode, which -U leaves out: leave out -U");
@@ -75,6 +76,10 @@ impl Common {
             Spot::Offset { file, off } => {
                 let files = files::find(&file, notes)?;
                 vec![event(name, user(functions::at(&files[0], off)?, take)?)]
+            }
+            Spot::Static { file, provider, probe } => {
+                let files = files::find(&file, notes)?;
+                vec![event(name, statics::named(&files, &provider, &probe)?)]
             }
         })
     }
@@ -100,7 +105,7 @@ impl Common {
 
 /// Checks that the hits of a probe have arguments, if these are weighed.
 fn user(place: Place, take: Take) -> anyhow::Result<Place> {
-    let are_entries = matches!(place, Place::User { are_entries: true, .. });
+    let are_entries = matches!(place, Place::User { edge: Edge::Entry, .. });
     ensure!(
         are_entries || take.argument.is_none(),
         "`weight`: only the first instruction of a function has its arguments; leave out +OFF or the weight"

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem::offset_of;
 
 use icecore_elf::frame_pointers::frames;
-use icecore_elf::{Avma, Layout};
+use icecore_elf::{Avma, Layout, static_probes};
 
 use crate::evidence::jit::{Requested, dump, perf_map};
 use crate::evidence::{functions, sections, wanted_rules};
@@ -148,6 +148,12 @@ pub fn functions(file: &[u8]) {
     assert!(found.is_sorted_by(|a, b| a.start < b.start) && found.len() <= offsets.count());
     for function in found {
         assert!(function.start < function.end && function.name.len() <= file.len());
+    }
+    let layout = Layout::read(file);
+    let probes = layout.as_ref().and_then(|layout| static_probes(layout, file));
+    for probe in probes.into_iter().flatten() {
+        assert!(layout.as_ref().is_some_and(|layout| layout.code(probe.at).is_some()));
+        assert!(probe.provider.len() + probe.name.len() <= file.len());
     }
 }
 

@@ -69,9 +69,18 @@ pub enum Place {
     User {
         /// Which ones; at least one.
         at: Vec<InFile>,
-        /// All of them are the first instructions of functions: the return address is where the stack pointer leads.
-        are_entries: bool,
+        /// What these instructions are.
+        edge: Edge,
     },
+}
+
+/// What the instructions of a probe are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// The first instructions of functions: the return address is where the stack pointer leads.
+    Entry,
+    /// Any, in the midst of functions, too.
+    Inside,
 }
 
 /// Instructions in one executable file.
@@ -81,6 +90,15 @@ pub struct InFile {
     pub file: PathBuf,
     /// Offsets in the file, ascending.
     pub offsets: Vec<u64>,
+    /// Offsets of the counters that tell the program of each of them that somebody listens, 0 for none; empty if none has one.
+    pub counters: Vec<u64>,
+}
+
+impl InFile {
+    /// Makes it of instructions that have no counters.
+    pub(crate) fn new(file: PathBuf, offsets: Vec<u64>) -> Self {
+        Self { file, offsets, counters: Vec::new() }
+    }
 }
 
 /// Which hits of a probe are sampled, and what they weigh.

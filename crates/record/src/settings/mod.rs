@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::proc::cgroup::Cgroup;
 use crate::sys::perf::Rate;
 use crate::sys::user::User;
-pub(crate) use event::{Event, InFile, MAX_EVENTS, Of, Place, Source, Take};
+pub(crate) use event::{Edge, Event, InFile, MAX_EVENTS, Of, Place, Source, Take};
 
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -49,6 +49,11 @@ fn counters_have_perfs_names_and_modifiers() {
 fn probes_have_places_and_options() {
     let tracepoint =
         |category: &str, name: &str| Spot::Tracepoint { category: category.into(), name: name.into() };
+    let of_usdt = |file: &str, provider: &str, probe: &str| Spot::Static {
+        file: file.into(),
+        provider: provider.into(),
+        probe: probe.into(),
+    };
     let functions = |file: &str, functions: &str, off| Spot::Functions {
         file: file.into(),
         functions: functions.into(),
@@ -62,6 +67,7 @@ fn probes_have_places_and_options() {
         ("uprobe:./a:f+0x10", "uprobe:./a:f+0x10", functions("./a", "f", 16)),
         ("uprobe:a:A::operator+", "uprobe:a:A::operator+", functions("a", "A::operator+", 0)),
         ("uprobe:a:f(int, char*)", "uprobe:a:f(int, char*)", functions("a", "f(int, char*)", 0)),
+        ("usdt:./a:pro_v:n*", "usdt:./a:pro_v:n*", of_usdt("./a", "pro_v", "n*")),
         ("uprobe:a:0x1a2b", "uprobe:a:0x1a2b", Spot::Offset { file: "a".into(), off: 0x1a2b }),
     ] {
         assert_eq!(probe_of(text), (name.to_owned(), spot, Take::default(), "events".to_owned()));
@@ -111,7 +117,9 @@ fn errors_name_the_wrong_word_and_the_remedy() {
         ("kprobe:vfs_*", "`vfs_*`", "one function"),
         ("kprobe:vfs_read+4", "`vfs_read+4`", "without +OFF"),
         ("uretprobe:libc:malloc", "`uretprobe` is not supported yet", "uprobe:PATH"),
-        ("usdt:x:y", "`usdt` is not supported yet", "uprobe:PATH"),
+        ("usdt:x:y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
+        ("usdt:x::y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
+        ("usdt:x:y:z,weight=arg1", "`weight`", "uprobe or kprobe"),
         ("fentry:vfs_read", "`fentry` is not supported yet", "kprobe:FUNCTION"),
         ("kretprobe:vfs_read", "`kretprobe` is not supported yet", "kprobe:FUNCTION"),
     ] {
@@ -123,7 +131,7 @@ fn errors_name_the_wrong_word_and_the_remedy() {
 proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(
-        text in "(uprobe:|kprobe:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,5})?"
+        text in "(uprobe:|usdt:|kprobe:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,5})?"
     ) {
         let _ = parse(&text);
     }

@@ -14,7 +14,7 @@ use object::read::{ReadCache, ReadRef};
 
 use super::super::event::near;
 use crate::evidence::debug_file;
-use crate::settings::{InFile, Place};
+use crate::settings::{Edge, InFile, Place};
 
 /// The most functions of one event.
 const MAX_FUNCTIONS: usize = 1 << 16;
@@ -93,12 +93,12 @@ fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) 
 /// # Errors
 /// If there is none, or too many; with the cause, which is that of the first file if no file has one.
 pub(super) fn named(paths: &[PathBuf], name: &str, off: u64) -> anyhow::Result<Place> {
-    let (mut at, mut failure, mut are_all_entries) = (Vec::new(), None, true);
+    let (mut at, mut failure, mut edge) = (Vec::new(), None, Edge::Entry);
     for path in paths {
         match named_in(path, name, off) {
             Ok((found, are_entries)) => {
                 at.push(found);
-                are_all_entries &= are_entries;
+                edge = if are_entries { edge } else { Edge::Inside };
             }
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -113,7 +113,7 @@ pub(super) fn named(paths: &[PathBuf], name: &str, off: u64) -> anyhow::Result<P
         count(len as u64),
         count(MAX_FUNCTIONS as u64)
     );
-    Ok(Place::User { at, are_entries: are_all_entries })
+    Ok(Place::User { at, edge })
 }
 
 /// Finds functions of one file, and says whether the places are their first instructions.
@@ -138,7 +138,7 @@ fn named_in(path: &Path, name: &str, off: u64) -> anyhow::Result<(InFile, bool)>
         let mut offsets: Vec<u64> = offsets.collect();
         offsets.sort_unstable();
         offsets.dedup();
-        Ok((InFile { file: path.to_owned(), offsets }, are_entries))
+        Ok((InFile::new(path.to_owned(), offsets), are_entries))
     })
 }
 
@@ -155,8 +155,9 @@ pub(super) fn at(path: &Path, off: u64) -> anyhow::Result<Place> {
             );
         };
         let mut begin = functions.all.iter().filter(|function| function.start == at);
-        let are_entries = begin.any(|function| functions.is_called(function));
-        Ok(Place::User { at: vec![InFile { file: path.to_owned(), offsets: vec![off] }], are_entries })
+        let is_entry = begin.any(|function| functions.is_called(function));
+        let edge = if is_entry { Edge::Entry } else { Edge::Inside };
+        Ok(Place::User { at: vec![InFile::new(path.to_owned(), vec![off])], edge })
     })
 }
 
@@ -253,7 +254,7 @@ mod tests {
         let paths = [file.path().to_owned(), other.path().to_owned()];
         for (name, expected) in [("f", vec![0]), ("g", vec![1]), ("*", vec![0, 1])] {
             match named(&paths, name, 0).unwrap_or_else(|error| panic!("{name}: {error:#}")) {
-                Place::User { at, are_entries: true } => {
+                Place::User { at, edge: Edge::Entry } => {
                     let files: Vec<&PathBuf> = at.iter().map(|found| &found.file).collect();
                     let expected: Vec<&PathBuf> = expected.iter().map(|file| &paths[*file]).collect();
                     assert_eq!(files, expected, "{name}");
@@ -323,7 +324,7 @@ mod tests {
         let Ok((InFile { offsets, .. }, _)) = named_in(file.path(), "f", 0) else { panic!("it is there") };
         for (off, expected) in [(offsets[0], true), (offsets[0] + 1, false), (offsets[0] - 16, false)] {
             let is_entry = match at(file.path(), off) {
-                Ok(Place::User { at, are_entries }) if at[0].offsets == [off] => are_entries,
+                Ok(Place::User { at, edge }) if at[0].offsets == [off] => edge == Edge::Entry,
                 other => panic!("{other:?}"),
             };
             assert_eq!(is_entry, expected, "{off:#x}");

@@ -16,7 +16,7 @@ use super::{Sampler, Walker, has_uprobe_multi, is_kernel_since, takes_stacks_of_
 use crate::kernel::skeleton::IcecoreSkelBuilder;
 use crate::kernel::skeleton::types::{self, copy_mode, target_mode};
 use crate::proc::kallsyms;
-use crate::settings::{Event, Of, Options, Place, Source, Take, Target, Unwind};
+use crate::settings::{Edge, Event, Of, Options, Place, Source, Take, Target, Unwind};
 use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
@@ -236,7 +236,7 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
         rate => ((rate as f64 / windows_per_second) as u32).max(2),
     };
     let at_entry = match place {
-        Place::User { are_entries, .. } => u32::from(*are_entries),
+        Place::User { edge, .. } => u32::from(*edge == Edge::Entry),
         Place::Tracepoint(_) | Place::Kernel { .. } => 0,
     };
     let mut bytes = vec![0; size_of::<types::choice>()];

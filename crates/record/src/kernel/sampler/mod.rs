@@ -174,8 +174,8 @@ impl<'obj> Sampler<'obj> {
                 links.push(link.context("this kernel may have no kprobes, or refuses this function")?);
             }
             (Opened::Probe, Source::Probe { place: Place::User { at, .. }, .. }) => {
-                for InFile { file, offsets } in at {
-                    links.extend(attach_uprobes(programs.uprobe, file, offsets, cookie)?);
+                for in_file in at {
+                    links.extend(attach_uprobes(programs.uprobe, in_file, cookie)?);
                 }
             }
             (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
@@ -324,26 +324,24 @@ fn attach_perf_event(program: &ProgramMut<'_>, fd: RawFd, cookie: u64) -> anyhow
 }
 
 /// Attaches a program to instructions of a file: to all at once where the kernel can, else one after the other.
-fn attach_uprobes(
-    program: &ProgramMut<'_>,
-    file: &Path,
-    offsets: &[u64],
-    cookie: u64,
-) -> anyhow::Result<Vec<Link>> {
+fn attach_uprobes(program: &ProgramMut<'_>, at: &InFile, cookie: u64) -> anyhow::Result<Vec<Link>> {
     let any_process = -1;
+    let InFile { file, offsets, counters } = at;
     if has_uprobe_multi() {
-        let (offsets, cookies): (Vec<usize>, _) =
-            offsets.iter().map(|offset| (*offset as usize, cookie)).unzip();
-        let opts = UprobeMultiOpts { offsets, cookies, ..UprobeMultiOpts::default() };
+        let cookies = vec![cookie; offsets.len()];
+        let as_sizes = |offsets: &[u64]| offsets.iter().map(|offset| *offset as usize).collect();
+        let (offsets, ref_ctr_offsets) = (as_sizes(offsets), as_sizes(counters));
+        let opts = UprobeMultiOpts { offsets, ref_ctr_offsets, cookies, ..UprobeMultiOpts::default() };
         let link = program.attach_uprobe_multi_with_opts(any_process, file, "", opts)?;
         return Ok(vec![link]);
     }
-    let attach = |offset: &u64| {
-        let opts = UprobeOpts { cookie, ..UprobeOpts::default() };
+    let attach = |(number, offset): (usize, &u64)| {
+        let ref_ctr_offset = counters.get(number).map_or(0, |counter| *counter as usize);
+        let opts = UprobeOpts { cookie, ref_ctr_offset, ..UprobeOpts::default() };
         let link = program.attach_uprobe_with_opts(any_process, file, *offset as usize, opts);
         link.with_context(|| format!("cannot make a probe at {offset:#x} of `{}`", file.display()))
     };
-    offsets.iter().map(attach).collect()
+    offsets.iter().enumerate().map(attach).collect()
 }
 
 /// Returns true if the kernel makes many probes at once.
