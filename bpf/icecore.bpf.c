@@ -7,6 +7,7 @@
 #include "wire.h"
 #include "maps.h"
 #include "go.h"
+#include "returns.h"
 #include "walk.h"
 #include "pages.h"
 #include "believed.h"

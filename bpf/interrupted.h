@@ -117,7 +117,7 @@ VERIFIED_ALONE int send_interrupted(__u32 slot)
 	COPY_REGISTERS(taken->registers, FROM_SAVED);
 	sp = saved.sp;
 	end = stack_end(record->head.tid, sp);
-	if (send_registers(record, taken, end, 0))
+	if (send_registers(scratch, taken, end, 0))
 		send_whole_stack(slot, sp, end);
 	record->snapshot = snapshot;
 	return 0;

@@ -107,6 +107,8 @@ static long look_at_page(__u32 i, struct copy *copy)
 	if (!bpf_probe_read_user(scratch->page.bytes, STACK_PAGE_LEN, (void *)address)) {
 		__u64 *sent = bpf_map_lookup_elem(&sent_pages, &key);
 
+		if (scratch->returns.count)
+			put_into_page(&scratch->returns, &scratch->page, address);
 		hash = hash_page(&scratch->page);
 		if (!sent || *sent != hash) {
 			scratch->page.address = address;

@@ -25,12 +25,12 @@
 #define PROBED(field) (*(volatile unsigned long *)&((struct context_regs *)ctx)->field)
 
 /* Returns the return address at the first instruction of a function; 0 if it cannot be read. */
-static __always_inline __u64 return_address(const __u64 *registers)
+static __always_inline __u64 return_address(const struct returns *returns, const __u64 *registers)
 {
 #if defined(__TARGET_ARCH_x86)
-	__u64 address;
+	__u64 at = registers[STACK_POINTER], address;
 
-	return READ_USER(address, registers[STACK_POINTER]) ? 0 : address;
+	return READ_USER(address, at) ? 0 : true_return(returns, at, address);
 #else
 	return registers[30];
 #endif
@@ -93,8 +93,7 @@ static __always_inline __u64 top_len(const struct registers_record *taken)
 }
 
 /* Sends registers and the top of the stack; returns false if the ring has no room. */
-static __always_inline bool send_registers(struct sample_record *record, struct registers_record *taken, __u64 end,
-					   bool is_of_go)
+static __always_inline bool send_registers(struct scratch *scratch, struct registers_record *taken, __u64 end, bool is_of_go)
 {
 	__u64 sp = taken->registers[STACK_POINTER];
 	__u64 len = is_of_go ? top_len(taken) : TOP_LEN;
@@ -102,12 +101,14 @@ static __always_inline bool send_registers(struct sample_record *record, struct 
 	taken->stack_end = end;
 	if (bpf_probe_read_user(taken->top, len, (void *)sp))
 		len = 0;
+	else if (scratch->returns.count)
+		put_into_top(&scratch->returns, taken, sp);
 	taken->top_len = len;
 	if (bpf_ringbuf_output(&ring, taken, offsetof(struct registers_record, top) + len, BPF_RB_NO_WAKEUP)) {
 		count_loss(LOSS_STACK_SHORTENED);
 		return 0;
 	}
-	record->snapshot = taken->snapshot;
+	scratch->record.snapshot = taken->snapshot;
 	return 1;
 }
 

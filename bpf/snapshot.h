@@ -48,9 +48,9 @@ static long send_callback(__u32 i, __u32 *slot)
 	__builtin_memset(taken->registers, 0, sizeof(taken->registers));
 	taken->registers[FRAME_POINTER] = pair[0];
 	taken->registers[STACK_POINTER] = at + sizeof(pair);
-	taken->registers[REGISTER_COUNT - 1] = pair[1];
+	taken->registers[REGISTER_COUNT - 1] = true_return(&scratch->returns, at + sizeof(pair[0]), pair[1]);
 	end = stack_end(scratch->record.head.tid, at);
-	if (send_registers(&scratch->record, taken, end, 0))
+	if (send_registers(scratch, taken, end, 0))
 		send_whole_stack(*slot, at + sizeof(pair), end);
 	scratch->record.snapshot = snapshot;
 	return 0;
@@ -64,7 +64,7 @@ static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch)
 	bool has_signal = is_on_signal_stack(sp);
 	__u64 end = sampled_stack_end(scratch, sp);
 
-	if (!send_registers(&scratch->record, taken, end, scratch->go.places.code_len))
+	if (!send_registers(scratch, taken, end, scratch->go.places.code_len))
 		return;
 	if (has_signal || !is_believed(slot)) {
 		send_whole_stack(slot, sp, end);
@@ -84,9 +84,11 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 
 	if (!scratch)
 		return 0;
+	find_returns(&scratch->returns);
+	leave_trampoline(&scratch->returns, scratch->registers.registers);
 	/* The report finds the caller in the copy. */
 	if (at_entry && copy_mode == COPY_NOTHING)
-		caller = return_address(scratch->registers.registers);
+		caller = return_address(&scratch->returns, scratch->registers.registers);
 	walk_by_loop(slot, caller);
 	if (copy_mode != COPY_NOTHING)
 		take_snapshot(slot, scratch);

@@ -11,6 +11,7 @@ struct scratch {
 	__u64 frames[128 + MAX_USER_FRAMES];
 	/* From here on nothing is sent with the sample. */
 	struct go_stacks go;
+	struct returns returns;
 	struct registers_record registers;
 	struct page_record page;
 	struct stack_record stack;
@@ -65,11 +66,6 @@ static __always_inline void free_scratch(struct scratch *scratch)
 	if (lanes != 1)
 		__sync_lock_test_and_set(&scratch->is_taken, 0);
 }
-
-/* The verifier checks a function that is not static once and by itself. It follows a static function again for every path that leads
- * there: with the loops below that took 382,000 instructions on 6.1, and more than the million that 7.2 allows. A function that is
- * verified alone takes numbers and pointers to structures, which it must compare with 0, and returns a number. */
-#define VERIFIED_ALONE __noinline
 
 #if defined(__TARGET_ARCH_x86)
 #define CONTEXT_IN_USER(ctx) ((*(volatile unsigned long *)&(ctx)->regs.cs & 3) != 0)
@@ -204,7 +200,7 @@ static long walk_step(__u32 i, struct walk *walk)
 		go->next[2] = 0;
 		return 0;
 	}
-	address = pair[1];
+	address = true_return(&walk->scratch->returns, fp + sizeof(long), pair[1]);
 	walk->scratch->frames[at] = address;
 	walk->fp = pair[0];
 	if (!go->places.code_len)

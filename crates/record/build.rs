@@ -6,7 +6,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "account.h",
     "believed.h",
     "counters.h",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 16] = [
     "maps.h",
     "pages.h",
     "registers.h",
+    "returns.h",
     "sample.h",
     "snapshot.h",
     "waits.h",

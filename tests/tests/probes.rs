@@ -287,7 +287,6 @@ fn root_what_cannot_be_sampled_is_refused_with_a_remedy() {
         (&format!("uprobe:{path}:tock") as &str, "tick"),
         (&format!("uprobe:{path}:tick,every=0") as &str, "every"),
         ("sched:sched_swich", "sched_switch"),
-        ("uretprobe:libc:malloc", "not supported"),
         ("usdt:libc:libc:nosuchprobe", "has no static probe"),
     ] {
         let mut recorder = record();

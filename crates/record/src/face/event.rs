@@ -33,6 +33,8 @@ pub(super) enum Spot {
     Kernel { function: String },
     /// Functions of a file, which may have wildcards, and how many bytes behind their first ones.
     Functions { file: String, functions: String, off: u64 },
+    /// The returns of functions of a file, which may have wildcards.
+    Returns { file: String, functions: String },
     /// An offset in a file.
     Offset { file: String, off: u64 },
     /// Static probes of a file; their provider and their name may have wildcards.
@@ -44,8 +46,8 @@ const COUNTER_KEYS: [&str; 2] = ["count", "freq"];
 const PROBE_KEYS: [&str; 4] = ["every", "weight", "min", "unit"];
 /// Kinds of probes that are recognized; the first ones are supported.
 const KINDS: [&str; 8] =
-    ["tracepoint", "uprobe", "kprobe", "usdt", "uretprobe", "kretprobe", "fentry", "fexit"];
-const SUPPORTED: usize = 4;
+    ["tracepoint", "uprobe", "uretprobe", "kprobe", "usdt", "kretprobe", "fentry", "fexit"];
+const SUPPORTED: usize = 5;
 /// The shortest time from one sample of a clock to the next, ns; as `-c` has it.
 const MIN_CLOCK_NS: u64 = 20_000;
 const MAX_COUNT: u64 = 1_000_000_000_000;
@@ -64,7 +66,7 @@ const MAX_NEAR: usize = 3;
 pub(super) fn parse(text: &str) -> anyhow::Result<Typed> {
     let (event, keys) = split(text)?;
     let (head, rest) = event.split_once(':').unwrap_or((event, ""));
-    if !event.starts_with("uprobe:")
+    if !["uprobe", "uretprobe"].contains(&head)
         && let Some((_, second)) = event.split_once(',')
     {
         bail!("`{second}` is no KEY=VALUE; give each event an -e of its own");
@@ -80,7 +82,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Typed> {
         "kprobe" => (event.to_owned(), kernel(rest)?),
         "tracepoint" => (rest.to_owned(), tracepoint(rest)?),
         "usdt" => (event.to_owned(), static_probe(rest)?),
-        "uretprobe" => bail!("`{head}` is not supported yet; use uprobe:PATH:FUNCTION"),
+        "uretprobe" => (event.to_owned(), returns(rest)?),
         _ if is_probe => bail!("`{head}` is not supported yet; use kprobe:FUNCTION"),
         _ if event.contains('/') => bail!("events of one PMU are not supported; give their number: r01c2"),
         _ if event.contains(':') => (event.to_owned(), tracepoint(event)?),
@@ -200,6 +202,15 @@ fn user(rest: &str) -> anyhow::Result<Spot> {
         "`+{off}` needs one function: leave it out, or write the name without * and ?"
     );
     Ok(Spot::Functions { file, functions: functions.to_owned(), off })
+}
+
+/// Parses `PATH:FUNCTION`.
+fn returns(rest: &str) -> anyhow::Result<Spot> {
+    match user(rest) {
+        Ok(Spot::Functions { file, functions, off: 0 }) => Ok(Spot::Returns { file, functions }),
+        Ok(_) => bail!("`{rest}`: only functions return; leave out the offset: uretprobe:PATH:FUNCTION"),
+        Err(_) => bail!("give file and function: uretprobe:PATH:FUNCTION"),
+    }
 }
 
 fn number(text: &str) -> Option<u64> {

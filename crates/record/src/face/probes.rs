@@ -54,10 +54,10 @@ impl Common {
             What::Counter(counter, rate) => return Ok(vec![self.counter(name, counter, rate)?]),
             What::Probe(spot, take, unit) => (spot, take, unit),
         };
-        if matches!(spot, Spot::Functions { .. } | Spot::Offset { .. } | Spot::Static { .. }) {
-            ensure!(self.user, "it happens in user mode, which -K leaves out: leave out -K");
-        } else {
+        if matches!(spot, Spot::Tracepoint { .. } | Spot::Kernel { .. }) {
             ensure!(self.kernel, "it happens in kernel mode, which -U leaves out: leave out -U");
+        } else {
+            ensure!(self.user, "it happens in user mode, which -K leaves out: leave out -K");
         }
         let event = |name, place| Event { name, unit: unit.clone(), source: Source::Probe { place, take } };
         Ok(match spot {
@@ -72,6 +72,10 @@ impl Common {
             Spot::Functions { file, functions, off } => {
                 let files = files::find(&file, notes)?;
                 vec![event(name, user(functions::named(&files, &functions, off)?, take)?)]
+            }
+            Spot::Returns { file, functions } => {
+                let files = files::find(&file, notes)?;
+                vec![event(name, functions::returning(&files, &functions)?)]
             }
             Spot::Offset { file, off } => {
                 let files = files::find(&file, notes)?;
@@ -195,6 +199,8 @@ mod tests {
             ("cs", user),
             ("sched:sched_switch", user),
             ("uprobe:sh:main", Common { user: false, ..ALL }),
+            ("uretprobe:sh:main", Common { user: false, ..ALL }),
+            ("usdt:libc:libc:setjmp", Common { user: false, ..ALL }),
         ] {
             assert!(found(&[typed], common).is_err_and(|told| told.contains("leave out")), "{typed}");
         }

@@ -79,6 +79,8 @@ pub enum Place {
 pub enum Edge {
     /// The first instructions of functions: the return address is where the stack pointer leads.
     Entry,
+    /// The first instructions of functions, whose returns are sampled: the stack is that of the caller.
+    Return,
     /// Any, in the midst of functions, too.
     Inside,
 }

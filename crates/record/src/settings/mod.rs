@@ -177,6 +177,11 @@ impl Options {
 }
 
 impl Event {
+    /// Returns true if the returns of functions of programs are sampled.
+    pub(crate) fn is_of_returns(&self) -> bool {
+        matches!(self.source, Source::Probe { place: Place::User { edge: Edge::Return, .. }, .. })
+    }
+
     /// Returns the sampling period that the recorder varies; `None` if the period stays as it is, or the kernel varies it.
     pub(crate) fn varied_period(&self) -> Option<Duration> {
         match self.source {

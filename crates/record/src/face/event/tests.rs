@@ -54,6 +54,8 @@ fn probes_have_places_and_options() {
         provider: provider.into(),
         probe: probe.into(),
     };
+    let returns =
+        |file: &str, functions: &str| Spot::Returns { file: file.into(), functions: functions.into() };
     let functions = |file: &str, functions: &str, off| Spot::Functions {
         file: file.into(),
         functions: functions.into(),
@@ -67,6 +69,8 @@ fn probes_have_places_and_options() {
         ("uprobe:./a:f+0x10", "uprobe:./a:f+0x10", functions("./a", "f", 16)),
         ("uprobe:a:A::operator+", "uprobe:a:A::operator+", functions("a", "A::operator+", 0)),
         ("uprobe:a:f(int, char*)", "uprobe:a:f(int, char*)", functions("a", "f(int, char*)", 0)),
+        ("uretprobe:libc:m*", "uretprobe:libc:m*", returns("libc", "m*")),
+        ("uretprobe:a:f(int, int)", "uretprobe:a:f(int, int)", returns("a", "f(int, int)")),
         ("usdt:./a:pro_v:n*", "usdt:./a:pro_v:n*", of_usdt("./a", "pro_v", "n*")),
         ("uprobe:a:0x1a2b", "uprobe:a:0x1a2b", Spot::Offset { file: "a".into(), off: 0x1a2b }),
     ] {
@@ -116,7 +120,9 @@ fn errors_name_the_wrong_word_and_the_remedy() {
         ("kprobe:", "give a function", "kprobe:FUNCTION"),
         ("kprobe:vfs_*", "`vfs_*`", "one function"),
         ("kprobe:vfs_read+4", "`vfs_read+4`", "without +OFF"),
-        ("uretprobe:libc:malloc", "`uretprobe` is not supported yet", "uprobe:PATH"),
+        ("uretprobe:libc", "file and function", "uretprobe:PATH:FUNCTION"),
+        ("uretprobe:libc:malloc+4", "`libc:malloc+4`", "leave out the offset"),
+        ("uretprobe:libc:0x1a2b", "`libc:0x1a2b`", "leave out the offset"),
         ("usdt:x:y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
         ("usdt:x::y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
         ("usdt:x:y:z,weight=arg1", "`weight`", "uprobe or kprobe"),
@@ -131,7 +137,7 @@ fn errors_name_the_wrong_word_and_the_remedy() {
 proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(
-        text in "(uprobe:|usdt:|kprobe:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,5})?"
+        text in "(uprobe:|uretprobe:|usdt:|kprobe:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,5})?"
     ) {
         let _ = parse(&text);
     }

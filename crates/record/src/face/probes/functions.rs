@@ -65,6 +65,7 @@ struct Functions<'d> {
     /// Functions that choose at run time which function stands for them.
     resolvers: Vec<Symbol<'d>>,
     is_stripped: bool,
+    is_go: bool,
 }
 
 /// Calls a closure with the functions of a file.
@@ -84,7 +85,7 @@ fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) 
     all.extend(SymbolTable::Dynamic.functions(read));
     all.retain(|function| layout.is_code(function.start));
     let resolvers = SymbolTable::ALL.into_iter().flat_map(|table| table.resolvers(read)).collect();
-    look(&Functions { layout: &layout, all, resolvers, is_stripped })
+    look(&Functions { layout: &layout, all, resolvers, is_stripped, is_go: go.is_some() })
 }
 
 /// Finds the functions of some files that have a name, or one that matches a pattern, and the instructions `off` bytes behind their
@@ -114,6 +115,30 @@ pub(super) fn named(paths: &[PathBuf], name: &str, off: u64) -> anyhow::Result<P
         count(MAX_FUNCTIONS as u64)
     );
     Ok(Place::User { at, edge })
+}
+
+/// Finds the functions of some files whose returns are sampled.
+///
+/// # Errors
+/// As [`named`]; if one of them does not return to a caller, or their returns cannot be probed.
+pub(super) fn returning(paths: &[PathBuf], name: &str) -> anyhow::Result<Place> {
+    ensure!(
+        cfg!(target_arch = "x86_64"),
+        "returns can be probed on x86-64 only: the kernel of this machine does not note where a replaced return address lies"
+    );
+    let Place::User { at, edge } = named(paths, name, 0)? else {
+        bail!("bug: functions of files are in programs")
+    };
+    for InFile { file, .. } in &at {
+        // The runtime of Go moves stacks, and ends the program at a return address that it does not know.
+        let is_go = with(file, |functions| Ok(functions.is_go))?;
+        ensure!(!is_go, "`{}` is written in Go: a probe at a return would end it", file.display());
+    }
+    ensure!(
+        edge == Edge::Entry,
+        "`{name}` is the first function of a program or a part of a function, and returns to no caller; name one that is called"
+    );
+    Ok(Place::User { at, edge: Edge::Return })
 }
 
 /// Finds functions of one file, and says whether the places are their first instructions.

@@ -72,6 +72,12 @@ impl<'obj> Sampler<'obj> {
         walker: Walker,
     ) -> anyhow::Result<Self> {
         let has_loop = walker == Walker::Loop;
+        if let Walker::Helper(why) = walker
+            && let Some(event) = events.iter().find(|event| event.is_of_returns())
+        {
+            // The kernel's own walk shows its trampoline in place of return addresses.
+            bail!("cannot record `{}`: {why}; probe the begin of the function (uprobe)", event.name);
+        }
         let mut open =
             IcecoreSkelBuilder::default().open(storage).context("cannot open the sampling programs")?;
         let programs = &mut open.progs;

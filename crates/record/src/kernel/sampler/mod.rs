@@ -21,7 +21,7 @@ use super::skeleton::IcecoreSkel;
 use super::skeleton::types::{loss_cause, target_state};
 use crate::kernel::wire;
 use crate::proc::cgroup::Cgroup;
-use crate::settings::{Event, InFile, Of, Place, Source, Target};
+use crate::settings::{Edge, Event, InFile, Of, Place, Source, Target};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
@@ -173,9 +173,9 @@ impl<'obj> Sampler<'obj> {
                 let link = programs.kprobe.attach_kprobe_with_opts(false, function, opts);
                 links.push(link.context("this kernel may have no kprobes, or refuses this function")?);
             }
-            (Opened::Probe, Source::Probe { place: Place::User { at, .. }, .. }) => {
+            (Opened::Probe, Source::Probe { place: Place::User { at, edge }, .. }) => {
                 for in_file in at {
-                    links.extend(attach_uprobes(programs.uprobe, in_file, cookie)?);
+                    links.extend(attach_uprobes(programs.uprobe, in_file, *edge == Edge::Return, cookie)?);
                 }
             }
             (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
@@ -323,21 +323,28 @@ fn attach_perf_event(program: &ProgramMut<'_>, fd: RawFd, cookie: u64) -> anyhow
     program.attach_perf_event_with_opts(fd, opts).context("cannot attach the sampler to a perf event")
 }
 
-/// Attaches a program to instructions of a file: to all at once where the kernel can, else one after the other.
-fn attach_uprobes(program: &ProgramMut<'_>, at: &InFile, cookie: u64) -> anyhow::Result<Vec<Link>> {
+/// Attaches a program to instructions of a file, or to the returns of the functions that begin there: to all at once where the kernel
+/// can, else one after the other.
+fn attach_uprobes(
+    program: &ProgramMut<'_>,
+    at: &InFile,
+    retprobe: bool,
+    cookie: u64,
+) -> anyhow::Result<Vec<Link>> {
     let any_process = -1;
     let InFile { file, offsets, counters } = at;
     if has_uprobe_multi() {
         let cookies = vec![cookie; offsets.len()];
         let as_sizes = |offsets: &[u64]| offsets.iter().map(|offset| *offset as usize).collect();
         let (offsets, ref_ctr_offsets) = (as_sizes(offsets), as_sizes(counters));
-        let opts = UprobeMultiOpts { offsets, ref_ctr_offsets, cookies, ..UprobeMultiOpts::default() };
+        let opts =
+            UprobeMultiOpts { offsets, ref_ctr_offsets, cookies, retprobe, ..UprobeMultiOpts::default() };
         let link = program.attach_uprobe_multi_with_opts(any_process, file, "", opts)?;
         return Ok(vec![link]);
     }
     let attach = |(number, offset): (usize, &u64)| {
         let ref_ctr_offset = counters.get(number).map_or(0, |counter| *counter as usize);
-        let opts = UprobeOpts { cookie, ref_ctr_offset, ..UprobeOpts::default() };
+        let opts = UprobeOpts { cookie, ref_ctr_offset, retprobe, ..UprobeOpts::default() };
         let link = program.attach_uprobe_with_opts(any_process, file, *offset as usize, opts);
         link.with_context(|| format!("cannot make a probe at {offset:#x} of `{}`", file.display()))
     };

@@ -1,0 +1,141 @@
+//! Samples at the returns of functions, and of everything else meanwhile: no stack shows the trampoline that the kernel puts in place of
+//! return addresses.
+
+use std::path::Path;
+use std::process::Command;
+
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, text};
+
+/// The kernel replaces at most 64 return addresses of a thread at a time.
+const DEEPEST: usize = 50;
+
+fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Recorded {
+    let path = program.to_str().expect("plain text");
+    let events: Vec<String> = events.iter().map(|event| event.replace("{}", path)).collect();
+    let mut all = [options, &["--max-event-rate", "0"]].concat();
+    events.iter().for_each(|event| all.extend(["-e", event]));
+    let recorded = Recorded::new(&all, &[&[path], arguments].concat());
+    assert_eq!(recorded.lost(), serde_json::json!({}), "a loss would explain a wrong count");
+    recorded
+}
+
+/// Returns the functions of a user stack from the leaf to `main`, or to the first function of the thread. Panics if the stack does not
+/// show it, or shows code of the kernel's page for probes.
+fn up_to_main(sample: &Sample) -> Vec<&str> {
+    let names = sample.names("user");
+    let end = names.iter().position(|name| ["main", "all"].contains(name));
+    let end = end.unwrap_or_else(|| panic!("a stack that is not whole: {}", sample.0));
+    assert!(!sample.0.to_string().contains("[uprobes"), "the kernel's own code: {}", sample.0);
+    assert!(names[..end].iter().all(|name| !name.is_empty()), "{}", sample.0);
+    names[..end].to_vec()
+}
+
+#[test]
+fn root_a_return_has_the_stack_of_the_caller() {
+    if !has_ebpf() {
+        return;
+    }
+    for (program, unwind) in [
+        (probed(), "auto"),
+        (probed(), "dwarf"),
+        (probed_with_frames(), "auto"),
+        (probed_with_frames(), "dwarf"),
+        (probed_with_frames(), "fp"),
+    ] {
+        let arguments = ["down", &DEEPEST.to_string()];
+        let recorded = recorded(&program, &["--unwind", unwind], &["uretprobe:{}:down"], &arguments);
+        let samples = recorded.samples(&[]);
+        let found: Vec<Vec<&str>> = samples.iter().map(up_to_main).collect();
+        // The innermost call returns first.
+        let expected: Vec<Vec<&str>> = (0..DEEPEST).rev().map(|depth| vec!["down"; depth]).collect();
+        assert_eq!(found, expected, "{unwind}");
+        assert!(unwind == "fp" || samples.iter().all(|sample| sample.has("_start")));
+    }
+}
+
+#[test]
+fn root_stacks_are_true_while_returns_are_probed() {
+    if !has_ebpf() {
+        return;
+    }
+    let rounds = 2000;
+    for (program, unwind) in [
+        (probed(), "auto"),
+        (probed(), "dwarf"),
+        (probed_with_frames(), "auto"),
+        (probed_with_frames(), "fp"),
+    ] {
+        let events = [
+            "cpu-clock,freq=9000",
+            "uretprobe:{}:t*",
+            "uretprobe:{}:down",
+            "uretprobe:{}:yields",
+            "uprobe:{}:tick",
+            "uprobe:{}:down",
+            "syscalls:sys_enter_sched_yield",
+        ];
+        let arguments = ["all", &rounds.to_string()];
+        let recorded = recorded(&program, &["--unwind", unwind], &events, &arguments);
+        let of = |event: &str| recorded.samples(&["--event", event]);
+        // How often `down` is in a stack, for all its calls: each round has one more, 40 at most.
+        let levels = |from: usize| -> usize {
+            2 * (0..rounds).map(|round| (from..from + 1 + round % 40).sum::<usize>()).sum::<usize>()
+        };
+        for (event, calls_below, sum) in [("uprobe:*:down", 1, levels(1)), ("uretprobe:*:down", 0, levels(0))]
+        {
+            let samples = of(event);
+            let stacks: Vec<_> = samples.iter().map(up_to_main).collect();
+            assert!(stacks.iter().flatten().all(|name| *name == "down"), "{unwind} {event}");
+            assert!(stacks.iter().all(|stack| (calls_below..calls_below + 40).contains(&stack.len())));
+            assert_eq!(stacks.iter().map(Vec::len).sum::<usize>(), sum, "{unwind} {event}");
+        }
+        let is_below = |stack: &[&str]| match stack {
+            ["twice"] => true,
+            downs => !downs.is_empty() && downs.len() <= 40 && downs.iter().all(|name| *name == "down"),
+        };
+        let ticks = of("uprobe:*:tick");
+        assert_eq!(ticks.len(), 2 * 2 * rounds);
+        for sample in &ticks {
+            let stack = up_to_main(sample);
+            assert!(stack[0] == "tick" && is_below(&stack[1..]), "{unwind}: {stack:?}");
+        }
+        // `tick` returns to its callers, and `twice` to `all`.
+        let returns = of("uretprobe:*:t?");
+        assert_eq!(returns.len(), 3 * 2 * rounds);
+        let stacks: Vec<_> = returns.iter().map(up_to_main).collect();
+        assert_eq!(stacks.iter().filter(|stack| stack.is_empty()).count(), 2 * rounds, "{unwind}");
+        assert!(stacks.iter().all(|stack| stack.is_empty() || is_below(stack)), "{unwind}");
+        assert!(of("uretprobe:*:yields").iter().all(|sample| up_to_main(sample).is_empty()), "{unwind}");
+        for sample in of("syscalls:*") {
+            let stack = up_to_main(&sample);
+            // The C library of a distribution keeps no frame pointers.
+            assert!(stack.ends_with(&["yields"]) || unwind == "fp", "{unwind}: {stack:?}");
+        }
+        let clock = of("cpu-clock");
+        assert!(clock.len() > 100, "{unwind}: {}", clock.len());
+        for sample in clock.iter().filter(|sample| sample.has("down") || sample.has("twice")) {
+            let stack = up_to_main(sample);
+            let known = ["tick", "twice", "down", "yields"];
+            assert!(stack.iter().filter(|name| known.contains(name)).count() <= 41, "{unwind}: {stack:?}");
+        }
+    }
+}
+
+#[test]
+fn root_a_program_in_go_is_not_ended_by_a_probe() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let source = "package main\nimport \"fmt\"\n//go:noinline\nfunc f(n int) int { return n }\n\
+                  func main() { fmt.Println(f(1)) }\n";
+    std::fs::write(dir.path().join("x.go"), source).expect("room");
+    let mut go = Command::new("go");
+    go.args(["build", "-o", "x", "x.go"]).current_dir(dir.path()).env("HOME", dir.path());
+    if !go.status().is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "tests/setup.sh installs Go");
+        return;
+    }
+    let event = format!("uretprobe:{}:main.f", dir.path().join("x").display());
+    let mut recorder = record();
+    let out = recorder.args(["-e", &event, "-o", "/dev/null", "true"]).output().expect("it runs");
+    let said = text(&out.stderr);
+    assert!(out.status.code() == Some(2) && said.contains("written in Go"), "{said}");
+}
