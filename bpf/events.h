@@ -10,7 +10,7 @@
 struct choice {
 	/* One of so many hits becomes a sample; at least 1. */
 	__u32 every;
-	/* The argument that a hit weighs, counted from 1; 0: each weighs 1. */
+	/* What a hit weighs: an argument, counted from 1, or one of enum weight; 0: each weighs 1. */
 	__u32 argument;
 	/* Hits that weigh less are no samples. */
 	__u64 min;
@@ -51,6 +51,47 @@ static __always_inline __u32 current_every(struct choice *choice)
 	return current;
 }
 
+/* A call whose return will be weighed. At the return the stack pointer is what it was before the call, so calls that end by longjmp or
+ * an exception take no other call's return. */
+struct call {
+	__u32 tid;
+	__u32 event;
+	__u64 sp;
+};
+
+/* When these calls began. The kernel may evict those that it was asked for least lately, when there are too many; their returns are
+ * counted as losses. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct call);
+	__type(value, __u64);
+} calls SEC(".maps");
+
+/* Notes that a function begins. */
+static __always_inline void note_call(__u32 event, __u64 sp)
+{
+	struct call call = { .tid = (__u32)bpf_get_current_pid_tgid(), .event = event, .sp = sp };
+	__u64 now = bpf_ktime_get_ns();
+
+	bpf_map_update_elem(&calls, &call, &now, 0);
+}
+
+/* Returns how long the function ran that returns now, ns; 0 if that is not known. */
+static __always_inline __u64 duration(__u32 event, const struct context_regs *ctx)
+{
+	struct call call = { .tid = (__u32)bpf_get_current_pid_tgid(), .event = event, .sp = PROBED(sp) };
+	__u64 *began = bpf_map_lookup_elem(&calls, &call), now = bpf_ktime_get_ns(), ns;
+
+	if (!began) {
+		count_loss(LOSS_UNPAIRED);
+		return 0;
+	}
+	ns = now > *began ? now - *began : 1;
+	bpf_map_delete_elem(&calls, &call);
+	return ns;
+}
+
 /* Returns the weight of a hit of a probe; 0 if it is no sample. `registers` are those of a probe at an instruction; else 0. */
 static __always_inline __u64 weigh(__u32 event, const struct context_regs *registers)
 {
@@ -60,7 +101,9 @@ static __always_inline __u64 weigh(__u32 event, const struct context_regs *regis
 
 	if (!choice)
 		return 0;
-	if (choice->argument && registers)
+	if (choice->argument == WEIGHT_DURATION && registers)
+		weight = duration(event, registers);
+	else if (choice->argument && registers)
 		weight = argument(registers, choice->argument);
 	if (!weight || weight < choice->min)
 		return 0;

@@ -40,6 +40,7 @@ enum target_mode wire_target_mode = TARGET_SYSTEM;
 enum copy_mode wire_copy_mode = COPY_NOTHING;
 enum target_state wire_target_state = TARGET_LIVE;
 enum account_moment wire_account_moment = ACCOUNT_RUNNING;
+enum weight wire_weight = WEIGHT_DURATION;
 enum waker wire_waker = WAKER_UNKNOWN;
 enum process_has wire_process_has = PROCESS_HAS_ENDED;
 
@@ -66,7 +67,7 @@ static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool 
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;
 	}
-	begin_sample(&scratch->record, EVENT_OF(ctx), ctx->sample_period);
+	begin_sample(scratch, EVENT_OF(ctx), ctx->sample_period);
 	if (!in_user)
 		walk_kernel(ctx, scratch, 0);
 	if (take_user && !with_loop) {
@@ -102,7 +103,7 @@ static __always_inline int sample_in_kernel(void *ctx, const struct context_regs
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;
 	}
-	begin_sample(&scratch->record, event, weight);
+	begin_sample(scratch, event, weight);
 	if (take_kernel)
 		walk_kernel(ctx, scratch, 0);
 	if (take_user && !with_loop) {
@@ -136,7 +137,7 @@ static __always_inline int sample_in_user(void *ctx, bool with_loop)
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;
 	}
-	begin_sample(&scratch->record, event, weight);
+	begin_sample(scratch, event, weight);
 	if (with_loop) {
 		COPY_REGISTERS(scratch->registers.registers, PROBED);
 		take_user_stack(slot, choice->at_entry);
@@ -145,6 +146,24 @@ static __always_inline int sample_in_user(void *ctx, bool with_loop)
 	}
 	send_sample(scratch);
 	free_scratch(scratch);
+	return 0;
+}
+
+/* A function begins whose return will be weighed by the time in between. */
+SEC("uprobe")
+int uprobe_of_call(void *ctx)
+{
+	__u64 tgid_tid = bpf_get_current_pid_tgid(), sp = PROBED(sp);
+	struct uprobe_task *utask = uprobe_task();
+
+	if (!is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
+		return 0;
+	/* The kernel will not tell of the return. */
+	if (utask && BPF_CORE_READ(utask, depth) >= MAX_RETURNS) {
+		count_loss(LOSS_UNPAIRED);
+		return 0;
+	}
+	note_call(EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
 	return 0;
 }
 

@@ -36,13 +36,19 @@ static __always_inline __u64 return_address(const struct returns *returns, const
 #endif
 }
 
-/* Returns an argument of a function at its first instruction, counted from 1; 0 if it is not in a register. The context is read at fixed
- * offsets alone: verifiers refuse others. */
+/* Returns an argument of a function at its first instruction, counted from 1; 0 if it is not in a register. WEIGHT_RETURN_VALUE and
+ * WEIGHT_RETURN_INT: what it returned, at its return; 0 if that is negative. The context is read at fixed offsets alone: verifiers refuse
+ * others. */
 static __always_inline __u64 argument(const struct context_regs *ctx, __u32 number)
 {
 #if defined(__TARGET_ARCH_x86)
+	__u64 returned = PROBED(ax);
 	__u64 first = PROBED(di), second = PROBED(si), third = PROBED(dx), fourth = PROBED(cx), fifth = PROBED(r8), sixth = PROBED(r9);
 
+	if (number == WEIGHT_RETURN_VALUE)
+		return (__s64)returned < 0 ? 0 : returned;
+	if (number == WEIGHT_RETURN_INT)
+		return (__s32)returned < 0 ? 0 : (__u32)returned;
 	return number == 1 ? first :
 	       number == 2 ? second :
 	       number == 3 ? third :

@@ -42,6 +42,9 @@ struct task_struct___with_uprobes {
 	struct mm_struct___with_uprobes *mm;
 } __attribute__((preserve_access_index));
 
+/* The instruction that the kernel puts where a probe lies. */
+#define BREAKPOINT 0xcc
+
 struct replaced {
 	/* Where the return address lies. */
 	__u64 at;
@@ -52,6 +55,8 @@ struct replaced {
 struct returns {
 	__u64 trampoline;
 	__u64 count;
+	/* The thread was in the kernel when the sample hit. */
+	__u64 is_in_kernel;
 	struct replaced all[MAX_RETURNS];
 };
 
@@ -91,27 +96,7 @@ static long note_return(__u32 i, struct noting *noting)
 	return 0;
 }
 
-/* Notes the replaced return addresses of the current thread. On arm64 the kernel does not note where they lie. */
-static __always_inline void find_returns(struct returns *returns)
-{
-	struct noting noting = { .returns = returns };
-	struct uprobe_task *utask = 0;
-
-#if defined(__TARGET_ARCH_x86)
-	utask = uprobe_task();
-#endif
-	returns->count = 0;
-	returns->trampoline = 0;
-	if (!utask)
-		return;
-	noting.next = BPF_CORE_READ(utask, return_instances);
-	if (!noting.next)
-		return;
-	returns->trampoline = trampoline();
-	bpf_loop(MAX_RETURNS, note_return, &noting, 0);
-}
-
-/* Returns the true return address that belongs at a location of the stack; 0 if none was replaced there. */
+/* Returns the true return address that belongs at a location of the stack; 0 if it is not known. */
 VERIFIED_ALONE __u64 replaced_at(const struct returns *returns, __u64 at)
 {
 	if (!returns)
@@ -123,21 +108,80 @@ VERIFIED_ALONE __u64 replaced_at(const struct returns *returns, __u64 at)
 	return 0;
 }
 
-/* Returns the true return address for one that was read at a location of the stack. */
+/* Returns the true return address for one that was read at a location of the stack; 0 if it is not known. */
 static __always_inline __u64 true_return(const struct returns *returns, __u64 at, __u64 read)
 {
-	__u64 address = read && read == returns->trampoline ? replaced_at(returns, at) : 0;
-
-	return address ? address : read;
+	return read && read == returns->trampoline ? replaced_at(returns, at) : read;
 }
 
-/* Lets registers be those at the end of the return, if the thread is in the trampoline. */
-static __always_inline void leave_trampoline(const struct returns *returns, __u64 *registers)
+/* Notes the replaced return addresses of the current thread. On arm64 the kernel does not note where they lie. */
+static __always_inline void find_returns(struct returns *returns)
 {
-	if (!returns->count || registers[REGISTER_COUNT - 1] - returns->trampoline >= TRAMPOLINE_BYTES)
+	struct noting noting = { .returns = returns };
+	struct uprobe_task *utask = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	utask = uprobe_task();
+#endif
+	returns->count = 0;
+	returns->trampoline = utask ? trampoline() : 0;
+	if (!returns->trampoline)
 		return;
-	registers[REGISTER_COUNT - 1] = returns->all[0].address;
-	registers[STACK_POINTER] = returns->all[0].at + sizeof(long);
+	noting.next = BPF_CORE_READ(utask, return_instances);
+	if (noting.next)
+		bpf_loop(MAX_RETURNS, note_return, &noting, 0);
+}
+
+/* Returns true if the kernel is about to replace the return address of the function that begins now: it writes the address of the
+ * trampoline over it, byte by byte, and notes it only then. In between only the kernel's own registers have it. */
+static __always_inline bool is_being_replaced(const struct returns *returns, const __u64 *registers)
+{
+	__u64 sp = registers[STACK_POINTER], word;
+	__u8 code;
+
+	if (!returns->trampoline || !returns->is_in_kernel || READ_USER(word, sp) || (word ^ returns->trampoline) & 0xff ||
+	    replaced_at(returns, sp))
+		return 0;
+	return !READ_USER(code, registers[REGISTER_COUNT - 1]) && code == BREAKPOINT;
+}
+
+/*
+ * Lets registers be those at the end of the return, if the thread is in the trampoline. Returns false if the kernel alone has them.
+ *
+ * Kernels before 6.11 have a breakpoint there, and change the registers before they forget the address. Later ones have a system call,
+ * around which the thread keeps three registers on its stack:
+ *
+ *    0  push rax, rcx, r11     `end` is the stack pointer before
+ *   13  returns to here        the kernel has written the return address over rax, and forgot it
+ *   15  pop r11 is done
+ *   16  pop rcx is done: ret
+ */
+static __always_inline bool leave_trampoline(const struct returns *returns, __u64 *registers)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u64 sp = registers[STACK_POINTER], off = registers[REGISTER_COUNT - 1] - returns->trampoline, saved[3] = {};
+	__u64 end = returns->count ? returns->all[0].at + 8 : 0;
+
+	if (!returns->trampoline)
+		return 1;
+	if (off >= TRAMPOLINE_BYTES) {
+		/* The kernel has set the stack pointer back already, and the program counter not yet. */
+		if (returns->is_in_kernel && !READ_USER(saved, sp) && saved[0] == registers[11] && saved[1] == registers[2] && saved[2] == registers[0])
+			registers[STACK_POINTER] = sp + sizeof(saved);
+		return 1;
+	}
+	if (off <= 13 && end - sp <= sizeof(saved)) {
+		registers[REGISTER_COUNT - 1] = returns->all[0].address;
+		registers[STACK_POINTER] = end;
+		return 1;
+	}
+	sp += off <= 13 ? 16 : off == 15 ? 8 : 0;
+	if (READ_USER(saved[2], sp) || (returns->is_in_kernel && saved[2] == registers[0]))
+		return 0;
+	registers[REGISTER_COUNT - 1] = saved[2];
+	registers[STACK_POINTER] = sp + 8;
+#endif
+	return 1;
 }
 
 /* Puts the true return addresses into the copy of a page. */

@@ -33,8 +33,9 @@ static __always_inline bool has_cgroups(void)
 #define EVENT_OF(ctx) (has_cookies ? (__u32)bpf_get_attach_cookie(ctx) & (MAX_EVENTS - 1) : 0)
 
 /* Begins the sample of the current task in a buffer. */
-static __always_inline void begin_sample(struct sample_record *record, __u32 event, __u64 weight)
+static __always_inline void begin_sample(struct scratch *scratch, __u32 event, __u64 weight)
 {
+	struct sample_record *record = &scratch->record;
 	__u64 tgid_tid = bpf_get_current_pid_tgid();
 
 	record->head.type = RECORD_SAMPLE;
@@ -51,6 +52,7 @@ static __always_inline void begin_sample(struct sample_record *record, __u32 eve
 	record->user_end = WALK_NONE;
 	record->event = event;
 	record->snapshot = 0;
+	scratch->returns.is_in_kernel = 0;
 }
 
 /* Sends a sample whose stacks are taken. */
@@ -78,6 +80,7 @@ static __always_inline bool take_entry_registers(struct scratch *scratch)
 	entry = (void *)bpf_task_pt_regs(task);
 #define FROM_ENTRY(field) (entry->field)
 	COPY_REGISTERS(scratch->registers.registers, FROM_ENTRY);
+	scratch->returns.is_in_kernel = 1;
 	return scratch->registers.registers[REGISTER_COUNT - 1] != 0;
 }
 

@@ -85,7 +85,16 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 	if (!scratch)
 		return 0;
 	find_returns(&scratch->returns);
-	leave_trampoline(&scratch->returns, scratch->registers.registers);
+	if (!leave_trampoline(&scratch->returns, scratch->registers.registers)) {
+		scratch->record.user_end = WALK_UNREADABLE;
+		return 0;
+	}
+	if (is_being_replaced(&scratch->returns, scratch->registers.registers)) {
+		scratch->frames[scratch->record.kernel_len & 127] = scratch->registers.registers[REGISTER_COUNT - 1];
+		scratch->record.user_len = 1;
+		scratch->record.user_end = WALK_ZERO_RETURN;
+		return 0;
+	}
 	/* The report finds the caller in the copy. */
 	if (at_entry && copy_mode == COPY_NOTHING)
 		caller = return_address(&scratch->returns, scratch->registers.registers);

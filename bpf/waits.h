@@ -171,7 +171,7 @@ static int take_wait_stack(struct bpf_map *map, void *key, void *value)
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;
 	}
-	begin_sample(&scratch->record, 0, epoch);
+	begin_sample(scratch, 0, epoch);
 	scratch->record.head.type = RECORD_WAIT_STACK;
 	if (take_user && take_entry_registers(scratch)) {
 		bring_into_memory(scratch->registers.registers[STACK_POINTER]);
@@ -412,7 +412,7 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;
 	}
-	begin_sample(&scratch->record, waker_event, weight);
+	begin_sample(scratch, waker_event, weight);
 	walk_kernel(ctx, scratch, TRACING_FRAMES);
 	waiting->woken_by = who_runs(scratch, with_loop);
 	/* The thread that was interrupted has nothing to do with it. */

@@ -182,8 +182,10 @@ static long walk_step(__u32 i, struct walk *walk)
 			end = WALK_MISALIGNED;
 		} else if (bpf_probe_read_user(pair, sizeof(pair), (void *)fp)) {
 			end = WALK_UNREADABLE;
-		} else if (pair[1] == 0) {
-			end = WALK_ZERO_RETURN;
+		} else {
+			pair[1] = true_return(&walk->scratch->returns, fp + sizeof(long), pair[1]);
+			if (pair[1] == 0)
+				end = WALK_ZERO_RETURN;
 		}
 		if (end && end_walk(walk, end))
 			return 1;
@@ -200,7 +202,7 @@ static long walk_step(__u32 i, struct walk *walk)
 		go->next[2] = 0;
 		return 0;
 	}
-	address = true_return(&walk->scratch->returns, fp + sizeof(long), pair[1]);
+	address = pair[1];
 	walk->scratch->frames[at] = address;
 	walk->fp = pair[0];
 	if (!go->places.code_len)

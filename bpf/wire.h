@@ -38,10 +38,13 @@
 #define REGISTER_COUNT 17
 #define STACK_POINTER 7
 #define FRAME_POINTER 6
+/* What a call pushes. */
+#define RETURN_ADDRESS_BYTES 8
 #else
 #define REGISTER_COUNT 33
 #define STACK_POINTER 31
 #define FRAME_POINTER 29
+#define RETURN_ADDRESS_BYTES 0
 #endif
 
 enum record_type {
@@ -80,7 +83,16 @@ enum loss_cause {
 	LOSS_TARGETS_FULL = 3,
 	LOSS_STACK_SHORTENED = 4,
 	LOSS_RATE_LOWERED = 5,
-	LOSS_CAUSES = 6,
+	LOSS_UNPAIRED = 6,
+	LOSS_CAUSES = 7,
+};
+
+/* What the hit of a probe can weigh besides an argument. */
+enum weight {
+	WEIGHT_RETURN_VALUE = 64,
+	/* The lower half of it, as functions return `int`. */
+	WEIGHT_RETURN_INT = 65,
+	WEIGHT_DURATION = 66,
 };
 
 /* Which stacks are copied. */

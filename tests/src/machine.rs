@@ -180,6 +180,12 @@ pub fn probed_with_frames() -> PathBuf {
     PROBED.get_or_init(|| compile("probed.c", &WITH_FRAMES)).1.clone()
 }
 
+/// Compiles `tests/programs/returns.c` once, as distributions do, and returns its path.
+pub fn returns() -> PathBuf {
+    static RETURNS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    RETURNS.get_or_init(|| compile("returns.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
+}
+
 /// Compiles `tests/programs/statics.c` once, as distributions do, and returns its path.
 pub fn statics() -> PathBuf {
     static STATICS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

@@ -1,10 +1,11 @@
 //! Samples at the returns of functions, and of everything else meanwhile: no stack shows the trampoline that the kernel puts in place of
 //! return addresses.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, text};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, returns, text};
 
 /// The kernel replaces at most 64 return addresses of a thread at a time.
 const DEEPEST: usize = 50;
@@ -12,7 +13,8 @@ const DEEPEST: usize = 50;
 fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Recorded {
     let path = program.to_str().expect("plain text");
     let events: Vec<String> = events.iter().map(|event| event.replace("{}", path)).collect();
-    let mut all = [options, &["--max-event-rate", "0"]].concat();
+    // So that a busy machine loses nothing.
+    let mut all = [options, &["--max-event-rate", "0", "--ring", "512M"]].concat();
     events.iter().for_each(|event| all.extend(["-e", event]));
     let recorded = Recorded::new(&all, &[&[path], arguments].concat());
     assert_eq!(recorded.lost(), serde_json::json!({}), "a loss would explain a wrong count");
@@ -58,7 +60,7 @@ fn root_stacks_are_true_while_returns_are_probed() {
     if !has_ebpf() {
         return;
     }
-    let rounds = 2000;
+    let rounds = 150;
     for (program, unwind) in [
         (probed(), "auto"),
         (probed(), "dwarf"),
@@ -112,13 +114,109 @@ fn root_stacks_are_true_while_returns_are_probed() {
             assert!(stack.ends_with(&["yields"]) || unwind == "fp", "{unwind}: {stack:?}");
         }
         let clock = of("cpu-clock");
+        let mut exchanged = 0;
         assert!(clock.len() > 100, "{unwind}: {}", clock.len());
         for sample in clock.iter().filter(|sample| sample.has("down") || sample.has("twice")) {
+            // While the kernel handles a probe, there are moments at which only its own registers have the return address, or the
+            // program counter stands behind the breakpoint.
+            let is_exchanged = ["asm_exc_int3", "__ia32_sys_uretprobe", "__x64_sys_uretprobe"];
+            if is_exchanged.iter().any(|function| sample.has(function)) && sample.names("user").len() <= 1 {
+                exchanged += 1;
+                continue;
+            }
+            // At the first instruction of a function, frame pointers lead past its caller.
+            if unwind == "fp" && sample.has("asm_exc_int3") {
+                assert!(sample.has("start_thread"), "{}", sample.0);
+                continue;
+            }
             let stack = up_to_main(sample);
             let known = ["tick", "twice", "down", "yields"];
             assert!(stack.iter().filter(|name| known.contains(name)).count() <= 41, "{unwind}: {stack:?}");
         }
+        assert!(exchanged <= 5 + clock.len() / 20, "{unwind}: {exchanged} of {}", clock.len());
     }
+}
+
+/// Returns the times inside of and around each call of a timed function, by thread and in the order of the returns, ns.
+fn times(recorded: &Recorded) -> BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut times: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for line in text(&recorded.output.stdout).lines() {
+        let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
+        times.entry(numbers[0]).or_default().push((numbers[1], numbers[2]));
+    }
+    times
+}
+
+#[test]
+fn root_a_return_can_weigh_how_long_the_function_ran() {
+    if !has_ebpf() {
+        return;
+    }
+    let rounds = 300;
+    // A second event in the same functions has calls of its own.
+    let events = ["uretprobe:{}:timed_*,weight=duration", "uretprobe:{}:timed_s*,weight=duration,min=15000"];
+    let recorded = recorded(&returns(), &[], &events, &["times", &rounds.to_string()]);
+    let told = times(&recorded);
+    let samples = recorded.samples(&["--event", "*:timed_?"]);
+    // Per round: one short function, twelve that nest, and one that stays, in which four return or none.
+    assert_eq!((told.len(), samples.len()), (2, 2 * (rounds * 14 + rounds / 2 * 4)));
+    let mut sum = 0;
+    for (tid, calls) in &told {
+        let of_thread = samples.iter().filter(|sample| sample.number("tid") == *tid);
+        let weights: Vec<u64> = of_thread.map(|sample| sample.number("weight")).collect();
+        assert_eq!(weights.len(), calls.len());
+        for (at, (weight, (inside, around))) in weights.iter().zip(calls).enumerate() {
+            assert!((inside..=around).contains(&weight), "{at}: {inside} <= {weight} <= {around}");
+        }
+        sum += weights.iter().sum::<u64>();
+    }
+    let top = recorded.json("top", &["--event", "*:timed_?"]);
+    assert_eq!((top["total_weight"].as_u64(), top["unit"].as_str()), (Some(sum), Some("ns")), "{top:#}");
+    let long: Vec<u64> =
+        recorded.samples(&["--event", "*:timed_s?"]).iter().map(|sample| sample.number("weight")).collect();
+    assert!(long.len() >= 2 * rounds && long.iter().all(|weight| *weight >= 15_000), "{}", long.len());
+}
+
+#[test]
+fn root_a_return_without_a_known_begin_is_counted() {
+    if !has_ebpf() {
+        return;
+    }
+    let options = ["--max-event-rate", "0", "-e"];
+    let event = format!("uretprobe:{}:timed_*,weight=duration", returns().display());
+    let record = |what: &str, n: &str| {
+        let path = returns();
+        Recorded::new(&[&options[..], &[&event]].concat(), &[path.to_str().expect("plain text"), what, n])
+    };
+    // Of the child's return nobody knows when it began.
+    let forked = record("fork", "1");
+    assert_eq!(forked.lost(), serde_json::json!({"unpaired": 1}));
+    assert_eq!(forked.samples(&[]).len(), 1);
+    // The kernel does not tell of the innermost returns.
+    let deep = record("deep", "100");
+    assert_eq!(deep.lost(), serde_json::json!({"unpaired": 36}));
+    let told = times(&deep).into_values().next().expect("one thread");
+    let samples = deep.samples(&[]);
+    assert_eq!(samples.len(), 64);
+    for (sample, (inside, around)) in samples.iter().zip(&told[36..]) {
+        assert!((*inside..=*around).contains(&sample.number("weight")), "{}", sample.0);
+    }
+}
+
+#[test]
+fn root_a_return_can_weigh_what_the_function_returned() {
+    if !has_ebpf() {
+        return;
+    }
+    let events =
+        ["uretprobe:{}:gives,weight=retval", "uretprobe:{}:gives_int,weight=retval32,min=3,unit=bytes"];
+    let recorded = recorded(&returns(), &[], &events, &["give", "9"]);
+    let weights = |event: &str| -> Vec<u64> {
+        recorded.samples(&["--event", event]).iter().map(|sample| sample.number("weight")).collect()
+    };
+    assert_eq!(weights("*:gives"), (1..=9).collect::<Vec<_>>(), "negative numbers and 0 weigh nothing");
+    assert_eq!(weights("*:gives_int"), (3..=9).collect::<Vec<_>>());
+    assert_eq!(recorded.json("info", &[])["session"]["events"][1]["unit"], "bytes");
 }
 
 #[test]

@@ -23,6 +23,8 @@ impl Cause {
     pub const STACK_SHORTENED: Self = Self(4);
     /// An event happened more often than the recorder takes samples of it: other samples stand for these hits, and weigh as much more.
     pub const RATE_LOWERED: Self = Self(5);
+    /// A function returned, and the recorder did not know since when it ran; or it began, and the kernel will not tell of its return.
+    pub const UNPAIRED: Self = Self(6);
     /// The kernel's queue of mapping events was full.
     pub const MAPPING_QUEUE_FULL: Self = Self(16);
     /// A record in the ring could not be decoded.
@@ -54,6 +56,7 @@ impl Cause {
             Self::TARGETS_FULL => "targets_full".into(),
             Self::STACK_SHORTENED => "stack_shortened".into(),
             Self::RATE_LOWERED => "rate_lowered".into(),
+            Self::UNPAIRED => "unpaired".into(),
             Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
             Self::UNDECODABLE => "undecodable".into(),
             Self::WRITE_FAILED => "write_failed".into(),
@@ -74,6 +77,7 @@ impl Cause {
             self,
             Self::RING_FULL_SAMPLE
                 | Self::NO_SCRATCH
+                | Self::UNPAIRED
                 | Self::UNDECODABLE
                 | Self::WRITE_FAILED
                 | Self::STACKS_EXHAUSTED

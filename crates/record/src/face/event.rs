@@ -4,7 +4,7 @@ use anyhow::{bail, ensure};
 use icecore_format::events::{self, kind};
 use icecore_text::glob::is_pattern;
 
-use crate::settings::Take;
+use crate::settings::{Take, Weight};
 use crate::sys::perf::{Counter, Rate};
 
 /// An event as it was typed.
@@ -250,27 +250,23 @@ fn tracepoint(typed: &str) -> anyhow::Result<Spot> {
 
 /// Returns which hits of a probe are sampled, and their unit.
 fn take(keys: &Keys<'_>, spot: &Spot) -> anyhow::Result<(Take, String)> {
-    let argument = match keys.value("weight") {
-        None => None,
-        Some(later @ ("retval" | "duration")) => {
-            bail!("`weight={later}` is not supported yet; give an argument: weight=arg1")
-        }
-        Some(_) if matches!(spot, Spot::Tracepoint { .. } | Spot::Static { .. }) => {
-            bail!(
-                "`weight`: hits of tracepoints and usdt have no arguments here; use uprobe or kprobe, or leave it out"
-            )
-        }
-        Some(typed) => {
-            let argument = typed.strip_prefix("arg").and_then(|number| number.parse().ok());
-            let argument = argument.filter(|argument| (1..=MAX_ARGUMENT).contains(argument));
-            ensure!(argument.is_some(), "`weight={typed}`: give an argument: arg1 to arg{MAX_ARGUMENT}");
-            argument
-        }
+    let weight = match keys.value("weight") {
+        None => Weight::One,
+        Some(typed) => weight(typed, spot)?,
     };
-    for key in ["min", "unit"].into_iter().filter(|_| argument.is_none()) {
+    for key in ["min", "unit"].into_iter().filter(|_| weight == Weight::One) {
         ensure!(keys.value(key).is_none(), "`{key}` needs a weight: add weight=arg1");
     }
-    let unit = keys.value("unit").unwrap_or(if argument.is_some() { "value" } else { events::UNIT });
+    let usual = match weight {
+        Weight::One => events::UNIT,
+        Weight::Argument(_) | Weight::Returned | Weight::ReturnedInt => "value",
+        Weight::Duration => "ns",
+    };
+    let unit = keys.value("unit").unwrap_or(usual);
+    ensure!(
+        weight != Weight::Duration || unit == "ns",
+        "`unit={unit}`: durations are in ns; leave out the unit"
+    );
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte);
     ensure!(
         (1..=MAX_UNIT_LEN).contains(&unit.len()) && unit.bytes().all(is_plain),
@@ -278,7 +274,34 @@ fn take(keys: &Keys<'_>, spot: &Spot) -> anyhow::Result<(Take, String)> {
     );
     let every = keys.number("every", 1, u64::from(u32::MAX))?.unwrap_or(1);
     let min = keys.number("min", 0, u64::MAX)?.unwrap_or(0);
-    Ok((Take { every, argument, min }, unit.to_owned()))
+    Ok((Take { every, weight, min }, unit.to_owned()))
+}
+
+/// Parses what a hit weighs: arguments are known where functions begin, and what they return at their end.
+fn weight(typed: &str, spot: &Spot) -> anyhow::Result<Weight> {
+    let at_return = match typed {
+        "retval" => Some(Weight::Returned),
+        "retval32" => Some(Weight::ReturnedInt),
+        "duration" => Some(Weight::Duration),
+        _ => None,
+    };
+    let argument = typed.strip_prefix("arg").and_then(|number| number.parse().ok());
+    match (spot, at_return, argument) {
+        (Spot::Tracepoint { .. } | Spot::Static { .. }, ..) => bail!(
+            "`weight`: hits of tracepoints and usdt have no arguments here; use uprobe or kprobe, or leave it out"
+        ),
+        (Spot::Returns { .. }, Some(weight), _) => Ok(weight),
+        (Spot::Returns { .. }, None, _) => {
+            bail!(
+                "`weight={typed}`: a return has retval, retval32 (of functions that return int) and duration"
+            )
+        }
+        (_, Some(_), _) => {
+            bail!("`weight={typed}` is known when a function returns: use uretprobe:PATH:FUNCTION")
+        }
+        (_, None, Some(number @ 1..=MAX_ARGUMENT)) => Ok(Weight::Argument(number)),
+        _ => bail!("`weight={typed}`: give an argument: arg1 to arg{MAX_ARGUMENT}"),
+    }
 }
 
 /// Writes which names a wrong one may be meant for, as the end of a sentence; empty if none is similar.

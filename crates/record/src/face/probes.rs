@@ -11,7 +11,7 @@ use icecore_text::glob::{is_like, is_pattern};
 
 use super::event::{self, Spot, Typed, What, is_clock, near};
 use crate::proc::kallsyms;
-use crate::settings::{Edge, Event, MAX_EVENTS, Place, Source, Take};
+use crate::settings::{Edge, Event, MAX_EVENTS, Place, Source, Take, Weight};
 use crate::sys::perf::{Counter, Rate};
 use crate::sys::tracefs::{Tracefs, Tracepoint};
 
@@ -111,7 +111,7 @@ impl Common {
 fn user(place: Place, take: Take) -> anyhow::Result<Place> {
     let are_entries = matches!(place, Place::User { edge: Edge::Entry, .. });
     ensure!(
-        are_entries || take.argument.is_none(),
+        are_entries || take.weight == Weight::One,
         "`weight`: only the first instruction of a function has its arguments; leave out +OFF or the weight"
     );
     Ok(place)

@@ -108,14 +108,29 @@ impl InFile {
 pub struct Take {
     /// One of so many hits is sampled and weighs as much more; at least 1.
     pub every: u64,
-    /// The argument of the function, counted from 1, that a hit weighs; each hit weighs 1 without it.
-    pub argument: Option<u8>,
+    /// What a hit weighs.
+    pub weight: Weight,
     /// Hits that weigh less are no samples.
     pub min: u64,
 }
 
+/// What a hit of a probe weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// 1.
+    One,
+    /// An argument of the function, counted from 1.
+    Argument(u8),
+    /// What the function returned, of 64 bits; a hit is no sample if it is negative.
+    Returned,
+    /// The same of 32 bits.
+    ReturnedInt,
+    /// How long the function ran, ns.
+    Duration,
+}
+
 impl Default for Take {
     fn default() -> Self {
-        Self { every: 1, argument: None, min: 0 }
+        Self { every: 1, weight: Weight::One, min: 0 }
     }
 }

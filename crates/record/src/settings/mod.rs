@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::proc::cgroup::Cgroup;
 use crate::sys::perf::Rate;
 use crate::sys::user::User;
-pub(crate) use event::{Edge, Event, InFile, MAX_EVENTS, Of, Place, Source, Take};
+pub(crate) use event::{Edge, Event, InFile, MAX_EVENTS, Of, Place, Source, Take, Weight};
 
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,6 +180,11 @@ impl Event {
     /// Returns true if the returns of functions of programs are sampled.
     pub(crate) fn is_of_returns(&self) -> bool {
         matches!(self.source, Source::Probe { place: Place::User { edge: Edge::Return, .. }, .. })
+    }
+
+    /// Returns true if a hit weighs how long a function ran.
+    pub(crate) fn has_durations(&self) -> bool {
+        matches!(self.source, Source::Probe { take: Take { weight: Weight::Duration, .. }, .. })
     }
 
     /// Returns the sampling period that the recorder varies; `None` if the period stays as it is, or the kernel varies it.

@@ -78,8 +78,18 @@ fn probes_have_places_and_options() {
     }
     let (name, spot, take, unit) = probe_of("uprobe:a:f(int, int),every=10,weight=arg2,min=5,unit=bytes");
     assert_eq!((name.as_str(), spot), ("uprobe:a:f(int, int)", functions("a", "f(int, int)", 0)));
-    assert_eq!((take, unit.as_str()), (Take { every: 10, argument: Some(2), min: 5 }, "bytes"));
+    assert_eq!((take, unit.as_str()), (Take { every: 10, weight: Weight::Argument(2), min: 5 }, "bytes"));
     assert_eq!(probe_of("kprobe:vfs_read,weight=arg3").3, "value");
+    for (weight, expected, unit) in [
+        ("retval", Weight::Returned, "value"),
+        ("retval32", Weight::ReturnedInt, "value"),
+        ("duration", Weight::Duration, "ns"),
+        ("retval,unit=bytes", Weight::Returned, "bytes"),
+        ("duration,unit=ns", Weight::Duration, "ns"),
+    ] {
+        let (.., take, known) = probe_of(&format!("uretprobe:libc:read,weight={weight}"));
+        assert_eq!((take.weight, known.as_str()), (expected, unit), "{weight}");
+    }
 }
 
 #[test]
@@ -111,7 +121,9 @@ fn errors_name_the_wrong_word_and_the_remedy() {
         ("uprobe:libc:0xg", "`0xg`", "hexadecimal"),
         ("uprobe:libc:m*+4", "`+4`", "without * and ?"),
         ("uprobe:libc:malloc,weight=arg7", "`weight=arg7`", "arg1 to arg6"),
-        ("uprobe:libc:malloc,weight=retval", "`weight=retval`", "not supported yet"),
+        ("uprobe:libc:malloc,weight=retval", "`weight=retval`", "use uretprobe"),
+        ("uretprobe:libc:malloc,weight=arg1", "`weight=arg1`", "retval"),
+        ("uretprobe:libc:malloc,weight=duration,unit=us", "`unit=us`", "ns"),
         ("uprobe:libc:malloc,min=5", "`min`", "weight=arg1"),
         ("uprobe:libc:malloc,unit=bytes", "`unit`", "weight=arg1"),
         ("uprobe:libc:malloc,weight=arg1,unit=a b", "`unit=a b`", "letters"),
@@ -137,7 +149,7 @@ fn errors_name_the_wrong_word_and_the_remedy() {
 proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(
-        text in "(uprobe:|uretprobe:|usdt:|kprobe:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,5})?"
+        text in "(uprobe:|uretprobe:|usdt:|kprobe:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,8})?"
     ) {
         let _ = parse(&text);
     }

@@ -16,13 +16,15 @@ use super::{Sampler, Walker, has_uprobe_multi, is_kernel_since, takes_stacks_of_
 use crate::kernel::skeleton::IcecoreSkelBuilder;
 use crate::kernel::skeleton::types::{self, copy_mode, target_mode};
 use crate::proc::kallsyms;
-use crate::settings::{Edge, Event, Of, Options, Place, Source, Take, Target, Unwind};
+use crate::settings::{Edge, Event, Of, Options, Place, Source, Take, Target, Unwind, Weight};
 use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
 const MAX_WAKEUP_BYTES: u64 = 1 << 20;
 /// The number of threads whose waits can be followed at one time: 25 MiB of the kernel's memory, if there are so many.
 const MAX_WAITING: u32 = 128 << 10;
+/// The number of calls whose durations can be measured at one time: 6 MiB of the kernel's memory.
+const MAX_CALLS: u32 = 64 << 10;
 /// `LANES`, `MAX_CPUS` and `WINDOW_BITS` of bpf/wire.h and bpf/events.h.
 const LANES: u32 = 4;
 const MAX_CPUS: u32 = 4096;
@@ -92,7 +94,10 @@ impl<'obj> Sampler<'obj> {
             by_loop.set_autoload(is_used && has_loop);
             by_helper.set_autoload(is_used && !has_loop);
         }
+        let has_durations = events.iter().any(Event::has_durations);
+        programs.uprobe_of_call.set_autoload(has_durations);
         if has_uprobe_multi() {
+            programs.uprobe_of_call.set_attach_type(ProgramAttachType::TraceUprobeMulti);
             programs.uprobe_by_loop.set_attach_type(ProgramAttachType::TraceUprobeMulti);
             programs.uprobe_by_helper.set_attach_type(ProgramAttachType::TraceUprobeMulti);
         }
@@ -171,6 +176,9 @@ impl<'obj> Sampler<'obj> {
             open.maps.target_tgids.set_max_entries(most)?;
             open.maps.target_tids.set_max_entries(most)?;
         }
+        if has_durations {
+            open.maps.calls.set_max_entries(MAX_CALLS)?;
+        }
         if has_waits {
             open.maps.waits.set_max_entries(MAX_WAITING)?;
         }
@@ -235,7 +243,13 @@ fn lanes(events: &[Event], has_cookies: bool) -> anyhow::Result<u32> {
 fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u8>> {
     let every =
         u32::try_from(take.every).context("cannot sample one of so many hits: the limit is 2^32 - 1")?;
-    let argument = take.argument.map_or(0, u32::from);
+    let argument = match take.weight {
+        Weight::One => 0,
+        Weight::Argument(number) => u32::from(number),
+        Weight::Returned => types::weight::WEIGHT_RETURN_VALUE.0,
+        Weight::ReturnedInt => types::weight::WEIGHT_RETURN_INT.0,
+        Weight::Duration => types::weight::WEIGHT_DURATION.0,
+    };
     let windows_per_second = 1_000_000_000.0 / f64::from(1_u32 << WINDOW_BITS);
     let most = match options.max_event_rate {
         0 => 0,

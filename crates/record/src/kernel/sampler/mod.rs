@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
-use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use icecore_format::records::Cause;
@@ -174,9 +173,16 @@ impl<'obj> Sampler<'obj> {
                 links.push(link.context("this kernel may have no kprobes, or refuses this function")?);
             }
             (Opened::Probe, Source::Probe { place: Place::User { at, edge }, .. }) => {
+                // Calls are noted as long as returns are seen: from before, and until after.
+                let mut of_calls = Vec::new();
+                for in_file in at.iter().filter(|_| event.has_durations()) {
+                    let program = &self.skel.progs.uprobe_of_call;
+                    of_calls.extend(attach_uprobes(program, in_file, false, cookie)?);
+                }
                 for in_file in at {
                     links.extend(attach_uprobes(programs.uprobe, in_file, *edge == Edge::Return, cookie)?);
                 }
+                links.extend(of_calls);
             }
             (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
             (Opened::Probe | Opened::Waits, _) => bail!("bug: the event is of another kind"),
@@ -285,7 +291,7 @@ impl<'obj> Sampler<'obj> {
         let all = &self.skel.progs;
         let of_waits =
             [&all.on_switch, &all.on_switch_without_stacks, &all.on_waking, &all.on_waking_by_helper];
-        let of_events = [counter, tracepoint, kprobe, uprobe];
+        let of_events = [counter, tracepoint, kprobe, uprobe, &all.uprobe_of_call];
         let loaded = of_events.into_iter().chain(of_waits).filter(|program| program.autoload());
         loaded.map(|program| usage::bpf_runs(program.as_fd().as_raw_fd())).sum()
     }
