@@ -217,7 +217,10 @@ fn recordings_made_of_others_keep_the_counters_of_what_they_keep() {
     let early = rows(&dir.path().join("early"));
     let inside = |row: &&CounterValue| (START_NS + 2_000 * MS..START_NS + 4_000 * MS).contains(&row.time_ns);
     assert_eq!(early.len(), all.iter().filter(inside).count());
-    for file in ["compact", "server", "early"] {
+    text(dir.path(), "cut DIR/x.icecore --from 4 --to 7 -o DIR/middle");
+    let peaks = value(dir.path(), "summary DIR/middle")["peak_memory"].take();
+    assert_eq!((&peaks[0]["comm"], &peaks[0]["tgid"]), (&"child".into(), &200.into()), "no sample is of it");
+    for file in ["compact", "server", "early", "middle"] {
         text(dir.path(), &format!("verify DIR/{file}"));
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use icecore_format::records::{
-    CallSite, Change, IdTable, JitCode, KernelSymbol, Location, NamedPlace, Reference, References, Sample,
-    Snapshot, Symbol,
+    CallSite, Change, IdTable, JitCode, KernelSymbol, Location, NamedPlace, Owner, Reference, References,
+    Sample, Snapshot, Symbol,
 };
 
 use super::rows::SessionRows;
@@ -172,6 +172,11 @@ impl Need {
             processes.extend(mappings.iter().map(|row| row.tgid));
             processes.extend(cgroups.iter().map(|row| row.tgid));
         }
+        // A process that has counters and no samples has its name from these.
+        processes.extend(counters.iter().filter_map(|row| match row.owner {
+            Owner::Process(tgid) => Some(tgid),
+            Owner::Machine | Owner::Cgroup(_) | Owner::Other(..) => None,
+        }));
         lifecycle.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         cgroups.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         mappings.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
