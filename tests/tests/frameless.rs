@@ -52,10 +52,12 @@ fn recordings_without_any_frame_are_compared_and_shown() {
             }
         }
     }
-    let views: [&[&str]; 12] = [
+    let views: [&[&str]; 14] = [
         &["summary"],
         &["top"],
         &["top", "--by", "line"],
+        &["top", "--by", "wait", "--event", "*"],
+        &["tree", "--wakers", "--event", "*"],
         &["tree"],
         &["tree", "--callers"],
         &["flame", "-o", "-"],

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, text, waits};
 
 const WAITS: &str = "off-cpu,run-delay";
@@ -185,4 +187,83 @@ fn root_waits_that_are_open_at_both_ends_are_there() {
         let kernel = of_thread[0].names("kernel");
         assert!(kernel.iter().any(|name| name.contains(function)), "{comm}: {kernel:?}");
     }
+}
+
+#[test]
+fn root_views_say_for_what_threads_waited_and_who_ended_it() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&["--off-cpu=100us", "--wakers"], &["5", "40"]);
+    let told = told(&recorded);
+    let rows = |by: &str, thread: &str, function: &str, more: &[&str]| -> BTreeMap<String, (u64, u64)> {
+        let focus = format!("^{function}$");
+        let options = [&["--by", by, "--comm", thread, "--focus", &focus][..], more].concat();
+        let top = recorded.json("top", &options);
+        let rows = top["rows"].as_array().expect("a list").iter();
+        let number = |row: &Value, key: &str| row[key].as_u64().expect("a number");
+        let row = |row: &Value| (number(row, "total"), number(row, "total_samples"));
+        rows.map(|it| (it["name"].as_str().expect("a name").to_owned(), row(it))).collect()
+    };
+    let mut seen = 0;
+    for (function, thread, kind) in [
+        ("sleeps", "sleeper", "sleep"),
+        ("polls", "poller", "poll"),
+        ("reads", "reader", "pipe"),
+        ("locks", "locker", "futex"),
+        ("faults_in", "faulter", "page fault"),
+    ] {
+        let Some(told) = told.get(function).map(|figures| figures[0]) else {
+            assert_eq!(function, "faults_in", "kernels may be built without userfaultfd");
+            continue;
+        };
+        seen += 1;
+        let rows = rows("wait", thread, function, &[]);
+        let names: Vec<&str> = rows.keys().map(String::as_str).filter(|name| *name != "run-delay").collect();
+        assert_eq!(names, [kind], "{function}");
+        let (waited, samples) = rows[kind];
+        let delayed = rows.get("run-delay").map_or(0, |(weight, _)| *weight);
+        // On a busy machine a thread may come too late to wait, and may wait for its CPU after its function.
+        assert!((36..=40).contains(&samples), "{function}: {samples}");
+        let bound = told / 100 + 5 * 50_000 * 7;
+        assert!(
+            waited < told + bound && waited + delayed + told / 10 > told,
+            "{function}: {waited} of {told} ns"
+        );
+    }
+    assert!(seen >= 4);
+    for (thread, function, waker) in [("reader", "reads", "writer"), ("locker", "locks", "holder")] {
+        let of_event = ["--event", "off-cpu"];
+        let rows = rows("waker-thread", thread, function, &of_event);
+        let (_, samples) = rows.get(waker).unwrap_or_else(|| panic!("{function}: {rows:?}"));
+        assert!((36..=40).contains(samples), "{function}: {rows:?}");
+        let focus = format!("^{function}$");
+        let folded = recorded.json(
+            "folded",
+            &["--wakers", "--comm", thread, "--focus", &focus, "--event", "off-cpu", "--no-annotations"],
+        );
+        let name = format!("[{waker}]");
+        let ended: u64 = folded["stacks"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|stack| {
+                let frames: Vec<&str> =
+                    stack["frames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                let at = |name: &str| frames.iter().position(|frame| *frame == name);
+                let by = if waker == "writer" { "writes" } else { "unlocks" };
+                frames.last() == Some(&name.as_str())
+                    && at(function).is_some_and(|of| at("[woken by]") > Some(of) && at(by) > at("[woken by]"))
+            })
+            .map(|stack| stack["samples"].as_u64().expect("a number"))
+            .sum();
+        assert!((36..=40).contains(&ended), "{function}: {ended} of {folded:#}");
+    }
+    let timers = rows("waker", "sleeper", "sleeps", &["--event", "off-cpu"]);
+    assert!(timers.keys().all(|name| name.ends_with(" interrupt")), "{timers:?}");
+    let wall = recorded.json("summary", &["--comm", "sleeper"])["wall_time"].clone();
+    let slept = wall["waits"].as_array().expect("a list").iter().find(|row| row["kind"] == "sleep");
+    let slept = slept.and_then(|row| row["ns"].as_u64()).expect("it slept");
+    let told = told["sleeps"][0];
+    assert!(slept < told + told / 50 && slept > told - told / 10, "{slept} of {told} ns");
 }

@@ -14,7 +14,7 @@ use super::{Builder, KERNEL, PERIOD_NS, START_NS, session};
 /// | `cpu-clock` | 300 of 1 ms each: 200 in `main → work`, 100 in `main → read` and the kernel |
 /// | `off-cpu` | two of 100 ms in a futex; one of 50 ms of thread 8 that sleeps |
 /// | `run-delay` | five of 2 ms |
-/// | `waker` | three of thread 9 of another process, which weigh as much as the waits that they end |
+/// | `waker` | two of thread 9 of another process, one of an interrupt; they weigh as much as the waits that they end |
 /// | `uprobe:/bin/app:work` | 40 |
 /// | `kmem` | four of 4 KiB, one of 1 byte |
 pub const EVENTS: [(&str, &str, u64, u64, u64); 6] = [
@@ -71,6 +71,7 @@ pub fn waiting(names: &[&str]) -> Builder {
         b.map(2_000, tgid, 0x1_0000, image, Origin::SCAN);
     }
     let (app, sleeper, server) = (b.task(7, 7, "app"), b.task(7, 8, "app-idle"), b.task(9, 9, "server"));
+    let timer = b.task(0, 0, "soft interrupt");
     let mut add = |name: &str, at_ns: u64, task: u32, weight: u64, user: &[u64], kernel: &[u64]| {
         let Some(event) = names.iter().position(|known| *known == name) else { return };
         let sample = b.sample(at_ns, 0, task, user, kernel);
@@ -92,7 +93,7 @@ pub fn waiting(names: &[&str]) -> Builder {
     }
     let sleep = [kernel("schedule"), kernel("do_nanosleep"), entry];
     add("off-cpu", 600 * MS + 1_000, sleeper, 50 * MS, &[READ, MAIN], &sleep);
-    add("waker", 600 * MS, server, 50 * MS, &[READ, MAIN], &[kernel("try_to_wake_up"), entry]);
+    add("waker", 600 * MS, timer, 50 * MS, &[], &[kernel("try_to_wake_up")]);
     for n in 0..5 {
         add(
             "run-delay",
@@ -108,14 +109,14 @@ pub fn waiting(names: &[&str]) -> Builder {
     for n in 0..40 {
         add("uprobe:/bin/app:work", n * MS + 3_000, app, 1, &[WORK, MAIN], &[]);
     }
-    b.waits = waits(names, [app, sleeper, server]);
+    b.waits = waits(names, [app, sleeper, server, timer]);
     account(&mut b);
     b
 }
 
 /// Returns what is known of the waits: the sleeper is woken by a timer, the others by the server; one futex wait began before the
 /// recording. A thread that is preempted is woken by nobody.
-fn waits(names: &[&str], [app, sleeper, server]: [u32; 3]) -> Vec<Wait> {
+fn waits(names: &[&str], [app, sleeper, server, timer]: [u32; 4]) -> Vec<Wait> {
     let event = |name: &str| names.iter().position(|known| *known == name).map(|event| event as u8);
     let wait = |at_ns: u64, lasted_ns: u64, task, event| Wait {
         time_ns: START_NS + at_ns,
@@ -135,7 +136,8 @@ fn waits(names: &[&str], [app, sleeper, server]: [u32; 3]) -> Vec<Wait> {
         waits.push(Wait { flags, ..wait(200 * MS + 1_000, 100 * MS, app, event) });
         waits.push(wait(400 * MS + 1_000, 100 * MS, app, event));
         let woken_by = WokenBy::SOFT_INTERRUPT;
-        waits.push(Wait { woken_by, waker_task: None, ..wait(600 * MS + 1_000, 50 * MS, sleeper, event) });
+        let waker_task = Some(timer);
+        waits.push(Wait { woken_by, waker_task, ..wait(600 * MS + 1_000, 50 * MS, sleeper, event) });
     }
     if let Some(event) = event("run-delay") {
         let (state, woken_by) = (WaitState::RUNNABLE, WokenBy::NOBODY);

@@ -11,6 +11,7 @@
 //! | [`trend`] | shares over many recordings |
 //! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
 //! | [`account`], `clock` | CPU time that no sample shows; what only samples of CPU time tell |
+//! | [`wall_time`] | what threads ran, and for what they waited |
 //! | `asked` | what the recorder was asked to do |
 
 pub mod account;
@@ -24,3 +25,4 @@ pub mod depths;
 pub mod matching;
 pub mod quality;
 pub mod trend;
+pub mod wall_time;

@@ -36,6 +36,11 @@ impl<T: Eq + Hash> Interned<T> {
         self.items.insert_full(item).0 as u32
     }
 
+    /// Returns the value at a position.
+    pub(crate) fn get(&self, position: u32) -> Option<&T> {
+        self.items.get_index(position as usize)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }

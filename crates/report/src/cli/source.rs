@@ -44,6 +44,9 @@ pub struct Select {
     /// Only samples with a function anywhere in the stack that matches
     #[arg(long, value_name = "REGEX")]
     pub focus: Option<Regex>,
+    /// No samples with a function anywhere in the stack that matches: '^(epoll_wait|worker_loop)$' leaves out idle threads
+    #[arg(long, value_name = "REGEX")]
+    pub ignore: Option<Regex>,
     /// Take matching functions out of the stacks
     #[arg(long, value_name = "REGEX")]
     pub hide: Option<Regex>,
@@ -59,9 +62,9 @@ pub struct Which {
     /// Only these threads: 7,8; may be repeated
     #[arg(long, value_name = "TID", value_delimiter = ',')]
     pub tid: Vec<u32>,
-    /// Only threads of exactly this name, or of a process of this name (the last name of its first thread);
+    /// Only threads of these names, or of processes of these names (the last name of its first thread): cc1,make or 'kworker/*';
     /// may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub comm: Vec<String>,
     /// Only cgroups of this path and those below it: /system.slice/x.service; may be repeated
     #[arg(long, value_name = "PATH")]
@@ -141,6 +144,7 @@ impl Select {
             .chain(which.event.iter().map(|event| ("event", event.clone())))
             .chain(list("cpu", which.cpu.iter().map(Cpus::to_string).collect()))
             .chain(pattern("focus", &self.focus))
+            .chain(pattern("ignore", &self.ignore))
             .chain(pattern("hide", &self.hide));
         let flags = [(self.user, " --user"), (self.kernel, " --kernel")];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
@@ -149,6 +153,6 @@ impl Select {
 
     /// Returns the filters that need names.
     pub fn patterns(&self) -> Patterns {
-        Patterns { focus: self.focus.clone(), hide: self.hide.clone() }
+        Patterns { focus: self.focus.clone(), ignore: self.ignore.clone(), hide: self.hide.clone() }
     }
 }

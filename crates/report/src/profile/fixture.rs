@@ -21,9 +21,8 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
             trie.intern(Stack { caller, frame: functions.intern(function) })
         });
         let (samples, weight) = (*samples, samples * 10);
-        let row =
-            ProfileRow { thread: 0, stack: leaf, taken: TAKEN, event: 0, samples, weight, span_ns: (0, 0) };
-        rows.add(row);
+        let (thread, taken, span_ns) = (0, TAKEN, (0, 0));
+        rows.add(ProfileRow { thread, stack: leaf, taken, event: 0, wait: None, samples, weight, span_ns });
     }
     let frame = |function| Frame { function, file: None, line: None, inlined: false };
     let names = Names {

@@ -8,6 +8,8 @@
 //! | [`cache`] | names that earlier reports found, on this machine |
 //! | `narrow`, `sums`, `entry` | filters by function; sums of rows; entry points of programs |
 //! | `measure` | what weights add up to |
+//! | [`waits`] | what rows of waits have in common: the kind, and what ended them |
+//! | `wakers` | stacks of wakers on top of those that they woke |
 //! | [`tree`] | merges stacks into trees |
 
 pub mod cache;
@@ -20,6 +22,8 @@ mod narrow;
 pub mod pipeline;
 mod sums;
 pub mod tree;
+pub mod waits;
+mod wakers;
 
 use icecore_format::records::{Mark, StackRepair, WalkEnd};
 
@@ -28,9 +32,13 @@ use crate::base::shorten::{MAX_NAME_BYTES, shorten};
 use crate::profile::names::{Function, Names};
 use crate::recording::cgroups::CgroupId;
 use crate::recording::load::Tables;
+use crate::recording::spaces::SpaceId;
 use crate::recording::spans::widened;
 use crate::stacks::hits::{Cell, Hit, Hits, Key, Selection};
 use crate::stacks::locate::{Located, steps};
+use crate::stacks::waits::WaitGroups;
+use waits::{RowWait, RowWaits};
+use wakers::Composer;
 
 pub use measure::Measure;
 pub use narrow::{Matches, Patterns};
@@ -50,6 +58,8 @@ pub struct Profile {
     pub rows: Vec<ProfileRow>,
     /// The parts of rows in slices of time, if slices are apart. A row may have several cells in one slice.
     pub cells: Vec<Cell>,
+    /// What rows of waits have in common, if waits are counted apart.
+    pub waits: Vec<RowWait>,
     /// What the weights add up to.
     pub measure: Measure,
     /// The number of samples that `--hide` left without any frame.
@@ -93,6 +103,8 @@ pub struct ProfileRow {
     pub taken: Taken,
     /// Their event, if events are apart; else 0.
     pub event: u8,
+    /// A position in [`Profile::waits`] if they are waits that are counted apart.
+    pub wait: Option<u32>,
     /// The number of samples.
     pub samples: u64,
     /// The sum of their weights.
@@ -152,14 +164,23 @@ impl ProfileRow {
     }
 }
 
+/// Samples that were counted, and the groups of waits that they name.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted<'a> {
+    /// The samples.
+    pub hits: &'a Hits,
+    /// The groups.
+    pub waits: &'a WaitGroups,
+}
+
 impl Profile {
     /// Puts the frames of every place into the trie. `is_rooted` decides whether the outermost frame of a walk is a proven start;
     /// its second argument is true if the name is that of an entry point.
     pub fn build(
         selection: Selection<'_>,
-        hits: &Hits,
+        Counted { hits, waits }: Counted<'_>,
         located: &Located,
-        names: Names,
+        mut names: Names,
         is_rooted: impl Fn(&Key, bool) -> bool,
     ) -> Self {
         let mut stacks: Interned<Stack> = Interned::for_items(located.spots.len());
@@ -177,13 +198,18 @@ impl Profile {
         let begins = entry::below(&names, &stacks);
         let mut rows = Rows::default();
         let mut guesses = Guesses::default();
+        let mut row_waits = RowWaits::new(selection, waits);
+        // The stacks of wakers come after those of samples.
+        let wakers = located.leaves[hits.rows.len().min(located.leaves.len())..].iter();
+        let wakers = wakers.map(|leaf| of_spot[*leaf as usize]).collect();
+        let mut composer = Composer::new(waits, wakers, &mut names, stacks);
         let mut row_of = Vec::with_capacity(hits.rows.len());
         // Rows that differ only by event are neighbours.
         let mut before: Option<(Key, u32, Taken)> = None;
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
             let stack = of_spot[*leaf as usize];
             let Key { end, repair, in_kernel, event, .. } = hit.key;
-            let same = Key { event: 0, ..hit.key };
+            let same = Key { event: 0, wait: 0, ..hit.key };
             let (thread, taken) = match before {
                 Some((known, thread, taken)) if known == same => (thread, taken),
                 _ => {
@@ -197,12 +223,18 @@ impl Profile {
             };
             before = Some((same, thread, taken));
             let Hit { samples, weight, span_ns, .. } = *hit;
-            row_of.push(rows.add(ProfileRow { thread, stack, taken, event, samples, weight, span_ns }));
+            let wait = row_waits.of(&hit.key);
+            let stack = match wait.filter(|_| waits.have_wakers()).and_then(|wait| row_waits.get(wait)) {
+                Some(wait) => composer.of(stack, hit.key.wait, wait),
+                None => stack,
+            };
+            row_of.push(rows.add(ProfileRow { thread, stack, taken, event, wait, samples, weight, span_ns }));
         }
         let cells = hits.cells.iter().map(|cell| Cell { row: row_of[cell.row as usize], ..*cell }).collect();
         let threads = threads.into_items();
         let measure = Measure::new(selection, hits);
-        Self { names, stacks, threads, rows: rows.rows, cells, measure, emptied: 0 }
+        let (waits, stacks) = (row_waits.into_items(), composer.into_stacks());
+        Self { names, stacks, threads, rows: rows.rows, cells, waits, measure, emptied: 0 }
     }
 
     /// Adds up all rows.
@@ -267,15 +299,22 @@ impl Guesses {
 }
 
 fn thread(selection: Selection<'_>, key: &Key) -> Thread {
-    let Tables { parts, .. } = selection.tables;
-    let task = &selection.tables.task(key.task);
-    Thread {
-        part: parts.of_task(key.task),
-        tgid: parts.pid(task.tgid),
-        tid: parts.pid(task.tid),
-        comm: shorten(selection.tables.text(task.comm), MAX_NAME_BYTES).into(),
-        process: shorten(selection.process_name(task, key.space), MAX_NAME_BYTES).into(),
-        cgroup: key.cgroup,
+    Thread::new(selection, key.task, key.space, key.cgroup)
+}
+
+impl Thread {
+    /// Describes a task, given its address space and its cgroup.
+    fn new(selection: Selection<'_>, id: u32, space: Option<SpaceId>, cgroup: CgroupId) -> Self {
+        let Tables { parts, .. } = selection.tables;
+        let task = &selection.tables.task(id);
+        Self {
+            part: parts.of_task(id),
+            tgid: parts.pid(task.tgid),
+            tid: parts.pid(task.tid),
+            comm: shorten(selection.tables.text(task.comm), MAX_NAME_BYTES).into(),
+            process: shorten(selection.process_name(task, space), MAX_NAME_BYTES).into(),
+            cgroup,
+        }
     }
 }
 
@@ -283,13 +322,13 @@ fn thread(selection: Selection<'_>, key: &Key) -> Thread {
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<ProfileRow>,
-    positions: Map<(u32, u32, Taken, u8), u32>,
+    positions: Map<(u32, u32, Taken, u8, Option<u32>), u32>,
 }
 
 impl Rows {
     /// Adds a row; returns its position.
     fn add(&mut self, new: ProfileRow) -> u32 {
-        let key = (new.thread, new.stack, new.taken, new.event);
+        let key = (new.thread, new.stack, new.taken, new.event, new.wait);
         let position = *self.positions.entry(key).or_insert(self.rows.len() as u32);
         match self.rows.get_mut(position as usize) {
             Some(row) => {

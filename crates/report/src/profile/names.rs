@@ -38,6 +38,13 @@ pub struct Function {
     pub reason: Option<Reason>,
 }
 
+impl Function {
+    /// Returns true if this is no code, but separates the stack of a waker, or names it.
+    pub fn is_marker(&self) -> bool {
+        self.image.is_none() && self.reason.is_none()
+    }
+}
+
 /// One frame of a named stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Frame {

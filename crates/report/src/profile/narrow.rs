@@ -1,4 +1,4 @@
-//! `--focus` and `--hide`: filters that need names.
+//! `--focus`, `--ignore` and `--hide`: filters that need names.
 
 use regex::Regex;
 
@@ -12,6 +12,8 @@ use crate::stacks::hits::Cell;
 pub struct Matches {
     /// The function matches `--focus`: samples with it are kept.
     pub in_focus: Vec<bool>,
+    /// The function matches `--ignore`: samples with it are left out.
+    pub ignored: Vec<bool>,
     /// The function matches `--hide`: its frames are removed.
     pub hidden: Vec<bool>,
 }
@@ -21,6 +23,8 @@ pub struct Matches {
 pub struct Patterns {
     /// Keeps only samples with a matching function anywhere in the stack.
     pub focus: Option<Regex>,
+    /// Leaves out samples with a matching function anywhere in the stack.
+    pub ignore: Option<Regex>,
     /// Removes matching frames from their stacks.
     pub hide: Option<Regex>,
 }
@@ -32,37 +36,50 @@ impl Patterns {
             let functions = names.functions.iter();
             functions.map(|f| regex.as_ref().map_or(otherwise, |r| r.is_match(&f.name))).collect()
         };
-        Matches { in_focus: matching(&self.focus, true), hidden: matching(&self.hide, false) }
+        Matches {
+            in_focus: matching(&self.focus, true),
+            ignored: matching(&self.ignore, false),
+            hidden: matching(&self.hide, false),
+        }
+    }
+
+    /// Returns true if there are no patterns.
+    pub fn are_none(&self) -> bool {
+        let Self { focus, ignore, hide } = self;
+        [focus, ignore, hide].into_iter().all(Option::is_none)
     }
 
     /// Describes for people what is kept; `None` if everything is.
     pub fn describe(&self) -> Option<String> {
         let focus = self.focus.as_ref().map(|regex| format!("focus {regex}"));
+        let ignore = self.ignore.as_ref().map(|regex| format!("ignore {regex}"));
         let hide = self.hide.as_ref().map(|regex| format!("hide {regex}"));
-        let parts: Vec<String> = focus.into_iter().chain(hide).collect();
+        let parts: Vec<String> = focus.into_iter().chain(ignore).chain(hide).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
 
 impl Profile {
-    /// Keeps what the patterns select. The focus applies before frames are hidden.
+    /// Keeps what the patterns select. Focus and ignore apply before frames are hidden.
     ///
     /// # Cost
     /// Each distinct function is matched once.
     #[must_use]
     pub fn narrow(self, patterns: &Patterns) -> Self {
-        if patterns.focus.is_none() && patterns.hide.is_none() {
+        if patterns.are_none() {
             return self;
         }
-        let Matches { in_focus, hidden } = patterns.matches(&self.names);
-        let mut kept = vec![patterns.focus.is_none()];
+        let Matches { in_focus, ignored, hidden } = patterns.matches(&self.names);
+        // Whether the focus keeps a stack, and whether it is ignored.
+        let mut kept = vec![(patterns.focus.is_none(), false)];
         let mut renamed = vec![0u32];
         let mut stacks: Interned<Stack> = Interned::new();
         stacks.intern(self.stacks[0]);
         for stack in &self.stacks[1..] {
             let function = self.function_id(*stack) as usize;
             let caller = renamed[stack.caller as usize];
-            kept.push(kept[stack.caller as usize] || in_focus[function]);
+            let (in_focus_before, ignored_before) = kept[stack.caller as usize];
+            kept.push((in_focus_before || in_focus[function], ignored_before || ignored[function]));
             renamed.push(if hidden[function] {
                 caller
             } else {
@@ -72,7 +89,7 @@ impl Profile {
         let mut rows = Rows::default();
         let mut emptied = 0;
         let narrowed = self.rows.iter().map(|row| match (row.stack, renamed[row.stack as usize]) {
-            _ if !kept[row.stack as usize] => None,
+            _ if kept[row.stack as usize] != (true, false) => None,
             (1.., 0) => {
                 emptied += row.samples;
                 None
@@ -96,7 +113,22 @@ mod tests {
     fn narrowed(focus: Option<&str>, hide: Option<&str>) -> Vec<String> {
         let regex = |text: Option<&str>| text.map(|t| Regex::new(t).expect("a regex"));
         let profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
-        fixture::folded(&profile.narrow(&Patterns { focus: regex(focus), hide: regex(hide) }))
+        let patterns = Patterns { focus: regex(focus), hide: regex(hide), ignore: None };
+        fixture::folded(&profile.narrow(&patterns))
+    }
+
+    #[test]
+    fn ignored_functions_take_their_stacks_with_them_and_win_over_the_focus() {
+        let ignoring = |ignore: &str, focus: Option<&str>, hide: Option<&str>| {
+            let regex = |text: &str| Regex::new(text).expect("a regex");
+            let ignore = Some(regex(ignore));
+            let patterns = Patterns { focus: focus.map(regex), hide: hide.map(regex), ignore };
+            let profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
+            fixture::folded(&profile.narrow(&patterns))
+        };
+        assert_eq!(ignoring("^a$", None, None), ["main;c 2"]);
+        assert_eq!(ignoring("^b$", Some("^a$"), None), ["a 4"]);
+        assert_eq!(ignoring("^c$", None, Some("^c$")), ["main;a;b 1", "a 4"]);
     }
 
     #[test]
@@ -117,7 +149,7 @@ mod tests {
         profile.rows[1].span_ns = (1, 99);
         profile.rows[2].taken.rooted = true;
         profile.rows[2].span_ns = (20, 30);
-        let focus = Patterns { focus: Some(Regex::new("^a$").expect("a regex")), hide: None };
+        let focus = Patterns { focus: Some(Regex::new("^a$").expect("a regex")), ..Patterns::default() };
         let left = profile.narrow(&focus);
         let samples = |which: fn(Taken) -> bool| left.taken(which).samples;
         assert_eq!([samples(|t| t.in_kernel), samples(|t| t.rooted), samples(Taken::is_walked)], [1, 4, 1]);

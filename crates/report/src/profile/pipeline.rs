@@ -5,6 +5,7 @@
 //!         └────── Loaded ──────────────────┘ └── Named ──────┘ └──── Report ────┘
 //! ```
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -14,18 +15,20 @@ use icecore_format::records::{StackRepair, WalkEnd};
 use crate::base::term::progress::Progress;
 use crate::profile::found::NameIndex;
 use crate::profile::names::{Names, name};
-use crate::profile::{Patterns, Profile};
+use crate::profile::{Counted, Patterns, Profile};
 use crate::recording::cgroups::Cgroups;
-use crate::recording::events::ChosenEvents;
+use crate::recording::events::{ChosenEvents, Meaning};
 use crate::recording::filter::Filter;
 use crate::recording::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
 use crate::recording::spaces::Spaces;
 use crate::stacks::calls::{Impossible, impossible};
-use crate::stacks::hits::{self, Apart, Hits, Key, Selection};
+use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use crate::stacks::repair::{
     New, RepairedStacks, Suspects, repair_stacks, skips_interrupted, suspects, trampolines,
 };
+use crate::stacks::waits::WaitGroups;
+use crate::stacks::waits::wakers::WakerStacks;
 use crate::stacks::weigh::weigh;
 use icecore_symbolize::debuginfod::{self, Fetched, Wish, fetch};
 use icecore_symbolize::image::{Finder, Search};
@@ -52,6 +55,8 @@ pub struct Loaded<'a> {
     pub repaired: RepairedStacks,
     /// Samples, counted.
     pub hits: Hits,
+    /// The groups of waits that the samples name; none unless waits are counted apart.
+    pub waits: WaitGroups,
     /// Where files of images are searched.
     pub search: &'a Search,
     /// Walks that cannot be whole. Finding them takes time.
@@ -112,7 +117,8 @@ impl<'a> Loaded<'a> {
             filter: &filter,
             events: &events,
         };
-        let (repaired, new) = repaired(recording, selection, search);
+        let wakers = apart.waits == WaitsApart::Wakers;
+        let (repaired, new) = repaired(recording, selection, wakers, search);
         tables.nodes.push(new.first_id, new.nodes);
         tables.marks.extend(new.marks);
         let selection = Selection {
@@ -122,9 +128,18 @@ impl<'a> Loaded<'a> {
             filter: &filter,
             events: &events,
         };
-        let mut hits = hits::count(selection, apart, |entry| repaired.samples(recording, &tables, entry));
+        let samples = |entry: &_| repaired.samples(recording, &tables, entry);
+        let wakers = wakers.then(|| WakerStacks::find(selection, samples));
+        let waits = if apart.needs_waits() {
+            WaitGroups::new(&tables, &spaces, wakers)
+        } else {
+            WaitGroups::default()
+        };
+        let mut hits = hits::count(selection, apart, &waits, samples);
         if is_part {
-            let stacks = hits.rows.iter().flat_map(|hit| [hit.key.user, hit.key.kernel]);
+            let stacks = hits.rows.iter().chain(waits.waker_stacks());
+            let stacks = stacks.flat_map(|hit| [hit.key.user, hit.key.kernel]);
+            let stacks = stacks.chain(hits.wall.iter().map(|sum| sum.kernel));
             match needed::nodes(recording, stacks) {
                 Some(nodes) => tables.nodes = nodes,
                 None => load_nodes(recording, &mut tables),
@@ -144,6 +159,7 @@ impl<'a> Loaded<'a> {
             patterns,
             repaired,
             hits,
+            waits,
             search,
             suspects: OnceLock::new(),
         }
@@ -201,6 +217,20 @@ impl<'a> Loaded<'a> {
         (suspects, worst.map(|image| image.path.clone()))
     }
 
+    /// Lists all stacks: those of samples, then those of wakers.
+    fn stacks(&self) -> Cow<'_, [Hit]> {
+        match self.waits.waker_stacks() {
+            [] => Cow::Borrowed(&self.hits.rows),
+            wakers => Cow::Owned([&self.hits.rows, wakers].concat()),
+        }
+    }
+
+    /// Returns true if stacks of wakers are requested, and the recording has none.
+    pub(crate) fn lacks_wakers(&self) -> bool {
+        let events = self.tables.parts.events();
+        self.waits.have_wakers() && !events.iter().any(|event| Meaning::of(event) == Meaning::Waker)
+    }
+
     /// Counts edges of user stacks that the code does not make.
     pub(crate) fn impossible(&self, located: &Located) -> Impossible {
         let locator = Locator::new(&self.tables, &self.spaces);
@@ -212,7 +242,7 @@ impl<'a> Loaded<'a> {
     /// Names every distinct place. If there are servers, first downloads files that the search does not find.
     pub fn name(&self, search: &Search, servers: Option<&debuginfod::Settings>, progress: bool) -> Named {
         let locator = Locator::new(&self.tables, &self.spaces);
-        let located = locate(&locator, &self.hits.rows);
+        let located = locate(&locator, &self.stacks());
         let embedded = locator.embedded(self.recording);
         let finder = Finder { search, embedded: Some(&embedded) };
         let fetched = servers.map(|servers| self.fetch(&locator, &located, finder, servers, progress));
@@ -232,7 +262,7 @@ impl<'a> Loaded<'a> {
         servers: &debuginfod::Settings,
         progress: bool,
     ) -> Fetched {
-        let weights = weigh(located, &self.hits.rows, locator.images.len());
+        let weights = weigh(located, &self.stacks(), locator.images.len());
         let wishes = locator.images.iter().zip(weights).map(|(image, weight)| Wish { image, weight });
         let open = with_open_places(locator, located);
         let wishes = wishes.zip(open).filter(|(wish, is_open)| *is_open && wish.weight > 0);
@@ -246,7 +276,8 @@ impl<'a> Loaded<'a> {
     /// Builds the profile from which views are made.
     pub fn report(&'a self, located: &Located, names: Names) -> Report<'a> {
         let is_rooted = |key: &Key, begins| self.is_rooted(key, begins);
-        let profile = Profile::build(self.selection(), &self.hits, located, names, is_rooted);
+        let counted = Counted { hits: &self.hits, waits: &self.waits };
+        let profile = Profile::build(self.selection(), counted, located, names, is_rooted);
         let profile = profile.narrow(&self.patterns);
         let parts = [self.filter.describe(), self.patterns.describe()];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -267,13 +298,18 @@ fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces,
 }
 
 /// Repairs stacks; also returns the new nodes of the trie.
-fn repaired(recording: &Recording, selection: Selection<'_>, search: &Search) -> (RepairedStacks, New) {
+fn repaired(
+    recording: &Recording,
+    selection: Selection<'_>,
+    wakers: bool,
+    search: &Search,
+) -> (RepairedStacks, New) {
     let tables = selection.tables;
     let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
     let locator = Locator::new(tables, selection.spaces);
     let embedded = locator.embedded(recording);
     let finder = Finder { search, embedded: Some(&embedded) };
-    repair_stacks(recording, selection, &locator, &finder, first_id)
+    repair_stacks(recording, selection, &locator, &finder, wakers, first_id)
 }
 
 /// Returns for each image whether it has places that the recording itself cannot name fully.

@@ -73,6 +73,8 @@ pub enum EventChoice {
     /// All but waits and wakers if the recording has other events; otherwise all but wakers. Time in which threads sleep would drown
     /// the rest.
     Usual,
+    /// Waits.
+    Waits,
     /// Those with one of these names, in which `*` and `?` are wildcards.
     Named(Vec<String>),
 }
@@ -85,18 +87,28 @@ impl EventChoice {
         let has_waits = has(|meaning| meaning == Meaning::Wait);
         let is_wanted = |event: &EventV1| match (self, Meaning::of(event)) {
             (Self::All, _) => true,
+            (Self::Waits, meaning) => meaning == Meaning::Wait,
             (Self::Named(names), _) => names.iter().any(|name| is_like(name, &event.name)),
             (Self::Usual, Meaning::Wait) => !has_others,
             (Self::Usual, Meaning::Waker) => !has_others && !has_waits,
             (Self::Usual, _) => true,
         };
         // A damaged recording may have samples of events that it does not describe.
-        let has_all = !matches!(self, Self::Named(names) if names.iter().all(|name| name != ANY));
+        let has_all = match self {
+            Self::Waits => false,
+            Self::Named(names) => names.iter().any(|name| name == ANY),
+            Self::All | Self::Usual => true,
+        };
         let mut chosen = ChosenEvents { is_chosen: [has_all; EVENTS] };
         for (slot, event) in chosen.is_chosen.iter_mut().zip(events) {
             *slot = is_wanted(event);
         }
         chosen
+    }
+
+    /// Returns true if these are waits, and no event of a recording is one.
+    pub fn are_missing(&self, events: &[EventV1]) -> bool {
+        *self == Self::Waits && !events.iter().any(|event| Meaning::of(event) == Meaning::Wait)
     }
 
     /// Returns the first name that no event of a recording has.
@@ -209,6 +221,9 @@ mod tests {
         assert_eq!(kept(&usual, &["off-cpu", "run-delay", "waker"]), [true, true, false]);
         assert_eq!(kept(&usual, &["waker"]), [true]);
         assert_eq!(kept(&EventChoice::All, &["cpu-clock", "waker"]), [true, true]);
+        let waits = EventChoice::Waits;
+        assert_eq!(kept(&waits, &["cpu-clock", "off-cpu", "waker", "run-delay"]), [false, true, false, true]);
+        assert!(waits.are_missing(&[event("waker", "ns")]) && !waits.are_missing(&[event("off-cpu", "ns")]));
         assert!(usual.among(&[]).has(7), "events that the recording does not describe");
     }
 

@@ -7,6 +7,7 @@ use icecore_format::block::Processes;
 use icecore_format::records::{Sample, Task};
 
 use super::events::EventChoice;
+use icecore_text::glob::is_like;
 
 /// Which samples are kept, decided before anything is named.
 #[derive(Debug, Clone, Default)]
@@ -15,7 +16,7 @@ pub struct Filter {
     pub pids: Vec<u32>,
     /// Threads; empty: all.
     pub tids: Vec<u32>,
-    /// Exact names of a thread or of its process; empty: all.
+    /// Names of a thread or of its process, in which `*` and `?` are wildcards; empty: all.
     pub comms: Vec<String>,
     /// Paths of cgroups, which hold those below them; empty: all.
     pub cgroups: Vec<String>,
@@ -75,7 +76,7 @@ impl Filter {
 
     /// Tells whether a thread is wanted by its name or that of its process.
     pub fn wants_name(&self, comm: &str, process: &str) -> bool {
-        self.comms.is_empty() || self.comms.iter().any(|name| name == comm || name == process)
+        self.comms.is_empty() || self.comms.iter().any(|name| is_like(name, comm) || is_like(name, process))
     }
 
     /// Tells whether a host is wanted; its name is looked up only if it matters.

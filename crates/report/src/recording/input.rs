@@ -11,7 +11,7 @@ use icecore_format::header::FileHeader;
 use icecore_format::read::Recording;
 
 use crate::base::meant::of_others;
-use crate::recording::events::listed;
+use crate::recording::events::{EventChoice, listed};
 use crate::recording::filter::{Filter, Moment};
 use crate::recording::load::outline::outline;
 use spool::spool;
@@ -83,6 +83,13 @@ pub struct NoEvent {
     name: String,
     path: PathBuf,
     has: String,
+}
+
+/// The recording has no waits, and the view shows them.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot show waits: `{}` has none; record them with --off-cpu, or name other events with --event", path.display())]
+pub struct NoWaits {
+    path: PathBuf,
 }
 
 /// Opens a recording: a file, a pipe by its name, or stdin as `-`.
@@ -200,6 +207,18 @@ pub fn check_events(path: &Path, recording: &Recording, filter: &Filter) -> Resu
     let Some(name) = filter.events.unknown(events) else { return Ok(()) };
     let has = if events.is_empty() { "no events".to_owned() } else { listed(events) };
     Err(NoEvent { name: name.to_owned(), path: path.to_owned(), has })
+}
+
+/// Refuses a view of waits if the recording has none.
+///
+/// # Errors
+/// If waits are requested, and no session has an event of that meaning.
+pub fn check_waits(path: &Path, recording: &Recording, choice: &EventChoice) -> Result<(), NoWaits> {
+    if choice.are_missing(outline(recording).parts.events()) {
+        Err(NoWaits { path: path.to_owned() })
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

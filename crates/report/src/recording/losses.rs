@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use icecore_format::records::Cause;
+
 use super::load::Tables;
 
 /// Counts samples that were lost while recording, or from the file since then.
@@ -12,8 +14,17 @@ pub(crate) fn lost(tables: &Tables) -> u64 {
 
 /// Adds up all losses by cause.
 pub(crate) fn losses(tables: &Tables) -> BTreeMap<String, u64> {
+    by_cause(tables, |_| true)
+}
+
+/// Adds up by cause what was lost besides samples: names, callers, mappings.
+pub(crate) fn other_losses(tables: &Tables) -> BTreeMap<String, u64> {
+    by_cause(tables, |cause| !cause.is_sample())
+}
+
+fn by_cause(tables: &Tables, which: impl Fn(Cause) -> bool) -> BTreeMap<String, u64> {
     let mut by_cause: BTreeMap<String, u64> = BTreeMap::new();
-    for loss in &tables.losses {
+    for loss in tables.losses.iter().filter(|loss| which(loss.cause)) {
         let sum = by_cause.entry(loss.cause.name()).or_default();
         *sum = sum.saturating_add(loss.count);
     }

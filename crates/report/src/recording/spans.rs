@@ -88,6 +88,9 @@ pub(crate) fn widened(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
+/// The most pieces of one weight: a thread that waits all the time has a piece in each slice, of which there may be many.
+pub const MAX_PIECES: u32 = 4096;
+
 /// How time is to be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slicing {
@@ -127,6 +130,34 @@ impl Slices {
         let into = time_ns.saturating_sub(self.begin_ns) / self.len_ns;
         into.min(u64::from(self.number - 1)) as u32
     }
+
+    /// Spreads a weight evenly over a stretch of time; returns what falls into each slice. What falls outside of all slices is
+    /// left out. A stretch over more than [`MAX_PIECES`] slices is spread over every second, third, … of them.
+    pub fn spread(&self, (begin_ns, end_ns): (u64, u64), weight: u64) -> Vec<(u32, u64)> {
+        let all_ns = end_ns.saturating_sub(begin_ns);
+        if all_ns == 0 {
+            return vec![(self.of(begin_ns), weight)];
+        }
+        let last_ns = self.begin_ns.saturating_add(self.len_ns.saturating_mul(u64::from(self.number)));
+        let (from_ns, to_ns) = (begin_ns.max(self.begin_ns), end_ns.min(last_ns));
+        if from_ns >= to_ns {
+            return Vec::new();
+        }
+        let slices = self.of(to_ns - 1) - self.of(from_ns) + 1;
+        let each = slices.div_ceil(MAX_PIECES);
+        // What was spread up to a moment, so that rounding adds up.
+        let up_to = |ns: u64| (u128::from(weight) * u128::from(ns - begin_ns) / u128::from(all_ns)) as u64;
+        let mut spread = Vec::new();
+        let mut done_ns = from_ns;
+        while done_ns < to_ns {
+            let slice = self.of(done_ns);
+            let next = u64::from(slice) + u64::from(each);
+            let next_ns = self.begin_ns.saturating_add(self.len_ns.saturating_mul(next)).min(to_ns);
+            spread.push((slice, up_to(next_ns) - up_to(done_ns)));
+            done_ns = next_ns;
+        }
+        spread
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +169,22 @@ mod tests {
         assert_eq!(together_ns(vec![(5, 10), (7, 12), (8, 9), (20, 21)]), 8);
         assert_eq!(together_ns(vec![]), 0);
         assert_eq!(together_ns(vec![(3, 3)]), 0);
+    }
+
+    #[test]
+    fn a_weight_is_spread_over_the_slices_in_proportion_to_time() {
+        let slices = Slices { begin_ns: 100, len_ns: 50, number: 4 };
+        assert_eq!(slices.spread((120, 220), 1_000), [(0, 300), (1, 500), (2, 200)]);
+        assert_eq!(slices.spread((150, 200), 7), [(1, 7)]);
+        assert_eq!(slices.spread((160, 160), 7), [(1, 7)], "a wait of no time has a weight, too");
+        assert_eq!(slices.spread((0, 200), 200), [(0, 50), (1, 50)], "what was before is left out");
+        assert_eq!(slices.spread((290, 310), 10), [(3, 5)]);
+        assert!(slices.spread((400, 500), 10).is_empty() && slices.spread((1, 2), 10).is_empty());
+        let thirds: u64 = slices.spread((101, 299), 1_000_003).iter().map(|(_, part)| part).sum();
+        assert_eq!(thirds, 1_000_003, "nothing is lost by rounding");
+        let many = Slices { begin_ns: 0, len_ns: 1, number: 10_000 };
+        let pieces = many.spread((0, 10_000), 10_000);
+        assert_eq!((pieces.len(), pieces[1], pieces[3_333]), (3_334, (3, 3), (9_999, 1)));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use super::{Streams, lookup, screen};
 use crate::analysis::quality;
 use crate::cli::Global;
 use crate::profile::pipeline::{Loaded, Named, Report};
+use crate::recording::events::EventChoice;
 use crate::recording::input;
+use crate::views::unmatched::unmatched;
 use crate::views::{Needs, Shown, Typed, View, events};
 
 /// Shows a view; returns the exit code.
@@ -23,8 +25,13 @@ pub(super) fn show<V: View + Args>(
     let recording = open(&source.file)?;
     input::check_events(&source.file, &recording, &select.filter())?;
     let width = if streams.color { terminal_width() } else { None }.unwrap_or(WIDTH);
-    let Needs { apart, tells_quality, is_no_page, lists_samples } = view.needs(select, width);
-    let loaded = Loaded::new(&source.file, &recording, select.filter(), select.patterns(), &search, apart);
+    let Needs { apart, tells_quality, is_no_page, lists_samples, shows_waits } = view.needs(select, width);
+    let mut filter = select.filter();
+    if shows_waits && filter.events == EventChoice::Usual {
+        filter.events = EventChoice::Waits;
+        input::check_waits(&source.file, &recording, &filter.events)?;
+    }
+    let loaded = Loaded::new(&source.file, &recording, filter, select.patterns(), &search, apart);
     let progress = streams.progress && !global.quiet;
     let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), progress);
     let report = Report { located: Some(&located), ..loaded.report(&located, names) };
@@ -34,6 +41,10 @@ pub(super) fn show<V: View + Args>(
     if global.json || is_no_page {
         let mixed = if lists_samples { None } else { events::mixed(&report) };
         screen.warn(events::unshown(&report).into_iter().chain(mixed));
+    }
+    screen.warn(unmatched(&loaded));
+    if loaded.lacks_wakers() {
+        screen.warn(["the recording has no stacks of those who ended waits: record them with --wakers"]);
     }
     screen.remark(lookup::remarks(&search, servers.as_ref(), &fetched));
     let passes = view.show(&Shown { report: &report, located: &located, select, width }, &mut screen)?;

@@ -16,6 +16,7 @@ use crate::recording::filter::{Filter, Sides};
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::recording::spans::{Slices, Slicing, Spans};
+use crate::stacks::waits::WaitGroups;
 use counter::Counter;
 
 /// What samples share that hit the same code in the same thread or process. The order makes equal stacks neighbours.
@@ -39,6 +40,8 @@ pub struct Key {
     pub cgroup: CgroupId,
     /// The event, where events are counted apart; else 0.
     pub event: u8,
+    /// The group of the waits, where waits are counted apart: see [`WaitGroups`]. Else 0.
+    pub wait: u32,
 }
 
 /// All samples with one key.
@@ -78,8 +81,23 @@ pub struct Hits {
     pub seen: SampleFacts,
     /// The slices of time, if they are counted apart.
     pub slices: Option<Slices>,
+    /// What threads ran and waited, if that is added up.
+    pub wall: Vec<WallSum>,
     /// Blocks of samples that could not be used.
     pub damage: Vec<Damage>,
+}
+
+/// Time that threads ran, or that they waited with one kernel stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WallSum {
+    /// The group of the waits; 0 if the threads ran.
+    pub wait: u32,
+    /// The kernel stack of the waits, a stack id; 0 if the threads ran.
+    pub kernel: u32,
+    /// Number of samples.
+    pub samples: u64,
+    /// The time, ns.
+    pub weight: u64,
 }
 
 /// Facts about the samples that pass the filter.
@@ -126,10 +144,35 @@ pub struct Apart {
     pub threads: bool,
     /// Count samples by event. Then weights have the unit of their event.
     pub events: bool,
+    /// What of waits is counted apart.
+    pub waits: WaitsApart,
+    /// Also add up what threads ran and waited, whatever events are requested.
+    pub wall: bool,
     /// Count samples by slice of time.
     pub slices: Option<Slicing>,
+    /// Spread the weight of a wait over the slices in which it lasted; else it counts in the slice in which it ended.
+    pub spreads_waits: bool,
     /// Ignore stacks: all samples on a requested side count as if they had none.
     pub no_stacks: bool,
+}
+
+impl Apart {
+    /// Returns true if rows of waits matter.
+    pub fn needs_waits(self) -> bool {
+        self.waits != WaitsApart::Nothing || self.wall || self.spreads_waits
+    }
+}
+
+/// What of waits is counted apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WaitsApart {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What their rows say, but for the stacks of wakers.
+    Rows,
+    /// The stacks of wakers, too.
+    Wakers,
 }
 
 /// Selects and describes samples, equally for counting and for listing.
@@ -196,8 +239,8 @@ impl Selection<'_> {
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;
-        let (repair, event) = (sample.repair, 0);
-        Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event })
+        let (repair, event, wait) = (sample.repair, 0, 0);
+        Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event, wait })
     }
 
     /// Returns true if the filter admits a sample, whatever its event is.
@@ -247,6 +290,7 @@ struct Phase {
 pub fn count(
     selection: Selection<'_>,
     apart: Apart,
+    waits: &WaitGroups,
     samples: impl Fn(&Entry) -> Result<Vec<Sample>, icecore_format::Error> + Sync,
 ) -> Hits {
     let all = selection.tables.sample_blocks.iter();
@@ -262,7 +306,7 @@ pub fn count(
     let leaders = if apart.threads { Map::default() } else { leaders(selection.tables) };
     let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
     let counted = blocks.par_chunks(stretch).map(|blocks| {
-        let mut counter = Counter::new(&leaders, apart, slices);
+        let mut counter = Counter::new(&leaders, waits, apart, slices);
         blocks.iter().for_each(|entry| counter.block(selection, entry, samples(entry)));
         counter
     });

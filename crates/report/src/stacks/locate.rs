@@ -251,12 +251,17 @@ impl<'a> Locator<'a> {
 
     /// Finds the place of a frame of a kernel stack.
     pub fn kernel(&self, step: Step) -> CodeLocation {
-        match step.location {
-            Some(Location::Address(address)) => {
-                CodeLocation::Kernel(self.tables.parts.of_node(step.node), step.role.lookup(Avma(address)))
-            }
-            _ => CodeLocation::Lost,
+        kernel_place(self.tables, step)
+    }
+}
+
+/// Finds the place of a frame of a kernel stack.
+pub(crate) fn kernel_place(tables: &Tables, step: Step) -> CodeLocation {
+    match step.location {
+        Some(Location::Address(address)) => {
+            CodeLocation::Kernel(tables.parts.of_node(step.node), step.role.lookup(Avma(address)))
         }
+        _ => CodeLocation::Lost,
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `calls` | calls in machine code, and stacks that they rule out |
 //! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
 //! | [`mounts`] | the mount namespace of recorded paths |
+//! | [`waits`] | what rows of waits say of samples; kinds of waits |
 //! | `weigh` | how many samples hit each image |
 
 pub(crate) mod calls;
@@ -17,4 +18,5 @@ pub mod kernel;
 pub mod locate;
 pub mod mounts;
 pub mod repair;
+pub mod waits;
 pub(crate) mod weigh;

@@ -43,6 +43,7 @@ use crate::recording::load::{Tables, samples};
 use crate::stacks::calls;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::Locator;
+use crate::stacks::waits;
 use batch::Batch;
 use grown::Trie;
 use icecore_symbolize::image::Finder;
@@ -120,8 +121,8 @@ impl RepairedStacks {
     }
 }
 
-/// Unwinds the stacks of all samples of requested threads in blocks that may hold a requested sample. The result for a sample does
-/// not depend on the other filters. New nodes have ids from `first_id` on.
+/// Unwinds the stacks of all samples of requested threads in blocks that may hold a requested sample; with `wakers` also all stacks
+/// that ended waits. The result for a sample does not depend on the other filters. New nodes have ids from `first_id` on.
 ///
 /// # Cost   works on blocks and batches in parallel; merges the new nodes sequentially
 pub fn repair_stacks(
@@ -129,6 +130,7 @@ pub fn repair_stacks(
     selection: Selection<'_>,
     locator: &Locator<'_>,
     finder: &Finder<'_>,
+    wakers: bool,
     first_id: u32,
 ) -> (RepairedStacks, New) {
     let tables = selection.tables;
@@ -142,7 +144,7 @@ pub fn repair_stacks(
     let limits =
         Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(lookup.machine()) };
     let unwinders = Unwinders::new(limits);
-    let wanted = tables.sample_blocks.iter().filter(|entry| selection.may_be_in(entry));
+    let wanted = tables.sample_blocks.iter().filter(|entry| wakers || selection.may_be_in(entry));
     let mut blocks: Vec<(u32, &Entry)> =
         wanted.map(|entry| (tables.parts.of(entry).number(), entry)).collect();
     blocks.sort_by_key(|(part, _)| *part);
@@ -155,10 +157,14 @@ pub fn repair_stacks(
             batch.done()
         })
     };
+    let is_waker = waits::wakers::wakers(tables);
     let of_block = |entry: &Entry| -> Vec<batch::Done> {
         // The stage that counts samples reports damaged blocks.
         let mut samples = samples(recording, tables, entry).unwrap_or_default();
-        samples.retain(|sample| sample.snapshot != 0 && selection.wants_thread(sample.task));
+        let is_waker = |sample: &Sample| wakers && is_waker[usize::from(sample.event)];
+        samples.retain(|sample| {
+            sample.snapshot != 0 && (selection.wants_thread(sample.task) || is_waker(sample))
+        });
         samples.par_chunks(BATCH).map(unwind).collect()
     };
     let done: Vec<Vec<batch::Done>> = blocks.par_iter().map(|(_, entry)| of_block(entry)).collect();

@@ -7,7 +7,7 @@ mod text;
 use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
-use crate::analysis::depths::{Depths, entries, recursing};
+use crate::analysis::depths::{Depths, entries};
 use crate::cli::{Owner, Select};
 use crate::profile::pipeline::Report;
 use crate::stacks::hits::Apart;
@@ -21,6 +21,7 @@ use rows::{GroupRow, InterpreterRow, RecursionRow};
 Examples:
   icecore-report depth demo.icecore
   icecore-report depth demo.icecore --by thread --user
+  icecore-report depth demo.icecore --event 'uprobe:*'    each probe by itself
   icecore-report depth demo.icecore --json | jq '.groups[0].max'     like max(len(ustack)) of bpftrace
 
 A depth is a number of frames as the machine has them: inlined functions have none. A stack that was cut is \
@@ -74,7 +75,7 @@ impl Depth {
         let samples = profile.whole().samples;
         let most = if options.rows > 0 { options.rows } else { usize::MAX };
         let groups = groups::groups(profile, &depths, &owners);
-        let found = recursing(profile, &depths);
+        let found = groups::recursion(profile, &depths);
         let interpreters = groups::interpreters(profile, &depths, &owners, &entries(profile));
         Self {
             schema: "icecore.depth/1",
@@ -84,7 +85,7 @@ impl Depth {
             group_count: groups.len() as u64,
             groups: groups.iter().take(most).map(|group| GroupRow::new(report, &owners, group)).collect(),
             recursion_count: found.len() as u64,
-            recursion: found.iter().take(most).map(|row| RecursionRow::new(profile, row, samples)).collect(),
+            recursion: found.iter().take(most).map(|row| RecursionRow::new(report, row)).collect(),
             interpreter_count: interpreters.len() as u64,
             interpreters: interpreters
                 .iter()

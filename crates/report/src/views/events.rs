@@ -4,7 +4,7 @@ use crate::base::term::quantity::things;
 use crate::cli::Weight;
 use crate::profile::Measure;
 use crate::profile::pipeline::Report;
-use crate::recording::events::{Meaning, listed};
+use crate::recording::events::{EventChoice, Meaning, listed};
 
 /// Says that samples of events with different units were counted, and how to see one of them.
 pub(crate) fn mixed(report: &Report<'_>) -> Option<String> {
@@ -21,8 +21,8 @@ pub(crate) fn mixed(report: &Report<'_>) -> Option<String> {
 /// Says that waits were left out because nobody asked for them, and how to see them.
 pub(crate) fn unshown(report: &Report<'_>) -> Option<String> {
     let loaded = report.loaded;
-    // Whoever names events knows which ones.
-    if !loaded.filter.events.names().is_empty() {
+    // Whoever names events knows which ones, and views of waits show nothing else.
+    if loaded.filter.events != EventChoice::Usual {
         return None;
     }
     let events = loaded.tables.parts.events();

@@ -33,6 +33,7 @@ Examples:
   icecore-report flame demo.icecore -o - --comm cc1 > cc1.svg
   icecore-report flame demo.icecore --from 2 --to 3.5     one and a half seconds of it
   icecore-report flame demo.icecore --event cpu-clock,off-cpu    wall time: what ran, and what waited
+  icecore-report flame demo.icecore --event off-cpu --wakers     who waits for whom
 
 User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey. Click zooms, \
 Ctrl-F searches.")]
@@ -52,11 +53,15 @@ pub struct Args {
     /// Title of the graph
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows waits unless --event names others
+    #[arg(long)]
+    pub wakers: bool,
 }
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs { is_no_page: true, ..Needs::threads(self.root == Root::Thread) }
+        let needs = Needs::threads(self.root == Root::Thread).with_wakers(self.wakers);
+        Needs { is_no_page: true, ..needs }
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
@@ -194,7 +199,7 @@ fn draw(
     options.count_name = unit.to_owned();
     options.font_width = FONT_WIDTH;
     options.min_width = MIN_WIDTH_PERCENT;
-    // Only the names of processes have no color in the map.
+    // Only the names of processes, and what separates the stacks of wakers, have no color in the map.
     options.colors = Palette::Basic(BasicPalette::Yellow);
     options.deterministic = true;
     options.palette_map = Some(colors);
@@ -215,6 +220,9 @@ fn colors(names: &Names, labels: &Labels, name_bytes: usize) -> PaletteMap {
     for (number, frame) in (0..).zip(&names.frames) {
         let label = &*shorten(labels.of(number), name_bytes);
         let function = &names.functions[frame.function as usize];
+        if function.is_marker() {
+            continue;
+        }
         let (r, g, b): (u8, u8, u8) = match (function.reason, function.side, frame.inlined) {
             (Some(_), _, _) => (185, 185, 185),
             (None, Side::Kernel, _) => (235, 145, 40),

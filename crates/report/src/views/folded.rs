@@ -24,6 +24,7 @@ use crate::views::{Needs, Result, Screen, Shown, View};
 Examples:
   icecore-report folded demo.icecore > demo.folded
   icecore-report folded demo.icecore | inferno-flamegraph > demo.svg
+  icecore-report folded demo.icecore --wakers             as offwaketime prints them
 
 A line is `process;outermost;…;innermost count`. Kernel frames end with _[k], inlined ones with _[i].")]
 pub struct Args {
@@ -36,11 +37,15 @@ pub struct Args {
     /// Leave out the marks after the names of kernel frames and inlined frames
     #[arg(long)]
     pub no_annotations: bool,
+    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows waits unless --event names others
+    #[arg(long)]
+    pub wakers: bool,
 }
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs { is_no_page: true, ..Needs::threads(self.root == Root::Thread) }
+        let needs = Needs::threads(self.root == Root::Thread).with_wakers(self.wakers);
+        Needs { is_no_page: true, ..needs }
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {

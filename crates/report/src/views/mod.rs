@@ -19,6 +19,7 @@ pub mod timeline;
 pub mod top;
 pub mod tree;
 pub mod trend;
+pub(crate) mod unmatched;
 pub mod verify;
 mod view;
 

@@ -10,8 +10,10 @@ use rayon::prelude::*;
 use crate::cli::Select;
 use crate::profile::entry::entries;
 use crate::profile::pipeline::Loaded;
-use crate::stacks::hits::Key;
+use crate::stacks::hits::{Apart, Key};
 use crate::stacks::locate::{Locator, steps};
+use crate::stacks::waits::WaitRows;
+use crate::stacks::waits::kinds::Kinds;
 use crate::views::{Needs, Result, Screen, Shown, View};
 use rows::Lister;
 
@@ -28,7 +30,9 @@ pub struct Args;
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs { is_no_page: true, lists_samples: true, ..Needs::default() }
+        // Also loads the kernel stacks of waits whose kernel frames are not shown: they say the kinds.
+        let apart = Apart { wall: true, ..Apart::default() };
+        Needs { apart, is_no_page: true, lists_samples: true, ..Needs::default() }
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
@@ -51,7 +55,8 @@ pub fn write(shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<()> {
     let (loaded, names) = (report.loaded, &report.profile.names);
     let locator = Locator::new(&loaded.tables, &loaded.spaces);
     let (matches, entries) = (loaded.patterns.matches(names), entries(names));
-    let lister = Lister { loaded, located, names, locator, matches, entries };
+    let (waits, kinds) = (WaitRows::new(&loaded.tables), Kinds::new(&loaded.tables));
+    let lister = Lister { loaded, located, names, locator, matches, waits, kinds, entries };
     let samples = selected(loaded);
     let depth = |stack| steps(&loaded.tables, stack).count();
     let frames: Vec<usize> = samples.par_iter().map(|(_, key)| depth(key.user) + depth(key.kernel)).collect();

@@ -4,6 +4,7 @@ mod events;
 mod memory;
 mod sessions;
 mod text;
+mod wall;
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,12 @@ use super::info::{EventRow, ReceiptRow};
 use super::left_out::LeftOutRow;
 use super::{DamageRow, Needs, Result, Screen, Shown, View};
 use crate::analysis::clock::achieved_hz;
+use crate::analysis::wall_time::WallTime;
 use crate::base::ratio;
 use crate::cli::{Select, Sort};
 use crate::profile::pipeline::Report;
-use crate::recording::losses::{losses, lost};
+use crate::recording::losses::{losses, lost, other_losses};
+use crate::stacks::hits::Apart;
 use crate::views::top::{self, By, Top};
 
 pub use crate::analysis::quality::{Quality, Verdict};
@@ -40,7 +43,7 @@ pub struct Args;
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs { tells_quality: true, ..Needs::default() }
+        Needs { apart: Apart { wall: true, ..Apart::default() }, tells_quality: true, ..Needs::default() }
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
@@ -99,11 +102,16 @@ pub struct Summary {
     events_shown: Vec<events::EventSum>,
     /// The events of samples that are not shown: waits that nobody asked for, or what `--event` leaves out.
     events_left_out: Vec<events::EventSum>,
+    /// What the threads did all the time; `None` without waits, or with filters by function.
+    wall_time: Option<wall::WallRow>,
     /// The begin of the earliest session, and the end of the latest.
     start_unix_ns: u64,
     end_unix_ns: u64,
     notes: Vec<String>,
     lost_by_cause: BTreeMap<String, u64>,
+    /// Those of them that are no samples.
+    #[serde(skip)]
+    other_losses: BTreeMap<String, u64>,
     left_out: Vec<LeftOutRow>,
     damage: Vec<DamageRow>,
     processes: Vec<Process>,
@@ -200,6 +208,7 @@ impl Summary {
             events: EventRow::list(&alike(tables, |session| session.events.clone())),
             events_shown: events::sums(tables, &loaded.hits.seen.events),
             events_left_out: events::sums(tables, &loaded.hits.seen.unshown),
+            wall_time: WallTime::new(report).map(|wall| wall::WallRow::new(&wall)),
             start_unix_ns: tables.parts.start_unix_ns(),
             end_unix_ns: tables
                 .parts
@@ -207,6 +216,7 @@ impl Summary {
                 .saturating_add(last_ns.saturating_sub(tables.parts.zero_ns())),
             notes: notes(tables),
             lost_by_cause,
+            other_losses: other_losses(tables),
             left_out: LeftOutRow::list(tables),
             damage: DamageRow::list(&tables.damage),
             processes,

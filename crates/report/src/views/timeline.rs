@@ -64,8 +64,9 @@ impl View for Args {
             apart: Apart {
                 threads: self.by == TimelineBy::Thread,
                 slices: Some(slicing(self, width)),
+                spreads_waits: true,
                 // A heat map shows no functions, and a second of it has more slices than the whole of other views.
-                no_stacks: self.heatmap && select.focus.is_none() && select.hide.is_none(),
+                no_stacks: self.heatmap && select.patterns().are_none(),
                 ..Apart::default()
             },
             tells_quality: self.heatmap,

@@ -1,16 +1,18 @@
-//! `top`: the heaviest functions, lines, images, processes, threads, cgroups or hosts.
+//! `top`: the heaviest functions, lines, images, processes, threads, cgroups, hosts or waits.
 
 mod text;
+mod waits;
 
 use serde::Serialize;
 
-use super::{Needs, Result, Screen, Shown, View};
+use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::base::map::Interned;
 use crate::cli::{Select, Sort};
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
 use crate::recording::cgroups::CgroupId;
+use crate::stacks::hits::WaitsApart;
 
 pub(super) use text::clip;
 
@@ -26,13 +28,16 @@ Examples:
   icecore-report top demo.icecore --by cgroup             services and containers
   icecore-report top demo.icecore --by inlined            the compiler's inlining undone
   icecore-report top demo.icecore --event off-cpu         where threads waited, if waits were recorded
+  icecore-report top demo.icecore --by wait               for what they waited: disk, lock, socket
+  icecore-report top demo.icecore --by waker              which processes ended their waits
   icecore-report top demo.icecore --event 'uprobe:*'      the events of all probes in programs
 
 Self is the time in the function itself, total the time in it and in what it calls; a function that \
 occurs several times in one stack is counted once. Inlined code counts for the function around it, as in perf; --by \
-inlined shows every inlined function as a row of its own.")]
+inlined shows every inlined function as a row of its own. Waits, and who ended them, are those of off-cpu and \
+run-delay unless --event names others.")]
 pub struct Args {
-    /// Show rows of this kind: function, inlined, line, image, process, thread, cgroup or host
+    /// Show rows of this kind: function, inlined, line, image, process, thread, cgroup, host, wait, waker or waker-thread
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: By,
     /// Order rows by self or total
@@ -41,6 +46,9 @@ pub struct Args {
     /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
+    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows waits unless --event names others
+    #[arg(long)]
+    pub wakers: bool,
 }
 
 /// What a row of `top` is.
@@ -62,14 +70,33 @@ pub enum By {
     Cgroup,
     /// Hosts.
     Host,
+    /// Kinds of waits.
+    Wait,
+    /// Processes that ended waits.
+    Waker,
+    /// Threads that ended waits.
+    WakerThread,
+}
+
+impl By {
+    /// Returns true if rows are made of waits.
+    fn is_of_waits(self) -> bool {
+        matches!(self, Self::Wait | Self::Waker | Self::WakerThread)
+    }
 }
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs::threads(self.by == By::Thread)
+        let needs = Needs::threads(self.by == By::Thread);
+        let needs = if self.by.is_of_waits() { needs.with_waits(WaitsApart::Rows) } else { needs };
+        needs.with_wakers(self.wakers)
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        if self.by == By::Wait && shown.select.user {
+            let why = "cannot tell kinds of waits without the functions of the kernel: leave out --user";
+            return Err(Error::Refused(why.to_owned()));
+        }
         let top = Top::new(shown.report, self);
         screen.emit(&top, |page| top.text(shown.report, page))?;
         Ok(true)
@@ -151,6 +178,9 @@ impl Top {
                 By::Thread => "thread",
                 By::Cgroup => "cgroup",
                 By::Host => "host",
+                By::Wait => "wait",
+                By::Waker => "waker",
+                By::WakerThread => "waker-thread",
             },
             sort: if options.sort == Sort::Own { "self" } else { "total" },
             unit: profile.measure.unit.clone(),
@@ -177,6 +207,12 @@ impl Top {
                 let (keys, sums) = task_sums(report, by);
                 let (heavy, count) = heaviest(&sums, sort, most);
                 let row = |at: usize| task_row(report, &keys[at], sums[at].own, whole);
+                (heavy.into_iter().map(row).collect(), count)
+            }
+            By::Wait | By::Waker | By::WakerThread => {
+                let (keys, sums) = waits::sums(report, by);
+                let (heavy, count) = heaviest(&sums, sort, most);
+                let row = |at: usize| waits::row(report, by, &keys[at], sums[at].own, whole);
                 (heavy.into_iter().map(row).collect(), count)
             }
         };

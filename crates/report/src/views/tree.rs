@@ -19,7 +19,8 @@ use crate::profile::tree::{Label, Limits, Root, Tree, roots};
 Examples:
   icecore-report tree demo.icecore                            from main down to the leaves
   icecore-report tree demo.icecore --callers                  from the hottest leaves up to main
-  icecore-report tree demo.icecore --callers --focus '^memcpy$' --min-percent 0.1")]
+  icecore-report tree demo.icecore --callers --focus '^memcpy$' --min-percent 0.1
+  icecore-report tree demo.icecore --callers --wakers         who made whom wait, if waits were recorded")]
 pub struct Args {
     /// Begin at the leaves: who called them?
     #[arg(long)]
@@ -36,11 +37,14 @@ pub struct Args {
     /// Begin the callees with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
+    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows waits unless --event names others
+    #[arg(long)]
+    pub wakers: bool,
 }
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs::threads(self.root == Root::Thread)
+        Needs::threads(self.root == Root::Thread).with_wakers(self.wakers)
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {

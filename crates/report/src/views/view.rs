@@ -11,7 +11,7 @@ use crate::base::term::Page;
 use crate::cli::{Select, Source};
 use crate::profile::pipeline::Report;
 use crate::recording::load::clean;
-use crate::stacks::hits::Apart;
+use crate::stacks::hits::{Apart, WaitsApart};
 use crate::stacks::locate::Located;
 
 /// The command line of a view: its own arguments, then the recording and the filters, which are alike for all views.
@@ -50,12 +50,26 @@ pub struct Needs {
     pub is_no_page: bool,
     /// The view lists samples, and adds up no weights.
     pub lists_samples: bool,
+    /// The view shows waits unless other events are requested.
+    pub shows_waits: bool,
 }
 
 impl Needs {
     /// Requests the samples of each thread with `threads`, else those of each process.
     pub fn threads(threads: bool) -> Self {
         Self { apart: Apart { threads, ..Apart::default() }, ..Self::default() }
+    }
+
+    /// Requests what of waits is apart, and waits unless other events are requested.
+    #[must_use]
+    pub fn with_waits(self, waits: WaitsApart) -> Self {
+        Self { apart: Apart { waits, ..self.apart }, shows_waits: true, ..self }
+    }
+
+    /// Requests the stacks of wakers, if the user does.
+    #[must_use]
+    pub fn with_wakers(self, wakers: bool) -> Self {
+        if wakers { self.with_waits(WaitsApart::Wakers) } else { self }
     }
 }
 

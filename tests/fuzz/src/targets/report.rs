@@ -4,7 +4,7 @@ use super::{FREE_BYTES, lines};
 use lines::HOSTILE;
 
 /// The command lines.
-pub(super) const LINES: [&[&str]; 22] = [
+pub(super) const LINES: [&[&str]; 26] = [
     &["summary", HOSTILE],
     &["summary", "--json", HOSTILE],
     &["summary", "--json", "--focus", "^(ext4|vfs)", "--from", "0.5", HOSTILE],
@@ -12,6 +12,10 @@ pub(super) const LINES: [&[&str]; 22] = [
     &["top", "--json", "--by", "line", HOSTILE],
     &["top", "--by", "process", "--comm", "make", HOSTILE],
     &["top", "--by", "image", "--pid", "100", HOSTILE],
+    &["top", "--by", "wait", HOSTILE],
+    &["top", "--json", "--by", "waker-thread", "--event", "*", HOSTILE],
+    &["folded", "--wakers", HOSTILE],
+    &["tree", "--callers", "--wakers", "--ignore", "^vfs", HOSTILE],
     &["tree", HOSTILE],
     &["tree", "--callers", "--min-percent", "0", HOSTILE],
     &["tree", "--json", HOSTILE],

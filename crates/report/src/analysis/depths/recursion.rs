@@ -24,13 +24,13 @@ pub struct Recursing {
     pub repeats: Distribution,
 }
 
-/// Finds recursion: functions that call themselves, and sets of functions that call each other, each once. The one with
+/// Finds recursion in the samples of an event (0 if events are not apart): functions that call themselves, and sets of functions that call each other, each once. The one with
 /// most samples comes first.
 ///
 /// # Cost
 /// O(stacks): one walk over the trie, whatever the depth of recursion.
-pub fn recursing(profile: &Profile, depths: &Depths) -> Vec<Recursing> {
-    let loops = Loops::find(profile, depths);
+pub fn recursing(profile: &Profile, depths: &Depths, event: u8) -> Vec<Recursing> {
+    let loops = Loops::find(profile, depths, event);
     let mut sets = Sets::new(profile.names.functions.len());
     for (from, between) in loops.iter() {
         between.iter().for_each(|to| sets.join(from, *to));
@@ -77,7 +77,7 @@ mod tests {
             let most = row.repeats.max().expect("it recurs");
             (names.collect::<Vec<_>>().join(" "), row.functions, most.value, row.repeats.count())
         };
-        recursing(profile, &Depths::new(profile)).into_iter().map(row).collect()
+        recursing(profile, &Depths::new(profile), 0).into_iter().map(row).collect()
     }
 
     #[test]
@@ -89,10 +89,26 @@ mod tests {
             ("main;f;f;f;f;g", 1),
         ]);
         assert_eq!(of(&profile), [("f f".into(), 1, 4, 6)]);
-        let repeats = &recursing(&profile, &Depths::new(&profile))[0].repeats;
+        let repeats = &recursing(&profile, &Depths::new(&profile), 0)[0].repeats;
         let counts: Vec<u64> = (2..=5).map(|times| repeats.count_from(times)).collect();
         assert_eq!(counts, [6, 4, 1, 0]);
         assert_eq!(repeats.percentile(50).map(|figure| figure.value), Some(3));
+    }
+
+    #[test]
+    fn each_event_has_recursion_of_its_own() {
+        let mut profile = fixture::profile(&[("main;f;f;f", 3), ("main;f;f", 2), ("main;g;g", 5)]);
+        profile.rows[1].event = 4;
+        profile.rows[2].event = 4;
+        let of = |event| {
+            let rows = recursing(&profile, &Depths::new(&profile), event);
+            let row =
+                |row: &Recursing| (row.function, row.repeats.max().map(|max| max.value), row.repeats.count());
+            rows.iter().map(row).collect::<Vec<_>>()
+        };
+        assert_eq!(of(0), [(1, Some(3), 3)]);
+        assert_eq!(of(4), [(2, Some(2), 5), (1, Some(2), 2)]);
+        assert_eq!(of(9), []);
     }
 
     #[test]
@@ -143,7 +159,7 @@ mod tests {
     fn repeats_of_cut_stacks_are_least_values() {
         let mut profile = fixture::profile(&[("f;f;f", 1), ("main;f;f", 9)]);
         profile.rows[0].taken.end = WalkEnd::DEPTH;
-        let repeats = &recursing(&profile, &Depths::new(&profile))[0].repeats;
+        let repeats = &recursing(&profile, &Depths::new(&profile), 0)[0].repeats;
         let figures = [50, 100].map(|p| repeats.percentile(p).map(|f| (f.value, f.at_least)));
         assert_eq!(figures, [Some((2, false)), Some((3, true))]);
     }

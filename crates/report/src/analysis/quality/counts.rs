@@ -122,8 +122,8 @@ pub(super) fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
     let mut frames = 0u64;
     let mut unnamed: BTreeMap<Reason, u64> = BTreeMap::new();
     for (stack, amount) in profile.stacks.iter().zip(through).skip(1) {
-        // Filters by name leave stacks without samples.
-        if amount.samples == 0 {
+        // Filters by name leave stacks without samples, and what separates the stacks of wakers is no code.
+        if amount.samples == 0 || profile.function(*stack).is_marker() {
             continue;
         }
         frames = frames.saturating_add(amount.samples);

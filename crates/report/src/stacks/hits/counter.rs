@@ -5,11 +5,12 @@ use icecore_format::read::Damage;
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
-use super::{Apart, Cell, Hit, Hits, Key, Phase, SampleFacts, SeenEvent, Selection};
+use super::{Apart, Cell, Hit, Hits, Key, Phase, SampleFacts, SeenEvent, Selection, WaitsApart, WallSum};
 use crate::base::map::Map;
 use crate::recording::events::EVENTS;
 use crate::recording::load::damage;
 use crate::recording::spans::{Slices, widened};
+use crate::stacks::waits::WaitGroups;
 
 /// Counts the samples of one block after the other.
 pub(super) struct Counter<'a> {
@@ -17,6 +18,8 @@ pub(super) struct Counter<'a> {
     /// Samples and weight by position of a row, and slice.
     cells: Map<(u32, u32), (u32, u64)>,
     without_frames: u64,
+    /// Samples and weight by group of waits and kernel stack, of CPU time by (0, 0), whatever events are requested.
+    wall: Map<(u32, u32), Sums>,
     /// Samples and weight by event: those that are requested, and those that are requested but for their event.
     events: [[Sums; EVENTS]; 2],
     damage: Vec<Damage>,
@@ -24,6 +27,8 @@ pub(super) struct Counter<'a> {
     phases: Map<u32, (u32, Phase)>,
     /// The task that stands for a process, by process id; empty if each thread is counted apart.
     leaders: &'a Map<u32, u32>,
+    /// The groups of waits; none unless waits are counted apart.
+    waits: &'a WaitGroups,
     apart: Apart,
     slices: Option<Slices>,
 }
@@ -42,10 +47,15 @@ struct Count {
 }
 
 impl<'a> Counter<'a> {
-    pub(super) fn new(leaders: &'a Map<u32, u32>, apart: Apart, slices: Option<Slices>) -> Self {
-        let (rows, cells, damage, phases) = Default::default();
+    pub(super) fn new(
+        leaders: &'a Map<u32, u32>,
+        waits: &'a WaitGroups,
+        apart: Apart,
+        slices: Option<Slices>,
+    ) -> Self {
+        let (rows, cells, wall, damage, phases) = Default::default();
         let events = [[(0, 0); EVENTS]; 2];
-        Self { rows, cells, without_frames: 0, events, damage, phases, leaders, apart, slices }
+        Self { rows, cells, without_frames: 0, wall, events, damage, phases, leaders, waits, apart, slices }
     }
 
     pub(super) fn block(
@@ -69,6 +79,15 @@ impl<'a> Counter<'a> {
         if !phase.during_ns.contains(&sample.time_ns) {
             *phase = selection.phase(sample.task, sample.time_ns);
         }
+        if self.apart.wall && selection.wants_but_for_event(phase, sample) {
+            let key = match self.waits.of(sample) {
+                0 => self.waits.is_cpu_time(sample.event).then_some((0, 0)),
+                wait => Some((wait, sample.kernel_stack)),
+            };
+            if let Some(key) = key {
+                add(self.wall.entry(key).or_default(), (1, sample.weight));
+            }
+        }
         let Some(key) = selection.key_in(phase, sample) else {
             if !selection.events.has(sample.event) && selection.wants_but_for_event(phase, sample) {
                 add(&mut self.events[1][usize::from(sample.event)], (1, sample.weight));
@@ -81,12 +100,19 @@ impl<'a> Counter<'a> {
         }
         let event = if self.apart.events { sample.event } else { 0 };
         let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
-        let key = Key { task: *counted_as, user, kernel, event, ..key };
+        let wait = if self.apart.waits == WaitsApart::Nothing { 0 } else { self.waits.of(sample) };
+        let key = Key { task: *counted_as, user, kernel, event, wait, ..key };
         add(&mut self.events[0][usize::from(sample.event)], (1, sample.weight));
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
         let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
         if let Some(slices) = self.slices {
-            self.add_cell(position, slices.of(sample.time_ns), (1, weight));
+            let lasted = if self.apart.spreads_waits { self.waits.lasted_ns(sample) } else { None };
+            let (own, spread) = match lasted {
+                Some(span_ns) => (0, slices.spread(span_ns, weight)),
+                None => (weight, Vec::new()),
+            };
+            self.add_cell(position, slices.of(sample.time_ns), (1, own));
+            spread.into_iter().for_each(|(slice, part)| self.add_cell(position, slice, (0, part)));
         }
     }
 
@@ -100,6 +126,9 @@ impl<'a> Counter<'a> {
         self.without_frames += other.without_frames;
         let events = self.events.iter_mut().flatten().zip(other.events.into_iter().flatten());
         events.for_each(|(sum, more)| add(sum, more));
+        for (key, more) in other.wall {
+            add(self.wall.entry(key).or_default(), more);
+        }
         self.damage.append(&mut other.damage);
         let mut position_of = vec![0; other.rows.len()];
         for (key, count) in other.rows {
@@ -142,13 +171,17 @@ impl<'a> Counter<'a> {
         };
         let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
         cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
+        let wall = self.wall.into_iter();
+        let wall = wall.map(|((wait, kernel), (samples, weight))| WallSum { wait, kernel, samples, weight });
+        let mut wall: Vec<WallSum> = wall.collect();
+        wall.sort_unstable_by_key(|sum| (sum.wait, sum.kernel));
         let seen = |(event, (samples, weight)): (u8, Sums)| SeenEvent { event, samples, weight };
         let [events, unshown] = self.events.map(|sums| {
             let hit = (0..=u8::MAX).zip(sums).filter(|(_, (samples, _))| *samples > 0);
             hit.map(seen).collect()
         });
         let seen = SampleFacts { without_frames: self.without_frames, events, unshown };
-        Hits { rows, cells, seen, slices: self.slices, damage: self.damage }
+        Hits { rows, cells, seen, slices: self.slices, wall, damage: self.damage }
     }
 }
 

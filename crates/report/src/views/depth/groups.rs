@@ -1,8 +1,9 @@
 //! Groups of samples that are measured together.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use crate::analysis::depths::{Depths, Distribution, Entries, Outermost};
+use crate::analysis::depths::{Depths, Distribution, Entries, Outermost, Recursing, recursing};
 use crate::base::map::Map;
 use crate::profile::names::Side;
 use crate::profile::{Profile, ProfileRow};
@@ -70,6 +71,27 @@ impl DepthGroup {
             self.deepest = (depth, row.samples, row.stack);
         }
     }
+}
+
+/// Recursion in the samples of one event.
+pub(super) struct EventRecursion {
+    pub(super) event: u8,
+    /// All samples of the event.
+    pub(super) samples: u64,
+    pub(super) found: Recursing,
+}
+
+/// Finds recursion in the samples of each event; what most samples have comes first.
+pub(super) fn recursion(profile: &Profile, depths: &Depths) -> Vec<EventRecursion> {
+    let mut events: BTreeMap<u8, u64> = BTreeMap::new();
+    profile.rows.iter().for_each(|row| *events.entry(row.event).or_default() += row.samples);
+    let of_event = |(event, samples): (u8, u64)| {
+        let found = recursing(profile, depths, event).into_iter();
+        found.map(move |found| EventRecursion { event, samples, found })
+    };
+    let mut rows: Vec<EventRecursion> = events.into_iter().flat_map(of_event).collect();
+    rows.sort_by_key(|row| Reverse(row.found.repeats.count()));
+    rows
 }
 
 /// The samples of one owner in interpreters of one language.

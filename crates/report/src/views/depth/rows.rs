@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::groups::{DepthGroup, Interpreted};
-use crate::analysis::depths::{Bucket, Distribution, Figure, Recursing, folded, path};
+use super::groups::{DepthGroup, EventRecursion, Interpreted};
+use crate::analysis::depths::{Bucket, Distribution, Figure, folded, path};
 use crate::base::ratio;
 use crate::profile::Profile;
 use crate::profile::names::Side;
@@ -69,6 +69,7 @@ pub(super) struct LinkRow {
 pub(super) struct RecursionRow {
     pub(super) name: String,
     pub(super) image: Option<String>,
+    pub(super) event: String,
     pub(super) side: &'static str,
     pub(super) kind: &'static str,
     pub(super) max_repeats: u32,
@@ -125,9 +126,14 @@ fn name(profile: &Profile, function: u32) -> String {
     profile.names.functions[function as usize].name.to_string()
 }
 
+fn event(report: &Report<'_>, event: u8) -> String {
+    let events = report.loaded.tables.parts.events();
+    events.get(usize::from(event)).map_or_else(|| "?".into(), |event| event.name.clone())
+}
+
 impl GroupRow {
     pub(super) fn new(report: &Report<'_>, owners: &Owners, group: &DepthGroup) -> Self {
-        let (profile, events) = (&report.profile, report.loaded.tables.parts.events());
+        let profile = &report.profile;
         let count = group.depths.count();
         let (depth, samples, deepest) = group.deepest;
         let links = folded(&path(profile, deepest, group.side)).into_iter().map(|link| LinkRow {
@@ -136,9 +142,7 @@ impl GroupRow {
         });
         Self {
             owner: owners.keys[group.owner as usize].clone(),
-            event: events
-                .get(usize::from(group.event))
-                .map_or_else(|| "?".into(), |event| event.name.clone()),
+            event: event(report, group.event),
             side: side(group.side),
             count,
             figures: Figures::new(&group.depths),
@@ -152,17 +156,19 @@ impl GroupRow {
 }
 
 impl RecursionRow {
-    pub(super) fn new(profile: &Profile, row: &Recursing, whole: u64) -> Self {
+    pub(super) fn new(report: &Report<'_>, of: &EventRecursion) -> Self {
+        let (profile, row) = (&report.profile, &of.found);
         let function = &profile.names.functions[row.function as usize];
         let repeats = Figures::new(&row.repeats);
         Self {
             name: function.name.to_string(),
             image: profile.names.image(function).map(|image| image.path.to_string()),
+            event: event(report, of.event),
             side: side(function.side),
             kind: if row.functions == 1 { "direct" } else { "mutual" },
             max_repeats: repeats.max,
             samples: row.repeats.count(),
-            samples_share: ratio(row.repeats.count() as f64, whole as f64),
+            samples_share: ratio(row.repeats.count() as f64, of.samples as f64),
             repeats,
             cycle: row.cycle.iter().map(|function| name(profile, *function)).collect(),
             function_count: row.functions,

@@ -99,12 +99,15 @@ impl Depth {
         page.styled(Style::Bold, "recursion: how often a function occurs in a stack");
         let numbers = ["SAMPLES", "SHARE", "P50", "P90", "P99", "MAX"];
         let mut columns: Vec<_> = numbers.iter().map(|name| (*name, Align::Right)).collect();
+        let has_events = self.recursion.iter().any(|row| row.event != self.recursion[0].event);
+        columns.extend(has_events.then_some(("EVENT", Align::Left)));
         columns.extend([("IMAGE", Align::Left), ("CYCLE", Align::Left)]);
         let mut table = Table::new(0, &columns);
         for row in &self.recursion {
             let [_, _, figures @ ..] = row.repeats.cells();
             let mut cells = vec![count(row.samples), percent(row.samples_share)];
             cells.extend(figures);
+            cells.extend(has_events.then(|| row.event.clone()));
             cells.push(clip(short(row.image.as_deref().unwrap_or("-")), 24));
             // A direct cycle has one function, and both ends of any other are one.
             let others = row.function_count as usize + 1 - row.cycle.len();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use icecore_format::records::{Mark, Sample, WalkEnd};
+use icecore_format::records::{Mark, Sample, Task, WaitFlags, WalkEnd, WokenBy};
 use serde::Serialize;
 
 use crate::base::shorten::{MAX_LINE_BYTES, MAX_NAME_BYTES, gap, shorten};
@@ -13,6 +13,8 @@ use crate::profile::pipeline::Loaded;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Key;
 use crate::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
+use crate::stacks::waits::WaitRows;
+use crate::stacks::waits::kinds::Kinds;
 
 /// Prints samples.
 pub(super) struct Lister<'a> {
@@ -21,6 +23,8 @@ pub(super) struct Lister<'a> {
     pub(super) names: &'a Names,
     pub(super) locator: Locator<'a>,
     pub(super) matches: Matches,
+    pub(super) waits: WaitRows,
+    pub(super) kinds: Kinds<'a>,
     /// For each function, whether it is an entry point.
     pub(super) entries: Vec<bool>,
 }
@@ -38,6 +42,8 @@ struct SampleRow<'a> {
     cpu: u16,
     event: &'a str,
     weight: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<WaitOf<'a>>,
     ended: &'static str,
     kernel_ended: &'static str,
     #[serde(skip_serializing_if = "is_false")]
@@ -46,6 +52,31 @@ struct SampleRow<'a> {
     /// The number of outermost frames that are not listed, because the list would be too long.
     #[serde(skip_serializing_if = "is_zero")]
     frames_left_out: usize,
+}
+
+/// What is known of a wait besides its stack.
+#[derive(Serialize)]
+struct WaitOf<'a> {
+    kind: String,
+    state: String,
+    began_ns: i64,
+    ended_ns: i64,
+    #[serde(skip_serializing_if = "is_false")]
+    began_before: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    not_ended: bool,
+    woken_by: String,
+    waker: Option<WakerOf<'a>>,
+}
+
+/// The thread that ended a wait.
+#[derive(Serialize)]
+struct WakerOf<'a> {
+    tgid: u32,
+    tid: u32,
+    comm: Cow<'a, str>,
+    /// The time of the sample with its stack.
+    sample_time_ns: Option<i64>,
 }
 
 /// A frame, leaf first.
@@ -79,7 +110,7 @@ struct ListedFrames<'a> {
 }
 
 impl<'a> Lister<'a> {
-    /// Prints a sample, unless the focus excludes it or nothing of its stack is left.
+    /// Prints a sample, unless a pattern excludes it or nothing of its stack is left.
     pub(super) fn print(&'a self, sample: &Sample, key: &Key, json: bool, out: &mut Vec<u8>) {
         let Some(ListedFrames { frames, left_out, begins }) = self.frames(key) else { return };
         let is_walked = key.end != WalkEnd::NONE && key.end != WalkEnd::UNSAID;
@@ -98,6 +129,7 @@ impl<'a> Lister<'a> {
             cpu: sample.cpu,
             event: event.map_or("?", |event| &event.name),
             weight: sample.weight,
+            wait: self.wait(sample),
             ended: sample.user_end.name(),
             kernel_ended: sample.kernel_end.name(),
             incomplete: is_walked && !self.loaded.is_rooted(key, begins),
@@ -112,10 +144,38 @@ impl<'a> Lister<'a> {
         });
     }
 
+    /// Returns what the row of a wait says; `None` if the sample is no wait, or has no row.
+    fn wait(&'a self, sample: &Sample) -> Option<WaitOf<'a>> {
+        let tables = &self.loaded.tables;
+        let parts = &tables.parts;
+        let row = tables.waits.get(self.waits.position(sample)?)?;
+        let after = |ns: u64| signed(ns).saturating_sub(signed(parts.zero_ns()));
+        let waker = row.waker_task.filter(|_| row.woken_by == WokenBy::THREAD).map(|task| {
+            let Task { tgid, tid, comm } = tables.task(task);
+            WakerOf {
+                tgid: parts.pid(tgid),
+                tid: parts.pid(tid),
+                comm: shorten(tables.text(comm), MAX_NAME_BYTES),
+                sample_time_ns: (row.waker_time_ns != 0).then(|| after(row.waker_time_ns)),
+            }
+        });
+        Some(WaitOf {
+            kind: self.kinds.kind(row.event, row.state, sample.kernel_stack).name(),
+            state: row.state.name(),
+            began_ns: after(row.began_ns),
+            ended_ns: after(row.ended_ns),
+            began_before: row.flags.has(WaitFlags::BEGAN_BEFORE),
+            not_ended: row.flags.has(WaitFlags::NOT_ENDED),
+            woken_by: row.woken_by.name(),
+            waker,
+        })
+    }
+
     fn frames(&'a self, key: &Key) -> Option<ListedFrames<'a>> {
         let tables = &self.loaded.tables;
         let mut frames = Vec::new();
         let mut focused = self.loaded.patterns.focus.is_none();
+        let mut ignored = false;
         let (mut hidden, mut begins) = (false, false);
         let (mut bytes, mut left_out) = (0, 0);
         let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
@@ -127,6 +187,7 @@ impl<'a> Lister<'a> {
                 let function = self.names.frames[*frame as usize].function as usize;
                 begins = self.entries[function];
                 focused |= self.matches.in_focus[function];
+                ignored |= self.matches.ignored[function];
                 if self.matches.hidden[function] {
                     hidden = true;
                     continue;
@@ -139,7 +200,11 @@ impl<'a> Lister<'a> {
                 }
             }
         }
-        (focused && !(hidden && frames.is_empty())).then_some(ListedFrames { frames, left_out, begins })
+        (focused && !ignored && !(hidden && frames.is_empty())).then_some(ListedFrames {
+            frames,
+            left_out,
+            begins,
+        })
     }
 
     /// Estimates how many bytes it takes to name a frame.

@@ -160,13 +160,23 @@ impl Summary {
         if self.samples != self.samples_in_file {
             text = format!("{text} of {} in the file", count(self.samples_in_file));
         }
-        if self.lost_by_cause.values().all(|n| *n == 0) {
-            return format!("{text}, none lost");
-        }
-        let causes: Vec<String> =
-            self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
-        let lost = ratio(self.lost as f64, self.samples_in_file.saturating_add(self.lost) as f64);
-        format!("{text}, {} lost ({}): {}", count(self.lost), percent(lost), causes.join(", "))
+        let told = |causes: &mut dyn Iterator<Item = (&String, &u64)>| -> Vec<String> {
+            let some = causes.filter(|(_, n)| **n > 0);
+            some.map(|(cause, n)| format!("{cause} {}", count(*n))).collect()
+        };
+        let samples =
+            &mut self.lost_by_cause.iter().filter(|(cause, _)| !self.other_losses.contains_key(*cause));
+        let causes = told(samples);
+        text = match self.lost {
+            0 => format!("{text}, none lost"),
+            lost => {
+                let share = ratio(lost as f64, self.samples_in_file.saturating_add(lost) as f64);
+                format!("{text}, {} lost ({}): {}", count(lost), percent(share), causes.join(", "))
+            }
+        };
+        // These cost callers, names or precision, and no samples.
+        let others = told(&mut self.other_losses.iter());
+        if others.is_empty() { text } else { format!("{text}; besides: {}", others.join(", ")) }
     }
 
     fn stacks(&self) -> Option<String> {
@@ -206,6 +216,9 @@ impl Summary {
         page.item(if is_time { "time" } else { "weight" }, &format!("{of}: {sides}"));
         if self.events_shown.len() > 1 {
             self.events_shown.iter().for_each(|event| page.item("", &event.text()));
+        }
+        if let Some(wall) = &self.wall_time {
+            page.item("wall time", &wall.text());
         }
         page.gap();
         let columns = [

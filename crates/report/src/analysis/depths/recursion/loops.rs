@@ -44,8 +44,8 @@ struct LoopSamples {
 }
 
 impl Loops {
-    pub(super) fn find(profile: &Profile, depths: &Depths) -> Self {
-        let below = Below::new(profile, depths);
+    pub(super) fn find(profile: &Profile, depths: &Depths, event: u8) -> Self {
+        let below = Below::new(profile, depths, event);
         let mut search = Search::new(profile.names.functions.len());
         depth_first(profile, |position, enters| {
             let stack = profile.stacks[position as usize];
@@ -135,10 +135,10 @@ struct Below {
 }
 
 impl Below {
-    fn new(profile: &Profile, depths: &Depths) -> Self {
+    fn new(profile: &Profile, depths: &Depths, event: u8) -> Self {
         let none = || vec![0u64; profile.stacks.len()];
         let (mut all, mut cut) = (none(), [none(), none()]);
-        for row in &profile.rows {
+        for row in profile.rows.iter().filter(|row| row.event == event) {
             all[row.stack as usize] += row.samples;
             for (cut, side) in cut.iter_mut().zip([Side::User, Side::Kernel]) {
                 let is_cut = depths.outermost(row, side).is_cut();

@@ -1,0 +1,281 @@
+//! Views of waits, on a recording whose waits are known: their kinds, who ended them, wall time, and when they lasted.
+
+use std::path::Path;
+
+use icecore_format::records::{Cause, Loss, Wait, WaitFlags};
+use icecore_tests::inside::{golden, report, run_in};
+use icecore_tests::synthetic::{Builder, START_NS, waiting};
+use serde_json::{Value, json};
+
+const FILE: &str = "DIR/x.icecore";
+const WALL: &str = "cpu-clock,off-cpu,run-delay";
+const ALL: [&str; 4] = ["cpu-clock", "off-cpu", "run-delay", "waker"];
+const MS: u64 = 1_000_000;
+
+fn made(builder: Builder) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    builder.write(&dir.path().join("x.icecore"), true).expect("written");
+    dir
+}
+
+fn text(dir: &Path, line: &str) -> String {
+    report(dir, &line.split(' ').collect::<Vec<_>>())
+}
+
+fn json(dir: &Path, line: &str) -> Value {
+    serde_json::from_str(&text(dir, &format!("{line} --json"))).expect("JSON")
+}
+
+/// Returns exit code and errors.
+fn told(dir: &Path, line: &str) -> (u8, String) {
+    let (code, _, err) = run_in(dir, &line.split(' ').collect::<Vec<_>>());
+    (code, err)
+}
+
+/// Returns names and weights of the rows of `top`.
+fn rows(dir: &Path, options: &str) -> Vec<(String, u64)> {
+    let top = json(dir, &format!("top {FILE} {options}"));
+    let row = |row: &Value| {
+        (row["name"].as_str().expect("a name").to_owned(), row["total"].as_u64().expect("a number"))
+    };
+    top["rows"].as_array().expect("a list").iter().map(row).collect()
+}
+
+fn expected(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
+    rows.iter().map(|(name, ms)| ((*name).to_owned(), ms * MS)).collect()
+}
+
+#[test]
+fn waits_are_classified_by_the_functions_of_the_kernel() {
+    let dir = made(waiting(&ALL));
+    let kinds = expected(&[("futex", 200), ("sleep", 50), ("run-delay", 10)]);
+    assert_eq!(rows(dir.path(), "--by wait"), kinds);
+    // Frames that are hidden or not shown say the kind all the same.
+    assert_eq!(rows(dir.path(), "--by wait --hide futex"), kinds);
+    let wall = expected(&[("no wait", 300), ("futex", 200), ("sleep", 50), ("run-delay", 10)]);
+    assert_eq!(rows(dir.path(), &format!("--by wait --event {WALL}")), wall);
+    assert_eq!(rows(dir.path(), "--by wait --tid 8"), expected(&[("sleep", 50)]));
+    let (code, err) = told(dir.path(), &format!("top {FILE} --by wait --user"));
+    assert!(code == 2 && err.contains("leave out --user"), "{err}");
+    golden(dir.path(), "waits_top", &["top", FILE, "--by", "wait"]);
+    golden(dir.path(), "waits_top.json", &["top", FILE, "--by", "wait", "--json"]);
+}
+
+#[test]
+fn who_ended_waits_is_a_process_a_thread_or_an_interrupt() {
+    let dir = made(waiting(&ALL));
+    let wakers = expected(&[("server", 200), ("soft interrupt", 50), ("nobody", 10)]);
+    assert_eq!(rows(dir.path(), "--by waker"), wakers);
+    assert_eq!(rows(dir.path(), "--by waker-thread"), wakers);
+    let top = json(dir.path(), &format!("top {FILE} --by waker-thread"));
+    assert_eq!([&top["rows"][0]["tgid"], &top["rows"][0]["tid"]], [&json!(9), &json!(9)]);
+    assert!(top["rows"][1].get("tgid").is_none(), "an interrupt has no number: {top:#}");
+    golden(dir.path(), "waits_top_waker", &["top", FILE, "--by", "waker-thread"]);
+    let mut open = waiting(&["off-cpu"]);
+    let [first, second, ..] = &mut open.waits[..] else { panic!("three waits") };
+    first.flags = WaitFlags::NOT_ENDED;
+    // It has no row.
+    *second = Wait { time_ns: 1, ..*second };
+    let dir = made(open);
+    let wakers = expected(&[("not ended", 100), ("unknown", 100), ("soft interrupt", 50)]);
+    assert_eq!(rows(dir.path(), "--by waker"), wakers);
+    assert_eq!(rows(dir.path(), "--by wait"), expected(&[("futex", 200), ("sleep", 50)]));
+}
+
+#[test]
+fn views_of_waits_need_waits() {
+    let dir = made(waiting(&["cpu-clock"]));
+    for line in
+        ["top DIR/x.icecore --by wait", "tree DIR/x.icecore --wakers", "folded DIR/x.icecore --wakers"]
+    {
+        let (code, err) = told(dir.path(), line);
+        assert!(
+            code == 2 && err.contains("cannot show waits: `x.icecore` has none; record them with"),
+            "{err}"
+        );
+    }
+    assert_eq!(rows(dir.path(), "--by wait --event cpu-clock"), expected(&[("no wait", 300)]));
+}
+
+#[test]
+fn the_stack_of_the_waker_stands_upside_down_on_that_of_the_wait() {
+    let dir = made(waiting(&ALL));
+    let folded = text(dir.path(), &format!("folded {FILE} --wakers --root thread --no-annotations"));
+    let lines: Vec<(&str, u64)> = folded
+        .lines()
+        .map(|line| line.rsplit_once(' ').expect("a number"))
+        .map(|(stack, weight)| (stack, weight.parse().expect("a number")))
+        .collect();
+    let (work, read, main) = ("app+0x1150", "app+0x1250", "app+0x104f");
+    let (work, read, main) = (work, read, main);
+    let entry = "entry_SYSCALL_64";
+    let futex = format!(
+        "app;{main};{work};{entry};futex_wait_queue;schedule;[woken by];try_to_wake_up;{entry};{read};{main};[server]"
+    );
+    let sleep = format!(
+        "app-idle;{main};{read};{entry};do_nanosleep;schedule;[woken by];try_to_wake_up;[soft interrupt]"
+    );
+    let preempted = format!("app;{main};{work};preempt_schedule;schedule");
+    for (stack, ms) in [(&futex, 200), (&sleep, 50), (&preempted, 10)] {
+        assert!(lines.contains(&(stack.as_str(), ms * MS)), "{stack} is not in\n{folded}");
+    }
+    assert_eq!(lines.len(), 3, "{folded}");
+    golden(dir.path(), "waits_tree_wakers", &["tree", FILE, "--wakers"]);
+    golden(dir.path(), "waits_tree_callers", &["tree", FILE, "--wakers", "--callers"]);
+    golden(dir.path(), "waits_top_wakers", &["top", FILE, "--wakers", "--sort", "total"]);
+    let tree = json(dir.path(), &format!("tree {FILE} --wakers --callers"));
+    assert_eq!(
+        (&tree["children"][0]["name"], &tree["children"][0]["total"]),
+        (&json!("[server]"), &json!(200 * MS))
+    );
+    // The waker need not pass the filters, and the focus sees both stacks.
+    let one = text(dir.path(), &format!("folded {FILE} --wakers --pid 7 --focus do_nanosleep"));
+    assert!(one.lines().count() == 1 && one.contains("[soft interrupt] 50000000"), "{one}");
+    let woken = text(dir.path(), &format!("folded {FILE} --wakers --focus try_to_wake_up --root none"));
+    assert_eq!(woken.lines().count(), 2, "{woken}");
+    let user = text(dir.path(), &format!("folded {FILE} --wakers --user --tid 7 --focus server"));
+    assert!(user.contains(&format!("{work};[woken by];{read};{main};[server] 200000000")), "{user}");
+    let svg = text(dir.path(), &format!("flame {FILE} --event off-cpu --wakers -o -"));
+    assert!(svg.contains("<title>[woken by] (200,000,000 ns, 80.00%)</title>"), "{svg}");
+}
+
+#[test]
+fn a_waker_whose_stack_is_not_there_says_so() {
+    let dir = made(waiting(&["off-cpu"]));
+    let (_, out, err) = run_in(dir.path(), &["folded", FILE, "--wakers"]);
+    assert!(err.contains("has no stacks of those who ended waits: record them with --wakers"), "{err}");
+    assert!(out.contains(";[woken by];[waker not recorded];[server] 200000000"), "{out}");
+    // Two stacks at one microsecond: nothing tells which of them ended the wait.
+    let mut several = waiting(&ALL);
+    let first = several.samples.iter().position(|sample| sample.event == 3).expect("a waker");
+    let waker = several.samples[first];
+    several.samples.push(icecore_format::records::Sample { user_stack: 0, ..waker });
+    several.waits[0].flags = WaitFlags::NOT_ENDED;
+    let dir = made(several);
+    let out = text(dir.path(), &format!("folded {FILE} --wakers"));
+    assert!(out.contains(";[woken by];[nobody yet] 100000000"), "{out}");
+    assert!(!out.contains("several"), "the other wait has one waker: {out}");
+    let mut several = waiting(&ALL);
+    several.samples.push(icecore_format::records::Sample { user_stack: 0, ..waker });
+    let dir = made(several);
+    let out = text(dir.path(), &format!("folded {FILE} --wakers"));
+    assert!(out.contains("[woken by];[one of several stacks of the waker];[server] 100000000"), "{out}");
+}
+
+#[test]
+fn the_summary_says_what_threads_did_all_the_time() {
+    let dir = made(waiting(&ALL));
+    let wall = |options: &str| json(dir.path(), &format!("summary {FILE}{options}"))["wall_time"].clone();
+    let whole = wall("");
+    let figures =
+        ["total_ns", "cpu_ns", "run_delay_ns"].map(|key| whole[key].as_u64().expect("a number") / MS);
+    assert_eq!(figures, [560, 300, 10]);
+    let waits = whole["waits"].as_array().expect("a list");
+    let waits: Vec<_> =
+        waits.iter().map(|row| (row["kind"].as_str(), row["ns"].as_u64(), row["samples"].as_u64())).collect();
+    assert_eq!(waits, [(Some("futex"), Some(200 * MS), Some(2)), (Some("sleep"), Some(50 * MS), Some(1))]);
+    // It is the same whatever events and sides are shown, but not for parts of the time.
+    assert_eq!(wall(&format!(" --event {WALL}")), whole);
+    assert_eq!(wall(" --user"), whole);
+    assert_eq!(wall(" --focus futex"), Value::Null);
+    assert_eq!(wall(" --tid 8")["total_ns"], 50 * MS);
+    let page = text(dir.path(), &format!("summary {FILE}"));
+    let told = "wall time   560.0 ms of threads: CPU 53.6%, run-delay 1.8%, futex 35.7%, sleep 8.9%";
+    assert!(page.contains(told), "{page}");
+    let page = text(made(waiting(&["off-cpu"])).path(), &format!("summary {FILE}"));
+    assert!(page.contains("250.0 ms of threads: CPU not sampled, run-delay 0.0%, futex 80.0%"), "{page}");
+    let without = made(waiting(&["cpu-clock"]));
+    assert_eq!(json(without.path(), &format!("summary {FILE}"))["wall_time"], Value::Null);
+}
+
+#[test]
+fn a_timeline_spreads_waits_over_the_time_that_they_lasted() {
+    let dir = made(waiting(&ALL));
+    let values = |options: &str| -> Vec<f64> {
+        let timeline = json(dir.path(), &format!("timeline {FILE} {options}"));
+        let values = timeline["values"].as_array().expect("a list");
+        values.iter().map(|value| (value.as_f64().expect("a number") * 1e3).round() / 1e3).collect()
+    };
+    // From 100 to 200, from 300 to 400, and from 550 to 600 ms.
+    assert_eq!(values("--event off-cpu --buckets 10"), [0., 1., 0., 1., 0., 0.5, 0., 0., 0., 0.]);
+    let sum: f64 = values("--event off-cpu --resolution 10ms").iter().sum();
+    assert!((sum * 10.0 - 250.0).abs() < 0.1, "{sum}");
+    // What was before the time that is shown is not drawn.
+    assert_eq!(values("--event off-cpu --buckets 2 --from 150ms --to 250ms"), [1., 0.]);
+    assert_eq!(values("--event cpu-clock --buckets 2"), [0.334, 0.266]);
+}
+
+#[test]
+fn samples_say_what_is_known_of_waits() {
+    let dir = made(waiting(&ALL));
+    let lines = text(dir.path(), &format!("samples {FILE} --event {WALL} --json"));
+    let samples: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let waits: Vec<&Value> = samples.iter().map(|row| &row["wait"]).filter(|wait| !wait.is_null()).collect();
+    assert_eq!(waits.len(), 8);
+    assert!(samples.iter().all(|row| row["event"] != "cpu-clock" || row.get("wait").is_none()));
+    let first = json!({
+        "kind": "futex", "state": "sleeping", "began_ns": 100_001_000, "ended_ns": 200_001_000, "began_before": true,
+        "woken_by": "thread",
+        "waker": { "tgid": 9, "tid": 9, "comm": "server", "sample_time_ns": 200_000_000 },
+    });
+    assert_eq!(*waits[0], first);
+    assert_eq!(
+        (&waits[2]["kind"], &waits[2]["woken_by"], &waits[2]["waker"]),
+        (&json!("sleep"), &json!("softirq"), &Value::Null)
+    );
+    assert_eq!((&waits[3]["kind"], &waits[3]["state"]), (&json!("run-delay"), &json!("runnable")));
+    let user = text(dir.path(), &format!("samples {FILE} --event off-cpu --user --json --to 300ms"));
+    assert!(user.lines().count() == 1 && user.contains(r#""kind":"futex""#), "{user}");
+}
+
+#[test]
+fn stacks_with_ignored_functions_are_left_out() {
+    let dir = made(waiting(&ALL));
+    assert_eq!(
+        rows(dir.path(), "--by wait --ignore nanosleep"),
+        expected(&[("futex", 200), ("run-delay", 10)])
+    );
+    let all = text(dir.path(), &format!("samples {FILE} --event {WALL} --json")).lines().count();
+    let left = text(dir.path(), &format!("samples {FILE} --event {WALL} --json --ignore nanosleep|futex"));
+    assert_eq!(left.lines().count(), all - 3);
+    let page = text(dir.path(), &format!("top {FILE} --ignore vfs_read"));
+    assert!(page.contains("100% is 200.0 ms in 200 samples · ignore vfs_read"), "{page}");
+}
+
+#[test]
+fn names_of_threads_may_be_lists_and_have_wildcards() {
+    let dir = made(waiting(&ALL));
+    let total = |comm: &str| {
+        json(dir.path(), &format!("top {FILE} --event {WALL} --by thread --comm {comm}"))["total_weight"]
+            .clone()
+    };
+    assert_eq!([total("app-*"), total("app-idle,server"), total("?pp*")], [50 * MS, 50 * MS, 560 * MS]);
+    let says = |options: &str, what: &str| {
+        let (code, err) = told(dir.path(), &format!("top {FILE} {options}"));
+        assert!(code == 0 && err.contains(what), "{options}: {err}");
+    };
+    says("--comm ap?", "");
+    says(
+        "--comm app,nobody",
+        "no thread or process is called `nobody`: the recording has app, app-idle, server",
+    );
+    says("--pid 8", "no process has the number 8: the recording has 0, 7, 9");
+    says("--tid 10", "no thread has the number 10: the recording has 0, 7, 8, 9");
+    says("--cgroup x", "no cgroup is called `x`: the recording has none");
+    let (code, err) = told(dir.path(), &format!("top {FILE} --comm app,server --pid 7 --tid 7"));
+    assert!(code == 0 && !err.contains("the recording has"), "{err}");
+}
+
+#[test]
+fn a_shortened_stack_is_no_lost_sample() {
+    let mut builder = waiting(&["cpu-clock"]);
+    let loss = |cause, count| Loss { time_ns: START_NS, cpu: 0, cause, count };
+    builder.losses = vec![loss(Cause::STACK_SHORTENED, 2)];
+    let dir = made(builder);
+    let page = text(dir.path(), &format!("summary {FILE}"));
+    assert!(page.contains("300, none lost; besides: stack_shortened 2"), "{page}");
+    let mut builder = waiting(&["cpu-clock"]);
+    builder.losses = vec![loss(Cause::RATE_LOWERED, 7), loss(Cause::RING_FULL_SAMPLE, 100)];
+    let page = text(made(builder).path(), &format!("summary {FILE}"));
+    assert!(page.contains("300, 100 lost (25.0%): ring_full_sample 100; besides: rate_lowered 7"), "{page}");
+}
