@@ -17,6 +17,7 @@
 #include "account.h"
 #include "events.h"
 #include "sample.h"
+#include "wait_copies.h"
 #include "waits.h"
 #include "counters.h"
 

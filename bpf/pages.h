@@ -36,19 +36,37 @@ static __always_inline __u64 thread_block_above(struct task_struct *task, __u64 
 #endif
 }
 
-/* Returns the address after the stack that contains a stack pointer; 0 if it cannot be found now. */
-VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
+/* Returns the address after the stack of a thread that contains a stack pointer if it is the first stack of the process, or was looked up
+ * before; else 0. */
+static __always_inline __u64 noted_stack_end(struct task_struct *task, __u32 tid, __u64 sp)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 first = BPF_CORE_READ(task, mm, start_stack), end;
-	struct stack_range *known, range = {};
+	__u64 first = BPF_CORE_READ(task, mm, start_stack);
+	struct stack_range *known;
 
 	/* Arguments and environment follow after it. */
 	if (sp < first && first - sp < FIRST_STACK_BYTES)
 		return first;
 	known = bpf_map_lookup_elem(&stack_ranges, &tid);
-	if (known && known->start <= sp && sp < known->end)
-		return known->end;
+	return known && known->start <= sp && sp < known->end ? known->end : 0;
+}
+
+/* Returns the same, or else the address of the thread's own memory, of a thread that need not be the current one. */
+static __always_inline __u64 known_stack_end(struct task_struct *task, __u32 tid, __u64 sp)
+{
+	__u64 end = noted_stack_end(task, tid, sp);
+
+	return end ? end : thread_block_above(task, sp);
+}
+
+/* Returns the address after the stack that contains a stack pointer; 0 if it cannot be found now. */
+VERIFIED_ALONE __u64 stack_end(__u32 tid, __u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 end = noted_stack_end(task, tid, sp);
+	struct stack_range range = {};
+
+	if (end)
+		return end;
 	/* Fails while another thread changes the mappings. */
 	if (bpf_find_vma(task, sp, find_stack, &range, 0)) {
 		end = thread_block_above(task, sp);

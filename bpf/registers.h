@@ -70,13 +70,19 @@ static __always_inline __u64 argument(const struct context_regs *ctx, __u32 numb
 #endif
 }
 
+/* Returns the number of the next snapshot of a buffer. */
+static __always_inline __u64 next_snapshot(__u32 slot, struct scratch *scratch)
+{
+	return (__u64)slot << SNAPSHOT_BITS | (++scratch->snapshots & ((1ULL << SNAPSHOT_BITS) - 1));
+}
+
 /* Begins a snapshot of the registers in the buffer. */
 static __always_inline struct registers_record *begin_snapshot(__u32 slot, struct scratch *scratch, bool is_outer)
 {
 	struct registers_record *taken = &scratch->registers;
 
 	taken->type = RECORD_REGISTERS;
-	taken->snapshot = (__u64)slot << SNAPSHOT_BITS | (++scratch->snapshots & ((1ULL << SNAPSHOT_BITS) - 1));
+	taken->snapshot = next_snapshot(slot, scratch);
 	taken->is_outer = is_outer;
 	return taken;
 }

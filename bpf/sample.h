@@ -3,16 +3,20 @@
 #ifndef ICECORE_SAMPLE_H
 #define ICECORE_SAMPLE_H
 
-/* Returns true if a task is sampled. */
-static __always_inline bool is_wanted(__u32 tgid, __u32 tid)
+/* Returns true if a task is sampled, except for the cgroups that are chosen. */
+static __always_inline bool is_listed(__u32 tgid, __u32 tid)
 {
 	if (tid == 0 && !take_idle)
 		return 0;
 	if (target_mode == TARGET_THREADS)
 		return bpf_map_lookup_elem(&target_tids, &tid) != 0;
-	if (target_mode == TARGET_CGROUPS)
-		return is_in_target_cgroup();
 	return is_target_process(tgid);
+}
+
+/* Returns true if a task is sampled. With cgroups it must be the current one. */
+static __always_inline bool is_wanted(__u32 tgid, __u32 tid)
+{
+	return is_listed(tgid, tid) && (target_mode != TARGET_CGROUPS || is_in_target_cgroup());
 }
 
 /* Returns true if probes on this CPU are sampled. */
@@ -55,8 +59,8 @@ static __always_inline void begin_sample(struct scratch *scratch, __u32 event, _
 	scratch->returns.is_in_kernel = 0;
 }
 
-/* Sends a sample whose stacks are taken. */
-static __always_inline void send_sample(struct scratch *scratch)
+/* Sends a sample whose stacks are taken. If the ring is full, a loss of this cause is counted. */
+static __always_inline void send_sample_or_count(struct scratch *scratch, __u32 loss)
 {
 	struct sample_record *record = &scratch->record;
 	__u64 frames = (record->kernel_len & 127) + (record->user_len & (2 * MAX_USER_FRAMES - 1));
@@ -65,7 +69,12 @@ static __always_inline void send_sample(struct scratch *scratch)
 	if (bytes > sizeof(*record) + sizeof(scratch->frames))
 		bytes = sizeof(*record) + sizeof(scratch->frames);
 	if (bpf_ringbuf_output(&ring, scratch, bytes, wakeup_flags()))
-		count_loss(LOSS_RING_FULL_SAMPLE);
+		count_loss(loss);
+}
+
+static __always_inline void send_sample(struct scratch *scratch)
+{
+	send_sample_or_count(scratch, LOSS_RING_FULL_SAMPLE);
 }
 
 /* Stores the registers that user space had when it entered the kernel. Returns false if the current task has none: threads of the kernel,

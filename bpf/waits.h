@@ -3,7 +3,8 @@
  * The time that threads wait: for an event, and for a CPU.
  *
  * At a switch to a thread its wait is over, and its length is known. The kernel stack is that of the wait still; the memory of user space
- * cannot be read there. So the thread itself takes its user stack, before it returns to user space (bpf_task_work, 6.18).
+ * cannot be read there. So the thread itself takes its user stack, before it returns to user space (bpf_task_work, 6.18). Elsewhere a part
+ * of the stack is copied when the thread leaves its CPU.
  */
 #ifndef ICECORE_WAITS_H
 #define ICECORE_WAITS_H
@@ -15,6 +16,7 @@ struct bpf_map {
 
 /* include/linux/sched.h */
 #define TASK_DEAD 0x80
+#define ENOMEM 12
 /* The pages of a stack that are brought into memory after a wait: 64 KiB. */
 #define TOUCHED_PAGES 16
 /* The program itself, and what the kernel calls it from. */
@@ -76,8 +78,10 @@ static __always_inline void forget_waits(struct task_struct *task)
 {
 	__u64 key = (__u64)task;
 
-	if (wait_ns)
+	if (wait_ns) {
 		bpf_map_delete_elem(&waits, &key);
+		forget_wait_copy(task);
+	}
 }
 
 static __always_inline __u32 state_of(struct task_struct *task)
@@ -101,6 +105,9 @@ static __always_inline __u64 weight_of_wait(__u64 ns)
 {
 	if (ns >= wait_ns)
 		return ns;
+	/* The product must not overflow; such a long time needs no exact one. */
+	if (wait_ns >> 32)
+		return ((__u64)bpf_get_prandom_u32() * (wait_ns >> 16)) >> 16 < ns ? wait_ns : 0;
 	return ((__u64)bpf_get_prandom_u32() * wait_ns) >> 32 < ns ? wait_ns : 0;
 }
 
@@ -124,7 +131,7 @@ static __always_inline __u64 ready_since(struct task_struct *next, __u64 now)
 }
 
 /* Notes that the current thread leaves its CPU. */
-static __always_inline void leave_cpu(struct task_struct *prev, bool preempt, __u64 now)
+static __always_inline void leave_cpu(struct task_struct *prev, bool preempt, __u64 now, bool makes_copies)
 {
 	__u32 tgid = prev->tgid, tid = prev->pid, state = preempt ? 0 : state_of(prev);
 	struct waiting *waiting;
@@ -142,6 +149,8 @@ static __always_inline void leave_cpu(struct task_struct *prev, bool preempt, __
 	waiting->waker_ns = 0;
 	waiting->waker_tid = 0;
 	waiting->began_ns = now;
+	if (makes_copies)
+		copy_for_wait(prev);
 }
 
 /* Touches the innermost pages of a stack, so that they can be read: while a thread waits, the kernel may move its memory or take it away.
@@ -168,7 +177,7 @@ static int take_wait_stack(struct bpf_map *map, void *key, void *value)
 	waiting->is_due = 0;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
-		count_loss(LOSS_NO_SCRATCH);
+		count_loss(LOSS_STACK_SHORTENED);
 		return 0;
 	}
 	begin_sample(scratch, 0, epoch);
@@ -177,7 +186,8 @@ static int take_wait_stack(struct bpf_map *map, void *key, void *value)
 		bring_into_memory(scratch->registers.registers[STACK_POINTER]);
 		take_user_stack(slot, 0);
 	}
-	send_sample(scratch);
+	/* The wait itself was sent before. */
+	send_sample_or_count(scratch, LOSS_STACK_SHORTENED);
 	free_scratch(scratch);
 	return 0;
 }
@@ -189,13 +199,16 @@ static __always_inline bool is_stack_due(struct task_struct *task, struct waitin
 
 	if (waiting->is_due)
 		return 1;
-	if (!take_user || !BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, flags) & PF_KTHREAD)
-		return 0;
 	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
 		refused = bpf_task_work_schedule_resume(task, &waiting->work, &waits, take_wait_stack);
 	else if (bpf_ksym_exists(bpf_task_work_schedule_resume_impl))
 		refused = bpf_task_work_schedule_resume_impl(task, &waiting->work, &waits, take_wait_stack, 0);
 	waiting->is_due = !refused;
+	/* Some kernels have this memory only where the processor has a certain instruction (7.2: cmpxchg16b), which no repetition changes. */
+	if (refused == -ENOMEM) {
+		makes_wait_copies = 1;
+		__sync_fetch_and_add(&refused_task_work, 1);
+	}
 	return !refused;
 }
 
@@ -241,15 +254,16 @@ static __always_inline void begin_first_wait(struct wait_record *record, struct 
 	}
 }
 
-/* Notes that a thread gets a CPU. */
-static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack)
+/* Notes that a thread gets a CPU. `with_stack`: it can take its user stack itself; `with_copy`: there may be a copy. */
+static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack, bool with_copy)
 {
-	__u64 began, ready, blocked_weight, delay_weight;
+	__u64 began, ready, blocked_weight, delay_weight, bytes;
 	__u32 tgid = next->tgid, tid = next->pid, slot;
 	struct waiting *waiting;
 	struct wait_record *record;
 	struct scratch *scratch;
-	bool is_first = 0;
+	struct registers_record *copy = 0;
+	bool is_first = 0, is_due = 0;
 
 	if (tid == 0)
 		return;
@@ -305,10 +319,22 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		if (take_kernel)
 			walk_waiting(next, scratch);
 		record->epoch = waiting->epoch;
-		if (with_stack && is_stack_due(next, waiting))
+		if (take_user && has_user_memory(next)) {
+			if (with_stack)
+				is_due = is_stack_due(next, waiting);
+			if (with_copy && !is_due && !is_first) {
+				copy = wait_copy_of(next);
+				if (!copy)
+					count_loss(LOSS_STACK_SHORTENED);
+			}
+		}
+		if (is_due || copy)
 			record->flags |= WAIT_HAS_STACK;
-		if (bpf_ringbuf_output(&ring, record, sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64), wakeup_flags()))
+		bytes = sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64);
+		if (bpf_ringbuf_output(&ring, record, bytes, wakeup_flags()))
 			count_loss(LOSS_RING_FULL_SAMPLE);
+		else if (copy)
+			send_wait_copy(slot, scratch, copy, next, waiting->epoch++);
 	}
 	free_scratch(scratch);
 }
@@ -318,19 +344,30 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	leave_cpu(prev, preempt, now);
-	get_cpu(next, now, 1);
+	leave_cpu(prev, preempt, now, 1);
+	get_cpu(next, now, 1, 1);
 	return 0;
 }
 
 /* For kernels that cannot run a program in the thread (before 6.18). */
 SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch_with_copies, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	leave_cpu(prev, preempt, now, 1);
+	get_cpu(next, now, 0, 1);
+	return 0;
+}
+
+/* For kernels that do not tell programs the registers of user space, or where stacks are not copied (before 5.17). */
+SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch_without_stacks, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	leave_cpu(prev, preempt, now);
-	get_cpu(next, now, 0);
+	leave_cpu(prev, preempt, now, 0);
+	get_cpu(next, now, 0, 0);
 	return 0;
 }
 
@@ -449,21 +486,45 @@ int BPF_PROG(on_waking_by_helper, struct task_struct *woken)
 	return wake(ctx, woken, 0);
 }
 
-/* Writes the waits that have not ended to the reader of the iterator: the recording ends, and the threads still wait. */
-SEC("iter/task")
-int on_every_waiting(struct bpf_iter__task *ctx)
+/* Reads registers and stack of a thread that waits into the buffer for a snapshot. This may sleep. Returns false if it came from no code of
+ * user space. */
+static __always_inline bool take_waiting_stack(__u32 slot, struct scratch *scratch, struct task_struct *task)
+{
+	struct registers_record *taken = begin_snapshot(slot, scratch, 0);
+	struct pt_regs *entry;
+	__u64 sp, len;
+
+	if (!take_user || !has_user_memory(task))
+		return 0;
+	entry = (void *)bpf_task_pt_regs(task);
+	COPY_REGISTERS(taken->registers, FROM_ENTRY);
+	sp = taken->registers[STACK_POINTER];
+	taken->stack_end = known_stack_end(task, task->pid, sp);
+	len = MAX_TOP_LEN;
+	if (bpf_copy_from_user_task(taken->top, MAX_TOP_LEN, (void *)sp, task, 0)) {
+		len = STACK_PAGE_LEN - (sp & (STACK_PAGE_LEN - 1));
+		if (len >= MAX_TOP_LEN || bpf_copy_from_user_task(taken->top, len, (void *)sp, task, 0))
+			len = 0;
+	}
+	taken->top_len = len;
+	return taken->registers[REGISTER_COUNT - 1] != 0;
+}
+
+/* Writes the wait of a thread to the reader of the iterator if it has not ended: the recording ends, and the thread still waits. */
+static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_stack)
 {
 	struct task_struct *task = ctx->task;
+	struct seq_file *to = ctx->meta->seq;
 	struct wait_record *record;
 	struct waiting *waiting;
 	struct scratch *scratch;
-	__u64 now, part;
+	__u64 now, part, len;
 	__u32 slot;
 
 	if (!task || task->pid == 0 || is_on_cpu(task) || state_of(task) & TASK_DEAD)
 		return 0;
 	waiting = waiting_of(task);
-	if (waiting ? !waiting->began_ns : target_mode == TARGET_CGROUPS || !is_wanted(task->tgid, task->pid))
+	if (waiting ? !waiting->began_ns : target_mode == TARGET_CGROUPS || !is_listed(task->tgid, task->pid))
 		return 0;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
@@ -476,6 +537,7 @@ int on_every_waiting(struct bpf_iter__task *ctx)
 	if (waiting) {
 		record->began_ns = waiting->began_ns;
 		record->state = waiting->state;
+		record->epoch = waiting->epoch;
 	} else {
 		begin_first_wait(record, task);
 		record->state = state_of(task);
@@ -489,10 +551,36 @@ int on_every_waiting(struct bpf_iter__task *ctx)
 	record->kernel_end = WALK_NONE;
 	if (take_kernel)
 		walk_waiting(task, scratch);
-	if (part)
-		bpf_seq_write(ctx->meta->seq, record, sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64));
+	if (part) {
+		if (with_stack && take_waiting_stack(slot, scratch, task))
+			record->flags |= WAIT_HAS_STACK;
+		bpf_seq_write(to, record, sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64));
+		if (record->flags & WAIT_HAS_STACK) {
+			begin_wait_stack(&scratch->record, &record->head, record->epoch);
+			scratch->record.snapshot = scratch->registers.snapshot;
+			scratch->frames[0] = scratch->registers.registers[REGISTER_COUNT - 1];
+			len = scratch->registers.top_len & (2 * MAX_TOP_LEN - 1);
+			if (len > MAX_TOP_LEN)
+				len = 0;
+			bpf_seq_write(to, &scratch->registers, offsetof(struct registers_record, top) + len);
+			bpf_seq_write(to, scratch, sizeof(scratch->record) + sizeof(__u64));
+		}
+	}
 	free_scratch(scratch);
 	return 0;
+}
+
+/* A program that may sleep can read the memory of another thread (5.18). */
+SEC("iter.s/task")
+int on_every_waiting(struct bpf_iter__task *ctx)
+{
+	return write_waiting(ctx, 1);
+}
+
+SEC("iter/task")
+int on_every_waiting_without_stacks(struct bpf_iter__task *ctx)
+{
+	return write_waiting(ctx, 0);
 }
 
 #endif

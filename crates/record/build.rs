@@ -6,7 +6,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "account.h",
     "believed.h",
     "counters.h",
@@ -21,6 +21,7 @@ const SOURCES: [&str; 17] = [
     "returns.h",
     "sample.h",
     "snapshot.h",
+    "wait_copies.h",
     "waits.h",
     "walk.h",
     "wire.h",

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -242,7 +243,57 @@ static int can_wait_for_faults(void)
 	return faults >= 0 && !ioctl(faults, UFFDIO_API, &api) && !ioctl(faults, UFFDIO_REGISTER, &range);
 }
 
-/* waits [MILLISECONDS [TIMES [idle]]] */
+/* Sleeps below `frames` calls of itself, each of which has at least 128 bytes of the stack. */
+KEPT void goes_down(int frames)
+{
+	char frame[112];
+
+	__asm__ volatile("" ::"r"(frame) : "memory");
+	if (frames > 1)
+		goes_down(frames - 1);
+	else
+		for (int i = 0; i < times; i++)
+			sleeps();
+	END;
+}
+
+/* Passes a byte to and fro between two threads that share a CPU, and prints how often they waited. */
+static int answers[2];
+
+static void *answerer(void *told)
+{
+	char c;
+
+	for (int i = 0; i < times; i++)
+		if (read(fds[0], &c, 1) != 1 || write(answers[1], &c, 1) != 1)
+			abort();
+	return 0;
+}
+
+static void pass_to_and_fro(void)
+{
+	struct rusage used;
+	pthread_t other;
+	cpu_set_t cpu;
+	char c = 0;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	sched_setaffinity(0, sizeof(cpu), &cpu);
+	if (pipe(fds) || pipe(answers))
+		abort();
+	other = thread(answerer, "answerer");
+	long begun = now(CLOCK_MONOTONIC);
+	for (int i = 0; i < times; i++)
+		if (write(fds[1], &c, 1) != 1 || read(answers[0], &c, 1) != 1)
+			abort();
+	pthread_join(other, 0);
+	begun = now(CLOCK_MONOTONIC) - begun;
+	getrusage(RUSAGE_SELF, &used);
+	printf("waits %ld %ld\n", used.ru_nvcsw, begun);
+}
+
+/* waits [MILLISECONDS [TIMES [idle | deep | pass]]] */
 int main(int argc, char **argv)
 {
 	pthread_t threads[16];
@@ -253,6 +304,14 @@ int main(int argc, char **argv)
 		milliseconds = atoi(argv[1]);
 	if (argc > 2)
 		times = atoi(argv[2]);
+	if (argc > 3 && !strcmp(argv[3], "pass")) {
+		pass_to_and_fro();
+		return 0;
+	}
+	if (argc > 3 && !strcmp(argv[3], "deep")) {
+		goes_down(100);
+		return 0;
+	}
 	if (argc > 3) {
 		threads[count++] = thread(idler, "idler");
 		puts("idle");

@@ -372,8 +372,14 @@ pub struct Recorded {
 impl Recorded {
     /// Records with these arguments (all but `-o`).
     pub fn new<S: AsRef<OsStr>>(options: &[&str], command: &[S]) -> Self {
+        Self::without("", options, command)
+    }
+
+    /// Records with these arguments, and as if the kernel did not have a feature (`ICECORE_WITHOUT`).
+    pub fn without<S: AsRef<OsStr>>(feature: &str, options: &[&str], command: &[S]) -> Self {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let mut recorder = record();
+        recorder.env("ICECORE_WITHOUT", feature);
         recorder.args(options).arg("-o").arg(dir.path().join("r.icecore"));
         if !command.is_empty() {
             recorder.arg("--").args(command);

@@ -154,14 +154,17 @@ fn root_events_at_the_same_time_keep_their_stacks_apart() {
     if !has_ebpf() {
         return;
     }
-    let rounds = 1000;
+    // Half of the ring has room for all of it (115 MB), so that no copy is shortened even if the recorder gets no CPU meanwhile.
+    let rounds = 500;
     for program in [probed(), probed_with_frames()] {
         let events =
             ["cpu-clock,freq=9000", "uprobe:{}:tick", "uprobe:{}:down", "syscalls:sys_enter_sched_yield"];
-        // The program makes 100,000 samples a second. The ring holds all of them, however late the recorder is.
         let options = ["--max-event-rate", "0", "--ring", "256M"];
         let recorded = recorded(&program, &options, &events, &["all", &rounds.to_string()]);
-        nothing_lost(&recorded);
+        let mut lost = recorded.lost();
+        let missed = lost.as_object_mut().expect("losses by cause").remove("missed_runs");
+        let missed = missed.map_or(0, |count| count.as_u64().expect("a count") as usize);
+        assert_eq!(lost, serde_json::json!({}), "a loss would explain a wrong count");
         let of = |event: &str| -> Vec<Sample> {
             let samples = recorded.samples(&["--event", event]);
             assert!(samples.iter().all(|sample| sample.has("all")), "a stack that is not whole: {event}");
@@ -182,8 +185,10 @@ fn root_events_at_the_same_time_keep_their_stacks_apart() {
         assert_eq!(depths, 2 * (0..rounds).map(of_round).sum::<usize>());
         let yields = of("syscalls:*");
         assert!(yields.iter().all(|sample| up_to_main(sample).ends_with(&["yields"])));
-        // A tracepoint that is hit while the timer's program runs on the CPU is not seen by the kernel.
-        assert!(yields.len() > 2 * rounds * 99 / 100 && yields.len() <= 2 * rounds, "{}", yields.len());
+        // While the timer's program runs on the CPU, the kernel does not run that of a tracepoint.
+        let seen = yields.len();
+        assert!(seen <= 2 * rounds && seen + missed >= 2 * rounds, "{seen}, and {missed} missed");
+        assert!(missed < 2 * rounds / 50, "{missed} missed");
         for sample in recorded.samples(&["--event", "cpu-clock"]) {
             let names = up_to_main(&sample);
             let known = ["tick", "twice", "down", "yields"];

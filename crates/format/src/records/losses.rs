@@ -25,6 +25,8 @@ impl Cause {
     pub const RATE_LOWERED: Self = Self(5);
     /// A function returned, and the recorder did not know since when it ran; or it began, and the kernel will not tell of its return.
     pub const UNPAIRED: Self = Self(6);
+    /// The kernel did not run a program because another one ran on the CPU. Some of these runs would have made a sample.
+    pub const MISSED_RUNS: Self = Self(7);
     /// The kernel's queue of mapping events was full.
     pub const MAPPING_QUEUE_FULL: Self = Self(16);
     /// A record in the ring could not be decoded.
@@ -57,6 +59,7 @@ impl Cause {
             Self::STACK_SHORTENED => "stack_shortened".into(),
             Self::RATE_LOWERED => "rate_lowered".into(),
             Self::UNPAIRED => "unpaired".into(),
+            Self::MISSED_RUNS => "missed_runs".into(),
             Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
             Self::UNDECODABLE => "undecodable".into(),
             Self::WRITE_FAILED => "write_failed".into(),

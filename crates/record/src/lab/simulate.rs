@@ -62,7 +62,7 @@ pub struct Fed {
 /// # Errors
 /// The errors of a recording.
 pub fn capture(options: &Options) -> anyhow::Result<Captured> {
-    let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
+    let mut storage = [const { MaybeUninit::uninit() }; 3];
     let chosen = events::chosen(options, &mut Vec::new());
     let mut sampler = Sampler::load(&mut storage, options, &chosen, None)?;
     let opened = events::open_sampling(options, &chosen, &mut Vec::new())?;

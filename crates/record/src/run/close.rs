@@ -103,6 +103,13 @@ pub(super) fn close(
             embedded: end.digested.embedded,
         };
         summary::lines(&ended).iter().for_each(|line| summary::tell(line));
+        let refused = sampler.refused_task_work();
+        if refused > 0 {
+            summary::tell(&format!(
+                "icecore-record: the kernel had no memory for {} to take their user stacks after waits; since then at most 2 KiB of such stacks were copied\n",
+                quantity::things(refused, "thread")
+            ));
+        }
     }
     if let Some(text) = settled.text(&end.output.called()).filter(|_| settled.is_failure() || !options.quiet)
     {

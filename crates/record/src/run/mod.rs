@@ -23,7 +23,7 @@ use crate::face::output::Output;
 use crate::face::session;
 use crate::face::summary;
 use crate::kernel::events::{self, Opened};
-use crate::kernel::sampler::{Sampler, Walker};
+use crate::kernel::sampler::{Sampler, StacksOfWaits, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
 use crate::settings::{Event, Options, Target, Unwind};
@@ -69,7 +69,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     usage::keep_freed_memory();
     usage::raise_max_files();
     let mut notes = Vec::new();
-    let mut storage = [MaybeUninit::uninit(), MaybeUninit::uninit()];
+    let mut storage = [const { MaybeUninit::uninit() }; 3];
     let print = options.verbose.then_some((|_, text| summary::tell(&text)) as PrintCallback);
     let events = events::chosen(options, &mut notes);
     let mut sampler = Sampler::load(&mut storage, options, &events, print)?;
@@ -78,10 +78,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if let Walker::Helper(why) = sampler.walker() {
         warn(options, &mut notes, format!("{why}: user stacks end at 127 frames, and are not copied"));
     }
-    if options.off_cpu.is_some() && !sampler.takes_stacks_of_waits() {
-        let note =
-            "this kernel runs no programs in threads that have waited (6.18): waits have no user stacks";
-        warn(options, &mut notes, note.to_owned());
+    if let Some(note) = note_on_stacks_of_waits(options, sampler.stacks_of_waits()) {
+        warn(options, &mut notes, note);
     }
     if options.kernel && kallsyms::are_hidden() {
         notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
@@ -189,6 +187,18 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let end =
         End { output: &output, events: &events, elapsed, pumped, digested, exit_code: None, by_terminal };
     close(options, &sampler, stored, end, command)
+}
+
+/// Says what user stacks of waits lack here. The report looks for `at most 2 KiB` to explain stacks that are cut.
+fn note_on_stacks_of_waits(options: &Options, stacks: StacksOfWaits) -> Option<String> {
+    match stacks {
+        _ if options.off_cpu.is_none() || !options.user => None,
+        StacksOfWaits::ByThread => None,
+        StacksOfWaits::Copied(why) => {
+            Some(format!("{why}: of user stacks of waits at most 2 KiB are copied"))
+        }
+        StacksOfWaits::Missing => Some("this kernel copies no stacks: waits have no user stacks".to_owned()),
+    }
 }
 
 /// Prints a note before the recording begins. With `--verbose` it is only stored: all notes are printed a little later.

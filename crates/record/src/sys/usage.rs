@@ -100,11 +100,17 @@ fn file_limit() -> Option<libc::rlimit> {
 pub(crate) struct BpfRuns {
     pub(crate) count: u64,
     pub(crate) ns: u64,
+    /// Runs that the kernel left out because another program ran on the CPU. It does not count them for perf events.
+    pub(crate) missed: u64,
 }
 
 impl std::iter::Sum for BpfRuns {
     fn sum<I: Iterator<Item = Self>>(runs: I) -> Self {
-        runs.fold(Self::default(), |sum, one| Self { count: sum.count + one.count, ns: sum.ns + one.ns })
+        runs.fold(Self::default(), |sum, one| Self {
+            count: sum.count + one.count,
+            ns: sum.ns + one.ns,
+            missed: sum.missed + one.missed,
+        })
     }
 }
 
@@ -127,7 +133,7 @@ pub(crate) fn bpf_runs(program: RawFd) -> BpfRuns {
         if libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut len) != 0 {
             return BpfRuns::default();
         }
-        BpfRuns { count: info.run_cnt, ns: info.run_time_ns }
+        BpfRuns { count: info.run_cnt, ns: info.run_time_ns, missed: info.recursion_misses }
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Asked {
     pub(crate) is_kernel_hidden: bool,
     /// The recorder's kernel cannot copy stacks.
     pub(crate) copies_nothing: bool,
+    /// The recorder's kernel copies little of the stacks of waits.
+    pub(crate) copies_little_of_waits: bool,
 }
 
 impl Asked {
@@ -67,6 +69,7 @@ impl Asked {
             embeds_none: option(session, &["--embed"]) == Some("none"),
             is_kernel_hidden: noted("kernel addresses are hidden"),
             copies_nothing: noted("and are not copied"),
+            copies_little_of_waits: noted("of user stacks of waits at most 2 KiB"),
         }
     }
 
@@ -88,6 +91,9 @@ impl Asked {
         match is_shortened {
             _ if self.is_foreign => "record with a larger copy of the stack",
             _ if self.stack_bytes < MOST_BYTES => "record with --stack-bytes 1M",
+            _ if self.copies_little_of_waits => {
+                "2 KiB is the most that was copied of the stacks of waits, as everywhere before Linux 6.18"
+            }
             true => {
                 "copies were shortened while the ring was full: record with a larger --ring, or at a lower rate"
             }
@@ -212,6 +218,10 @@ mod tests {
         );
         assert!(asked("icecore-record -a").copy_more(false).ends_with("the most that is copied"));
         assert!(asked("icecore-record -a").copy_more(true).contains("--ring"));
+        let note =
+            "this kernel runs no programs: of user stacks of waits at most 2 KiB are copied".to_owned();
+        let old = Asked::of(&SessionV1 { notes: vec![note], ..session("icecore-record -a --off-cpu") });
+        assert!(old.copy_more(false).starts_with("2 KiB is the most"));
         assert!(asked("icecore-record --stack-bytes 64K -a").copy_more(true).ends_with("--stack-bytes 1M"));
         assert!(asked("icecore-record -a").deeper(true).contains("--max-depth"));
         assert!(asked("icecore-record -a").deeper(false).ends_with("in a recording"));

@@ -6,13 +6,15 @@ use std::mem::{MaybeUninit, offset_of};
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{
     ErrorKind, MapCore as _, MapFlags, OpenObject, PrintCallback, PrintLevel, ProgramAttachType, ProgramType,
 };
 
 use super::lists::MAX_TRUSTED;
-use super::{Sampler, Walker, has_uprobe_multi, is_kernel_since, takes_stacks_of_waits};
+use super::{Sampler, StacksOfWaits, Walker, has_uprobe_multi, is_kernel_since};
 use crate::kernel::skeleton::IcecoreSkelBuilder;
 use crate::kernel::skeleton::types::{self, copy_mode, target_mode};
 use crate::proc::kallsyms;
@@ -25,6 +27,10 @@ const MAX_WAKEUP_BYTES: u64 = 1 << 20;
 const MAX_WAITING: u32 = 128 << 10;
 /// The number of calls whose durations can be measured at one time: 6 MiB of the kernel's memory.
 const MAX_CALLS: u32 = 64 << 10;
+/// The number of threads whose stacks are copied when they leave their CPU: 18 MiB of the kernel's memory.
+const MAX_WAIT_COPIES: u32 = 8 << 10;
+/// The environment variable that names a feature which the recorder does not use although the kernel has it; for tests.
+const WITHOUT: &str = "ICECORE_WITHOUT";
 /// `LANES`, `MAX_CPUS` and `WINDOW_BITS` of bpf/wire.h and bpf/events.h.
 const LANES: u32 = 4;
 const MAX_CPUS: u32 = 4096;
@@ -35,36 +41,30 @@ const MAX_SENT_PAGES: u32 = 64 << 10;
 const MAX_TARGETS: u32 = 128 << 10;
 
 impl<'obj> Sampler<'obj> {
-    /// Loads the programs and attaches none. If the kernel has no `bpf_loop`, or its verifier refuses the program that uses it, the
-    /// kernel's own walk takes user stacks. `print` receives the messages of libbpf.
+    /// Loads the programs and attaches none. What the kernel has not, or its verifier refuses, is replaced by something that older kernels
+    /// have. `print` receives the messages of libbpf.
     ///
     /// # Errors
     /// If the kernel has no BTF, or privileges are missing; the message says what to do.
     pub(crate) fn load(
-        storage: &'obj mut [MaybeUninit<OpenObject>; 2],
+        storage: &'obj mut [MaybeUninit<OpenObject>; 3],
         options: &Options,
         events: &[Event],
         print: Option<PrintCallback>,
     ) -> anyhow::Result<Self> {
         check_btf()?;
         libbpf_rs::set_print(print.map(|print| (PrintLevel::Info, print)));
-        let [first, second] = storage;
-        if !ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_loop).unwrap_or(false) {
-            return Self::load_with(
-                first,
-                options,
-                events,
-                Walker::Helper("this kernel has no bpf_loop (5.17)"),
-            );
-        }
-        match Self::load_with(first, options, events, Walker::Loop) {
-            Err(error) if is_refused(&error) => {
-                let why =
-                    "the verifier of this kernel refuses the program that walks user stacks (-v shows why)";
-                Self::load_with(second, options, events, Walker::Helper(why)).map_err(|_| error)
+        let mut refused = None;
+        for (storage, (walker, stacks)) in storage.iter_mut().zip(ways(options)) {
+            match Self::load_with(storage, options, events, walker, stacks) {
+                Err(error) if is_refused(&error) => {
+                    refused.get_or_insert(error);
+                }
+                Err(error) => return Err(refused.unwrap_or(error)),
+                loaded => return loaded,
             }
-            loaded => loaded,
         }
+        Err(refused.unwrap_or_else(|| anyhow::anyhow!("bug: there is no way to load the programs")))
     }
 
     fn load_with(
@@ -72,6 +72,7 @@ impl<'obj> Sampler<'obj> {
         options: &Options,
         events: &[Event],
         walker: Walker,
+        stacks_of_waits: StacksOfWaits,
     ) -> anyhow::Result<Self> {
         let has_loop = walker == Walker::Loop;
         if let Walker::Helper(why) = walker
@@ -103,16 +104,22 @@ impl<'obj> Sampler<'obj> {
         }
         let has_waits = options.off_cpu.is_some();
         let has_wakers = options.off_cpu.is_some_and(|off_cpu| off_cpu.wakers);
-        let takes_stacks = takes_stacks_of_waits(walker);
-        programs.on_switch.set_autoload(has_waits && takes_stacks);
-        programs.on_switch_without_stacks.set_autoload(has_waits && !takes_stacks);
+        let copies_waits = matches!(stacks_of_waits, StacksOfWaits::Copied(_));
+        programs.on_switch.set_autoload(has_waits && stacks_of_waits == StacksOfWaits::ByThread);
+        programs.on_switch_with_copies.set_autoload(has_waits && copies_waits);
+        programs
+            .on_switch_without_stacks
+            .set_autoload(has_waits && stacks_of_waits == StacksOfWaits::Missing);
         programs.on_waking.set_autoload(has_wakers && has_loop);
         programs.on_waking_by_helper.set_autoload(has_wakers && !has_loop);
-        programs.on_every_waiting.set_autoload(has_waits);
         let has_counters = options.counters.is_some();
         programs.on_every_process_by_loop.set_autoload(has_counters && has_loop);
         programs.on_every_process_by_helper.set_autoload(has_counters && !has_loop);
         programs.on_end_of_process.set_autoload(has_counters);
+        // Programs that may sleep can use these maps since 6.1.
+        let reads_waiting = has_loop && is_kernel_since((6, 1));
+        programs.on_every_waiting.set_autoload(has_waits && reads_waiting);
+        programs.on_every_waiting_without_stacks.set_autoload(has_waits && !reads_waiting);
         let has_cookies = ProgramType::Tracepoint
             .is_helper_supported(libbpf_sys::BPF_FUNC_get_attach_cookie)
             .unwrap_or(false);
@@ -181,6 +188,13 @@ impl<'obj> Sampler<'obj> {
         }
         if has_waits {
             open.maps.waits.set_max_entries(MAX_WAITING)?;
+            open.maps.wait_copies.set_max_entries(MAX_WAIT_COPIES)?;
+        }
+        if has_waits && copies_waits {
+            let always_there = 0;
+            open.maps.wait_copies.set_map_flags(always_there)?;
+            let data = open.maps.bss_data.as_deref_mut().context("bug: the programs have no variables")?;
+            data.makes_wait_copies = 1;
         }
         if options.unwind != Unwind::Fp {
             open.maps.sent_pages.set_max_entries(MAX_SENT_PAGES)?;
@@ -198,6 +212,7 @@ impl<'obj> Sampler<'obj> {
         Ok(Self {
             skel,
             walker,
+            stacks_of_waits,
             has_cgroups,
             links: Vec::new(),
             sampling: Vec::new(),
@@ -206,6 +221,34 @@ impl<'obj> Sampler<'obj> {
             _run_counter: usage::count_bpf_runs(),
         })
     }
+}
+
+/// Returns how the programs may be loaded, the best way first; the last one works everywhere.
+fn ways(options: &Options) -> Vec<(Walker, StacksOfWaits)> {
+    const REFUSED: &str =
+        "the verifier of this kernel refuses the program that walks user stacks (-v shows why)";
+    if !ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_loop).unwrap_or(false) {
+        return vec![(Walker::Helper("this kernel has no bpf_loop (5.17)"), StacksOfWaits::Missing)];
+    }
+    let mut ways = Vec::new();
+    let why = if std::env::var_os(WITHOUT).is_some_and(|feature| feature == "task_work") {
+        "threads run no programs after a wait (ICECORE_WITHOUT)"
+    } else if options.off_cpu.is_some() && has_task_work() {
+        ways.push((Walker::Loop, StacksOfWaits::ByThread));
+        "the verifier of this kernel refuses the program that threads run after a wait (-v shows why)"
+    } else {
+        "this kernel runs no programs in threads that have waited (6.18)"
+    };
+    ways.push((Walker::Loop, StacksOfWaits::Copied(why)));
+    ways.push((Walker::Helper(REFUSED), StacksOfWaits::Missing));
+    ways
+}
+
+/// Returns true if the kernel lets a thread run a program before it returns to user space.
+fn has_task_work() -> bool {
+    const FUNCTIONS: [&str; 2] = ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl"];
+    let is_there = |btf: &Btf<'_>| FUNCTIONS.iter().any(|name| btf.type_by_name::<Func<'_>>(name).is_some());
+    Btf::from_vmlinux().is_ok_and(|btf| is_there(&btf))
 }
 
 /// Returns which kinds of events there are: counters, tracepoints, probes in the kernel, probes in programs.

@@ -38,10 +38,22 @@ pub(crate) enum Walker {
     Helper(&'static str),
 }
 
+/// How waits get their user stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StacksOfWaits {
+    /// The thread takes its stack itself before it returns to user space.
+    ByThread,
+    /// The innermost 2 KiB of the stack are copied when the thread leaves its CPU. Holds the reason.
+    Copied(&'static str),
+    /// Not at all.
+    Missing,
+}
+
 /// The loaded programs. Attached programs run until [`Sampler::disarm`] or drop.
 pub(crate) struct Sampler<'obj> {
     skel: IcecoreSkel<'obj>,
     walker: Walker,
+    stacks_of_waits: StacksOfWaits,
     has_cgroups: bool,
     links: Vec<Link>,
     /// Attached counters and probes.
@@ -194,8 +206,11 @@ impl<'obj> Sampler<'obj> {
     fn attach_waits(&self, of: Of) -> anyhow::Result<Option<Link>> {
         let all = &self.skel.progs;
         let program = match of {
-            Of::OffCpu if all.on_switch.autoload() => &all.on_switch,
-            Of::OffCpu => &all.on_switch_without_stacks,
+            Of::OffCpu => match self.stacks_of_waits {
+                StacksOfWaits::ByThread => &all.on_switch,
+                StacksOfWaits::Copied(_) => &all.on_switch_with_copies,
+                StacksOfWaits::Missing => &all.on_switch_without_stacks,
+            },
             Of::Waker if all.on_waking.autoload() => &all.on_waking,
             Of::Waker => &all.on_waking_by_helper,
             Of::RunDelay => return Ok(None),
@@ -203,20 +218,27 @@ impl<'obj> Sampler<'obj> {
         Ok(Some(program.attach().context("cannot attach to the scheduler")?))
     }
 
-    /// Returns true if waits have user stacks.
-    pub(crate) fn takes_stacks_of_waits(&self) -> bool {
-        takes_stacks_of_waits(self.walker)
+    /// Returns how waits get their user stacks.
+    pub(crate) fn stacks_of_waits(&self) -> StacksOfWaits {
+        self.stacks_of_waits
     }
 
-    /// Gives `take` a record of each thread that still waits, in the format of the ring.
+    /// Returns how often the kernel had no memory for a thread that was to take its stack. Since then stacks are copied as well.
+    pub(crate) fn refused_task_work(&self) -> u64 {
+        self.skel.maps.bss_data.as_ref().map_or(0, |data| data.refused_task_work)
+    }
+
+    /// Gives `take` the records of each thread that still waits, in the format of the ring.
     pub(crate) fn open_waits(&self, take: &mut impl FnMut(&[u8])) {
-        let program = &self.skel.progs.on_every_waiting;
-        let Some(link) = program.autoload().then(|| program.attach().ok()).flatten() else { return };
+        let all = &self.skel.progs;
+        let programs = [&all.on_every_waiting, &all.on_every_waiting_without_stacks];
+        let program = programs.into_iter().find(|program| program.autoload());
+        let Some(link) = program.and_then(|program| program.attach().ok()) else { return };
         let mut bytes = Vec::new();
         // After an error, the records that were read before it are valid.
         let _ = Iter::new(&link).map(|mut iter| iter.read_to_end(&mut bytes));
         let mut left = &bytes[..];
-        while let Some((record, rest)) = wire::wait_bytes(left).and_then(|len| left.split_at_checked(len)) {
+        while let Some((record, rest)) = wire::record_bytes(left).and_then(|len| left.split_at_checked(len)) {
             take(record);
             left = rest;
         }
@@ -281,6 +303,7 @@ impl<'obj> Sampler<'obj> {
                     (cause, cpu, count.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)))
                 })
             })
+            .chain(std::iter::once((Cause::MISSED_RUNS, u32::MAX, self.runs().missed)))
             .filter(|(_, _, count)| *count > 0)
             .collect()
     }
@@ -289,8 +312,13 @@ impl<'obj> Sampler<'obj> {
     pub(crate) fn runs(&self) -> BpfRuns {
         let Programs { counter, tracepoint, kprobe, uprobe } = self.programs();
         let all = &self.skel.progs;
-        let of_waits =
-            [&all.on_switch, &all.on_switch_without_stacks, &all.on_waking, &all.on_waking_by_helper];
+        let of_waits = [
+            &all.on_switch,
+            &all.on_switch_with_copies,
+            &all.on_switch_without_stacks,
+            &all.on_waking,
+            &all.on_waking_by_helper,
+        ];
         let of_events = [counter, tracepoint, kprobe, uprobe, &all.uprobe_of_call];
         let loaded = of_events.into_iter().chain(of_waits).filter(|program| program.autoload());
         loaded.map(|program| usage::bpf_runs(program.as_fd().as_raw_fd())).sum()
@@ -360,11 +388,6 @@ fn attach_uprobes(
 /// Returns true if the kernel makes many probes at once.
 fn has_uprobe_multi() -> bool {
     is_kernel_since((6, 6))
-}
-
-/// Returns true if waits have user stacks: the kernel lets a thread run a program before it returns to user space.
-fn takes_stacks_of_waits(walker: Walker) -> bool {
-    walker == Walker::Loop && is_kernel_since((6, 18))
 }
 
 fn is_kernel_since(version: (u32, u32)) -> bool {

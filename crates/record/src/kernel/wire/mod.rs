@@ -344,8 +344,26 @@ fn wait<'a>(bytes: &'a [u8], head: Head<'a>) -> Option<Wait<'a>> {
     })
 }
 
-/// Returns the length of the `wait_record` at the beginning of some bytes; the iterator over all threads gives one after the other.
-pub(crate) fn wait_bytes(bytes: &[u8]) -> Option<usize> {
+/// Returns the length of the record of a wait, or of the user stack of a wait, at the beginning of some bytes; the iterator over all threads
+/// gives one after the other.
+pub(crate) fn record_bytes(bytes: &[u8]) -> Option<usize> {
+    let len = |at: usize| u16_at(bytes, at).map(usize::from);
+    match record_type(u32_at(bytes, 0)?) {
+        record_type::RECORD_WAIT => wait_bytes(bytes),
+        record_type::RECORD_REGISTERS => {
+            let top = u32_at(bytes, offset_of!(registers_record, top_len))?;
+            Some(offset_of!(registers_record, top) + top as usize)
+        }
+        record_type::RECORD_WAIT_STACK => {
+            let (kernel, user) = (offset_of!(sample_record, kernel_len), offset_of!(sample_record, user_len));
+            Some(size_of::<sample_record>() + (len(kernel)? + len(user)?) * 8)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the length of a `wait_record`.
+fn wait_bytes(bytes: &[u8]) -> Option<usize> {
     let frames = u16_at(bytes, offset_of!(wait_record, kernel_len))?;
     Some(size_of::<wait_record>() + usize::from(frames) * 8)
 }

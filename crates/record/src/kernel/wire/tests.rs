@@ -162,10 +162,27 @@ fn a_wait_has_its_kernel_stack_and_its_waker() {
     assert_eq!((wait.waker_tid, wait.waker_comm, wait.state, wait.woken_by), (9, &b"comm"[..], 2, 3));
     assert_eq!((wait.began_before, wait.has_not_ended, wait.has_stack), (false, true, true));
     assert_eq!(wait.kernel.leaf_first().collect::<Vec<_>>(), [Avma(0), Avma(0xffff_ffff_8100_0000)]);
-    assert_eq!(wait_bytes(&bytes), Some(bytes.len()));
+    assert_eq!(record_bytes(&bytes), Some(bytes.len()));
     for len in 0..bytes.len() {
         assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
     }
+}
+
+#[test]
+fn records_of_the_iterator_follow_each_other() {
+    let mut registers = vec![0; offset_of!(registers_record, top) + 16];
+    registers[0] = record_type::RECORD_REGISTERS.0 as u8;
+    registers[offset_of!(registers_record, top_len)] = 16;
+    let mut stack = vec![0; size_of::<sample_record>() + 8];
+    stack[0] = record_type::RECORD_WAIT_STACK.0 as u8;
+    stack[offset_of!(sample_record, user_len)] = 1;
+    for record in [registers, stack] {
+        let more = [&record[..], &[0; 64]].concat();
+        assert_eq!(record_bytes(&more), Some(record.len()));
+        assert!(decode(&record).is_ok());
+        assert_eq!(record_bytes(&record[..3]), None);
+    }
+    assert_eq!(record_bytes(&[0; 64]), None, "other records do not come from it");
 }
 
 /// Returns a report with a build-id, as `perf record --buildid-mmap` receives it.

@@ -15,6 +15,7 @@ const ASKED: Asked = Asked {
     embeds_none: false,
     is_kernel_hidden: false,
     copies_nothing: false,
+    copies_little_of_waits: false,
 };
 
 const FINE: Facts<'_> = Facts {
