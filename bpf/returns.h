@@ -13,6 +13,8 @@
 /* The part of the kernel's page for probes that the trampoline has (UPROBE_XOL_SLOT_BYTES). */
 #define TRAMPOLINE_BYTES 128
 
+struct uprobe;
+
 /* kernel/events/uprobes.c */
 struct return_instance {
 	unsigned long stack;
@@ -23,6 +25,10 @@ struct return_instance {
 struct uprobe_task {
 	struct return_instance *return_instances;
 	unsigned int depth;
+	/* The probe whose instruction the thread executes elsewhere: where it belongs, and where it is now. */
+	struct uprobe *active_uprobe;
+	unsigned long vaddr;
+	unsigned long xol_vaddr;
 } __attribute__((preserve_access_index));
 
 struct xol_area {
@@ -143,6 +149,22 @@ static __always_inline bool is_being_replaced(const struct returns *returns, con
 	    replaced_at(returns, sp))
 		return 0;
 	return !READ_USER(code, registers[REGISTER_COUNT - 1]) && code == BREAKPOINT;
+}
+
+/* The longest instruction. */
+#define MAX_INSTRUCTION_BYTES 16
+
+/* Lets the program counter be where a probed instruction belongs, if the kernel has moved that away for the thread. */
+static __always_inline void leave_slot(__u64 *registers)
+{
+	struct uprobe_task *utask = uprobe_task();
+	__u64 into;
+
+	if (!utask || !BPF_CORE_READ(utask, active_uprobe))
+		return;
+	into = registers[REGISTER_COUNT - 1] - BPF_CORE_READ(utask, xol_vaddr);
+	if (into < MAX_INSTRUCTION_BYTES)
+		registers[REGISTER_COUNT - 1] = BPF_CORE_READ(utask, vaddr) + into;
 }
 
 /*

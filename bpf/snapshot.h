@@ -84,6 +84,7 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 
 	if (!scratch)
 		return 0;
+	leave_slot(scratch->registers.registers);
 	find_returns(&scratch->returns);
 	if (!leave_trampoline(&scratch->returns, scratch->registers.registers)) {
 		scratch->record.user_end = WALK_UNREADABLE;

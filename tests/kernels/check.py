@@ -37,7 +37,7 @@ summaries = {path.stem: json.loads(report("summary", path.stem)) for path in sor
 NAMES = ["recursion", "recursion-fp", "recursion-dwarf", "buffer", "buffer-dwarf", "alternate", "go", "in_step", "cgroup", "all"]
 # Since then tracepoints of system calls have registers of the kernel.
 NO_USER_REGISTERS = [6, 13]
-EVENTS = ["uprobe", "tracepoint", "kprobe", "several", "waits", "wakers", "idle"]
+EVENTS = ["uprobe", "tracepoint", "kprobe", "several", "return", "duration", "deep", "usdt", "waits", "wakers", "idle"]
 if "all" not in summaries:
     sys.exit(f"NO recordings: {', '.join(summaries)}")
 release = summaries["all"]["kernel_release"]
@@ -142,6 +142,21 @@ if has_events:
     check([row["weight"] for row in sized] == list(range(1, 501)), "several: hits weigh the argument")
     clock = rows("several", "--event", "cpu-clock")
     check(len(clock) > 0, f"several: {len(clock)} samples of the clock")
+
+    found = [up_to_main(row) for row in rows("return")]
+    check(found == [["down"] * depth for depth in reversed(range(50))], f"return: {len(found)} of 50 returns with their stacks")
+    times = {}
+    for line in Path(FOLDER, "duration.txt").read_text().splitlines():
+        tid, inside, around = map(int, line.split())
+        times.setdefault(tid, []).append((inside, around))
+    for tid, calls in times.items():
+        weights = [row["weight"] for row in rows("duration") if row["tid"] == tid]
+        true = sum(inside <= weight <= around for weight, (inside, around) in zip(weights, calls))
+        check(true == len(weights) == len(calls) == 320, f"duration: {true} of 320 durations are true")
+    lost = summaries["deep"]["lost_by_cause"]
+    check(len(rows("deep")) == 64 and lost == {"unpaired": 36}, f"deep: {len(rows('deep'))} of 64 returns; lost: {lost}")
+    found = Counter(tuple(up_to_main(row) or []) for row in rows("usdt"))
+    check(found == {("sells",): 30, ("resells", "sells"): 30, ("prices", "sells"): 30}, f"usdt: {dict(found)}")
 
     told = {line.split()[0]: int(line.split()[1]) for line in Path(FOLDER, "waits.txt").read_text().splitlines() if line[:8] != "computes"}
     WAITS = {"sleeper": ("sleeps", "hrtimer_nanosleep"), "poller": ("polls", "poll"), "reader": ("reads", "pipe_read"), "locker": ("locks", "futex_wait"), "faulter": ("faults_in", "handle_userfault")}

@@ -38,6 +38,8 @@ compile() { cc -static -O2 -g -pthread "$@"; }
 compile -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer "$programs/target.c" -o "$tree/bin/target"
 compile -fomit-frame-pointer "$programs/callers.c" -o "$tree/bin/callers"
 compile -fomit-frame-pointer "$programs/stacks.c" -o "$tree/bin/stacks"
+compile -fomit-frame-pointer "$programs/returns.c" -o "$tree/bin/returns"
+compile -fomit-frame-pointer "$programs/statics.c" -o "$tree/bin/statics"
 compile "$programs/in_step.c" -o "$tree/bin/in_step"
 compile -fomit-frame-pointer "$programs/probed.c" -o "$tree/bin/probed"
 compile -fomit-frame-pointer "$programs/waits.c" -o "$tree/bin/waits"
@@ -72,6 +74,10 @@ record uprobe --max-event-rate 0 -e uprobe:/bin/probed:tick -- probed tick 500
 record tracepoint --max-event-rate 0 -e syscalls:sys_enter_sched_yield -- probed yield 500
 record kprobe --max-event-rate 0 -e kprobe:__x64_sys_sched_yield -- probed yield 500
 record several --max-event-rate 0 -e cpu-clock,freq=99 -e uprobe:/bin/probed:sized,weight=arg1 -e uprobe:/bin/probed:tick -- probed sized 500
+record return --max-event-rate 0 -e uretprobe:/bin/probed:down -- probed down 50
+record duration --max-event-rate 0 -e 'uretprobe:/bin/returns:timed_*,weight=duration' -- returns times 20
+record deep --max-event-rate 0 -e 'uretprobe:/bin/returns:timed_*,weight=duration' -- returns deep 100
+record usdt --max-event-rate 0 -e 'usdt:/bin/statics:sh*:*' -- statics 30
 record waits --off-cpu=1ms -F 99 -- waits 20 20
 record wakers --off-cpu=1ms --wakers -F 99 -- waits 20 20
 waits 60000 1 idle &
