@@ -17,7 +17,10 @@ fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str
     let mut all = [options, &["--max-event-rate", "0", "--ring", "512M"]].concat();
     events.iter().for_each(|event| all.extend(["-e", event]));
     let recorded = Recorded::new(&all, &[&[path], arguments].concat());
-    assert_eq!(recorded.lost(), serde_json::json!({}), "a loss would explain a wrong count");
+    let mut lost = recorded.lost();
+    // While the timer's program runs on the CPU, the kernel does not run that of a tracepoint.
+    lost.as_object_mut().expect("losses by cause").remove("missed_runs");
+    assert_eq!(lost, serde_json::json!({}), "a loss would explain a wrong count");
     recorded
 }
 

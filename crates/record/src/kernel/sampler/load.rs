@@ -23,7 +23,8 @@ use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
 const MAX_WAKEUP_BYTES: u64 = 1 << 20;
-/// The number of threads whose waits can be followed at one time: 25 MiB of the kernel's memory, if there are so many.
+/// The number of threads whose waits can be followed at one time: 25 MiB of the kernel's memory, on Linux 6.18 only if there
+/// are so many.
 const MAX_WAITING: u32 = 128 << 10;
 /// The number of calls whose durations can be measured at one time: 6 MiB of the kernel's memory.
 const MAX_CALLS: u32 = 64 << 10;
@@ -190,8 +191,12 @@ impl<'obj> Sampler<'obj> {
             open.maps.waits.set_max_entries(MAX_WAITING)?;
             open.maps.wait_copies.set_max_entries(MAX_WAIT_COPIES)?;
         }
+        let always_there = 0;
+        if has_waits && stacks_of_waits != StacksOfWaits::ByThread {
+            // Before 6.1 a map that grows takes memory from the kernel's allocator, which the scheduler must not call.
+            open.maps.waits.set_map_flags(always_there)?;
+        }
         if has_waits && copies_waits {
-            let always_there = 0;
             open.maps.wait_copies.set_map_flags(always_there)?;
             let data = open.maps.bss_data.as_deref_mut().context("bug: the programs have no variables")?;
             data.makes_wait_copies = 1;
