@@ -149,10 +149,12 @@ fn root_of_too_many_processes_some_are_left_out_and_counted() {
     let all = values(&recorded);
     let processes: BTreeSet<Owner> =
         all.iter().map(|row| row.owner).filter(|owner| matches!(owner, Owner::Process(_))).collect();
-    // The first reading has the program.
-    assert!((256..=257).contains(&processes.len()), "{}", processes.len());
-    let left_out = of(&all, Owner::Machine, Counter::PROCESSES_LEFT_OUT);
-    assert_eq!(left_out.iter().sum::<u64>(), 301 - 256, "{left_out:?}");
+    // The first reading has others, too: those that ran at its time.
+    assert!(processes.len() >= 256, "{}", processes.len());
+    let left_out: u64 = of(&all, Owner::Machine, Counter::PROCESSES_LEFT_OUT).iter().sum();
+    // Fewer, if some ended before the first reading.
+    assert!((1..=301 - 256).contains(&left_out), "{left_out}");
+    assert!(processes.len() as u64 + left_out >= 301, "{} and {left_out}", processes.len());
     let text = icecore_tests::machine::report(&["timeline".as_ref(), recorded.path().as_os_str()]);
     assert!(text.contains("processes of one reading have no counters"), "{text}");
     assert!(text.contains("context switches per second"), "{text}");
