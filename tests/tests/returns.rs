@@ -35,6 +35,14 @@ fn up_to_main(sample: &Sample) -> Vec<&str> {
     names[..end].to_vec()
 }
 
+/// Returns the samples whose stack is whole, and how many are not. These are a few in ten thousand, and marked (docs/EVENTS.md).
+fn whole(samples: &[Sample]) -> (Vec<&Sample>, usize) {
+    let (whole, others): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| sample.has("all"));
+    assert!(others.iter().all(|sample| sample.0["incomplete"] == true), "{}", others[0].0);
+    assert!(others.len() <= 3, "{} stacks are not whole", others.len());
+    (whole, others.len())
+}
+
 #[test]
 fn root_a_return_has_the_stack_of_the_caller() {
     if !has_ebpf() {
@@ -89,10 +97,16 @@ fn root_stacks_are_true_while_returns_are_probed() {
         for (event, calls_below, sum) in [("uprobe:*:down", 1, levels(1)), ("uretprobe:*:down", 0, levels(0))]
         {
             let samples = of(event);
-            let stacks: Vec<_> = samples.iter().map(up_to_main).collect();
+            let (whole, others) = whole(&samples);
+            let stacks: Vec<_> = whole.iter().copied().map(up_to_main).collect();
             assert!(stacks.iter().flatten().all(|name| *name == "down"), "{unwind} {event}");
             assert!(stacks.iter().all(|stack| (calls_below..calls_below + 40).contains(&stack.len())));
-            assert_eq!(stacks.iter().map(Vec::len).sum::<usize>(), sum, "{unwind} {event}");
+            assert_eq!(samples.len(), levels(1) - levels(0), "{unwind} {event}");
+            let found = stacks.iter().map(Vec::len).sum::<usize>();
+            assert!(
+                found <= sum && found + others * 40 >= sum,
+                "{unwind} {event}: {found} of {sum}, {others}"
+            );
         }
         let is_below = |stack: &[&str]| match stack {
             ["twice"] => true,
@@ -100,17 +114,20 @@ fn root_stacks_are_true_while_returns_are_probed() {
         };
         let ticks = of("uprobe:*:tick");
         assert_eq!(ticks.len(), 2 * 2 * rounds);
-        for sample in &ticks {
+        for sample in whole(&ticks).0 {
             let stack = up_to_main(sample);
             assert!(stack[0] == "tick" && is_below(&stack[1..]), "{unwind}: {stack:?}");
         }
         // `tick` returns to its callers, and `twice` to `all`.
         let returns = of("uretprobe:*:t?");
         assert_eq!(returns.len(), 3 * 2 * rounds);
-        let stacks: Vec<_> = returns.iter().map(up_to_main).collect();
-        assert_eq!(stacks.iter().filter(|stack| stack.is_empty()).count(), 2 * rounds, "{unwind}");
+        let (returns, others) = whole(&returns);
+        let stacks: Vec<_> = returns.iter().copied().map(up_to_main).collect();
+        let of_twice = stacks.iter().filter(|stack| stack.is_empty()).count();
+        assert!(of_twice <= 2 * rounds && of_twice + others >= 2 * rounds, "{unwind}: {of_twice}");
         assert!(stacks.iter().all(|stack| stack.is_empty() || is_below(stack)), "{unwind}");
-        assert!(of("uretprobe:*:yields").iter().all(|sample| up_to_main(sample).is_empty()), "{unwind}");
+        let returns = of("uretprobe:*:yields");
+        assert!(whole(&returns).0.into_iter().all(|sample| up_to_main(sample).is_empty()), "{unwind}");
         for sample in of("syscalls:*") {
             let stack = up_to_main(&sample);
             // The C library of a distribution keeps no frame pointers.
@@ -123,13 +140,9 @@ fn root_stacks_are_true_while_returns_are_probed() {
             // While the kernel handles a probe, there are moments at which only its own registers have the return address, or the
             // program counter stands behind the breakpoint.
             // At the first instruction of a function, frame pointers lead past its caller.
-            if unwind == "fp" && sample.has("asm_exc_int3") {
-                assert!(sample.has("start_thread"), "{}", sample.0);
-                continue;
-            }
             if !sample.has("all") {
                 assert_eq!(sample.0["incomplete"], true, "a stack that is not whole, unmarked: {}", sample.0);
-                exchanged += 1;
+                exchanged += usize::from(unwind != "fp");
                 continue;
             }
             let stack = up_to_main(sample);
