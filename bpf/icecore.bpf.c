@@ -63,7 +63,7 @@ static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool 
 
 	if (!(in_user ? take_user : take_kernel) || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
 		return 0;
-	scratch = claim_scratch(&slot);
+	scratch = claim_scratch_of(&slot, 0);
 	if (!scratch) {
 		count_loss(LOSS_NO_SCRATCH);
 		return 0;

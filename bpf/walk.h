@@ -41,8 +41,9 @@ static __always_inline struct scratch *scratch_of(__u32 slot)
 }
 
 /* Takes a free buffer of this CPU, and stores its number. Programs of perf events do not nest on a CPU; those of other kinds interrupt
- * them and each other. */
-static __always_inline struct scratch *claim_scratch(__u32 *slot)
+ * them and each other. What interrupts a program that no thread can preempt gives back what it took before it returns, so such a program
+ * needs no atomic operations, which kernels before 5.12 refuse wherever they stand. */
+static __always_inline struct scratch *claim_scratch_of(__u32 *slot, bool can_be_preempted)
 {
 	__u32 first = bpf_get_smp_processor_id() * lanes;
 
@@ -53,18 +54,26 @@ static __always_inline struct scratch *claim_scratch(__u32 *slot)
 	for (__u32 lane = 0; lane < LANES; lane++) {
 		struct scratch *scratch = scratch_of(first + lane);
 
-		if (scratch && __sync_val_compare_and_swap(&scratch->is_taken, 0, 1) == 0) {
-			*slot = first + lane;
-			return scratch;
-		}
+		if (!scratch)
+			continue;
+		if (can_be_preempted ? __sync_val_compare_and_swap(&scratch->is_taken, 0, 1) : *(volatile __u32 *)&scratch->is_taken)
+			continue;
+		*(volatile __u32 *)&scratch->is_taken = 1;
+		*slot = first + lane;
+		return scratch;
 	}
 	return 0;
+}
+
+static __always_inline struct scratch *claim_scratch(__u32 *slot)
+{
+	return claim_scratch_of(slot, 1);
 }
 
 static __always_inline void free_scratch(struct scratch *scratch)
 {
 	if (lanes != 1)
-		__sync_lock_test_and_set(&scratch->is_taken, 0);
+		*(volatile __u32 *)&scratch->is_taken = 0;
 }
 
 #if defined(__TARGET_ARCH_x86)
