@@ -118,8 +118,27 @@ static __always_inline int sample_in_kernel(void *ctx, const struct context_regs
 	return 0;
 }
 
+/*
+ * Since 6.13 the stack of such a program belongs to its CPU. The kernel can preempt programs of probes in user space, and lets another
+ * thread run the same program on the same stack: it would read what the first one wrote, or crash. So the program itself keeps its CPU.
+ */
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+static __always_inline void keep_cpu(void)
+{
+	if (is_stack_of_cpu && bpf_ksym_exists(bpf_preempt_disable))
+		bpf_preempt_disable();
+}
+
+static __always_inline void let_cpu_go(void)
+{
+	if (is_stack_of_cpu && bpf_ksym_exists(bpf_preempt_enable))
+		bpf_preempt_enable();
+}
+
 /* A probe in a program was hit. */
-static __always_inline int sample_in_user(void *ctx, bool with_loop)
+static __always_inline void sample_in_user(void *ctx, bool with_loop)
 {
 	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight;
 	struct scratch *scratch;
@@ -127,16 +146,16 @@ static __always_inline int sample_in_user(void *ctx, bool with_loop)
 	__u32 event, slot;
 
 	if (!take_user || !is_wanted_here() || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
-		return 0;
+		return;
 	event = EVENT_OF(ctx);
 	weight = weigh(event, ctx);
 	choice = bpf_map_lookup_elem(&choices, &event);
 	if (!weight || !choice)
-		return 0;
+		return;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		count_loss(LOSS_NO_SCRATCH);
-		return 0;
+		return;
 	}
 	begin_sample(scratch, event, weight);
 	if (with_loop) {
@@ -147,24 +166,30 @@ static __always_inline int sample_in_user(void *ctx, bool with_loop)
 	}
 	send_sample(scratch);
 	free_scratch(scratch);
-	return 0;
 }
 
 /* A function begins whose return will be weighed by the time in between. */
-SEC("uprobe")
-int uprobe_of_call(void *ctx)
+static __always_inline void note_call_of(void *ctx)
 {
 	__u64 tgid_tid = bpf_get_current_pid_tgid(), sp = PROBED(sp);
 	struct uprobe_task *utask = uprobe_task();
 
 	if (!is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
-		return 0;
+		return;
 	/* The kernel will not tell of the return. */
 	if (utask && BPF_CORE_READ(utask, depth) >= MAX_RETURNS) {
 		count_loss(LOSS_UNPAIRED);
-		return 0;
+		return;
 	}
 	note_call(EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
+}
+
+SEC("uprobe")
+int uprobe_of_call(void *ctx)
+{
+	keep_cpu();
+	note_call_of(ctx);
+	let_cpu_go();
 	return 0;
 }
 
@@ -208,13 +233,19 @@ int kprobe_by_helper(void *ctx)
 SEC("uprobe")
 int uprobe_by_loop(void *ctx)
 {
-	return sample_in_user(ctx, 1);
+	keep_cpu();
+	sample_in_user(ctx, 1);
+	let_cpu_go();
+	return 0;
 }
 
 SEC("uprobe")
 int uprobe_by_helper(void *ctx)
 {
-	return sample_in_user(ctx, 0);
+	keep_cpu();
+	sample_in_user(ctx, 0);
+	let_cpu_go();
+	return 0;
 }
 
 static __always_inline void send_task(__u32 type, struct task_struct *task, __u64 time_ns, const char *comm,

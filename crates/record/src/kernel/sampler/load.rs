@@ -32,6 +32,10 @@ const MAX_CALLS: u32 = 64 << 10;
 const MAX_WAIT_COPIES: u32 = 8 << 10;
 /// The environment variable that names a feature which the recorder does not use although the kernel has it; for tests.
 const WITHOUT: &str = "ICECORE_WITHOUT";
+/// Since then a program of a probe may share its stack with all threads that run it on its CPU, and since `KEPT_CPUS` it can prevent that
+/// they do (bpf/icecore.bpf.c).
+const STACKS_OF_CPUS: (u32, u32) = (6, 13);
+const KEPT_CPUS: (u32, u32) = (6, 15);
 /// `LANES`, `MAX_CPUS` and `WINDOW_BITS` of bpf/wire.h and bpf/events.h.
 const LANES: u32 = 4;
 const MAX_CPUS: u32 = 4096;
@@ -169,6 +173,7 @@ impl<'obj> Sampler<'obj> {
         let is_waker = |event: &Event| matches!(event.source, Source::Wait { of: Of::Waker, .. });
         rodata.waker_event = events.iter().position(is_waker).unwrap_or(0) as u32;
         rodata.has_cookies = has_cookies;
+        rodata.is_stack_of_cpu = is_kernel_since(STACKS_OF_CPUS);
         rodata.some_cpus = options.some_cpus;
         for cpu in &options.cpus {
             let word = rodata.target_cpus.get_mut(*cpu as usize / 64);
@@ -278,6 +283,12 @@ fn lanes(events: &[Event], has_cookies: bool) -> anyhow::Result<u32> {
     ensure!(
         is_kernel_since((5, 12)),
         "cannot record probes, waits or several events: this kernel has no atomic operations for programs (5.12); record without -e and --off-cpu, or one counter"
+    );
+    ensure!(
+        !events.iter().any(|event| matches!(event.source, Source::Probe { place: Place::User { .. }, .. }))
+            || !is_kernel_since(STACKS_OF_CPUS)
+            || is_kernel_since(KEPT_CPUS),
+        "cannot record probes in programs: on Linux 6.13 and 6.14 threads that are preempted in one can crash the kernel; record on another kernel"
     );
     let by_cookie = events.iter().filter(|event| !matches!(event.source, Source::Wait { .. })).count();
     ensure!(
