@@ -86,7 +86,7 @@ sleep 1
 record idle --off-cpu -d 1 -p $idle
 kill $idle
 mkdir /cgroup/one
-(echo 0 >/cgroup/one/cgroup.procs; exec callers buffer 3000) &
+(echo 0 >/cgroup/one/cgroup.procs; exec callers buffer 9000) &
 record cgroup -F 499 -d 1.5 --cgroup /one
 wait
 record all -F 499 -a -- target syscalls 1500
