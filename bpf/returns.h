@@ -13,8 +13,6 @@
 /* The part of the kernel's page for probes that the trampoline has (UPROBE_XOL_SLOT_BYTES). */
 #define TRAMPOLINE_BYTES 128
 
-struct uprobe;
-
 /* kernel/events/uprobes.c */
 struct return_instance {
 	unsigned long stack;
@@ -25,8 +23,7 @@ struct return_instance {
 struct uprobe_task {
 	struct return_instance *return_instances;
 	unsigned int depth;
-	/* The probe whose instruction the thread executes elsewhere: where it belongs, and where it is now. */
-	struct uprobe *active_uprobe;
+	/* The instruction that the thread has executed elsewhere last, or executes there now: where it belongs, and where it stands. */
 	unsigned long vaddr;
 	unsigned long xol_vaddr;
 } __attribute__((preserve_access_index));
@@ -160,7 +157,7 @@ static __always_inline void leave_slot(__u64 *registers)
 	struct uprobe_task *utask = uprobe_task();
 	__u64 into;
 
-	if (!utask || !BPF_CORE_READ(utask, active_uprobe))
+	if (!utask)
 		return;
 	into = registers[REGISTER_COUNT - 1] - BPF_CORE_READ(utask, xol_vaddr);
 	if (into < MAX_INSTRUCTION_BYTES)
