@@ -92,20 +92,42 @@ static __always_inline __u64 duration(__u32 event, const struct context_regs *ct
 	return ns;
 }
 
-/* Returns the weight of a hit of a probe; 0 if it is no sample. `registers` are those of a probe at an instruction; else 0. */
-static __always_inline __u64 weigh(__u32 event, const struct context_regs *registers)
+/* Returns what a hit of a probe weighs by the registers at its instruction; 0 if it is no sample. */
+static __always_inline __u64 weight_by_registers(__u32 event, const struct context_regs *registers)
 {
 	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
-	__u64 weight = 1;
-	__u32 every;
 
 	if (!choice)
 		return 0;
-	if (choice->argument == WEIGHT_DURATION && registers)
-		weight = duration(event, registers);
-	else if (choice->argument && registers)
-		weight = argument(registers, choice->argument);
-	if (!weight || weight < choice->min)
+	if (choice->argument == WEIGHT_DURATION)
+		return duration(event, registers);
+	return choice->argument ? argument(registers, choice->argument) : 1;
+}
+
+/* Returns what the begin or the end of a function of the kernel weighs, by the context of a program that the function itself calls. */
+static __always_inline __u64 weight_by_call(__u32 event, void *ctx)
+{
+	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
+	__u64 value = 0;
+
+	if (!choice)
+		return 0;
+	if (!choice->argument)
+		return 1;
+	if (choice->argument <= MAX_ARGUMENTS)
+		return bpf_get_func_arg(ctx, choice->argument - 1, &value) ? 0 : value;
+	if (bpf_get_func_ret(ctx, &value))
+		return 0;
+	return returned(value, choice->argument);
+}
+
+/* Returns the weight of a sample for a hit that weighs so much; 0 if it is no sample. */
+static __always_inline __u64 weigh(__u32 event, __u64 weight)
+{
+	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
+	__u32 every;
+
+	if (!choice || !weight || weight < choice->min)
 		return 0;
 	every = current_every(choice);
 	if (every > 1 && bpf_get_prandom_u32() % every) {

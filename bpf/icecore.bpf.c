@@ -86,17 +86,13 @@ static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool 
 	return 0;
 }
 
-/* A probe in the kernel was hit. */
-static __always_inline int sample_in_kernel(void *ctx, const struct context_regs *registers, bool with_loop)
+/* Takes the sample of a hit in the kernel that weighs so much. The innermost kernel frames, so many, are ours. */
+static __always_inline int sample_in_kernel(void *ctx, __u32 event, __u64 hit_weighs, __u32 ours, bool with_loop)
 {
-	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight;
+	__u64 weight = weigh(event, hit_weighs);
 	struct scratch *scratch;
-	__u32 event, slot;
+	__u32 slot;
 
-	if (!is_wanted_here() || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
-		return 0;
-	event = EVENT_OF(ctx);
-	weight = weigh(event, registers);
 	if (!weight)
 		return 0;
 	scratch = claim_scratch(&slot);
@@ -106,7 +102,7 @@ static __always_inline int sample_in_kernel(void *ctx, const struct context_regs
 	}
 	begin_sample(scratch, event, weight);
 	if (take_kernel)
-		walk_kernel(ctx, scratch, 0);
+		walk_kernel(ctx, scratch, ours);
 	if (take_user && !with_loop) {
 		if (has_user_stack(0))
 			walk_by_helper(ctx, scratch);
@@ -137,18 +133,26 @@ static __always_inline void let_cpu_go(void)
 		bpf_preempt_enable();
 }
 
+/* Returns true if the current task, on this CPU, may be sampled by a probe. */
+static __always_inline bool is_hit_wanted(void)
+{
+	__u64 tgid_tid = bpf_get_current_pid_tgid();
+
+	return is_wanted_here() && is_wanted(tgid_tid >> 32, (__u32)tgid_tid);
+}
+
 /* A probe in a program was hit. */
 static __always_inline void sample_in_user(void *ctx, bool with_loop)
 {
-	__u64 tgid_tid = bpf_get_current_pid_tgid(), weight;
 	struct scratch *scratch;
 	struct choice *choice;
 	__u32 event, slot;
+	__u64 weight;
 
-	if (!take_user || !is_wanted_here() || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
+	if (!take_user || !is_hit_wanted())
 		return;
 	event = EVENT_OF(ctx);
-	weight = weigh(event, ctx);
+	weight = weigh(event, weight_by_registers(event, ctx));
 	choice = bpf_map_lookup_elem(&choices, &event);
 	if (!weight || !choice)
 		return;
@@ -184,6 +188,28 @@ static __always_inline void note_call_of(void *ctx)
 	note_call(EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
 }
 
+/* A function of the kernel begins, or returns to where the registers lead. */
+static __always_inline int sample_at_kprobe(void *ctx, bool with_loop)
+{
+	__u32 event = EVENT_OF(ctx);
+
+	return is_hit_wanted() ? sample_in_kernel(ctx, event, weight_by_registers(event, ctx), 0, with_loop) : 0;
+}
+
+static __always_inline int sample_at_tracepoint(void *ctx, bool with_loop)
+{
+	return is_hit_wanted() ? sample_in_kernel(ctx, EVENT_OF(ctx), 1, 0, with_loop) : 0;
+}
+
+/* A function of the kernel that calls one of our programs itself begins or ends. */
+static __always_inline void sample_at_call(void *ctx, __u32 number)
+{
+	__u32 event = events_of_calls[number];
+
+	if (is_hit_wanted())
+		sample_in_kernel(ctx, event, weight_by_call(event, ctx), TRACING_FRAMES, 1);
+}
+
 SEC("uprobe")
 int uprobe_of_call(void *ctx)
 {
@@ -209,26 +235,52 @@ int sample_by_helper(struct bpf_perf_event_data *ctx)
 SEC("tracepoint")
 int tracepoint_by_loop(void *ctx)
 {
-	return sample_in_kernel(ctx, 0, 1);
+	return sample_at_tracepoint(ctx, 1);
 }
 
 SEC("tracepoint")
 int tracepoint_by_helper(void *ctx)
 {
-	return sample_in_kernel(ctx, 0, 0);
+	return sample_at_tracepoint(ctx, 0);
 }
 
 SEC("kprobe")
 int kprobe_by_loop(void *ctx)
 {
-	return sample_in_kernel(ctx, ctx, 1);
+	return sample_at_kprobe(ctx, 1);
 }
 
 SEC("kprobe")
 int kprobe_by_helper(void *ctx)
 {
-	return sample_in_kernel(ctx, ctx, 0);
+	return sample_at_kprobe(ctx, 0);
 }
+
+/* A function of the kernel begins whose return will be weighed by the time in between. */
+SEC("kprobe")
+int kprobe_of_call(void *ctx)
+{
+	__u64 sp = PROBED(sp);
+
+	if (is_hit_wanted())
+		note_call(EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
+	return 0;
+}
+
+/* The kernel binds such a program to one function when it loads it (MAX_CALLING). */
+#define CALLED_PROGRAM(number)                 \
+	SEC("fentry")                          \
+	int called_##number(void *ctx)         \
+	{                                      \
+		keep_cpu();                    \
+		sample_at_call(ctx, number);   \
+		let_cpu_go();                  \
+		return 0;                      \
+	}
+CALLED_PROGRAM(0)
+CALLED_PROGRAM(1)
+CALLED_PROGRAM(2)
+CALLED_PROGRAM(3)
 
 SEC("uprobe")
 int uprobe_by_loop(void *ctx)

@@ -23,6 +23,8 @@ const volatile __u64 wakeup_bytes = 1 << 20;
 const volatile __u32 lanes = 1;
 /* The kernel tells a program the cookie of its attachment. Without cookies (before 5.15) a recording has one event. */
 const volatile bool has_cookies = 0;
+/* The events of the functions of the kernel that call programs themselves. */
+const volatile __u32 events_of_calls[MAX_CALLING] = {};
 /* The stack of a program may belong to its CPU, and a program may keep others from running there. */
 const volatile bool is_stack_of_cpu = 0;
 /* Probes are sampled on some CPUs only: a bit for each. */

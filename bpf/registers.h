@@ -36,19 +36,24 @@ static __always_inline __u64 return_address(const struct returns *returns, const
 #endif
 }
 
+/* Returns what a function returned, WEIGHT_RETURN_VALUE or WEIGHT_RETURN_INT; 0 if that is negative. */
+static __always_inline __u64 returned(__u64 value, __u32 weight)
+{
+	if (weight == WEIGHT_RETURN_INT)
+		return (__s32)value < 0 ? 0 : (__u32)value;
+	return (__s64)value < 0 ? 0 : value;
+}
+
 /* Returns an argument of a function at its first instruction, counted from 1; 0 if it is not in a register. WEIGHT_RETURN_VALUE and
- * WEIGHT_RETURN_INT: what it returned, at its return; 0 if that is negative. The context is read at fixed offsets alone: verifiers refuse
- * others. */
+ * WEIGHT_RETURN_INT: what it returned, at its return. The context is read at fixed offsets alone: verifiers refuse others. */
 static __always_inline __u64 argument(const struct context_regs *ctx, __u32 number)
 {
 #if defined(__TARGET_ARCH_x86)
-	__u64 returned = PROBED(ax);
+	__u64 result = PROBED(ax);
 	__u64 first = PROBED(di), second = PROBED(si), third = PROBED(dx), fourth = PROBED(cx), fifth = PROBED(r8), sixth = PROBED(r9);
 
-	if (number == WEIGHT_RETURN_VALUE)
-		return (__s64)returned < 0 ? 0 : returned;
-	if (number == WEIGHT_RETURN_INT)
-		return (__s32)returned < 0 ? 0 : (__u32)returned;
+	if (number >= WEIGHT_RETURN_VALUE)
+		return returned(result, number);
 	return number == 1 ? first :
 	       number == 2 ? second :
 	       number == 3 ? third :
@@ -57,7 +62,7 @@ static __always_inline __u64 argument(const struct context_regs *ctx, __u32 numb
 	       number == 6 ? sixth :
 			     0;
 #else
-	__u64 found = 0;
+	__u64 found = number >= WEIGHT_RETURN_VALUE ? returned(PROBED(regs[0]), number) : 0;
 
 	_Pragma("unroll") for (__u32 i = 0; i < 8; i++)
 	{

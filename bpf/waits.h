@@ -19,8 +19,6 @@ struct bpf_map {
 #define ENOMEM 12
 /* The pages of a stack that are brought into memory after a wait: 64 KiB. */
 #define TOUCHED_PAGES 16
-/* The program itself, and what the kernel calls it from. */
-#define TRACING_FRAMES 2
 #define STATE_UNKNOWN (~0U)
 
 /* What is known of a thread that waits, or has waited. */

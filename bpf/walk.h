@@ -294,6 +294,9 @@ static __always_inline void walk_by_helper(void *ctx, struct scratch *scratch)
 	scratch->record.user_end = scratch->record.user_len == want ? WALK_DEPTH : WALK_UNSAID;
 }
 
+/* The innermost kernel frames in a program that the kernel calls through a trampoline: the program itself, and the trampoline. */
+#define TRACING_FRAMES 2
+
 /* Stores the kernel stack, without the innermost frames that are ours. */
 static __always_inline void walk_kernel(void *ctx, struct scratch *scratch, __u32 ours)
 {

@@ -87,6 +87,12 @@ enum loss_cause {
 	LOSS_CAUSES = 7,
 };
 
+/* The most functions of the kernel that call programs of a recording themselves (fentry, fexit). */
+#define MAX_CALLING 4
+
+/* The most arguments of a function that a hit can weigh. */
+#define MAX_ARGUMENTS 8
+
 /* What the hit of a probe can weigh besides an argument. */
 enum weight {
 	WEIGHT_RETURN_VALUE = 64,

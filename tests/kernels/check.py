@@ -37,7 +37,7 @@ summaries = {path.stem: json.loads(report("summary", path.stem)) for path in sor
 NAMES = ["recursion", "recursion-fp", "recursion-dwarf", "buffer", "buffer-dwarf", "alternate", "go", "in_step", "cgroup", "all"]
 # Since then, or earlier, tracepoints of system calls have registers of the kernel; 6.1 has those of the user.
 NO_USER_REGISTERS = [6, 12]
-EVENTS = ["uprobe", "tracepoint", "kprobe", "several", "return", "duration", "deep", "usdt", "waits", "wakers", "idle"]
+EVENTS = ["uprobe", "tracepoint", "kprobe", "kretprobe", "fentry", "fexit", "slept", "several", "return", "duration", "deep", "usdt", "waits", "wakers", "idle"]
 if "all" not in summaries:
     sys.exit(f"NO recordings: {', '.join(summaries)}")
 release = summaries["all"]["kernel_release"]
@@ -138,6 +138,23 @@ if has_events:
         check(len(found) + missed >= 500 >= len(found) == len(whole), f"{name}: {len(found)} hits, {missed} missed, {len(whole)} with the whole stack of the user")
         expected = 0 if name == "tracepoint" and version < NO_USER_REGISTERS else len(found)
         check(len(entered) == expected, f"{name}: {len(entered)} with the stack of the kernel")
+    entry = ["do_syscall_64", "entry_SYSCALL_64_after_hwframe"]
+    reading, called = ["vfs_read", "ksys_read"], ["read", "reads", "main"]
+    READS = [("kretprobe", "kretprobe:vfs_read", reading[1:]), ("fentry", "fentry:vfs_read", reading), ("fexit", "fexit:vfs_read", reading)]
+    for name, event, inner in READS + [("fexit", "kprobe:vfs_read", reading), ("fexit", "fentry:ksys_read", reading[1:])]:
+        found = [row for row in rows(name, "--event", event) if "reads" in names(row, "user")]
+        missed = summaries[name]["lost_by_cause"].get("missed_runs", 0)
+        # The function itself may be missing on the stack of `fexit`.
+        inner = [inner] + [inner[1:]] * event.startswith("fexit")
+        whole = [row for row in found if names(row, "user")[:3] == called and [frame for frame in names(row, "kernel") if frame != "__x64_sys_read"] in [part + entry for part in inner]]
+        weights = [row["weight"] for row in found]
+        true = set(weights) == {1} if event == "fentry:ksys_read" else sorted(set(weights)) == weights and set(weights) <= set(range(1, 501))
+        check(len(found) + missed >= 500 >= len(found) == len(whole), f"{name}: {len(found)} of 500 hits of {event}, {missed} missed, {len(whole)} whole")
+        check(true and len(found) > 100, f"{name}: each hit of {event} weighs {'what it should' if true else weights}")
+    around = list(map(int, Path(FOLDER, "slept.txt").read_text().splitlines()[:100]))
+    weights = [row["weight"] for row in rows("slept") if "sleeps" in names(row, "user")]
+    true = sum(2_000_000 <= weight <= limit for weight, limit in zip(weights, around))
+    check(true == len(weights) == 100, f"slept: {true} of 100 durations in the kernel are true")
     sized = check_hits("several", ["sized"], "*:sized*")
     check([row["weight"] for row in sized] == list(range(1, 501)), "several: hits weigh the argument")
     clock = rows("several", "--event", "cpu-clock")

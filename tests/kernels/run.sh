@@ -73,6 +73,10 @@ record in_step -F 99 -- in_step 4
 record uprobe --max-event-rate 0 -e uprobe:/bin/probed:tick -- probed tick 500
 record tracepoint --max-event-rate 0 -e syscalls:sys_enter_sched_yield -- probed yield 500
 record kprobe --max-event-rate 0 -e kprobe:__x64_sys_sched_yield -- probed yield 500
+record kretprobe --max-event-rate 0 -e kretprobe:vfs_read,weight=retval -- probed read 500
+record fentry --max-event-rate 0 -e fentry:vfs_read,weight=arg3 -- probed read 500
+record fexit --max-event-rate 0 -e fexit:vfs_read,weight=retval -e fentry:ksys_read -e kprobe:vfs_read,weight=arg3 -- probed read 500
+record slept --max-event-rate 0 -e kretprobe:hrtimer_nanosleep,weight=duration -- probed sleep 100
 record several --max-event-rate 0 -e cpu-clock,freq=99 -e uprobe:/bin/probed:sized,weight=arg1 -e uprobe:/bin/probed:tick -- probed sized 500
 record return --max-event-rate 0 -e uretprobe:/bin/probed:down -- probed down 50
 record duration --max-event-rate 0 -e 'uretprobe:/bin/returns:timed_*,weight=duration' -- returns times 20
@@ -86,8 +90,10 @@ sleep 1
 record idle --off-cpu -d 1 -p $idle
 kill $idle
 mkdir /cgroup/one
-(echo 0 >/cgroup/one/cgroup.procs; exec callers buffer 9000) &
+(echo 0 >/cgroup/one/cgroup.procs; exec callers buffer 90000) &
+long=$!
 record cgroup -F 499 -d 1.5 --cgroup /one
+kill $long
 wait
 record all -F 499 -a -- target syscalls 1500
 stty -F /dev/ttyS1 raw

@@ -5,15 +5,19 @@
  *   probed sized N        main -> sized(1), sized(2), ... sized(N)
  *   probed touch N        main -> touches: N pages are touched for the first time
  *   probed yield N        main -> yields: N calls of sched_yield(2)
+ *   probed read N         main -> reads: N calls of read(2), of 1, 2, ... N bytes
+ *   probed sleep N        main -> sleeps: N calls of nanosleep(2), of 2 ms; prints how long each took, ns
  *   probed all N          two threads that do all of it, N times
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define KEPT __attribute__((noinline, noclone))
@@ -58,6 +62,32 @@ KEPT void yields(void)
 	END;
 }
 
+KEPT void reads(int file, long bytes)
+{
+	static char into[4096];
+
+	if (read(file, into, bytes) != bytes)
+		abort();
+	END;
+}
+
+static long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+KEPT void sleeps(void)
+{
+	long before = now();
+
+	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, 0);
+	printf("%ld\n", now() - before);
+	END;
+}
+
 static void *all(void *told)
 {
 	for (long i = 0; i < (long)told; i++) {
@@ -90,6 +120,15 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "yield"))
 		for (long i = 0; i < n; i++)
 			yields();
+	if (!strcmp(what, "read")) {
+		int file = open("/dev/zero", O_RDONLY);
+
+		for (long i = 1; i <= n; i++)
+			reads(file, i);
+	}
+	if (!strcmp(what, "sleep"))
+		for (long i = 0; i < n; i++)
+			sleeps();
 	if (!strcmp(what, "all")) {
 		pthread_t threads[2];
 

@@ -63,8 +63,9 @@ pub struct Args {
     pub cgroups: Vec<String>,
 
     /// Sample this event; may be repeated. By default cycles, or cpu-clock where no counter is. A name of perf (page-faults, cache-misses:u,
-    /// r01c2), CATEGORY:NAME of a tracepoint, uprobe:PATH:FUNCTION, uretprobe:PATH:FUNCTION, usdt:PATH:PROVIDER:NAME, kprobe:FUNCTION; * and ? stand for parts of names. Behind it
-    /// options: ,count=N or ,freq=HZ of counters; ,every=N ,weight=argN|retval|retval32|duration ,min=N ,unit=TEXT of all others
+    /// r01c2), CATEGORY:NAME of a tracepoint, uprobe:PATH:FUNCTION, uretprobe:PATH:FUNCTION, usdt:PATH:PROVIDER:NAME; * and ? stand for
+    /// parts of names; kprobe:FUNCTION, kretprobe, fentry, fexit of the kernel. Behind it options: ,count=N or ,freq=HZ of counters;
+    /// ,every=N ,weight=argN|retval|retval32|duration ,min=N ,unit=TEXT of all others
     #[arg(short = 'e', long = "event", value_name = "EVENT[,KEY=VALUE]…")]
     pub events: Vec<String>,
 

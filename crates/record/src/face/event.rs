@@ -4,7 +4,7 @@ use anyhow::{bail, ensure};
 use icecore_format::events::{self, kind};
 use icecore_text::glob::is_pattern;
 
-use crate::settings::{Take, Weight};
+use crate::settings::{Edge, Hook, Take, Weight};
 use crate::sys::perf::{Counter, Rate};
 
 /// An event as it was typed.
@@ -29,8 +29,8 @@ pub(super) enum What {
 pub(super) enum Spot {
     /// Tracepoints; both parts may have wildcards.
     Tracepoint { category: String, name: String },
-    /// A function of the kernel.
-    Kernel { function: String },
+    /// The begin of a function of the kernel, or its return.
+    Kernel { function: String, edge: Edge, hook: Hook },
     /// Functions of a file, which may have wildcards, and how many bytes behind their first ones.
     Functions { file: String, functions: String, off: u64 },
     /// The returns of functions of a file, which may have wildcards.
@@ -44,10 +44,8 @@ pub(super) enum Spot {
 /// The options of counters, and of everything else.
 const COUNTER_KEYS: [&str; 2] = ["count", "freq"];
 const PROBE_KEYS: [&str; 4] = ["every", "weight", "min", "unit"];
-/// Kinds of probes that are recognized; the first ones are supported.
 const KINDS: [&str; 8] =
-    ["tracepoint", "uprobe", "uretprobe", "kprobe", "usdt", "kretprobe", "fentry", "fexit"];
-const SUPPORTED: usize = 5;
+    ["tracepoint", "uprobe", "uretprobe", "usdt", "kprobe", "kretprobe", "fentry", "fexit"];
 /// The shortest time from one sample of a clock to the next, ns; as `-c` has it.
 const MIN_CLOCK_NS: u64 = 20_000;
 const MAX_COUNT: u64 = 1_000_000_000_000;
@@ -79,15 +77,14 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Typed> {
     }
     let (name, spot) = match head {
         "uprobe" => (event.to_owned(), user(rest)?),
-        "kprobe" => (event.to_owned(), kernel(rest)?),
+        "kprobe" | "kretprobe" | "fentry" | "fexit" => (event.to_owned(), kernel(head, rest)?),
         "tracepoint" => (rest.to_owned(), tracepoint(rest)?),
         "usdt" => (event.to_owned(), static_probe(rest)?),
         "uretprobe" => (event.to_owned(), returns(rest)?),
-        _ if is_probe => bail!("`{head}` is not supported yet; use kprobe:FUNCTION"),
         _ if event.contains('/') => bail!("events of one PMU are not supported; give their number: r01c2"),
         _ if event.contains(':') => (event.to_owned(), tracepoint(event)?),
         _ => {
-            let kinds = KINDS.iter().take(SUPPORTED).map(|kind| (*kind).into());
+            let kinds = KINDS.iter().map(|kind| (*kind).into());
             let names =
                 events::all().map(|(name, _)| name).chain(events::aliases().map(Into::into)).chain(kinds);
             bail!("there is no event `{event}` (docs/EVENTS.md lists all){}", near(event, names))
@@ -232,11 +229,14 @@ fn static_probe(rest: &str) -> anyhow::Result<Spot> {
     }
 }
 
-fn kernel(function: &str) -> anyhow::Result<Spot> {
-    ensure!(!function.is_empty(), "give a function: kprobe:FUNCTION");
-    ensure!(!is_pattern(function), "`{function}`: kprobe takes one function, without * and ?");
-    ensure!(!function.contains('+'), "`{function}`: kprobe takes functions without +OFF");
-    Ok(Spot::Kernel { function: function.to_owned() })
+/// Parses the FUNCTION of `kprobe`, `kretprobe`, `fentry` or `fexit`.
+fn kernel(kind: &str, function: &str) -> anyhow::Result<Spot> {
+    ensure!(!function.is_empty(), "give a function: {kind}:FUNCTION");
+    ensure!(!is_pattern(function), "`{function}`: {kind} takes one function, without * and ?");
+    ensure!(!function.contains('+'), "`{function}`: {kind} takes functions without +OFF");
+    let edge = if ["kretprobe", "fexit"].contains(&kind) { Edge::Return } else { Edge::Entry };
+    let hook = if ["fentry", "fexit"].contains(&kind) { Hook::Call } else { Hook::Kprobe };
+    Ok(Spot::Kernel { function: function.to_owned(), edge, hook })
 }
 
 fn tracepoint(typed: &str) -> anyhow::Result<Spot> {
@@ -290,14 +290,18 @@ fn weight(typed: &str, spot: &Spot) -> anyhow::Result<Weight> {
         (Spot::Tracepoint { .. } | Spot::Static { .. }, ..) => bail!(
             "`weight`: hits of tracepoints and usdt have no arguments here; use uprobe or kprobe, or leave it out"
         ),
-        (Spot::Returns { .. }, Some(weight), _) => Ok(weight),
-        (Spot::Returns { .. }, None, _) => {
+        (Spot::Kernel { edge: Edge::Return, hook: Hook::Call, .. }, Some(Weight::Duration), _) => {
+            bail!("`weight=duration`: fexit does not know when the function began; use kretprobe:FUNCTION")
+        }
+        (Spot::Returns { .. } | Spot::Kernel { edge: Edge::Return, .. }, Some(weight), _) => Ok(weight),
+        (Spot::Returns { .. } | Spot::Kernel { edge: Edge::Return, .. }, None, _) => {
             bail!(
                 "`weight={typed}`: a return has retval, retval32 (of functions that return int) and duration"
             )
         }
         (_, Some(_), _) => {
-            bail!("`weight={typed}` is known when a function returns: use uretprobe:PATH:FUNCTION")
+            let at_return = if let Spot::Kernel { .. } = spot { "kretprobe:" } else { "uretprobe:PATH:" };
+            bail!("`weight={typed}` is known when a function returns: use {at_return}FUNCTION")
         }
         (_, None, Some(number @ 1..=MAX_ARGUMENT)) => Ok(Weight::Argument(number)),
         _ => bail!("`weight={typed}`: give an argument: arg1 to arg{MAX_ARGUMENT}"),

@@ -65,9 +65,9 @@ impl Common {
                 .into_iter()
                 .map(|(at, id)| event(format!("{}:{}", at.category, at.name), Place::Tracepoint(id)))
                 .collect(),
-            Spot::Kernel { function } => {
+            Spot::Kernel { function, edge, hook } => {
                 check_kernel(&function)?;
-                vec![event(name, Place::Kernel { function })]
+                vec![event(name, Place::Kernel { function, edge, hook })]
             }
             Spot::Functions { file, functions, off } => {
                 let files = files::find(&file, notes)?;

@@ -101,14 +101,14 @@ impl Kallsyms {
 
     /// Parses the text: `address type name [module]`, tabs before modules.
     ///
-    /// Of several names for one address the global one is kept, else the one with fewer leading
-    /// underscores, else the first. Lines whose address is hidden (0) are skipped.
+    /// Of several names for one address the global one is kept, else one that is not that of a system call for 32-bit programs, else the
+    /// one with fewer leading underscores, else the first. Lines whose address is hidden (0) are skipped.
     ///
     /// # Source
     /// proc(5) `/proc/kallsyms`; types are those of nm(1)
     pub(crate) fn parse(text: &[u8]) -> Self {
         let mut out = Self::default();
-        let mut ranked: Vec<(Symbol, (u8, usize))> = Vec::with_capacity(text.len() / 48);
+        let mut ranked: Vec<(Symbol, (u8, bool, usize))> = Vec::with_capacity(text.len() / 48);
         for line in text.split(|&b| b == b'\n') {
             let Some((start, kind, name, module)) = parse_line(line).filter(|line| line.0.0 != 0) else {
                 continue;
@@ -117,7 +117,8 @@ impl Kallsyms {
             let underscores = name.iter().take_while(|&&b| b == b'_').count();
             let row =
                 Symbol { start, name_off, name_len: name.len() as u16, module_len: module.len() as u16 };
-            ranked.push((row, (u8::from(!kind.is_ascii_uppercase()), underscores)));
+            let is_32_bit = name.starts_with(b"__ia32_sys_");
+            ranked.push((row, (u8::from(!kind.is_ascii_uppercase()), is_32_bit, underscores)));
             out.names.extend_from_slice(name);
             out.names.extend_from_slice(module);
         }
@@ -174,6 +175,8 @@ ffffffff81000000 t __alias\n\
 ffffffff81000000 T _text\n\
 ffffffff81000100 t second\n\
 ffffffff81000180 d data_is_no_function\n\
+ffffffff81000200 T __ia32_sys_both\n\
+ffffffff81000200 T __x64_sys_both\n\
 ffffffffc0000000 t probe\t[ext4]\n\
 0000000000000000 T hidden\n";
 
@@ -183,6 +186,7 @@ ffffffffc0000000 t probe\t[ext4]\n\
         let first = table.find(Avma(0xffff_ffff_8100_00ff)).expect("inside");
         assert_eq!((first.name, first.end.0), (&b"_text"[..], 0xffff_ffff_8100_0100));
         assert_eq!(table.find(Avma(0xffff_ffff_8100_0100)).map(|f| f.name), Some(&b"second"[..]));
+        assert_eq!(table.find(Avma(0xffff_ffff_8100_0200)).map(|f| f.name), Some(&b"__x64_sys_both"[..]));
         let module = table.find(Avma(0xffff_ffff_c000_0010)).expect("inside");
         assert_eq!((module.name, module.module), (&b"probe"[..], &b"ext4"[..]));
         assert_eq!(table.find(Avma(0xffff_ffff_c000_0000 + LAST_LEN)), None);

@@ -60,10 +60,14 @@ pub enum Of {
 pub enum Place {
     /// A tracepoint of the kernel, by its number in tracefs.
     Tracepoint(u64),
-    /// The entry of a function of the kernel.
+    /// A side of a function of the kernel.
     Kernel {
         /// Its name in `/proc/kallsyms`.
         function: String,
+        /// `Entry` or `Return`.
+        edge: Edge,
+        /// How the kernel runs the program.
+        hook: Hook,
     },
     /// Instructions in executable files.
     User {
@@ -74,12 +78,21 @@ pub enum Place {
     },
 }
 
+/// How the kernel runs a program at a function of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// An instruction of the function is replaced (`kprobe`, `kretprobe`).
+    Kprobe,
+    /// The function itself calls the program, which is bound to it when it is loaded (`fentry`, `fexit`).
+    Call,
+}
+
 /// What the instructions of a probe are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// The first instructions of functions: the return address is where the stack pointer leads.
     Entry,
-    /// The first instructions of functions, whose returns are sampled: the stack is that of the caller.
+    /// The returns of functions: the stack is that of the caller.
     Return,
     /// Any, in the midst of functions, too.
     Inside,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::proc::cgroup::Cgroup;
 use crate::sys::perf::Rate;
 use crate::sys::user::User;
-pub(crate) use event::{Edge, Event, InFile, MAX_EVENTS, Of, Place, Source, Take, Weight};
+pub(crate) use event::{Edge, Event, Hook, InFile, MAX_EVENTS, Of, Place, Source, Take, Weight};
 
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,9 +182,24 @@ impl Event {
         matches!(self.source, Source::Probe { place: Place::User { edge: Edge::Return, .. }, .. })
     }
 
+    /// Returns true if it is at a function of the kernel.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        matches!(self.source, Source::Probe { place: Place::Kernel { .. }, .. })
+    }
+
     /// Returns true if a hit weighs how long a function ran.
     pub(crate) fn has_durations(&self) -> bool {
         matches!(self.source, Source::Probe { take: Take { weight: Weight::Duration, .. }, .. })
+    }
+
+    /// Returns the function of the kernel that is to call the program itself, and its side.
+    pub(crate) fn calling(&self) -> Option<(&str, Edge)> {
+        match &self.source {
+            Source::Probe { place: Place::Kernel { function, edge, hook: Hook::Call }, .. } => {
+                Some((function, *edge))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the sampling period that the recorder varies; `None` if the period stays as it is, or the kernel varies it.

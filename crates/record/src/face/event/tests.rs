@@ -56,6 +56,7 @@ fn probes_have_places_and_options() {
     };
     let returns =
         |file: &str, functions: &str| Spot::Returns { file: file.into(), functions: functions.into() };
+    let kernel = |function: &str, edge, hook| Spot::Kernel { function: function.into(), edge, hook };
     let functions = |file: &str, functions: &str, off| Spot::Functions {
         file: file.into(),
         functions: functions.into(),
@@ -64,7 +65,10 @@ fn probes_have_places_and_options() {
     for (text, name, spot) in [
         ("tracepoint:sched:sched_switch", "sched:sched_switch", tracepoint("sched", "sched_switch")),
         ("syscalls:sys_enter_*", "syscalls:sys_enter_*", tracepoint("syscalls", "sys_enter_*")),
-        ("kprobe:vfs_read", "kprobe:vfs_read", Spot::Kernel { function: "vfs_read".into() }),
+        ("kprobe:vfs_read", "kprobe:vfs_read", kernel("vfs_read", Edge::Entry, Hook::Kprobe)),
+        ("kretprobe:vfs_read", "kretprobe:vfs_read", kernel("vfs_read", Edge::Return, Hook::Kprobe)),
+        ("fentry:vfs_read", "fentry:vfs_read", kernel("vfs_read", Edge::Entry, Hook::Call)),
+        ("fexit:vfs_read", "fexit:vfs_read", kernel("vfs_read", Edge::Return, Hook::Call)),
         ("uprobe:libc:malloc", "uprobe:libc:malloc", functions("libc", "malloc", 0)),
         ("uprobe:./a:f+0x10", "uprobe:./a:f+0x10", functions("./a", "f", 16)),
         ("uprobe:a:A::operator+", "uprobe:a:A::operator+", functions("a", "A::operator+", 0)),
@@ -89,6 +93,8 @@ fn probes_have_places_and_options() {
     ] {
         let (.., take, known) = probe_of(&format!("uretprobe:libc:read,weight={weight}"));
         assert_eq!((take.weight, known.as_str()), (expected, unit), "{weight}");
+        let (.., of_kernel, _) = probe_of(&format!("kretprobe:vfs_read,weight={weight}"));
+        assert_eq!(of_kernel, take, "{weight}");
     }
 }
 
@@ -138,8 +144,11 @@ fn errors_name_the_wrong_word_and_the_remedy() {
         ("usdt:x:y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
         ("usdt:x::y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
         ("usdt:x:y:z,weight=arg1", "`weight`", "uprobe or kprobe"),
-        ("fentry:vfs_read", "`fentry` is not supported yet", "kprobe:FUNCTION"),
-        ("kretprobe:vfs_read", "`kretprobe` is not supported yet", "kprobe:FUNCTION"),
+        ("kretprobe:", "give a function", "kretprobe:FUNCTION"),
+        ("fentry:vfs_*", "`vfs_*`", "fentry takes one function"),
+        ("kprobe:vfs_read,weight=duration", "`weight=duration`", "use kretprobe:FUNCTION"),
+        ("kretprobe:vfs_read,weight=arg1", "`weight=arg1`", "retval"),
+        ("fexit:vfs_read,weight=duration", "`weight=duration`", "use kretprobe:FUNCTION"),
     ] {
         let told = wrong(text);
         assert!(told.contains(word) && told.contains(remedy), "{text}: {told}");
@@ -149,7 +158,7 @@ fn errors_name_the_wrong_word_and_the_remedy() {
 proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(
-        text in "(uprobe:|uretprobe:|usdt:|kprobe:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,8})?"
+        text in "(uprobe:|uretprobe:|usdt:|kprobe:|kretprobe:|fentry:|fexit:|tracepoint:|r|cycles|cs)?[a-z:*?+,=0-9 é]{0,20}(,(count|every|weight|min|unit|freq)=[a-z0-9é]{0,8})?"
     ) {
         let _ = parse(&text);
     }

@@ -10,7 +10,8 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{
-    ErrorKind, MapCore as _, MapFlags, OpenObject, PrintCallback, PrintLevel, ProgramAttachType, ProgramType,
+    ErrorKind, MapCore as _, MapFlags, OpenObject, OpenProgramMut, PrintCallback, PrintLevel,
+    ProgramAttachType, ProgramType,
 };
 
 use super::lists::MAX_TRUSTED;
@@ -18,7 +19,7 @@ use super::{Sampler, StacksOfWaits, Walker, has_uprobe_multi, is_kernel_since};
 use crate::kernel::skeleton::IcecoreSkelBuilder;
 use crate::kernel::skeleton::types::{self, copy_mode, target_mode};
 use crate::proc::kallsyms;
-use crate::settings::{Edge, Event, Of, Options, Place, Source, Take, Target, Unwind, Weight};
+use crate::settings::{Edge, Event, Hook, Of, Options, Place, Source, Take, Target, Unwind, Weight};
 use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
@@ -36,8 +37,9 @@ const WITHOUT: &str = "ICECORE_WITHOUT";
 /// they do (bpf/icecore.bpf.c).
 const STACKS_OF_CPUS: (u32, u32) = (6, 13);
 const KEPT_CPUS: (u32, u32) = (6, 15);
-/// `LANES`, `MAX_CPUS` and `WINDOW_BITS` of bpf/wire.h and bpf/events.h.
+/// `LANES`, `MAX_CALLING`, `MAX_CPUS` and `WINDOW_BITS` of bpf/wire.h and bpf/events.h.
 const LANES: u32 = 4;
+const MAX_CALLING: usize = 4;
 const MAX_CPUS: u32 = 4096;
 const WINDOW_BITS: u32 = 24;
 /// The number of stack pages on the list of sent pages: 256 MiB of stacks, 5 MiB of memory.
@@ -80,11 +82,14 @@ impl<'obj> Sampler<'obj> {
         stacks_of_waits: StacksOfWaits,
     ) -> anyhow::Result<Self> {
         let has_loop = walker == Walker::Loop;
-        if let Walker::Helper(why) = walker
-            && let Some(event) = events.iter().find(|event| event.is_of_returns())
-        {
-            // The kernel's own walk shows its trampoline in place of return addresses.
-            bail!("cannot record `{}`: {why}; probe the begin of the function (uprobe)", event.name);
+        if let Walker::Helper(why) = walker {
+            if let Some(event) = events.iter().find(|event| event.is_of_returns()) {
+                // The kernel's own walk shows its trampoline in place of return addresses.
+                bail!("cannot record `{}`: {why}; probe the begin of the function (uprobe)", event.name);
+            }
+            if let Some(event) = events.iter().find(|event| event.calling().is_some()) {
+                bail!("cannot record `{}`: {why}; use kprobe or kretprobe", event.name);
+            }
         }
         let mut open =
             IcecoreSkelBuilder::default().open(storage).context("cannot open the sampling programs")?;
@@ -100,8 +105,14 @@ impl<'obj> Sampler<'obj> {
             by_loop.set_autoload(is_used && has_loop);
             by_helper.set_autoload(is_used && !has_loop);
         }
-        let has_durations = events.iter().any(Event::has_durations);
-        programs.uprobe_of_call.set_autoload(has_durations);
+        let durations = |in_kernel: bool| {
+            events.iter().any(|event| event.has_durations() && event.is_in_kernel() == in_kernel)
+        };
+        programs.kprobe_of_call.set_autoload(durations(true));
+        programs.uprobe_of_call.set_autoload(durations(false));
+        let called =
+            [&mut programs.called_0, &mut programs.called_1, &mut programs.called_2, &mut programs.called_3];
+        let events_of_calls = bind_calls(called, events)?;
         if has_uprobe_multi() {
             programs.uprobe_of_call.set_attach_type(ProgramAttachType::TraceUprobeMulti);
             programs.uprobe_by_loop.set_attach_type(ProgramAttachType::TraceUprobeMulti);
@@ -173,6 +184,7 @@ impl<'obj> Sampler<'obj> {
         let is_waker = |event: &Event| matches!(event.source, Source::Wait { of: Of::Waker, .. });
         rodata.waker_event = events.iter().position(is_waker).unwrap_or(0) as u32;
         rodata.has_cookies = has_cookies;
+        rodata.events_of_calls = events_of_calls;
         rodata.is_stack_of_cpu = is_kernel_since(STACKS_OF_CPUS);
         rodata.some_cpus = options.some_cpus;
         for cpu in &options.cpus {
@@ -189,7 +201,7 @@ impl<'obj> Sampler<'obj> {
             open.maps.target_tgids.set_max_entries(most)?;
             open.maps.target_tids.set_max_entries(most)?;
         }
-        if has_durations {
+        if events.iter().any(Event::has_durations) {
             open.maps.calls.set_max_entries(MAX_CALLS)?;
         }
         if has_waits {
@@ -212,7 +224,13 @@ impl<'obj> Sampler<'obj> {
         if options.unwind == Unwind::Auto {
             open.maps.trusted_tgids.set_max_entries(MAX_TRUSTED as u32)?;
         }
-        let skel = open.load().map_err(explain_load)?;
+        let skel = open.load().map_err(|error| match events.iter().find(|event| event.calling().is_some()) {
+            Some(event) => explain_load(error).context(format!(
+                "cannot record `{}`: perhaps no function of this kernel calls programs (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS); use kprobe or kretprobe",
+                event.name
+            )),
+            None => explain_load(error),
+        })?;
         for (number, event) in (0_u32..).zip(events) {
             if let Source::Probe { place, take } = &event.source {
                 let choice = choice(options, place, take)?;
@@ -227,6 +245,7 @@ impl<'obj> Sampler<'obj> {
             links: Vec::new(),
             sampling: Vec::new(),
             counters: Vec::new(),
+            missed_by_kprobes: 0,
             live: Cell::new(None),
             _run_counter: usage::count_bpf_runs(),
         })
@@ -267,9 +286,40 @@ fn kinds_of(events: &[Event]) -> [bool; 4] {
     [
         has(|source| matches!(source, Source::Counter { .. })),
         has(|source| matches!(source, Source::Probe { place: Place::Tracepoint(_), .. })),
-        has(|source| matches!(source, Source::Probe { place: Place::Kernel { .. }, .. })),
+        has(|source| matches!(source, Source::Probe { place: Place::Kernel { hook: Hook::Kprobe, .. }, .. })),
         has(|source| matches!(source, Source::Probe { place: Place::User { .. }, .. })),
     ]
+}
+
+/// Binds a program to each function of the kernel that is to call one. The others are not loaded. Returns the number of the event of each
+/// program.
+///
+/// # Errors
+/// If there are too many, or the kernel has no such function that can call programs.
+fn bind_calls(
+    programs: [&mut OpenProgramMut<'_>; MAX_CALLING],
+    events: &[Event],
+) -> anyhow::Result<[u32; MAX_CALLING]> {
+    let calling: Vec<_> =
+        (0_u32..).zip(events).filter_map(|(number, event)| Some((number, event, event.calling()?))).collect();
+    ensure!(
+        calling.len() <= MAX_CALLING,
+        "cannot record {} events of fentry and fexit at once: the limit is {MAX_CALLING}; use kprobe and kretprobe for the others",
+        calling.len()
+    );
+    let mut numbers = [0; MAX_CALLING];
+    for (at, program) in programs.into_iter().enumerate() {
+        program.set_autoload(at < calling.len());
+        let Some((number, event, (function, edge))) = calling.get(at) else { continue };
+        numbers[at] = *number;
+        if *edge == Edge::Return {
+            program.set_attach_type(ProgramAttachType::TraceFexit);
+        }
+        program.set_attach_target(0, Some((*function).to_owned())).with_context(|| {
+            format!("cannot sample `{}`: the kernel describes no such function in its BTF; use kprobe or kretprobe", event.name)
+        })?;
+    }
+    Ok(numbers)
 }
 
 /// Returns how many programs may take a sample on a CPU at the same time.
@@ -284,13 +334,16 @@ fn lanes(events: &[Event], has_cookies: bool) -> anyhow::Result<u32> {
         is_kernel_since((5, 12)),
         "cannot record probes, waits or several events: this kernel has no atomic operations for programs (5.12); record without -e and --off-cpu, or one counter"
     );
+    let is_preempted = |event: &Event| {
+        matches!(event.source, Source::Probe { place: Place::User { .. }, .. }) || event.calling().is_some()
+    };
     ensure!(
-        !events.iter().any(|event| matches!(event.source, Source::Probe { place: Place::User { .. }, .. }))
-            || !is_kernel_since(STACKS_OF_CPUS)
-            || is_kernel_since(KEPT_CPUS),
-        "cannot record probes in programs: on Linux 6.13 and 6.14 threads that are preempted in one can crash the kernel; record on another kernel"
+        !events.iter().any(is_preempted) || !is_kernel_since(STACKS_OF_CPUS) || is_kernel_since(KEPT_CPUS),
+        "cannot record probes in programs, fentry and fexit: on Linux 6.13 and 6.14 threads that are preempted in one can crash the kernel; record on another kernel"
     );
-    let by_cookie = events.iter().filter(|event| !matches!(event.source, Source::Wait { .. })).count();
+    let has_cookie =
+        |event: &&Event| !matches!(event.source, Source::Wait { .. }) && event.calling().is_none();
+    let by_cookie = events.iter().filter(has_cookie).count();
     ensure!(
         has_cookies || by_cookie <= 1,
         "cannot record {by_cookie} events at once: this kernel has no cookies of programs (5.15); record one event at a time"

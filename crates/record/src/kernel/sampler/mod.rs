@@ -10,6 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 
 use anyhow::{Context as _, bail};
 use icecore_format::records::Cause;
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo, PerfEventType};
 use libbpf_rs::{
     Iter, KprobeOpts, Link, MapCore, MapFlags, PerfEventOpts, ProgramMut, RingBuffer, RingBufferBuilder,
     UprobeMultiOpts, UprobeOpts,
@@ -20,7 +21,7 @@ use super::skeleton::IcecoreSkel;
 use super::skeleton::types::{loss_cause, target_state};
 use crate::kernel::wire;
 use crate::proc::cgroup::Cgroup;
-use crate::settings::{Edge, Event, InFile, Of, Place, Source, Target};
+use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
@@ -60,6 +61,8 @@ pub(crate) struct Sampler<'obj> {
     sampling: Vec<Link>,
     /// The descriptors of counters, which belong to their links, with the numbers of their events.
     counters: Vec<(usize, RawFd)>,
+    /// Hits that kprobes and kretprobes missed, known when sampling has ended.
+    missed_by_kprobes: u64,
     /// A target that was alive at the last check, to check first: where many targets end, most on the list have ended.
     live: Cell<Option<[u8; 4]>>,
     /// The kernel counts the runs of programs while this descriptor is open.
@@ -179,10 +182,23 @@ impl<'obj> Sampler<'obj> {
                 links.push(attach_perf_event(programs.tracepoint, fd.as_raw_fd(), cookie)?);
                 let _ = fd.into_raw_fd();
             }
-            (Opened::Probe, Source::Probe { place: Place::Kernel { function }, .. }) => {
-                let opts = KprobeOpts { cookie, ..KprobeOpts::default() };
-                let link = programs.kprobe.attach_kprobe_with_opts(false, function, opts);
-                links.push(link.context("this kernel may have no kprobes, or refuses this function")?);
+            (Opened::Probe, Source::Probe { place: Place::Kernel { hook: Hook::Call, .. }, .. }) => {
+                let program = self.called().find(|(of, _)| *of as usize == number);
+                let (_, program) = program.context("bug: the function calls no program")?;
+                links.push(program.attach().context(
+                    "this kernel lets no function, or not this one, call programs (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS); use kprobe or kretprobe",
+                )?);
+            }
+            (Opened::Probe, Source::Probe { place: Place::Kernel { function, edge, .. }, .. }) => {
+                let attach = |program: &ProgramMut<'_>, at_return| {
+                    let opts = KprobeOpts { cookie, ..KprobeOpts::default() };
+                    let link = program.attach_kprobe_with_opts(at_return, function, opts);
+                    link.context("this kernel may have no kprobes, or refuses this function")
+                };
+                // Calls are noted as long as returns are seen: from before, and until after.
+                let of_calls = event.has_durations().then(|| attach(&self.skel.progs.kprobe_of_call, false));
+                links.push(attach(programs.kprobe, *edge == Edge::Return)?);
+                links.extend(of_calls.transpose()?);
             }
             (Opened::Probe, Source::Probe { place: Place::User { at, edge }, .. }) => {
                 // Calls are noted as long as returns are seen: from before, and until after.
@@ -200,6 +216,14 @@ impl<'obj> Sampler<'obj> {
             (Opened::Probe | Opened::Waits, _) => bail!("bug: the event is of another kind"),
         }
         Ok((links, counters))
+    }
+
+    /// Returns the programs that functions of the kernel call, with the numbers of their events.
+    fn called(&self) -> impl Iterator<Item = (u32, &ProgramMut<'obj>)> {
+        let all = &self.skel.progs;
+        let numbers = self.skel.maps.rodata_data.map_or([0; 4], |settings| settings.events_of_calls);
+        let programs = [&all.called_0, &all.called_1, &all.called_2, &all.called_3];
+        numbers.into_iter().zip(programs).filter(|(_, program)| program.autoload())
     }
 
     /// Attaches the program of a part of waits; both parts come from one.
@@ -246,6 +270,9 @@ impl<'obj> Sampler<'obj> {
 
     /// Ends sampling. Task events are still reported.
     pub(crate) fn disarm_sampling(&mut self) {
+        if self.skel.progs.kprobe_by_loop.autoload() || self.skel.progs.kprobe_by_helper.autoload() {
+            self.missed_by_kprobes += self.sampling.iter().map(missed_by_kprobe).sum::<u64>();
+        }
         self.sampling.clear();
         self.counters.clear();
     }
@@ -303,7 +330,11 @@ impl<'obj> Sampler<'obj> {
                     (cause, cpu, count.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)))
                 })
             })
-            .chain(std::iter::once((Cause::MISSED_RUNS, u32::MAX, self.runs().missed)))
+            .chain(std::iter::once((
+                Cause::MISSED_RUNS,
+                u32::MAX,
+                self.runs().missed + self.missed_by_kprobes,
+            )))
             .filter(|(_, _, count)| *count > 0)
             .collect()
     }
@@ -319,8 +350,10 @@ impl<'obj> Sampler<'obj> {
             &all.on_waking,
             &all.on_waking_by_helper,
         ];
-        let of_events = [counter, tracepoint, kprobe, uprobe, &all.uprobe_of_call];
-        let loaded = of_events.into_iter().chain(of_waits).filter(|program| program.autoload());
+        let of_events = [counter, tracepoint, kprobe, uprobe, &all.kprobe_of_call, &all.uprobe_of_call];
+        let of_calls = self.called().map(|(_, program)| program);
+        let loaded =
+            of_events.into_iter().chain(of_waits).chain(of_calls).filter(|program| program.autoload());
         loaded.map(|program| usage::bpf_runs(program.as_fd().as_raw_fd())).sum()
     }
 
@@ -355,6 +388,13 @@ fn attach_perf_event(program: &ProgramMut<'_>, fd: RawFd, cookie: u64) -> anyhow
     // The first event has no cookie: kernels before 5.15 have none, and record one event.
     let opts = PerfEventOpts { cookie, ..PerfEventOpts::default() };
     program.attach_perf_event_with_opts(fd, opts).context("cannot attach the sampler to a perf event")
+}
+
+/// Returns how many hits a kprobe or kretprobe did not see: while another one ran on the CPU, and of a kretprobe also while more threads
+/// were in the function than the kernel has room for. The kernel tells since 6.7.
+fn missed_by_kprobe(link: &Link) -> u64 {
+    let Ok(LinkInfo { info: LinkTypeInfo::PerfEvent(event), .. }) = link.info() else { return 0 };
+    if let PerfEventType::Kprobe { missed, .. } = event.event_type { missed } else { 0 }
 }
 
 /// Attaches a program to instructions of a file, or to the returns of the functions that begin there: to all at once where the kernel
