@@ -64,9 +64,11 @@ fn waits_are_classified_by_the_functions_of_the_kernel() {
 #[test]
 fn who_ended_waits_is_a_process_a_thread_or_an_interrupt() {
     let dir = made(waiting(&ALL));
-    let wakers = expected(&[("server", 200), ("soft interrupt", 50), ("nobody", 10)]);
+    let wakers = expected(&[("server", 200), ("soft interrupt", 50)]);
     assert_eq!(rows(dir.path(), "--by waker"), wakers);
     assert_eq!(rows(dir.path(), "--by waker-thread"), wakers);
+    let preempted = expected(&[("nobody", 10)]);
+    assert_eq!(rows(dir.path(), "--by waker --event run-delay"), preempted);
     let top = json(dir.path(), &format!("top {FILE} --by waker-thread"));
     assert_eq!([&top["rows"][0]["tgid"], &top["rows"][0]["tid"]], [&json!(9), &json!(9)]);
     assert!(top["rows"][1].get("tgid").is_none(), "an interrupt has no number: {top:#}");
@@ -100,7 +102,10 @@ fn views_of_waits_need_waits() {
 #[test]
 fn the_stack_of_the_waker_stands_upside_down_on_that_of_the_wait() {
     let dir = made(waiting(&ALL));
-    let folded = text(dir.path(), &format!("folded {FILE} --wakers --root thread --no-annotations"));
+    let folded = text(
+        dir.path(),
+        &format!("folded {FILE} --wakers --event off-cpu,run-delay --root thread --no-annotations"),
+    );
     let lines: Vec<(&str, u64)> = folded
         .lines()
         .map(|line| line.rsplit_once(' ').expect("a number"))

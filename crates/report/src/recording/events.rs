@@ -6,6 +6,7 @@
 //! | `cycles`, `cpu-cycles` | was taken while a CPU ran, and stands for its cycles |
 //! | `off-cpu`, `run-delay`, in ns | is a wait: a thread did not run for so long |
 //! | `waker`, in ns | is the stack that ended a wait, and weighs as much as the wait |
+//! | any other in ns | is the time that a function took, with all that it called and waited for |
 //! | any other | is something that happened: a page fault, a call of a function |
 
 use icecore_format::records::EventV1;
@@ -22,6 +23,8 @@ pub enum Meaning {
     Wait,
     /// Who ended waits.
     Waker,
+    /// Times of functions; they overlap each other, CPU time and waits.
+    Duration,
     /// Anything else.
     Other,
 }
@@ -40,6 +43,7 @@ impl Meaning {
             {
                 Self::Cycles
             }
+            (_, "ns") => Self::Duration,
             _ => Self::Other,
         }
     }
@@ -60,7 +64,7 @@ pub fn is_drawn(event: &EventV1) -> bool {
     match Meaning::of(event) {
         Meaning::CpuTime | Meaning::Cycles => true,
         Meaning::Wait | Meaning::Waker => false,
-        Meaning::Other => event.frequency_hz > 0 || event.period != 1,
+        Meaning::Duration | Meaning::Other => event.frequency_hz > 0 || event.period != 1,
     }
 }
 
@@ -71,10 +75,12 @@ pub enum EventChoice {
     #[default]
     All,
     /// All but waits and wakers if the recording has other events; otherwise all but wakers. Time in which threads sleep would drown
-    /// the rest.
+    /// the rest. No times of functions if the recording has CPU time, of which they may be a part.
     Usual,
     /// Waits.
     Waits,
+    /// Waits that somebody has to end: not those for a CPU.
+    Blocked,
     /// Those with one of these names, in which `*` and `?` are wildcards.
     Named(Vec<String>),
 }
@@ -88,14 +94,16 @@ impl EventChoice {
         let is_wanted = |event: &EventV1| match (self, Meaning::of(event)) {
             (Self::All, _) => true,
             (Self::Waits, meaning) => meaning == Meaning::Wait,
+            (Self::Blocked, meaning) => meaning == Meaning::Wait && &*event.name == "off-cpu",
             (Self::Named(names), _) => names.iter().any(|name| is_like(name, &event.name)),
             (Self::Usual, Meaning::Wait) => !has_others,
             (Self::Usual, Meaning::Waker) => !has_others && !has_waits,
+            (Self::Usual, Meaning::Duration) => !has(|meaning| meaning == Meaning::CpuTime),
             (Self::Usual, _) => true,
         };
         // A damaged recording may have samples of events that it does not describe.
         let has_all = match self {
-            Self::Waits => false,
+            Self::Waits | Self::Blocked => false,
             Self::Named(names) => names.iter().any(|name| name == ANY),
             Self::All | Self::Usual => true,
         };
@@ -108,7 +116,8 @@ impl EventChoice {
 
     /// Returns true if these are waits, and no event of a recording is one.
     pub fn are_missing(&self, events: &[EventV1]) -> bool {
-        *self == Self::Waits && !events.iter().any(|event| Meaning::of(event) == Meaning::Wait)
+        matches!(self, Self::Waits | Self::Blocked)
+            && !events.iter().any(|event| Meaning::of(event) == Meaning::Wait)
     }
 
     /// Returns the first name that no event of a recording has.
@@ -200,8 +209,9 @@ mod tests {
         assert_eq!([of("cycles:P", "cycles"), of("cpu_core/cycles/", "cpu_core")], [Meaning::Cycles; 2]);
         assert_eq!([of("off-cpu", "ns"), of("run-delay", "ns")], [Meaning::Wait; 2]);
         assert_eq!(of("waker", "ns"), Meaning::Waker);
+        assert_eq!(of("uretprobe:/bin/x:f", "ns"), Meaning::Duration);
         for (name, unit) in [
-            ("uprobe:/bin/x:f", "ns"),
+            ("uprobe:/bin/x:f", "value"),
             ("off-cpu", "events"),
             ("cycles", "events"),
             ("cpu-clock", "events"),
@@ -215,14 +225,17 @@ mod tests {
     fn waits_are_left_out_beside_others_and_wakers_beside_waits() {
         let usual = EventChoice::Usual;
         assert_eq!(
-            kept(&usual, &["cpu-clock", "off-cpu", "run-delay", "waker", "x"]),
-            [true, false, false, false, true]
+            kept(&usual, &["cpu-clock", "off-cpu", "run-delay", "waker", "time_of_x"]),
+            [true, false, false, false, false]
         );
+        assert_eq!(kept(&usual, &["time_of_x", "off-cpu", "time_of_y"]), [true, false, true]);
         assert_eq!(kept(&usual, &["off-cpu", "run-delay", "waker"]), [true, true, false]);
         assert_eq!(kept(&usual, &["waker"]), [true]);
         assert_eq!(kept(&EventChoice::All, &["cpu-clock", "waker"]), [true, true]);
         let waits = EventChoice::Waits;
         assert_eq!(kept(&waits, &["cpu-clock", "off-cpu", "waker", "run-delay"]), [false, true, false, true]);
+        assert_eq!(kept(&EventChoice::Blocked, &["cpu-clock", "off-cpu", "run-delay"]), [false, true, false]);
+        assert!(EventChoice::Blocked.are_missing(&[event("cpu-clock", "ns")]));
         assert!(waits.are_missing(&[event("waker", "ns")]) && !waits.are_missing(&[event("off-cpu", "ns")]));
         assert!(usual.among(&[]).has(7), "events that the recording does not describe");
     }

@@ -25,10 +25,10 @@ pub(super) fn show<V: View + Args>(
     let recording = open(&source.file)?;
     input::check_events(&source.file, &recording, &select.filter())?;
     let width = if streams.color { terminal_width() } else { None }.unwrap_or(WIDTH);
-    let Needs { apart, tells_quality, is_no_page, lists_samples, shows_waits } = view.needs(select, width);
+    let Needs { apart, tells_quality, is_no_page, lists_samples, events: wanted } = view.needs(select, width);
     let mut filter = select.filter();
-    if shows_waits && filter.events == EventChoice::Usual {
-        filter.events = EventChoice::Waits;
+    if let Some(wanted) = wanted.filter(|_| filter.events == EventChoice::Usual) {
+        filter.events = wanted;
         input::check_waits(&source.file, &recording, &filter.events)?;
     }
     let loaded = Loaded::new(&source.file, &recording, filter, select.patterns(), &search, apart);

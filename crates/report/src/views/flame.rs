@@ -53,7 +53,7 @@ pub struct Args {
     /// Title of the graph
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows waits unless --event names others
+    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }

@@ -12,6 +12,7 @@ use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
 use crate::recording::cgroups::CgroupId;
+use crate::recording::events::EventChoice;
 use crate::stacks::hits::WaitsApart;
 
 pub(super) use text::clip;
@@ -34,8 +35,8 @@ Examples:
 
 Self is the time in the function itself, total the time in it and in what it calls; a function that \
 occurs several times in one stack is counted once. Inlined code counts for the function around it, as in perf; --by \
-inlined shows every inlined function as a row of its own. Waits, and who ended them, are those of off-cpu and \
-run-delay unless --event names others.")]
+inlined shows every inlined function as a row of its own. Waits are those of off-cpu and run-delay unless --event \
+names others; wakers are of off-cpu.")]
 pub struct Args {
     /// Show rows of this kind: function, inlined, line, image, process, thread, cgroup, host, wait, waker or waker-thread
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
@@ -46,7 +47,7 @@ pub struct Args {
     /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
-    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows waits unless --event names others
+    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }
@@ -78,17 +79,14 @@ pub enum By {
     WakerThread,
 }
 
-impl By {
-    /// Returns true if rows are made of waits.
-    fn is_of_waits(self) -> bool {
-        matches!(self, Self::Wait | Self::Waker | Self::WakerThread)
-    }
-}
-
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
         let needs = Needs::threads(self.by == By::Thread);
-        let needs = if self.by.is_of_waits() { needs.with_waits(WaitsApart::Rows) } else { needs };
+        let needs = match self.by {
+            By::Wait => needs.with_waits(WaitsApart::Rows, EventChoice::Waits),
+            By::Waker | By::WakerThread => needs.with_waits(WaitsApart::Rows, EventChoice::Blocked),
+            _ => needs,
+        };
         needs.with_wakers(self.wakers)
     }
 

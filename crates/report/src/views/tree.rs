@@ -37,7 +37,7 @@ pub struct Args {
     /// Begin the callees with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub root: Root,
-    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows waits unless --event names others
+    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }

@@ -10,6 +10,7 @@ use super::Result;
 use crate::base::term::Page;
 use crate::cli::{Select, Source};
 use crate::profile::pipeline::Report;
+use crate::recording::events::EventChoice;
 use crate::recording::load::clean;
 use crate::stacks::hits::{Apart, WaitsApart};
 use crate::stacks::locate::Located;
@@ -50,8 +51,8 @@ pub struct Needs {
     pub is_no_page: bool,
     /// The view lists samples, and adds up no weights.
     pub lists_samples: bool,
-    /// The view shows waits unless other events are requested.
-    pub shows_waits: bool,
+    /// The events that the view shows unless others are requested, if they are not the usual ones.
+    pub events: Option<EventChoice>,
 }
 
 impl Needs {
@@ -60,16 +61,16 @@ impl Needs {
         Self { apart: Apart { threads, ..Apart::default() }, ..Self::default() }
     }
 
-    /// Requests what of waits is apart, and waits unless other events are requested.
+    /// Requests what of waits is apart, and these waits unless other events are requested.
     #[must_use]
-    pub fn with_waits(self, waits: WaitsApart) -> Self {
-        Self { apart: Apart { waits, ..self.apart }, shows_waits: true, ..self }
+    pub fn with_waits(self, waits: WaitsApart, events: EventChoice) -> Self {
+        Self { apart: Apart { waits, ..self.apart }, events: Some(events), ..self }
     }
 
     /// Requests the stacks of wakers, if the user does.
     #[must_use]
     pub fn with_wakers(self, wakers: bool) -> Self {
-        if wakers { self.with_waits(WaitsApart::Wakers) } else { self }
+        if wakers { self.with_waits(WaitsApart::Wakers, EventChoice::Blocked) } else { self }
     }
 }
 
