@@ -151,7 +151,7 @@ def main():
     first = [row for rows in results.values() for row in rows]
     print(f"{statistics.median(row['switches'] / row['alone'] for row in first):,.0f} switches a second without a recorder; "
           f"medians of {runs} runs; per switch, if not said otherwise")
-    print(f"{'':32}{'slower':>8}{'CPU ns':>8}{'BPF ns':>8}{'bytes':>8}{'MB/s':>8}{'kept':>9}{'lost':>9}")
+    print(f"{'':32}{'slower':>8}{'CPU ns':>8}{'BPF ns':>8}{'bytes':>8}{'MB/s':>8}{'kept':>10}{'lost':>9}")
     for label, rows in results.items():
         def of(key, per="switches", unit=1.0):
             return statistics.median(row[key] * unit / row[per] for row in rows) if all(key in row for row in rows) else None
@@ -160,7 +160,7 @@ def main():
         for row in rows:
             row["one"] = 1
         print(f"{label:32}{cell(of('slower', 'one'), '.2f')}{cell(of('cpu', unit=1e9), ',.0f')}{cell(of('bpf', unit=1e9), ',.0f')}"
-              f"{cell(of('bytes'), ',.2f')}{cell(of('bytes', 'seconds', 1e-6), ',.2f')}{cell(of('kept', 'one'), ',.0f', 9)}"
+              f"{cell(of('bytes'), ',.2f')}{cell(of('bytes', 'seconds', 1e-6), ',.2f')}{cell(of('kept', 'one'), ',.0f', 10)}"
               f"{cell(of('lost', 'one'), ',.0f', 9)}")
     print("slower: time of the program divided by its time without a recorder; CPU: of the recorder; bytes: of the file; kept, lost: samples")
 
