@@ -61,11 +61,19 @@ fn root_call_chains_of_perf_are_whole_where_frames_are_kept() {
         return;
     }
     let imported = Imported::new(&stacks_with_frames(), "chain", &["-g"]);
+    let (mut whole, mut in_prologue) = (0, 0);
     for sample in imported.in_leaf() {
         let names = sample.names("user");
-        assert!(names.starts_with(&["leaf", "b", "a", "chain", "main"]), "{names:?}");
+        // Before a function has made its frame, the frame pointer leads to that of its caller, whose address the kernel's walk misses.
+        if names.starts_with(&["leaf", "a", "chain", "main"]) {
+            in_prologue += 1;
+        } else {
+            assert!(names.starts_with(&["leaf", "b", "a", "chain", "main"]), "{names:?}");
+            whole += 1;
+        }
         assert_eq!((sample.text("comm"), sample.text("event")), ("stacks", "cpu-clock"));
     }
+    assert!(in_prologue * 50 <= whole, "{in_prologue} samples without the caller, {whole} with it");
     let summary = imported.json("summary");
     let rate = summary["achieved_hz"].as_f64().expect("a number");
     assert!((900.0..1100.0).contains(&rate), "{rate}");
