@@ -207,7 +207,7 @@ static __always_inline void sample_at_call(void *ctx, __u32 number)
 	__u32 event = events_of_calls[number];
 
 	if (is_hit_wanted())
-		sample_in_kernel(ctx, event, weight_by_call(event, ctx), TRACING_FRAMES, 1);
+		sample_in_kernel(ctx, event, weight_by_call(event, ctx), frames_before_call(ctx), 1);
 }
 
 SEC("uprobe")

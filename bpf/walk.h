@@ -297,6 +297,22 @@ static __always_inline void walk_by_helper(void *ctx, struct scratch *scratch)
 /* The innermost kernel frames in a program that the kernel calls through a trampoline: the program itself, and the trampoline. */
 #define TRACING_FRAMES 2
 
+/* The code up to the call of the trampoline at the begin of a function: `endbr64` and the call. */
+#define CALL_OF_TRAMPOLINE 16
+
+/* Returns how many of the innermost kernel frames are not of the stack at a function that calls our program itself. When it ends, the
+ * stack is that of its caller; whether its own frame is still there depends on the kernel: on 6.1 it is, and on 7.2 it is not. */
+static __always_inline __u32 frames_before_call(void *ctx)
+{
+	__u64 function = bpf_get_func_ip(ctx), frame = 0, returned;
+	bool has_ended = !bpf_get_func_ret(ctx, &returned);
+
+	if (has_ended && bpf_get_stack(ctx, &frame, sizeof(frame), TRACING_FRAMES) == sizeof(frame) &&
+	    frame - function <= CALL_OF_TRAMPOLINE)
+		return TRACING_FRAMES + 1;
+	return TRACING_FRAMES;
+}
+
 /* Stores the kernel stack, without the innermost frames that are ours. */
 static __always_inline void walk_kernel(void *ctx, struct scratch *scratch, __u32 ours)
 {

@@ -140,13 +140,11 @@ if has_events:
         check(len(entered) == expected, f"{name}: {len(entered)} with the stack of the kernel")
     entry = ["do_syscall_64", "entry_SYSCALL_64_after_hwframe"]
     reading, called = ["vfs_read", "ksys_read"], ["read", "reads", "main"]
-    READS = [("kretprobe", "kretprobe:vfs_read", reading[1:]), ("fentry", "fentry:vfs_read", reading), ("fexit", "fexit:vfs_read", reading)]
+    READS = [("kretprobe", "kretprobe:vfs_read", reading[1:]), ("fentry", "fentry:vfs_read", reading), ("fexit", "fexit:vfs_read", reading[1:])]
     for name, event, inner in READS + [("fexit", "kprobe:vfs_read", reading), ("fexit", "fentry:ksys_read", reading[1:])]:
         found = [row for row in rows(name, "--event", event) if "reads" in names(row, "user")]
         missed = summaries[name]["lost_by_cause"].get("missed_runs", 0)
-        # The function itself may be missing on the stack of `fexit`.
-        inner = [inner] + [inner[1:]] * event.startswith("fexit")
-        whole = [row for row in found if names(row, "user")[:3] == called and [frame for frame in names(row, "kernel") if frame != "__x64_sys_read"] in [part + entry for part in inner]]
+        whole = [row for row in found if names(row, "user")[:3] == called and [frame for frame in names(row, "kernel") if frame != "__x64_sys_read"] == inner + entry]
         weights = [row["weight"] for row in found]
         true = set(weights) == {1} if event == "fentry:ksys_read" else sorted(set(weights)) == weights and set(weights) <= set(range(1, 501))
         check(len(found) + missed >= 500 >= len(found) == len(whole), f"{name}: {len(found)} of 500 hits of {event}, {missed} missed, {len(whole)} whole")
