@@ -332,7 +332,8 @@ impl Words<'_> {
         // Only words at multiples of eight count, as seen from the aligned anchor.
         let skipped = (from.wrapping_neg() % 8) as usize;
         let words = bytes.get(skipped..).unwrap_or_default().as_chunks().0;
-        for (word, address) in words.iter().zip((from + skipped as u64..).step_by(8)) {
+        for (number, word) in words.iter().enumerate() {
+            let address = from + (skipped + 8 * number) as u64;
             let Some(word) = self.word(u64::from_ne_bytes(*word), Avma(address)) else { continue };
             // Bits count from the lowest address of the part.
             mask |= 1 << (PIECE_WORDS as u64 - 1 - (self.high.0 - address - 8) / 8 % PIECE_WORDS as u64);

@@ -344,6 +344,42 @@ proptest::proptest! {
     }
 }
 
+/// Returns an address of a stack, or one that no stack has.
+fn hostile() -> impl proptest::strategy::Strategy<Value = u64> {
+    proptest::prop_oneof![
+        3 => ANCHOR - 0x2000..ANCHOR + 0x2000,
+        1 => u64::MAX - 0x3000..=u64::MAX,
+        1 => 0..0x3000_u64,
+        1 => proptest::num::u64::ANY,
+    ]
+}
+
+proptest::proptest! {
+    #[test]
+    fn records_that_contradict_each_other_do_no_harm(
+        (sp, low, high, stack_end) in (hostile(), hostile(), hostile(), hostile()),
+        top in proptest::collection::vec(proptest::num::u8::ANY, 0..=128),
+        hashes in proptest::collection::vec(proptest::num::u8::ANY, 0..48),
+        sent in proptest::collection::vec(hostile(), 0..3),
+        is_low_true in proptest::bool::ANY,
+    ) {
+        let (spaces, mut snapshots, mut arriving) = (spaces(), Snapshots::default(), Arriving::default());
+        let mut values = [0; REGISTER_COUNT];
+        values[STACK_POINTER] = sp;
+        arriving.registers(&Registers { snapshot: 1, values, stack_end: Avma(stack_end), top: &top, is_outer: false });
+        for address in sent {
+            let address = Avma(address & !0xfff);
+            arriving.page(&StackPage { snapshot: 1, tid: 1, address, hash: 1, bytes: &[1; 4096] });
+        }
+        let low = Avma(if is_low_true { sp } else { low });
+        arriving.stack(&Stack { snapshot: 1, low, high: Avma(high), tid: 1, hashes: &hashes });
+        let taken = arriving.take(1).expect("it came");
+        proptest::prop_assert!(taken.copied.low == Avma(sp) && taken.copied.high >= Avma(sp));
+        snapshots.note(TGID, spaces.of(TGID).expect("mapped"), &taken);
+        Written::default().add(&mut snapshots);
+    }
+}
+
 #[test]
 fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
     let (mut spaces, mut snapshots) = (spaces(), Snapshots::default());

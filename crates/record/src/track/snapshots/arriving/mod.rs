@@ -117,7 +117,8 @@ impl Arriving {
         }
     }
 
-    /// Puts the stack of a snapshot together from the pages that came with it, and from earlier pages with the same hashes.
+    /// Puts the stack of a snapshot together from the pages that came with it, and from earlier pages with the same hashes. A stack that
+    /// does not begin at the stack pointer is not the snapshot's, whatever the record says.
     pub(crate) fn stack(&mut self, stack: &Stack<'_>) {
         let Some(begun) = begun(&mut self.by_buffer, stack.snapshot) else { return };
         let mut sent = begun.sent.drain(..).peekable();
@@ -132,12 +133,12 @@ impl Arriving {
             };
             // Unwinding goes upwards, so the memory after a missing page is of no use.
             is_known &= hash == 0 || page.is_some();
-            if is_known {
+            if let (true, Some(end)) = (is_known, address.0.checked_add(PAGE_BYTES)) {
                 copied.pages.push((hash, page));
-                copied.high = Avma(address.0.saturating_add(PAGE_BYTES)).min(stack.high);
+                copied.high = stack.high.min(Avma(end));
             }
         }
-        if copied.high > copied.low {
+        if copied.low == begun.taken.stack_pointer() && copied.high > copied.low {
             copied._held = self.alive.hold(size_of_val(&copied.pages[..]));
             begun.taken.copied = copied;
         }
