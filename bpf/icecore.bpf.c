@@ -176,7 +176,7 @@ static __always_inline void sample_in_user(void *ctx, bool with_loop)
 static __always_inline void note_call_of(void *ctx)
 {
 	__u64 tgid_tid = bpf_get_current_pid_tgid(), sp = PROBED(sp);
-	struct uprobe_task *utask = uprobe_task();
+	struct uprobe_task *utask = uprobe_task((void *)bpf_get_current_task());
 
 	if (!is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
 		return;

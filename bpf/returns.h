@@ -54,7 +54,7 @@ struct replaced {
 	__u64 address;
 };
 
-/* The replaced return addresses of the current thread, the innermost first. */
+/* The replaced return addresses of a thread, the innermost first. */
 struct returns {
 	__u64 trampoline;
 	__u64 count;
@@ -63,19 +63,19 @@ struct returns {
 	struct replaced all[MAX_RETURNS];
 };
 
-/* Returns what the kernel knows of the probes of the current thread; 0 if it hit none yet. */
-static __always_inline struct uprobe_task *uprobe_task(void)
+/* Returns what the kernel knows of the probes of a thread; 0 if it hit none yet. */
+static __always_inline struct uprobe_task *uprobe_task(struct task_struct *of)
 {
-	struct task_struct___with_uprobes *task = (void *)bpf_get_current_task();
+	struct task_struct___with_uprobes *task = (void *)of;
 
 	/* A constant to the verifier: the kernel may have been built without uprobes. */
 	return bpf_core_field_exists(task->utask) ? BPF_CORE_READ(task, utask) : 0;
 }
 
-/* Returns the address of the trampoline in the current process. */
-static __always_inline __u64 trampoline(void)
+/* Returns the address of the trampoline in the process of a thread. */
+static __always_inline __u64 trampoline(struct task_struct *of)
 {
-	struct task_struct___with_uprobes *task = (void *)bpf_get_current_task();
+	struct task_struct___with_uprobes *task = (void *)of;
 
 	return bpf_core_field_exists(task->utask) ? BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr) : 0;
 }
@@ -117,17 +117,17 @@ static __always_inline __u64 true_return(const struct returns *returns, __u64 at
 	return read && read == returns->trampoline ? replaced_at(returns, at) : read;
 }
 
-/* Notes the replaced return addresses of the current thread. On arm64 the kernel does not note where they lie. */
-static __always_inline void find_returns(struct returns *returns)
+/* Notes the replaced return addresses of a thread. On arm64 the kernel does not note where they lie. */
+static __always_inline void find_returns(struct returns *returns, struct task_struct *task)
 {
 	struct noting noting = { .returns = returns };
 	struct uprobe_task *utask = 0;
 
 #if defined(__TARGET_ARCH_x86)
-	utask = uprobe_task();
+	utask = uprobe_task(task);
 #endif
 	returns->count = 0;
-	returns->trampoline = utask ? trampoline() : 0;
+	returns->trampoline = utask ? trampoline(task) : 0;
 	if (!returns->trampoline)
 		return;
 	noting.next = BPF_CORE_READ(utask, return_instances);
@@ -152,9 +152,9 @@ static __always_inline bool is_being_replaced(const struct returns *returns, con
 #define MAX_INSTRUCTION_BYTES 16
 
 /* Lets the program counter be where a probed instruction belongs, if the kernel has moved that away for the thread. */
-static __always_inline void leave_slot(__u64 *registers)
+static __always_inline void leave_slot(__u64 *registers, struct task_struct *task)
 {
-	struct uprobe_task *utask = uprobe_task();
+	struct uprobe_task *utask = uprobe_task(task);
 	__u64 into;
 
 	if (!utask)
@@ -164,8 +164,26 @@ static __always_inline void leave_slot(__u64 *registers)
 		registers[REGISTER_COUNT - 1] = BPF_CORE_READ(utask, vaddr) + into;
 }
 
+/* Returns true if registers are in the trampoline. */
+static __always_inline bool is_in_trampoline(const struct returns *returns, const __u64 *registers)
+{
+	return returns->trampoline && registers[REGISTER_COUNT - 1] - returns->trampoline < TRAMPOLINE_BYTES;
+}
+
+/* Lets registers be those at the end of the return, if the thread is in the trampoline and the kernel did not forget the address yet. */
+static __always_inline void leave_early_trampoline(const struct returns *returns, __u64 *registers)
+{
+	__u64 off = registers[REGISTER_COUNT - 1] - returns->trampoline, end = returns->count ? returns->all[0].at + 8 : 0;
+
+	if (is_in_trampoline(returns, registers) && off <= 13 && end - registers[STACK_POINTER] <= 3 * sizeof(__u64)) {
+		registers[REGISTER_COUNT - 1] = returns->all[0].address;
+		registers[STACK_POINTER] = end;
+	}
+}
+
 /*
- * Lets registers be those at the end of the return, if the thread is in the trampoline. Returns false if the kernel alone has them.
+ * Lets registers of the current thread be those at the end of the return, if it is in the trampoline. Returns false if the kernel alone has
+ * them.
  *
  * Kernels before 6.11 have a breakpoint there, and change the registers before they forget the address. Later ones have a system call,
  * around which the thread keeps three registers on its stack:
@@ -179,21 +197,18 @@ static __always_inline bool leave_trampoline(const struct returns *returns, __u6
 {
 #if defined(__TARGET_ARCH_x86)
 	__u64 sp = registers[STACK_POINTER], off = registers[REGISTER_COUNT - 1] - returns->trampoline, saved[3] = {};
-	__u64 end = returns->count ? returns->all[0].at + 8 : 0;
 
 	if (!returns->trampoline)
 		return 1;
-	if (off >= TRAMPOLINE_BYTES) {
+	if (!is_in_trampoline(returns, registers)) {
 		/* The kernel has set the stack pointer back already, and the program counter not yet. */
 		if (returns->is_in_kernel && !READ_USER(saved, sp) && saved[0] == registers[11] && saved[1] == registers[2] && saved[2] == registers[0])
 			registers[STACK_POINTER] = sp + sizeof(saved);
 		return 1;
 	}
-	if (off <= 13 && end - sp <= sizeof(saved)) {
-		registers[REGISTER_COUNT - 1] = returns->all[0].address;
-		registers[STACK_POINTER] = end;
+	leave_early_trampoline(returns, registers);
+	if (!is_in_trampoline(returns, registers))
 		return 1;
-	}
 	sp += off <= 13 ? 16 : off == 15 ? 8 : 0;
 	if (READ_USER(saved[2], sp) || (returns->is_in_kernel && saved[2] == registers[0]))
 		return 0;

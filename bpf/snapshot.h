@@ -80,12 +80,13 @@ static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch)
 VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 {
 	struct scratch *scratch = scratch_of(slot);
+	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 caller = 0;
 
 	if (!scratch)
 		return 0;
-	leave_slot(scratch->registers.registers);
-	find_returns(&scratch->returns);
+	leave_slot(scratch->registers.registers, task);
+	find_returns(&scratch->returns, task);
 	if (!leave_trampoline(&scratch->returns, scratch->registers.registers)) {
 		scratch->record.user_end = WALK_UNREADABLE;
 		return 0;

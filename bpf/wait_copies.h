@@ -35,12 +35,23 @@ static __always_inline struct registers_record *wait_copy_of(struct task_struct 
 	return bpf_map_lookup_elem(&wait_copies, &key);
 }
 
+/* Lets the registers of the current thread, which is in the kernel, be as if nothing were probed. Returns false if they are not known. */
+static __always_inline bool leave_probes(struct returns *returns, __u64 *registers, struct task_struct *task)
+{
+	leave_slot(registers, task);
+	find_returns(returns, task);
+	returns->is_in_kernel = 1;
+	return leave_trampoline(returns, registers) && !is_being_replaced(returns, registers);
+}
+
 /* Copies registers and stack of the current thread, which leaves its CPU. */
 static __always_inline void copy_for_wait(struct task_struct *prev)
 {
 	__u64 key = (__u64)prev, sp, len = MAX_TOP_LEN;
 	struct registers_record *copy;
+	struct scratch *probed = 0;
 	struct pt_regs *entry;
+	__u32 slot;
 
 	if (!makes_wait_copies || !take_user || !has_user_memory(prev))
 		return;
@@ -54,14 +65,23 @@ static __always_inline void copy_for_wait(struct task_struct *prev)
 	}
 	entry = (void *)bpf_task_pt_regs(prev);
 	COPY_REGISTERS(copy->registers, FROM_ENTRY);
+	if (uprobe_task(prev)) {
+		probed = claim_scratch(&slot);
+		if (!probed || !leave_probes(&probed->returns, copy->registers, prev))
+			len = 0;
+	}
 	sp = copy->registers[STACK_POINTER];
-	if (bpf_probe_read_user(copy->top, MAX_TOP_LEN, (void *)sp)) {
+	if (len && bpf_probe_read_user(copy->top, MAX_TOP_LEN, (void *)sp)) {
 		/* The stack may end before. */
 		len = STACK_PAGE_LEN - (sp & (STACK_PAGE_LEN - 1));
 		if (len >= MAX_TOP_LEN || bpf_probe_read_user(copy->top, len, (void *)sp))
 			len = 0;
 	}
 	copy->top_len = len;
+	if (probed) {
+		put_into_top(&probed->returns, copy, sp);
+		free_scratch(probed);
+	}
 }
 
 /* Begins the sample of a thread's user stack that has only the place at which the thread entered the kernel; the copy shows its callers.

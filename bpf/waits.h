@@ -496,6 +496,11 @@ static __always_inline bool take_waiting_stack(__u32 slot, struct scratch *scrat
 		return 0;
 	entry = (void *)bpf_task_pt_regs(task);
 	COPY_REGISTERS(taken->registers, FROM_ENTRY);
+	leave_slot(taken->registers, task);
+	find_returns(&scratch->returns, task);
+	leave_early_trampoline(&scratch->returns, taken->registers);
+	if (is_in_trampoline(&scratch->returns, taken->registers))
+		return 0;
 	sp = taken->registers[STACK_POINTER];
 	taken->stack_end = known_stack_end(task, task->pid, sp);
 	len = MAX_TOP_LEN;
@@ -505,6 +510,7 @@ static __always_inline bool take_waiting_stack(__u32 slot, struct scratch *scrat
 			len = 0;
 	}
 	taken->top_len = len;
+	put_into_top(&scratch->returns, taken, sp);
 	return taken->registers[REGISTER_COUNT - 1] != 0;
 }
 

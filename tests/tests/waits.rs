@@ -235,6 +235,44 @@ fn root_a_copy_that_does_not_reach_the_root_is_said_to_be_cut() {
 }
 
 #[test]
+fn root_waits_below_probed_returns_have_their_stacks() {
+    if !has_ebpf() {
+        return;
+    }
+    let probed = |function: &str| format!("uretprobe:{}:{function}", waits().display());
+    for without in WITHOUT {
+        let events = ["sleeps", "polls", "reads", "locks", "goes_down"].map(probed);
+        let events: Vec<&str> = events.iter().flat_map(|event| ["-e", event.as_str()]).collect();
+        let options = [&["--off-cpu-only=1ms", "--max-event-rate", "0"], &events[..]].concat();
+        let recorded = recorded_without(without, &options, &["5", "20"]);
+        let samples = recorded.samples(&["--event", "off-cpu"]);
+        for function in ["sleeps", "polls", "reads", "locks"] {
+            let own: Vec<&Sample> = samples.iter().filter(|sample| sample.has(function)).collect();
+            assert!(own.len() >= 18, "{without}: {function}: {}", own.len());
+            for sample in own {
+                let names = sample.names("user");
+                let is_whole =
+                    names.iter().skip_while(|name| **name != function).nth(2) == Some(&"start_thread");
+                assert!(is_whole && sample.text("ended") == "unwound", "{without}: {}", sample.0);
+            }
+        }
+        let open = recorded_without(
+            without,
+            &["-d", "0.4", "--off-cpu", "-e", &probed("idler"), "-e", &probed("main")],
+            &["1000", "1", "idle"],
+        );
+        let samples = open.samples(&["--event", WAITS]);
+        for (comm, function) in [("idler", "idler"), ("waits", "main")] {
+            let is_open =
+                |sample: &&Sample| sample.text("comm") == comm && sample.number("weight") > 300_000_000;
+            let own: Vec<&Sample> = samples.iter().filter(is_open).collect();
+            assert_eq!(own.len(), 1, "{without}: {comm}");
+            assert!(own[0].has(function) && own[0].text("ended") == "unwound", "{without}: {}", own[0].0);
+        }
+    }
+}
+
+#[test]
 fn root_of_a_hundred_thousand_switches_a_second_nothing_is_lost_uncounted() {
     if !has_ebpf() {
         return;
