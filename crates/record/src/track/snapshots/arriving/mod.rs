@@ -144,8 +144,11 @@ impl Arriving {
         }
     }
 
-    /// Removes and returns the snapshot of a sample.
+    /// Removes and returns the snapshot of a sample; `number` is 0 if it has none.
     pub(crate) fn take(&mut self, number: u64) -> Option<Taken> {
+        if number == 0 {
+            return None;
+        }
         let begun = self.by_buffer.remove(&wire::buffer_of(number)).filter(|begun| begun.number == number)?;
         let outer = begun.outer.into_iter().map(|outer| outer.taken).collect();
         Some(Taken { outer, ..begun.taken })

@@ -104,6 +104,14 @@ fn pages_and_samples_of_others_do_not_meet() {
 }
 
 #[test]
+fn a_sample_without_a_snapshot_takes_none() {
+    let mut arriving = Arriving::default();
+    arriving.registers(&registers(1, PAGE + 0x1100, &[9; 128]));
+    assert!(arriving.take(0).is_none());
+    assert_eq!(bytes(&arriving.take(1).expect("the other one is still there")), [9; 128]);
+}
+
+#[test]
 fn a_sample_that_interrupts_another_finds_the_pages_that_were_just_sent() {
     let mut arriving = Arriving::default();
     arriving.registers(&registers(1, PAGE + 0x1000, &[9; 128]));
