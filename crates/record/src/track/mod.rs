@@ -4,6 +4,7 @@ pub(crate) mod account;
 pub(crate) mod batch;
 mod counters;
 pub(crate) mod floods;
+pub(crate) mod followed;
 mod intern;
 pub(crate) mod jit;
 mod snapshots;

@@ -44,7 +44,7 @@ impl ReadBudget {
 
 impl Digest {
     pub(super) fn mapping(&mut self, mapping: &NewMapping<'_>) {
-        if !self.is_followed(mapping.tgid) {
+        if !self.followed.has(mapping.tgid) {
             return;
         }
         if !self.floods.takes(mapping.tgid, mapping.time_ns) {

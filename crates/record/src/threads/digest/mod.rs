@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use icecore_elf::Avma;
 use icecore_format::records::{Cause, Loss};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::chunk::Chunk;
 use super::counts::Counts;
@@ -25,6 +25,7 @@ use crate::settings::{Embed, Pace};
 use crate::sys::{clock, usage};
 use crate::track::batch::Batch;
 use crate::track::floods::Floods;
+use crate::track::followed::Followed;
 use crate::track::tracker::{Totals, Tracker, kept_ns};
 use crate::trust::Trust;
 use counters::Counting;
@@ -61,8 +62,7 @@ pub(crate) struct Wishes<'a> {
 
 /// The processes, as known when recording begins.
 pub(crate) struct Processes {
-    /// The recorded processes; `None` means all.
-    pub(crate) followed: Option<FxHashSet<u32>>,
+    pub(crate) followed: Followed,
     /// Finds the processes whose stacks need not be copied; `None` if all stacks are copied, or none.
     pub(crate) trust: Option<Trust>,
     /// The sampler's list of the stack pages that it has sent; `None` if no stacks are copied.
@@ -95,7 +95,6 @@ pub(crate) fn digest(
         reading: ReadBudget::new(),
         complete_until_ns: 0,
         followed,
-        ended: Vec::new(),
         losses: FxHashMap::default(),
         floods: Floods::default(),
         counting: Counting::default(),
@@ -133,9 +132,7 @@ struct Digest {
     reading: ReadBudget,
     /// All events before this moment have arrived.
     complete_until_ns: u64,
-    followed: Option<FxHashSet<u32>>,
-    /// Followed processes that ended in this chunk.
-    ended: Vec<u32>,
+    followed: Followed,
     losses: FxHashMap<Cause, u64>,
     floods: Floods,
     counting: Counting,
@@ -163,12 +160,7 @@ impl Digest {
                 Report::Lost(count) => self.lost(Cause::MAPPING_QUEUE_FULL, u32::MAX, count),
             }
         }
-        // This comes after the reports, which may be older than the end of their process. The kernel may reuse the id.
-        if let Some(followed) = &mut self.followed {
-            self.ended.drain(..).for_each(|tgid| {
-                followed.remove(&tgid);
-            });
-        }
+        self.followed.forget_until(chunk.complete_until_ns);
         chunk.readings.iter().for_each(|reading| self.count(reading));
         if chunk.lacks_reports {
             self.tracker.lack_reports(clock::monotonic_ns());
@@ -180,13 +172,7 @@ impl Digest {
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Fork { head, .. } => {
-                self.followed.as_mut().map(|followed| followed.insert(head.tgid));
-            }
-            Event::Exit { head, whole_group: true } if self.followed.is_some() => self.ended.push(head.tgid),
-            _ => {}
-        }
+        self.followed.event(event);
         self.mounts.event(event);
         self.tracker.event(event);
         self.cgroup(event);
@@ -249,10 +235,6 @@ impl Digest {
         if let Some(trust) = &mut self.trust {
             trust.settle(changed, &self.tracker);
         }
-    }
-
-    fn is_followed(&self, tgid: u32) -> bool {
-        self.followed.as_ref().is_none_or(|followed| followed.contains(&tgid))
     }
 
     fn flush(&mut self, is_last: bool) {
