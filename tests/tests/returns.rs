@@ -35,14 +35,6 @@ fn up_to_main(sample: &Sample) -> Vec<&str> {
     names[..end].to_vec()
 }
 
-/// Returns the samples whose stack is whole, and how many are not. These are a few in ten thousand, and marked (docs/EVENTS.md).
-fn whole(samples: &[Sample]) -> (Vec<&Sample>, usize) {
-    let (whole, others): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| sample.has("all"));
-    assert!(others.iter().all(|sample| sample.0["incomplete"] == true), "{}", others[0].0);
-    assert!(others.len() <= 3, "{} stacks are not whole", others.len());
-    (whole, others.len())
-}
-
 #[test]
 fn root_a_return_has_the_stack_of_the_caller() {
     if !has_ebpf() {
@@ -97,16 +89,12 @@ fn root_stacks_are_true_while_returns_are_probed() {
         for (event, calls_below, sum) in [("uprobe:*:down", 1, levels(1)), ("uretprobe:*:down", 0, levels(0))]
         {
             let samples = of(event);
-            let (whole, others) = whole(&samples);
-            let stacks: Vec<_> = whole.iter().copied().map(up_to_main).collect();
+            let stacks: Vec<_> = samples.iter().map(up_to_main).collect();
             assert!(stacks.iter().flatten().all(|name| *name == "down"), "{unwind} {event}");
             assert!(stacks.iter().all(|stack| (calls_below..calls_below + 40).contains(&stack.len())));
             assert_eq!(samples.len(), levels(1) - levels(0), "{unwind} {event}");
             let found = stacks.iter().map(Vec::len).sum::<usize>();
-            assert!(
-                found <= sum && found + others * 40 >= sum,
-                "{unwind} {event}: {found} of {sum}, {others}"
-            );
+            assert_eq!(found, sum, "{unwind}: {event}");
         }
         let is_below = |stack: &[&str]| match stack {
             ["twice"] => true,
@@ -114,20 +102,17 @@ fn root_stacks_are_true_while_returns_are_probed() {
         };
         let ticks = of("uprobe:*:tick");
         assert_eq!(ticks.len(), 2 * 2 * rounds);
-        for sample in whole(&ticks).0 {
-            let stack = up_to_main(sample);
+        for stack in ticks.iter().map(up_to_main) {
             assert!(stack[0] == "tick" && is_below(&stack[1..]), "{unwind}: {stack:?}");
         }
         // `tick` returns to its callers, and `twice` to `all`.
         let returns = of("uretprobe:*:t?");
         assert_eq!(returns.len(), 3 * 2 * rounds);
-        let (returns, others) = whole(&returns);
-        let stacks: Vec<_> = returns.iter().copied().map(up_to_main).collect();
-        let of_twice = stacks.iter().filter(|stack| stack.is_empty()).count();
-        assert!(of_twice <= 2 * rounds && of_twice + others >= 2 * rounds, "{unwind}: {of_twice}");
+        let stacks: Vec<_> = returns.iter().map(up_to_main).collect();
+        assert_eq!(stacks.iter().filter(|stack| stack.is_empty()).count(), 2 * rounds, "{unwind}");
         assert!(stacks.iter().all(|stack| stack.is_empty() || is_below(stack)), "{unwind}");
         let returns = of("uretprobe:*:yields");
-        assert!(whole(&returns).0.into_iter().all(|sample| up_to_main(sample).is_empty()), "{unwind}");
+        assert!(returns.iter().all(|sample| up_to_main(sample).is_empty()), "{unwind}");
         for sample in of("syscalls:*") {
             let stack = up_to_main(&sample);
             // The C library of a distribution keeps no frame pointers.
