@@ -208,7 +208,9 @@ fn tiny() -> Builder {
     b.sample(701_000_000, 0, child, &[0x77, 0x5_0040], &[]).user_end = WalkEnd::NOT_MONOTONIC;
     b.sample(702_000_000, 0, main, &[], &[KERNEL + 0x10, KERNEL + 0x4000]).weight = 2 * PERIOD_NS;
     let time_ns = START_NS + 800_000_000;
-    b.losses.push(Loss { time_ns, cpu: 1, cause: Cause::RING_FULL_SAMPLE, count: 5 });
+    let losses =
+        [(1, Cause::RING_FULL_SAMPLE, 5), (0, Cause::UNPAIRED, 2), (u32::MAX, Cause::MISSED_RUNS, 3)];
+    b.losses.extend(losses.map(|(cpu, cause, count)| Loss { time_ns, cpu, cause, count }));
     waits(&mut b, main, child, stack);
     counters(&mut b);
     b.receipt = Some(ReceiptV1 {
@@ -216,7 +218,7 @@ fn tiny() -> Builder {
         ended_by: vec!["duration".into()],
         exit_code: -1,
         samples: 8,
-        lost: 5,
+        lost: 7,
         ..ReceiptV1::default()
     });
     b
