@@ -7,6 +7,7 @@
  *   probed yield N        main -> yields: N calls of sched_yield(2)
  *   probed read N         main -> reads: N calls of read(2), of 1, 2, ... N bytes
  *   probed sleep N        main -> sleeps: N calls of nanosleep(2), of 2 ms; prints how long each took, ns
+ *   probed stray N        main -> strays: N loops of two instructions, with a frame pointer at an address that nobody has
  *   probed all N          two threads that do all of it, N times
  */
 #define _GNU_SOURCE
@@ -88,6 +89,18 @@ KEPT void sleeps(void)
 	END;
 }
 
+/* Whoever follows the frame pointer meets a page fault. */
+KEPT void strays(long loops)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("mov %%rbp, %%r12; mov %1, %%rbp; 1: dec %0; jnz 1b; mov %%r12, %%rbp"
+			 : "+r"(loops)
+			 : "r"(0x7fffffffdff0)
+			 : "r12");
+#endif
+	END;
+}
+
 static void *all(void *told)
 {
 	for (long i = 0; i < (long)told; i++) {
@@ -129,6 +142,8 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "sleep"))
 		for (long i = 0; i < n; i++)
 			sleeps();
+	if (!strcmp(what, "stray"))
+		strays(n);
 	if (!strcmp(what, "all")) {
 		pthread_t threads[2];
 

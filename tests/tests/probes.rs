@@ -150,6 +150,25 @@ fn root_tracepoints_and_page_faults_are_counted_exactly() {
 }
 
 #[test]
+fn root_a_hit_while_the_program_of_another_event_runs_is_counted() {
+    if !has_ebpf() {
+        return;
+    }
+    // The timer's program follows the frame pointer to a page that is not there. In its page fault the kernel runs no other program.
+    let events = ["cpu-clock,freq=999", "exceptions:page_fault_kernel"];
+    let recorded = recorded(&probed(), &["--unwind", "fp"], &events, &["stray", "2000000000"]);
+    let samples = recorded.samples(&["--event", "cpu-clock"]);
+    let strays = samples.iter().filter(|sample| sample.has("strays") && sample.text("ended") == "unreadable");
+    let (strays, missed) = (strays.count() as u64, recorded.lost()["missed_runs"].as_u64());
+    assert!(strays > 300, "{strays} of {} samples", samples.len());
+    let missed = missed.expect("the kernel counts what it leaves out");
+    assert!(
+        (strays..strays + strays / 10 + 20).contains(&missed),
+        "{missed} runs left out in {strays} samples"
+    );
+}
+
+#[test]
 fn root_events_at_the_same_time_keep_their_stacks_apart() {
     if !has_ebpf() {
         return;
