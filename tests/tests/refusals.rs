@@ -87,6 +87,21 @@ fn root_without_privileges_the_remedy_is_named() {
     }
 }
 
+#[test]
+fn root_what_the_kernel_forbids_to_all_is_not_called_a_lack_of_privileges() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let output = record().args(["-e", "fentry:vfs_read", "--", "true"]).current_dir(dir.path()).output();
+    let output = output.expect("the recorder runs");
+    let said = text(&output.stderr);
+    // Some kernels can.
+    if output.status.code() != Some(0) {
+        assert!(said.contains("use kprobe or kretprobe") && !said.contains("as root"), "{said}");
+    }
+}
+
 fn open_to_all() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o777)
 }

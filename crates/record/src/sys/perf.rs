@@ -132,6 +132,19 @@ pub(crate) fn set_period(event: RawFd, period: u64) {
 pub(crate) const PRIVILEGES: &str = "run as root (sudo), or give the program its capabilities: \
      setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep icecore-record";
 
+/// Returns true if the recorder has the capabilities without which the kernel refuses events and programs: perfmon and bpf, or all that an
+/// administrator has.
+///
+/// # Source
+/// uapi/linux/capability.h; `CapEff` of proc_pid_status(5)
+pub(crate) fn has_privileges() -> bool {
+    let (administrator, perfmon_and_bpf) = (1_u64 << 21, 1_u64 << 38 | 1 << 39);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    capabilities & administrator != 0 || capabilities & perfmon_and_bpf == perfmon_and_bpf
+}
+
 /// Reads a setting of the kernel, as text.
 pub(crate) fn sysctl(name: &str) -> String {
     std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()

@@ -407,7 +407,12 @@ fn is_refused(error: &anyhow::Error) -> bool {
 fn explain_load(error: libbpf_rs::Error) -> anyhow::Error {
     let kind = error.kind();
     let error = anyhow::Error::new(error);
-    if kind == ErrorKind::PermissionDenied && !is_refused(&error) {
+    let is_forbidden = kind == ErrorKind::PermissionDenied && !is_refused(&error);
+    if is_forbidden && perf::has_privileges() {
+        error.context(
+            "cannot load the sampling programs: the recorder has the privileges, and the kernel forbids it all the same: its lockdown, a security module or a container's limits (-v shows what the kernel says)",
+        )
+    } else if is_forbidden {
         error.context(format!(
             "cannot load the sampling programs: {} (kernel.perf_event_paranoid is {}, kernel.unprivileged_bpf_disabled is {})",
             perf::PRIVILEGES,
