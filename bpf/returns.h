@@ -218,6 +218,30 @@ static __always_inline bool leave_trampoline(const struct returns *returns, __u6
 	return 1;
 }
 
+/* Whether registers are as if nothing were probed. */
+enum left {
+	LEFT,
+	/* The kernel alone has them. */
+	LEFT_BY_KERNEL,
+	/* The function has just begun, and only the kernel knows where it returns to. */
+	LEFT_BEFORE_RETURN,
+};
+
+/* Notes the replaced return addresses of the current thread, and lets its registers be as if nothing were probed. Returns an `enum left`.
+ * (It is a function of its own so that what comes later has its stack.) */
+VERIFIED_ALONE int leave_probes(struct returns *returns, struct registers_record *taken)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	if (!returns || !taken)
+		return LEFT_BY_KERNEL;
+	leave_slot(taken->registers, task);
+	find_returns(returns, task);
+	if (!leave_trampoline(returns, taken->registers))
+		return LEFT_BY_KERNEL;
+	return is_being_replaced(returns, taken->registers) ? LEFT_BEFORE_RETURN : LEFT;
+}
+
 /* Puts the true return addresses into the copy of a page. */
 VERIFIED_ALONE int put_into_page(const struct returns *returns, struct page_record *page, __u64 address)
 {

@@ -93,4 +93,12 @@ static __always_inline bool take_entry_registers(struct scratch *scratch)
 	return scratch->registers.registers[REGISTER_COUNT - 1] != 0;
 }
 
+/* Returns true if the current task may have a user stack that the kernel can walk. */
+static __always_inline bool has_user_stack(bool in_user)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	return in_user || (BPF_CORE_READ(task, mm) && !(BPF_CORE_READ(task, flags) & PF_KTHREAD));
+}
+
 #endif

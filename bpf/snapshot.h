@@ -80,18 +80,17 @@ static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch)
 VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 {
 	struct scratch *scratch = scratch_of(slot);
-	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 caller = 0;
+	int left;
 
 	if (!scratch)
 		return 0;
-	leave_slot(scratch->registers.registers, task);
-	find_returns(&scratch->returns, task);
-	if (!leave_trampoline(&scratch->returns, scratch->registers.registers)) {
+	left = leave_probes(&scratch->returns, &scratch->registers);
+	if (left == LEFT_BY_KERNEL) {
 		scratch->record.user_end = WALK_UNREADABLE;
 		return 0;
 	}
-	if (is_being_replaced(&scratch->returns, scratch->registers.registers)) {
+	if (left == LEFT_BEFORE_RETURN) {
 		scratch->frames[scratch->record.kernel_len & 127] = scratch->registers.registers[REGISTER_COUNT - 1];
 		scratch->record.user_len = 1;
 		scratch->record.user_end = WALK_ZERO_RETURN;

@@ -35,15 +35,6 @@ static __always_inline struct registers_record *wait_copy_of(struct task_struct 
 	return bpf_map_lookup_elem(&wait_copies, &key);
 }
 
-/* Lets the registers of the current thread, which is in the kernel, be as if nothing were probed. Returns false if they are not known. */
-static __always_inline bool leave_probes(struct returns *returns, __u64 *registers, struct task_struct *task)
-{
-	leave_slot(registers, task);
-	find_returns(returns, task);
-	returns->is_in_kernel = 1;
-	return leave_trampoline(returns, registers) && !is_being_replaced(returns, registers);
-}
-
 /* Copies registers and stack of the current thread, which leaves its CPU. */
 static __always_inline void copy_for_wait(struct task_struct *prev)
 {
@@ -67,7 +58,9 @@ static __always_inline void copy_for_wait(struct task_struct *prev)
 	COPY_REGISTERS(copy->registers, FROM_ENTRY);
 	if (uprobe_task(prev)) {
 		probed = claim_scratch(&slot);
-		if (!probed || !leave_probes(&probed->returns, copy->registers, prev))
+		if (probed)
+			probed->returns.is_in_kernel = 1;
+		if (!probed || leave_probes(&probed->returns, copy) != LEFT)
 			len = 0;
 	}
 	sp = copy->registers[STACK_POINTER];

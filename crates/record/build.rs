@@ -6,32 +6,9 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCES: [&str; 18] = [
-    "account.h",
-    "believed.h",
-    "counters.h",
-    "events.h",
-    "go.h",
-    "icecore.bpf.c",
-    "interrupted.h",
-    "kernel.h",
-    "maps.h",
-    "pages.h",
-    "registers.h",
-    "returns.h",
-    "sample.h",
-    "snapshot.h",
-    "wait_copies.h",
-    "waits.h",
-    "walk.h",
-    "wire.h",
-];
-
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
-    for source in SOURCES {
-        println!("cargo:rerun-if-changed={}", bpf.join(source).display());
-    }
+    println!("cargo:rerun-if-changed={}", bpf.display());
     println!("cargo:rerun-if-env-changed=CLANG");
 
     let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {

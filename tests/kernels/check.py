@@ -37,7 +37,7 @@ summaries = {path.stem: json.loads(report("summary", path.stem)) for path in sor
 NAMES = ["recursion", "recursion-fp", "recursion-dwarf", "buffer", "buffer-dwarf", "alternate", "go", "in_step", "cgroup", "all"]
 # Since then, or earlier, tracepoints of system calls have registers of the kernel; 6.1 has those of the user.
 NO_USER_REGISTERS = [6, 12]
-EVENTS = ["uprobe", "tracepoint", "kprobe", "kretprobe", "fentry", "fexit", "slept", "several", "return", "duration", "deep", "usdt", "waits", "wakers", "idle"]
+EVENTS = ["uprobe", "tracepoint", "kprobe", "kretprobe", "fentry", "fexit", "overfull", "slept", "several", "return", "duration", "deep", "usdt", "probed-waits", "waits", "wakers", "idle"]
 if "all" not in summaries:
     sys.exit(f"NO recordings: {', '.join(summaries)}")
 release = summaries["all"]["kernel_release"]
@@ -64,9 +64,9 @@ for name, summary in summaries.items():
         check(agreement is not None and 0.2 < agreement < 1.1, f"{name}: the kernel's account of CPU time is there")
     check(summary["lost"] == 0 and summary["closed"], f"{name}: whole")
     if has_loop:
-        # A walk skips the callers of leaves of libc, and is not rooted then.
-        least = 0.3 if name.endswith("-fp") else 0.85
-        check(summary["rooted_share"] > least, f"{name}: stacks are rooted")
+        # A walk skips the callers of leaves of libc, and is not rooted then. Stacks at the start of Go's runtime are not proven to be.
+        least = 0.3 if name.endswith("-fp") else 0.6 if name == "go" else 0.85
+        check((summary["rooted_share"] or 0) > least, f"{name}: stacks are rooted")
     else:
         said = any("takes user stacks itself" in problem for problem in summary["problems"])
         check(said and summary["verdict"] != "good", f"{name}: the report says so, too; called {summary['verdict']}")
@@ -149,6 +149,9 @@ if has_events:
         true = set(weights) == {1} if event == "fentry:ksys_read" else sorted(set(weights)) == weights and set(weights) <= set(range(1, 501))
         check(len(found) + missed >= 500 >= len(found) == len(whole), f"{name}: {len(found)} of 500 hits of {event}, {missed} missed, {len(whole)} whole")
         check(true and len(found) > 100, f"{name}: each hit of {event} weighs {'what it should' if true else weights}")
+    # The kernel has room for ten calls that did not return yet. It also counts the sleeps of others meanwhile.
+    found, missed = len(rows("overfull")), summaries["overfull"]["lost_by_cause"].get("missed_runs", 0)
+    check(found + missed >= 30 > found >= 10 if version >= [6, 7] else 10 <= found < 30, f"overfull: {found} of 30 returns at a time, {missed} missed")
     around = list(map(int, Path(FOLDER, "slept.txt").read_text().splitlines()[:100]))
     weights = [row["weight"] for row in rows("slept") if "sleeps" in names(row, "user")]
     true = sum(2_000_000 <= weight <= limit for weight, limit in zip(weights, around))
@@ -173,6 +176,11 @@ if has_events:
     found = Counter(tuple(up_to_main(row) or []) for row in rows("usdt"))
     check(found == {("sells",): 30, ("resells", "sells"): 30, ("prices", "sells"): 30}, f"usdt: {dict(found)}")
 
+    found = rows("probed-waits", "--event", "off-cpu")
+    for function in ["sleeps", "reads"]:
+        own = [names(row, "user") for row in found if function in names(row, "user")]
+        whole = [stack for stack in own if stack[stack.index(function) + 2 : stack.index(function) + 3] == ["start_thread"]]
+        check(len(own) >= 17 and len(whole) == len(own), f"probed-waits: {len(own)} waits below a probed return of {function}; {len(whole)} stacks are whole")
     told = {line.split()[0]: int(line.split()[1]) for line in Path(FOLDER, "waits.txt").read_text().splitlines() if line[:8] != "computes"}
     WAITS = {"sleeper": ("sleeps", "hrtimer_nanosleep"), "poller": ("polls", "poll"), "reader": ("reads", "pipe_read"), "locker": ("locks", "futex_wait"), "faulter": ("faults_in", "handle_userfault")}
     for name in ["waits", "wakers"]:

@@ -76,12 +76,14 @@ record kprobe --max-event-rate 0 -e kprobe:__x64_sys_sched_yield -- probed yield
 record kretprobe --max-event-rate 0 -e kretprobe:vfs_read,weight=retval -- probed read 500
 record fentry --max-event-rate 0 -e fentry:vfs_read,weight=arg3 -- probed read 500
 record fexit --max-event-rate 0 -e fexit:vfs_read,weight=retval -e fentry:ksys_read -e kprobe:vfs_read,weight=arg3 -- probed read 500
+record overfull --max-event-rate 0 -e kretprobe:hrtimer_nanosleep -- sh -c 'for i in $(seq 30); do sleep 4 & done; wait'
 record slept --max-event-rate 0 -e kretprobe:hrtimer_nanosleep,weight=duration -- probed sleep 100
 record several --max-event-rate 0 -e cpu-clock,freq=99 -e uprobe:/bin/probed:sized,weight=arg1 -e uprobe:/bin/probed:tick -- probed sized 500
 record return --max-event-rate 0 -e uretprobe:/bin/probed:down -- probed down 50
 record duration --max-event-rate 0 -e 'uretprobe:/bin/returns:timed_*,weight=duration' -- returns times 20
 record deep --max-event-rate 0 -e 'uretprobe:/bin/returns:timed_*,weight=duration' -- returns deep 100
 record usdt --max-event-rate 0 -e 'usdt:/bin/statics:sh*:*' -- statics 30
+record probed-waits --off-cpu-only=1ms --max-event-rate 0 -e uretprobe:/bin/waits:sleeps -e uretprobe:/bin/waits:reads -- waits 20 20
 record waits --off-cpu=1ms -F 99 -- waits 20 20
 record wakers --off-cpu=1ms --wakers -F 99 -- waits 20 20
 waits 60000 1 idle &
