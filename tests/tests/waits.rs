@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{Change, LifecycleV1};
 use serde_json::Value;
 
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, text, waits};
@@ -15,7 +18,9 @@ fn told(recorded: &Recorded) -> BTreeMap<String, Vec<u64>> {
     for line in text(&recorded.output.stdout).lines() {
         let mut words = line.split(' ');
         let name = words.next().expect("a line begins with a name").to_owned();
-        let figures: Vec<u64> = words.map(|word| word.parse().expect("a number")).collect();
+        // Two clocks that are read one after the other may say that a thread waited less than no time.
+        let figure = |word: &str| word.parse::<i64>().expect("a number").max(0) as u64;
+        let figures: Vec<u64> = words.map(figure).collect();
         let sums = told.entry(name).or_insert_with(|| vec![0; figures.len()]);
         sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
     }
@@ -111,6 +116,44 @@ fn every_wait_has_its_time_and_its_stack(without: &str) {
         .map(|sample| &sample.0)
         .collect();
     assert!(unrooted.is_empty(), "{unrooted:#?}");
+}
+
+/// How long each thread of a recording lived whose begin and end it has, ns.
+fn lives(recorded: &Recorded) -> BTreeMap<u32, u64> {
+    let recording = Recording::open(&recorded.path()).expect("our own file");
+    let (mut begun, mut lives) = (BTreeMap::new(), BTreeMap::new());
+    for entry in recording.entries().iter().filter(|entry| entry.header.kind == Kind::LIFECYCLE) {
+        let payload = recording.payload(entry).expect("it is whole");
+        for row in payload.view::<LifecycleV1>().expect("a block of lifecycle").rows() {
+            match row.change {
+                Change::FORK => drop(begun.insert(row.tid, row.time_ns)),
+                Change::EXIT => {
+                    let life = begun.remove(&row.tid).map(|begun: u64| (row.tid, row.time_ns - begun));
+                    lives.extend(life);
+                }
+                _ => {}
+            }
+        }
+    }
+    lives
+}
+
+#[test]
+fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&["--off-cpu=1us"], &["5", "40"]);
+    let samples = recorded.samples(&["--event", WAITS]);
+    let lives = lives(&recorded);
+    assert!(lives.len() >= 9, "{lives:?}");
+    for (tid, lived) in lives {
+        let of_thread = samples.iter().filter(|sample| sample.number("tid") == u64::from(tid));
+        let waited = weight(of_thread);
+        let cpu_time = recorded.json("health", &["--tid", &tid.to_string()])["cpu_time"].clone();
+        let ran = cpu_time["kernel_ns"].as_u64().expect("the kernel accounts for every thread");
+        assert!((waited + ran).abs_diff(lived) < lived / 100, "{tid}: {waited} + {ran} of {lived} ns");
+    }
 }
 
 #[test]
