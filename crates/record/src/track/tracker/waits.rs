@@ -6,7 +6,7 @@ use icecore_format::records::{Sample, StackRepair, Task, Wait, WaitFlags, WaitSt
 use rustc_hash::FxHashMap;
 
 use super::waiting::{Unplaced, What};
-use super::{Tracker, kept_ns};
+use super::{SAMPLE_UNIT_NS, Tracker, kept_ns};
 use crate::kernel::wire;
 use crate::track::snapshots::Taken;
 
@@ -119,9 +119,17 @@ impl Tracker {
     /// Notes the user stack of the waits of a thread.
     pub(super) fn stack_of_waits(&mut self, stack: &wire::Sample<'_>) {
         let snapshot = self.arriving.take(stack.snapshot);
-        for wait in self.due.take(stack.head.tid) {
-            let is_of = wait.epoch == stack.weight;
-            self.waited(wait, is_of.then_some((stack, snapshot.as_ref())));
+        let waits = self.due.take(stack.head.tid);
+        let mut sharing = waits.iter().filter(|wait| wait.epoch == stack.weight).count() as u64;
+        for wait in waits {
+            if wait.epoch != stack.weight {
+                self.waited(wait, None);
+                continue;
+            }
+            // Time, task and event name a sample, so those that share a stack stand one behind the other, the last where it was read.
+            sharing -= 1;
+            let time_ns = stack.head.time_ns.saturating_sub(sharing * u64::from(SAMPLE_UNIT_NS));
+            self.waited(wait, Some((time_ns, stack, snapshot.as_ref())));
         }
     }
 
@@ -135,11 +143,11 @@ impl Tracker {
         self.due.take_all().into_iter().for_each(|wait| self.waited(wait, None));
     }
 
-    /// Makes the samples of a wait. They count from the moment at which the user stack was read, as the address space is that of this
+    /// Makes the samples of a wait. With a user stack they count from the moment at which it was read, as the address space is that of this
     /// moment.
-    fn waited(&mut self, ended: Ended, stack: Option<(&wire::Sample<'_>, Option<&Taken>)>) {
+    fn waited(&mut self, ended: Ended, stack: Option<(u64, &wire::Sample<'_>, Option<&Taken>)>) {
         let (time_ns, user_end) = match stack {
-            Some((stack, _)) => (stack.head.time_ns, WalkEnd(stack.user_end)),
+            Some((time_ns, stack, _)) => (time_ns, WalkEnd(stack.user_end)),
             None => (ended.time_ns, WalkEnd::NONE),
         };
         for (weight, wait) in ended.parts {
@@ -157,9 +165,9 @@ impl Tracker {
                 repair: StackRepair::NONE,
             };
             let kernel = self.waiting.note_frames(ended.kernel.iter().copied());
-            let user = stack.iter().flat_map(|(stack, _)| stack.user.leaf_first());
+            let user = stack.iter().flat_map(|(_, stack, _)| stack.user.leaf_first());
             let user = self.waiting.note_frames(user);
-            let snapshot = stack.and_then(|(_, taken)| taken.cloned()).map(Box::new);
+            let snapshot = stack.and_then(|(_, _, taken)| taken.cloned()).map(Box::new);
             let wait = Some(Box::new(Wait { time_ns: kept_ns(time_ns), ..wait }));
             let (tgid, tid) = (ended.tgid, ended.tid);
             self.wait(time_ns, What::Sample(Unplaced { row, tgid, tid, kernel, user, snapshot, wait }));
@@ -255,6 +263,9 @@ mod tests {
                 (wait.time_ns, wait.event, wait.task)
             );
         }
+        let names: std::collections::BTreeSet<_> =
+            tracker.waits.iter().map(|wait| (wait.time_ns, wait.task, wait.event)).collect();
+        assert_eq!(names.len(), tracker.waits.len(), "no two waits have one name");
         let row = |sample: &Sample| (sample.time_ns, sample.event, sample.weight, sample.user_stack != 0);
         tracker.samples.drain(..).map(|sample| row(&sample)).collect()
     }
@@ -280,14 +291,10 @@ mod tests {
         }
         stack(&mut tracker, 20_000, 7, 0x5000);
         let found = samples(&mut tracker);
-        assert_eq!(
-            found.iter().filter(|(time_ns, _, _, has_stack)| *time_ns == 5_000 && !has_stack).count(),
-            2
-        );
-        assert_eq!(
-            found.iter().filter(|(time_ns, _, _, has_stack)| *time_ns == 20_000 && *has_stack).count(),
-            4
-        );
+        let of = |time_ns: u64, has_stack: bool| {
+            found.iter().filter(|row| (row.0, row.3) == (time_ns, has_stack)).count()
+        };
+        assert_eq!([of(5_000, false), of(19_000, true), of(20_000, true)], [2; 3]);
     }
 
     #[test]
@@ -301,7 +308,7 @@ mod tests {
         assert_eq!(samples(&mut tracker).len(), 2, "the thread has ended");
         tracker.waits.clear();
         for number in 0..=MAX_DUE as u64 {
-            wait(&mut tracker, 10_000 + number, 7, true);
+            wait(&mut tracker, 10_000 + number * 3_000, 7, true);
         }
         assert_eq!(samples(&mut tracker).len(), 2 * (MAX_DUE + 1), "they are bounded");
         assert_eq!(tracker.due.count, 0);
