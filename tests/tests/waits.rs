@@ -431,6 +431,6 @@ fn root_views_say_for_what_threads_waited_and_who_ended_it() {
     let slept = wall["waits"].as_array().expect("a list").iter().find(|row| row["kind"] == "sleep");
     let slept = slept.and_then(|row| row["ns"].as_u64()).expect("it slept");
     let told = told["sleeps"][0];
-    // By its clock it also waited for a CPU.
-    assert!((40 * 4_950_000..told + told / 50).contains(&slept), "{slept} of {told} ns");
+    // By its clock it also waited for a CPU. On a busy machine it has its name only after it has slept once or twice.
+    assert!((38 * 4_950_000..told + told / 50).contains(&slept), "{slept} of {told} ns");
 }
