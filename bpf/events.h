@@ -125,6 +125,7 @@ static __always_inline __u64 weight_by_call(__u32 event, void *ctx)
 static __always_inline __u64 weigh(__u32 event, __u64 weight)
 {
 	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
+	__u64 most;
 	__u32 every;
 
 	if (!choice || !weight || weight < choice->min)
@@ -139,7 +140,10 @@ static __always_inline __u64 weigh(__u32 event, __u64 weight)
 		choice->taken = choice->most / 2;
 		choice->current = every < 1 << 30 ? every * 2 : every;
 	}
-	return weight * every;
+	most = ~0ULL / every;
+	/* Otherwise the compiler multiplies in 128 bits, which programs cannot. */
+	barrier_var(most);
+	return weight > most ? ~0ULL : weight * every;
 }
 
 #endif

@@ -153,7 +153,8 @@ struct thread_struct {
 };
 
 struct sched_info {
-	__u64 last_queued;
+	unsigned long long run_delay;
+	unsigned long long last_queued;
 };
 
 /* Kernels before 5.14. */

@@ -41,7 +41,7 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	struct wait_record *record;
 	struct waiting *waiting;
 	struct scratch *scratch;
-	__u64 now, part, len;
+	__u64 now, len, delay_before = DELAY_UNKNOWN;
 	__u32 slot;
 
 	if (!task || task->pid == 0 || is_on_cpu(task) || state_of(task) & TASK_DEAD)
@@ -61,20 +61,27 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 		record->began_ns = waiting->began_ns;
 		record->state = waiting->state;
 		record->epoch = waiting->epoch;
+		record->woken_by = waiting->woken_by;
+		delay_before = waiting->delay_before;
 	} else {
 		begin_first_wait(record, task);
 		record->state = state_of(task);
 	}
 	record->flags |= WAIT_NOT_ENDED;
-	part = weight_of_wait(passed(record->began_ns, now));
-	record->ready_ns = record->state ? now : record->began_ns;
-	record->blocked_weight = record->state ? part : 0;
-	record->delay_weight = record->state ? 0 : part;
+	record->ready_ns = now;
+	if (!record->state && waiting)
+		record->ready_ns = record->began_ns;
+	else if (!state_of(task))
+		record->ready_ns = ready_since(task, record->began_ns, delay_before, now);
+	record->blocked_weight = weight_of_wait(passed(record->began_ns, record->ready_ns));
+	if (waiting && waiting->is_decided)
+		note_waker(record, waiting);
+	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
 	record->kernel_len = 0;
 	record->kernel_end = WALK_NONE;
 	if (take_kernel)
 		walk_waiting(task, scratch);
-	if (part) {
+	if (record->blocked_weight || record->delay_weight) {
 		if (with_stack && take_waiting_stack(slot, scratch, task))
 			record->flags |= WAIT_HAS_STACK;
 		bpf_seq_write(to, record, sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64));

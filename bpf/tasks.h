@@ -28,8 +28,14 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
+	__u32 child_tid = child->pid;
 	__u8 live = TARGET_LIVE;
 
+	/* A target that the kernel has not removed yet may have had the same number. */
+	if (has_target_lists() && child_tgid == child_tid && bpf_map_lookup_elem(&target_tgids, &child_tgid))
+		bpf_map_delete_elem(&target_tgids, &child_tgid);
+	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &child_tid))
+		bpf_map_delete_elem(&target_tids, &child_tid);
 	if (!is_target_process(parent_tgid))
 		return 0;
 	if (target_mode == TARGET_THREADS && parent_tgid != child_tgid)
@@ -121,13 +127,21 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(on_free, struct task_struct *task)
 {
 	__u32 tgid = task->tgid, tid = task->pid;
+	__u8 *state;
 
 	send_account(task, ACCOUNT_FREED);
 	forget_waits(task);
-	if (has_target_lists() && tgid == tid)
-		bpf_map_delete_elem(&target_tgids, &tgid);
-	if (target_mode == TARGET_THREADS)
-		bpf_map_delete_elem(&target_tids, &tid);
+	/* A new task may have the number already. */
+	if (has_target_lists() && tgid == tid) {
+		state = bpf_map_lookup_elem(&target_tgids, &tgid);
+		if (state && *state == TARGET_ENDING)
+			bpf_map_delete_elem(&target_tgids, &tgid);
+	}
+	if (target_mode == TARGET_THREADS) {
+		state = bpf_map_lookup_elem(&target_tids, &tid);
+		if (state && *state == TARGET_ENDING)
+			bpf_map_delete_elem(&target_tids, &tid);
+	}
 	return 0;
 }
 

@@ -26,6 +26,8 @@ struct waiting {
 	/* When it left its CPU; 0 while it is on one. */
 	__u64 began_ns;
 	__u64 epoch;
+	/* How long it has waited for a CPU in its life when it began to wait, by the scheduler. */
+	__u64 delay_before;
 	/* Decided when somebody woke it; 0 if it is no sample. */
 	__u64 blocked_weight;
 	__u64 ready_ns;
@@ -115,17 +117,29 @@ static __always_inline __u64 passed(__u64 from, __u64 to)
 	return to > from ? to - from : 0;
 }
 
-/* Returns when the thread that is being switched to became runnable. The scheduler's clock is not CLOCK_MONOTONIC, but it counts the same
- * nanoseconds. Returns 0 if the kernel does not tell. */
-static __always_inline __u64 ready_since(struct task_struct *next, __u64 now)
-{
-	__u64 queued, clock;
+#define DELAY_UNKNOWN (~0ULL)
 
-	if (!bpf_core_field_exists(next->sched_info) || !bpf_core_field_exists(next->se.cfs_rq))
-		return 0;
-	queued = BPF_CORE_READ(next, sched_info.last_queued);
-	clock = BPF_CORE_READ(next, se.cfs_rq, rq, clock);
-	return queued && queued <= clock ? now - (clock - queued) : 0;
+/* Returns how long a thread has waited for a CPU in its life, up to when it was queued last. */
+static __always_inline __u64 delay_of(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->sched_info) ? BPF_CORE_READ(task, sched_info.run_delay) : DELAY_UNKNOWN;
+}
+
+/* Returns when a thread that waits since `began` was ready to run. When the scheduler moves a queued thread to another CPU, it adds to the
+ * delay, and queues the thread anew. Its clock is not CLOCK_MONOTONIC, but it counts the same nanoseconds. Returns `now` if the kernel does
+ * not tell. */
+static __always_inline __u64 ready_since(struct task_struct *task, __u64 began, __u64 delay_before, __u64 now)
+{
+	__u64 queued, clock, delay;
+
+	if (!bpf_core_field_exists(task->sched_info) || !bpf_core_field_exists(task->se.cfs_rq))
+		return now;
+	queued = BPF_CORE_READ(task, sched_info.last_queued);
+	clock = BPF_CORE_READ(task, se.cfs_rq, rq, clock);
+	delay = queued && queued <= clock ? clock - queued : 0;
+	if (delay_before != DELAY_UNKNOWN)
+		delay += delay_of(task) - delay_before;
+	return delay < passed(began, now) ? now - delay : began;
 }
 
 /* Notes that the current thread leaves its CPU. */
@@ -141,25 +155,33 @@ static __always_inline void leave_cpu(struct task_struct *prev, bool preempt, __
 		waiting = new_waiting(prev);
 	if (!waiting)
 		return;
+	/* The kernel did not tell that it got a CPU. */
+	if (waiting->began_ns)
+		count_loss(LOSS_MISSED_RUNS);
 	waiting->state = state;
 	waiting->woken_by = state ? WAKER_UNKNOWN : WAKER_NOBODY;
 	waiting->is_decided = 0;
 	waiting->waker_ns = 0;
 	waiting->waker_tid = 0;
 	waiting->began_ns = now;
+	waiting->delay_before = delay_of(prev);
 	if (makes_copies)
 		copy_for_wait(prev);
 }
 
 /* Touches the innermost pages of a stack, so that they can be read: while a thread waits, the kernel may move its memory or take it away.
  * This may sleep. */
-static __always_inline void bring_into_memory(__u64 sp)
+static __always_inline void bring_into_memory(struct task_struct *task)
 {
-	__u64 word;
+	struct pt_regs *entry = (void *)bpf_task_pt_regs(task);
+	__u64 word, sp = entry->sp, end = known_stack_end(task, task->pid, sp);
+
+	if (!has_user_memory(task))
+		return;
 
 #pragma clang loop unroll(disable)
 	for (__u32 page = 0; page < TOUCHED_PAGES; page++)
-		if (bpf_copy_from_user(&word, sizeof(word), (void *)(sp + page * STACK_PAGE_LEN)))
+		if ((page && sp + page * STACK_PAGE_LEN >= end) || bpf_copy_from_user(&word, sizeof(word), (void *)(sp + page * STACK_PAGE_LEN)))
 			break;
 }
 
@@ -173,6 +195,9 @@ static int take_wait_stack(struct bpf_map *map, void *key, void *value)
 
 	waiting->epoch = epoch + 1;
 	waiting->is_due = 0;
+	/* A thread that sleeps must have no buffer: a CPU has few. */
+	if (take_user)
+		bring_into_memory(bpf_get_current_task_btf());
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
 		count_loss(LOSS_STACK_SHORTENED);
@@ -180,10 +205,8 @@ static int take_wait_stack(struct bpf_map *map, void *key, void *value)
 	}
 	begin_sample(scratch, 0, epoch);
 	scratch->record.head.type = RECORD_WAIT_STACK;
-	if (take_user && take_entry_registers(scratch)) {
-		bring_into_memory(scratch->registers.registers[STACK_POINTER]);
+	if (take_user && take_entry_registers(scratch))
 		take_user_stack(slot, 0);
-	}
 	/* The wait itself was sent before. */
 	send_sample_or_count(scratch, LOSS_STACK_SHORTENED);
 	free_scratch(scratch);
@@ -252,10 +275,21 @@ static __always_inline void begin_first_wait(struct wait_record *record, struct 
 	}
 }
 
+/* Fills in who has ended a wait, and when. */
+static __always_inline void note_waker(struct wait_record *record, const struct waiting *waiting)
+{
+	record->waker_ns = waiting->waker_ns;
+	record->waker_tgid = waiting->waker_tgid;
+	record->waker_tid = waiting->waker_tid;
+	__builtin_memcpy(record->waker_comm, waiting->waker_comm, COMM_LEN);
+	record->blocked_weight = waiting->blocked_weight;
+	record->ready_ns = waiting->ready_ns;
+}
+
 /* Notes that a thread gets a CPU. `with_stack`: it can take its user stack itself; `with_copy`: there may be a copy. */
 static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack, bool with_copy)
 {
-	__u64 began, ready, blocked_weight, delay_weight, bytes;
+	__u64 began, ready, bytes;
 	__u32 tgid = next->tgid, tid = next->pid, slot;
 	struct waiting *waiting;
 	struct wait_record *record;
@@ -294,24 +328,15 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		record->woken_by = waiting->woken_by;
 	}
 	began = record->began_ns;
-	ready = record->state ? ready_since(next, now) : began;
-	if (ready < began || ready > now)
-		ready = record->state ? now : began;
+	ready = began;
+	if (record->state)
+		ready = ready_since(next, began, is_first ? DELAY_UNKNOWN : waiting->delay_before, now);
 	record->ready_ns = ready;
-	if (!is_first && waiting->is_decided) {
-		record->waker_ns = waiting->waker_ns;
-		record->waker_tgid = waiting->waker_tgid;
-		record->waker_tid = waiting->waker_tid;
-		__builtin_memcpy(record->waker_comm, waiting->waker_comm, COMM_LEN);
-		blocked_weight = waiting->blocked_weight;
-		record->ready_ns = ready = waiting->ready_ns;
-	} else {
-		blocked_weight = weight_of_wait(passed(began, ready));
-	}
-	delay_weight = weight_of_wait(passed(ready, now));
-	if (blocked_weight || delay_weight) {
-		record->blocked_weight = blocked_weight;
-		record->delay_weight = delay_weight;
+	record->blocked_weight = weight_of_wait(passed(began, ready));
+	if (!is_first && waiting->is_decided)
+		note_waker(record, waiting);
+	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
+	if (record->blocked_weight || record->delay_weight) {
 		record->kernel_len = 0;
 		record->kernel_end = WALK_NONE;
 		if (take_kernel)

@@ -60,10 +60,21 @@ static __always_inline void set_interrupt(struct record_head *head, __u8 woken_b
 		__builtin_memcpy(head->comm, "unknown\0\0\0\0\0\0\0\0", COMM_LEN);
 }
 
+/* Returns how many of the innermost kernel frames are of programs at wake-ups. */
+static __always_inline __u32 frames_before_waking(void *ctx)
+{
+	__u64 frame;
+
+	if (bpf_get_stack(ctx, &frame, sizeof(frame), TRACING_FRAMES) == sizeof(frame) &&
+	    frame - caller_at_waking[0] < caller_at_waking[1] - caller_at_waking[0])
+		return TRACING_FRAMES + 1;
+	return TRACING_FRAMES;
+}
+
 /* Somebody wakes a thread: the first part of its wait is over. */
 static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_loop)
 {
-	__u64 now = bpf_ktime_get_ns(), weight;
+	__u64 now = bpf_ktime_get_ns(), tgid_tid = bpf_get_current_pid_tgid(), weight;
 	struct waiting *waiting = waiting_of(woken);
 	struct scratch *scratch;
 	__u32 slot;
@@ -82,7 +93,7 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 		return 0;
 	}
 	begin_sample(scratch, waker_event, weight);
-	walk_kernel(ctx, scratch, TRACING_FRAMES);
+	walk_kernel(ctx, scratch, frames_before_waking(ctx));
 	waiting->woken_by = who_runs(scratch, with_loop);
 	/* The thread that was interrupted has nothing to do with it. */
 	if (waiting->woken_by != WAKER_THREAD)
@@ -95,7 +106,8 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 		scratch->record.kernel_end = WALK_NONE;
 	}
 	waiting->waker_ns = scratch->record.head.time_ns;
-	if (take_user && waiting->woken_by == WAKER_THREAD && take_entry_registers(scratch)) {
+	/* Of a thread that is no target, it is not known where its code lies. */
+	if (take_user && waiting->woken_by == WAKER_THREAD && is_listed(tgid_tid >> 32, (__u32)tgid_tid) && take_entry_registers(scratch)) {
 		if (with_loop)
 			take_user_stack(slot, 0);
 		else

@@ -84,7 +84,8 @@ enum loss_cause {
 	LOSS_STACK_SHORTENED = 4,
 	LOSS_RATE_LOWERED = 5,
 	LOSS_UNPAIRED = 6,
-	LOSS_CAUSES = 7,
+	LOSS_MISSED_RUNS = 7,
+	LOSS_CAUSES = 8,
 };
 
 /* The most functions of the kernel that call programs of a recording themselves (fentry, fexit). */

@@ -198,6 +198,12 @@ pub fn waits() -> PathBuf {
     WAITS.get_or_init(|| compile("waits.c", &["-O1", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
 }
 
+/// Compiles `tests/programs/queues.c` once, and returns its path.
+pub fn queues() -> PathBuf {
+    static QUEUES: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    QUEUES.get_or_init(|| compile("queues.c", &["-O2", "-g", "-pthread"])).1.clone()
+}
+
 /// Compiles `tests/programs/counted.c` once, and returns its path.
 pub fn counted() -> PathBuf {
     static COUNTED: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

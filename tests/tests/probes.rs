@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, statics, text};
+use icecore_tests::machine::{
+    Recorded, Sample, has_ebpf, probed, probed_with_frames, queues, record, statics, text,
+};
 
 /// Records `probed` with these options and events; `{}` in an event stands for its path.
 fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Recorded {
@@ -147,6 +149,15 @@ fn root_tracepoints_and_page_faults_are_counted_exactly() {
     let samples = recorded.samples(&[]);
     let touches = samples.iter().filter(|sample| sample.names("user").first() == Some(&"touches")).count();
     assert_eq!(touches, 2000, "of {} faults", samples.len());
+}
+
+#[test]
+fn root_a_process_with_the_number_of_one_that_has_just_ended_is_a_target() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&queues(), &[], &["uprobe:{}:hit"], &["again", "50"]);
+    assert_eq!(recorded.samples(&[]).len(), 50 * 7, "lost: {}", recorded.lost());
 }
 
 #[test]

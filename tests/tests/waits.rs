@@ -8,7 +8,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{Change, LifecycleV1};
 use serde_json::Value;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, text, waits};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, queues, text, waits};
 
 const WAITS: &str = "off-cpu,run-delay";
 
@@ -143,7 +143,10 @@ fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
     if !has_ebpf() {
         return;
     }
-    let recorded = recorded(&["--off-cpu=1us"], &["5", "40"]);
+    // Once in some thousands of switches, if real-time threads take the CPU, the kernel tells nobody that it switched. That is counted.
+    let is_whole = |recorded: &Recorded| recorded.lost()["missed_runs"].is_null();
+    let mut recordings = (0..5).map(|_| recorded(&["--off-cpu=1us"], &["5", "40"]));
+    let recorded = recordings.find(is_whole).expect("one of five");
     let samples = recorded.samples(&["--event", WAITS]);
     let lives = lives(&recorded);
     assert!(lives.len() >= 9, "{lives:?}");
@@ -153,7 +156,10 @@ fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
         let waited = weight(samples.iter().filter(is_alive));
         let cpu_time = recorded.json("health", &["--tid", &tid.to_string()])["cpu_time"].clone();
         let ran = cpu_time["kernel_ns"].as_u64().expect("the kernel accounts for every thread");
-        assert!((waited + ran).abs_diff(lived) < lived / 100, "{tid}: {waited} + {ran} of {lived} ns");
+        assert!(
+            (waited + ran).abs_diff(lived) < lived / 100 + missed,
+            "{tid}: {waited} + {ran} of {lived} ns"
+        );
     }
 }
 
@@ -194,6 +200,62 @@ fn root_a_thread_that_waits_for_a_cpu_is_told_from_one_that_sleeps() {
     let delay = of("run-delay");
     assert!(delay.abs_diff(lived - ran) < lived / 50, "{delay} instead of {} ns", lived - ran);
     assert_eq!(of("off-cpu"), 0, "it never sleeps there");
+}
+
+/// Returns weights of waits by event, ns, of the threads with a name.
+fn weights(samples: &[Sample], comm: &str) -> [u64; 2] {
+    ["off-cpu", "run-delay"].map(|event| {
+        let is_one = |sample: &&Sample| sample.text("comm") == comm && sample.text("event") == event;
+        weight(samples.iter().filter(is_one))
+    })
+}
+
+#[test]
+fn root_a_thread_that_is_moved_while_it_waits_for_a_cpu_waits_for_it_all_the_time() {
+    if !has_ebpf() {
+        return;
+    }
+    for wakers in [&[][..], &["--wakers"]] {
+        let options = [&["--off-cpu-only=1ms"], wakers].concat();
+        let recorded = Recorded::new(&options, &[queues().as_os_str(), "moves".as_ref(), "4".as_ref()]);
+        let told = text(&recorded.output.stdout);
+        let delayed: u64 = told.lines().map(|line| line.parse::<u64>().expect("a number")).sum();
+        let [blocked, delay] = weights(&recorded.samples(&["--event", WAITS]), "moved");
+        assert!(delayed > 4 * 50_000_000, "{told}");
+        assert!(delay.abs_diff(delayed) < 10_000_000 + delayed / 50, "{delay} instead of {delayed} ns");
+        assert!((4 * 50_000_000..4 * 120_000_000).contains(&blocked), "{blocked} ns");
+    }
+}
+
+#[test]
+fn root_a_thread_that_queues_at_an_end_of_the_recording_waits_for_a_cpu() {
+    if !has_ebpf() {
+        return;
+    }
+    for wakers in [&[][..], &["--wakers"]] {
+        let options = [&["--off-cpu-only=1ms", "-d", "0.8"], wakers].concat();
+        let recorded = Recorded::new(&options, &[queues().as_os_str(), "ends".as_ref()]);
+        let samples = recorded.samples(&["--event", WAITS]);
+        let [blocked, delay] = weights(&samples, "queued");
+        assert!((250_000_000..450_000_000).contains(&blocked), "{blocked} ns");
+        assert!((300_000_000..550_000_000).contains(&delay), "{delay} ns");
+        let of_thread = samples.iter().filter(|sample| sample.text("comm") == "queued");
+        for sample in of_thread.filter(|sample| sample.number("weight") > 100_000_000) {
+            let (is_open, is_delay) = (&sample.0["wait"]["not_ended"], sample.text("event") == "run-delay");
+            assert_eq!(*is_open == true, is_delay, "{}", sample.0);
+            if !is_delay && !wakers.is_empty() {
+                assert_eq!(sample.0["wait"]["waker"]["comm"], "queues", "{}", sample.0);
+            }
+        }
+    }
+    let mut begun = Command::new(queues()).arg("begins").spawn().expect("it runs");
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    let pid = begun.id().to_string();
+    let recorded = Recorded::new::<&str>(&["--off-cpu-only=1ms", "-p", &pid, "-d", "0.5"], &[]);
+    let _ = begun.kill();
+    let _ = begun.wait();
+    let [blocked, delay] = weights(&recorded.samples(&["--event", WAITS]), "queued");
+    assert!(blocked == 0 && delay > 300_000_000, "{blocked} and {delay} ns");
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(crate) struct InterruptCode {
     pub(crate) hard: Range<Avma>,
     /// The function that runs soft interrupts.
     pub(crate) soft: Range<Avma>,
+    /// The function that calls the programs at wake-ups, if there are several.
+    pub(crate) caller: Range<Avma>,
 }
 
 /// Finds the code that interrupts run through.
@@ -71,8 +73,11 @@ fn interrupt_code_in(text: &[u8]) -> InterruptCode {
     let symbols = || text.split(|&b| b == b'\n').filter_map(parse_line);
     let address =
         |wanted: &[u8]| symbols().find(|(_, _, name, _)| *name == wanted).map_or(Avma(0), |symbol| symbol.0);
-    let soft = match Kallsyms::parse(text).find(address(b"handle_softirqs")) {
-        Some(function) => function.start..function.end,
+    let functions = Kallsyms::parse(text);
+    let function = |name: &[u8]| functions.find(address(name)).map(|found| found.start..found.end);
+    let caller = function(b"__traceiter_sched_waking").unwrap_or(Avma(0)..Avma(0));
+    let soft = match function(b"handle_softirqs") {
+        Some(soft) => soft,
         None => address(b"__softirqentry_text_start")..address(b"__softirqentry_text_end"),
     };
     let section = address(b"__irqentry_text_start")..address(b"__irqentry_text_end");
@@ -87,7 +92,7 @@ fn interrupt_code_in(text: &[u8]) -> InterruptCode {
     let hard = first..exceptions.into_iter().filter(|start| *start > first).min().unwrap_or(section.end);
     // An interrupt beyond an exception would pass for a thread.
     let is_whole = interrupts.iter().all(|start| hard.contains(start));
-    InterruptCode { hard: if is_whole { hard } else { Avma(0)..Avma(0) }, soft }
+    InterruptCode { hard: if is_whole { hard } else { Avma(0)..Avma(0) }, soft, caller }
 }
 
 impl Kallsyms {
@@ -209,15 +214,17 @@ ffffffff81000d40 T asm_common_interrupt\n\
 ffffffff81000df0 T asm_sysvec_apic_timer_interrupt\n\
 ffffffff81000f70 T __irqentry_text_end\n\
 ffffffff82000000 t handle_softirqs\n\
-ffffffff82000200 t next\n\
+ffffffff82000200 t __traceiter_sched_waking\n\
+ffffffff82000280 t next\n\
 ffffffff82202a10 T __softirqentry_text_start\n\
 ffffffff82202a2c T __softirqentry_text_end\n";
         let code = interrupt_code_in(text);
         assert_eq!((code.hard.start.0, code.hard.end.0), (0xffff_ffff_8100_0d40, 0xffff_ffff_8100_0f70));
         assert_eq!((code.soft.start.0, code.soft.end.0), (0xffff_ffff_8200_0000, 0xffff_ffff_8200_0200));
+        assert_eq!((code.caller.start.0, code.caller.end.0), (0xffff_ffff_8200_0200, 0xffff_ffff_8200_0280));
         let older = interrupt_code_in(&text[text.len() - 2 * 47..]);
         assert_eq!(older.soft, Avma(0xffff_ffff_8220_2a10)..Avma(0xffff_ffff_8220_2a2c));
-        assert_eq!(older.hard, Avma(0)..Avma(0));
+        assert_eq!((older.hard, older.caller), (Avma(0)..Avma(0), Avma(0)..Avma(0)));
     }
 
     #[test]

@@ -180,6 +180,7 @@ impl<'obj> Sampler<'obj> {
             let code = kallsyms::interrupt_code();
             rodata.hard_interrupts = [code.hard.start.0, code.hard.end.0];
             rodata.soft_interrupts = [code.soft.start.0, code.soft.end.0];
+            rodata.caller_at_waking = [code.caller.start.0, code.caller.end.0];
         }
         let is_waker = |event: &Event| matches!(event.source, Source::Wait { of: Of::Waker, .. });
         rodata.waker_event = events.iter().position(is_waker).unwrap_or(0) as u32;

@@ -79,7 +79,7 @@ impl Tracker {
             task,
             event: 0,
             state: state_of(wait.state),
-            flags: flags_of(wait),
+            flags: flags_of(wait.began_before && wait.ready_ns <= wait.began_ns, wait.has_not_ended),
             woken_by: WokenBy(wait.woken_by),
             began_ns: wait.began_ns,
             ended_ns: wait.ready_ns,
@@ -93,7 +93,12 @@ impl Tracker {
             ended_ns: head.time_ns,
             ..row
         };
-        let blocked = Wait { event: self.pace.events.off_cpu, ..row };
+        let blocked = Wait {
+            event: self.pace.events.off_cpu,
+            // Otherwise it waits for a CPU still, and for nothing else.
+            flags: flags_of(wait.began_before, wait.has_not_ended && wait.ready_ns >= head.time_ns),
+            ..row
+        };
         let mut parts = vec![(wait.blocked_weight, blocked), (wait.delay_weight, delay)];
         parts.retain(|(weight, _)| *weight > 0);
         let ended = Ended {
@@ -175,12 +180,12 @@ impl Tracker {
     }
 }
 
-fn flags_of(wait: &wire::Wait<'_>) -> WaitFlags {
+fn flags_of(began_before: bool, has_not_ended: bool) -> WaitFlags {
     let mut flags = WaitFlags::default();
-    if wait.began_before {
+    if began_before {
         flags = flags.with(WaitFlags::BEGAN_BEFORE);
     }
-    if wait.has_not_ended {
+    if has_not_ended {
         flags = flags.with(WaitFlags::NOT_ENDED);
     }
     flags
