@@ -139,8 +139,8 @@ struct Server {
 }
 
 impl Server {
-    /// Starts the server, and waits until it serves a build-id; `None` if it is not installed and need not be.
-    fn start(folder: &Path, build_id: &str, artifact: &str) -> Option<Self> {
+    /// Starts the server, and waits until it serves these of a build-id; `None` if it is not installed and need not be.
+    fn start(folder: &Path, build_id: &str, artifacts: &[&str]) -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = port.expect("a port");
         let mut command = Command::new("debuginfod");
@@ -154,8 +154,8 @@ impl Server {
         };
         let server = Self { child, url: format!("http://{address}") };
         let deadline = Instant::now() + Duration::from_secs(60);
-        let request = format!("GET /buildid/{build_id}/{artifact} HTTP/1.0\r\n\r\n");
-        let serves = || -> std::io::Result<bool> {
+        let serves = |artifact: &str| -> std::io::Result<bool> {
+            let request = format!("GET /buildid/{build_id}/{artifact} HTTP/1.0\r\n\r\n");
             let mut stream = TcpStream::connect(address)?;
             stream.write_all(request.as_bytes())?;
             // The reply begins with HTTP/1.x 200.
@@ -163,7 +163,7 @@ impl Server {
             stream.read_exact(&mut head)?;
             Ok(head.ends_with(b"200"))
         };
-        while !serves().is_ok_and(|serves| serves) {
+        while !artifacts.iter().all(|artifact| serves(artifact).is_ok_and(|serves| serves)) {
             assert!(Instant::now() < deadline, "debuginfod does not serve {build_id}");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -224,7 +224,7 @@ fn root_a_debug_file_that_only_a_server_has_gives_lines_and_inlined_functions() 
     let served = story.path("served");
     std::fs::create_dir(&served).expect("room");
     std::fs::rename(&story.debug, served.join("anything")).expect("one file system");
-    let Some(server) = Server::start(&served, &story.build_id, "debuginfo") else { return };
+    let Some(server) = Server::start(&served, &story.build_id, &["debuginfo"]) else { return };
     assert!(story.hot(&[], &[]).is_empty() && !story.path("cache").exists(), "nobody asked for it");
     let hot = story.hot(&[], &[("DEBUGINFOD_URLS", &server.url)]);
     assert!(shows_lines_and_inlined_functions(&hot), "{hot:?}");
@@ -256,7 +256,7 @@ fn root_a_program_that_is_gone_is_fetched_with_its_debug_file() {
     let host = text(&Command::new("hostname").output().expect("everywhere").stdout);
     let copy = format!("scp {}:{} symbols/", host.trim(), story.program.display());
     assert!(get.contains(&copy.as_str()), "{get:?} {copy}");
-    let Some(server) = Server::start(&served, &story.build_id, "executable") else { return };
+    let Some(server) = Server::start(&served, &story.build_id, &["executable", "debuginfo"]) else { return };
     assert_eq!(story.hot(&["--debuginfod", &server.url], &[]), here);
     let budget = ["--debuginfod", &server.url, "--debuginfod-budget", "1k,60s"];
     std::fs::remove_dir_all(story.path("cache")).expect("it was there");

@@ -131,12 +131,9 @@ fn root_a_terminal_shows_how_the_recording_goes_in_one_line() {
     let shown = run("", "-a -d 1.6", "");
     let lines: Vec<&str> = shown.split(ERASE).collect();
     let live: Vec<&&str> = lines.iter().filter(|line| line.starts_with("recording ")).collect();
-    // Four times a second at most.
+    // Four times a second at most. If something is lost, the end of the line is cut off.
     assert!((3..=8).contains(&live.len()), "{shown:?}");
-    assert!(
-        live.iter().all(|line| line.ends_with("; Ctrl-C ends it") && line.contains(" samples, ")),
-        "{live:?}"
-    );
+    assert!(live.iter().all(|line| line.contains("; Ctrl-C") && line.contains(" samples, ")), "{live:?}");
     assert!(
         live.last().is_some_and(|line| line.starts_with("recording 1.") && line.contains("iB")),
         "{live:?}"

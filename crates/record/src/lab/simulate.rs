@@ -28,7 +28,6 @@ use crate::threads::counts::Counts;
 use crate::threads::digest::{Digested, Processes, Wishes, digest};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::track::batch::Batch;
-use crate::track::followed::Followed;
 use crate::trust::Trust;
 
 /// All ids of processes and threads are below this number (`PID_MAX_LIMIT` of the kernel), so that the ids of 64 rings do not overlap.
@@ -71,8 +70,7 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     let cpus = u32::try_from(options.cpus.len())?;
     sampler.arm_tasks()?;
     let trust = Some(Trust::new(sampler.trusted()?, sampler.of_go()?)?);
-    let processes =
-        Processes { followed: Followed::new(None), trust, sent_pages: Some(sampler.sent_pages()?) };
+    let processes = Processes { followed: None, trust, sent_pages: Some(sampler.sent_pages()?) };
     let nobody = Nobody::default();
     let chunks = thread::scope(|scope| {
         let (taken_to, taken) = sync_channel::<Chunk>(WAITING);
@@ -136,7 +134,7 @@ impl Captured {
             let mut pool = Vec::new();
             for _ in 0..trackers {
                 let (chunks_to, chunks) = sync_channel(WAITING);
-                let processes = Processes { followed: Followed::new(None), trust: None, sent_pages: None };
+                let processes = Processes { followed: None, trust: None, sent_pages: None };
                 pool.push((chunks_to, Tracker::start(scope, chunks, processes, options, &nobody)));
             }
             let tracker_of = |ring: u32| ring as usize % trackers;

@@ -34,7 +34,6 @@ use crate::threads::digest::{self, Processes, Wishes};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
 use crate::threads::store;
-use crate::track::followed::Followed;
 use crate::trust::Trust;
 use close::{End, close, with_remedy};
 
@@ -221,7 +220,7 @@ fn processes(
     let trust = judges.then(|| anyhow::Ok(Trust::new(sampler.trusted()?, sampler.of_go()?)?)).transpose()?;
     let copies = walks_deep && options.unwind != Unwind::Fp;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
-    Ok(Processes { followed: Followed::new(followed), trust, sent_pages })
+    Ok(Processes { followed, trust, sent_pages })
 }
 
 /// Returns what to embed of the images that are hit.

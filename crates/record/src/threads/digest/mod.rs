@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use icecore_elf::Avma;
 use icecore_format::records::{Cause, Loss};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chunk::Chunk;
 use super::counts::Counts;
@@ -62,7 +62,7 @@ pub(crate) struct Wishes<'a> {
 
 /// The processes, as known when recording begins.
 pub(crate) struct Processes {
-    pub(crate) followed: Followed,
+    pub(crate) followed: Option<FxHashSet<u32>>,
     /// Finds the processes whose stacks need not be copied; `None` if all stacks are copied, or none.
     pub(crate) trust: Option<Trust>,
     /// The sampler's list of the stack pages that it has sent; `None` if no stacks are copied.
@@ -94,7 +94,7 @@ pub(crate) fn digest(
         kallsyms: None,
         reading: ReadBudget::new(),
         complete_until_ns: 0,
-        followed,
+        followed: Followed::new(followed),
         losses: FxHashMap::default(),
         floods: Floods::default(),
         counting: Counting::default(),
