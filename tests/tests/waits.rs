@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::sync::{PoisonError, RwLock};
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{Change, LifecycleV1};
 use serde_json::Value;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, queues, text, waits};
+use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, text, waits};
 
 const WAITS: &str = "off-cpu,run-delay";
 
@@ -41,15 +40,11 @@ fn weight<'a>(samples: impl Iterator<Item = &'a Sample>) -> u64 {
 /// With what the kernel has, and as on kernels before 6.18: with copies of stacks that are made when threads leave their CPU.
 const WITHOUT: [&str; 2] = ["", "task_work"];
 
-/// Held by tests whose program keeps a CPU for itself; the others share it.
-static MACHINE: RwLock<()> = RwLock::new(());
-
 fn recorded(options: &[&str], arguments: &[&str]) -> Recorded {
     recorded_without("", options, arguments)
 }
 
 fn recorded_without(feature: &str, options: &[&str], arguments: &[&str]) -> Recorded {
-    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let program = waits();
     let mut command = vec![program.to_str().expect("plain text")];
     command.extend(arguments);
@@ -66,9 +61,11 @@ fn root_every_wait_has_its_time_and_its_stack() {
 fn every_wait_has_its_time_and_its_stack(without: &str) {
     let recorded = recorded_without(without, &["--off-cpu=100us"], &["5", "40"]);
     let mut lost = recorded.lost();
-    // Of one switch in many thousands the kernel tells nobody.
-    let missed = lost.as_object_mut().expect("losses by cause").remove("missed_runs");
-    assert!(missed.is_none_or(|count| count.as_u64() <= Some(2)));
+    // Of one switch in many thousands the kernel tells nobody; and where a stack ends is not known while another thread changes mappings.
+    for cause in ["missed_runs", "stack_shortened"] {
+        let count = lost.as_object_mut().expect("losses by cause").remove(cause);
+        assert!(count.is_none_or(|count| count.as_u64() <= Some(3)), "{cause}");
+    }
     assert_eq!(lost, serde_json::json!({}));
     let says_less = text(&recorded.output.stderr).contains("at most 2 KiB");
     assert_eq!(says_less, without == "task_work" || !has_task_work());
@@ -223,66 +220,6 @@ fn root_a_thread_that_waits_for_a_cpu_is_told_from_one_that_sleeps() {
     assert_eq!(of("off-cpu"), 0, "it never sleeps there");
 }
 
-/// Returns weights of waits by event, ns, of the threads with a name.
-fn weights(samples: &[Sample], comm: &str) -> [u64; 2] {
-    ["off-cpu", "run-delay"].map(|event| {
-        let is_one = |sample: &&Sample| sample.text("comm") == comm && sample.text("event") == event;
-        weight(samples.iter().filter(is_one))
-    })
-}
-
-#[test]
-fn root_a_thread_that_is_moved_while_it_waits_for_a_cpu_waits_for_it_all_the_time() {
-    if !has_ebpf() {
-        return;
-    }
-    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-    for wakers in [&[][..], &["--wakers"]] {
-        let options = [&["--off-cpu-only=1ms"], wakers].concat();
-        let recorded = Recorded::new(&options, &[queues().as_os_str(), "moves".as_ref(), "4".as_ref()]);
-        let told = text(&recorded.output.stdout);
-        let delayed: u64 = told.lines().map(|line| line.parse::<u64>().expect("a number")).sum();
-        let [blocked, delay] = weights(&recorded.samples(&["--event", WAITS]), "moved");
-        assert!(delayed > 4 * 50_000_000, "{told}");
-        assert!(delay.abs_diff(delayed) < 10_000_000 + delayed / 50, "{delay} instead of {delayed} ns");
-        assert!((4 * 50_000_000..4 * 120_000_000).contains(&blocked), "{blocked} ns");
-    }
-}
-
-#[test]
-fn root_a_thread_that_queues_at_an_end_of_the_recording_waits_for_a_cpu() {
-    if !has_ebpf() {
-        return;
-    }
-    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-    for wakers in [&[][..], &["--wakers"]] {
-        let options = [&["--off-cpu-only=1ms", "-d", "0.8"], wakers].concat();
-        let recorded = Recorded::new(&options, &[queues().as_os_str(), "ends".as_ref()]);
-        let told: u64 = text(&recorded.output.stdout).trim().parse().expect("a number");
-        let samples = recorded.samples(&["--event", WAITS]);
-        let [blocked, delay] = weights(&samples, "queued");
-        assert!(blocked.abs_diff(told) < 20_000_000, "{blocked} instead of {told} ns");
-        assert!(delay > 200_000_000, "{delay} ns");
-        let of_thread = samples.iter().filter(|sample| sample.text("comm") == "queued");
-        for sample in of_thread.filter(|sample| sample.number("weight") > 100_000_000) {
-            let (is_open, is_delay) = (&sample.0["wait"]["not_ended"], sample.text("event") == "run-delay");
-            // The kernel may let it run before the recording ends.
-            assert!(*is_open != true || is_delay, "{}", sample.0);
-            if !is_delay && !wakers.is_empty() {
-                assert_eq!(sample.0["wait"]["waker"]["comm"], "queues", "{}", sample.0);
-            }
-        }
-    }
-    let mut begun = Command::new(queues()).arg("begins").spawn().expect("it runs");
-    std::thread::sleep(std::time::Duration::from_millis(600));
-    let pid = begun.id().to_string();
-    let recorded = Recorded::new::<&str>(&["--off-cpu-only=1ms", "-p", &pid, "-d", "0.5"], &[]);
-    let _ = begun.kill();
-    let _ = begun.wait();
-    let [blocked, delay] = weights(&recorded.samples(&["--event", WAITS]), "queued");
-    assert!(blocked == 0 && delay > 300_000_000, "{blocked} and {delay} ns");
-}
-
 #[test]
 fn root_who_ended_a_wait_is_known_by_its_stack() {
     if !has_ebpf() {
@@ -324,7 +261,6 @@ fn root_waits_that_are_open_at_both_ends_are_there() {
 }
 
 fn waits_that_are_open_at_both_ends_are_there(without: &str) {
-    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let mut idle =
         Command::new(waits()).args(["3000", "1", "idle"]).stdout(Stdio::piped()).spawn().expect("it runs");
     let pid = idle.id().to_string();
