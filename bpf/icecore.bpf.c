@@ -18,6 +18,7 @@
 #include "events.h"
 #include "sample.h"
 #include "wait_copies.h"
+#include "inner_frames.h"
 #include "waits.h"
 #include "wakers.h"
 #include "open_waits.h"

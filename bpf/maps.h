@@ -38,6 +38,8 @@ __u64 waits_since_ns = 0;
 /* Code of the kernel that interrupts run through; zero if it is unknown. */
 const volatile __u64 hard_interrupts[2] = {};
 const volatile __u64 soft_interrupts[2] = {};
+/* The function that threads call to leave their CPU. */
+const volatile __u64 scheduler[2] = {};
 /* The function that calls the programs at wake-ups, if there are several: it is on the stack of each. */
 const volatile __u64 caller_at_waking[2] = {};
 

@@ -77,14 +77,12 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	if (waiting && waiting->is_decided)
 		note_waker(record, waiting);
 	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
-	record->kernel_len = 0;
-	record->kernel_end = WALK_NONE;
 	if (take_kernel)
-		walk_waiting(task, scratch);
+		walk_waiting(task, waiting, scratch);
 	if (record->blocked_weight || record->delay_weight) {
 		if (with_stack && take_waiting_stack(slot, scratch, task))
 			record->flags |= WAIT_HAS_STACK;
-		bpf_seq_write(to, record, sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64));
+		bpf_seq_write(to, record, wait_bytes(record));
 		if (record->flags & WAIT_HAS_STACK) {
 			begin_wait_stack(&scratch->record, &record->head, record->epoch);
 			scratch->record.snapshot = scratch->registers.snapshot;

@@ -40,6 +40,7 @@ struct waiting {
 	__u8 is_decided;
 	/* The thread will take its user stack. */
 	__u8 is_due;
+	struct inner_frames inner;
 	struct bpf_task_work work;
 };
 
@@ -51,6 +52,9 @@ struct {
 	__type(key, __u64);
 	__type(value, struct waiting);
 } waits SEC(".maps");
+
+/* The first content of a value. */
+__u8 no_waiting[sizeof(struct waiting)] = {};
 
 extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map,
 					      int (*callback)(struct bpf_map *, void *, void *), void *aux) __ksym __weak;
@@ -66,10 +70,9 @@ static __always_inline struct waiting *waiting_of(struct task_struct *task)
 
 static __always_inline struct waiting *new_waiting(struct task_struct *task)
 {
-	struct waiting fresh = {};
 	__u64 key = (__u64)task;
 
-	if (bpf_map_update_elem(&waits, &key, &fresh, BPF_NOEXIST))
+	if (bpf_map_update_elem(&waits, &key, no_waiting, BPF_NOEXIST))
 		count_loss(LOSS_NO_SCRATCH);
 	return bpf_map_lookup_elem(&waits, &key);
 }
@@ -143,7 +146,7 @@ static __always_inline __u64 ready_since(struct task_struct *task, __u64 began, 
 }
 
 /* Notes that the current thread leaves its CPU. */
-static __always_inline void leave_cpu(struct task_struct *prev, bool preempt, __u64 now, bool makes_copies)
+static __always_inline void leave_cpu(void *ctx, struct task_struct *prev, bool preempt, __u64 now, bool makes_copies)
 {
 	__u32 tgid = prev->tgid, tid = prev->pid, state = preempt ? 0 : state_of(prev);
 	struct waiting *waiting;
@@ -165,6 +168,7 @@ static __always_inline void leave_cpu(struct task_struct *prev, bool preempt, __
 	waiting->waker_tid = 0;
 	waiting->began_ns = now;
 	waiting->delay_before = delay_of(prev);
+	take_inner_frames(ctx, &waiting->inner, state);
 	if (makes_copies)
 		copy_for_wait(prev);
 }
@@ -233,12 +237,20 @@ static __always_inline bool is_stack_due(struct task_struct *task, struct waitin
 	return !refused;
 }
 
-/* Stores the kernel stack of a thread that is on no CPU. */
-static __always_inline void walk_waiting(struct task_struct *task, struct scratch *scratch)
+/* Stores the kernel stack of a thread that is on no CPU. `waiting` may be 0. */
+static __always_inline void walk_waiting(struct task_struct *task, const struct waiting *waiting, struct scratch *scratch)
 {
 	struct wait_record *record = &scratch->wait;
-	long bytes = bpf_get_task_stack(task, scratch->wait_frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
+	__u32 inner = 0;
+	long bytes;
 
+	if (waiting && waiting->inner.len) {
+		inner = waiting->inner.len & 15;
+		__builtin_memcpy(scratch->wait_frames, waiting->inner.frames, sizeof(waiting->inner.frames));
+		record->inner_len = inner;
+		record->inner_from = waiting->inner.from;
+	}
+	bytes = bpf_get_task_stack(task, scratch->wait_frames + inner, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
 	record->kernel_len = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	record->kernel_end = bytes <= 0 ? WALK_UNREADABLE : record->kernel_len >= max_kernel_frames ? WALK_DEPTH : WALK_ROOT;
 }
@@ -259,6 +271,16 @@ static __always_inline void begin_wait(struct wait_record *record, struct task_s
 	record->waker_tid = 0;
 	record->woken_by = WAKER_UNKNOWN;
 	record->flags = 0;
+	record->kernel_len = 0;
+	record->kernel_end = WALK_NONE;
+	record->inner_len = 0;
+	record->inner_from = 0;
+}
+
+/* Returns the length of the record of a wait and of its frames. */
+static __always_inline __u64 wait_bytes(const struct wait_record *record)
+{
+	return sizeof(*record) + ((record->inner_len & 15) + (record->kernel_len & 127)) * sizeof(__u64);
 }
 
 /* Fills in when a wait began. The thread of a recording that has just begun left its CPU before; a new thread waits from its beginning. */
@@ -289,7 +311,7 @@ static __always_inline void note_waker(struct wait_record *record, const struct 
 /* Notes that a thread gets a CPU. `with_stack`: it can take its user stack itself; `with_copy`: there may be a copy. */
 static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack, bool with_copy)
 {
-	__u64 began, ready, bytes;
+	__u64 began, ready;
 	__u32 tgid = next->tgid, tid = next->pid, slot;
 	struct waiting *waiting;
 	struct wait_record *record;
@@ -337,10 +359,8 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		note_waker(record, waiting);
 	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
 	if (record->blocked_weight || record->delay_weight) {
-		record->kernel_len = 0;
-		record->kernel_end = WALK_NONE;
 		if (take_kernel)
-			walk_waiting(next, scratch);
+			walk_waiting(next, is_first ? 0 : waiting, scratch);
 		record->epoch = waiting->epoch;
 		if (take_user && has_user_memory(next)) {
 			if (with_stack)
@@ -353,8 +373,7 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		}
 		if (is_due || copy)
 			record->flags |= WAIT_HAS_STACK;
-		bytes = sizeof(*record) + (record->kernel_len & 127) * sizeof(__u64);
-		if (bpf_ringbuf_output(&ring, record, bytes, wakeup_flags()))
+		if (bpf_ringbuf_output(&ring, record, wait_bytes(record), wakeup_flags()))
 			count_loss(LOSS_RING_FULL_SAMPLE);
 		else if (copy)
 			send_wait_copy(slot, scratch, copy, next, waiting->epoch++);
@@ -367,7 +386,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	leave_cpu(prev, preempt, now, 1);
+	leave_cpu(ctx, prev, preempt, now, 1);
 	get_cpu(next, now, 1, 1);
 	return 0;
 }
@@ -378,7 +397,7 @@ int BPF_PROG(on_switch_with_copies, bool preempt, struct task_struct *prev, stru
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	leave_cpu(prev, preempt, now, 1);
+	leave_cpu(ctx, prev, preempt, now, 1);
 	get_cpu(next, now, 0, 1);
 	return 0;
 }
@@ -389,7 +408,7 @@ int BPF_PROG(on_switch_without_stacks, bool preempt, struct task_struct *prev, s
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	leave_cpu(prev, preempt, now, 0);
+	leave_cpu(ctx, prev, preempt, now, 0);
 	get_cpu(next, now, 0, 0);
 	return 0;
 }

@@ -17,9 +17,9 @@ struct scratch {
 	struct stack_record stack;
 	/* A power of two, like the frames. */
 	__u64 hashes[512];
-	/* A wait, and its kernel frames. */
+	/* A wait, and its kernel frames: those of when the thread left its CPU, and those of its stack. */
 	struct wait_record wait;
-	__u64 wait_frames[128];
+	__u64 wait_frames[16 + 128];
 	/* The number of the last snapshot. */
 	__u64 snapshots;
 	__u32 is_taken;

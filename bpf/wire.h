@@ -260,6 +260,8 @@ enum waker {
 	WAKER_NOBODY = 4,
 };
 
+#define INNER_FRAMES 12
+
 /* Flags of a wait. */
 #define WAIT_BEGAN_BEFORE 1
 #define WAIT_NOT_ENDED 2
@@ -288,8 +290,10 @@ enum waker {
  *  126    1  kernel_end      enum walk_end
  *  127    1  woken_by        enum waker
  *  128    4  flags
- *  132    4  zero
- *  136       kernel_len addresses, leaf first
+ *  132    2  inner_len       frames, at most INNER_FRAMES
+ *  134    2  inner_from      the first of them that is not the scheduler's own
+ *  136       inner_len addresses, leaf first: the innermost kernel frames when the thread left its CPU
+ *            kernel_len addresses, leaf first: the kernel stack without the functions that the kernel hides (bpf/inner_frames.h)
  *
  * RECORD_WAIT_STACK is a `sample_record` with user frames alone; its weight is the epoch.
  */
@@ -309,7 +313,8 @@ struct wait_record {
 	__u8 kernel_end;
 	__u8 woken_by;
 	__u32 flags;
-	__u32 zero;
+	__u16 inner_len;
+	__u16 inner_from;
 };
 
 /* When the account of a thread was read. */

@@ -11,8 +11,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,9 +25,14 @@
 static int milliseconds = 5, times = 40;
 static int fds[2];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_barrier_t round_begins, is_held;
-static char *page;
-static int faults = -1;
+static pthread_barrier_t round_begins, is_held, write_begins, is_writing;
+/* A page that is missing until its thread fills it. */
+static struct missing {
+	char *page;
+	int faults;
+	pthread_barrier_t *noticed;
+} touched, written = { .noticed = &is_writing };
+static int file = -1;
 
 static long now(clockid_t clock)
 {
@@ -90,7 +97,26 @@ KEPT void unlocks(void)
 
 KEPT void faults_in(void)
 {
-	*(volatile char *)page = 1;
+	*(volatile char *)touched.page = 1;
+	END;
+}
+
+/* Waits for the lock of a file. */
+KEPT void overwrites(void)
+{
+	if (pwrite(file, "x", 1, 0) != 1)
+		abort();
+	END;
+}
+
+/* Waits until the child ends. */
+KEPT void spawns(void)
+{
+	if (!vfork()) {
+		prctl(PR_SET_NAME, "child");
+		nap(milliseconds);
+		_exit(0);
+	}
 	END;
 }
 
@@ -161,20 +187,64 @@ static void *locker(void *told)
 	return 0;
 }
 
-/* Fills the page of `faults_in` a while after somebody touched it. */
-static void *filler(void *told)
+/* Fills a page a while after somebody touched it. */
+static void *filler(void *of)
 {
 	static char source[4096] __attribute__((aligned(4096)));
+	struct missing *missing = of;
 	struct uffd_msg message;
 
 	for (int i = 0; i < times; i++) {
-		if (read(faults, &message, sizeof(message)) != sizeof(message))
+		if (read(missing->faults, &message, sizeof(message)) != sizeof(message))
 			abort();
+		if (missing->noticed)
+			pthread_barrier_wait(missing->noticed);
 		nap(milliseconds);
-		struct uffdio_copy copy = { .dst = (unsigned long)page, .src = (unsigned long)source, .len = 4096 };
-		if (ioctl(faults, UFFDIO_COPY, &copy))
+		struct uffdio_copy copy = { .dst = (unsigned long)missing->page, .src = (unsigned long)source, .len = 4096 };
+		if (ioctl(missing->faults, UFFDIO_COPY, &copy))
 			abort();
 	}
+	return 0;
+}
+
+/* Writes a missing page to a file, whose lock it holds until the page is there. */
+static void *slow_writer(void *told)
+{
+	for (int i = 0; i < times; i++) {
+		madvise(written.page, 4096, MADV_DONTNEED);
+		pthread_barrier_wait(&write_begins);
+		if (pwrite(file, written.page, 4096, 0) != 4096)
+			abort();
+	}
+	return 0;
+}
+
+static void *overwriter(void *told)
+{
+	long waited = 0;
+
+	for (int i = 0; i < times; i++) {
+		pthread_barrier_wait(&write_begins);
+		pthread_barrier_wait(&is_writing);
+		long begun = off_cpu();
+		overwrites();
+		waited += off_cpu() - begun;
+	}
+	printf("overwrites %ld\n", waited);
+	return 0;
+}
+
+static void *spawner(void *told)
+{
+	long waited = 0;
+
+	for (int i = 0; i < times; i++) {
+		long begun = off_cpu();
+		spawns();
+		waited += off_cpu() - begun;
+		wait(0);
+	}
+	printf("spawns %ld\n", waited);
 	return 0;
 }
 
@@ -183,7 +253,7 @@ static void *faulter(void *told)
 	long waited = 0;
 
 	for (int i = 0; i < times; i++) {
-		madvise(page, 4096, MADV_DONTNEED);
+		madvise(touched.page, 4096, MADV_DONTNEED);
 		long begun = off_cpu();
 		faults_in();
 		waited += off_cpu() - begun;
@@ -222,25 +292,30 @@ static void *idler(void *told)
 	return 0;
 }
 
-static pthread_t thread(void *(*run)(void *), const char *name)
+static pthread_t thread_of(void *(*run)(void *), const char *name, void *argument)
 {
 	pthread_t thread;
 
-	if (pthread_create(&thread, 0, run, 0))
+	if (pthread_create(&thread, 0, run, argument))
 		abort();
 	pthread_setname_np(thread, name);
 	return thread;
 }
 
-static int can_wait_for_faults(void)
+static pthread_t thread(void *(*run)(void *), const char *name)
+{
+	return thread_of(run, name, 0);
+}
+
+static int is_missing(struct missing *missing)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register range = { .range = { .len = 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING };
 
-	page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	range.range.start = (unsigned long)page;
-	faults = syscall(SYS_userfaultfd, O_CLOEXEC);
-	return faults >= 0 && !ioctl(faults, UFFDIO_API, &api) && !ioctl(faults, UFFDIO_REGISTER, &range);
+	missing->page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	range.range.start = (unsigned long)missing->page;
+	missing->faults = syscall(SYS_userfaultfd, O_CLOEXEC);
+	return missing->faults >= 0 && !ioctl(missing->faults, UFFDIO_API, &api) && !ioctl(missing->faults, UFFDIO_REGISTER, &range);
 }
 
 /* Sleeps below `frames` calls of itself, each of which has at least 128 bytes of the stack. */
@@ -328,9 +403,16 @@ int main(int argc, char **argv)
 	threads[count++] = thread(writer, "writer");
 	threads[count++] = thread(holder, "holder");
 	threads[count++] = thread(locker, "locker");
-	if (can_wait_for_faults()) {
-		threads[count++] = thread(filler, "filler");
+	threads[count++] = thread(spawner, "spawner");
+	if (is_missing(&touched) && is_missing(&written)) {
+		threads[count++] = thread_of(filler, "filler", &touched);
 		threads[count++] = thread(faulter, "faulter");
+		file = memfd_create("overwritten", MFD_CLOEXEC);
+		pthread_barrier_init(&write_begins, 0, 2);
+		pthread_barrier_init(&is_writing, 0, 2);
+		threads[count++] = thread_of(filler, "filler", &written);
+		threads[count++] = thread(slow_writer, "slow_writer");
+		threads[count++] = thread(overwriter, "overwriter");
 	}
 	while (count)
 		pthread_join(threads[--count], 0);

@@ -11,6 +11,7 @@ use serde_json::Value;
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, text, waits};
 
 const WAITS: &str = "off-cpu,run-delay";
+const NEED_USERFAULTFD: [&str; 2] = ["faults_in", "overwrites"];
 
 /// What the program printed: the figures behind each name, added up.
 fn told(recorded: &Recorded) -> BTreeMap<String, Vec<u64>> {
@@ -75,16 +76,19 @@ fn every_wait_has_its_time_and_its_stack(without: &str) {
         ("polls", "poller", "poll_schedule_timeout"),
         ("reads", "reader", "pipe_read"),
         ("locks", "locker", "futex_wait"),
+        ("spawns", "spawner", "wait_for_completion"),
         ("faults_in", "faulter", "handle_userfault"),
+        ("overwrites", "overwriter", "rwsem_down_write_slowpath"),
     ];
     let mut seen = 0;
     for (function, thread, waits_in) in kernel {
         let Some(told) = told.get(function).map(|figures| figures[0]) else {
-            assert_eq!(function, "faults_in", "kernels may be built without userfaultfd");
+            assert!(NEED_USERFAULTFD.contains(&function), "kernels may be built without userfaultfd");
             continue;
         };
         seen += 1;
-        let of_function = || samples.iter().filter(|sample| sample.has(function));
+        let of_function =
+            || samples.iter().filter(|sample| sample.has(function) && sample.text("comm") != "child");
         let found = weight(of_function());
         // A thread may also have lost its CPU between its function and its clock.
         let is_elsewhere = |sample: &&Sample| {
@@ -110,7 +114,7 @@ fn every_wait_has_its_time_and_its_stack(without: &str) {
             assert!(names.iter().any(|name| name.contains(waits_in)), "{function} waits in {names:?}");
         }
     }
-    assert!(seen >= 4);
+    assert!(seen >= 5);
     let unrooted = samples
         .iter()
         .filter(|sample| sample.text("ended") != "unwound" && sample.number("tid") != sample.number("tgid"));
@@ -401,10 +405,12 @@ fn root_views_say_for_what_threads_waited_and_who_ended_it() {
         ("polls", "poller", "poll"),
         ("reads", "reader", "pipe"),
         ("locks", "locker", "futex"),
+        ("spawns", "spawner", "child"),
         ("faults_in", "faulter", "page fault"),
+        ("overwrites", "overwriter", "kernel lock"),
     ] {
         let Some(told) = told.get(function).map(|figures| figures[0]) else {
-            assert_eq!(function, "faults_in", "kernels may be built without userfaultfd");
+            assert!(NEED_USERFAULTFD.contains(&function), "kernels may be built without userfaultfd");
             continue;
         };
         seen += 1;
@@ -421,7 +427,7 @@ fn root_views_say_for_what_threads_waited_and_who_ended_it() {
             "{function}: {waited} of {told} ns"
         );
     }
-    assert!(seen >= 4);
+    assert!(seen >= 5);
     for (thread, function, waker) in [("reader", "reads", "writer"), ("locker", "locks", "holder")] {
         let of_event = ["--event", "off-cpu"];
         let rows = rows("waker-thread", thread, function, &of_event);

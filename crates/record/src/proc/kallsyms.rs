@@ -50,32 +50,35 @@ fn are_all_zero(text: &[u8]) -> bool {
     lines.all(|line| line.iter().take_while(|&&b| b != b' ').all(|&b| b == b'0'))
 }
 
-/// Code of the kernel that only interrupts run through; empty if its place is unknown.
+/// Code of the kernel that the programs for waits must tell from other code; empty if its place is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InterruptCode {
+pub(crate) struct WaitCode {
     /// Where hard interrupts enter the kernel.
     pub(crate) hard: Range<Avma>,
     /// The function that runs soft interrupts.
     pub(crate) soft: Range<Avma>,
     /// The function that calls the programs at wake-ups, if there are several.
     pub(crate) caller: Range<Avma>,
+    /// The function that threads call to leave their CPU.
+    pub(crate) scheduler: Range<Avma>,
 }
 
-/// Finds the code that interrupts run through.
-pub(crate) fn interrupt_code() -> InterruptCode {
-    interrupt_code_in(&std::fs::read(PATH).unwrap_or_default())
+/// Finds it.
+pub(crate) fn wait_code() -> WaitCode {
+    wait_code_in(&std::fs::read(PATH).unwrap_or_default())
 }
 
 /// # Source
 /// Linux `include/asm-generic/sections.h`. On x86 the section also has the entries of exceptions (`asm_exc_…`), which interrupt nothing;
 /// `handle_softirqs` lies outside of its section (6.9)
-fn interrupt_code_in(text: &[u8]) -> InterruptCode {
+fn wait_code_in(text: &[u8]) -> WaitCode {
     let symbols = || text.split(|&b| b == b'\n').filter_map(parse_line);
     let address =
         |wanted: &[u8]| symbols().find(|(_, _, name, _)| *name == wanted).map_or(Avma(0), |symbol| symbol.0);
     let functions = Kallsyms::parse(text);
     let function = |name: &[u8]| functions.find(address(name)).map(|found| found.start..found.end);
     let caller = function(b"__traceiter_sched_waking").unwrap_or(Avma(0)..Avma(0));
+    let scheduler = function(b"schedule").unwrap_or(Avma(0)..Avma(0));
     let soft = match function(b"handle_softirqs") {
         Some(soft) => soft,
         None => address(b"__softirqentry_text_start")..address(b"__softirqentry_text_end"),
@@ -92,7 +95,7 @@ fn interrupt_code_in(text: &[u8]) -> InterruptCode {
     let hard = first..exceptions.into_iter().filter(|start| *start > first).min().unwrap_or(section.end);
     // An interrupt beyond an exception would pass for a thread.
     let is_whole = interrupts.iter().all(|start| hard.contains(start));
-    InterruptCode { hard: if is_whole { hard } else { Avma(0)..Avma(0) }, soft, caller }
+    WaitCode { hard: if is_whole { hard } else { Avma(0)..Avma(0) }, soft, caller, scheduler }
 }
 
 impl Kallsyms {
@@ -215,14 +218,16 @@ ffffffff81000df0 T asm_sysvec_apic_timer_interrupt\n\
 ffffffff81000f70 T __irqentry_text_end\n\
 ffffffff82000000 t handle_softirqs\n\
 ffffffff82000200 t __traceiter_sched_waking\n\
-ffffffff82000280 t next\n\
+ffffffff82000280 T schedule\n\
+ffffffff820003a0 t next\n\
 ffffffff82202a10 T __softirqentry_text_start\n\
 ffffffff82202a2c T __softirqentry_text_end\n";
-        let code = interrupt_code_in(text);
+        let code = wait_code_in(text);
         assert_eq!((code.hard.start.0, code.hard.end.0), (0xffff_ffff_8100_0d40, 0xffff_ffff_8100_0f70));
         assert_eq!((code.soft.start.0, code.soft.end.0), (0xffff_ffff_8200_0000, 0xffff_ffff_8200_0200));
         assert_eq!((code.caller.start.0, code.caller.end.0), (0xffff_ffff_8200_0200, 0xffff_ffff_8200_0280));
-        let older = interrupt_code_in(&text[text.len() - 2 * 47..]);
+        assert_eq!((code.scheduler.start.0, code.scheduler.end.0), (0xffff_ffff_8200_0280, 0xffff_ffff_8200_03a0));
+        let older = wait_code_in(&text[text.len() - 2 * 47..]);
         assert_eq!(older.soft, Avma(0xffff_ffff_8220_2a10)..Avma(0xffff_ffff_8220_2a2c));
         assert_eq!((older.hard, older.caller), (Avma(0)..Avma(0), Avma(0)..Avma(0)));
     }

@@ -176,11 +176,12 @@ impl<'obj> Sampler<'obj> {
         rodata.lanes = lanes;
         rodata.page_bytes = usage::page_bytes().into();
         rodata.wait_ns = options.off_cpu.map_or(0, |off_cpu| off_cpu.always_ns);
-        if has_wakers {
-            let code = kallsyms::interrupt_code();
+        if has_waits {
+            let code = kallsyms::wait_code();
             rodata.hard_interrupts = [code.hard.start.0, code.hard.end.0];
             rodata.soft_interrupts = [code.soft.start.0, code.soft.end.0];
             rodata.caller_at_waking = [code.caller.start.0, code.caller.end.0];
+            rodata.scheduler = [code.scheduler.start.0, code.scheduler.end.0];
         }
         let is_waker = |event: &Event| matches!(event.source, Source::Wait { of: Of::Waker, .. });
         rodata.waker_event = events.iter().position(is_waker).unwrap_or(0) as u32;

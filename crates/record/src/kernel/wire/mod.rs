@@ -189,6 +189,9 @@ pub(crate) struct Wait<'a> {
     /// [`Event::WaitStack`] follows.
     pub(crate) has_stack: bool,
     pub(crate) kernel_end: u8,
+    /// The innermost frames when the thread left its CPU, without the scheduler's own; empty if they were not taken.
+    pub(crate) inner: Frames<'a>,
+    /// The kernel stack, from which the kernel leaves out the functions of its scheduler and of its locks.
     pub(crate) kernel: Frames<'a>,
 }
 
@@ -321,6 +324,8 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
 
 fn wait<'a>(bytes: &'a [u8], head: Head<'a>) -> Option<Wait<'a>> {
     let flags = u32_at(bytes, offset_of!(wait_record, flags))?;
+    let (inner, kernel) = bytes.get(size_of::<wait_record>()..wait_bytes(bytes)?)?.split_at_checked(inner_bytes(bytes)?)?;
+    let from = usize::from(u16_at(bytes, offset_of!(wait_record, inner_from))?) * 8;
     Some(Wait {
         head,
         began_ns: u64_at(bytes, offset_of!(wait_record, began_ns))?,
@@ -340,7 +345,8 @@ fn wait<'a>(bytes: &'a [u8], head: Head<'a>) -> Option<Wait<'a>> {
         has_not_ended: flags & WAIT_NOT_ENDED != 0,
         has_stack: flags & WAIT_HAS_STACK != 0,
         kernel_end: *bytes.get(offset_of!(wait_record, kernel_end))?,
-        kernel: Frames(bytes.get(size_of::<wait_record>()..wait_bytes(bytes)?)?),
+        inner: Frames(inner.get(from..).unwrap_or_default()),
+        kernel: Frames(kernel),
     })
 }
 
@@ -365,7 +371,12 @@ pub(crate) fn record_bytes(bytes: &[u8]) -> Option<usize> {
 /// Returns the length of a `wait_record`.
 fn wait_bytes(bytes: &[u8]) -> Option<usize> {
     let frames = u16_at(bytes, offset_of!(wait_record, kernel_len))?;
-    Some(size_of::<wait_record>() + usize::from(frames) * 8)
+    Some(size_of::<wait_record>() + inner_bytes(bytes)? + usize::from(frames) * 8)
+}
+
+/// Returns the length of the innermost frames of a `wait_record`.
+fn inner_bytes(bytes: &[u8]) -> Option<usize> {
+    Some(usize::from(u16_at(bytes, offset_of!(wait_record, inner_len))?) * 8)
 }
 
 fn registers(bytes: &[u8]) -> Option<Registers<'_>> {

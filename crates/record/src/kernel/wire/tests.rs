@@ -145,7 +145,7 @@ fn a_sample_names_the_snapshot_in_front_of_it() {
 
 #[test]
 fn a_wait_has_its_kernel_stack_and_its_waker() {
-    let mut bytes = vec![0; size_of::<wait_record>() + 16];
+    let mut bytes = vec![0; size_of::<wait_record>() + 5 * 8];
     bytes[0] = record_type::RECORD_WAIT.0 as u8;
     put(&mut bytes, offset_of!(wait_record, began_ns), 100);
     put(&mut bytes, offset_of!(wait_record, ready_ns), 200);
@@ -156,12 +156,16 @@ fn a_wait_has_its_kernel_stack_and_its_waker() {
     bytes[offset_of!(wait_record, kernel_len)] = 2;
     bytes[offset_of!(wait_record, woken_by)] = 3;
     bytes[offset_of!(wait_record, flags)] = 2 | 4;
-    put(&mut bytes, size_of::<wait_record>() + 8, 0xffff_ffff_8100_0000);
+    bytes[offset_of!(wait_record, inner_len)] = 3;
+    bytes[offset_of!(wait_record, inner_from)] = 2;
+    put(&mut bytes, size_of::<wait_record>() + 2 * 8, 0xffff_ffff_8200_0000);
+    put(&mut bytes, size_of::<wait_record>() + 4 * 8, 0xffff_ffff_8100_0000);
     let Ok(Event::Wait(wait)) = decode(&bytes) else { panic!("it is one") };
     assert_eq!((wait.began_ns, wait.ready_ns, wait.blocked_weight, wait.delay_weight), (100, 200, 1_000, 0));
     assert_eq!((wait.waker_tid, wait.waker_comm, wait.state, wait.woken_by), (9, &b"comm"[..], 2, 3));
     assert_eq!((wait.began_before, wait.has_not_ended, wait.has_stack), (false, true, true));
     assert_eq!(wait.kernel.leaf_first().collect::<Vec<_>>(), [Avma(0), Avma(0xffff_ffff_8100_0000)]);
+    assert_eq!(wait.inner.leaf_first().collect::<Vec<_>>(), [Avma(0xffff_ffff_8200_0000)]);
     assert_eq!(record_bytes(&bytes), Some(bytes.len()));
     for len in 0..bytes.len() {
         assert!(decode(&bytes[..len]).is_err(), "{len} bytes");

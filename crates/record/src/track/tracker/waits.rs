@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::waiting::{Unplaced, What};
 use super::{SAMPLE_UNIT_NS, Tracker, kept_ns};
-use crate::kernel::wire;
+use crate::kernel::wire::{self, Frames};
 use crate::track::snapshots::Taken;
 
 /// The most waits that wait for their user stack. Beyond it, all of them become samples without one.
@@ -109,7 +109,7 @@ impl Tracker {
             epoch: wait.epoch,
             time_ns: head.time_ns,
             kernel_end: wait.kernel_end,
-            kernel: wait.kernel.leaf_first().collect(),
+            kernel: whole_stack(&wait.inner, &wait.kernel),
             parts,
         };
         if !wait.has_stack {
@@ -180,6 +180,13 @@ impl Tracker {
     }
 }
 
+/// Puts the innermost frames, as far as the kernel has left them out, before the rest of a stack.
+fn whole_stack(inner: &Frames<'_>, rest: &Frames<'_>) -> Vec<Avma> {
+    let first = rest.leaf_first().next();
+    let hidden = inner.leaf_first().position(|frame| Some(frame) == first).unwrap_or(0);
+    inner.leaf_first().take(hidden).chain(rest.leaf_first()).collect()
+}
+
 fn flags_of(began_before: bool, has_not_ended: bool) -> WaitFlags {
     let mut flags = WaitFlags::default();
     if began_before {
@@ -206,7 +213,7 @@ fn state_of(kernel: u32) -> WaitState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::wire::{Event, Frames, Head};
+    use crate::kernel::wire::{Event, Head};
     use crate::settings::{Pace, WaitEvents};
 
     const TID: u32 = 11;
@@ -240,8 +247,23 @@ mod tests {
             has_not_ended: false,
             has_stack,
             kernel_end: 1,
+            inner: Frames::from_bytes(&[]),
             kernel: Frames::from_bytes(&kernel),
         }));
+    }
+
+    #[test]
+    fn what_the_kernel_leaves_out_stands_before_the_rest_of_a_stack() {
+        let whole = |inner: &[u64], rest: &[u64]| {
+            let bytes = |frames: &[u64]| frames.iter().flat_map(|frame| frame.to_ne_bytes()).collect::<Vec<_>>();
+            let (inner, rest) = (bytes(inner), bytes(rest));
+            whole_stack(&Frames::from_bytes(&inner), &Frames::from_bytes(&rest))
+        };
+        assert_eq!(whole(&[1, 2, 3, 4], &[3, 4, 5]), [1, 2, 3, 4, 5].map(Avma));
+        assert_eq!(whole(&[3, 4], &[3, 4, 5]), [3, 4, 5].map(Avma), "nothing is left out");
+        assert_eq!(whole(&[], &[3]), [3].map(Avma));
+        assert_eq!(whole(&[1, 2], &[3]), [3].map(Avma), "of another stack, or too deep");
+        assert_eq!(whole(&[1, 2], &[]), [], "there is no stack");
     }
 
     fn stack(tracker: &mut Tracker, time_ns: u64, epoch: u64, user: u64) {

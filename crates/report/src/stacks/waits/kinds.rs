@@ -64,8 +64,19 @@ impl WaitKind {
 /// A page fault leads to a disk or to locks, for which the thread waits because of the fault.
 const PAGE_FAULT: [&str; 2] = ["handle_mm_fault", "handle_userfault"];
 
-/// How the scheduler's own functions begin: every thread waits in them.
-const SCHEDULER: [&str; 5] = ["__schedule", "schedule", "preempt_schedule", "__cond_resched", "__traceiter_"];
+/// How functions begin in which threads wait for anything: the scheduler's own, and those that wait for a completion.
+const ANYTHING: [&str; 8] = [
+    "__schedule",
+    "schedule",
+    "preempt_schedule",
+    "__cond_resched",
+    "__traceiter_",
+    "wait_for_co",
+    "__wait_for_common",
+    "do_wait_for_common",
+];
+/// Functions that wait for a child when it is they who wait, and that do much else.
+const PARENT: [&str; 2] = ["kernel_clone", "_do_fork"];
 
 /// Functions of the kernel, and for what threads wait in them. A name that ends with `*` stands for all that begin so.
 const TABLE: [(WaitKind, &[&str]); 9] = [
@@ -159,9 +170,12 @@ fn of_names<'n>(names: impl Iterator<Item = &'n str>) -> WaitKind {
     if let Some((kind, _)) = names.iter().find_map(kind) {
         return kind.clone();
     }
-    let is_scheduler = |name: &&&str| SCHEDULER.iter().any(|begin| name.starts_with(begin));
-    let other = names.iter().find(|name| !is_scheduler(name)).or(names.first());
-    other.map_or(WaitKind::Unknown, |name| WaitKind::Other((*name).into()))
+    let waits_for_anything = |name: &&&str| ANYTHING.iter().any(|begin| name.starts_with(begin));
+    match names.iter().find(|name| !waits_for_anything(name)).or(names.first()) {
+        Some(name) if PARENT.contains(name) => WaitKind::Child,
+        Some(name) => WaitKind::Other((*name).into()),
+        None => WaitKind::Unknown,
+    }
 }
 
 /// Classifies the waits of a recording.
@@ -228,7 +242,10 @@ mod tests {
             ("schedule do_wait kernel_wait4", WaitKind::Child),
             ("schedule ptrace_stop ptrace_do_notify", WaitKind::Stopped),
             ("schedule worker_thread kthread", WaitKind::Other("worker_thread".into())),
-            ("schedule do_wait_for_common wait_for_completion", WaitKind::Other("do_wait_for_common".into())),
+            ("schedule_timeout __wait_for_common synchronize_rcu", WaitKind::Other("synchronize_rcu".into())),
+            ("__wait_for_common wait_for_completion_state kernel_clone", WaitKind::Child),
+            ("schedule mutex_lock copy_process kernel_clone", WaitKind::KernelLock),
+            ("schedule copy_process kernel_clone", WaitKind::Other("copy_process".into())),
             ("__schedule schedule", WaitKind::Other("__schedule".into())),
             ("", WaitKind::Unknown),
         ] {
