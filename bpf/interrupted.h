@@ -6,8 +6,10 @@
 #if defined(__TARGET_ARCH_x86)
 /* The frame of a signal lies within this distance below the top of the stack: vector registers may lie between. */
 #define MAX_SIGNAL_FRAME (16 << 10)
+/* Bytes that lie in one page. */
+#define PART_LEN 256
 /* The bytes that are searched in one step; the two words that are compared lie 16 bytes apart. */
-#define SEARCHED_BYTES (STACK_PAGE_LEN - 16)
+#define SEARCHED_BYTES (STACK_PAGE_LEN - PART_LEN)
 
 #define SIGNAL_FRAME_MASK 304
 /* Flag: the handler runs on the alternate stack. */
@@ -58,17 +60,21 @@ VERIFIED_ALONE int find_in_page(const struct page_record *page, __u64 sp, __u64 
  */
 static long search_page(__u32 i, struct search *search)
 {
-	__u64 top = search->stack + search->size, from = top - (i + 1) * SEARCHED_BYTES - 16;
+	/* The last bytes are no loss: a frame of a signal is longer. */
+	__u64 top = (search->stack + search->size) & -(__u64)PART_LEN, from = top - i * SEARCHED_BYTES - STACK_PAGE_LEN;
+	struct page_record *page = &search->scratch->page;
 	__u32 at;
 
-	from &= -16ULL;
-	if (from < search->stack || bpf_probe_read_user(search->scratch->page.bytes, STACK_PAGE_LEN, (void *)from))
-		return 1;
-	at = find_in_page(&search->scratch->page, search->stack, search->size);
-	if (at >= SEARCHED_BYTES)
-		return 0;
-	search->found = from + at;
-	return 1;
+	if (bpf_probe_read_user(page->bytes, STACK_PAGE_LEN, (void *)from)) {
+		/* A page below what the handler needs may be missing. What cannot be read becomes zero. */
+#pragma clang loop unroll(disable)
+		for (__u32 part = 0; part < STACK_PAGE_LEN; part += PART_LEN)
+			bpf_probe_read_user(page->bytes + part, PART_LEN, (void *)(from + part));
+	}
+	at = find_in_page(page, search->stack, search->size);
+	if (at < SEARCHED_BYTES && from + at > search->stack)
+		search->found = from + at;
+	return search->found || from <= search->stack;
 }
 
 /* Returns true if the handler of a signal is still running: until it returns, its signal is blocked, which it was not before, and so are
@@ -106,7 +112,7 @@ VERIFIED_ALONE int send_interrupted(__u32 slot)
 	if (!scratch)
 		return 0;
 	search.scratch = scratch;
-	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES, search_page, &search, 0);
+	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES + 1, search_page, &search, 0);
 	if (!search.found || !is_handled(scratch, search.found - 24) ||
 	    bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
 		return 0;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -92,6 +93,25 @@ KEEP void handled(long ms, int flags)
 		CALL(raises());
 }
 
+/* alternates: a handler on many stacks of its own, small and large, whose tops lie all over a page; of each only the pages that are used
+ * are there. */
+KEEP void alternates(void)
+{
+	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
+	size_t sizes[] = { getauxval(AT_MINSIGSTKSZ) + 1024, 64 << 10 };
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (int i = 0; i < 32; i++) {
+		stack_t other = { .ss_size = sizes[i % 2] };
+		char *pages = mmap(NULL, 128 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		madvise(pages, 128 << 10, MADV_NOHUGEPAGE);
+		other.ss_sp = pages + i / 2 * 256;
+		sigaltstack(&other, NULL);
+		CALL(raises());
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 2 ? argv[1] : "";
@@ -109,6 +129,8 @@ int main(int argc, char **argv)
 		CALL(handled(ms, 0));
 	else if (!strcmp(name, "alternate"))
 		CALL(handled(ms, SA_ONSTACK));
+	else if (!strcmp(name, "alternates"))
+		CALL(alternates());
 	else
 		return 2;
 	return 0;

@@ -151,6 +151,28 @@ fn root_a_signal_handler_on_a_stack_of_its_own_shows_whom_it_interrupted() {
 }
 
 #[test]
+fn root_a_stack_of_a_signal_handler_may_lie_anywhere() {
+    if !has_ebpf() {
+        return;
+    }
+    for program in [stacks_without_frames(), stacks_with_frames()] {
+        let path = program.to_str().expect("plain text");
+        let event = format!("uprobe:{path}:handler");
+        let recorded =
+            Recorded::new(&["--max-event-rate", "0", "-e", &event], &[path, "alternates", "0"]);
+        let samples = recorded.samples(&[]);
+        assert_eq!(samples.len(), 32);
+        for sample in &samples {
+            let names = sample.names("user");
+            let [own @ .., "raises", "alternates", "main", _, _, "_start"] = &names[..] else {
+                panic!("{}: {names:?}", sample.text("ended"))
+            };
+            assert_eq!(own[0], "handler", "{names:?}");
+        }
+    }
+}
+
+#[test]
 fn root_python_without_frame_pointers_reaches_its_root() {
     if !has_ebpf() {
         return;
