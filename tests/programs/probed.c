@@ -8,6 +8,7 @@
  *   probed read N         main -> reads: N calls of read(2), of 1, 2, ... N bytes
  *   probed sleep N        main -> sleeps: N calls of nanosleep(2), of 2 ms; prints how long each took, ns
  *   probed stray N        main -> strays: N loops of two instructions, with a frame pointer at an address that nobody has
+ *   probed leave N        left -> twice -> tick in a thread, N calls, while the first thread has ended
  *   probed all N          two threads that do all of it, N times
  */
 #define _GNU_SOURCE
@@ -111,6 +112,16 @@ static void *all(void *told)
 	return 0;
 }
 
+/* Goes on when the first thread of its process has ended. */
+static void *left(void *n)
+{
+	for (long i = 0; i < (long)n; i++) {
+		twice(i);
+		sleeps();
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[1] : "";
@@ -144,6 +155,12 @@ int main(int argc, char **argv)
 			sleeps();
 	if (!strcmp(what, "stray"))
 		strays(n);
+	if (!strcmp(what, "leave")) {
+		pthread_t thread;
+
+		pthread_create(&thread, 0, left, (void *)n);
+		pthread_exit(0);
+	}
 	if (!strcmp(what, "all")) {
 		pthread_t threads[2];
 

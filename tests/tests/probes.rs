@@ -161,6 +161,23 @@ fn root_a_process_with_the_number_of_one_that_has_just_ended_is_a_target() {
 }
 
 #[test]
+fn root_a_process_whose_first_thread_has_ended_keeps_its_stacks() {
+    if !has_ebpf() {
+        return;
+    }
+    for _ in 0..5 {
+        let recorded =
+            recorded(&probed(), &["--max-event-rate", "0"], &["uprobe:{}:tick"], &["leave", "50"]);
+        let samples = recorded.samples(&[]);
+        assert_eq!(samples.len(), 50, "lost: {}", recorded.lost());
+        for sample in &samples {
+            let names = sample.names("user");
+            assert_eq!(names[..names.len().saturating_sub(1)], ["tick", "twice", "left", "start_thread"], "{}", sample.0);
+        }
+    }
+}
+
+#[test]
 fn root_a_hit_while_the_program_of_another_event_runs_is_counted() {
     if !has_ebpf() {
         return;

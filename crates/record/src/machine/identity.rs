@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::build_id;
 use crate::kernel::wire::{FileRef, NewMapping};
 use crate::proc::maps::MapsLine;
+use crate::proc::scan;
 
 /// The number of identities that are remembered before all are forgotten.
 const REMEMBERED: usize = 16 << 10;
@@ -179,12 +180,13 @@ impl MapFile {
     fn candidates(self, path: &[u8]) -> [(PathBuf, Certainty); 3] {
         let own = Path::new(std::ffi::OsStr::from_bytes(path));
         let below = own.strip_prefix("/").unwrap_or(own);
+        let folder = scan::folder(self.tgid);
         [
             (
-                format!("/proc/{}/map_files/{:x}-{:x}", self.tgid, self.start.0, self.end.0).into(),
+                folder.join(format!("map_files/{:x}-{:x}", self.start.0, self.end.0)),
                 Certainty::Certain,
             ),
-            (Path::new(&format!("/proc/{}/root", self.tgid)).join(below), Certainty::SameNamespace),
+            (folder.join("root").join(below), Certainty::SameNamespace),
             (own.to_owned(), Certainty::OwnNamespace),
         ]
     }

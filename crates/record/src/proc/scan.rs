@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::sys::clock;
@@ -89,17 +90,24 @@ pub(crate) fn comm_of(tgid: u32) -> Vec<u8> {
     comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec()
 }
 
-/// Returns the text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it; empty if the recorder may not read it. If the first thread
-/// of a process has ended, the text of another thread is read.
+/// Returns the text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it; empty if the recorder may not read it.
 pub(crate) fn maps_of(tgid: u32) -> Vec<u8> {
-    let read = |path: String| {
-        let mut maps = Vec::new();
-        File::open(path).ok()?.take(MAX_MAPS_BYTES).read_to_end(&mut maps).ok()?;
-        Some(maps).filter(|maps| !maps.is_empty())
-    };
-    let own = read(format!("/proc/{tgid}/maps"));
-    let of_threads = || threads(tgid).find_map(|tid| read(format!("/proc/{tgid}/task/{tid}/maps")));
-    own.or_else(of_threads).unwrap_or_default()
+    let mut maps = Vec::new();
+    let file = File::open(folder(tgid).join("maps"));
+    let read = file.and_then(|file| file.take(MAX_MAPS_BYTES).read_to_end(&mut maps));
+    read.map_or_else(|_| Vec::new(), |_| maps)
+}
+
+/// Returns the folder of a process in `/proc`; that of another thread if the first one has ended: it has no memory any more, so that its
+/// mappings and their files are not there.
+pub(crate) fn folder(tgid: u32) -> PathBuf {
+    let of = |tid: u32| PathBuf::from(format!("/proc/{tid}"));
+    let has_memory = |folder: &PathBuf| fs::read_link(folder.join("exe")).is_ok();
+    let own = of(tgid);
+    if has_memory(&own) {
+        return own;
+    }
+    threads(tgid).map(of).find(has_memory).unwrap_or(own)
 }
 
 fn threads(tgid: u32) -> impl Iterator<Item = u32> {

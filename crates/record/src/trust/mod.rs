@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Trusted};
 use crate::machine::identity::{Identity, MapFile};
-use crate::proc::maps;
+use crate::proc::{maps, scan};
 use crate::sys::usage;
 use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
@@ -109,7 +109,7 @@ impl Trust {
             Some(None) => return Verdict::Open,
             _ => return Verdict::NotTrusted,
         }
-        let maps = std::fs::read(format!("/proc/{tgid}/maps")).unwrap_or_default();
+        let maps = scan::maps_of(tgid);
         let verdict = look(space, &maps, self.page_bytes, |image| self.images.keeps(image));
         if let Verdict::Trusted(pages) = verdict {
             if self.known.len() >= MAX_TRUSTED {

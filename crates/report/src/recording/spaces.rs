@@ -15,7 +15,7 @@
 mod code;
 mod layers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use icecore_elf::{Avma, FileOff};
@@ -58,8 +58,10 @@ struct Life {
     by_image: Vec<u32>,
     /// Name of the leading thread, a string id; 0 if it was never told.
     comm: u32,
-    /// The leading thread has ended. Other threads of the process may outlive it for a moment.
-    ended: bool,
+    /// The first thread has ended.
+    first_has_ended: bool,
+    /// The other threads that have begun in it, and run.
+    others: HashSet<u32>,
 }
 
 impl Spaces {
@@ -196,9 +198,16 @@ impl Spaces {
                     self.lives[life].comm = change.comm;
                 }
             }
-            Change::EXIT if change.tid == process => {
+            Change::FORK => {
                 if let Some(life) = current {
-                    self.lives[life].ended = true;
+                    self.lives[life].others.insert(change.tid);
+                }
+            }
+            Change::EXIT => {
+                if let Some(life) = current {
+                    let life = &mut self.lives[life];
+                    life.first_has_ended |= change.tid == process;
+                    life.others.remove(&change.tid);
                 }
             }
             _ => {}
@@ -207,7 +216,7 @@ impl Spaces {
 
     fn map(&mut self, mapping: &Mapping) {
         let life = match self.current(mapping.tgid) {
-            Some(life) if !self.lives[life].ended => life,
+            Some(life) if !self.lives[life].has_ended() => life,
             // Its fork was lost: a new process under a used number.
             Some(_) => self.begin(mapping.tgid, Life::beginning(mapping.time_ns)),
             None => self.begin(mapping.tgid, Life::beginning(0)),
@@ -288,8 +297,14 @@ impl Spaces {
 
 impl Life {
     fn beginning(from_ns: u64) -> Self {
-        let (mappings, by_image) = Default::default();
-        Self { from_ns, first_space: 0, copied_from: None, mappings, by_image, comm: 0, ended: false }
+        let (mappings, by_image, others) = Default::default();
+        let (first_space, copied_from, comm, first_has_ended) = (0, None, 0, false);
+        Self { from_ns, first_space, copied_from, mappings, by_image, comm, first_has_ended, others }
+    }
+
+    /// Returns true if no thread of the process is known to run.
+    fn has_ended(&self) -> bool {
+        self.first_has_ended && self.others.is_empty()
     }
 
     /// Lists the mappings of an image among the first `version`, newest first.

@@ -36,7 +36,7 @@ impl Home {
         let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
         let uid = scan::status_numbers(&status, "Uid").nth(1)?;
         let own_tgid = scan::status_numbers(&status, "NSpid").last().unwrap_or(tgid);
-        let root = PathBuf::from(format!("/proc/{tgid}/root"));
+        let root = scan::folder(tgid).join("root");
         // Both namespaces are unknown if the process has ended meanwhile.
         let is_shared = namespace::mount("self").is_some_and(|own| namespace::mount(tgid) == Some(own));
         let root_after = fs::read_link(&root).ok().filter(|_| is_shared);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
+use crate::proc::scan;
 use crate::sys::clock;
 
 /// The number of requests that may wait.
@@ -153,7 +154,7 @@ impl Memories {
             if self.0.len() >= MAX_OPEN {
                 self.0.clear();
             }
-            self.0.insert(life, File::open(format!("/proc/{tgid}/mem")).ok()?);
+            self.0.insert(life, File::open(scan::folder(tgid).join("mem")).ok()?);
         }
         self.0.get(&life)
     }

@@ -136,6 +136,21 @@ fn threads_that_outlive_the_leader_keep_their_addresses_but_a_new_mapping_begins
 }
 
 #[test]
+fn a_process_goes_on_while_one_of_its_threads_runs() {
+    let thread = |time_ns, change| Lifecycle { time_ns, change, tgid: 7, tid: 8, parent_tgid: 7, comm: 0 };
+    let changes = [
+        change(0, Change::FORK, 7, 1),
+        thread(10, Change::FORK),
+        change(50, Change::EXIT, 7, 0),
+        thread(100, Change::EXIT),
+    ];
+    let mappings = [event(1, 7, 0x1000, 3), event(90, 7, 0x2000, 4), event(110, 7, 0x3000, 5)];
+    let spaces = Spaces::replay(&changes, &mappings);
+    assert_eq!([image(&spaces, 7, 90, 0x1000), image(&spaces, 7, 90, 0x2000)], [Some(3), Some(4)]);
+    assert_eq!([image(&spaces, 7, 110, 0x1000), image(&spaces, 7, 110, 0x3000)], [None, Some(5)]);
+}
+
+#[test]
 fn a_process_that_was_never_announced_still_has_its_mappings() {
     let spaces = Spaces::replay(&[], &[event(90, 7, 0x2000, 4)]);
     assert_eq!(image(&spaces, 7, 90, 0x2000), Some(4));
