@@ -96,12 +96,16 @@ static __always_inline __u64 duration(__u32 event, const struct context_regs *ct
 static __always_inline __u64 weight_by_registers(__u32 event, const struct context_regs *registers)
 {
 	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
+	__u64 value;
 
 	if (!choice)
 		return 0;
 	if (choice->argument == WEIGHT_DURATION)
 		return duration(event, registers);
-	return choice->argument ? argument(registers, choice->argument) : 1;
+	if (!choice->argument)
+		return 1;
+	value = argument(registers, choice->argument & ~WEIGHT_INT);
+	return choice->argument & WEIGHT_INT ? as_int(value) : value;
 }
 
 /* Returns what the begin or the end of a function of the kernel weighs, by the context of a program that the function itself calls. */
@@ -114,8 +118,11 @@ static __always_inline __u64 weight_by_call(__u32 event, void *ctx)
 		return 0;
 	if (!choice->argument)
 		return 1;
-	if (choice->argument <= MAX_ARGUMENTS)
-		return bpf_get_func_arg(ctx, choice->argument - 1, &value) ? 0 : value;
+	if (choice->argument < WEIGHT_RETURN_VALUE) {
+		if (bpf_get_func_arg(ctx, (choice->argument & ~WEIGHT_INT) - 1, &value))
+			return 0;
+		return choice->argument & WEIGHT_INT ? as_int(value) : value;
+	}
 	if (bpf_get_func_ret(ctx, &value))
 		return 0;
 	return returned(value, choice->argument);

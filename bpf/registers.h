@@ -36,11 +36,17 @@ static __always_inline __u64 return_address(const struct returns *returns, const
 #endif
 }
 
+/* Returns the lower half of a register that holds an `int`; 0 if that is negative. */
+static __always_inline __u64 as_int(__u64 value)
+{
+	return (__s32)value < 0 ? 0 : (__u32)value;
+}
+
 /* Returns what a function returned, WEIGHT_RETURN_VALUE or WEIGHT_RETURN_INT; 0 if that is negative. */
 static __always_inline __u64 returned(__u64 value, __u32 weight)
 {
 	if (weight == WEIGHT_RETURN_INT)
-		return (__s32)value < 0 ? 0 : (__u32)value;
+		return as_int(value);
 	return (__s64)value < 0 ? 0 : value;
 }
 

@@ -96,6 +96,8 @@ enum loss_cause {
 
 /* What the hit of a probe can weigh besides an argument. */
 enum weight {
+	/* A bit: the lower half of the argument, as functions take `int`. */
+	WEIGHT_INT = 32,
 	WEIGHT_RETURN_VALUE = 64,
 	/* The lower half of it, as functions return `int`. */
 	WEIGHT_RETURN_INT = 65,

@@ -4,7 +4,7 @@
  *                      in every other round, from three levels further in
  *   returns fork 1     a function that forks: two processes return from it
  *   returns deep N     a function that calls itself, N levels deep
- *   returns give N     `gives` and `gives_int` return -N, … N
+ *   returns give N     `gives` and `gives_int` return -N, … N; of `gives_int` argument and result are `int`, with 7 in the upper half
  *
  * Prints a line for each return of a timed function, in order: the thread, the time inside of the function, and the time around its call.
  */
@@ -165,7 +165,7 @@ int main(int argc, char **argv)
 		CALL(timed_nests(n, 1));
 	if (!strcmp(what, "give"))
 		for (long i = -n; i <= n; i++)
-			gives(i), gives_int(i);
+			gives(i), gives_int((7L << 32) + i);
 	if (getpid() == self)
 		tell(calls);
 	return 0;

@@ -217,6 +217,9 @@ fn root_a_return_can_weigh_what_the_function_returned() {
     };
     assert_eq!(weights("*:gives"), (1..=9).collect::<Vec<_>>(), "negative numbers and 0 weigh nothing");
     assert_eq!(weights("*:gives_int"), (3..=9).collect::<Vec<_>>());
+    let taken = self::recorded(&returns(), &[], &["uprobe:{}:gives_int,weight=arg1:int"], &["give", "9"]);
+    let weights: Vec<u64> = taken.samples(&[]).iter().map(|sample| sample.number("weight")).collect();
+    assert_eq!(weights, (1..=9).collect::<Vec<_>>());
     assert_eq!(recorded.json("info", &[])["session"]["events"][1]["unit"], "bytes");
 }
 

@@ -65,7 +65,7 @@ pub struct Args {
     /// Sample this event; may be repeated. By default cycles, or cpu-clock where no counter is. A name of perf (page-faults, cache-misses:u,
     /// r01c2), CATEGORY:NAME of a tracepoint, uprobe:PATH:FUNCTION, uretprobe:PATH:FUNCTION, usdt:PATH:PROVIDER:NAME; * and ? stand for
     /// parts of names; kprobe:FUNCTION, kretprobe, fentry, fexit of the kernel. Behind it options: ,count=N or ,freq=HZ of counters;
-    /// ,every=N ,weight=argN|retval|retval32|duration ,min=N ,unit=TEXT of all others
+    /// ,every=N ,weight=argN|argN:int|retval|retval32|duration ,min=N ,unit=TEXT of all others
     #[arg(short = 'e', long = "event", value_name = "EVENT[,KEY=VALUE]…")]
     pub events: Vec<String>,
 

@@ -259,7 +259,7 @@ fn take(keys: &Keys<'_>, spot: &Spot) -> anyhow::Result<(Take, String)> {
     }
     let usual = match weight {
         Weight::One => events::UNIT,
-        Weight::Argument(_) | Weight::Returned | Weight::ReturnedInt => "value",
+        Weight::Argument(_) | Weight::ArgumentInt(_) | Weight::Returned | Weight::ReturnedInt => "value",
         Weight::Duration => "ns",
     };
     let unit = keys.value("unit").unwrap_or(usual);
@@ -285,7 +285,11 @@ fn weight(typed: &str, spot: &Spot) -> anyhow::Result<Weight> {
         "duration" => Some(Weight::Duration),
         _ => None,
     };
-    let argument = typed.strip_prefix("arg").and_then(|number| number.parse().ok());
+    let (number, of): (&str, fn(u8) -> Weight) = match typed.strip_suffix(":int") {
+        Some(number) => (number, Weight::ArgumentInt),
+        None => (typed, Weight::Argument),
+    };
+    let argument = number.strip_prefix("arg").and_then(|number| number.parse().ok());
     match (spot, at_return, argument) {
         (Spot::Tracepoint { .. } | Spot::Static { .. }, ..) => bail!(
             "`weight`: hits of tracepoints and usdt have no arguments here; use uprobe or kprobe, or leave it out"
@@ -303,8 +307,8 @@ fn weight(typed: &str, spot: &Spot) -> anyhow::Result<Weight> {
             let at_return = if let Spot::Kernel { .. } = spot { "kretprobe:" } else { "uretprobe:PATH:" };
             bail!("`weight={typed}` is known when a function returns: use {at_return}FUNCTION")
         }
-        (_, None, Some(number @ 1..=MAX_ARGUMENT)) => Ok(Weight::Argument(number)),
-        _ => bail!("`weight={typed}`: give an argument: arg1 to arg{MAX_ARGUMENT}"),
+        (_, None, Some(number @ 1..=MAX_ARGUMENT)) => Ok(of(number)),
+        _ => bail!("`weight={typed}`: give an argument: arg1 to arg{MAX_ARGUMENT}, arg1:int if it is an int"),
     }
 }
 

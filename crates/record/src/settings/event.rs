@@ -132,8 +132,10 @@ pub struct Take {
 pub enum Weight {
     /// 1.
     One,
-    /// An argument of the function, counted from 1.
+    /// An argument of the function, counted from 1, of 64 bits without a sign.
     Argument(u8),
+    /// The same of 32 bits; a hit is no sample if it is negative.
+    ArgumentInt(u8),
     /// What the function returned, of 64 bits; a hit is no sample if it is negative.
     Returned,
     /// The same of 32 bits.

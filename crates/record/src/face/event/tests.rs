@@ -84,6 +84,7 @@ fn probes_have_places_and_options() {
     assert_eq!((name.as_str(), spot), ("uprobe:a:f(int, int)", functions("a", "f(int, int)", 0)));
     assert_eq!((take, unit.as_str()), (Take { every: 10, weight: Weight::Argument(2), min: 5 }, "bytes"));
     assert_eq!(probe_of("kprobe:vfs_read,weight=arg3").3, "value");
+    assert_eq!(probe_of("uprobe:a:f,weight=arg6:int").2.weight, Weight::ArgumentInt(6));
     for (weight, expected, unit) in [
         ("retval", Weight::Returned, "value"),
         ("retval32", Weight::ReturnedInt, "value"),

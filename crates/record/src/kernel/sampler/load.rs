@@ -360,6 +360,7 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
     let argument = match take.weight {
         Weight::One => 0,
         Weight::Argument(number) => u32::from(number),
+        Weight::ArgumentInt(number) => types::weight::WEIGHT_INT.0 | u32::from(number),
         Weight::Returned => types::weight::WEIGHT_RETURN_VALUE.0,
         Weight::ReturnedInt => types::weight::WEIGHT_RETURN_INT.0,
         Weight::Duration => types::weight::WEIGHT_DURATION.0,
