@@ -94,9 +94,11 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
             looks: Looks::default(),
             show: &|_| {},
         };
-        let seen = pump.look_around(&sampler, Scan::all())?;
+        let mut seen = pump.look_around(&sampler, Scan::all())?;
         sampler.arm_sampling(&chosen, opened)?;
-        pump.run(&mut sampler, (Begin::Began(clock::monotonic_ns()), seen), None)?;
+        let begin = Begin::Began(clock::monotonic_ns());
+        let census = pump.count(&sampler, &begin, &mut seen);
+        pump.run(&mut sampler, (begin, seen, census), None)?;
         drop(pump);
         let copies = copier.join().ok().context("bug: a thread panicked")?;
         tracker.end()?;

@@ -146,7 +146,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             looks: Looks::default(),
             show: &|phase| line.show(phase),
         };
-        let seen = pump.look_around(&sampler, found)?;
+        let mut seen = pump.look_around(&sampler, found)?;
         stop.check()?;
         let (writer, begin) = begin_file(&output, options, (&events, opened), notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
@@ -156,6 +156,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         if paused.is_some() {
             stop.check()?;
         }
+        let census = pump.count(&sampler, &begin, &mut seen);
         let mut command = paused.map(Paused::start).transpose().with_context(|| {
             let program = options.command.first().map(|program| program.to_string_lossy());
             format!("cannot run `{}`", program.unwrap_or_default())
@@ -164,7 +165,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             command.iter_mut().for_each(child::end);
             return Err(error);
         }
-        let pumped = pump.run(&mut sampler, (begin, seen), command.as_mut());
+        let pumped = pump.run(&mut sampler, (begin, seen, census), command.as_mut());
         live::remove();
         if pumped.is_err() {
             command.iter_mut().for_each(child::end);

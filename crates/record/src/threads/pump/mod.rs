@@ -106,11 +106,25 @@ impl Pump<'_> {
         Ok(seen)
     }
 
-    /// Pumps until there is a reason to end, then empties the ring; `seen` is the result of [`Pump::look_around`].
+    /// Begins to read the counters of processes. Unless the recording begins later, the first reading is made now: before the command
+    /// runs, so that all that it does is in the difference of two readings.
+    pub(crate) fn count(&self, sampler: &Sampler<'_>, begin: &Begin, seen: &mut Progress) -> Census<'_> {
+        let link = self.options.counters.and_then(|_| sampler.processes());
+        let mut census = Census::new(link, self.options.counters.unwrap_or_default(), &self.options.target);
+        if let Begin::Began(_) = begin {
+            let taken = Mutex::new(Vec::new());
+            seen.readings.extend(census.look(false, &mut |record| keep(&taken, record)));
+            seen.records = taken.into_inner().unwrap_or_else(PoisonError::into_inner);
+        }
+        census
+    }
+
+    /// Pumps until there is a reason to end, then empties the ring; `seen` is the result of [`Pump::look_around`], and `census` that of
+    /// [`Pump::count`].
     pub(crate) fn run(
         &self,
         sampler: &mut Sampler<'_>,
-        (begin, mut seen): (Begin, Progress),
+        (begin, mut seen, mut census): (Begin, Progress, Census<'_>),
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
         let (began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
@@ -118,12 +132,9 @@ impl Pump<'_> {
         self.looks.note();
         self.looks.longest.set(Duration::ZERO);
         let until = self.options.duration.and_then(|duration| begun.checked_add(duration));
-        let taken = Mutex::new(Vec::new());
+        let taken = Mutex::new(std::mem::take(&mut seen.records));
         let has_accounts = self.options.accounts() && early.is_none();
         let mut sweep = Sweep::new(has_accounts.then(|| sampler.accounts()).flatten());
-        let every = self.options.counters.filter(|_| early.is_none());
-        let link = every.and_then(|_| sampler.processes());
-        let mut census = Census::new(link, every.unwrap_or_default(), &self.options.target);
         let varied =
             (0..).zip(self.events).filter_map(|(number, event)| Some((number, event.varied_period()?)));
         let mut jitters: Vec<(usize, Jitter)> =
@@ -155,7 +166,9 @@ impl Pump<'_> {
         sampler.disarm_sampling();
         wait_for_accounts(sampler, ended_by);
         sweep.look(true, &mut |record| keep(&taken, record));
-        seen.readings.extend(census.look(true, &mut |record| keep(&taken, record)));
+        if early.is_none() {
+            seen.readings.extend(census.look(true, &mut |record| keep(&taken, record)));
+        }
         sampler.open_waits(&mut |record| keep(&taken, record));
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;

@@ -60,6 +60,8 @@ pub(crate) struct Progress {
     pub(super) lacks_reports: bool,
     /// Readings of counters that wait for the end of a pass.
     pub(super) readings: Vec<Reading>,
+    /// Records that were made before the pump ran, in the format of the ring.
+    pub(super) records: Vec<u8>,
     /// The chunk that the tracker did not take before the recording ended.
     pub(super) unsent: Option<Chunk>,
     pub(super) longest_pass: Duration,
@@ -67,10 +69,21 @@ pub(crate) struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        let (losses, high_water, news, reports, lacks_reports, readings, unsent, longest_pass) =
-            Default::default();
+        let (losses, high_water, news, reports, lacks_reports) = Default::default();
+        let (readings, records, unsent, longest_pass) = Default::default();
         let look_in = LOOK_EVERY;
-        Self { losses, high_water, look_in, news, reports, lacks_reports, readings, unsent, longest_pass }
+        Self {
+            losses,
+            high_water,
+            look_in,
+            news,
+            reports,
+            lacks_reports,
+            readings,
+            records,
+            unsent,
+            longest_pass,
+        }
     }
 }
 
