@@ -1,7 +1,7 @@
 //! Samples at counters, tracepoints and probes: programs whose calls are known, recorded through real eBPF.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use icecore_tests::machine::{
     Recorded, Sample, has_ebpf, probed, probed_with_frames, queues, record, statics, text,
@@ -174,6 +174,34 @@ fn root_a_process_whose_first_thread_has_ended_keeps_its_stacks() {
             let names = sample.names("user");
             assert_eq!(names[..names.len().saturating_sub(1)], ["tick", "twice", "left", "start_thread"], "{}", sample.0);
         }
+    }
+}
+
+#[test]
+fn root_who_runs_an_older_version_of_a_probed_file_is_told() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (program, new) = (dir.path().join("replaced"), dir.path().join("new"));
+    std::fs::copy(probed(), &program).expect("room");
+    let mut older =
+        Command::new(&program).args(["leave", "5000"]).stdout(Stdio::null()).spawn().expect("it runs");
+    std::fs::copy(probed(), &new).expect("room");
+    std::fs::rename(&new, &program).expect("one folder");
+    let event = format!("uprobe:{}:tick", program.display());
+    let output = dir.path().join("out.icecore").display().to_string();
+    let said: Vec<String> = [&["-p", &older.id().to_string()][..], &["-a"]]
+        .iter()
+        .map(|target| {
+            let options = [&["-d", "0.2", "-e", &event, "--force", "-o", &output], *target].concat();
+            text(&record().args(options).output().expect("it runs").stderr)
+        })
+        .collect();
+    let _ = older.kill();
+    let _ = older.wait();
+    for said in said {
+        assert!(said.contains(&format!("no probe is hit in {} until", older.id())), "{said}");
     }
 }
 

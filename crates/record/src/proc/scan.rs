@@ -31,7 +31,7 @@ const STEP_TIME: Duration = Duration::from_millis(5);
 ///
 /// # Cost
 /// Each step reads about a mebibyte, or takes 5 ms, and may exceed that by the list of one process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Scan {
     left: std::vec::IntoIter<u32>,
 }

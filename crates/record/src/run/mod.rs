@@ -4,6 +4,7 @@
 //! while ring and queues are drained, then sampling, then the command.
 
 mod close;
+mod replaced;
 
 use std::io::IsTerminal as _;
 use std::mem::MaybeUninit;
@@ -123,6 +124,9 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         None => Scan::all(),
         Some(tgids) => Scan::of(tgids.iter().copied()),
     };
+    for note in replaced::notes(&events, found.clone()) {
+        warn(options, &mut notes, note);
+    }
     if options.verbose {
         notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
