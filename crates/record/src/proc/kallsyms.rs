@@ -72,11 +72,15 @@ pub(crate) fn wait_code() -> WaitCode {
 /// Linux `include/asm-generic/sections.h`. On x86 the section also has the entries of exceptions (`asm_exc_…`), which interrupt nothing;
 /// `handle_softirqs` lies outside of its section (6.9)
 fn wait_code_in(text: &[u8]) -> WaitCode {
-    let symbols = || text.split(|&b| b == b'\n').filter_map(parse_line);
-    let address =
-        |wanted: &[u8]| symbols().find(|(_, _, name, _)| *name == wanted).map_or(Avma(0), |symbol| symbol.0);
-    let functions = Kallsyms::parse(text);
-    let function = |name: &[u8]| functions.find(address(name)).map(|found| found.start..found.end);
+    let symbols: Vec<(Avma, &[u8])> =
+        text.split(|&b| b == b'\n').filter_map(parse_line).map(|(start, _, name, _)| (start, name)).collect();
+    let starts = || symbols.iter().map(|(start, _)| *start);
+    let symbol = |wanted: &[u8]| symbols.iter().find(|(_, name)| *name == wanted).map(|(start, _)| *start);
+    let address = |name: &[u8]| symbol(name).unwrap_or(Avma(0));
+    let function = |name: &[u8]| {
+        let start = symbol(name).filter(|start| start.0 != 0)?;
+        Some(start..starts().filter(|other| *other > start).min()?)
+    };
     let caller = function(b"__traceiter_sched_waking").unwrap_or(Avma(0)..Avma(0));
     let scheduler = function(b"schedule").unwrap_or(Avma(0)..Avma(0));
     let soft = match function(b"handle_softirqs") {
@@ -86,8 +90,8 @@ fn wait_code_in(text: &[u8]) -> WaitCode {
     let section = address(b"__irqentry_text_start")..address(b"__irqentry_text_end");
     let entries = |prefixes: &[&[u8]]| -> Vec<Avma> {
         let is_one = |name: &[u8]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-        let found = symbols().filter(|(start, _, name, _)| section.contains(start) && is_one(name));
-        found.map(|(start, ..)| start).collect()
+        let found = symbols.iter().filter(|(start, name)| section.contains(start) && is_one(name));
+        found.map(|(start, _)| *start).collect()
     };
     let interrupts = entries(&[b"asm_common_interrupt", b"asm_spurious_interrupt", b"asm_sysvec_"]);
     let exceptions = entries(&[b"asm_exc_", b"asm_int80"]);
