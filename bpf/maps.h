@@ -38,6 +38,8 @@ __u64 waits_since_ns = 0;
 /* Code of the kernel that interrupts run through; zero if it is unknown. */
 const volatile __u64 hard_interrupts[2] = {};
 const volatile __u64 soft_interrupts[2] = {};
+/* All processes are followed, whatever the targets: any of them may wake a target. */
+const volatile bool follows_all = 0;
 /* The function that threads call to leave their CPU. */
 const volatile __u64 scheduler[2] = {};
 /* The function that calls the programs at wake-ups, if there are several: it is on the stack of each. */
@@ -168,6 +170,12 @@ static __always_inline bool has_target_lists(void)
 static __always_inline bool is_target_process(__u32 tgid)
 {
 	return !has_target_lists() || bpf_map_lookup_elem(&target_tgids, &tgid);
+}
+
+/* Returns true if user space knows the mappings of a process, and learns what becomes of it. */
+static __always_inline bool is_followed(__u32 tgid)
+{
+	return follows_all || is_target_process(tgid);
 }
 
 static __always_inline bool is_in_target_cgroup(void)

@@ -36,11 +36,11 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		bpf_map_delete_elem(&target_tgids, &child_tgid);
 	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &child_tid))
 		bpf_map_delete_elem(&target_tids, &child_tid);
-	if (!is_target_process(parent_tgid))
+	if (!is_followed(parent_tgid))
 		return 0;
-	if (target_mode == TARGET_THREADS && parent_tgid != child_tgid)
+	if (target_mode == TARGET_THREADS && parent_tgid != child_tgid && !follows_all)
 		return 0;
-	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid &&
+	if (target_mode == TARGET_PROCESSES && parent_tgid != child_tgid && is_target_process(parent_tgid) &&
 	    bpf_map_update_elem(&target_tgids, &child_tgid, &live, 0))
 		count_loss(LOSS_TARGETS_FULL);
 	if (copy_mode == COPY_UNTRUSTED && parent_tgid != child_tgid)
@@ -84,7 +84,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 	bpf_map_delete_elem(&go_tgids, &tgid);
 	if (copy_mode == COPY_UNTRUSTED)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
-	if (is_target_process(tgid))
+	if (is_followed(tgid))
 		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0,
 			  is_first_exec(task) ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
 	return 0;
@@ -96,7 +96,7 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 	__u32 tid = task->pid;
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!is_target_process(task->tgid))
+	if (!is_followed(task->tgid))
 		return 0;
 	bpf_map_update_elem(&renamed_ns, &tid, &now, 0);
 	send_task(RECORD_COMM, task, now, comm, 0, 0, wakeup_flags());
@@ -110,14 +110,16 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	__u32 whole_group = task->signal->live.counter == 0;
 	__u8 ending = TARGET_ENDING;
 
-	if (!is_target_process(tgid))
+	if (!is_followed(tgid))
 		return 0;
 	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, wakeup_flags());
+	if (copy_mode == COPY_UNTRUSTED && whole_group)
+		bpf_map_delete_elem(&trusted_tgids, &tgid);
+	if (!is_target_process(tgid))
+		return 0;
 	send_account(task, ACCOUNT_ENDING);
 	if (whole_group && has_target_lists())
 		bpf_map_update_elem(&target_tgids, &tgid, &ending, 0);
-	if (copy_mode == COPY_UNTRUSTED && whole_group)
-		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (target_mode == TARGET_THREADS && bpf_map_lookup_elem(&target_tids, &tid))
 		bpf_map_update_elem(&target_tids, &tid, &ending, 0);
 	return 0;

@@ -74,7 +74,7 @@ static __always_inline __u32 frames_before_waking(void *ctx)
 /* Somebody wakes a thread: the first part of its wait is over. */
 static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_loop)
 {
-	__u64 now = bpf_ktime_get_ns(), tgid_tid = bpf_get_current_pid_tgid(), weight;
+	__u64 now = bpf_ktime_get_ns(), weight;
 	struct waiting *waiting = waiting_of(woken);
 	struct scratch *scratch;
 	__u32 slot;
@@ -106,8 +106,7 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 		scratch->record.kernel_end = WALK_NONE;
 	}
 	waiting->waker_ns = scratch->record.head.time_ns;
-	/* Of a thread that is no target, it is not known where its code lies. */
-	if (take_user && waiting->woken_by == WAKER_THREAD && is_listed(tgid_tid >> 32, (__u32)tgid_tid) && take_entry_registers(scratch)) {
+	if (take_user && waiting->woken_by == WAKER_THREAD && take_entry_registers(scratch)) {
 		if (with_loop)
 			take_user_stack(slot, 0);
 		else

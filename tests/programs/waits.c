@@ -368,7 +368,7 @@ static void pass_to_and_fro(void)
 	printf("waits %ld %ld\n", used.ru_nvcsw, begun);
 }
 
-/* waits [MILLISECONDS [TIMES [idle | deep | pass]]] */
+/* waits [MILLISECONDS [TIMES [idle | deep | pass | read | write]]] */
 int main(int argc, char **argv)
 {
 	pthread_t threads[16];
@@ -385,6 +385,16 @@ int main(int argc, char **argv)
 	}
 	if (argc > 3 && !strcmp(argv[3], "deep")) {
 		goes_down(100);
+		return 0;
+	}
+	if (argc > 3 && !strcmp(argv[3], "read")) {
+		fds[0] = 0;
+		reader(0);
+		return 0;
+	}
+	if (argc > 3 && !strcmp(argv[3], "write")) {
+		fds[1] = 1;
+		writer(0);
 		return 0;
 	}
 	if (argc > 3) {

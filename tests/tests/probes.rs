@@ -166,13 +166,17 @@ fn root_a_process_whose_first_thread_has_ended_keeps_its_stacks() {
         return;
     }
     for _ in 0..5 {
-        let recorded =
-            recorded(&probed(), &["--max-event-rate", "0"], &["uprobe:{}:tick"], &["leave", "50"]);
+        let recorded = recorded(&probed(), &["--max-event-rate", "0"], &["uprobe:{}:tick"], &["leave", "50"]);
         let samples = recorded.samples(&[]);
         assert_eq!(samples.len(), 50, "lost: {}", recorded.lost());
         for sample in &samples {
             let names = sample.names("user");
-            assert_eq!(names[..names.len().saturating_sub(1)], ["tick", "twice", "left", "start_thread"], "{}", sample.0);
+            assert_eq!(
+                names[..names.len().saturating_sub(1)],
+                ["tick", "twice", "left", "start_thread"],
+                "{}",
+                sample.0
+            );
         }
     }
 }

@@ -158,8 +158,7 @@ fn root_a_stack_of_a_signal_handler_may_lie_anywhere() {
     for program in [stacks_without_frames(), stacks_with_frames()] {
         let path = program.to_str().expect("plain text");
         let event = format!("uprobe:{path}:handler");
-        let recorded =
-            Recorded::new(&["--max-event-rate", "0", "-e", &event], &[path, "alternates", "0"]);
+        let recorded = Recorded::new(&["--max-event-rate", "0", "-e", &event], &[path, "alternates", "0"]);
         let samples = recorded.samples(&[]);
         assert_eq!(samples.len(), 32);
         for sample in &samples {

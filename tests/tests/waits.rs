@@ -258,6 +258,41 @@ fn root_who_ended_a_wait_is_known_by_its_stack() {
 }
 
 #[test]
+fn root_a_waker_that_is_no_target_has_its_whole_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    let program = waits();
+    let path = program.to_str().expect("plain text");
+    // It begins when the recording has begun.
+    let script = format!("sleep 1; exec {path} 5 100 write");
+    let mut writer =
+        Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("it runs");
+    let pipe = writer.stdout.take().expect("a pipe");
+    let mut reader = Command::new(path)
+        .args(["5", "100", "read"])
+        .stdin(pipe)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let pid = reader.id().to_string();
+    let recorded = Recorded::meanwhile(&["--off-cpu-only=100us", "--wakers", "-p", &pid], || {
+        let ended = [writer.wait(), reader.wait()];
+        assert!(ended.into_iter().all(|status| status.is_ok_and(|status| status.success())));
+    });
+    let mut found = 0;
+    for sample in recorded.samples(&["--event", "waker"]) {
+        let is_write = sample.names("kernel").iter().any(|name| name.contains("pipe_write"));
+        if sample.number("tgid") == u64::from(writer.id()) && is_write {
+            found += 1;
+            let names = sample.names("user");
+            let [.., "writes", "writer", "main", _, _, "_start"] = names[..] else { panic!("{}", sample.0) };
+        }
+    }
+    assert!((95..=101).contains(&found), "{found} of 100");
+}
+
+#[test]
 fn root_waits_that_are_open_at_both_ends_are_there() {
     if has_ebpf() {
         WITHOUT.iter().for_each(|feature| waits_that_are_open_at_both_ends_are_there(feature));

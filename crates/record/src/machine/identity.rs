@@ -182,10 +182,7 @@ impl MapFile {
         let below = own.strip_prefix("/").unwrap_or(own);
         let folder = scan::folder(self.tgid);
         [
-            (
-                folder.join(format!("map_files/{:x}-{:x}", self.start.0, self.end.0)),
-                Certainty::Certain,
-            ),
+            (folder.join(format!("map_files/{:x}-{:x}", self.start.0, self.end.0)), Certainty::Certain),
             (folder.join("root").join(below), Certainty::SameNamespace),
             (own.to_owned(), Certainty::OwnNamespace),
         ]

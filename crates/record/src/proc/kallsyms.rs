@@ -230,7 +230,10 @@ ffffffff82202a2c T __softirqentry_text_end\n";
         assert_eq!((code.hard.start.0, code.hard.end.0), (0xffff_ffff_8100_0d40, 0xffff_ffff_8100_0f70));
         assert_eq!((code.soft.start.0, code.soft.end.0), (0xffff_ffff_8200_0000, 0xffff_ffff_8200_0200));
         assert_eq!((code.caller.start.0, code.caller.end.0), (0xffff_ffff_8200_0200, 0xffff_ffff_8200_0280));
-        assert_eq!((code.scheduler.start.0, code.scheduler.end.0), (0xffff_ffff_8200_0280, 0xffff_ffff_8200_03a0));
+        assert_eq!(
+            (code.scheduler.start.0, code.scheduler.end.0),
+            (0xffff_ffff_8200_0280, 0xffff_ffff_8200_03a0)
+        );
         let older = wait_code_in(&text[text.len() - 2 * 47..]);
         assert_eq!(older.soft, Avma(0xffff_ffff_8220_2a10)..Avma(0xffff_ffff_8220_2a2c));
         assert_eq!((older.hard, older.caller), (Avma(0)..Avma(0), Avma(0)..Avma(0)));

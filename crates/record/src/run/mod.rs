@@ -117,7 +117,9 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
                 .context("cannot create the process of the command")?,
         ),
     };
-    let first_tgids = add_targets(&sampler, &options.target, paused.as_ref())?;
+    let targets = add_targets(&sampler, &options.target, paused.as_ref())?;
+    // Any process may wake a target.
+    let first_tgids = targets.filter(|_| options.off_cpu.is_none_or(|off_cpu| !off_cpu.wakers));
     sampler.arm_tasks()?;
     forget_the_dead(&sampler, &options.target);
     let found = match &first_tgids {

@@ -24,7 +24,7 @@ use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
 const MAX_WAKEUP_BYTES: u64 = 1 << 20;
-/// The number of threads whose waits can be followed at one time: 25 MiB of the kernel's memory, on Linux 6.18 only if there
+/// The number of threads whose waits can be followed at one time: 38 MiB of the kernel's memory, on Linux 6.18 only if there
 /// are so many.
 const MAX_WAITING: u32 = 128 << 10;
 /// The number of calls whose durations can be measured at one time: 6 MiB of the kernel's memory.
@@ -183,6 +183,7 @@ impl<'obj> Sampler<'obj> {
             rodata.caller_at_waking = [code.caller.start.0, code.caller.end.0];
             rodata.scheduler = [code.scheduler.start.0, code.scheduler.end.0];
         }
+        rodata.follows_all = has_wakers;
         let is_waker = |event: &Event| matches!(event.source, Source::Wait { of: Of::Waker, .. });
         rodata.waker_event = events.iter().position(is_waker).unwrap_or(0) as u32;
         rodata.has_cookies = has_cookies;

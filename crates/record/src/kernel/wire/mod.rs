@@ -324,7 +324,8 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
 
 fn wait<'a>(bytes: &'a [u8], head: Head<'a>) -> Option<Wait<'a>> {
     let flags = u32_at(bytes, offset_of!(wait_record, flags))?;
-    let (inner, kernel) = bytes.get(size_of::<wait_record>()..wait_bytes(bytes)?)?.split_at_checked(inner_bytes(bytes)?)?;
+    let (inner, kernel) =
+        bytes.get(size_of::<wait_record>()..wait_bytes(bytes)?)?.split_at_checked(inner_bytes(bytes)?)?;
     let from = usize::from(u16_at(bytes, offset_of!(wait_record, inner_from))?) * 8;
     Some(Wait {
         head,

@@ -255,7 +255,8 @@ mod tests {
     #[test]
     fn what_the_kernel_leaves_out_stands_before_the_rest_of_a_stack() {
         let whole = |inner: &[u64], rest: &[u64]| {
-            let bytes = |frames: &[u64]| frames.iter().flat_map(|frame| frame.to_ne_bytes()).collect::<Vec<_>>();
+            let bytes =
+                |frames: &[u64]| frames.iter().flat_map(|frame| frame.to_ne_bytes()).collect::<Vec<_>>();
             let (inner, rest) = (bytes(inner), bytes(rest));
             whole_stack(&Frames::from_bytes(&inner), &Frames::from_bytes(&rest))
         };
