@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::proc::maps;
 use crate::proc::scan::Scan;
@@ -17,7 +17,10 @@ pub(super) fn notes(events: &[Event], processes: Scan) -> Vec<String> {
         Source::Probe { place: Place::User { at, .. }, .. } => Some(at),
         _ => None,
     });
-    let mut older: BTreeMap<&Path, Vec<u32>> = places.flatten().map(|at| (&*at.file, Vec::new())).collect();
+    // Mappings show no symbolic links.
+    let real = |file: &Path| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let mut older: BTreeMap<PathBuf, Vec<u32>> =
+        places.flatten().map(|at| (real(&at.file), Vec::new())).collect();
     if older.is_empty() {
         return Vec::new();
     }
@@ -29,7 +32,7 @@ pub(super) fn notes(events: &[Event], processes: Scan) -> Vec<String> {
         }
     }
     older.retain(|_, processes| !processes.is_empty());
-    older.into_iter().map(|(file, processes)| note(file, &processes)).collect()
+    older.into_iter().map(|(file, processes)| note(&file, &processes)).collect()
 }
 
 /// Returns true if a process has mapped code of a file that has no name any more, and had this one.

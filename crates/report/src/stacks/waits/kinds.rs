@@ -33,6 +33,8 @@ pub enum WaitKind {
     Stopped,
     /// For a CPU.
     RunDelay,
+    /// For a page of its stack that the recorder reads.
+    Recorder,
     /// In a function of the kernel of which the table says nothing.
     Other(Box<str>),
     /// The kernel stack is missing, or none of its functions has a name.
@@ -54,6 +56,7 @@ impl WaitKind {
             Self::Child => "child",
             Self::Stopped => "stopped",
             Self::RunDelay => "run-delay",
+            Self::Recorder => "recorder",
             Self::Other(function) => return format!("other ({function})"),
             Self::Unknown => "unknown",
         };
@@ -63,6 +66,9 @@ impl WaitKind {
 
 /// A page fault leads to a disk or to locks, for which the thread waits because of the fault.
 const PAGE_FAULT: [&str; 2] = ["handle_mm_fault", "handle_userfault"];
+
+/// How the name of the recorder's program ends that reads the stack of a thread which has waited (bpf/waits.h).
+const RECORDER: &str = "_take_wait_stack";
 
 /// How functions begin in which threads wait for anything: the scheduler's own, and those that wait for a completion.
 const ANYTHING: [&str; 8] = [
@@ -159,6 +165,9 @@ const TABLE: [(WaitKind, &[&str]); 9] = [
 fn of_names<'n>(names: impl Iterator<Item = &'n str>) -> WaitKind {
     // The compiler makes `f.constprop.0` of `f`.
     let names: Vec<&str> = names.map(|name| name.split('.').next().unwrap_or(name)).collect();
+    if names.iter().any(|name| name.ends_with(RECORDER)) {
+        return WaitKind::Recorder;
+    }
     if names.iter().any(|name| PAGE_FAULT.contains(name)) {
         return WaitKind::PageFault;
     }
@@ -236,6 +245,10 @@ mod tests {
             (
                 "io_schedule folio_wait_bit_common filemap_fault __do_fault handle_mm_fault",
                 WaitKind::PageFault,
+            ),
+            (
+                "schedule handle_mm_fault exc_page_fault bpf_prog_16caa7750a621f03_take_wait_stack task_work_run",
+                WaitKind::Recorder,
             ),
             ("schedule handle_userfault do_anonymous_page __handle_mm_fault", WaitKind::PageFault),
             ("schedule schedule_preempt_disabled rwsem_down_read_slowpath down_read", WaitKind::KernelLock),
