@@ -37,7 +37,7 @@ static __always_inline void take_inner_frames(void *ctx, struct inner_frames *in
 	len = bytes / sizeof(__u64);
 #pragma clang loop unroll(full)
 	for (__u16 i = 0; i < INNER_FRAMES; i++)
-		if (i < len && inner->frames[i] - scheduler[0] < scheduler[1] - scheduler[0])
+		if (!from && i < len && inner->frames[i] - scheduler[0] < scheduler[1] - scheduler[0])
 			from = i + 1;
 	inner->from = from;
 	/* Without it, our own frames could not be told apart. */

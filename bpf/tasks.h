@@ -81,6 +81,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 		bpf_map_delete_elem(&target_tids, &old);
 	}
 
+	leave_wait_stack(task);
 	bpf_map_delete_elem(&go_tgids, &tgid);
 	if (copy_mode == COPY_UNTRUSTED)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);

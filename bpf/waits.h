@@ -77,6 +77,15 @@ static __always_inline struct waiting *new_waiting(struct task_struct *task)
 	return bpf_map_lookup_elem(&waits, &key);
 }
 
+/* A thread executes another program: the stack in which it has waited is gone. */
+static __always_inline void leave_wait_stack(struct task_struct *task)
+{
+	struct waiting *waiting = wait_ns ? waiting_of(task) : 0;
+
+	if (waiting)
+		waiting->epoch++;
+}
+
 static __always_inline void forget_waits(struct task_struct *task)
 {
 	__u64 key = (__u64)task;

@@ -193,7 +193,7 @@ if has_events:
         lost = summaries[name]["lost_by_cause"]
         check(not set(lost) - {"stack_shortened"} and lost.get("stack_shortened", 0) < 20, f"{name}: lost {lost}")
         for thread, (function, kernel) in WAITS.items():
-            own = [row for row in found if row["comm"] == thread]
+            own = [row for row in found if row["comm"] == thread and row["tid"] != row["tgid"]]
             inside = [row for row in own if function in names(row, "user") and row["event"] == "off-cpu"]
             inside = [row for row in inside if any(kernel in frame for frame in names(row, "kernel"))]
             whole = [row for row in inside if names(row, "user")[-2:-1] == ["start_thread"]]

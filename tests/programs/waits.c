@@ -109,6 +109,15 @@ KEPT void overwrites(void)
 	END;
 }
 
+/* Waits for an argument of another program. */
+KEPT void executes(void)
+{
+	char *arguments[] = { "true", touched.page, 0 };
+
+	execv("/bin/true", arguments);
+	END;
+}
+
 /* Waits until the child ends. */
 KEPT void spawns(void)
 {
@@ -368,7 +377,7 @@ static void pass_to_and_fro(void)
 	printf("waits %ld %ld\n", used.ru_nvcsw, begun);
 }
 
-/* waits [MILLISECONDS [TIMES [idle | deep | pass | read | write]]] */
+/* waits [MILLISECONDS [TIMES [idle | deep | pass | read | write | execute]]] */
 int main(int argc, char **argv)
 {
 	pthread_t threads[16];
@@ -390,6 +399,13 @@ int main(int argc, char **argv)
 	if (argc > 3 && !strcmp(argv[3], "read")) {
 		fds[0] = 0;
 		reader(0);
+		return 0;
+	}
+	if (argc > 3 && !strcmp(argv[3], "execute")) {
+		if (is_missing(&touched)) {
+			thread_of(filler, "filler", &touched);
+			executes();
+		}
 		return 0;
 	}
 	if (argc > 3 && !strcmp(argv[3], "write")) {

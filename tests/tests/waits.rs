@@ -87,8 +87,9 @@ fn every_wait_has_its_time_and_its_stack(without: &str) {
             continue;
         };
         seen += 1;
-        let of_function =
-            || samples.iter().filter(|sample| sample.has(function) && sample.text("comm") != "child");
+        // Children are in the function, too, and their first threads.
+        let is_thread = |sample: &&Sample| sample.number("tid") != sample.number("tgid");
+        let of_function = || samples.iter().filter(is_thread).filter(|sample| sample.has(function));
         let found = weight(of_function());
         // A thread may also have lost its CPU between its function and its clock.
         let is_elsewhere = |sample: &&Sample| {
@@ -168,7 +169,8 @@ fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
     // While the machine below takes a CPU away, a thread neither runs nor waits. (These are whole ticks.)
     let stolen = stolen_ns() - stolen_before;
     let samples = recorded.samples(&["--event", WAITS]);
-    let lives = lives(&recorded);
+    // Of a child that lives for milliseconds, its end is more than one percent.
+    let lives: Vec<_> = lives(&recorded).into_iter().filter(|(_, lived)| *lived > 100_000_000).collect();
     assert!(lives.len() >= 9, "{lives:?}");
     for (tid, lived) in lives {
         // A thread can lose its CPU once more after it has ended.
@@ -255,6 +257,22 @@ fn root_who_ended_a_wait_is_known_by_its_stack() {
             "what it interrupted is cut off: {kernel:?}"
         );
     }
+}
+
+#[test]
+fn root_a_wait_for_another_program_has_no_stack_of_that_program() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded(&["--off-cpu-only=1ms"], &["50", "1", "execute"]);
+    let waits = recorded.samples(&["--event", "off-cpu"]);
+    let waits: Vec<_> = waits.iter().filter(|sample| sample.has("handle_userfault")).collect();
+    let [wait] = waits[..] else { panic!("it waits once: {}", waits.len()) };
+    assert!(wait.names("kernel").iter().any(|name| name.contains("execve")), "{}", wait.0);
+    let user = wait.names("user");
+    assert!(user.is_empty() || user.contains(&"executes"), "{}", wait.0);
+    assert_eq!(wait.text("comm"), "waits");
+    assert!(wait.number("weight") >= 50_000_000, "{}", wait.0);
 }
 
 #[test]

@@ -180,11 +180,19 @@ impl Tracker {
     }
 }
 
-/// Puts the innermost frames, as far as the kernel has left them out, before the rest of a stack.
-fn whole_stack(inner: &Frames<'_>, rest: &Frames<'_>) -> Vec<Avma> {
-    let first = rest.leaf_first().next();
-    let hidden = inner.leaf_first().position(|frame| Some(frame) == first).unwrap_or(0);
-    inner.leaf_first().take(hidden).chain(rest.leaf_first()).collect()
+/// Joins the innermost frames of a stack with the stack from which the kernel has left some of them out.
+fn whole_stack(inner: &Frames<'_>, shown: &Frames<'_>) -> Vec<Avma> {
+    let mut shown = shown.leaf_first().peekable();
+    let (mut whole, mut joined) = (Vec::new(), 0);
+    for frame in inner.leaf_first() {
+        whole.push(frame);
+        if shown.next_if_eq(&frame).is_some() {
+            joined = whole.len();
+        }
+    }
+    whole.truncate(joined);
+    whole.extend(shown);
+    whole
 }
 
 fn flags_of(began_before: bool, has_not_ended: bool) -> WaitFlags {
@@ -261,6 +269,7 @@ mod tests {
             whole_stack(&Frames::from_bytes(&inner), &Frames::from_bytes(&rest))
         };
         assert_eq!(whole(&[1, 2, 3, 4], &[3, 4, 5]), [1, 2, 3, 4, 5].map(Avma));
+        assert_eq!(whole(&[1, 3, 2, 4, 2], &[3, 4, 5]), [1, 3, 2, 4, 5].map(Avma), "also between others");
         assert_eq!(whole(&[3, 4], &[3, 4, 5]), [3, 4, 5].map(Avma), "nothing is left out");
         assert_eq!(whole(&[], &[3]), [3].map(Avma));
         assert_eq!(whole(&[1, 2], &[3]), [3].map(Avma), "of another stack, or too deep");
