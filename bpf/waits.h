@@ -202,27 +202,28 @@ static __always_inline void bring_into_memory(struct task_struct *task)
 static int take_wait_stack(struct bpf_map *map, void *key, void *value)
 {
 	struct waiting *waiting = value;
-	__u64 epoch = waiting->epoch;
 	struct scratch *scratch;
 	__u32 slot;
 
-	waiting->epoch = epoch + 1;
-	waiting->is_due = 0;
 	/* A thread that sleeps must have no buffer: a CPU has few. */
 	if (take_user)
 		bring_into_memory(bpf_get_current_task_btf());
 	scratch = claim_scratch(&slot);
-	if (!scratch) {
+	if (scratch) {
+		begin_sample(scratch, 0, waiting->epoch);
+		scratch->record.head.type = RECORD_WAIT_STACK;
+		if (take_user && take_entry_registers(scratch))
+			take_user_stack(slot, 0);
+		/* The wait itself was sent before. */
+		send_sample_or_count(scratch, LOSS_STACK_SHORTENED);
+	} else {
 		count_loss(LOSS_STACK_SHORTENED);
-		return 0;
 	}
-	begin_sample(scratch, 0, epoch);
-	scratch->record.head.type = RECORD_WAIT_STACK;
-	if (take_user && take_entry_registers(scratch))
-		take_user_stack(slot, 0);
-	/* The wait itself was sent before. */
-	send_sample_or_count(scratch, LOSS_STACK_SHORTENED);
-	free_scratch(scratch);
+	/* Until here this stack is also that of waits of this program: the kernel would not run it once more for them. */
+	waiting->epoch++;
+	waiting->is_due = 0;
+	if (scratch)
+		free_scratch(scratch);
 	return 0;
 }
 

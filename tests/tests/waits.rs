@@ -62,11 +62,9 @@ fn root_every_wait_has_its_time_and_its_stack() {
 fn every_wait_has_its_time_and_its_stack(without: &str) {
     let recorded = recorded_without(without, &["--off-cpu=100us"], &["5", "40"]);
     let mut lost = recorded.lost();
-    // Of one switch in many thousands the kernel tells nobody; and where a stack ends is not known while another thread changes mappings.
-    for cause in ["missed_runs", "stack_shortened"] {
-        let count = lost.as_object_mut().expect("losses by cause").remove(cause);
-        assert!(count.is_none_or(|count| count.as_u64() <= Some(3)), "{cause}");
-    }
+    // Of one switch in many thousands the kernel tells nobody.
+    let missed = lost.as_object_mut().expect("losses by cause").remove("missed_runs");
+    assert!(missed.is_none_or(|missed| missed.as_u64() <= Some(3)), "{:?}", recorded.lost());
     assert_eq!(lost, serde_json::json!({}));
     let says_less = text(&recorded.output.stderr).contains("at most 2 KiB");
     assert_eq!(says_less, without == "task_work" || !has_task_work());
