@@ -183,7 +183,7 @@ if has_events:
     for function in ["sleeps", "reads"]:
         own = [names(row, "user") for row in found if function in names(row, "user")]
         whole = [stack for stack in own if stack[stack.index(function) + 2 : stack.index(function) + 3] == ["start_thread"]]
-        check(len(own) >= 17 and len(whole) == len(own), f"probed-waits: {len(own)} waits below a probed return of {function}; {len(whole)} stacks are whole")
+        check(len(own) >= 14 and len(whole) == len(own), f"probed-waits: {len(own)} waits below a probed return of {function}; {len(whole)} stacks are whole")
     told = {line.split()[0]: int(line.split()[1]) for line in Path(FOLDER, "waits.txt").read_text().splitlines() if line[:8] != "computes"}
     WAITS = {"sleeper": ("sleeps", "hrtimer_nanosleep"), "poller": ("polls", "poll"), "reader": ("reads", "pipe_read"), "locker": ("locks", "futex_wait"), "faulter": ("faults_in", "handle_userfault"), "spawner": ("spawns", "wait_for_completion"), "overwriter": ("overwrites", "rwsem_down_write")}
     for name in ["waits", "wakers"]:
