@@ -40,7 +40,7 @@ static __always_inline void take_inner_frames(void *ctx, struct inner_frames *in
 		if (!from && i < len && inner->frames[i] - scheduler[0] < scheduler[1] - scheduler[0])
 			from = i + 1;
 	inner->from = from;
-	/* Without it, our own frames could not be told apart. */
+	/* If the scheduler's function is not among the frames, nothing shows where those of this program end. */
 	if (from)
 		inner->len = len;
 }

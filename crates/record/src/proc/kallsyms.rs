@@ -63,7 +63,7 @@ pub(crate) struct WaitCode {
     pub(crate) scheduler: Range<Avma>,
 }
 
-/// Finds it.
+/// Reads where that code lies.
 pub(crate) fn wait_code() -> WaitCode {
     wait_code_in(&std::fs::read(PATH).unwrap_or_default())
 }
