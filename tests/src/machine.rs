@@ -1,4 +1,10 @@
 //! Runs the two programs as a user would: on this machine, through eBPF, from the command line.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `programs` | the programs that are recorded |
+
+mod programs;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,6 +15,8 @@ use std::time::{Duration, Instant};
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use serde_json::Value;
+
+pub use programs::*;
 
 /// Builds the programs of the workspace once, and returns the path of one.
 pub fn program(name: &str) -> PathBuf {
@@ -112,213 +120,6 @@ pub fn report_output<S: AsRef<OsStr>>(args: &[S]) -> Output {
     let mut report = Command::new(program("icecore-report"));
     report.env_remove("XDG_CACHE_HOME").env_remove("HOME");
     report.args(args).output().expect("the report runs")
-}
-
-/// Two inlined functions in a loop. Tests assert the line numbers, so do not move a line. The compiler is told of `time.h`.
-const INLINING: &str = "\
-static volatile unsigned long sink;
-static inline __attribute__((always_inline)) void innermost(unsigned long x) {
-  for (unsigned long i = 0; i < x; i++) sink += i;
-}
-static inline __attribute__((always_inline)) void middle(unsigned long x) {
-  innermost(x + 1);
-}
-__attribute__((noinline)) void outer(unsigned long x) {
-  middle(x * 2);
-  sink++;
-}
-int main(void) {
-  for (clock_t end = clock() + CLOCKS_PER_SEC * 7 / 10; clock() < end;) outer(30000);
-}
-";
-
-/// Compiles a program with debug information that spends its time in line 3 of `innermost`, inlined into `middle`, inlined
-/// into `outer`.
-pub fn inlining(dir: &Path) -> PathBuf {
-    let (source, program) = (dir.join("inlined.c"), dir.join("inlined"));
-    std::fs::write(&source, INLINING).expect("room");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-g", "-fno-omit-frame-pointer", "-include", "time.h", "-o"]);
-    compiler.arg(&program).arg(&source);
-    assert!(compiler.status().expect("a compiler is installed").success());
-    program
-}
-
-/// Compiles `tests/programs/target.c` once, with frame pointers, and returns its path.
-pub fn target() -> PathBuf {
-    static TARGET: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    TARGET.get_or_init(|| compile("target.c", &WITH_FRAMES)).1.clone()
-}
-
-/// Compiles `tests/programs/churn.c` once, with frame pointers, and returns its path.
-pub fn churn() -> PathBuf {
-    static CHURN: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    CHURN.get_or_init(|| compile("churn.c", &WITH_FRAMES)).1.clone()
-}
-
-/// Compiles `tests/programs/mapper.c` once, which maps executable memory all the time, and returns its path.
-pub fn mapper() -> PathBuf {
-    static MAPPER: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    MAPPER.get_or_init(|| compile("mapper.c", &["-O1"])).1.clone()
-}
-
-/// Compiles `tests/programs/storm.c` once, which loads the recorder as hard as it can, and returns its path.
-pub fn storm() -> PathBuf {
-    static STORM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    STORM.get_or_init(|| compile("storm.c", &["-O2", "-pthread"])).1.clone()
-}
-
-/// Compiles `tests/programs/probed.c` once, as distributions do, and returns its path.
-pub fn probed() -> PathBuf {
-    static PROBED: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    PROBED.get_or_init(|| compile("probed.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
-}
-
-/// Compiles it once with frame pointers, and returns its path.
-pub fn probed_with_frames() -> PathBuf {
-    static PROBED: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    PROBED.get_or_init(|| compile("probed.c", &WITH_FRAMES)).1.clone()
-}
-
-/// Compiles `tests/programs/returns.c` once, as distributions do, and returns its path.
-pub fn returns() -> PathBuf {
-    static RETURNS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    RETURNS.get_or_init(|| compile("returns.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
-}
-
-/// Compiles `tests/programs/statics.c` once, as distributions do, and returns its path.
-pub fn statics() -> PathBuf {
-    static STATICS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    STATICS.get_or_init(|| compile("statics.c", &["-O2", "-g", "-fomit-frame-pointer"])).1.clone()
-}
-
-/// Compiles `tests/programs/waits.c` once, as distributions do, and returns its path.
-pub fn waits() -> PathBuf {
-    static WAITS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    WAITS.get_or_init(|| compile("waits.c", &["-O1", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
-}
-
-/// Compiles `tests/programs/queues.c` once, and returns its path.
-pub fn queues() -> PathBuf {
-    static QUEUES: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    QUEUES.get_or_init(|| compile("queues.c", &["-O2", "-g", "-pthread"])).1.clone()
-}
-
-/// Compiles `tests/programs/counted.c` once, and returns its path.
-pub fn counted() -> PathBuf {
-    static COUNTED: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    COUNTED.get_or_init(|| compile("counted.c", &["-O1", "-pthread"])).1.clone()
-}
-
-/// Compiles `tests/programs/in_step.c` once, with frame pointers, and returns its path.
-pub fn in_step() -> PathBuf {
-    static IN_STEP: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    IN_STEP.get_or_init(|| compile("in_step.c", &WITH_FRAMES)).1.clone()
-}
-
-/// Compiles `tests/programs/in_memory.c` once, which runs a program that is in no file, and returns its path.
-pub fn in_memory() -> PathBuf {
-    static IN_MEMORY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    IN_MEMORY.get_or_init(|| compile("in_memory.c", &["-O1"])).1.clone()
-}
-
-/// Compiles `tests/programs/failing_disk.c` once, a library to be preloaded, and returns its path.
-pub fn failing_disk() -> PathBuf {
-    static FAILING_DISK: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    FAILING_DISK.get_or_init(|| compile("failing_disk.c", &["-O1", "-shared", "-fPIC", "-pthread"])).1.clone()
-}
-
-/// Compiles `tests/programs/jit.c` once, without libraries, so that it runs in any root, and returns its path.
-pub fn jit() -> PathBuf {
-    static JIT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    JIT.get_or_init(|| compile("jit.c", &[&WITH_FRAMES[..], &["-static"]].concat())).1.clone()
-}
-
-/// Compiles `tests/programs/stacks.c` once, with frame pointers, and returns its path.
-pub fn stacks_with_frames() -> PathBuf {
-    static STACKS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    STACKS.get_or_init(|| compile("stacks.c", &WITH_FRAMES)).1.clone()
-}
-
-/// Compiles `tests/programs/stacks.c` once, as distributions do, and returns its path.
-pub fn stacks_without_frames() -> PathBuf {
-    static STACKS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    STACKS.get_or_init(|| compile("stacks.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"])).1.clone()
-}
-
-/// Compiles `tests/programs/callers.c` once, as distributions do, and returns its path.
-pub fn callers() -> PathBuf {
-    static CALLERS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    CALLERS.get_or_init(|| compile("callers.c", &["-O2", "-g", "-fomit-frame-pointer"])).1.clone()
-}
-
-/// Compiles `tests/programs/callers.c` once, with frame pointers, and returns its path.
-pub fn callers_with_frames() -> PathBuf {
-    static CALLERS: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    CALLERS.get_or_init(|| compile("callers.c", &WITH_FRAMES)).1.clone()
-}
-
-/// Compiles `tests/programs/guesses.c` once, with a frame pointer in every function of C, and returns its path.
-pub fn guesses() -> PathBuf {
-    static GUESSES: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    GUESSES.get_or_init(|| compile("guesses.c", &WITH_FRAMES)).1.clone()
-}
-
-/// Returns a copy of the program without symbols.
-pub fn guesses_without_symbols() -> PathBuf {
-    static GUESSES: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    GUESSES.get_or_init(|| compile("guesses.c", &[&WITH_FRAMES[..], &["-s"]].concat())).1.clone()
-}
-
-/// Compiles `tests/programs/made.c` once, with frame pointers, and returns its path.
-pub fn made() -> PathBuf {
-    static MADE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    MADE.get_or_init(|| compile("made.c", &[&WITH_FRAMES[..], &["-static"]].concat())).1.clone()
-}
-
-/// Compiles `tests/programs/alone.c` once, every function with a frame pointer, and returns its path.
-pub fn alone() -> PathBuf {
-    static ALONE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    ALONE.get_or_init(|| compile("alone.c", &[&WITH_FRAMES[..], &WITHOUT_LIBRARIES].concat())).1.clone()
-}
-
-/// Compiles it once with a function `outer` that keeps no frame pointer, and returns its path.
-pub fn alone_with_a_gap() -> PathBuf {
-    static ALONE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let gap = ["-DOUTER=__attribute__((optimize(\"omit-frame-pointer\")))"];
-    ALONE.get_or_init(|| compile("alone.c", &[&WITH_FRAMES[..], &WITHOUT_LIBRARIES, &gap].concat())).1.clone()
-}
-
-/// Compiles `tests/programs/work.c` with more options into a folder, under a name, and returns its path.
-pub fn work(dir: &Path, name: &str, options: &[&str]) -> PathBuf {
-    let (source, program) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/work.c"), dir.join(name));
-    let mut compiler = Command::new("cc");
-    compiler.args(WITH_FRAMES).args(options).arg("-o").arg(&program).arg(source);
-    assert!(compiler.status().expect("a compiler is installed").success());
-    program
-}
-
-/// Options of the compiler for a program without libraries.
-const WITHOUT_LIBRARIES: [&str; 4] = ["-nostdlib", "-static", "-fno-stack-protector", "-Wl,--eh-frame-hdr"];
-
-/// Options of the compiler for a program whose stacks can be walked whole, by frame pointers.
-const WITH_FRAMES: [&str; 6] = [
-    "-O1",
-    "-g",
-    "-fno-omit-frame-pointer",
-    "-mno-omit-leaf-frame-pointer",
-    "-fno-optimize-sibling-calls",
-    "-pthread",
-];
-
-/// Compiles a file of `tests/programs` into a folder of its own.
-fn compile(source: &str, options: &[&str]) -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().expect("a folder for temporary files");
-    let path = dir.path().join(source.trim_end_matches(".c"));
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
-    let cc = Command::new("cc").args(options).arg(from).arg("-o").arg(&path).arg("-ldl").status();
-    assert!(cc.expect("a C compiler").success(), "tests/programs/{source} does not compile");
-    (dir, path)
 }
 
 /// Copies a program to run it. Another process makes the copy: if this one did, a program that another thread starts meanwhile could
